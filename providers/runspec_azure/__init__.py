@@ -1,1 +1,1 @@
-"""The providers for Azure: `azure-batch`, and `azure-batch-ai` as it was."""
+"""The providers for Azure: `azure-batch`, and `azure-batch-ai` for the retired Batch AI."""

@@ -1,4 +1,4 @@
-"""What goes wrong at Azure, in the core's words: refused, not answered, or not allowed."""
+"""Translate errors of Azure to the core's errors: refused, unknown outcome, or not permitted."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from obstore import exceptions as bulk
 
 from runspec_jobs.provider import CredentialsError, NoAnswer, RemoteError, Unavailable
 
-LOGIN = "log in again (az login), or set batch_key and storage_key; then the same command goes on"
-RIGHTS = "see runspec doctor azure-batch for the rights that are needed, or log in again"
+LOGIN = "log in again (az login), or set batch_key and storage_key; then repeat the command, which continues"
+RIGHTS = "run `runspec policy job.yaml` to see the roles that are needed, or log in again"
 
 
-class Ways(NamedTuple):
-    """What to do when nobody is known (*login*), and when they may not (*rights*), by a provider's settings."""
+class Hints(NamedTuple):
+    """The hints of a provider: *login* if a login is missing or refused, *rights* if it lacks a permission."""
 
     login: str
     rights: str
 
 
-BATCH = Ways(LOGIN, RIGHTS)
+BATCH = Hints(LOGIN, RIGHTS)
 SIGNATURE = re.compile(r"(sig|se|sp|skoid|sktid)=[^&\s\"'<>]+")
-PAGE = re.compile(r":?\s*<.*")  # what a proxy answered, which obstore repeats
+PAGE = re.compile(r":?\s*<.*")  # the page of a proxy, which obstore repeats
 HTML = re.compile(r":?\s*<(!doctype|html|\?xml)\b.*", re.IGNORECASE)  # the storage SDK repeats it
 # https://learn.microsoft.com/en-us/rest/api/storageservices/common-rest-api-error-codes
 DENIED = frozenset(
@@ -35,73 +35,73 @@ DENIED = frozenset(
 NEVER_CAME = ("NewConnectionError", "ConnectTimeout", "NameResolutionError", "Name or service")
 
 
-# As OpenSSL says it, for the SDKs and their logins, and as obstore 0.12 prints it, for blobs.
+# The text of OpenSSL, for the SDKs and their logins, and that of obstore 0.12, for blobs.
 UNTRUSTED = re.compile(
     r"certificate.verify.failed|InvalidCertificate|No CA certificates were loaded", re.IGNORECASE
 )
 TRUST = (
-    "behind a company's proxy, set REQUESTS_CA_BUNDLE and SSL_CERT_FILE to the file with its authority: "
-    "see docs/networks.md"
+    "behind a company's proxy, set REQUESTS_CA_BUNDLE and SSL_CERT_FILE to the file with the proxy's CA "
+    "certificate: see docs/networks.md"
 )
 
 
 @contextlib.contextmanager
-def translated(what: str, ways: Ways = BATCH) -> Iterator[None]:
-    """Raise what the SDKs raise while *what* is done in the words of `Client.call`."""
+def translated(what: str, hints: Hints = BATCH) -> Iterator[None]:
+    """Translate errors of the SDKs while *what* is done to the errors of `Client.call`."""
     try:
         with _trusted(what):
             yield
     except exceptions.ClientAuthenticationError as exc:
         if _unreachable(exc):
-            text = f"{what}: the login cannot be reached: {first_line(exc)}"
+            text = f"{what}: cannot reach the login service: {first_line(exc)}"
             raise RemoteError(text, transient=True) from exc
-        raise CredentialsError(f"{what}: {first_line(exc)}", ways.login) from exc
+        raise CredentialsError(f"{what}: {first_line(exc)}", hints.login) from exc
     except exceptions.DecodeError as exc:
         raise NoAnswer(f"{what}: the reply was cut off") from exc
     except exceptions.HttpResponseError as exc:
-        raise _refused(what, exc, ways) from exc
+        raise _refused(what, exc, hints) from exc
     except exceptions.ServiceRequestError as exc:
         if any(word in f"{exc.inner_exception!r} {exc}" for word in NEVER_CAME):
-            text = f"{what}: Azure cannot be reached: {first_line(exc)}"
+            text = f"{what}: cannot reach Azure: {first_line(exc)}"
             raise RemoteError(text, transient=True) from exc
         raise NoAnswer(f"{what}: {first_line(exc)}") from exc
     except exceptions.AzureError as exc:
         raise NoAnswer(f"{what}: {first_line(exc)}") from exc
     except bulk.BaseError as exc:
-        raise _bulk_refused(what, exc, ways) from exc
-    except ValueError as exc:  # half a reply is no JSON; a key is no base64
+        raise _bulk_refused(what, exc, hints) from exc
+    except ValueError as exc:  # half a reply is not JSON, and half a key is not base64
         raise NoAnswer(f"{what}: the reply was cut off") from exc
 
 
 @contextlib.contextmanager
 def _trusted(what: str) -> Iterator[None]:
-    """Say that a certificate is not trusted, which no login and no second attempt changes."""
+    """Raise Unavailable for an untrusted certificate: the error is permanent, and nothing was sent."""
     try:
         yield
     except (exceptions.AzureError, bulk.BaseError) as exc:
         if UNTRUSTED.search(str(exc)):
-            text = f"{what}: this machine does not trust the certificate that it was shown"
+            text = f"{what}: this machine does not trust the server's certificate"
             raise Unavailable(text, TRUST) from exc
         raise
 
 
 def _unreachable(exc: exceptions.ClientAuthenticationError) -> bool:
-    """Return whether nobody was asked for a token: azure-identity tells that as it tells a login that is refused."""
+    """Return whether the login service was not reached; azure-identity raises the same error for a refused login."""
     far = (exceptions.ServiceRequestError, exceptions.ServiceResponseError)
     return isinstance(exc.__cause__, far) or any(word in str(exc) for word in NEVER_CAME)
 
 
 def first_line(exc: BaseException) -> str:
-    """Return the first line of what *exc* says, without what signs a URL."""
+    """Return the first line of the message of *exc*, without the signatures of URLs."""
     text = getattr(exc, "message", None) or str(exc)
     return SIGNATURE.sub(r"\1=...", str(text).strip().partition("\n")[0])
 
 
-def _refused(what: str, exc: exceptions.HttpResponseError, ways: Ways) -> Exception:
+def _refused(what: str, exc: exceptions.HttpResponseError, hints: Hints) -> Exception:
     status, code = exc.status_code or 0, service_code(exc)
     text = ": ".join(part for part in (what, str(code or status), _message(exc)) if part)
     if status in (401, 403):
-        return CredentialsError(text, ways.login if status == 401 else ways.rights)
+        return CredentialsError(text, hints.login if status == 401 else hints.rights)
     if status == 429:
         return RemoteError(text, transient=True)
     if status >= 500 or status in (0, 408):
@@ -119,7 +119,7 @@ def _message(exc: exceptions.HttpResponseError) -> str:
 
 
 def service_code(exc: BaseException | None) -> str:
-    """Return the service's own code of a refusal, or nothing."""
+    """Return the service's error code, or an empty string."""
     if not isinstance(exc, exceptions.HttpResponseError):
         return ""
     model: Any = exc.model
@@ -128,34 +128,34 @@ def service_code(exc: BaseException | None) -> str:
 
 
 def code_of(exc: BaseException) -> str:
-    """Return the service's own code of what became a RemoteError, or nothing."""
+    """Return the service's error code of the cause of *exc*, or an empty string."""
     return service_code(exc.__cause__)
 
 
 def status_of(exc: BaseException) -> int:
-    """Return the HTTP status of what became a RemoteError, or 0."""
+    """Return the HTTP status of the cause of *exc*, or 0."""
     cause = exc.__cause__
     return int(getattr(cause, "status_code", None) or 0)
 
 
 def stream_broken(what: str, exc: OSError) -> Exception:
-    """Return the error for what a stream of obstore raises, which is an OSError with the words of a refusal in it."""
+    """Return the error for an OSError of a stream of obstore, whose text contains the answer of the service."""
     return _bulk_refused(what, exc, BATCH)
 
 
-def _bulk_refused(what: str, exc: bulk.BaseError | OSError, ways: Ways) -> Exception:
-    """Obstore gives the answer as it came, in the middle of its own words."""
+def _bulk_refused(what: str, exc: bulk.BaseError | OSError, hints: Hints) -> Exception:
+    """Return the error for Blob storage's answer inside obstore's text."""
     text = str(exc)
     code = _between(text, "<Code>", "</Code>")
     message = _between(text, "<Message>", "</Message>").partition("\n")[0]
     line = PAGE.sub("", text.strip().partition("\n")[0])
-    said = SIGNATURE.sub(r"\1=...", message or code or line)
-    if code == "ContainerNotFound":  # where it lists; elsewhere it raises the same itself
-        return FileNotFoundError(said)
+    told = SIGNATURE.sub(r"\1=...", message or code or line)
+    if code == "ContainerNotFound":  # obstore raises this error itself, except for lists
+        return FileNotFoundError(told)
     denied = isinstance(exc, bulk.PermissionDeniedError | bulk.UnauthenticatedError)
     if code in DENIED or denied:
-        return CredentialsError(f"{what}: {said}", ways.login)
-    return NoAnswer(f"{what}: {said}")
+        return CredentialsError(f"{what}: {told}", hints.login)
+    return NoAnswer(f"{what}: {told}")
 
 
 def _between(text: str, begin: str, end: str) -> str:

@@ -1,4 +1,4 @@
-"""Plain names for what was saved: copies that the storage account makes itself, within itself."""
+"""Publish outputs under plain names: the storage account copies the newest saves itself."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from runspec_jobs.provider import Copy, RemoteError, publish as publish_outputs
 NAME_LENGTH = 1024
 # https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
 CONTROLS = re.compile("[\\x00-\\x1f\\x7f\\x81]")
-LOOK_S = 0.5  # between two looks at a copy that goes on
+LOOK_S = 0.5  # between two requests for the status of an unfinished copy
 
 
 def publish(blobs: Blobs, run: str) -> list[str]:
-    """Return the newest saves of *run* their plain names; return a line for each that Blob storage cannot have."""
+    """Copy the newest saves of *run* to their plain names; return a line for each name that is not valid."""
     base = blobs.key("runs", run, "outputs", "")
     keys = [entry.key for entry in blobs.listing(base)]
     refused = publish_outputs(_Container(blobs), base, keys)
-    return [f"{name!r} is no name of a blob" for name in refused]
+    return [f"{name!r} is not a valid blob name" for name in refused]
 
 
 class _Container(NamedTuple):
@@ -70,9 +70,9 @@ def _container(blobs: Blobs) -> ContainerClient:
 
 
 def copy_blob(container: ContainerClient, copy: Copy) -> None:
-    """Have the account copy a blob of any size, which takes no rights beyond those to read and to write.
+    """Copy a blob of any size within the account, which needs no permissions except to read and to write.
 
-    It may go on after the answer: https://learn.microsoft.com/rest/api/storageservices/copy-blob
+    The copy may continue after the answer: https://learn.microsoft.com/rest/api/storageservices/copy-blob
     """
     what = f"copy {copy.source} to {copy.target}"
     target = container.get_blob_client(copy.target)
@@ -81,4 +81,4 @@ def copy_blob(container: ContainerClient, copy: Copy) -> None:
         while (status := target.get_blob_properties().copy.status) == "pending":
             time.sleep(LOOK_S)
     if status != "success":
-        raise RemoteError(f"{what}: the store gave it up: {status}")
+        raise RemoteError(f"{what}: the store stopped the copy: {status}")

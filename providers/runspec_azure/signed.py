@@ -1,4 +1,4 @@
-"""Signatures by which jobs reach their blobs: short, made when they are sent, and kept nowhere.
+"""Sign URLs with which jobs access their blobs. They are made just before they are sent, and never stored.
 
 https://learn.microsoft.com/rest/api/storageservices/delegate-access-with-shared-access-signature
 """
@@ -36,11 +36,13 @@ PARTS = {
     "signed_version": "SignedVersion",
     "value": "Value",
 }
-FRESH_S = 300.0  # what was signed this long ago is signed anew, that it lasts as long as was said
+FRESH_S = (
+    300.0  # older signatures are renewed, so that each is valid for nearly all of `signed_for`
+)
 
 
 class Account(Protocol):
-    """Whose blobs they are, and who signs: its key, or whoever is logged in."""
+    """The storage account of the blobs, and how to sign for it: with its key, or with the user's login."""
 
     @property
     def options(self) -> Any: ...
@@ -52,8 +54,8 @@ class Account(Protocol):
     def login(self) -> TokenCredential: ...
 
 
-class Asked:
-    """A login that was asked already: storage's own retries ask for a minute and a half where nobody is logged in."""
+class FetchedToken:
+    """A credential with a token that was fetched before: without a login, the SDK would retry for 90 seconds."""
 
     def __init__(self, login: TokenCredential) -> None:
         self._token = login.get_token(STORAGE_SCOPE)
@@ -63,7 +65,7 @@ class Asked:
 
 
 class Signer:
-    """Signs for one container."""
+    """A signer of URLs for one container."""
 
     def __init__(self, account: Account) -> None:
         self.account = account
@@ -72,7 +74,7 @@ class Signer:
         self._delegated: tuple[float, UserDelegationKey] | None = None
 
     def with_urls(self, value: Any) -> Any:
-        """Return *value* with what is signed for every `{"$signed": ...}`; not to be kept anywhere."""
+        """Return *value* with a signature or URL for every `{"$signed": ...}`. The caller must not store it."""
         if isinstance(value, Mapping):
             if value.keys() == {"$signed"}:
                 return self._sign(value["$signed"])
@@ -80,7 +82,7 @@ class Signer:
         return [self.with_urls(v) for v in value] if isinstance(value, list) else value
 
     def _sign(self, words: str) -> str:
-        """`racwdl` gives the query alone, `url racwdl` the container's URL, `r KEY` a blob's."""
+        """Return a query for `racwdl`, the URL of the container for `url racwdl`, or that of a blob for `r KEY`."""
         base = f"{layout.endpoint(self.options)}/{self.options.container}"
         rights, _, key = words.removeprefix("url ").partition(" ")
         query = self._query(rights, key)
@@ -116,13 +118,13 @@ class Signer:
         return generate_container_sas(**own)
 
     def delegation(self) -> datetime:
-        """Have the account give a key to whoever is logged in, and say when it ends. Raises as calls do."""
-        with translated("ask for a user delegation key"):
+        """Get a user delegation key for the login, and return when it expires. Raise the errors of `Client.call`."""
+        with translated("get a user delegation key"):
             found = self._key(EARLY_S)
         return datetime.fromisoformat(str(found.signed_expiry))
 
     def _key(self, wanted_s: float) -> UserDelegationKey:
-        """Return a key that outlives what it signs: a signature ends with its key.
+        """Return a key that expires later than its signatures, because a signature is not valid longer than its key.
 
         https://learn.microsoft.com/rest/api/storageservices/create-user-delegation-sas
         """
@@ -130,7 +132,7 @@ class Signer:
             now = datetime.now(UTC)
             early = timedelta(seconds=EARLY_S)
             end = layout.endpoint(self.options)
-            who = Asked(self.account.login)
+            who = FetchedToken(self.account.login)
             with BlobServiceClient(end, credential=who, permit_redirects=False) as client:
                 ends = now + timedelta(seconds=wanted_s) + early
                 found = client.get_user_delegation_key(now - early, ends, cls=_whole)
@@ -139,13 +141,13 @@ class Signer:
 
 
 def _whole(_response: Any, found: Any, _headers: Any) -> Any:
-    """Return the key that was *found*; raise NoAnswer where it lacks something that signatures have or are made by."""
+    """Return the key *found*. Raise NoAnswer if a field is missing that signatures need."""
     for name, sent in PARTS.items():
         if not str(getattr(found, name, None) or "").strip():
-            raise NoAnswer(f"the user delegation key: the answer holds no '{sent}'")
+            raise NoAnswer(f"the user delegation key: the reply lacks '{sent}'")
     try:
         base64.b64decode(found.value, validate=True)
     except ValueError:
-        what = "the user delegation key: the answer's 'Value' is not base64"
+        what = "the user delegation key: 'Value' of the reply is not base64"
         raise NoAnswer(what) from None
     return found

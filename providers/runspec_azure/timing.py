@@ -1,4 +1,4 @@
-"""Which logs are asked for, so that many in which nothing happens cost together what one alone costs."""
+"""Schedule the polling of logs, so that many quiet logs together cost as many requests as one."""
 
 from __future__ import annotations
 
@@ -9,22 +9,20 @@ from typing import NamedTuple
 
 
 class Quiet(NamedTuple):
-    """A log as it was asked last: at which mark, when, how many calls that took, and if it is for good."""
+    """A log at its last poll: its mark then, the time, the number of requests, and whether it was the last poll."""
 
     mark: str
     at_s: float
     calls: int
     last: bool
-    patience: (
-        float  # the pauses it is given, if its turn does not come sooner: each time twice as many
-    )
-    new: bool  # it had something there
+    patience: float  # the longest wait, in pauses; it doubles with each poll that finds nothing
+    new: bool  # whether there was new output
 
 
 class PollScheduler:
-    """Lets a log be asked when enough time has passed for all calls of all quiet ones, *pause_s* for each.
+    """Decides when to poll a log: when *pause_s* has passed for each request that all quiet logs need.
 
-    One that had something just now is asked sooner: after a pause, then after two, then after four, ...
+    A log with recent output is polled sooner: after one pause, then after two, then after four, ...
     """
 
     def __init__(
@@ -32,13 +30,13 @@ class PollScheduler:
     ) -> None:
         self.pause_s, self.clock = pause_s, clock
         self._quiet: dict[Hashable, Quiet] = {}
-        self._next_s = -math.inf  # when the next turn is: not all at once
+        self._next_s = -math.inf  # the earliest time of the next poll, so that they are spread
 
     def due(self, log: Hashable, mark: str) -> bool:
-        """Return whether to ask *log*. One whose *mark* has changed is not kept waiting."""
+        """Return whether to poll *log*, which is always so after its *mark* has changed."""
         known = self._quiet.get(log)
         if known is None or known.mark != mark or known.new:
-            return True  # who follows goes on behind what was new, at another mark; who does not reads it again
+            return True  # a follower continues after the new output, at another mark; other readers read it again
         if known.last:
             return False
         shared = sum(one.calls for one in self._quiet.values() if not one.last)
@@ -50,7 +48,7 @@ class PollScheduler:
     def note(
         self, log: Hashable, mark: str, *, new: bool, calls: int = 1, last: bool = False
     ) -> None:
-        """Note what came of asking *log*; *last* says that nothing can follow what it has now."""
+        """Note the result of polling *log*; *last* says that the log can get no more output."""
         known = self._quiet.get(log)
         patience = math.inf if known is None else known.patience * 2
         if known is not None and known.mark == mark and not new:

@@ -94,7 +94,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits: not between two tries, and not for what is being deleted."""
     monkeypatch.setattr(timing, "POLL_S", 0.0)
     monkeypatch.setattr(client, "GONE_S", 0.3)
-    monkeypatch.setattr("runspec_azure.batchai.session.LOOKS", 2)
+    monkeypatch.setattr("runspec_azure.batchai.session.RETRIES", 2)
     pause = time.sleep
     monkeypatch.setattr(time, "sleep", lambda wanted_s: pause(min(wanted_s, 0.002)))
     monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)  # thousands of lines

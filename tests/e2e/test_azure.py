@@ -170,7 +170,7 @@ def test_what_is_there_by_our_name_is_taken_if_it_is_ours(
             client.call(request)
         assert client.find(Step("s", "", Scope.RUN, request)) == {"id": there}
     other = job_of(metadata=[{"name": "runspec", "value": "b"}])
-    with pytest.raises(Conflict, match="its metadata is another"):
+    with pytest.raises(Conflict, match="with a different metadata"):
         client.find(Step("s", "", Scope.RUN, other))
 
 
@@ -209,7 +209,9 @@ def test_a_sweep_ends_with_the_first_task_that_has_lost_its_right_to_the_store(
 
     status = said(capsys, "status", found)
     assert (status["state"], status["exit_code"]) == ("failed", 77)
-    assert status["reason"].startswith("task 1 exited with code 77: the job has lost its right")
+    assert status["reason"].startswith(
+        "task 1 exited with code 77: the store refused the job's access"
+    )
     assert [node["state"] for node in status["nodes"]] == ["failed", "failed", "waiting", "waiting"]
     assert [node["exit_code"] for node in status["nodes"][:2]] == [77, 77]
     assert shown.index("task 1") < shown.index("task 2")

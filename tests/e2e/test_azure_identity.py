@@ -118,9 +118,9 @@ def test_a_pool_by_our_name_with_another_identity_is_a_conflict(account: AzureBa
     with pytest.raises(AlreadyExists):  # the engine looks for it then
         client.call(step("JOBS").do)
     assert client.find(step("JOBS")) == {"id": "p"}
-    with pytest.raises(Conflict, match="its identity is another"):
+    with pytest.raises(Conflict, match="with a different identity"):
         client.find(step("others"))
-    with pytest.raises(Conflict, match="its vmSize is another"):
+    with pytest.raises(Conflict, match="with a different vmSize"):
         client.find(step("jobs", "Standard_D4s_v5"))
 
 
@@ -136,8 +136,8 @@ def test_the_account_is_asked_whether_it_has_spot_machines(
 
     told = capsys.readouterr().err
     assert found == code, told
-    assert ("take an account of pool allocation mode 'user subscription'" in told) == bool(code)
-    assert "say pool_allocation in the profile" not in told
+    assert ("use an account with pool allocation mode 'user subscription'" in told) == bool(code)
+    assert "set pool_allocation in the profile" not in told
 
 
 def test_an_identity_that_the_pool_has_not_ends_the_job_and_is_said(

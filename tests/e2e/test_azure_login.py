@@ -227,7 +227,7 @@ def test_doctor_says_whether_the_login_may_sign_for_jobs(
     code = run(["doctor", "azure-batch"])
 
     told = capsys.readouterr()
-    assert (code, "the login may sign for jobs" in told.out) == (0, True), told
+    assert (code, "the login can sign URLs for jobs" in told.out) == (0, True), told
 
     def refused(*_: object, **__: object) -> None:
         raise HttpResponseError("AuthorizationPermissionMismatch")

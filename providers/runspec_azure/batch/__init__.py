@@ -1,4 +1,4 @@
-"""The Azure Batch provider: a job as tasks on a pool of machines that comes and goes with them."""
+"""The Azure Batch provider: jobs whose tasks run on an autoscaled pool of machines."""
 
 from __future__ import annotations
 

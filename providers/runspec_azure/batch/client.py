@@ -1,4 +1,4 @@
-"""The hands of the Azure Batch provider: it sends the requests of a plan, and finds what they made."""
+"""The client of the Azure Batch provider: it sends the requests of a plan, and finds what they made."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 LEAVING = frozenset({"PoolBeingDeleted", "JobBeingDeleted"})
 EXISTS = frozenset({"PoolExists", "JobExists", *LEAVING})
 MAKES_POOL = frozenset({"Pool_Add", "Pool_Create"})
-# A pool that is being resized, or was woken by another run just now, is awake.
+# Refusals of a pool that is being resized, or that another run has just scaled up.
 AWAKE = frozenset({"PoolBeingResized", "TooManyEnableAutoScaleRequests"})
 OVER = frozenset({"JobCompleted", "JobBeingTerminated", "JobTerminating"})
 
@@ -57,7 +57,7 @@ def connect(facts: Facts) -> Client:
 
 
 class AzureClient:
-    """Talks to Azure Batch and Blob storage."""
+    """A client of Azure Batch and Blob storage."""
 
     @property
     def poll_s(self) -> float:
@@ -69,11 +69,11 @@ class AzureClient:
         self.tasks = Tasks(self.session, self.blobs)
         self.stops = Stops(self.blobs, self.tasks)
         self.logs = Logs(self.session, self.blobs, self.tasks)
-        self._made_awake: set[str] = set()  # pools, by calls of ours that were answered
+        self._made_awake: set[str] = set()  # pools that requests of this client have made
 
     @cached_property
     def signer(self) -> Any:
-        """What only looks has no need of the SDK that signs, which takes long to load."""
+        """Return the signer; its SDK takes long to load, so commands that only read do not load it."""
         from runspec_azure.signed import Signer
 
         return Signer(self.blobs)
@@ -114,10 +114,10 @@ class AzureClient:
         return named(request)
 
     def _wake(self, request: Request) -> Response:
-        """Have a pool look for machines now. One that cannot be asked to is awake, and looks again in five minutes.
+        """Have a pool scale up now. A refusal means that it is scaling already; its next evaluation is in five minutes.
 
-        One that was made just now is not asked. Who was killed in between asks it: it is being resized,
-        or takes the same formula again.
+        Nothing is sent for a pool that this client has just made. After a crash in between, the request is sent:
+        the pool is being resized and refuses it, or accepts the same formula again.
         """
         path = request.params["path"]
         if path["poolId"] in self._made_awake:
@@ -136,7 +136,7 @@ class AzureClient:
         return self.session.make(request.operation, path, body)
 
     def _undo(self, request: Request) -> Response:
-        """Take something away, and wait until it is gone."""
+        """Delete something, and wait until it no longer exists."""
         path = request.params["path"]
         if request.operation == "Pool_Delete":
             self._refuse_if_used(path["poolId"])
@@ -154,18 +154,18 @@ class AzureClient:
         return {}
 
     def _refuse_if_used(self, pool: str) -> None:
-        """Raise Conflict while jobs are on *pool*, whoever's they are: their tasks would never end."""
+        """Raise Conflict while *pool* has jobs, also those of other users: their tasks would never end."""
         for found in self.session.pages("Job_List", query={"$select": "id,state,poolInfo"}):
             on_it = found.get("poolInfo", {}).get("poolId") == pool
             if on_it and found["state"] not in ("completed", "deleting", "terminating"):
-                what = f"{found['id']} is {found['state']} on {pool}"
-                raise Conflict(f"{what}: it would lose its machines", "end it first, or wait")
+                what = f"cannot delete pool {pool}: its job {found['id']} is {found['state']}"
+                raise Conflict(what, "cancel the job first, or wait until it has ended")
 
     def _await(self, done: Callable[[], bool], request: Request) -> None:
         pause_s, end = PAUSE_S, time.monotonic() + timing.GONE_S
         while not done():
             if time.monotonic() > end:
-                raise NoAnswer(f"{request.operation}: not done in {timing.GONE_S:.0f} s")
+                raise NoAnswer(f"{request.operation}: not finished after {timing.GONE_S:.0f} s")
             time.sleep(pause_s)
             pause_s = min(LONGEST_PAUSE_S, pause_s * 1.5)
 
@@ -203,37 +203,37 @@ class AzureClient:
     def _same(
         self, look: str, path: Mapping[str, str], do: Request, keys: Sequence[str]
     ) -> Response | None:
-        """Return what is there by that name, if it is ours. Raises Conflict if it is not."""
+        """Return the answer of *do* if its resource exists. Raise Conflict if a different one has its name."""
         found, body = self._got(look, path), do.params["body"]
         if found is None or found.get("state") == "deleting":
             return None
         for key in keys:
             if not _holds(found.get(key), body[key]):
-                what = f"{body['id']} is there already, and its {key} is another"
-                raise Conflict(what, "take it away, or choose another prefix")
+                what = f"{body['id']} exists already with a different {key}"
+                raise Conflict(what, "delete it, or set another prefix in the profile")
         return named(do)
 
     def _same_pool(self, name: str, body: Mapping[str, Any]) -> Response | None:
-        """Return a pool that the Resource Manager made; the data plane tells its identities, too."""
+        """Return a pool of the Resource Manager, if it exists. Raise Conflict if a different one has its name."""
         found = self._got("Pool_Get", {"poolId": name})
         if found is None or found.get("state") == "deleting":
             return None
-        told = found.get("identity", {}).get("userAssignedIdentities", ())
+        identities = found.get("identity", {}).get("userAssignedIdentities", ())
         there = {
             "vmSize": _plain(found.get("vmSize")),
-            "identity": {_plain(one.get("resourceId")) for one in told},
+            "identity": {_plain(one.get("resourceId")) for one in identities},
         }
         wanted = {
             "vmSize": _plain(body["properties"]["vmSize"]),
             "identity": {_plain(one) for one in body["identity"]["userAssignedIdentities"]},
         }
         for key in (key for key in wanted if there[key] != wanted[key]):
-            what = f"{name} is there already, and its {key} is another"
-            raise Conflict(what, "take it away, or choose another prefix")
+            what = f"{name} exists already with a different {key}"
+            raise Conflict(what, "delete it, or set another prefix in the profile")
         return {"id": name}
 
     def settled(self, step: Step) -> bool:
-        """A pool takes jobs at once; its machines come later."""
+        """Return true: a pool accepts jobs at once, and its machines start later."""
         return True
 
     def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Response:
@@ -248,7 +248,7 @@ class AzureClient:
         return found
 
     def cancel(self, run: str) -> None:
-        """The claim is taken first: a task that starts later leaves."""
+        """Claim the run first, so that a task that starts later exits; then terminate the job."""
         if self.tasks.record(run) is None:
             return
         self.blobs.put_new(b"cancelled", "runs", run, "claim")
@@ -298,12 +298,12 @@ class AzureClient:
 
 
 def _exists(request: Request, exc: RemoteError) -> bool:
-    """Return whether the refusal is about an id that runspec chose: a pool fails the "If-None-Match: *" condition."""
+    """Return whether the refusal means that the resource exists; for a pool, "If-None-Match: *" has failed."""
     return code_of(exc) in EXISTS or (status_of(exc) == 412 and request.service == "arm")
 
 
 def _awake(pool: Mapping[str, Any], mark: str) -> bool:
-    """Return whether a pool was woken by a call with *mark*, or has machines or gets some in any case."""
+    """Return whether the formula of a pool has *mark*, or the pool has machines or is being resized anyway."""
     counts = ("currentDedicatedNodes", "currentLowPriorityNodes")
     targets = ("targetDedicatedNodes", "targetLowPriorityNodes")
     if f"{mark}\n" in pool.get("autoScaleFormula", "") or pool.get("allocationState") == "resizing":
@@ -312,7 +312,7 @@ def _awake(pool: Mapping[str, Any], mark: str) -> bool:
 
 
 def _timed(value: Any) -> Any:
-    """Return *value* with the moment until which a pool is woken for every `{"$clock": ...}`."""
+    """Return *value* with the end of the time for which a run counts as submitted, for every `{"$clock": ...}`."""
     if isinstance(value, list):
         return [_timed(one) for one in value]
     if not isinstance(value, Mapping):
@@ -324,7 +324,7 @@ def _timed(value: Any) -> Any:
 
 
 def named(do: Request) -> Response:
-    """Return the answer of a call: what it made, by name; the service's own holds nothing of use."""
+    """Return the names of what a request makes; the answers of the service have nothing useful."""
     body = do.params["body"]
     if do.service == "arm":
         return {"id": do.params["path"]["poolName"]}
@@ -334,7 +334,7 @@ def named(do: Request) -> Response:
 
 
 def _refuse_refused(answer: Any) -> None:
-    """Raise for the first task of a collection that was not added; one that is there was, by us.
+    """Raise for the first task of a collection that was not added; one that exists was added by an earlier request.
 
     https://learn.microsoft.com/en-us/rest/api/batchservice/tasks/create-task-collection
     """
@@ -353,7 +353,7 @@ def _refuse_refused(answer: Any) -> None:
 
 
 def _holds(found: Any, wanted: Any) -> bool:
-    """Return whether *found* holds all of *wanted*: the service adds members, reorders lists and ignores case."""
+    """Return whether *found* contains all of *wanted*: the service adds members, reorders lists and ignores case."""
     if isinstance(wanted, Mapping):
         there: Any = found if isinstance(found, Mapping) else {}
         return all(_holds(there.get(key), one) for key, one in wanted.items())
@@ -367,14 +367,14 @@ def _plain(value: Any) -> Any:
 
 
 def blob_content(value: Any) -> bytes:
-    """Give what is sent for a body: text as it is, our part of the job by its hash."""
+    """Return the bytes to send: text as it is, lists as lines, and the agent by its hash."""
     if isinstance(value, str):
         return value.encode()
     if "lines" in value:
         return "".join(f"{''.join(line)}\n" for line in value["lines"]).encode()
     if value["$inside"] != INSIDE_SHA256:
         raise Conflict(
-            "this run was planned by another version of runspec",
+            "another version of runspec planned this run",
             "use that version, or apply --new",
         )
     return inside_zipapp()

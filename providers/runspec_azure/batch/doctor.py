@@ -1,4 +1,4 @@
-"""What will stop a job on Azure Batch, looked for before anything is made."""
+"""Find problems of an account that would stop a job on Azure Batch, before anything is created."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from runspec_azure.store.blobs import Blobs
 from runspec_jobs.provider import Finding
 
 NEEDED = ("batch_url", "storage_account", "container")
-# Among capabilities: https://learn.microsoft.com/azure/batch/batch-docker-container-workloads
+# One of the capabilities of images: https://learn.microsoft.com/azure/batch/batch-docker-container-workloads
 CONTAINERS = "dockercompatible"
-ENOUGH_VCPUS = 2  # of the smallest machine
-MORE = "ask for more in the portal: the Batch account, Quotas"
+ENOUGH_VCPUS = 2  # as many as the smallest machine has
+MORE = "request an increase in the portal: the Batch account, Quotas"
 
 
 def examine(options: BatchOptions, subscription: Subscription | None = None) -> Iterator[Finding]:
-    """Yield what is there and what is missing, most important first."""
+    """Yield what exists and what is missing, most important first."""
     missing = [key for key in NEEDED if getattr(options, key) is None]
     for key in missing:
-        yield Finding(f"the profile names no {key}", False, "runspec init --provider azure-batch")
+        yield Finding(f"the profile has no `{key}`", False, "runspec init --provider azure-batch")
     if missing:
         return
     session = Session(options)
     finding, images = asked(
         lambda: session.pages("Account_ListSupportedImages"),
         f"Batch account {session.account}",
-        "write where it is: batch_url: https://ACCOUNT.REGION.batch.azure.com",
+        "set batch_url: https://ACCOUNT.REGION.batch.azure.com in the profile",
     )
     yield finding
     yield _store(session)
@@ -48,14 +48,14 @@ def examine(options: BatchOptions, subscription: Subscription | None = None) -> 
 
 def _store(session: Session) -> Finding:
     account, container = session.options.storage_account, session.options.container
-    hint = f"make it (az storage container create --account-name {account} -n {container}), or name another"
+    hint = f"create it (az storage container create --account-name {account} -n {container}), or set another one"
     blobs = Blobs(session)
     ask = lambda: next(iter(blobs.listing(blobs.key("inside", ""))), "")  # noqa: E731
     return asked(ask, f"container {container} of storage account {account}", hint)[0]
 
 
 def _delegation(session: Session) -> Finding:
-    """Whoever is logged in needs a right on the whole storage account to sign, and not on the container.
+    """Check that the login can sign URLs, which needs a role on the storage account, not on the container.
 
     https://learn.microsoft.com/rest/api/storageservices/get-user-delegation-key#permissions
     """
@@ -64,44 +64,45 @@ def _delegation(session: Session) -> Finding:
     account = session.options.storage_account
     hint = f"assign the role Storage Blob Delegator on the storage account {account} to the login"
     ask = Signer(Blobs(session)).delegation
-    return asked(ask, f"the login may sign for jobs (storage account {account})", hint)[0]
+    return asked(ask, f"the login can sign URLs for jobs (storage account {account})", hint)[0]
 
 
 def _pool(session: Session, name: str) -> Iterator[Finding]:
-    """A job of several nodes stays active for ever in a pool that is not made for it.
+    """Check the profile's pool; a job of several nodes would wait for ever in a pool that does not support it.
 
     https://learn.microsoft.com/azure/batch/batch-mpi#requirements-for-multi-instance-tasks
     """
-    hint = "name one that is there, or none, and one is made"
+    hint = "set an existing pool, or remove pool from the profile so that runspec makes one"
     finding, pool = asked(lambda: session.look("Pool_Get", {"poolId": name}), f"pool {name}", hint)
     yield finding
     if pool is None:
         return
     slots = pool.get("taskSlotsPerNode", 1)
     if not pool.get("enableInterNodeCommunication") or slots != 1:
-        what = f"pool {name} takes jobs of one node alone: enableInterNodeCommunication is "
+        what = f"pool {name} runs only jobs of one node: enableInterNodeCommunication is "
         what += f"{str(bool(pool.get('enableInterNodeCommunication'))).lower()}, taskSlotsPerNode {slots}"
         yield Finding(what, True)
     machine = pool.get("virtualMachineConfiguration", {})
     kind = "with an image" if machine.get("containerConfiguration") else "without an image"
-    yield Finding(f"pool {name} takes jobs {kind} alone ({pool.get('vmSize')})", True)
+    yield Finding(f"pool {name} runs only jobs {kind} ({pool.get('vmSize')})", True)
     mounts = [
         inner["relativeMountPath"]
         for m in pool.get("mountConfiguration") or ()
         for inner in m.values()
     ]
     yield Finding(
-        f"pool {name} mounts {', '.join(mounts) or 'nothing'}: shared:// has no more", True
+        f"pool {name} mounts {', '.join(mounts) or 'nothing'}: other shared:// sources are not available",
+        True,
     )
     for error in pool.get("resizeErrors") or ():
         what = f"pool {name}: {error.get('code')}: {error.get('message')}"
-        yield Finding(what, False, "it gets no machines until that is mended")
+        yield Finding(what, False, "correct this: until then the pool gets no machines")
 
 
 def _image(options: BatchOptions, images: list[Mapping[str, Any]]) -> Iterator[Finding]:
     """https://learn.microsoft.com/rest/api/batchservice/account/list-supported-images"""
     if options.image.startswith("/"):
-        what = "image: it is your own, so that only you know whether it has containers (moby) and python3"
+        what = "image: custom, so doctor cannot check whether it has a container runtime (moby) and python3"
         yield Finding(what, True)
         return
     publisher, offer, sku, _ = options.image.split(":")
@@ -113,14 +114,14 @@ def _image(options: BatchOptions, images: list[Mapping[str, Any]]) -> Iterator[F
         until = f", until {ends}" if ends else ""
         yield Finding(f"image {options.image} with {options.node_agent}{until}", True)
         if not any(str(able).lower() == CONTAINERS for able in good[0].get("capabilities") or ()):
-            yield Finding(f"image {options.image} takes jobs without an image alone", True)
+            yield Finding(f"image {options.image} runs only jobs without an image", True)
     elif there:
         agents = ", ".join(sorted({str(i.get("nodeAgentSKUId")) for i in there}))
-        what = f"image {options.image} does not go with {options.node_agent}"
+        what = f"image {options.image} does not support {options.node_agent}"
         yield Finding(what, False, f"set node_agent: {agents}")
     else:
         what = f"the account has no image {options.image}"
-        yield Finding(what, False, "name one of az batch pool supported-images list")
+        yield Finding(what, False, "set one that `az batch pool supported-images list` shows")
 
 
 def _same(image: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
@@ -129,21 +130,23 @@ def _same(image: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
 
 def _subscription(options: BatchOptions, given: Subscription | None) -> Iterator[Finding]:
     if options.subscription is None and given is None:
-        yield Finding("the profile names no subscription: quotas are not looked at", True)
+        yield Finding("the profile has no `subscription`: doctor cannot check quotas", True)
         return
     subscription = given or opened(options)
-    hint = "log in (az login), with the right to read the subscription (Reader)"
+    hint = "log in (az login) with the role Reader on the subscription"
     finding, account = asked(lambda: subscription.account or {}, "", hint)
     if account is None:
         yield finding
         return
     if not account:
         what = f"the subscription has no Batch account {subscription.account_name}"
-        yield Finding(what, False, "name its own: az batch account list")
+        yield Finding(
+            what, False, "set another subscription or batch_account: see az batch account list"
+        )
         return
     state = account.get("provisioningState")
     what = f"{subscription.account_name} in {subscription.region}: {state}, {subscription.mode}"
-    yield Finding(what, state == "Succeeded", "wait for it, or see the portal")
+    yield Finding(what, state == "Succeeded", "wait until it is ready, or see the portal")
     yield from _modes(options, subscription)
     yield from _sizes(options, subscription, hint)
     if subscription.mode == "user-subscription":
@@ -153,12 +156,13 @@ def _subscription(options: BatchOptions, given: Subscription | None) -> Iterator
 
 
 def _modes(options: BatchOptions, subscription: Subscription) -> Iterator[Finding]:
-    said, mode = options.pool_allocation, subscription.mode
-    if said and mode and said != mode:
-        yield Finding(f"the profile says pool_allocation: {said}", False, f"write {mode}")
+    own, mode = options.pool_allocation, subscription.mode
+    if own and mode and own != mode:
+        what = f"pool_allocation: {own} in the profile, and the account has {mode}"
+        yield Finding(what, False, f"set pool_allocation: {mode}")
     if mode == "batch-service":
         # https://learn.microsoft.com/azure/batch/batch-spot-vms
-        what = "low-priority machines were retired on 2025-09-30: no job with capacity: spot here"
+        what = "low-priority machines were retired on 2025-09-30: this account cannot run jobs with capacity: spot"
         yield Finding(what, True)
 
 
@@ -171,12 +175,12 @@ def _sizes(options: BatchOptions, subscription: Subscription, hint: str) -> Iter
         return
     wanted = [vm_sizes.known(options.vm_size or "")] if options.vm_size else vm_sizes.CURRENT
     names = [m.name for m in wanted if m is not None]
-    # Of the table no job may need it.
+    # Without vm_size, no job may need a size that is not offered.
     yield from sizes(names, skus, subscription.region, needed=options.vm_size is not None)
 
 
 def _families(options: BatchOptions) -> dict[str, int]:
-    """Return the families that jobs may need, with the vCPUs of the smallest machine of each."""
+    """Return the VM families that jobs may need, with the vCPUs of the smallest machine of each."""
     named = vm_sizes.known(options.vm_size or "")
     found: dict[str, int] = {}
     for machine in [named] if named else vm_sizes.CURRENT:
@@ -185,26 +189,26 @@ def _families(options: BatchOptions) -> dict[str, int]:
 
 
 def _usages(options: BatchOptions, subscription: Subscription, hint: str) -> Iterator[Finding]:
-    """The machines of a user-subscription account count as the subscription's own."""
+    """Check the quotas of the subscription, which apply to machines of a user-subscription account."""
     finding, usages = asked(lambda: subscription.usages, "", hint)
     if usages is None:
         yield finding
         return
     wanted = {"cores": ENOUGH_VCPUS, "lowPriorityCores": 0, **_families(options)}
-    words = {"cores": "vCPUs in all", "lowPriorityCores": "spot vCPUs"}
+    words = {"cores": "vCPUs in total", "lowPriorityCores": "spot vCPUs"}
     for name, least in wanted.items():
         usage = usages.get(vm_sizes.family_key(name))
         if usage is None:
             continue
         what = words.get(name, f"vCPUs of {name}")
         needed = name == "cores" or (options.vm_size is not None and name in _families(options))
-        yield free(usage, what, least if needed else 0, "ask for more in the portal: Quotas")
+        yield free(usage, what, least if needed else 0, "request an increase in the portal: Quotas")
 
 
 def _account_quotas(options: BatchOptions, account: Mapping[str, Any]) -> Iterator[Finding]:
     """https://learn.microsoft.com/azure/batch/batch-quota-limit#core-quotas"""
     if (whole := account.get("dedicatedCoreQuota")) is not None:
-        yield Finding(f"{whole:,} dedicated vCPUs in all", whole >= ENOUGH_VCPUS, MORE)
+        yield Finding(f"{whole:,} dedicated vCPUs in total", whole >= ENOUGH_VCPUS, MORE)
     if not account.get("dedicatedCoreQuotaPerVMFamilyEnforced"):
         return
     listed = account.get("dedicatedCoreQuotaPerVMFamily") or ()

@@ -1,4 +1,4 @@
-"""The stage of a rehearsal: a Batch account and a storage account on this machine, and a profile for them."""
+"""Start the emulators for `runspec rehearse`: Azure Batch and Blob storage on this machine, and a profile for them."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Any
 from runspec_jobs.provider import Emulation, Unavailable
 
 ACCOUNT = "rehearsal"
-# What a profile needs and may not have yet.
+# Settings that an incomplete profile may lack.
 SETTINGS: Mapping[str, Any] = {"container": "rehearsal"}
-# Of real accounts: not here.
+# Settings of real accounts, which are ignored.
 OWN = (
     "pool batch_url batch_key batch_account storage_account storage_key blob_url identity "
     "subscription resource_group arm_url"
 ).split()
-VAULT = "RUNSPEC_REHEARSAL_VAULT"  # no vault is asked either: what is in one comes from here
+VAULT = "RUNSPEC_REHEARSAL_VAULT"  # replaces the secrets of key vaults, which are not read
 AZURITE = (
     "npm install --global azurite@3.37.0 (npm comes with node), or tools/setup --test in a checkout; "
-    "RUNSPEC_AZURITE can say where it is"
+    "if it is installed elsewhere, set RUNSPEC_AZURITE to its path"
 )
 BATCH_KEY, STORAGE_KEY = "RUNSPEC_REHEARSAL_BATCH_KEY", "RUNSPEC_REHEARSAL_STORAGE_KEY"
 
 
 @contextlib.contextmanager
 def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Emulation]:
-    """Start Azurite and the stand-in for Azure Batch; give the way to them."""
+    """Start Azurite and the emulator of Azure Batch; yield how to reach them."""
     from runspec_emulators.azure_batch.emulator import AzureBatch
     from runspec_emulators.azure_services.blob import Blobs
 
@@ -36,7 +36,9 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
         try:
             blobs = Blobs(folder / "blobs")
         except RuntimeError as exc:
-            raise Unavailable(f"a rehearsal needs a Blob service: {exc}", AZURITE) from exc
+            raise Unavailable(
+                f"cannot start Azurite, which runspec rehearse needs: {exc}", AZURITE
+            ) from exc
         stack.callback(blobs.close)
         found = {**SETTINGS, **kept}
         found["secrets"] = {
@@ -44,7 +46,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
             for i, (name, where) in enumerate(dict(kept.get("secrets", {})).items())
         }
         blobs.make_container(str(found["container"]))
-        # Tasks that are to run in containers may be processes here, and have no root of their own.
+        # Tasks with an image may be processes here, which have no root folder of their own.
         below = {} if engine == "podman" else {"RUNSPEC_BELOW": "."}
         near = stack.enter_context(
             AzureBatch(folder / "batch", ACCOUNT, engine=engine or "process", machine_env=below)
@@ -54,7 +56,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
 
 
 def ways(batch: str, blobs: str, account: str) -> dict[str, Any]:
-    """Return the options that lead to stand-ins at these URLs."""
+    """Return the options for emulators at these URLs."""
     return {
         "batch_url": batch,
         "batch_account": ACCOUNT,
@@ -66,7 +68,7 @@ def ways(batch: str, blobs: str, account: str) -> dict[str, Any]:
 
 
 def _secrets(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return every secret of the profile a value: the real ones stay where they are."""
+    """Return a made-up value for every secret of the profile; the real ones are not read."""
     return {
         where.removeprefix("env:"): f"rehearsed secret '{name}'"
         for name, where in dict(options.get("secrets", {})).items()

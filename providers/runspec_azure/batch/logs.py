@@ -1,4 +1,4 @@
-"""What tasks print: read from their nodes while they have them, and from blobs after that, by position."""
+"""Read the output of tasks by position: from their nodes while those exist, and then from blobs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from runspec_azure.batch import timing
 from runspec_azure.batch.job import job as jobs
-from runspec_azure.batch.status import Tasks, tried
+from runspec_azure.batch.status import Tasks, attempts_of
 from runspec_azure.errors import status_of
 from runspec_azure.session.clients import Session
 from runspec_azure.store.blobs import Blobs
@@ -17,33 +17,33 @@ from runspec_jobs.provider import Chunk, RemoteError, Stream, seat
 
 BLOCK_BYTES = 1 << 20
 STDOUT = "stdout.txt"
-# No file, none yet, or no such part of it: see docs/unverified.md, azure-26.
+# There is no file, not yet a file, or no such range of it: see docs/unverified.md, azure-26.
 ABSENT = (404, 409, 416)
 
 
 class Seen(NamedTuple):
-    """A task as it was before its file is read: what it printed until then is in the file."""
+    """The state of a task just before its file is read: the file contains its output until then."""
 
-    tries: int
+    attempts: int
     over: bool
     runs: bool
 
 
 class Logs:
-    """The streams of runs. Each is one object for good, for a follower keeps it."""
+    """The log streams of runs. Each stream is always the same object, since followers keep it."""
 
     def __init__(self, session: Session, blobs: Blobs, tasks: Tasks) -> None:
         self.session, self.blobs, self.tasks = session, blobs, tasks
         self._streams: dict[tuple[str, int, int], TaskStream] = {}
         self.turns = PollScheduler(lambda: timing.POLL_S)
-        self.ended: set[str] = set()  # runs of which all that is there is to be read now
+        self.ended: set[str] = set()  # runs that have ended, whose logs are read without waiting
 
     def streams(self, run: str) -> Sequence[Stream]:
         record = self.tasks.record(run)
         if record is None:
             return []
         for task in self.tasks.all(run):
-            if task["state"] in ("active", "preparing") and tried(task) == 1:
+            if task["state"] in ("active", "preparing") and attempts_of(task) == 1:
                 continue
             number = int(task["id"].rpartition("-")[2])
             for rank in range(record["nodes"]):
@@ -56,7 +56,7 @@ class Logs:
 
 
 class TaskStream:
-    """One node's log. A position is the number of the try, and the bytes of it that were read."""
+    """The log of one node. A position is the number of the attempt, and the bytes of it that were read."""
 
     def __init__(self, logs: Logs, run: str, place: tuple[int, int], seat: tuple[int, int]) -> None:
         self.logs, self.run = logs, run
@@ -79,12 +79,12 @@ class TaskStream:
         return next((t for t in self.logs.tasks.all(self.run) if t["id"] == name), None)
 
     def _mark(self) -> str:
-        """Return what of the task says that there may be more to read, or that all is there now."""
+        """Return the state of the task that decides whether there may be more output."""
         found = self._listed()
-        return "gone" if found is None else f"{found['state']} {tried(found)}"
+        return "gone" if found is None else f"{found['state']} {attempts_of(found)}"
 
     def _calls(self) -> int:
-        """Return how many calls a look takes that finds nothing: other nodes are asked for by their machines."""
+        """Return how many requests a poll needs that finds nothing: subtasks need one more for their machine."""
         found = self._listed() or {}
         requeued = bool(found.get("executionInfo", {}).get("requeueCount"))
         return 1 + (self.at > 0) + requeued
@@ -92,14 +92,14 @@ class TaskStream:
     def _read(self, position: str) -> Chunk:
         at, done = map(int, position.split(":"))
         while True:
-            seen = self._seen()  # before the file: what comes after it is read the next time
-            data = self._earlier(at, done) if at < seen.tries else self._now(at, done, seen)
-            if data and at >= seen.tries and self._tries_now() > seen.tries:
-                self.logs.tasks.forget()  # the file is another try's by now, perhaps
+            seen = self._seen()  # before the file, so that no output is missed
+            data = self._earlier(at, done) if at < seen.attempts else self._now(at, done, seen)
+            if data and at >= seen.attempts and self._attempts_now() > seen.attempts:
+                self.logs.tasks.forget()  # the file may already belong to a later attempt
                 continue
             if data:
                 return Chunk(data, f"{at}:{done + len(data)}")
-            if at >= seen.tries:
+            if at >= seen.attempts:
                 return Chunk(b"", f"{at}:{done}")
             at, done = at + 1, 0
 
@@ -108,25 +108,25 @@ class TaskStream:
         if found is None:
             return Seen(1, True, False)
         state, place = found["state"], (self.number, self.at)
-        tries = self.logs.tasks.tries(self.run, found, place)
-        return Seen(tries, state == "completed", state == "running")
+        attempts = self.logs.tasks.count_attempts(self.run, found, place)
+        return Seen(attempts, state == "completed", state == "running")
 
-    def _tries_now(self) -> int:
+    def _attempts_now(self) -> int:
         try:
             found = self.logs.tasks.one(self.run, self.number)
         except RemoteError as exc:
             if status_of(exc) in ABSENT:
                 return 0
             raise
-        self.logs.tasks.forget_tries(self.run, self.number)
-        return self.logs.tasks.tries(self.run, found, (self.number, self.at))
+        self.logs.tasks.forget_attempts(self.run, self.number)
+        return self.logs.tasks.count_attempts(self.run, found, (self.number, self.at))
 
     def _earlier(self, number: int, done: int) -> bytes:
-        """A try that another followed was kept by the job itself; of a lost machine nothing may be there."""
+        """Return the output of an earlier attempt, which the agent uploads; that of a lost machine may be missing."""
         return self._kept(number, done) or b""
 
     def _now(self, number: int, done: int, seen: Seen) -> bytes:
-        """Return what the last try printed. Its file goes with its node; then there is the copy of it."""
+        """Return the output of the last attempt, from its file, or from the copy after the node was released."""
         data = self._live(done, seen)
         if not data and seen.over:
             kept = self._kept(number, done)
@@ -134,10 +134,10 @@ class TaskStream:
         return data or b""
 
     def _kept(self, number: int, done: int) -> bytes | None:
-        """Return bytes of the copy in the store; None where there is no copy."""
+        """Return bytes of the copy in the store; None if there is no copy."""
         key = self.logs.blobs.key("runs", self.run, "logs", str(self.number))
         names = [f"{key}/{self.at}/{number}.txt"]
-        if self.at == 0 and number == self._seen().tries:
+        if self.at == 0 and number == self._seen().attempts:
             names.append(f"{key}/{STDOUT}")
         for name in names:
             size = self.logs.blobs.size(name)
@@ -146,10 +146,10 @@ class TaskStream:
         return None
 
     def _live(self, done: int, seen: Seen) -> bytes | None:
-        """Return what is in the file on the node after *done* bytes; None where there is no file.
+        """Return the content of the file on the node after *done* bytes; None if there is no file.
 
-        The length first, and then a range that it has: beyond the end is an error, and a range
-        without an end is not safe from what is written meanwhile.
+        The length is requested first, and then a range within it: a range beyond the end is an error, and the
+        end of an open range may change while it is read.
         """
         where = self._where(seen)
         if where is None:
@@ -167,7 +167,7 @@ class TaskStream:
             raise
 
     def _where(self, seen: Seen) -> tuple[str, Mapping[str, str]] | None:
-        """Return the call that reads the file, of the first node by its task, of the others by theirs."""
+        """Return the operation and path that read the file: of the task for the first node, of a machine for others."""
         if self.at == 0:
             path = {"jobId": self.run, "taskId": jobs.task_id(self.number), "filePath": STDOUT}
             return "File_GetFromTask", path
@@ -179,7 +179,7 @@ class TaskStream:
         return "File_GetFromComputeNode", path
 
     def _machine(self, seen: Seen) -> Mapping[str, Any]:
-        """Return where this rank's subtask is; nothing while nobody has said which of them it is."""
+        """Return the machine and folder of this rank's subtask; empty until the nodes have published their ranks."""
         try:
             others = self.logs.tasks.subtasks(self.run, self.number)
         except RemoteError as exc:
@@ -187,18 +187,18 @@ class TaskStream:
                 return {}
             raise
         found: Sequence[Mapping[str, Any]] = [one.get("nodeInfo", {}) for one in others]
-        machines = self._machines(seen.tries)
+        machines = self._machines(seen.attempts)
         if len(machines) > self.at:
             return next((i for i in found if i.get("nodeId") == machines[self.at]), {})
-        # Where no agent of ours came to say it, a subtask has what its command printed.
+        # If no agent has published it, the subtask has the output of its command.
         return found[self.at - 1] if seen.over and len(found) >= self.at else {}
 
     def _machines(self, number: int) -> Sequence[str]:
-        """Return the ids of the nodes of a try by their ranks; see docs/inside.md."""
+        """Return the ids of the machines of an attempt by rank; see docs/inside.md."""
         if number not in self._ranks:
             key = ("runs", self.run, "nodes", str(self.number), "open")
-            told = json.loads(self.logs.blobs.read(*key) or b"{}")
-            if told.get("number") != number:
+            opened = json.loads(self.logs.blobs.read(*key) or b"{}")
+            if opened.get("number") != number:
                 return ()
-            self._ranks[number] = told.get("machines", ())
+            self._ranks[number] = opened.get("machines", ())
         return self._ranks[number]

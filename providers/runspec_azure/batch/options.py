@@ -20,7 +20,7 @@ from runspec_jobs.provider import (
     text_like,
 )
 
-# Plain http on this machine alone: keys, signatures and secrets of jobs go over it.
+# Plain http only on this machine, since requests contain keys, signatures and secrets of jobs.
 URL = r"^(https://[A-Za-z0-9.-]+|http://(127\.[0-9.]+|localhost))(:[0-9]+)?(/[A-Za-z0-9._-]+)*/?$"
 # https://learn.microsoft.com/en-us/azure/storage/common/storage-account-overview#storage-account-name
 ACCOUNT = r"^[a-z0-9]{3,24}$"
@@ -51,10 +51,12 @@ Container = Annotated[
         CONTAINER, "the name of a container", "write 3 to 63 of a-z, 0-9 and -, without https://"
     ),
 ]
-Prefix = Annotated[str, *text_like(PREFIX, "a prefix of blobs", "write words with / between them")]
+Prefix = Annotated[
+    str, *text_like(PREFIX, "a prefix of blob names", "write words with / between them")
+]
 Image = Annotated[
     str,
-    *text_like(IMAGE, "an image of machines", "write publisher:offer:sku:version, or an id"),
+    *text_like(IMAGE, "an operating system image", "write publisher:offer:sku:version, or an id"),
 ]
 Subnet = Annotated[
     str,

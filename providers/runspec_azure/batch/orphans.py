@@ -1,4 +1,4 @@
-"""What lies about at Azure with our name on it and belongs to no run that anybody knows."""
+"""Find orphans at Azure Batch: resources that runspec made and that no local record mentions."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from runspec_azure.session.clients import Session
 from runspec_azure.store.blobs import Blobs
 from runspec_jobs.provider import Orphan, Request
 
-OURS = "runspec"  # the name of the metadata that says so
+OURS = "runspec"  # the name of the metadata of resources that runspec made
 
 
 class OrphanFinder:
-    """Looks through one account and container."""
+    """Finds orphans in one account and container."""
 
     def __init__(self, session: Session, blobs: Blobs) -> None:
         self.session, self.blobs = session, blobs
 
     def find_orphans(self, runs: Collection[str], made: Collection[str]) -> Iterator[Orphan]:
-        """Yield all that is neither of *runs* nor one of the names in *made*, in the order to remove it."""
+        """Yield everything that belongs neither to *runs* nor to the names in *made*, in the order of deletion."""
         jobs = {
             found["id"]: found
             for found in self.session.pages("Job_List", query={"$select": "id,state,metadata"})
@@ -30,7 +30,7 @@ class OrphanFinder:
         here = set(self.blobs.folders(base))
         alone = list(self._runs(sorted((here | set(jobs)) - set(runs)), jobs, base))
         yield from alone
-        needed = any(run.alive for run in alone)  # by a job that nobody knows
+        needed = any(run.alive for run in alone)  # by a job without a local record
         yield from (found._replace(alive=found.alive or needed) for found in self._shared(made))
 
     def _runs(self, forgotten: list[str], jobs: Mapping[str, Any], base: str) -> Iterator[Orphan]:
@@ -55,6 +55,6 @@ class OrphanFinder:
 
 
 def _mark(thing: Mapping[str, Any]) -> str:
-    """Return what our metadata says of *thing*: a name that begins like ours may be somebody else's."""
+    """Return the value of runspec's metadata of *thing*; a resource of others may have a similar name."""
     known = {one.get("name"): str(one.get("value", "")) for one in thing.get("metadata", ())}
     return known.get(OURS, "")

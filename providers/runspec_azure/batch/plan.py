@@ -1,4 +1,4 @@
-"""From a spec to the steps that run it on Azure Batch."""
+"""Make the steps that run a spec on Azure Batch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from runspec_azure.batch.job import job
 from runspec_azure.store import layout
 from runspec_jobs.provider import Facts, Spec, Step, argv, nodes_each, reach, tasks_in_all
 
-STOP_S = 5  # between two looks of an agent at whether its task is stopped
+STOP_S = 5  # how often an agent checks whether its task was stopped
 
 
 def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
@@ -18,8 +18,8 @@ def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
         "count": tasks_in_all(spec),
         "nodes": nodes_each(spec),
         "tries": spec.retry.attempts,
-        **({"stops": job.STOPS} if job.told_apart(facts.options) else {}),
-        "spot": "azure",  # each node knows whether it is one, also in a pool of the profile
+        **({"stops": job.STOPS} if job.reserves_exit_code(facts.options) else {}),
+        "spot": "azure",  # each node finds out whether it is a spot machine, also in a pool of the profile
         **_stops(spec, facts),
         **reach(spec, pool.rule(facts.options)),
     }
@@ -34,5 +34,5 @@ def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
 
 
 def _stops(spec: Spec, facts: Facts) -> dict[str, int]:
-    """Return how often an agent looks whether its task is stopped, where there are both."""
+    """Return how often an agent checks whether its task was stopped; only tasks of a sweep with an agent can be."""
     return {"stop_s": STOP_S} if spec.sweep and facts.options.files == "agent" else {}

@@ -1,4 +1,4 @@
-"""The least roles that a plan needs, for whoever applies it and for the identity of the job.
+"""The least roles that a plan needs, for the user who applies it and for the identity of the job.
 
 https://learn.microsoft.com/azure/batch/batch-role-based-access-control
 https://learn.microsoft.com/azure/role-based-access-control/built-in-roles
@@ -18,9 +18,9 @@ BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
 
 
 class Right(NamedTuple):
-    """A role *on* something; of what no profile names the subscription or group, its name is given.
+    """A role *on* a resource: its id, or its name if the profile lacks the subscription or resource group.
 
-    Where the role is more than is needed, the *condition* of its assignment takes the rest away.
+    If the role permits more than is needed, the *condition* of its assignment removes the rest.
     """
 
     role: str
@@ -34,12 +34,12 @@ class Right(NamedTuple):
 
 def policy(steps: Iterable[Step], options: BatchOptions, *, of_job: bool) -> Mapping[str, Any]:
     rights = _identity(tuple(steps), options) if of_job else _login(options)
-    to = (options.identity or "nobody: the job has a signature") if of_job else "the login"
+    to = (options.identity or "nobody: the job uses a signature") if of_job else "the login"
     return {"to": to, "roles": [right.shown() for right in dict.fromkeys(rights)]}
 
 
 def _login(options: BatchOptions) -> Iterator[Right]:
-    """A key needs no role; the Resource Manager and its pools with an identity take logins alone."""
+    """Yield the roles of the login. Keys need none, but the Resource Manager accepts no keys."""
     makes = bool(options.identity) and not options.pool
     if makes or not options.batch_key:
         why = "pools, jobs and tasks"
@@ -51,10 +51,10 @@ def _login(options: BatchOptions) -> Iterator[Right]:
             where = f"storage account {options.storage_account}"
             yield Right("Storage Blob Delegator", where, "signatures for jobs")
     if options.identity and makes:
-        yield Right("Managed Identity Operator", options.identity, "to give it to pools")
+        yield Right("Managed Identity Operator", options.identity, "to assign it to pools")
     if options.subscription:
         where = f"/subscriptions/{options.subscription}"
-        yield Right("Reader", where, "machines and quotas, in doctor and plan")
+        yield Right("Reader", where, "VM sizes and quotas, for doctor and plan")
 
 
 def _batch_account(options: BatchOptions) -> str:
@@ -73,18 +73,18 @@ def _identity(steps: tuple[Step, ...], options: BatchOptions) -> Iterator[Right]
     if not options.identity:
         return
     place = _container(options.storage_account, options.container)
-    why = "all that a job reads and writes"
+    why = "everything that a job reads and writes"
     yield Right("Storage Blob Data Contributor", place, why, _deletes(options.prefix))
     for step in steps:
         yield from _asked(step.do.params, options.identity)
 
 
 def _deletes(prefix: str) -> str:
-    """Return the condition that an identity deletes outputs of runs alone: it serves every run of the profile.
+    """Return the condition that the identity, which all runs of the profile share, deletes only outputs of runs.
 
     https://learn.microsoft.com/azure/storage/blobs/storage-auth-abac-examples
     """
-    # How a quotation mark is escaped is written nowhere; "?" stands for any character.
+    # How to escape a quotation mark is undocumented; "?" matches any character.
     path = prefix.replace("*", r"\*").replace("'", "?") + "/runs/*/outputs/*"
     return (
         f"((!(ActionMatches{{'{BLOBS}/delete'}})) OR (@Resource[{BLOBS}:path] StringLike '{path}'))"
@@ -92,7 +92,7 @@ def _deletes(prefix: str) -> str:
 
 
 def _asked(value: Any, identity: str) -> Iterator[Right]:
-    """Yield what is asked for by the identity anywhere in a request: images, mounts and secrets."""
+    """Yield the roles for everything in a request that uses the identity: images, mounts and secrets."""
     if isinstance(value, list | tuple):
         for inner in value:
             yield from _asked(inner, identity)

@@ -1,4 +1,4 @@
-"""The profile that `runspec init --provider azure-batch` writes, to be filled in."""
+"""The profile that `runspec init --provider azure-batch` writes, as a template."""
 
 PROFILE = """\
 # Settings of an account, by provider: no job file names them.
@@ -6,15 +6,15 @@ providers:
   azure-batch:
     batch_url: https://myaccount.westeurope.batch.azure.com
     storage_account: mystorage
-    container: jobs                   # it is there already; all blobs begin with runspec/
-    # Without keys: whoever is logged in (az login, a managed identity, ...). With them:
+    container: jobs                   # an existing container; all blob names begin with runspec/
+    # Without keys, the login of this machine is used (az login, a managed identity, ...). With keys:
     # batch_key: env:AZURE_BATCH_KEY
     # storage_key: env:AZURE_STORAGE_KEY
     # subscription: 00000000-0000-0000-0000-000000000000   # for runspec doctor azure-batch
-    # A pool that is there is used as it is; without one, pools are made and go to no machines:
+    # An existing pool is used as it is; without this, runspec makes pools, which have no machines while idle:
     # pool: my-pool
     max_nodes: 16
-    # How the account was made (portal: Properties). Only user-subscription is sure to have spot machines:
+    # Pool allocation mode of the account (portal: Properties). Only user-subscription has spot machines for sure:
     # pool_allocation: user-subscription
     # For images without Python: files: signed, see docs/azure-batch.md.
     # registry: mine.azurecr.io

@@ -34,7 +34,7 @@ class AzureBatchProvider:
 
     def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
         if not (options.subscription and options.batch_url):
-            return {}  # without either there is nobody to ask
+            return {}  # without both, the account cannot be read
         from runspec_azure.discover.subscription import survey
 
         return survey(options)

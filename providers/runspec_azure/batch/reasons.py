@@ -1,89 +1,91 @@
-"""Why a task waits or has failed, in words that say what to do."""
+"""Messages about why a task waits or has failed, with what to do."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-TAKEN = "the machine was taken away"
+RECLAIMED = "the machine was reclaimed"
 TASK_STOPPED = "its task was stopped"
-NEVER = "its job has ended before it began"
-LOST_RIGHT = (
-    "the job has lost its right to the store: signed_for may be over, a key or a role changed"
+NEVER = "its job ended before it started"
+NO_ACCESS = (
+    "the store refused the job's access: signed_for may have passed, or a key or a role has changed"
 )
 WAITING = {
     "active": "waits for a machine",
-    "preparing": "a machine gets what it needs",
+    "preparing": "a machine is being prepared",
 }
 # https://learn.microsoft.com/en-us/rest/api/batchservice/nodes/list-nodes#computenodestate
 NODES = {
-    "starttaskfailed": "its start task failed",
-    "unusable": "it cannot be used",
-    "preempted": "it was taken away",
-    "starting": "it starts",
-    "creating": "it is being made",
-    "waitingforstarttask": "its start task runs",
-    "rebooting": "it starts again",
-    "reimaging": "it is made anew",
-    "unknown": "nothing is heard of it",
-    "offline": "it takes no tasks",
-    "leavingpool": "it leaves",
+    "starttaskfailed": "failed its start task",
+    "unusable": "is unusable",
+    "preempted": "was preempted",
+    "starting": "is starting",
+    "creating": "is being created",
+    "waitingforstarttask": "is running its start task",
+    "rebooting": "is rebooting",
+    "reimaging": "is being reimaged",
+    "unknown": "does not respond",
+    "offline": "is offline",
+    "leavingpool": "is leaving the pool",
 }
 # https://learn.microsoft.com/en-us/azure/batch/batch-pool-node-error-checking
 ERRORS: Mapping[str, str] = {
-    "AccountCoreQuotaReached": "the account's quota of cores is used up: ask for more, or use a smaller vm_size",
-    "AccountVMSeriesCoreQuotaReached": "the account's quota for this kind of machine is used up",
-    "AccountLowPriorityCoreQuotaReached": "the account's quota for spot machines is used up",
-    "AccountSpotCoreQuotaReached": "the account's quota for spot machines is used up",
-    "ResizeStopped": "somebody has stopped it from getting machines",
-    "AllocationFailed": "Azure has no such machine now: use another vm_size, or wait",
-    "CommunicationEnabledPoolReachedMaxVMCount": "a pool whose nodes talk to each other has no more "
-    "machines than this: set max_nodes: 100 or less, or nodes to less",
-    "AllocationTimedout": "the machines did not come in time: Azure may have none now",
-    "OverconstrainedAllocationRequestError": "Azure has no such machine in this place now",
+    "AccountCoreQuotaReached": "the account's core quota is used up: request an increase, or set a smaller vm_size",
+    "AccountVMSeriesCoreQuotaReached": "the account's core quota for this VM series is used up: request an increase",
+    "AccountLowPriorityCoreQuotaReached": "the account's core quota for spot machines is used up: request an increase",
+    "AccountSpotCoreQuotaReached": "the account's core quota for spot machines is used up: request an increase",
+    "ResizeStopped": "the resizing of the pool was stopped",
+    "AllocationFailed": "Azure has no such machine now: set another vm_size, or wait",
+    "CommunicationEnabledPoolReachedMaxVMCount": "a pool with inter-node communication cannot have "
+    "so many machines: set max_nodes: 100 or less, or fewer nodes",
+    "AllocationTimedout": "the machines did not start in time: Azure may have none now",
+    "OverconstrainedAllocationRequestError": "Azure has no such machine in this region or zone now",
 }
 # https://learn.microsoft.com/en-us/azure/batch/batch-job-task-error-checking
 FAILURES: Mapping[str, str] = {
-    "TaskEnded": "it was ended",
-    "BlobAccessDenied": "Azure Batch may not read the job's blobs: signed_for may be over, or the "
-    "pool's identity has no right to",
-    "ResourceContainerAccessDenied": "Azure Batch may not read the job's blobs",
-    "BlobNotFound": "a blob it needs has gone",
-    "BlobDownloadTimedOut": "a blob it needs could not be got in time",
-    "ContainerImageNotFound": "the image could not be got: is its name right?",
-    "ContainerInvalidImage": "the image could not be got, or cannot run there",
-    "ContainerPoolNotSupported": "the pool is not for containers: use another pool",
-    "DiskFull": "its disk is full: raise cluster.disk",
-    "FileUploadAccessDenied": "Azure Batch may not keep what it printed: signed_for may be over",
-    "FileUploadContainerNotFound": "Azure Batch cannot keep what it printed: the container has gone",
+    "TaskEnded": "the task was terminated",
+    "BlobAccessDenied": "Azure Batch cannot access the job's blobs: signed_for may have passed, or the "
+    "pool's identity lacks a role",
+    "ResourceContainerAccessDenied": "Azure Batch cannot access the job's blobs",
+    "BlobNotFound": "a blob that the task needs does not exist",
+    "BlobDownloadTimedOut": "the download of a blob that the task needs took too long",
+    "ContainerImageNotFound": "the image was not found: check its name",
+    "ContainerInvalidImage": "the image could not be pulled, or cannot run on this machine",
+    "ContainerPoolNotSupported": "the pool does not support containers: set another pool",
+    "DiskFull": "the disk of the machine is full: raise cluster.disk",
+    "FileUploadAccessDenied": "Azure Batch cannot upload the task's output: signed_for may have passed",
+    "FileUploadContainerNotFound": "Azure Batch cannot upload the task's output: the container does not exist",
 }
-# Of the service's own copy of what a task printed. Each node keeps one itself, too.
+# Codes about the service's own upload of a task's output. The agent of each node uploads it, too.
 COPIES = "FileUpload"
 ENDED_CODES = frozenset({"FailureExitCode"})
 
 
 def waiting(pool: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -> str:
-    """Return why tasks do not run yet, by the pool they wait for."""
+    """Return why tasks do not run yet; *pool* is the pool that they wait for."""
     if not tasks:
-        return "waits for its tasks"
+        return "waits for its tasks to be submitted"
     if not pool:
-        return "its pool has been taken away"
+        return "its pool has been deleted"
     name = pool.get("id", "the pool")
     if errors := pool.get("resizeErrors"):
         return "; ".join(_explained(ERRORS, error) for error in errors)
     if error := (pool.get("autoScaleRun") or {}).get("error"):
-        return f"how many machines {name} needs cannot be told: {_explained({}, error)}"
+        return f"{name} cannot evaluate its autoscale formula: {_explained({}, error)}"
     nodes = pool.get("nodes", [])
     for state in ("starttaskfailed", "unusable"):
         bad = [node for node in nodes if node.get("state") == state]
         if bad and len(bad) == len(nodes):
-            return f"no machine of {name} can be used: {_node(bad[0])}"
+            return f"no machine of {name} can be used: the first one {_node(bad[0])}"
     if any(task["state"] == "preparing" for task in tasks):
         return WAITING["preparing"]
     if coming := [node for node in nodes if node.get("state") in NODES]:
-        return f"waits for a machine: of {coming[0].get('id')}, {NODES[coming[0]['state']]}"
-    asked = "which is being asked for" if pool.get("allocationState") == "resizing" else "or more"
-    return f"waits for a machine, {asked}" if not nodes else WAITING["active"]
+        return f"waits for a machine: node {coming[0].get('id')} {NODES[coming[0]['state']]}"
+    if nodes:
+        return WAITING["active"]
+    resizing = pool.get("allocationState") == "resizing"
+    return f"waits for machines{', which the pool has requested' if resizing else ''}"
 
 
 def _node(node: Mapping[str, Any]) -> str:
@@ -95,16 +97,16 @@ def _node(node: Mapping[str, Any]) -> str:
 
 
 def _explained(words: Mapping[str, str], error: Mapping[str, Any]) -> str:
-    """Azure writes one code in several ways, AllocationTimedout and AllocationTimedOut."""
+    """Return the message for an error; Azure spells a code in several ways: AllocationTimedout, AllocationTimedOut."""
     code, message = str(error.get("code", "")), str(error.get("message", "")).partition("\n")[0]
-    for known, said in words.items():
+    for known, text in words.items():
         if known.lower() == code.lower():
-            return f"{said} ({code})"
+            return f"{text} ({code})"
     return f"{code}: {message}" if message else code
 
 
 def only_a_copy(info: Mapping[str, Any]) -> bool:
-    """Return whether nothing was wrong with a task but the service's copy of what it printed.
+    """Return whether a task succeeded and only the service's upload of its output has failed.
 
     https://learn.microsoft.com/en-us/azure/batch/batch-task-output-files#diagnose-file-upload-errors
     """
@@ -116,7 +118,7 @@ def _code(info: Mapping[str, Any]) -> str:
 
 
 def ended(info: Mapping[str, Any], code: int | None) -> str:
-    """Return why a task failed: by its failure, or its exit code, which is told before a copy that failed."""
+    """Return why a task failed, from its exit code or its failure; a failed upload of output is less important."""
     failure = info.get("failureInfo") or {}
     lesser = code is not None and _code(info).startswith(COPIES)
     if failure and not lesser and failure.get("code") not in ENDED_CODES:
@@ -125,23 +127,23 @@ def ended(info: Mapping[str, Any], code: int | None) -> str:
         return f"{found}: {details[0]}" if details and details[0] else found
     if code is None:
         return "Azure Batch gives no reason"
-    own = code != info.get("exitCode", code)  # the program's, that the agent did not end with
+    own = code != info.get(
+        "exitCode", code
+    )  # the program's code, which the agent did not exit with
     return f"exited with code {code}{'' if own else _signal(code)}"
 
 
 def stopped(task: int, count: int) -> str:
-    """Return why a task has ended its job, by its exit conditions."""
+    """Return why *task* of *count* tasks has ended its job, which exit code 77 does."""
     if count == 1:
-        return f"exited with code 77: {LOST_RIGHT}"
-    return (
-        f"task {task} exited with code 77: {LOST_RIGHT}; so Azure Batch has ended the other tasks"
-    )
+        return f"exited with code 77: {NO_ACCESS}"
+    return f"task {task} exited with code 77: {NO_ACCESS}; so Azure Batch has terminated the other tasks"
 
 
 def _signal(code: int) -> str:
     return {
-        75: ": to be tried again",
-        77: ": if that is not the program's own, the run's signature has ended, see signed_for",
+        75: ": another attempt is needed",
+        77: ": unless this is the program's own code, the job's signature has expired, see signed_for",
         137: ": killed",
         143: ": told to end",
         139: ": segmentation fault",

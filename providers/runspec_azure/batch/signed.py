@@ -1,6 +1,6 @@
-"""Jobs that reach the store by signed URLs, one for each thing: for images without Python.
+"""Jobs that access the store with signed URLs, one for each blob: for images without Python.
 
-What runs is runspec_agent's signed.sh, as on AWS Batch, by any POSIX sh, and curl, GNU wget or python3.
+The agent is runspec_agent's signed.sh, as on AWS Batch, which needs a POSIX sh, and curl, GNU wget or python3.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from runspec_jobs.provider import (
     signed_scripts,
 )
 
-# Of one Put Blob: https://learn.microsoft.com/rest/api/storageservices/put-blob#remarks
+# The limit of one Put Blob: https://learn.microsoft.com/rest/api/storageservices/put-blob#remarks
 MOST_BYTES = 5000 << 20
 START = "start.sh"
 COMMAND = "/bin/sh -c 'exec /bin/sh \"$AZ_BATCH_TASK_WORKING_DIR/start.sh\" 2>&1'"
-# Of a blob: https://learn.microsoft.com/rest/api/storageservices/create-service-sas
+# Permissions of a signature for a blob: https://learn.microsoft.com/rest/api/storageservices/create-service-sas
 READ, WRITE = "r", "cw"
 
 
 def mark(rights: str, where: str) -> dict[str, str]:
-    """Return what stands in a plan for the signed URL of a blob."""
+    """Return the placeholder in a plan for the signed URL of a blob; the client signs it with *rights*."""
     return {"$signed": f"{rights} {where}"}
 
 
@@ -46,15 +46,15 @@ def files_key(run: str, options: BatchOptions) -> str:
 
 
 def start(run: str, options: BatchOptions) -> dict[str, Any]:
-    """Return the file that the job begins with, as a task has it."""
+    """Return the resource file of a task that is the script to start."""
     where = layout.key(options, "runs", run, START)
     return {"httpUrl": mark(READ, where), "filePath": START}
 
 
 def steps(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
-    """Yield the steps that tell the job what to run, to get and to send; they go with the record.
+    """Yield the steps that write the command and the list of files; they are deleted with the record.
 
-    The user's words are in a file, each quoted: how a command line is taken apart is documented nowhere.
+    The command is in a file, with each word quoted, because the splitting of command lines is undocumented.
     """
     options: BatchOptions = facts.options
     words = ("/bin/sh", "-c", *signed_scripts(), *argv(spec))
@@ -63,7 +63,7 @@ def steps(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
     where = layout.key(options, "runs", run, START)
     yield Step(
         "start",
-        "write down what the job runs",
+        "write the job's command",
         Scope.RUN,
         blob("BlockBlob_Upload", container, where, text),
     )
@@ -73,7 +73,7 @@ def steps(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
 
 
 def lines(spec: Spec, run: str, facts: Facts) -> Iterator[Line]:
-    """Yield the list that signed.sh reads, one NAME=VALUE in each line."""
+    """Yield the lines of the list that runspec_agent's signed.sh reads, one NAME=VALUE each."""
     options: BatchOptions = facts.options
     claim = layout.key(options, "runs", run, "claim")
 
@@ -85,23 +85,26 @@ def lines(spec: Spec, run: str, facts: Facts) -> Iterator[Line]:
     def output(name: str, task: int) -> Iterator[Line]:
         where = layout.key(options, "runs", run, "outputs", name, str(task), "0", OUTPUT_TAR)
         yield [f"put={task} ", mark(WRITE, where)]
-        yield [f"again={task} ", mark(READ, where)]  # no try knows that it is one
+        yield [
+            f"again={task} ",
+            mark(READ, where),
+        ]  # an attempt does not know whether it is the first
 
     yield "header=x-ms-blob-type: BlockBlob"
     yield f"most={MOST_BYTES}"
-    # To create alone is a 403 where something is.
+    # With only the permission to create, writing to an existing blob would be a 403.
     claimed: list[Line] = [["claim=", mark(WRITE, claim)], ["holder=", mark(READ, claim)]]
     yield from signed_job_lines(spec, claimed, mount, output)
 
 
 def problems(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
-    """Yield what a shell with signed URLs cannot do, each with a way out."""
-    hint = "take files: signed out of the profile, and an image with python3"
+    """Yield problems of a spec that needs more than signed URLs, each with a hint."""
+    hint = "remove files: signed from the profile and use an image with python3"
     yield from signed_problems(spec, hint)
     for i, mount in enumerate(spec.mounts):
         if mount.scheme != "file":
-            what = "a signed URL is of one blob, and not of all under a prefix or of a file system"
+            what = "a signed URL permits access to one blob, not to all blobs under a prefix or to a file system"
             yield Problem(("mounts", i, "source"), what, f"mount a folder, or {hint}")
     if options.identity:
-        what = "signed URLs and an identity are two ways to the same files"
-        yield Problem(("provider",), what, "take identity or files: signed away")
+        what = "the profile sets both identity and files: signed, which exclude each other"
+        yield Problem(("provider",), what, "remove one of them from the profile")

@@ -1,4 +1,4 @@
-"""How the tasks of runs are, by the ids they have at the service."""
+"""The status of runs, from their jobs, tasks and pools at Azure Batch."""
 
 from __future__ import annotations
 
@@ -29,15 +29,17 @@ from runspec_jobs.provider import (
     seated,
 )
 
-SHOWN = 100  # tasks that a status lists while the job runs; at its end, all
-AGAIN = 75  # what a task ends with that is to be tried again, whatever its program's code was
-# terminateReason, as it is described, and as it was seen for the first of them.
+SHOWN = 100  # the most tasks that a status lists while the job runs; at its end, it lists all
+AGAIN = (
+    75  # the exit code of the agent when another attempt is needed, whatever its program's code was
+)
+# Values of terminateReason: the first one as documented and as observed.
 # https://learn.microsoft.com/en-us/rest/api/batchservice/jobs/get-job#batchjobexecutioninfo
 ALL_OVER = ("AllTasksComplete", "AllTasksCompleted")
 BY_A_TASK = "TaskFailed"
 PAGE = 1000  # tasks in a reply: https://learn.microsoft.com/en-us/rest/api/batchservice/tasks/list-tasks
 SELECT = "id,state,executionInfo,nodeInfo"
-OURS = re.compile(r"task-\d{5,}")  # somebody may have added a task to our job
+OURS = re.compile(r"task-\d{5,}")  # others may have added a task to the job
 
 # https://learn.microsoft.com/en-us/rest/api/batchservice/tasks/get-task#taskstate
 STATES = {
@@ -51,23 +53,23 @@ Answered = TypeVar("Answered")
 
 
 class Tasks:
-    """What the service says of jobs, tasks and pools. What was asked just now is not asked again."""
+    """The jobs, tasks and pools of the service; recent answers are cached."""
 
     def __init__(self, session: Session, blobs: Blobs) -> None:
         self.session, self.blobs = session, blobs
         self._records: dict[str, dict[str, Any]] = {}
         self._known: dict[tuple[str, str], tuple[float, Any]] = {}
         self._ended: dict[str, Sequence[Found]] = {}
-        self._called_off: set[tuple[str, str]] = set()  # tasks that a job has no need of any more
+        self._terminated: set[tuple[str, str]] = set()  # tasks that an elastic job no longer needs
         self._notes: dict[str, dict[tuple[int, int, int], int]] = {}
 
     def forget(self) -> None:
-        """Something was made or ended: ask anew."""
+        """Clear the cache, because something was made or ended."""
         self._known.clear()
         self._ended.clear()
 
     def record(self, run: str) -> dict[str, Any] | None:
-        """Return what the run is to do; None once it is destroyed."""
+        """Return the record of the job; None after the run was destroyed."""
         if run not in self._records:
             found = self.blobs.read("runs", run, "record.json")
             if found is None:
@@ -76,8 +78,8 @@ class Tasks:
         return self._records[run]
 
     def job(self, run: str) -> Found | None:
-        """Return the job of *run*; None when there is none, or it is being deleted."""
-        found = self._asked("job", run, timing.SLOW_S, lambda: self._job(run))
+        """Return the job of *run*; None if it does not exist or is being deleted."""
+        found = self._cached("job", run, timing.SLOW_S, lambda: self._job(run))
         return None if found is None or found["state"] == "deleting" else found
 
     def _job(self, run: str) -> Found | None:
@@ -93,7 +95,7 @@ class Tasks:
         if run in self._ended:
             return self._ended[run]
         pages = -(-self._records.get(run, {}).get("count", 1) // PAGE)
-        return self._asked("tasks", run, timing.FRESH_S * pages, lambda: self._all(run))
+        return self._cached("tasks", run, timing.FRESH_S * pages, lambda: self._all(run))
 
     def _all(self, run: str) -> Sequence[Found]:
         try:
@@ -106,16 +108,16 @@ class Tasks:
         return sorted(ours, key=lambda task: str(task["id"]))
 
     def one(self, run: str, number: int) -> Found:
-        """Return one task as it is now."""
+        """Return one task, without the cache."""
         path = {"jobId": run, "taskId": jobs.task_id(number)}
         return self.session.look("Task_Get", path, {"$select": SELECT})
 
     def _at_the_end(self, run: str, count: int) -> tuple[Sequence[Found], bool]:
-        """Return the tasks of a job that has ended, and whether one of them was never there.
+        """Return the tasks of a job that has ended, and whether one of them does not exist.
 
-        A list may be older than what the service said of the job: who has not ended in it is asked for alone.
+        A list may be older than the job's state, so a task that has not ended in the list is requested separately.
         """
-        self._known.pop(("tasks", run), None)  # they were asked before the job
+        self._known.pop(("tasks", run), None)  # the cached list is older than the job's state
         found = {task["id"]: task for task in self.all(run)}
         late = [n for n in range(count) if not _ended(found.get(jobs.task_id(n)))]
         lost = False
@@ -131,31 +133,31 @@ class Tasks:
             self._ended[run] = tasks
         return tasks, lost
 
-    def tries(self, run: str, task: Found, place: tuple[int, int]) -> int:
-        """Return which try of a node is the last so far, as the job counts: see docs/inside.md.
+    def count_attempts(self, run: str, task: Found, place: tuple[int, int]) -> int:
+        """Return the number of attempts of a node so far, as the job counts them: see docs/inside.md.
 
-        A machine that was taken away before the job began on it is a try of the service's alone. The
-        first node counts for all of its task.
+        If a machine is reclaimed before the job starts on it, only the service counts an attempt. The first node
+        counts for all nodes of its task.
         """
         if not task.get("executionInfo", {}).get("requeueCount"):
-            return tried(task)
+            return attempts_of(task)
         base = self.blobs.key("runs", run, "tries", f"{place[0]}-0", "")
 
         def ask() -> int:
             return len(list(self.blobs.listing(base)))
 
-        count = self._asked(f"tries {place[0]}", run, timing.SLOW_S, ask)
-        return min(tried(task), max(1, count))
+        count = self._cached(f"attempts {place[0]}", run, timing.SLOW_S, ask)
+        return min(attempts_of(task), max(1, count))
 
-    def forget_tries(self, run: str, task: int) -> None:
-        self._known.pop((f"tries {task}", run), None)
+    def forget_attempts(self, run: str, task: int) -> None:
+        self._known.pop((f"attempts {task}", run), None)
 
     def ids(self, run: str) -> set[str]:
         return {task["id"] for task in self.all(run)}
 
     def pool(self, name: str) -> Found:
-        """Return the pool, with those of its nodes that are of no use."""
-        return self._asked("pool", name, timing.SLOW_S, lambda: self._pool(name))
+        """Return the pool with its nodes; an empty mapping if it does not exist."""
+        return self._cached("pool", name, timing.SLOW_S, lambda: self._pool(name))
 
     def _pool(self, name: str) -> Found:
         try:
@@ -168,16 +170,18 @@ class Tasks:
         return found
 
     def subtasks(self, run: str, task: int) -> Sequence[Found]:
-        """Return the other nodes of a task of many, in the order of their ids."""
+        """Return the subtasks of a multi-instance task, one for each node except the first, ordered by their ids."""
 
         def ask() -> Sequence[Found]:
             path = {"jobId": run, "taskId": jobs.task_id(task)}
             found = self.session.look("Task_ListSubtasks", path).get("value", [])
             return sorted((one for one in found if "id" in one), key=lambda one: int(one["id"]))
 
-        return self._asked(f"subtasks {task}", run, timing.FRESH_S, ask)
+        return self._cached(f"subtasks {task}", run, timing.FRESH_S, ask)
 
-    def _asked(self, kind: str, name: str, fresh_s: float, ask: Callable[[], Answered]) -> Answered:
+    def _cached(
+        self, kind: str, name: str, fresh_s: float, ask: Callable[[], Answered]
+    ) -> Answered:
         at, found = self._known.get((kind, name), (-math.inf, None))
         if time.monotonic() - at >= fresh_s:
             found = ask()
@@ -189,7 +193,7 @@ class Tasks:
         return found if record is None else seated(found, record)
 
     def _status(self, run: str) -> Status:
-        """Return how *run* is; its nodes have the numbers of the service's tasks."""
+        """Return the status of *run*; its nodes have the numbers of the service's tasks."""
         record = self.record(run)
         job = None if record is None else self.job(run)
         if record is None or job is None:
@@ -202,19 +206,19 @@ class Tasks:
         over = _over(tasks, record["count"])
         end = self._elastic_end(run, record, tasks)
         if end is not None and over:
-            nodes = tuple(map(_called_off, self._nodes(run, record, tasks)))
+            nodes = tuple(map(_as_cancelled, self._nodes(run, record, tasks)))
             return elastic_status(end, nodes)
         if not over and (not ended or (_terminate_reason(job) in ALL_OVER and not lost)):
             return self._going(run, record, tasks)
-        self._known.pop(("stops", run), None)  # who was stopped was so before the end
+        self._known.pop(("stops", run), None)  # all tasks were stopped before the end of the job
         nodes = tuple(self._nodes(run, record, tasks))
         stopped = {n.task for n in nodes if n.state is State.CANCELLED}
         wanted = [n for n in nodes if n.task not in stopped]
         if over and not wanted:
             return Status(State.CANCELLED, reasons.TASK_STOPPED, None, nodes)
         if over and all(node.state is State.SUCCEEDED for node in wanted):
-            told = f"{len(stopped)} tasks were stopped" if stopped else ""
-            reason = next((n.reason for n in wanted if n.reason), told)
+            summary = f"{len(stopped)} tasks were stopped" if stopped else ""
+            reason = next((n.reason for n in wanted if n.reason), summary)
             return Status(State.SUCCEEDED, reason, 0, nodes)
         nodes = tuple(n._replace(reason=reasons.NEVER) if _waits(n) else n for n in nodes)
         if _terminate_reason(job) == jobs.CANCELLED:
@@ -224,16 +228,19 @@ class Tasks:
         bad = blamed(nodes)
         if bad is None:
             return Status(
-                State.FAILED, _terminate_reason(job) or "its job has ended before it", None, nodes
+                State.FAILED,
+                _terminate_reason(job) or "the job ended before its tasks",
+                None,
+                nodes,
             )
         return Status(State.FAILED, bad.reason, bad.exit_code, nodes)
 
     def _elastic_end(
         self, run: str, record: Found, tasks: Sequence[Found]
     ) -> tuple[int, str] | None:
-        """Return how a job has ended whose nodes come and go, as these have it; who has not come yet is called off.
+        """Return the exit code and the reason of an elastic job that has ended, and terminate the tasks that wait.
 
-        A task that waits would have a machine started for nothing. None has ended before the job has.
+        A waiting task would start a machine that is not needed. A job has not ended before one of its tasks has.
         """
         if not record.get("elastic") or not any(map(_ended, tasks)):
             return None
@@ -241,12 +248,12 @@ class Tasks:
         read = self.blobs.read
         end = elastic_end(record, count, lambda path: read("runs", run, *path.split("/")))
         for task in tasks if end is not None else ():
-            if task["state"] == "active" and (run, task["id"]) not in self._called_off:
-                self.call_off(run, task["id"])
+            if task["state"] == "active" and (run, task["id"]) not in self._terminated:
+                self.terminate(run, task["id"])
         return end
 
     def changes(self, run: str) -> Sequence[MembershipChange]:
-        """Return the changes of an elastic job: a list for each task, and a get for each change."""
+        """Return the membership changes of an elastic job, with a list for each task, and a read for each change."""
         base, blobs = f"runs/{run}/", self.blobs
         return elastic_changes(
             self.record(run) or {},
@@ -254,14 +261,14 @@ class Tasks:
             lambda paths: blobs.read_all([f"{base}{path}" for path in paths]),
         )
 
-    def call_off(self, run: str, task: str) -> None:
+    def terminate(self, run: str, task: str) -> None:
         """Terminate a task, whether it runs or not."""
         try:
             self.session.make("Task_Terminate", {"jobId": run, "taskId": task}, None)
         except RemoteError as exc:
-            if status_of(exc) not in (404, 409):  # it has ended meanwhile
+            if status_of(exc) not in (404, 409):  # it has ended in the meantime
                 raise
-        self._called_off.add((run, task))
+        self._terminated.add((run, task))
 
     def _going(self, run: str, record: Found, tasks: Sequence[Found]) -> Status:
         nodes = tuple(self._nodes(run, record, tasks)) if len(tasks) <= SHOWN else ()
@@ -277,12 +284,12 @@ class Tasks:
 
     def _node(self, run: str, task: Found, number: int, rank: int) -> NodeStatus:
         state, info = STATES.get(task["state"], State.WAITING), task.get("executionInfo", {})
-        tries = self.tries(run, task, (number, rank))
+        attempts = self.count_attempts(run, task, (number, rank))
         code = info.get("exitCode") if state.terminal else None
         good = info.get("result", "success") == "success" or reasons.only_a_copy(info)
         if state.terminal and (code or not good):
             state = State.FAILED
-        over = tuple(self._attempts(run, task, (number, rank), state, tries))
+        over = tuple(self._attempts(run, task, (number, rank), state, attempts))
         reason = ""
         if state is State.FAILED:
             code = over[-1].exit_code if code == AGAIN and over else code
@@ -293,27 +300,27 @@ class Tasks:
             reason = reasons.WAITING.get(task["state"], "")
         if state is State.FAILED and number in self._stops(run):
             state, reason, code = State.CANCELLED, reasons.TASK_STOPPED, None
-        return NodeStatus(number, rank, tries, state, reason, code, over)
+        return NodeStatus(number, rank, attempts, state, reason, code, over)
 
     def _attempts(
-        self, run: str, task: Found, place: tuple[int, int], state: State, tries: int
+        self, run: str, task: Found, place: tuple[int, int], state: State, attempts: int
     ) -> Iterator[Attempt]:
-        """Yield the tries that are over: the job itself noted its failures, and a lost machine notes nothing."""
+        """Yield the attempts that have ended: the agent notes each failure, unless its machine is lost."""
         info = task.get("executionInfo", {})
-        for number in range(1, tries):
+        for number in range(1, attempts):
             code = self._noted(run, (*place, number), fresh_s=timing.SLOW_S)
-            taken = code is None and bool(info.get("requeueCount"))
-            reason = reasons.TAKEN if taken else reasons.ended({}, code)
-            yield Attempt(number, code, reason, taken)
+            reclaimed = code is None and bool(info.get("requeueCount"))
+            reason = reasons.RECLAIMED if reclaimed else reasons.ended({}, code)
+            yield Attempt(number, code, reason, reclaimed)
         if state.terminal:
             code = info.get("exitCode")
-            code = self._noted(run, (*place, tries), fresh_s=0.0) if code == AGAIN else code
+            code = self._noted(run, (*place, attempts), fresh_s=0.0) if code == AGAIN else code
             reason = "" if state is State.SUCCEEDED else reasons.ended(info, code)
             began_s, ended_s = _seconds(info.get("startTime")), _seconds(info.get("endTime"))
-            yield Attempt(tries, code, reason, False, began_s, ended_s)
+            yield Attempt(attempts, code, reason, False, began_s, ended_s)
 
     def _stops(self, run: str) -> set[int]:
-        """Return the tasks that somebody has stopped, as far as that is known."""
+        """Return the tasks for which there is a stop request."""
         record = self._records.get(run, {})
         if not record.get("sweep"):
             return set()
@@ -322,10 +329,10 @@ class Tasks:
         def ask() -> set[int]:
             return {int(found.key[len(base) :]) for found in self.blobs.listing(base)}
 
-        return self._asked("stops", run, timing.SLOW_S, ask)
+        return self._cached("stops", run, timing.SLOW_S, ask)
 
     def _noted(self, run: str, which: tuple[int, int, int], *, fresh_s: float) -> int | None:
-        """Return the code that a try noted of its failure, which is in the name of the note."""
+        """Return the exit code that an attempt noted with its failure, in the name of a blob."""
         known = self._notes.setdefault(run, {})
         base = self.blobs.key("runs", run, "failures", "")
 
@@ -334,30 +341,30 @@ class Tasks:
             known.update(note for note in notes if note is not None)
 
         if which not in known:
-            self._asked("failures", run, fresh_s, ask)
+            self._cached("failures", run, fresh_s, ask)
         return known.get(which)
 
 
-def _called_off(node: NodeStatus) -> NodeStatus:
-    """A task that was ended before it began has failed, to the service."""
+def _as_cancelled(node: NodeStatus) -> NodeStatus:
+    """Return a node that was terminated before it started as cancelled; the service says that it failed."""
     never = node.state is State.FAILED and node.exit_code is None
     return node._replace(state=State.CANCELLED) if never else node
 
 
-def tried(task: Found) -> int:
-    """Return which try of a task is the last one so far. A lost machine is a try of its own."""
+def attempts_of(task: Found) -> int:
+    """Return the number of attempts of a task so far, as the service counts them, with those on lost machines."""
     info = task.get("executionInfo", {})
     return int(info.get("retryCount", 0)) + int(info.get("requeueCount", 0)) + 1
 
 
 def noted(name: str) -> tuple[tuple[int, int, int], int] | None:
-    """Return what a job noted of a failure.
+    """Return the task, rank and attempt of a failure and its exit code, from the name of its blob; None for others.
 
     >>> noted("2-0/1-139")
     ((2, 0, 1), 139)
     """
-    place, _, tried_ = name.partition("/")
-    words = [*place.split("-"), *tried_.split("-")]
+    place, _, attempt = name.partition("/")
+    words = [*place.split("-"), *attempt.split("-")]
     if len(words) != 4 or not all(word.isdigit() for word in words):
         return None
     task, rank, number, code = map(int, words)
@@ -377,7 +384,7 @@ def _ended(task: Found | None) -> bool:
 
 
 def _stopper(tasks: Sequence[Found]) -> int | None:
-    """Return the number of the task that ended its job, by what it ended with at the service."""
+    """Return the number of the task whose exit code ended the job, if there is one."""
     codes = ((t["id"], t.get("executionInfo", {}).get("exitCode")) for t in tasks)
     return next((int(name.rpartition("-")[2]) for name, c in codes if c == jobs.STOPS), None)
 

@@ -1,8 +1,8 @@
-"""Ending single tasks of a sweep. The wish is in the store first: a try that begins finds it, and one that runs looks.
+"""Stop single tasks of a sweep, by a request in the store that agents read when they start and while they run.
 
-Nobody says what a program gets that the service terminates (see docs/unverified.md, azure-27), nor what becomes of a
-task that waits (see docs/unverified.md, azure-23). So one that runs hears of it from its agent, which gives
-it its grace and saves what it wrote.
+It is undocumented which signal a program gets when the service terminates its task (see docs/unverified.md, azure-27),
+and how a waiting task ends (azure-23). So the agent of a running task stops the program, with its grace period, and
+saves its outputs.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ WAITING = frozenset({"active", "preparing"})
 
 
 class Stops:
-    """Tasks that are to end, by the numbers that the service has for them."""
+    """Stops tasks, which have the numbers of the service's tasks."""
 
     def __init__(self, blobs: Blobs, tasks: Tasks) -> None:
         self.blobs, self.tasks = blobs, tasks
         self._since: dict[tuple[str, int], float] = {}
 
     def stop(self, run: str, record: Mapping[str, Any], numbers: Collection[int]) -> None:
-        """End those of *numbers* that wait, and those that run where nobody listens, or nobody has for long."""
+        """Stop the tasks *numbers*; terminate those that wait, that have no agent, or whose agent does not react."""
         for number in sorted(numbers):
             if (run, number) not in self._since:
                 self.blobs.put_new(b"", "runs", run, "stop", str(number))
@@ -38,4 +38,4 @@ class Stops:
                 continue
             late = time.monotonic() - self._since[run, number] > timing.LISTENS_S
             if state in WAITING or late or "stop_s" not in record:
-                self.tasks.call_off(run, task["id"])
+                self.tasks.terminate(run, task["id"])

@@ -1,17 +1,16 @@
-"""How often Azure Batch is asked, and how long it may take. Nothing says so exactly: these are on the safe side."""
+"""How often Azure Batch is polled, and how long waits may take; its limits are undocumented."""
 
 from __future__ import annotations
 
-# A follower that has nothing to do asks less than once a second, all in all: the end of the log every
-# POLL_S, the tasks every FRESH_S, the job and the pool every SLOW_S.
+# A follower of a quiet run sends less than one request a second in total: for the end of the log every
+# POLL_S, for the tasks every FRESH_S, for the job and the pool every SLOW_S.
 POLL_S = 2.0
 FRESH_S = 3.0
 SLOW_S = 20.0
-# For a pool to be gone: its machines are given back first.
+# For the deletion of a pool, which releases its machines first.
 GONE_S = 1800.0
-# For a task that runs to hear that it is stopped, to end within its grace, and to save what it wrote.
+# For a running task to notice its stop request, to end within its grace period, and to save its outputs.
 LISTENS_S = 180.0
-# For how long a pool that is woken goes by what was submitted, and not by its samples: as long as the next
-# evaluation is away, and a little less. A clock that is wrong by minutes costs the wait for that, or a
-# machine's longer stay.
+# For how long the formula of a pool counts a run as submitted without samples: a little less than until the next
+# evaluation. If the clock is wrong by minutes, a machine starts at that evaluation, or stays for longer.
 WOKEN_S = 240.0

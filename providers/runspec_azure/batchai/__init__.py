@@ -1,3 +1,3 @@
-"""Azure Batch AI, API 2018-05-01, as it was until 31 March 2019."""
+"""The Azure Batch AI provider, for the API 2018-05-01 of the service that was retired on 31 March 2019."""
 
 from runspec_azure.batchai.provider import PROVIDER as PROVIDER

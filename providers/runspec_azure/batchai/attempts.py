@@ -1,4 +1,4 @@
-"""Shell text that tries a job again, which Batch AI never did: also one of MPI, whose mpirun it starts itself.
+"""Make shell text that retries a job, which Batch AI never did; for a job of MPI, the text also starts mpirun.
 
 The toolkit custom runs a command line on the first node, and recipes of the service start mpirun there, with
 the host file that every job has: https://github.com/Azure/BatchAI (recipes/Horovod,
@@ -9,26 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-TRIES = "runspec-tries"  # beside the logs: number and exit code of each try that is over
+ATTEMPTS_FILE = (
+    "runspec-tries"  # beside the logs: number and exit code of each attempt that has ended
+)
 HOSTS = "runspec-hosts"
 
 
-def again(line: str, attempts: int) -> str:
-    """Return a command line that tries *line* up to so often, and writes down how each try ended."""
+def with_retries(line: str, attempts: int) -> str:
+    """Return a command line that runs *line* up to *attempts* times, and writes the exit code of each attempt."""
     return (
         "n=0; while :; do n=$((n+1)); RUNSPEC_ATTEMPT=$n; export RUNSPEC_ATTEMPT; c=0; "
         f"( {line}\n) || c=$?; "
-        f'echo "$n $c" >> "$AZ_BATCHAI_STDOUTERR_DIR/{TRIES}"; '
+        f'echo "$n $c" >> "$AZ_BATCHAI_STDOUTERR_DIR/{ATTEMPTS_FILE}"; '
         f'if [ "$c" -eq 0 ] || [ "$n" -ge {attempts} ]; then exit "$c"; fi; done'
     )
 
 
 def hosts(slots: int, names: Sequence[str]) -> str:
-    """Return shell text that makes the words for mpirun: a host file of its own form, and what ranks find.
+    """Return shell text that sets the arguments of mpirun: a host file in its format, and variables for ranks.
 
-    The one that the service writes is Open MPI's, with as many slots as it thinks right; MPICH and Intel
-    MPI refuse "slots=" and take HOST:COUNT. Open MPI tells other nodes none but the variables that are
-    *names*d; what has no interface of its own in a container is left out as in the recipes.
+    The host file of the service has the format of Open MPI, with its own number of slots; MPICH and Intel MPI
+    refuse "slots=" and need HOST:COUNT. Open MPI passes only the variables *names* to other nodes. Network
+    interfaces that containers cannot use are excluded, as in the recipes.
     https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html and
     https://github.com/pmodels/mpich/blob/main/doc/wiki/how_to/Using_the_Hydra_Process_Manager.md
     """
@@ -46,5 +48,5 @@ def hosts(slots: int, names: Sequence[str]) -> str:
 
 
 def ranks(line: str, count: int) -> str:
-    """Return the line that starts *line* so many times, by the words that `hosts` made."""
+    """Return the line that starts *line* as *count* processes, with the arguments that `hosts` sets."""
     return f'mpirun -n {count} "$@" {line}'

@@ -1,4 +1,4 @@
-"""What Azure Batch AI cannot do of a spec, each with a way out."""
+"""Problems of a spec that Azure Batch AI cannot run, each with a hint."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from runspec_jobs.provider import (
 )
 
 # https://github.com/MicrosoftDocs/azure-docs/tree/main/articles/batch-ai, the notice of retirement
-ENDED = "Azure Batch AI ended on 31 March 2019: this is planned, rehearsed and exported"
+ENDED = "Azure Batch AI ended on 31 March 2019: runspec can only plan, rehearse and export this job"
 MOST_TASKS = 1000
 AWAY = "use provider: azure-batch"
 RESERVED = "AZ_BATCHAI"
@@ -36,7 +36,7 @@ AT = ("provider",)
 def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     options: BatchAiOptions = facts.options
     if options.arm_url is None:
-        yield Problem(AT, f"{ENDED}; azure-batch is what lives on", severity="note")
+        yield Problem(AT, f"{ENDED}; to run it, use provider: azure-batch", severity="note")
     yield from _cluster(spec, options)
     yield from _container(spec, options, facts)
     yield from _program(spec, options)
@@ -52,7 +52,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
 
 
 def _quotas(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    """They are asked for only where a cluster is still to be made: see `survey`."""
+    """Yield quotas that a new cluster would exceed; they are facts only if the cluster does not exist: see `survey`."""
     usages = facts.survey.get("quotas")
     if usages is not None and facts.options.cluster is None:
         for what in quota.lacking(clusters.properties(spec, facts.options), usages):
@@ -60,14 +60,14 @@ def _quotas(spec: Spec, facts: Facts) -> Iterator[Problem]:
 
 
 def _mpirun(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    """Images of Batch AI bring it; a rehearsal without containers has what this machine has."""
+    """Yield a note if a rehearsal without images has no mpirun, which images of Batch AI contain."""
     options: BatchAiOptions = facts.options
     brought = options.preparation or job.installs(spec, options)
     started = spec.launch is Launch.MPI or toolkits.toolkit(spec, options) in toolkits.BY_MPIRUN
     if started and not brought and not facts.survey.get("mpirun", True):
         what = (
-            "no mpirun is on PATH here, and this rehearsal has no images: it ends with 127; put the folder "
-            "of one on PATH, such as RUNSPEC_HOME/local/envs/*/bin, which provider: local makes"
+            "PATH has no mpirun, and this rehearsal uses no images, so the job exits with code 127: add the folder "
+            "of an mpirun to PATH, such as RUNSPEC_HOME/local/envs/*/bin, which provider: local makes"
         )
         yield Problem(("launch",), what, severity="note")
 
@@ -75,27 +75,27 @@ def _mpirun(spec: Spec, facts: Facts) -> Iterator[Problem]:
 def _cluster(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
     cluster = spec.cluster
     if cluster.nodes.elastic:
-        what = "a job of Batch AI has all its nodes at once, and keeps them"
+        what = "Batch AI has no elastic jobs"
         yield Problem(("cluster", "nodes"), what, f"set nodes: {cluster.nodes.max}")
     if cluster.capacity is Capacity.SPOT_THEN_ON_DEMAND:
-        what = (
-            "a cluster of Batch AI is of one kind: low priority is taken, and gives way to nothing"
-        )
+        what = "a cluster of Batch AI has one kind of machine: low priority is used, without a change to on-demand"
         yield Problem(("cluster", "capacity"), what, severity="note")
     if spec.smoke is not None and cluster.nodes.max > 1:
-        what = "nothing of ours is in a job of Batch AI: before the smoke test, no node tries to reach the others"
+        what = (
+            "jobs of Batch AI have no agent, so no node tests its connections before the smoke test"
+        )
         yield Problem(("smoke",), what, at="key", severity="note")
     if cluster.placement:
-        what = "the nodes of a cluster are one scale set, and that is all there is of closeness"
+        what = "ignored: the nodes of a cluster are one scale set, and Batch AI has no other option"
         yield Problem(("cluster", "placement"), what, severity="note")
     if options.cluster:
         for key in ("cpus", "memory", "gpus", "gpu_type", "disk"):
             if getattr(cluster, key) is not None:
-                what = "the cluster of the profile is used as it is: it decides this"
+                what = "ignored: the profile's cluster decides this"
                 yield Problem(("cluster", key), what, severity="note")
         if spec.max_parallel:
-            what = "the cluster of the profile bounds how many tasks run at once"
-            hint = "take max_parallel away, or take cluster out of the profile"
+            what = "the profile's cluster limits how many tasks run at once"
+            hint = "remove max_parallel, or remove cluster from the profile"
             yield Problem(("max_parallel",), what, hint, at="key")
     else:
         yield from _machine(spec, options)
@@ -107,16 +107,16 @@ def _machine(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
     if options.vm_size:
         key = resources.lacking(spec, size) if size else ""
         if size and key and not (key == "gpus" and not cluster.gpus):
-            what = f"{options.vm_size} of the profile has less"
+            what = f"vm_size: {options.vm_size} of the profile has less"
             yield Problem(
-                ("cluster", key), what, "take vm_size out of the profile, or ask for less"
+                ("cluster", key), what, "remove vm_size from the profile, or ask for less"
             )
         return
     kind = cluster.gpu_type
     if kind and kind.upper() not in resources.GPU_TYPES:
         known = ", ".join(resources.GPU_TYPES)
-        hint = did_you_mean(kind, resources.GPU_TYPES) or f"there were: {known}"
-        yield Problem(("cluster", "gpu_type"), f"Batch AI had no '{kind}'", hint)
+        hint = did_you_mean(kind, resources.GPU_TYPES) or f"choose one of: {known}"
+        yield Problem(("cluster", "gpu_type"), f"no machine of Batch AI had the GPU '{kind}'", hint)
     elif resources.fits(spec) is None:
         for key, most in (("gpus", 4), ("cpus", 64), ("memory", 448 << 30), ("disk", 2948 << 30)):
             asked = getattr(cluster, key)
@@ -125,7 +125,7 @@ def _machine(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
                 hint = f"ask for less for each node, set vm_size, or {AWAY}"
                 yield Problem(("cluster", key), f"the largest machine had {shown}", hint)
                 return
-        what = "no machine of Batch AI had all that each node asks for together"
+        what = "no machine of Batch AI had enough of everything that each node asks for"
         yield Problem(("cluster",), what, f"ask for less, set vm_size, or {AWAY}")
 
 
@@ -134,27 +134,29 @@ def _container(spec: Spec, options: BatchAiOptions, facts: Facts) -> Iterator[Pr
     named = job.image(spec, options)
     if named and facts.complete and (named.startswith("localhost/") or not named[0].isalnum()):
         hint = (
-            "push it to a registry, or name one that stands for it: "
+            "push it to a registry, or set another image instead: "
             f"providers: {{azure-batch-ai: {{images: {{'{wanted.image}': NAME}}}}}}"
         )
-        yield Problem(("container", "image"), f"no registry has '{named}'", hint)
+        yield Problem(("container", "image"), f"'{named}' cannot be pulled from a registry", hint)
     elif named != wanted.image:
-        yield Problem(("container", "image"), f"{named} stands for it here", severity="note")
+        yield Problem(
+            ("container", "image"), f"the settings replace it by {named}", severity="note"
+        )
     if wanted.shm and not named:
-        what = "only a container has a /dev/shm of its own"
-        yield Problem(("container", "shm"), what, "name an image, or take shm away", at="key")
+        what = "only containers have a /dev/shm of their own"
+        yield Problem(("container", "shm"), what, "set an image, or remove shm", at="key")
     if wanted.python:
-        what = "the image or the machine brings its own Python; it ought to be such a version"
+        what = "the image or the machine has its own Python: make sure that it is one of these versions"
         yield Problem(("container", "python"), what, severity="note")
     if wanted.requirements is not None:
         what = (
-            "each node installs them by pip before the job"
+            "each node installs them with pip before the job"
             if job.installs(spec, options)
-            else "not installed: the image that stands in is to bring them"
+            else "not installed: the image that replaces the spec's must contain them"
         )
         yield Problem(("container", "requirements"), what, severity="note")
     if wanted.build_constraints and job.installs(spec, options):
-        what = "old source packages are built by the pip of the image, as it is"
+        what = "ignored: the image's pip builds source packages without them"
         yield Problem(("container", "build_constraints"), what, severity="note")
 
 
@@ -164,36 +166,36 @@ def _program(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
     where: Path = ("command",) if spec.command is not None else ("run",)
     if kind.scripted and not toolkits.configured(options):
         if spec.run is not None and "\n" in spec.run.strip("\n"):
-            what = f"{name} starts one Python script, and this is a script of several lines"
+            what = f"the toolkit {name} starts one Python script, and this is a shell script"
             hint = "write command: [python, script.py], or set toolkit: custom-mpi or custom"
             yield Problem(where, what, hint)
         else:
             yield from _script(spec, name, where, options)
     if not kind.counted and spec.processes_per_node > 1:
-        what = f"{name} starts processes by itself, and has no number of them"
-        yield Problem(("processes_per_node",), what, f"take it away, or {AWAY}", at="key")
+        what = f"the toolkit {name} decides the number of processes itself"
+        yield Problem(("processes_per_node",), what, f"remove it, or {AWAY}", at="key")
     if spec.launch is Launch.NONE and options.toolkit is None and name == "custom-mpi":
-        what = "nothing starts a command on every node by itself: Batch AI has mpirun for that"
-        hint = "set launch: mpi, or toolkit: custom-mpi (once a node), or custom (the first node)"
+        what = "Batch AI starts a command on every node only with mpirun"
+        hint = "set launch: mpi, or toolkit: custom-mpi (once on each node), or toolkit: custom (first node only)"
         yield Problem(("cluster", "nodes"), what, hint)
     if spec.launch is Launch.TORCHRUN and name == "pytorch":
         what = (
-            "Batch AI starts the processes, and no torchrun: they find AZ_BATCHAI_TASK_INDEX and "
-            "AZ_BATCHAI_PYTORCH_INIT_METHOD, and no RANK, WORLD_SIZE or MASTER_ADDR"
+            "Batch AI starts the processes without torchrun: they have AZ_BATCHAI_TASK_INDEX and "
+            "AZ_BATCHAI_PYTORCH_INIT_METHOD, but not RANK, WORLD_SIZE or MASTER_ADDR"
         )
         yield Problem(("launch",), what, severity="note")
     if spec.launch is Launch.MPI and name == "custom":
         what = "the toolkit custom starts one process, on the first node"
-        yield Problem(("launch",), what, "take toolkit out of the settings, or launch away")
+        yield Problem(("launch",), what, "remove toolkit from the settings, or remove launch")
     for key, value in options.toolkit_settings.items():
         if key not in toolkits.fields(name):
             known = toolkits.fields(name)
             hint = did_you_mean(key, known) or f"there are: {', '.join(known) or 'none'}"
             at: Path = ("providers", "azure-batch-ai", "toolkit_settings")
-            yield Problem(at, f"the toolkit {name} has no '{key}'", hint)
+            yield Problem(at, f"the toolkit {name} has no setting '{key}'", hint)
         elif key in toolkits.NUMBERS and not value.isdecimal():
             at = ("providers", "azure-batch-ai", "toolkit_settings")
-            yield Problem(at, f"{key}: '{value}' is not a whole number", "write a number")
+            yield Problem(at, f"{key}: '{value}' is not a whole number", "write a whole number")
 
 
 def _script(spec: Spec, name: str, where: Path, options: BatchAiOptions) -> Iterator[Problem]:
@@ -208,51 +210,58 @@ def _script(spec: Spec, name: str, where: Path, options: BatchAiOptions) -> Iter
 def _limits(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
     count = len(tasks(spec))
     if count > MOST_TASKS:
-        what = f"{count:,} tasks, each a job and a call of its own: above {MOST_TASKS:,}"
-        yield Problem(("sweep",), what, f"make it smaller, or {AWAY}", at="key")
+        what = f"the sweep has {count:,} tasks, and runspec submits at most {MOST_TASKS:,} to Batch AI, one job each"
+        yield Problem(("sweep",), what, f"make the sweep smaller, or {AWAY}", at="key")
     elif spec.sweep:
-        what = f"each task is a job of its own, {count} in all"
+        what = f"each of the {count} tasks is a separate job of Batch AI"
         yield Problem(("sweep",), what, at="key", severity="note")
     if spec.retry.attempts > 1 and not toolkits.retried(spec, options):
-        yield _untried(toolkits.toolkit(spec, options), options)
+        yield _not_retried(toolkits.toolkit(spec, options), options)
     elif spec.retry.attempts > 1 and spec.timeout:
-        what = "kept over all tries together"
+        what = "the limit applies to all attempts together"
         yield Problem(("timeout",), what, severity="note")
     for name in (*spec.env, *spec.secrets):
         if name.upper().startswith(RESERVED):
             path = ("env", name) if name in spec.env else ("secrets", name)
-            yield Problem(path, f"{RESERVED}* belongs to Batch AI", "rename it", at="key")
+            yield Problem(
+                path,
+                f"names that begin with {RESERVED} are reserved for Batch AI",
+                "rename it",
+                at="key",
+            )
     yield from _references(spec)
 
 
 def _references(spec: Spec) -> Iterator[Problem]:
-    """What a value may refer to, as far as the service has said so.
+    """Yield notes about values with references that the service does not document.
 
     https://github.com/Azure/BatchAI/blob/master/documentation/using-batchai-environment-variables.md
     """
     for name, value in spec.env.items():
         if found := OTHERS.search(value):
-            what = f"Batch AI puts {RESERVED}_* into values; what it made of '{found[0]}' is written nowhere"
-            yield Problem(("env", name), what, "have the program look it up", severity="note")
+            what = f"Batch AI replaces {RESERVED}_* in values; whether it replaces '{found[0]}' is undocumented"
+            yield Problem(
+                ("env", name), what, "let the program read that variable", severity="note"
+            )
 
 
-def _untried(name: str, options: BatchAiOptions) -> Problem:
-    """The service knew no tries: it queued a job again that had lost a node, and no other."""
-    what = f"the toolkit {name} is started once by Batch AI itself, and not tried again"
-    hint = f"{AWAY}, which tries it again"
+def _not_retried(name: str, options: BatchAiOptions) -> Problem:
+    """Return the note that a job is not retried: the service requeued jobs only if a node was lost."""
+    what = f"ignored: Batch AI itself starts the toolkit {name}, once"
+    hint = f"{AWAY}, which retries it"
     if not options.contract:
-        what = "without the contract nothing of ours is in the job to try it again"
-        hint = "take contract: false away"
+        what = "ignored: with contract: false, runspec adds nothing to the job that could retry it"
+        hint = "remove contract: false"
     elif name in toolkits.BY_MPIRUN:
-        hint = "take toolkit away: with launch: mpi, runspec starts mpirun and tries it again"
+        hint = "remove toolkit: with launch: mpi, runspec starts mpirun and retries it"
     return Problem(("retry", "attempts"), what, hint, severity="note")
 
 
 def _places(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
-    """There is no /job: Batch AI says where things are, in variables.
+    """Yield notes about paths: Batch AI chooses them, and passes them in variables.
 
-    Nothing is said of a place that `import` made up, as long as no text speaks of it: of a job without
-    the contract, which is Batch AI's as it is.
+    There is no note about a path that `import` made up and that no text of the job contains, for a job without
+    the contract.
     """
     kinds = [("mounts", i, "target", m.name, m.target) for i, m in enumerate(spec.mounts)]
     kinds += [("outputs", i, "path", o.name, o.path) for i, o in enumerate(spec.outputs)]
@@ -261,38 +270,40 @@ def _places(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
         made_up = not options.contract and where == made_up_place(kind, name)
         if made_up and where not in text:
             continue
-        what = f"Batch AI decides where it is: ${{{kind}.{name}}} tells, and nothing else does"
+        what = f"ignored: Batch AI chooses the path; use ${{{kind}.{name}}}"
         yield Problem((kind, i, key), what, severity="note")
 
 
 def _kept(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
-    """`outputDirectories` of the official description: an output is one path, on a volume that all nodes mount."""
+    """Yield problems of outputs: each is one path on a volume that all nodes mount (`outputDirectories`)."""
     for i, output in enumerate(spec.outputs):
         if output.keep > 1:
-            what = "programs of Batch AI write into mounted storage by themselves, so that there are no saves to keep"
-            yield Problem(("outputs", i, "keep"), what, "take keep away", at="key")
+            what = (
+                "jobs of Batch AI write to mounted storage directly, so there are no saves to keep"
+            )
+            yield Problem(("outputs", i, "keep"), what, "remove keep", at="key")
         elif output.sync is not None:
             what = (
-                "programs of Batch AI write into mounted storage by themselves: what is there when a node is lost is "
-                "what the program had written, not one save"
+                "ignored: jobs of Batch AI write to mounted storage directly; when a node is lost, files remain as the "
+                "program has written them, not as one complete save"
             )
             yield Problem(("outputs", i, "sync"), what, severity="note", at="key")
     if spec.cluster.nodes.max == 1:
         return
     for i, output in enumerate(spec.outputs):
         if output.origin == "first":
-            what = "all nodes of Batch AI write into one folder, and what others write there is kept as well"
-            hint = f"take from away and write there on rank 0 alone, or {AWAY}"
+            what = "all nodes of Batch AI write to one folder, so files of other nodes are kept as well"
+            hint = f"remove from and write to it on rank 0 only, or {AWAY}"
             yield Problem(("outputs", i, "from"), what, hint)
         elif options.contract or output.origin:
-            what = "all nodes of Batch AI write into one folder: give files of different nodes different names"
+            what = "all nodes of Batch AI write to one folder: use different file names on different nodes"
             where: Path = ("outputs", i, "from") if output.origin else ("outputs", i)
             yield Problem(where, what, severity="note")
 
 
 def _missing(key: str, example: str) -> Problem:
     hint = f"add providers: {{azure-batch-ai: {{{key}: {example}}}}} to the profile"
-    return Problem(AT, f"the profile names no {key}", hint)
+    return Problem(AT, f"the profile has no `{key}`", hint)
 
 
 def _profile(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
@@ -316,10 +327,14 @@ def _mounts(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
     for i, mount in enumerate(spec.mounts):
         at: Path = ("mounts", i, "source")
         if mount.scheme == "store" and mount.place.startswith("/"):
-            yield Problem(at, f"'{mount.source}' leaves its root", "take the third / away")
+            yield Problem(
+                at, f"'{mount.source}' leads out of the container's prefix", "remove the third /"
+            )
         if mount.scheme != "shared" and not mount.read_only:
             hint = "make it an output, or mode: ro"
-            yield Problem(("mounts", i, "mode"), "what is written there is not brought back", hint)
+            yield Problem(
+                ("mounts", i, "mode"), "files that the job writes there would be lost", hint
+            )
         key = mount.place.partition("/")[0]
         known = options.inputs.get(mount.name)
         if mount.scheme == "shared" and known is not None and known.path:
@@ -328,7 +343,7 @@ def _mounts(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
             entry = f"azure-batch-ai: {{shared: {{{key}: {{share: NAME}}}}}}"
             yield not_in_profile("volume", at, key, options.shared, entry)
         elif mount.scheme == "shared" and mount.mode == "ro":
-            what = "the volume is mounted as its own options say"
+            what = "ignored: the options of the volume decide this"
             yield Problem(("mounts", i, "mode"), what, severity="note")
 
 
@@ -354,11 +369,11 @@ def _secret(key: str, at: Path, options: BatchAiOptions) -> Iterator[Problem]:
         hint = did_you_mean(key, options.secrets) or (
             f"add providers: {{azure-batch-ai: {{secrets: {{{key}: env:NAME}}}}}} to the profile"
         )
-        yield Problem(at, f"the profile does not say where '{key}' is", hint)
+        yield Problem(at, f"the profile has no secret '{key}'", hint)
     elif source.startswith("azure-kv:"):
         if "#" not in source:
             hint = "write azure-kv:RESOURCE_ID_OF_THE_VAULT#URL_OF_THE_SECRET"
-            yield Problem(at, f"'{key}' does not say which vault it is of", hint)
+            yield Problem(at, f"the source of '{key}' in the profile does not name its vault", hint)
     elif not source.startswith(READABLE):
         hint = "keep it in a variable (env:NAME), a file (file:/path) or a key vault (azure-kv:...)"
-        yield Problem(at, f"nothing here reads '{source.partition(':')[0]}:'", hint)
+        yield Problem(at, f"cannot read secrets from '{source.partition(':')[0]}:'", hint)

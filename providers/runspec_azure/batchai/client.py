@@ -1,4 +1,4 @@
-"""The hands of the Azure Batch AI provider: they send the requests of a plan, and find what they made."""
+"""The client of the Azure Batch AI provider: it sends the requests of a plan, and finds what they made."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from runspec_azure.batchai import logs, lookup, orphans, status, timing
-from runspec_azure.batchai.attempts import TRIES
+from runspec_azure.batchai.attempts import ATTEMPTS_FILE
 from runspec_azure.batchai.discover import quota
 from runspec_azure.batchai.naming import batchai, output_id
 from runspec_azure.batchai.options import BatchAiOptions
@@ -36,11 +36,11 @@ from runspec_jobs.provider import (
     requests_of,
 )
 
-GONE_S = 900.0  # for what is being deleted to be gone
+GONE_S = 900.0  # the longest wait for a deletion
 PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
-TAGGED = ("ResourceGroups", "Workspaces")  # others have no tags in this API, and names of ours
+TAGGED = ("ResourceGroups", "Workspaces")  # other resources have no tags in this API, only names
 FIRST, LATER = re.compile(r"-00000\Z"), re.compile(r"-(?!00000)\d{5}\Z")  # jobs of a sweep
-WHY_S = 5.0  # why a job waits is asked again after so long
+WHY_S = 5.0  # how long the reason why a job waits is cached
 
 
 def connect(facts: Facts) -> Client:
@@ -48,7 +48,7 @@ def connect(facts: Facts) -> Client:
 
 
 class BatchAiClient:
-    """Talks to what speaks the API of Batch AI, and to Blob storage."""
+    """A client of an endpoint with the API of Batch AI, and of Blob storage."""
 
     @property
     def poll_s(self) -> float:
@@ -83,7 +83,7 @@ class BatchAiClient:
         return named(request)
 
     def _delete(self, request: Request) -> None:
-        """Take something away, and wait until it is gone; nothing of others, and nothing that they use."""
+        """Delete something that runspec made and no one else uses, and wait until it no longer exists."""
         kind, path = request.operation.partition("_")[0], request.params["path"]
         if kind == "Jobs":
             self._forget(path["jobName"])
@@ -98,7 +98,7 @@ class BatchAiClient:
         pause_s, end = PAUSE_S, time.monotonic() + GONE_S
         while not done():
             if time.monotonic() > end:
-                raise NoAnswer(f"{what}: not done in {GONE_S:.0f} s")
+                raise NoAnswer(f"{what}: not finished after {GONE_S:.0f} s")
             time.sleep(pause_s)
             pause_s = min(LONGEST_PAUSE_S, pause_s * 1.5)
 
@@ -120,7 +120,7 @@ class BatchAiClient:
         if provisioning(found) == "failed":
             errors = [status.error_line(error) for error in getattr(found, "errors", None) or ()]
             raise RemoteError(
-                f"{found.name} was not made: {'; '.join(errors) or 'no reason given'}"
+                f"Batch AI could not make {found.name}: {'; '.join(errors) or 'no reason given'}"
             )
         return provisioning(found) != "creating"
 
@@ -139,15 +139,15 @@ class BatchAiClient:
         return path
 
     def _found(self, run: str) -> list[tuple[int, Any]]:
-        """Return the jobs of *run* by task, as they were a moment ago at most."""
+        """Return the jobs of *run* by task; recent answers are cached."""
         name, at, found = self._seen
         if name != run or not found or time.monotonic() - at > timing.FRESH_S:
-            found = self._asked(run)
+            found = self._requested(run)
             self._seen = (run, time.monotonic(), found)
         return found
 
-    def _asked(self, run: str) -> list[tuple[int, Any]]:
-        """Ask for the jobs of *run*: in one list where there are many."""
+    def _requested(self, run: str) -> list[tuple[int, Any]]:
+        """Return the jobs of *run* without the cache: several jobs with one list request."""
         names = self._jobs.get(run) or [run]
         if names == [run]:
             job = self.arm.look("Jobs", self._path(run))
@@ -170,21 +170,21 @@ class BatchAiClient:
         return status.status(nodes, why)
 
     def _node(self, task: int, job: Any) -> NodeStatus:
-        node = status.node(task, job, self._tries(job))
+        node = status.node(task, job, self._ended_attempts(job))
         if node.state is State.RUNNING:
             self._ran.add(job.name)
         if node.state is State.WAITING and (job.name in self._ran or status.requeued(job)):
             return node._replace(reason=status.LOST)
         return node
 
-    def _tries(self, job: Any) -> Mapping[int, int]:
-        """Return the exit codes of the tries of *job* that are over, which its shell wrote down."""
+    def _ended_attempts(self, job: Any) -> Mapping[int, int]:
+        """Return the exit codes of the attempts of *job* that have ended, from the file that its shell writes."""
         line = getattr(job.custom_toolkit_settings, "command_line", None) or ""
         over = status.node(0, job).state.terminal
-        if TRIES not in line or str(job.execution_state) == "queued":
+        if ATTEMPTS_FILE not in line or str(job.execution_state) == "queued":
             return {}
         at, known, last = self._codes.get(job.name, (-math.inf, {}, False))
-        pause_s = timing.LISTED_S * max(1, len(self._codes))  # all jobs share what may be asked
+        pause_s = timing.LISTED_S * max(1, len(self._codes))  # all jobs share one rate of requests
         if not last and (over or time.monotonic() - at > pause_s):
             known = logs.codes(self.files, self._path(job.name)) or known
             self._codes[job.name] = (time.monotonic(), known, over)
@@ -208,7 +208,7 @@ class BatchAiClient:
         self._seen = ("", 0.0, [])
 
     def keep_state(self, run: str, content: bytes) -> None:
-        """Keep nothing without a container, or where only the service can read the account's key."""
+        """Keep the state, unless there is no container or only the service can read the account's key."""
         if self.store.writable:
             self.store.put(volumes.state(run, self.options), content)
 
@@ -219,7 +219,7 @@ class BatchAiClient:
         return self.store.folders(volumes.kept("", self.options)) if self.store.named else ()
 
     def _forget(self, job: str) -> None:
-        """Take away what is kept of the run whose first job this is: it is the last one to be deleted."""
+        """Delete the kept state of a run if *job* is its first job, which is deleted last."""
         if self.store.writable and not LATER.search(job):
             self.store.remove(volumes.state(FIRST.sub("", job), self.options))
 
@@ -244,7 +244,7 @@ class BatchAiClient:
         return sorted(made, key=lambda file: (file.output, file.task, file.rank, file.path))
 
     def _names(self, job: Any) -> list[tuple[str, str]]:
-        """Return the ids of a job's output directories, and what the spec calls them."""
+        """Return the ids of a job's output directories, and the names of the outputs in the spec."""
         known = {output_id(name, self.options): name for name in self.options.results}
         found = []
         for directory in job.output_directories or ():
@@ -256,7 +256,7 @@ class BatchAiClient:
 
 
 def named(request: Request) -> Response:
-    """Return the names of what *request* makes: all that later steps and clients need."""
+    """Return the names of the resources that *request* makes, as its answer."""
     keys = (
         "resourceGroupName",
         "workspaceName",

@@ -1,4 +1,4 @@
-"""What will stop a job on Azure Batch AI, looked for before anything is made."""
+"""Find problems that would stop a job on Azure Batch AI, before anything is created."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from runspec_jobs.provider import Finding, RunspecError
 
 NEEDED = ("subscription", "location", "storage_account", "container")
 KINDS = dict(zip(quota.KINDS, ("dedicated", "low-priority"), strict=True))
-MORE = "have the quota raised, or take machines of another size"
-TRIES = 2
+MORE = "request a quota increase, or set another vm_size"
+RETRIES = 2
 
 
 def examine(options: BatchAiOptions) -> Iterator[Finding]:
-    """Yield what is there and what is missing, most important first."""
+    """Yield what exists and what is missing, most important first."""
     try:
-        arm = Arm(options, looks=TRIES)
-    except RunspecError as exc:  # the public endpoint has ended: nothing else matters
+        arm = Arm(options, retries=RETRIES)
+    except RunspecError as exc:  # the public endpoint was shut down, so nothing else matters
         yield Finding(exc.message, False, exc.hint or "see docs/azure-batch-ai.md")
         return
     missing = list(_missing(options))
     yield from missing
     if missing:
         return
-    good = f"{options.arm_url} speaks for subscription {options.subscription} in {options.location}"
-    hint = "name the endpoint and the subscription: arm_url, subscription"
+    good = f"{options.arm_url} serves subscription {options.subscription} in {options.location}"
+    hint = "check arm_url and subscription in the profile"
     finding, usages = asked(arm.usages, good, hint)
     yield finding
     yield _store(options)
@@ -52,13 +52,13 @@ def _missing(options: BatchAiOptions) -> Iterator[Finding]:
         wanted.append("ssh_public_key")
     for key in wanted:
         yield Finding(
-            f"the profile names no {key}", False, "runspec init --provider azure-batch-ai"
+            f"the profile has no `{key}`", False, "runspec init --provider azure-batch-ai"
         )
 
 
 def _store(options: BatchAiOptions) -> Finding:
     account, container = options.storage_account, options.container
-    hint = f"make it (az storage container create --account-name {account} -n {container}), or name another"
+    hint = f"create it (az storage container create --account-name {account} -n {container}), or set another one"
     good = f"container {container} of storage account {account}"
     return asked(Store(options).look, good, hint)[0]
 
@@ -66,7 +66,7 @@ def _store(options: BatchAiOptions) -> Finding:
 def _cluster(arm: Arm, options: BatchAiOptions) -> Finding:
     name = options.cluster or ""
     where = batchai("Clusters_Get", options, {"clusterName": name}).params["path"]
-    hint = "name one that is there, or none, and one is made"
+    hint = "set an existing cluster, or remove cluster from the profile so that runspec makes one"
     finding, found = asked(lambda: arm.look("Clusters", where), f"cluster {name}", hint)
     if not finding.ok:
         return finding
@@ -78,19 +78,21 @@ def _cluster(arm: Arm, options: BatchAiOptions) -> Finding:
     what = f"cluster {name} of {found.vm_size}, {found.vm_priority}"
     if errors:
         return Finding(
-            f"{what}: {'; '.join(errors)}", False, "it gets no nodes until that is mended"
+            f"{what}: {'; '.join(errors)}",
+            False,
+            "correct this: until then the cluster gets no nodes",
         )
     return Finding(what, True)
 
 
 def _quotas(options: BatchAiOptions, usages: Mapping[str, Usage]) -> Iterator[Finding]:
-    """Of one kind of machines there may be none: a job asks for the one or for the other."""
+    """Check quotas. One kind of machine may have none left, since a job uses either dedicated or low-priority ones."""
     size = resources.KNOWN.get((options.vm_size or "").upper())
     least = size.cpus if size else 1
     rooms = {kind: usages.get(quota.whole(kind)) for kind in KINDS}
     enough = any(room and room.limit - room.used >= least for room in rooms.values())
     if room := usages.get(quota.CLUSTERS):
-        yield free(room, "clusters", 1, "delete one, or name one that is there: cluster")
+        yield free(room, "clusters", 1, "delete one, or set cluster to an existing one")
     for kind, room in rooms.items():
         if room:
             yield free(room, f"{KINDS[kind]} vCPUs", 0 if enough else least, MORE)
@@ -108,10 +110,12 @@ def _sizes(arm: Arm, options: BatchAiOptions) -> Iterator[Finding]:
     named = options.vm_size
     size = resources.KNOWN.get((named or "").upper())
     if named and size is None:
-        yield Finding(f"{named} is no size that is known here: its quota is not looked at", True)
+        yield Finding(
+            f"vm_size: {named} is unknown to runspec, so doctor cannot check its quota", True
+        )
         return
     finding, there = asked(
-        arm.skus, "the endpoint tells nothing of sizes of machines", "see az login"
+        arm.skus, "the endpoint does not list VM sizes", "log in again (az login)"
     )
     if there is None:
         yield finding

@@ -1,4 +1,4 @@
-"""The stage of a rehearsal: Batch AI and a storage account on this machine, and a profile for them."""
+"""Start the emulators for `runspec rehearse`: Batch AI and Blob storage on this machine, and a profile for them."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from runspec_azure.batchai.discover.survey import NO_MPIRUN
 from runspec_jobs.provider import Emulation, Unavailable, UsageError
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
-# What a profile needs and may not have yet.
+# Settings that an incomplete profile may lack.
 SETTINGS: Mapping[str, Any] = {
     "location": "eastus",
     "container": "rehearsal",
     "file_share": "logs",
     "ssh_public_key": "ssh-ed25519 AAAA rehearsal",
 }
-# Of a real account: not here.
+# Settings of a real account, which are ignored.
 OWN = "subscription arm_url blob_url cluster subnet".split()
 KEY = "RUNSPEC_REHEARSAL_STORAGE_KEY"
 
 
 @contextlib.contextmanager
 def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Emulation]:
-    """Start Azurite and the stand-in for Batch AI; give the way to them."""
+    """Start Azurite and the emulator of Batch AI; yield how to reach them."""
     from runspec_emulators.azure_services.blob import Blobs
     from runspec_emulators.batch_ai import BatchAI
 
@@ -37,14 +37,16 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
         try:
             blobs = Blobs(folder / "blobs", account)
         except RuntimeError as exc:
-            raise Unavailable(f"a rehearsal needs a Blob service: {exc}", AZURITE) from exc
+            raise Unavailable(
+                f"cannot start Azurite, which runspec rehearse needs: {exc}", AZURITE
+            ) from exc
         stack.callback(blobs.close)
         for container in containers(found):
             try:
                 blobs.make_container(container)
             except RuntimeError as exc:
-                what = f"no container has the name '{container}', which the profile speaks of"
-                raise UsageError(what, "write 3 to 63 of a-z, 0-9 and -") from exc
+                what = f"'{container}' in the profile is not a valid name of a container"
+                raise UsageError(what, "write 3 to 63 characters of a-z, 0-9 and -") from exc
         settings: dict[str, Any] = {
             "blob_url": blobs.url.replace(account, "{account}"),
             "accounts": {account: blobs.key},
@@ -59,20 +61,20 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
 
 
 def lacks(engine: str | None) -> dict[str, str]:
-    """Return what says that jobs find no mpirun: without images they have what is on PATH here."""
+    """Return the variable that says that jobs have no mpirun: without images they use the PATH of this machine."""
     bare = engine in (None, "process")
     return {NO_MPIRUN: "1"} if bare and shutil.which("mpirun") is None else {}
 
 
 def containers(options: Mapping[str, Any]) -> list[str]:
-    """Return the containers that the profile speaks of."""
+    """Return the names of the containers in the profile."""
     shared = [dict(volume) for volume in dict(options.get("shared", {})).values()]
     named = [volume["container"] for volume in shared if "container" in volume]
     return list(dict.fromkeys(str(name) for name in (options["container"], *named)))
 
 
 def ways(arm: str, blobs: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that lead to stand-ins: Batch AI at the URL *arm*, and *blobs*."""
+    """Return the options for emulators: of Batch AI at the URL *arm*, and of *blobs*."""
     name = str(options.get("storage_key", "storage-key"))
     return {
         "arm_url": arm,
@@ -84,7 +86,7 @@ def ways(arm: str, blobs: Any, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def secrets(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return every secret of the profile a value: the real ones stay where they are."""
+    """Return a made-up value for every secret of the profile; the real ones are not read."""
     return {
         where.removeprefix("env:"): f"rehearsed secret '{name}'"
         for name, where in dict(options.get("secrets", {})).items()

@@ -1,4 +1,4 @@
-"""A cluster of Batch AI, named by the content of what it is."""
+"""The cluster of a job at Batch AI, which is named by a hash of its content."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from runspec_jobs.provider import Capacity, Spec, short_hash, tasks
 
 
 def name(spec: Spec, options: BatchAiOptions) -> str:
-    """Return the cluster that jobs like *spec* share: the profile's, or one for needs like these."""
+    """Return the name of the cluster of *spec*: the profile's, or that of a cluster for specs with equal needs."""
     return options.cluster or f"runspec-{short_hash(properties(spec, options))}"
 
 
@@ -23,7 +23,7 @@ def size(spec: Spec, options: BatchAiOptions) -> str:
 
 
 def most_nodes(spec: Spec, options: BatchAiOptions) -> int:
-    """Return the nodes at most: they are what bounds how many tasks of a sweep run at once."""
+    """Return the largest number of nodes, which limits how many tasks of a sweep run at once."""
     nodes = spec.cluster.nodes.max
     if spec.max_parallel:
         return nodes * min(spec.max_parallel, len(tasks(spec)))
@@ -84,8 +84,8 @@ def _setup(options: BatchAiOptions) -> dict[str, Any]:
         key = insights.key and volumes.credential(
             insights.key, options, "instrumentationKey", "instrumentationKeySecretReference"
         )
-        told = {"component": {"id": insights.component}, **(key or {})}
-        found["performanceCountersSettings"] = {"appInsightsReference": told}
+        reference = {"component": {"id": insights.component}, **(key or {})}
+        found["performanceCountersSettings"] = {"appInsightsReference": reference}
     return found
 
 

@@ -1,4 +1,4 @@
-"""What jobs print, and what they wrote: files that the service gives signed links to."""
+"""Read the logs and outputs of jobs, for which the service returns signed links."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import BinaryIO, NamedTuple
 from azure.mgmt.batchai import models
 
 from runspec_azure.batchai import timing
-from runspec_azure.batchai.attempts import TRIES as TRIES_FILE
+from runspec_azure.batchai.attempts import ATTEMPTS_FILE
 from runspec_azure.batchai.session import Arm, place
 from runspec_azure.session.clouds import is_confidential
 from runspec_azure.session.responses import elements
@@ -23,25 +23,27 @@ from runspec_jobs.provider import Chunk, NoAnswer, OutputFile, RangedReader, Rem
 
 STDOUTERR = "stdouterr"
 EXPIRY_MIN = 60
-RENEWED_S = 55 * 60.0  # a link is asked for anew before it ends
+RENEWED_S = 55 * 60.0  # a link is renewed before it expires
 PART = 1 << 20
-TRIES = 4
-# A busy share says so by 503, which passes: with every fifth answer like that, one read of a million fails.
+LINKS = 4  # how many links are used for one read before it fails
+# A busy share answers with 503 for a while: if every fifth answer is one, one of 390,000 reads fails.
 # https://learn.microsoft.com/rest/api/storageservices/common-rest-api-error-codes
-ASKED = 8
+ATTEMPTS = 8
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
-# stdout.txt, stdout-wk-0.txt, stderr-ps-1.txt, stdout-job_prep.txt: the outputs of the public recipes.
+# stdout.txt, stdout-wk-0.txt, stderr-ps-1.txt, stdout-job_prep.txt, as in the public recipes.
 NAMED = re.compile(r"std(out|err)(?:-(wk|ps|job_prep))?(?:-(\d+))?\.txt")
-# Of several nodes each has its own, such as stderr-job_prep-tvm-676767296_1-20180718t174802z-p.txt:
+# With several nodes, each has its own file, such as stderr-job_prep-tvm-676767296_1-20180718t174802z-p.txt:
 # https://github.com/MicrosoftDocs/azure-docs/blob/HEAD/articles/batch-ai/tutorial-horovod-tensorflow.md
 PREPARED = re.compile(r"std(out|err)-job_prep-(.+)\.txt")
 OFFSETS = {"wk": 0, None: 0, "ps": 2000, "job_prep": 4000}
 STDERR = 1000
-ROW = re.compile(r"^([0-9]{1,9}) ([0-9]{1,9})\n", re.MULTILINE)  # of the shell in `tries`
+ROW = re.compile(
+    r"^([0-9]{1,9}) ([0-9]{1,9})\n", re.MULTILINE
+)  # as the shell text in `attempts` writes it
 
 
 class Found(NamedTuple):
-    """A file of a job: its path below the directory, its link, and how large it is."""
+    """A file of a job: its path below the directory, its link, and its size in bytes."""
 
     path: str
     url: str
@@ -49,7 +51,7 @@ class Found(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """When the files of a job were listed, whether there were some, and whether it had ended before."""
+    """When the files of a job were last listed, whether there were some, and whether the job had ended before."""
 
     at: float
     some: bool
@@ -57,13 +59,15 @@ class Listed(NamedTuple):
 
 
 class Files:
-    """The files of jobs. Each stream is one object for good, for a follower keeps it."""
+    """The files of jobs. Each stream is always the same object, since followers keep it."""
 
     def __init__(self, arm: Arm) -> None:
         self.arm = arm
         self._streams: dict[tuple[str, str], FileStream] = {}
         self._listed: dict[str, Listed] = {}
-        self._nodes: dict[str, list[str]] = {}  # that each job was prepared on, as they were seen
+        self._nodes: dict[
+            str, list[str]
+        ] = {}  # on which each job was prepared, in the order of discovery
         self.turns = PollScheduler(lambda: timing.POLL_S)
 
     def streams(
@@ -71,7 +75,7 @@ class Files:
     ) -> list[FileStream]:
         """Return the streams of one job, which has none while it waits.
 
-        *over* says that it has ended: then all is there, and one more look at it is the last.
+        *over* says that the job has ended, so that its files are complete and are listed for the last time.
         """
         job = path["jobName"]
         if not waits and self._due(job, over):
@@ -92,7 +96,7 @@ class Files:
         return mine
 
     def _due(self, job: str, over: bool) -> bool:
-        """Return whether to look which files a job has. All that have not ended share what may be asked."""
+        """Return whether to list the files of a job. All jobs that have not ended share one rate of requests."""
         last = self._listed.get(job)
         if last is None or (over and not (last.over and last.some)):
             return True
@@ -101,7 +105,7 @@ class Files:
         return not last.over and time.monotonic() - last.at > pause_s * asked
 
     def list(self, path: Mapping[str, str], directory: str, below: str = ".") -> Iterator[Found]:
-        """Yield the files of a directory of a job and of all below it, each with a link."""
+        """Yield the files of a directory of a job and its subdirectories, each with a link."""
         asked = models.JobsListOutputFilesOptions(
             outputdirectoryid=directory,
             directory=below,
@@ -122,15 +126,15 @@ class Files:
                 yield Found(name, file.download_url, file.content_length or 0)
 
     def link(self, path: Mapping[str, str], directory: str, name: str) -> Found | None:
-        """Return a file with a new link; None when it is not there."""
+        """Return a file with a new link; None if it does not exist."""
         folder = name.rpartition("/")[0] or "."
         return next((f for f in self.list(path, directory, folder) if f.path == name), None)
 
 
 def rank_of(name: str, nodes: Sequence[str] = ()) -> int | None:
-    """Return the number that a stream has among those of its job; None for what is no stream.
+    """Return the number of a stream among those of its job; None if the file is not a stream.
 
-    *nodes* are those that the job was prepared on, where each has logs of its own.
+    *nodes* are the nodes on which the job was prepared, each with its own logs.
 
     >>> rank_of("stdout.txt"), rank_of("stdout-wk-2.txt"), rank_of("stderr.txt"), rank_of("x.txt")
     (0, 2, 1000, None)
@@ -148,19 +152,19 @@ def rank_of(name: str, nodes: Sequence[str] = ()) -> int | None:
 
 
 def prepared_on(names: Iterable[str]) -> set[str]:
-    """Return the nodes that the logs of a preparation are of."""
+    """Return the nodes that have logs of the preparation."""
     return {match[2] for match in map(PREPARED.fullmatch, names) if match}
 
 
 def _counted(node: str) -> list[tuple[int, str]]:
-    """Order nodes by the numbers in their names: ..._2 before ..._10."""
+    """Return a sort key that orders nodes by the numbers in their names: ..._2 before ..._10."""
     return [
         (int(part or 0), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", node)
     ]
 
 
 class FileStream:
-    """One file that a job prints into. A position is a number of bytes."""
+    """A file with the output of a job. A position is a number of bytes."""
 
     def __init__(
         self, files: Files, path: Mapping[str, str], name: str, task: int, rank: int
@@ -184,8 +188,8 @@ class FileStream:
         return Chunk(data, str(start + len(data)))
 
     def _part(self, start: int) -> bytes:
-        """Return what follows *start*; a link that has ended is asked for anew."""
-        for _ in range(TRIES):
+        """Return the bytes after *start*; an expired link is renewed."""
+        for _ in range(LINKS):
             if time.monotonic() - self._since > RENEWED_S:
                 self._url = ""
             if not self._url and not self._renewed():
@@ -194,7 +198,9 @@ class FileStream:
                 return part(self._url, start, start + PART)
             except PermissionError:
                 self._url = ""
-        raise RemoteError(f"{self.name}: its links are refused", "is the clock here right?")
+        raise RemoteError(
+            f"{self.name}: the store refuses its links", "check the clock of this machine"
+        )
 
     def _renewed(self) -> bool:
         found = self.files.link(self.path, STDOUTERR, self.name)
@@ -204,16 +210,16 @@ class FileStream:
 
 
 def part(url: str, start: int, end: int) -> bytes:
-    """Return the bytes of a link from *start* up to *end*, or what there is of them.
+    """Return the bytes of a link from *start* up to *end*, or fewer at the end of the file.
 
-    Raises PermissionError for a link that is not good any more, and NoAnswer, which never holds the
-    link: it is a secret.
+    Raise PermissionError for a link that has expired, and NoAnswer, which never contains the link, because it is
+    a secret.
     """
     if not is_confidential(url):
-        raise RemoteError("a link that is not encrypted is not followed")
+        raise RemoteError("the service returned an unencrypted link to a file of the job")
     request = urllib.request.Request(url, headers={"Range": f"bytes={start}-{end - 1}"})  # noqa: S310
     pause_s, failure = FIRST_PAUSE_S, ""
-    for left in reversed(range(ASKED)):
+    for left in reversed(range(ATTEMPTS)):
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
                 data: bytes = answer.read()
@@ -230,15 +236,15 @@ def part(url: str, start: int, end: int) -> bytes:
         if left:
             time.sleep(pause_s)
             pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
-    raise NoAnswer(f"a file of the job cannot be read: {failure}")
+    raise NoAnswer(f"cannot read a file of the job: {failure}")
 
 
 def codes(files: Files, path: Mapping[str, str]) -> dict[int, int]:
-    """Return the exit codes that the shell of a job wrote down, by the number of the try.
+    """Return the exit codes of attempts by number, from the file that the shell of a job writes.
 
-    A row counts when it is whole: it may be seen while it is written.
+    Only complete lines count, because the file may be read while it is written.
     """
-    found = files.link(path, STDOUTERR, TRIES_FILE)
+    found = files.link(path, STDOUTERR, ATTEMPTS_FILE)
     try:
         text = part(found.url, 0, PART).decode(errors="replace") if found else ""
     except PermissionError:
@@ -247,7 +253,7 @@ def codes(files: Files, path: Mapping[str, str]) -> dict[int, int]:
 
 
 class OutputReader:
-    """Reads ranges of a file of a job; a link that is refused is asked for anew, once."""
+    """Reads ranges of a file of a job; a link that is refused is renewed once."""
 
     def __init__(self, files: Files, path: Mapping[str, str], directory: str, file: Found) -> None:
         self.files, self.path, self.directory, self.file = files, path, directory, file
@@ -261,16 +267,16 @@ class OutputReader:
             try:
                 data = part(self.file.url, start, end)
             except PermissionError:
-                raise RemoteError("a file of the job is refused") from None
+                raise RemoteError("the store refuses access to a file of the job") from None
         if not data:
-            raise RemoteError(f"{self.file.path} is shorter than it was")
+            raise RemoteError(f"{self.file.path} has become shorter while it was read")
         return data
 
 
 def outputs(
     files: Files, task: int, path: Mapping[str, str], named: Sequence[tuple[str, str]]
 ) -> Iterator[OutputFile]:
-    """Yield every file in the output directories of one job; *named* are their ids and names."""
+    """Yield every file in the output directories of one job; *named* has the ids and names of the directories."""
     for word, name in named:
         for file in files.list(path, word):
 

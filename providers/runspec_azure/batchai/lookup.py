@@ -1,4 +1,4 @@
-"""What is in a group, a workspace, a cluster or an experiment: all of it would go with them."""
+"""Find the contents of a group, workspace, cluster or experiment, which would be deleted with it."""
 
 from __future__ import annotations
 
@@ -28,20 +28,22 @@ class Placed(NamedTuple):
 
 
 def ours(found: Any) -> bool:
-    """Return whether runspec made a group or a workspace: one that was there holds other things."""
+    """Return whether runspec made a group or a workspace; others may contain other resources."""
     tags = getattr(found, "tags", None) or {}
     return all(tags.get(key) == value for key, value in OURS.items())
 
 
 def refuse(arm: Arm, kind: str, path: Mapping[str, str]) -> None:
-    """Raise Conflict while a job is in what is to go, whoever's it is, or something of others.
+    """Raise Conflict if a resource to delete contains any job, or a resource that runspec did not make.
 
-    A workspace takes its clusters along, a group the accounts of storage in it. Clusters of ours may go,
-    for another run may have made them, and so may experiments, which without jobs are names.
+    Deleting a workspace deletes its clusters, and deleting a group deletes the storage accounts in it. Clusters
+    of runspec, which another run may have made, and experiments without jobs do not count.
     https://learn.microsoft.com/rest/api/resources/resource-groups/delete
     """
     for what in _inside(arm, kind, path):
-        raise Conflict(f"{what} is there: it would go, too", "runspec destroy RUN, or delete it")
+        raise Conflict(
+            f"{what} would be deleted, too", "runspec destroy RUN, or delete it yourself first"
+        )
 
 
 def _inside(arm: Arm, kind: str, path: Mapping[str, str]) -> Iterator[str]:

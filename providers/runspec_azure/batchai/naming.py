@@ -1,4 +1,4 @@
-"""Names of what is made at Batch AI, and requests in the words of the official description."""
+"""Build the names of resources at Batch AI, and requests by the operations of the official description."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from runspec_jobs.provider import Request, variable
 API = "2018-05-01"
 CLUSTER = re.compile(
     r"runspec-[0-9a-f]{12}"
-)  # a cluster of ours, by its content: see `cluster.name`
-GROUPS_API = "2018-05-01"  # of Microsoft.Resources, by chance the same
+)  # a cluster that runspec made: see `infrastructure.name`
+GROUPS_API = "2018-05-01"  # of Microsoft.Resources, which happens to be the same
 
 
 def made_up_place(kind: str, name: str) -> str:
-    """Return the place in the job that `import` writes where Batch AI's files know of none.
+    """Return the path in the job that `import` writes for a mount or output, since Batch AI's files have none.
 
     >>> made_up_place("outputs", "model")
     '/job/outputs/model'
@@ -32,7 +32,7 @@ def batchai(
     names: Mapping[str, str] = MappingProxyType({}),
     body: Mapping[str, Any] | None = None,
 ) -> Request:
-    """Return a call; *names* are further parameters of its path."""
+    """Return a request; *names* are further parameters of its path."""
     path = {
         "subscriptionId": options.subscription or "",
         "resourceGroupName": options.resource_group,
@@ -45,7 +45,10 @@ def batchai(
 def group(
     operation: str, options: BatchAiOptions, body: Mapping[str, Any] | None = None
 ) -> Request:
-    """https://learn.microsoft.com/rest/api/resources/resource-groups/create-or-update"""
+    """Return a request about the resource group.
+
+    https://learn.microsoft.com/rest/api/resources/resource-groups/create-or-update
+    """
     path = {
         "subscriptionId": options.subscription or "",
         "resourceGroupName": options.resource_group,
@@ -68,7 +71,7 @@ def cluster_id(options: BatchAiOptions, name: str) -> str:
 
 
 def input_id(name: str, options: BatchAiOptions) -> str:
-    """Return the id of the input directory that the mount *name* is.
+    """Return the id of the input directory for the mount *name*.
 
     >>> input_id("my-code", BatchAiOptions())
     'MY_CODE'

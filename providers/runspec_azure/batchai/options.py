@@ -46,25 +46,37 @@ Toolkit = Literal[
 
 
 Named = Annotated[
-    str, *text_like(NAMED, "a name of Batch AI", "use letters, digits, '_' and '-', 64 at most")
+    str, *text_like(NAMED, "a name at Batch AI", "use letters, digits, '_' and '-', 64 at most")
 ]
 Group = Annotated[
-    str, *text_like(GROUP, "a resource group", "use letters, digits, '.', '_' and '-'")
+    str, *text_like(GROUP, "the name of a resource group", "use letters, digits, '.', '_' and '-'")
 ]
 SubscriptionId = Annotated[
-    str, *text_like(SUBSCRIPTION, "a subscription", "write its id: az account show --query id")
+    str,
+    *text_like(
+        SUBSCRIPTION,
+        "the id of a subscription",
+        "write the id that `az account show --query id` prints",
+    ),
 ]
-Location = Annotated[str, *text_like(LOCATION, "a location", "write one such as eastus")]
+Location = Annotated[str, *text_like(LOCATION, "an Azure region", "write a region such as eastus")]
 Account = Annotated[
-    str, *text_like(ACCOUNT, "a storage account", "write 3 to 24 of a-z and 0-9, without https://")
+    str,
+    *text_like(
+        ACCOUNT, "the name of a storage account", "write 3 to 24 of a-z and 0-9, without https://"
+    ),
 ]
 Container = Annotated[
     str,
     *text_like(
-        CONTAINER, "a container or a share", "write 3 to 63 of a-z, 0-9 and -, without https://"
+        CONTAINER,
+        "the name of a container or share",
+        "write 3 to 63 of a-z, 0-9 and -, without https://",
     ),
 ]
-Prefix = Annotated[str, *text_like(PREFIX, "a prefix", "write words with / between them")]
+Prefix = Annotated[
+    str, *text_like(PREFIX, "a prefix of blob names", "write words with / between them")
+]
 
 
 class Volume(Model):

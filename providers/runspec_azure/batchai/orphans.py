@@ -1,4 +1,4 @@
-"""What lies about at Batch AI and in its container that is ours, and of no run that anybody knows."""
+"""Find orphans at Batch AI and in the container: resources that runspec made and that no local record mentions."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from runspec_azure.batchai.session import Arm
 from runspec_azure.batchai.store.container import Store
 from runspec_jobs.provider import Orphan, Request
 
-# Neither clusters nor jobs have tags in this API. A cluster of ours is named by its content, and a
-# job of ours holds its run in a variable as well as in its name.
+# Clusters and jobs have no tags in this API. A cluster of runspec is named by a hash of its content, and a
+# job of runspec has its run in a variable as well as in its name.
 TASK = re.compile(r"-\d{5}")
-RECORD = "record.json"  # beside a run of azure-batch: not ours to judge
+RECORD = "record.json"  # a run with this file belongs to azure-batch
 
 
 class OrphanFinder:
-    """Looks through one workspace and one container."""
+    """Finds orphans in one workspace and one container."""
 
     def __init__(self, arm: Arm, store: Store) -> None:
         self.arm, self.store, self.options = arm, store, arm.options
         self.path: Mapping[str, str] = batchai("Workspaces_Get", self.options).params["path"]
 
     def find_orphans(self, runs: Collection[str], made: Collection[str]) -> Iterator[Orphan]:
-        """Yield all that is neither of *runs* nor one of the names in *made*, in the order to remove it."""
+        """Yield everything that belongs neither to *runs* nor to the names in *made*, in the order of deletion."""
         placed = jobs(self.arm, self.path)
         alone: dict[str, list[Placed]] = {}
         for one in placed:
@@ -43,7 +43,7 @@ class OrphanFinder:
         yield from self._uploads(made)
 
     def _kept(self) -> list[str]:
-        """Return the runs that left something in the container."""
+        """Return the runs that have files in the container."""
         if not self.store.named:
             return []
         base = f"{self.options.prefix}/runs/"
@@ -63,10 +63,10 @@ class OrphanFinder:
     def _experiment(
         self, placed: list[Placed], others: list[Placed], made: Collection[str]
     ) -> Iterator[Orphan]:
-        """Yield the profile's own, when nothing else is in it and no plan on record speaks of it."""
+        """Yield the profile's experiment, if it has no other jobs and no local record mentions it."""
         name = self.options.experiment
         if not ours(self.arm.look("Workspaces", self.path)):
-            return  # somebody's workspace: whose an experiment in it is, nothing tells
+            return  # the owner of an experiment in a workspace of others is unknown
         known = {one.name for one in self.arm.experiments(self.path)}
         if name not in known or name in made or any(one.experiment == name for one in others):
             return
@@ -105,7 +105,7 @@ class OrphanFinder:
 
 
 def run_of(job: Any) -> str:
-    """Return the run that a job is of; "" for a job that is not ours."""
+    """Return the run of a job, or an empty string if runspec did not submit it."""
     for variable in job.environment_variables or ():
         if variable.name == "RUNSPEC_RUN":
             run = str(variable.value)

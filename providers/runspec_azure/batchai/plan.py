@@ -1,4 +1,4 @@
-"""From a spec to the calls of Batch AI: group, workspace, cluster, experiment, job."""
+"""Make the steps that run a spec on Batch AI: group, workspace, cluster, experiment, uploads, jobs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runspec_azure.batchai.options import BatchAiOptions
 from runspec_azure.batchai.store import volumes
 from runspec_jobs.provider import Capacity, Facts, Request, Scope, Spec, Step, in_turn, tasks
 
-OURS = {"runspec": "made"}  # the tag of what runspec made, and may take away
+OURS = {"runspec": "made"}  # the tag of resources that runspec made, and may delete
 
 
 def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
@@ -26,13 +26,15 @@ def _steps(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
     if options.cluster is None:
         yield _cluster(spec, options)
     yield _experiment(options)
-    yield from _uploads(spec, facts)  # large ones after all that may be refused
+    yield from _uploads(
+        spec, facts
+    )  # last, because they may be large and other steps may be refused
     for number, values in enumerate(tasks(spec)):
         yield _job(spec, run, number, values, facts)
 
 
 def _uploads(spec: Spec, facts: Facts) -> Iterator[Step]:
-    """Each file of a folder is a blob: Batch AI mounts the container, and unpacks nothing."""
+    """Yield the steps that upload folders, with one blob for each file, because Batch AI mounts the container."""
     options: BatchAiOptions = facts.options
     for mount in spec.mounts:
         if mount.scheme != "file":
@@ -87,7 +89,10 @@ def _cluster(spec: Spec, options: BatchAiOptions) -> Step:
 
 
 def _experiment(options: BatchAiOptions) -> Step:
-    """The call has no body: https://github.com/Azure/azure-rest-api-specs (Experiments_Create)."""
+    """Return the step that makes the experiment, whose request has no body.
+
+    https://github.com/Azure/azure-rest-api-specs (Experiments_Create)
+    """
     name = {"experimentName": options.experiment}
     return Step(
         "experiment",
@@ -112,14 +117,14 @@ def _job(spec: Spec, run: str, number: int, values: Mapping[str, str], facts: Fa
     body = {"properties": job.properties(spec, run, number, values, where, facts)}
     nodes = spec.cluster.nodes.max
     title = f"start a job of {nodes} node{'s' * (nodes > 1)}, {sent(spec, options)}"
-    told = f", task {number}: {', '.join(f'{k}={v}' for k, v in values.items())}"
+    which = f", task {number}: {', '.join(f'{k}={v}' for k, v in values.items())}"
     undo = batchai("Jobs_Delete", options, names)
     if number == 0 and volumes.keeps_in_store(spec, options):
         kept = {"container": options.container or "", "prefix": f"{volumes.kept(run, options)}/"}
         undo = in_turn(undo, Request("runspec", "empty_prefix", {"path": kept}))
     return Step(
         f"job-{number}" if spec.sweep else "job",
-        title + (told if spec.sweep else ""),
+        title + (which if spec.sweep else ""),
         Scope.RUN,
         batchai("Jobs_Create", options, names, body),
         undo,

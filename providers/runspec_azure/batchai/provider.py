@@ -25,7 +25,7 @@ from runspec_jobs.provider import (
 
 
 class BatchAiProvider:
-    """Runs jobs on Azure Batch AI, or on what speaks its API."""
+    """Runs jobs on Azure Batch AI, or on an endpoint with its API."""
 
     name = "azure-batch-ai"
     options_model: type[Options] = BatchAiOptions
@@ -35,7 +35,7 @@ class BatchAiProvider:
 
     def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
         if not (options.arm_url and options.subscription and options.location) or options.cluster:
-            return {}  # there is nobody to ask, or nothing to ask for
+            return {}  # there is no endpoint, or no cluster to make
         from runspec_azure.batchai.discover.survey import survey
 
         return survey(spec, options)

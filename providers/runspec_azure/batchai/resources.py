@@ -1,4 +1,4 @@
-"""The sizes of machines that Batch AI had, the smallest first."""
+"""The VM sizes that Batch AI had, the smallest first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ GiB = 1 << 30
 
 
 class Size(NamedTuple):
-    """One size: *disk_gib* is its temporary disk, *family* what usages call its kind."""
+    """A VM size: *disk_gib* is the size of its temporary disk, *family* the name of its family in usages."""
 
     name: str
     cpus: int
@@ -21,9 +21,9 @@ class Size(NamedTuple):
     family: str
 
 
-# As of 2018, from the pages on sizes of that time (Dv2, Dv3, NC, NCv2, NCv3, ND):
+# As of 2018, from the pages about the sizes of that time (Dv2, Dv3, NC, NCv2, NCv3, ND):
 # https://learn.microsoft.com/azure/virtual-machines/sizes-previous-gen and
-# https://learn.microsoft.com/azure/virtual-machines/sizes-gpu. Families are those of usages:
+# https://learn.microsoft.com/azure/virtual-machines/sizes-gpu. Families are as in usages:
 # https://github.com/Azure/azure-rest-api-specs/tree/main/specification/batchai (examples, ListUsages)
 SIZES = (
     Size("STANDARD_D1_V2", 1, 3.5, 0, "", 50, "Standard Dv2 Family"),
@@ -56,12 +56,12 @@ GPU_TYPES = tuple(dict.fromkeys(size.gpu_type for size in SIZES if size.gpu_type
 
 
 def fits(spec: Spec) -> Size | None:
-    """Return the smallest size that has all that each node of *spec* asks for; None when none has."""
+    """Return the smallest size that is large enough for a node of *spec*, or None."""
     return next((size for size in SIZES if not lacking(spec, size)), None)
 
 
 def lacking(spec: Spec, size: Size) -> str:
-    """Return the key of the first thing of `cluster` that *size* has too little of; "" for none."""
+    """Return the first key of `cluster` for which *size* is too small, or an empty string."""
     cluster = spec.cluster
     if (cluster.gpus or 0) > size.gpus or (size.gpus and not cluster.gpus):
         return "gpus"

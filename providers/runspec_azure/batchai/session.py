@@ -1,4 +1,4 @@
-"""The SDKs of Batch AI and of resource groups, opened; each call of a plan as a method of them."""
+"""Open the SDKs of Batch AI and of resource groups, and send each request of a plan with them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from azure.mgmt.resource.resources import ResourceManagementClient
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_azure.batchai.resources import KNOWN
 from runspec_azure.discover.findings import Usage
-from runspec_azure.errors import Ways, status_of, translated
+from runspec_azure.errors import Hints, status_of, translated
 from runspec_azure.session import clouds
 from runspec_azure.session.clouds import Cloud
 from runspec_azure.session.responses import collected, elements
@@ -25,16 +25,16 @@ from runspec_jobs.provider import NoAnswer, RemoteError, Request, Unavailable, U
 if TYPE_CHECKING:
     from runspec_azure.discover.subscription import Sku
 
-RENEWED_S = 300.0  # a token is asked for anew when it is good for less
-LOOKS = 6  # tries of what only looks
-WAYS = Ways(
-    "log in again (az login); then the same command goes on",
-    "see runspec doctor azure-batch-ai for what is asked for, or log in again",
+RENEWED_S = 300.0  # a token that is valid for less time is renewed
+RETRIES = 6  # of requests that only read
+HINTS = Hints(
+    "log in again (az login); then repeat the command, which continues",
+    "run `runspec doctor azure-batch-ai` to see which requests are refused, or log in again",
 )
 
 
 class Bearer(SansIOHTTPPolicy[Any, Any]):
-    """Puts a token into every request. The SDK's own policy does so over TLS only, also on loopback."""
+    """A policy that adds a token to every request; the SDK's own policy refuses http, also on loopback."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
@@ -53,32 +53,35 @@ class Bearer(SansIOHTTPPolicy[Any, Any]):
 
 
 class Arm:
-    """The clients of one subscription. Raises Unavailable for the endpoint that answers no more."""
+    """The clients of one subscription. Raises Unavailable for the public endpoint, which was shut down."""
 
-    def __init__(self, options: BatchAiOptions, looks: int = LOOKS) -> None:
+    def __init__(self, options: BatchAiOptions, retries: int = RETRIES) -> None:
         url = options.arm_url or clouds.of(options).manager_url
         if clouds.of_url(url) is not None:
             what = (
-                "Azure Batch AI was retired on 31 March 2019 and its public endpoint answers no "
-                "more: provider: azure-batch runs the same spec"
+                "Azure Batch AI was retired on 31 March 2019, and its public endpoint was shut down: "
+                "provider: azure-batch runs the same spec"
             )
-            raise Unavailable(what, "or name an endpoint that speaks its API: arm_url")
+            raise Unavailable(what, "or set arm_url to an endpoint with its API")
         if not clouds.is_confidential(url):
             raise UsageError(f"arm_url: {options.arm_url} is not encrypted", "write https://...")
         if not options.subscription:
-            raise UsageError("the profile names no subscription", "az account show --query id")
+            raise UsageError(
+                "the profile has no `subscription`",
+                "set the id that `az account show --query id` prints",
+            )
         self.options = options
-        self._looks = looks
+        self._retries = retries
         self._bearer = Bearer(clouds.of(options))
 
     @cached_property
     def maker(self) -> Any:
-        """A second attempt after a lost reply would hide what the first one made."""
+        """Return the client that does not retry: after a lost reply, a retry would hide what the first request made."""
         return self._opened(BatchAI, 0)
 
     @cached_property
     def looker(self) -> Any:
-        return self._opened(BatchAI, self._looks)
+        return self._opened(BatchAI, self._retries)
 
     @cached_property
     def groups(self) -> Any:
@@ -88,8 +91,8 @@ class Arm:
     def _manager(self) -> Any:
         return self._opened(ResourceManagementClient, 0)
 
-    def _opened(self, kind: Any, tries: int) -> Any:
-        nobody: Any = object()  # the policy gives the token
+    def _opened(self, kind: Any, retries: int) -> Any:
+        nobody: Any = object()  # the policy adds the token
         cloud = clouds.of(self.options)
         return kind(
             nobody,
@@ -98,22 +101,22 @@ class Arm:
             authentication_policy=self._bearer,
             per_retry_policies=[TokenHosts(self.options)],
             polling_interval=0,
-            retry_total=tries,
+            retry_total=retries,
             retry_backoff_factor=0.2,
             connection_timeout=10,
             read_timeout=60,
         )
 
     def send(self, request: Request) -> None:
-        """Send a call that makes, changes or takes away, once; its end is looked for, not awaited."""
+        """Send a request that makes, changes or deletes something, once, without waiting for its end."""
         path, body = request.params["path"], request.params.get("body")
-        with translated(request.operation, WAYS):
+        with translated(request.operation, HINTS):
             SENT[request.operation](self, path, body)
 
     def look(self, operation: str, path: Mapping[str, str]) -> Any:
-        """Return what is at *path*, or None when there is nothing."""
+        """Return the resource at *path*, or None if it does not exist."""
         try:
-            with translated(operation, WAYS):
+            with translated(operation, HINTS):
                 found = GOT[operation](self, path)
         except RemoteError as exc:
             if status_of(exc) == 404:
@@ -124,9 +127,9 @@ class Arm:
         return found
 
     def listed(self, what: str, pages: Callable[[], Any]) -> list[Any]:
-        """Return all that a list has; nothing where what it is of is not there."""
+        """Return all items of a list; none if the parent resource does not exist."""
         try:
-            with translated(what, WAYS):
+            with translated(what, HINTS):
                 return collected(what, pages)
         except RemoteError as exc:
             if status_of(exc) == 404:
@@ -134,17 +137,17 @@ class Arm:
             raise
 
     def skus(self) -> Mapping[str, Sku] | None:
-        """Return the sizes that Batch AI had and the region has; None where the endpoint knows of none.
+        """Return the VM sizes that Batch AI had and the region offers; None if the endpoint does not list VM sizes.
 
-        It is another service, and an endpoint may speak the API of Batch AI alone.
+        The list is from another service, and an endpoint may have only the API of Batch AI.
         """
         from azure.mgmt.compute import ComputeManagementClient
 
         from runspec_azure.discover.subscription import listed_skus
 
         try:
-            with translated("list the sizes of machines", WAYS):
-                compute = self._opened(ComputeManagementClient, self._looks)
+            with translated("list VM sizes", HINTS):
+                compute = self._opened(ComputeManagementClient, self._retries)
                 region = self.options.location or ""
                 return listed_skus(compute, region, lambda name: KNOWN.get(name.upper()))
         except RemoteError as exc:
@@ -153,8 +156,8 @@ class Arm:
             raise
 
     def usages(self) -> dict[str, Usage]:
-        """Return what is in use and the limits, by the names that usages have."""
-        with translated("Usages_List", WAYS):
+        """Return the current values and limits by the names of the usages."""
+        with translated("Usages_List", HINTS):
             where = self.options.location or ""
             ask = self.looker.usages.list
             found = collected("Usages_List", lambda: ask(where, cls=elements))
@@ -184,7 +187,7 @@ class Arm:
         return self.listed("Jobs_ListByExperiment", lambda: ask(*where, cls=elements))
 
     def resources(self, group: str) -> list[Any]:
-        """Return whatever is in a resource group, of any service."""
+        """Return the resources of all services in a resource group."""
         ask = self._manager.resources.list_by_resource_group
         return self.listed("Resources_ListByResourceGroup", lambda: ask(group, cls=elements))
 

@@ -1,4 +1,4 @@
-"""How jobs of Batch AI are, in the core's words."""
+"""Translate the states of jobs at Batch AI to those of the core."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ STATES = {
     "failed": State.FAILED,
 }
 TERMINATED = "JobTerminated"
-QUEUED_S = 60.0  # the service may take so long to queue a new job
-LOST = "a node was taken away, and Batch AI has queued the job again"
+QUEUED_S = 60.0  # the longest time after which the service queues a new job
+LOST = "a node was reclaimed, and Batch AI has queued the job again"
 
 
-def node(task: int, job: Any, tries: Mapping[int, int] = MappingProxyType({})) -> NodeStatus:
-    """Return a job as the node that speaks for it, as the service tells of no others.
+def node(task: int, job: Any, codes: Mapping[int, int] = MappingProxyType({})) -> NodeStatus:
+    """Return the status of a job as that of its first node; the service reports no status of other nodes.
 
-    *tries* are the exit codes of those that are over, by number.
+    *codes* are the exit codes of the attempts that have ended, by number.
     """
     info = job.execution_info
     errors = list(getattr(info, "errors", None) or ())
@@ -34,24 +34,24 @@ def node(task: int, job: Any, tries: Mapping[int, int] = MappingProxyType({})) -
     reason = ""
     if state is State.FAILED:
         reason = "; ".join(error_line(error) for error in errors)
-        reason = reason or (f"exited with code {code}" if code is not None else "it failed")
+        reason = reason or (f"exited with code {code}" if code is not None else "the job failed")
     elif state is State.CANCELLED:
         reason = "cancelled"
     past = tuple(
-        Attempt(number, code, f"exited with code {code}") for number, code in sorted(tries.items())
+        Attempt(number, code, f"exited with code {code}") for number, code in sorted(codes.items())
     )
     number = max(1, len(past) + (not state.terminal))
     return NodeStatus(task, 0, number, state, reason, code, past)
 
 
 def cluster_of(job: Any) -> str:
-    """Return the name of the cluster that a job is for, "" where the service does not say it."""
+    """Return the name of the cluster of a job, or an empty string if the answer has none."""
     where = getattr(job.cluster, "id", None) or ""
     return str(where).rpartition("/")[2]
 
 
 def requeued(job: Any) -> bool:
-    """Return whether a job that waits has run before: it is queued when it is made, and queued again later."""
+    """Return whether a queued job has run before: then it was queued long after it was made."""
     made, since = job.creation_time, job.execution_state_transition_time
     if str(job.execution_state) != "queued" or made is None or since is None:
         return False
@@ -65,7 +65,7 @@ def error_line(error: Any) -> str:
 
 
 def status(nodes: Sequence[NodeStatus], waiting: str) -> Status:
-    """Return how a run of these jobs is; *waiting* says why it waits, if it does."""
+    """Return the status of a run with the jobs *nodes*; *waiting* is why it waits, if it does."""
     states = {node.state for node in nodes}
     shown = tuple(nodes)
     if not all(state.terminal for state in states):
@@ -80,12 +80,12 @@ def status(nodes: Sequence[NodeStatus], waiting: str) -> Status:
 
 
 def waits(cluster: Any) -> str:
-    """Return why a job waits for *cluster*; None for one that is not there."""
+    """Return why a job waits for *cluster*, which is None if it does not exist."""
     if cluster is None:
-        return "its cluster is not there any more"
+        return "its cluster has been deleted"
     errors = list(cluster.errors or ())
     if errors:
-        return f"the cluster has no nodes: {error_line(errors[0])}"
+        return f"the cluster cannot get nodes: {error_line(errors[0])}"
     counts = cluster.node_state_counts
     if counts is not None and counts.preparing_node_count:
         count = counts.preparing_node_count
@@ -98,11 +98,11 @@ def waits(cluster: Any) -> str:
     idle = counts.idle_node_count if counts is not None else 0
     if idle:
         return f"the cluster has {_nodes(there)}, {idle} of them free: too few for this job"
-    return f"the cluster has {_nodes(there)}, {'which is' if there == 1 else 'all of them'} taken"
+    return f"the cluster has {_nodes(there)}, {'which is' if there == 1 else 'all of them'} in use"
 
 
 def _nodes(count: int) -> str:
-    """Return how many.
+    """Return *count* with its noun.
 
     >>> _nodes(1), _nodes(2)
     ('1 node', '2 nodes')

@@ -1,1 +1,1 @@
-"""What a subscription says of itself: accounts, VM sizes, and quotas."""
+"""Discovery of a subscription: its Batch account, VM sizes and quotas."""

@@ -1,4 +1,4 @@
-"""What every doctor of Azure says alike: what was asked, what is free of a quota, which machines there are."""
+"""Findings that the doctors of all Azure providers share: requests, free quota, and offered VM sizes."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Any, NamedTuple, Protocol
 
 from runspec_jobs.provider import Finding, RunspecError
 
-MORE = "ask for it (portal: Quotas, or a support request), or name another vm_size"
+MORE = "request it (portal: Quotas, or a support request), or set another vm_size"
 
 
 class Usage(NamedTuple):
-    """How much of something is in use, and how much may be."""
+    """A quota: how much of it is used, and its limit."""
 
     used: int
     limit: int
 
 
 class Offered(Protocol):
-    """A size of machine in a region; *refused* says why the subscription may not have it."""
+    """A VM size in a region; *refused* is why the subscription cannot use it, or None."""
 
     @property
     def refused(self) -> str | None: ...
 
 
 def asked(ask: Callable[[], Any], good: str, hint: str) -> tuple[Finding, Any]:
-    """Return a finding about *ask*, and what it gave; None when it was refused."""
+    """Return a finding about *ask*, and its result; None if it was refused."""
     try:
         found = ask()
     except RunspecError as exc:
@@ -34,7 +34,7 @@ def asked(ask: Callable[[], Any], good: str, hint: str) -> tuple[Finding, Any]:
 
 
 def free(usage: Usage, what: str, least: int, hint: str) -> Finding:
-    """Return how much of *what* is free; it is well when that is *least* at least."""
+    """Return a finding about how much of *what* is free; it is a problem if less than *least* is."""
     left = usage.limit - usage.used
     return Finding(f"{left:,} of {usage.limit:,} {what} are free", left >= least, hint)
 
@@ -42,14 +42,14 @@ def free(usage: Usage, what: str, least: int, hint: str) -> Finding:
 def sizes(
     names: Collection[str], there: Mapping[str, Offered], where: str, *, needed: bool
 ) -> Iterator[Finding]:
-    """Yield which of *names* the region *where* has; *needed*: that one is away is no good."""
-    away = [name for name in names if name not in there]
+    """Yield findings about which of *names* the region *where* offers; missing ones are a problem if *needed*."""
+    missing = [name for name in names if name not in there]
     closed = {name: there[name].refused for name in names if name in there}
     refused = [f"{name} ({why})" for name, why in closed.items() if why is not None]
-    if away:
-        yield Finding(f"not in {where}: {', '.join(away)}", not needed, MORE)
+    if missing:
+        yield Finding(f"not offered in {where}: {', '.join(missing)}", not needed, MORE)
     if refused:
-        what = f"not for this subscription in {where}: {', '.join(refused)}"
+        what = f"not available to this subscription in {where}: {', '.join(refused)}"
         yield Finding(what, not needed, MORE)
-    if names and not away and not refused:
-        yield Finding(f"all {len(names)} sizes of machines are in {where}", True)
+    if names and not missing and not refused:
+        yield Finding(f"{where} offers all {len(names)} VM sizes", True)

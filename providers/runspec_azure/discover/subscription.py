@@ -1,4 +1,4 @@
-"""What a subscription says of itself: its Batch account, the machines it may have, its quotas."""
+"""Read a subscription: its Batch account, the VM sizes that it can use, and its quotas."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ MIB_IN_GIB = 1024
 
 
 class Named(Protocol):
-    """A row of a table of machines."""
+    """A row of a table of VM sizes."""
 
     @property
     def name(self) -> str: ...
 
 
 class Sku(NamedTuple):
-    """A machine as the subscription may have it. *refused* says why it may not."""
+    """A VM size as the subscription lists it; *refused* is why the subscription cannot use it, or None."""
 
     facts: Mapping[str, Any]
     refused: str | None = None
 
 
 class Subscription:
-    """Asks the Resource Manager; *settings* are for its SDKs, such as `base_url`."""
+    """A client of the Azure Resource Manager; *settings* are for its SDKs, such as `base_url`."""
 
     def __init__(self, options: Any, login: TokenCredential, **settings: Any) -> None:
         self.url: str = options.batch_url or ""
@@ -56,7 +56,7 @@ class Subscription:
 
     @cached_property
     def account(self) -> Mapping[str, Any] | None:
-        """Return the Batch account, in the words of the service; None where it is not there.
+        """Return the Batch account, with the field names of the service; None if it does not exist.
 
         https://learn.microsoft.com/rest/api/batchmanagement/batch-account/get
         """
@@ -69,7 +69,7 @@ class Subscription:
             if not ids:
                 return None
             if not ids[0]:
-                raise NoAnswer("look for the Batch account: the answer lacks its id")
+                raise NoAnswer("look for the Batch account: the reply lacks its id")
             found = self._resources.resources.get_by_id(ids[0], api_version=API_VERSION)
         return {"location": found.location, **(found.properties or {})}
 
@@ -80,22 +80,22 @@ class Subscription:
 
     @property
     def region(self) -> str:
-        """Return where the account is: its URL says so, or it itself."""
+        """Return the region of the account, from its description or its URL."""
         there = (self.account or {}).get("location")
         return str(there or _label(self.url, 1)).lower().replace(" ", "")
 
     @cached_property
     def skus(self) -> Mapping[str, Sku]:
-        """Return the machines of the table that the region has.
+        """Return the VM sizes of the table that the region offers.
 
         https://learn.microsoft.com/rest/api/compute/resource-skus/list
         """
-        with translated("list the sizes of machines"):
+        with translated("list VM sizes"):
             return listed_skus(self._compute, self.region, vm_sizes.known)
 
     @cached_property
     def usages(self) -> Mapping[str, Usage]:
-        """Return the use of vCPUs and its bounds, by `machines.family_key`; `lowprioritycores` is spot.
+        """Return the used vCPUs and their limits by `vm_sizes.family_key`; `lowprioritycores` are spot vCPUs.
 
         https://learn.microsoft.com/rest/api/compute/usage/list
         """
@@ -113,7 +113,7 @@ class Subscription:
 def listed_skus(
     compute: ComputeManagementClient, region: str, known: Callable[[str], Named | None]
 ) -> dict[str, Sku]:
-    """Return the machines of a table that *region* has, by their names there."""
+    """Return the VM sizes that *region* offers and *known* finds in its table, by their names in the table."""
     ask, wanted = compute.resource_skus.list, f"location eq '{region}'"
     return {
         found.name: _sku(one)
@@ -123,15 +123,15 @@ def listed_skus(
 
 
 def _label(url: str, number: int) -> str:
-    """Return a part of the host: https://ACCOUNT.REGION.batch.azure.com."""
+    """Return a label of the host of *url*, counted from 0: https://ACCOUNT.REGION.batch.azure.com."""
     labels = (urlsplit(url).hostname or "").split(".")
     return labels[number] if len(labels) > number else ""
 
 
 def _sku(one: Any) -> Sku:
-    """Read a size; everything it can do is text.
+    """Return a VM size with its capabilities, whose values are text.
 
-    Of a size with fewer cores than its machine, `vCPUsAvailable` are those that are there.
+    If a size has fewer cores than its hardware, `vCPUsAvailable` is the number that it has.
     """
     can = {c.name: c.value for c in one.capabilities or ()}
     facts: dict[str, Any] = {"family": one.family}
@@ -150,7 +150,7 @@ def _sku(one: Any) -> Sku:
 
 
 def _refused(restrictions: Iterable[Any]) -> str | None:
-    """A restriction of some zones leaves the others; one of the location leaves nothing."""
+    """Return why the subscription cannot use a size in the region. Restrictions of single zones do not count."""
     for one in restrictions:
         if str(getattr(one.type, "value", one.type)) == "Location":
             return str(getattr(one.reason_code, "value", one.reason_code))
@@ -158,9 +158,9 @@ def _refused(restrictions: Iterable[Any]) -> str | None:
 
 
 def survey(options: Any, subscription: Subscription | None = None) -> dict[str, Any]:
-    """Return what the account says of itself, for plans; nothing where it cannot be asked.
+    """Return the facts about the account for plans; none if it cannot be read.
 
-    How much is in use is left out, since a plan is the same tomorrow.
+    They do not contain current usage, so that a plan is the same tomorrow.
     """
     found: dict[str, Any] = {}
     try:
@@ -168,7 +168,7 @@ def survey(options: Any, subscription: Subscription | None = None) -> dict[str, 
         if mode := asked.mode:
             found["pool_allocation"] = mode
         there = {name: dict(sku.facts) for name, sku in asked.skus.items() if not sku.refused}
-        if there:  # a place that has none at all is no place, and the table knows more
+        if there:  # an empty list is from an unknown region, and then the table is better
             found["machines"] = there
     except RunspecError:
         return found
@@ -176,7 +176,7 @@ def survey(options: Any, subscription: Subscription | None = None) -> dict[str, 
 
 
 def opened(options: Any) -> Subscription:
-    """Return the subscription, asked by whoever is logged in here."""
+    """Return a client of the subscription, with the login of this machine."""
     from runspec_azure.session import login
 
     cloud = clouds.of(options)

@@ -1,1 +1,1 @@
-"""What a node asks for, and the VM sizes that satisfy it."""
+"""The resources that a node requests, and the VM sizes that provide them."""

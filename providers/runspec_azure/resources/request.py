@@ -1,6 +1,6 @@
-"""What one node of a job needs, and the machines of Azure that have it.
+"""Find the VM sizes that have the resources that one node of a job requests.
 
-What an account says of its machines (`Facts.survey`) beats the table: see `account.survey`.
+The VM sizes that discovery found (`Facts.survey`) take precedence over the table: see `subscription.survey`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, Protocol
 from runspec_azure.resources.vm_sizes import CURRENT, GIB, Machine, fitting, known
 from runspec_jobs.provider import Spec
 
-# The images of Azure's HPC team, with the drivers of GPUs and InfiniBand and with containers, and the
-# node agents that go with them: https://github.com/Azure/azhpc-images and
-# https://learn.microsoft.com/azure/batch/batch-docker-container-workloads#linux-support; which
-# an account has, `az batch pool supported-images list` says, and so does doctor.
+# The images of Azure's HPC team, which have the drivers of GPUs and InfiniBand and a container runtime, and
+# their node agents: https://github.com/Azure/azhpc-images and
+# https://learn.microsoft.com/azure/batch/batch-docker-container-workloads#linux-support. The images of
+# an account are listed by `az batch pool supported-images list`, and checked by doctor.
 # Support for 22.04 ends on 2027-06-30: https://github.com/Azure/Batch/issues/200
 NODE_AGENTS = {
     "microsoft-dsvm:ubuntu-hpc:2404": "batch.node.ubuntu 24.04",
@@ -23,14 +23,14 @@ NODE_AGENTS = {
 
 
 class Wishes(Protocol):
-    """What options say of machines."""
+    """The options about machines."""
 
     @property
     def vm_size(self) -> str | None: ...
 
 
 class ResourceRequest(NamedTuple):
-    """What one node asks for; what a spec leaves open is as little as there is."""
+    """The resources that one node requests; those that a spec leaves out are as small as possible."""
 
     cpus: int
     memory_gib: float
@@ -51,9 +51,9 @@ def needs(spec: Spec) -> ResourceRequest:
 
 
 def offered(survey: Mapping[str, Any]) -> tuple[Machine, ...]:
-    """Return the machines to choose from: the table's, as the account has them.
+    """Return the machines to choose from: those of the table that the account offers, as it describes them.
 
-    Where the account was not asked, all of the table are.
+    If there are no facts about the account, these are all machines of the table.
     """
     there: Mapping[str, Mapping[str, Any]] | None = survey.get("machines")
     if there is None:
@@ -62,7 +62,7 @@ def offered(survey: Mapping[str, Any]) -> tuple[Machine, ...]:
 
 
 def candidates(spec: Spec, survey: Mapping[str, Any]) -> tuple[Machine, ...]:
-    """Return the machines that hold a node of *spec*, the cheapest first."""
+    """Return the machines that are large enough for a node of *spec*, the cheapest first."""
     spot = spec.cluster.capacity != "on-demand"
     wanted = needs(spec)
     machines = [m for m in offered(survey) if m.spot or not spot]
@@ -70,7 +70,7 @@ def candidates(spec: Spec, survey: Mapping[str, Any]) -> tuple[Machine, ...]:
 
 
 def size(spec: Spec, options: Wishes, survey: Mapping[str, Any] | None = None) -> str:
-    """Return the VM size for a node of *spec*: the profile's, or the cheapest that holds it."""
+    """Return the VM size for a node of *spec*: the profile's, or the cheapest one that is large enough."""
     if options.vm_size:
         machine = known(options.vm_size)
         return machine.name if machine else options.vm_size
@@ -79,7 +79,7 @@ def size(spec: Spec, options: Wishes, survey: Mapping[str, Any] | None = None) -
 
 
 def alike(spec: Spec, survey: Mapping[str, Any]) -> tuple[Machine, ...]:
-    """Return the machines of the kind that *spec* asks for: with such GPUs, or with none."""
+    """Return the machines of the kind that *spec* requests: with such GPUs, or with none."""
     wanted = needs(spec)
     kind = wanted.gpu_type and wanted.gpu_type.lower()
     found = [m for m in offered(survey) if bool(m.gpus) == bool(wanted.gpus)]

@@ -1,10 +1,10 @@
-"""What the machines of Azure are, and which of them a node needs.
+"""A table of the VM sizes of Azure, and the choice of one for a node.
 
 Read on 2026-11-21 from the pages of each series below
-https://learn.microsoft.com/azure/virtual-machines/sizes/overview; when a series leaves, from
+https://learn.microsoft.com/azure/virtual-machines/sizes/overview; retirement dates are from
 https://learn.microsoft.com/azure/virtual-machines/sizes/retirement/retired-sizes-list and the page
-on the retirement of each; the names of families, by which quotas go, as subscriptions list them.
-`vm_size` of the profile goes around the table, and what an account says of itself beats it.
+on the retirement of each series; the names of families, which have quotas, are as in subscriptions.
+The setting `vm_size` replaces the choice, and facts about the account take precedence over the table.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Iterable
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-READ = "2026-11-21"  # what leaves up to that day has left
+READ = "2026-11-21"  # sizes that leave on or before that day are retired
 GIB = 1 << 30
 
 
 class Machine(NamedTuple):
-    """A size of virtual machine. *disk_gib* is its temporary disk, where tasks work.
+    """A VM size. *disk_gib* is the size of its temporary disk, which has the working folders of tasks.
 
-    *leaves* is the day on which its series is retired, as YYYY-MM-DD, if that is announced.
+    *leaves* is the day on which its series is retired, as YYYY-MM-DD, if one is announced.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Machine(NamedTuple):
 
     @property
     def rdma(self) -> bool:
-        """Whether it has InfiniBand: an "r" among the features that its name lists.
+        """Whether it has InfiniBand, which an "r" among the features in its name shows.
 
         https://learn.microsoft.com/azure/virtual-machines/vm-naming-conventions
         """
@@ -49,17 +49,17 @@ class Machine(NamedTuple):
 
     @property
     def usable_gib(self) -> float:
-        """Memory that a job can have. The system and the node agent of Azure Batch take some.
+        """Memory for a job; the system and the node agent of Azure Batch need the rest.
 
-        Azure Batch names no figure; 5 % and at least 1 GiB are left to them.
+        Azure Batch documents no number; runspec reserves 5 % and at least 1 GiB for them.
         """
         return min(self.memory_gib - 1, self.memory_gib * 0.95)
 
     @property
     def rank(self) -> float:
-        """An order by what machines cost, and no price: 1 is about a GiB of memory.
+        """The relative cost of a machine, for sorting: 1 is about the cost of 1 GiB of memory.
 
-        A vCPU costs about four of them; what a GPU adds is from list prices of eastus.
+        A vCPU counts as 4; the numbers of GPUs are from list prices of eastus.
         """
         return self.cpus * 4 + self.memory_gib + self.gpus * GPU_RANK.get(self.gpu_type, 0)
 
@@ -67,7 +67,7 @@ class Machine(NamedTuple):
 GPU_RANK = {"T4": 30, "A10": 40, "V100": 200, "A100": 200, "H100": 600, "H200": 800}
 
 # "= family, GPU, the day it leaves"; then name, vCPUs, GiB, GiB of temporary disk, GPUs. x86-64 only.
-# Of several NVMe disks one counts: https://learn.microsoft.com/azure/batch/batch-nvme-temporary
+# If there are several NVMe disks, only one counts: https://learn.microsoft.com/azure/batch/batch-nvme-temporary
 TABLE = """
 = standardDDSv5Family - -
 D2ds_v5 2 8 75 0
@@ -234,7 +234,7 @@ KNOWN = {machine.name.lower(): machine for machine in MACHINES}
 
 
 def family_key(name: str) -> str:
-    """Return the name of a family as one service and the other have it in common.
+    """Return the name of a family in a form that is equal for all services.
 
     >>> family_key("Standard NCASv3_T4 Family")
     'standardncasv3_t4family'
@@ -243,12 +243,12 @@ def family_key(name: str) -> str:
 
 
 def known(name: str) -> Machine | None:
-    """Return the machine of that name, which has no case: `STANDARD_NC6` is `Standard_NC6`."""
+    """Return the machine called *name*, ignoring case: `STANDARD_NC6` is `Standard_NC6`; None if it is unknown."""
     return KNOWN.get(name.lower())
 
 
 def near(name: str) -> tuple[str, ...]:
-    """Return the machines of the series that *name* begins with, the names most like it first.
+    """Return the machines of the series that *name* begins with, the most similar names first.
 
     >>> near("STANDARD_ND96")[0], near("Standard_Z1")
     ('Standard_ND96asr_v4', ())
@@ -275,11 +275,11 @@ def fitting(
     disk_gib: float = 0,
     machines: Iterable[Machine] = CURRENT,
 ) -> tuple[Machine, ...]:
-    """Return the machines that hold one node, the cheapest first.
+    """Return the machines that are large enough for one node, the cheapest first.
 
-    None has a GPU that is not asked for, and none is without a temporary disk, where the images,
-    the mounts and the outputs of a task lie. One with InfiniBand costs more than its cores say,
-    so it comes last.
+    Machines with GPUs are left out if none are requested, and so are machines without a temporary disk, which
+    holds the images, mounts and outputs of a task. Machines with InfiniBand come last, because they cost more
+    than their cores suggest.
 
     >>> [machine.name for machine in fitting(2, 3, 0, None)][:3]
     ['Standard_D2ds_v5', 'Standard_D2ds_v6', 'Standard_E2ds_v5']

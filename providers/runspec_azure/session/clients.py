@@ -1,4 +1,4 @@
-"""Azure's own SDKs, opened: one client of Azure Batch to make things with, one to look, and who asks."""
+"""Open the clients of Azure's SDKs: one of Azure Batch that changes things, one that reads, and their login."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 API_VERSION = "2025-06-01"
 JSON = "application/json; odata=minimalmetadata"
-TRIES = 6  # of what only looks
+RETRIES = 6  # of requests that only read
 NEEDED = ("batch_url", "storage_account", "container")
 
 # https://learn.microsoft.com/en-us/rest/api/batchservice/operation-groups
@@ -57,12 +57,12 @@ OPERATIONS: Mapping[str, tuple[str, str]] = {
 }
 
 
-# The SDK logs a traceback for every refusal without a body, as answers to HEAD are; we say it once.
+# The SDK logs a traceback for every refusal without a body, such as answers to HEAD; runspec prints a message.
 logging.getLogger("azure").addHandler(logging.NullHandler())
 
 
 class ReadWhole(SansIOHTTPPolicy[Any, Any]):
-    """Reads the body of each attempt, so that one that breaks off counts as failed and is tried again.
+    """A policy that reads the whole body of each response, so that a body that breaks off is requested again.
 
     Requests are sent as streams, since the pipeline decodes every other body by its content type: it
     refuses application/octet-stream, and a range of a log that begins or ends within a character.
@@ -75,26 +75,27 @@ class ReadWhole(SansIOHTTPPolicy[Any, Any]):
 
 
 class Session:
-    """The clients of one account. Raises UsageError where the profile names none."""
+    """The clients of one account. Raises UsageError if the profile lacks a setting that they need."""
 
     def __init__(self, options: Any) -> None:
         if missing := [name for name in NEEDED if getattr(options, name) is None]:
-            what = f"the profile names no {' and no '.join(missing)}"
-            raise UsageError(what, "see runspec doctor azure-batch")
+            keys = " and no ".join(f"`{name}`" for name in missing)
+            what, hint = f"the profile has no {keys}", "run runspec init --provider azure-batch"
+            raise UsageError(what, hint)
         self.options = options
         self.cloud = clouds.of(options)
         self.url: str = options.batch_url.rstrip("/")
 
     @cached_property
     def login(self) -> TokenCredential:
-        """Return whoever is logged in here."""
+        """Return the login of this machine."""
         from runspec_azure.session import login
 
         return login.found(self.cloud)
 
     @cached_property
     def management(self) -> Management:
-        """Return the Resource Manager, which takes tokens alone."""
+        """Return the client of the Resource Manager, which accepts tokens only, and no keys."""
         from runspec_azure.session.management import Management
 
         if self.options.arm_url:
@@ -106,19 +107,19 @@ class Session:
         return account(self.options)
 
     def make(self, operation: str, path: Mapping[str, str], body: Any = None) -> Any:
-        """Send what makes or changes something, once; give its answer, None for an empty one."""
+        """Send a request that makes or changes something, once; return its answer, or None if that is empty."""
         return responses.given(_content(self._send(self._maker, operation, path, {}, body)))
 
     def look(
         self, operation: str, path: Mapping[str, str] | None = None, query: Any = None
     ) -> Mapping[str, Any]:
-        """Ask; it is tried again by itself."""
+        """Send a request that only reads, with retries, and return its answer."""
         return responses.one(operation, self._looked(operation, path, query))
 
     def pages(
         self, operation: str, path: Mapping[str, str] | None = None, query: Any = None
     ) -> list[Mapping[str, Any]]:
-        """Return everything that a list has."""
+        """Return the items of all pages of a list."""
         found, next_ = responses.listed(operation, self._looked(operation, path, query))
         while next_:
             with translated(operation):
@@ -167,12 +168,12 @@ class Session:
 
     @cached_property
     def _maker(self) -> BatchClient:
-        """A second attempt after a lost reply would hide what the first one made."""
+        """Return the client that does not retry: after a lost reply, a retry would hide what the first request made."""
         return self._opened(RetryPolicy.no_retries())
 
     @cached_property
     def _looker(self) -> BatchClient:
-        return self._opened(RetryPolicy(retry_total=TRIES, retry_backoff_factor=0.2))
+        return self._opened(RetryPolicy(retry_total=RETRIES, retry_backoff_factor=0.2))
 
     def _opened(self, retries: RetryPolicy[Any, Any]) -> BatchClient:
         key = secret(self.options.batch_key)
@@ -192,34 +193,32 @@ class Session:
 
 
 def refuse_plain(option: str, url: str) -> None:
-    """Raise UsageError for a *url* that a token would be sent to in the open."""
+    """Raise UsageError for a *url* to which a token would be sent unencrypted."""
     if urlsplit(url).scheme != "https":
-        what = f"{option}: {url} is not encrypted, and whoever listens could take the login"
-        raise UsageError(what, "write https://..., or name the account's key")
+        what = f"{option}: {url} is not encrypted, so the login could be intercepted"
+        raise UsageError(what, "write https://..., or set the account's key in the profile")
 
 
 def secret(source: str | None) -> str | None:
-    """Return the account's key that lives at *source*, `env:NAME` or `file:/path`; None for none."""
+    """Return the account's key that is stored at *source*, `env:NAME` or `file:/path`; None if *source* is None."""
     if source is None:
         return None
     kind, _, place = source.partition(":")
     if kind not in ("env", "file"):
-        raise CredentialsError(f"nothing here can read a key by '{kind}:'", "use env: or file:")
+        raise CredentialsError(f"cannot read a key from '{kind}:'", "use env:NAME or file:/path")
     try:
         path = Path(place).expanduser()
         found = os.environ[place] if kind == "env" else path.read_text(encoding="utf-8")
     except (KeyError, OSError, UnicodeDecodeError) as exc:
         hint = f"export {place}" if kind == "env" else f"write the account's key into {place}"
-        raise CredentialsError(f"the key {source} is not there", hint) from exc
+        raise CredentialsError(f"cannot find the key {source}", hint) from exc
     try:
         known = base64.b64decode(found.strip(), validate=True)
     except ValueError:
         known = b""
-    if not known:  # what it is said to be goes into no message
-        what = (
-            f"what {source} holds is no account's key: those are base64, as the portal shows them"
-        )
-        raise CredentialsError(what, "copy one from the portal: the account, Keys or Access keys")
+    if not known:  # the message must not contain the value
+        what = f"the content of {source} is not the key of an account, which is base64"
+        raise CredentialsError(what, "copy it from the portal: the account, Keys or Access keys")
     return found.strip()
 
 

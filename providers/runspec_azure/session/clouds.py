@@ -1,9 +1,9 @@
-"""The clouds of Azure, which have nothing in common but the software: their hosts, and for whom their tokens are.
+"""The clouds of Azure, which are separate from each other: their hosts, and the audiences of their tokens.
 
 Hosts and audiences are those of the table of the Azure CLI (`az cloud list`):
 https://github.com/Azure/azure-cli/blob/dev/src/azure-cli-core/azure/cli/core/cloud.py
-The login of China is https://learn.microsoft.com/entra/identity-platform/authentication-national-cloud, which
-MSAL follows; hosts of Batch are of https://learn.microsoft.com/azure/azure-government/compare-azure-government-global-azure
+The login host of China is from https://learn.microsoft.com/entra/identity-platform/authentication-national-cloud, as
+in MSAL; the hosts of Batch are from https://learn.microsoft.com/azure/azure-government/compare-azure-government-global-azure
 and https://learn.microsoft.com/azure/china/resources-developer-guide.
 """
 
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 Name = Literal["public", "usgovernment", "china"]
 # One audience for all clouds: https://learn.microsoft.com/azure/storage/blobs/authorize-access-azure-active-directory
 STORAGE_SCOPE = "https://storage.azure.com/.default"
-URLS = ("batch_url", "blob_url", "arm_url")  # of options, the first that tells counts
+URLS = ("batch_url", "blob_url", "arm_url")  # options; the first one with a known host decides
 SETTING = (
     "Azure cloud: `public`, `usgovernment` or `china`. The default is the cloud that the hosts of the "
     "URLs in these settings belong to, else the public one."
@@ -24,7 +24,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class Cloud(NamedTuple):
-    """One of them. An *audience* is the resource that a token is for."""
+    """The hosts and audiences of one cloud. An *audience* is the resource that a token is for."""
 
     name: Name
     login: str
@@ -41,7 +41,7 @@ class Cloud(NamedTuple):
 
     @property
     def batch_scope(self) -> str:
-        """The audience of Batch ends with a slash of its own."""
+        """Return the scope of Batch, whose audience already ends with a slash."""
         return f"{self.batch_audience}/.default"
 
     @property
@@ -56,11 +56,11 @@ class Cloud(NamedTuple):
         return f"https://{account}.blob.{self.storage}"
 
     def share_url(self, account: str, share: str) -> str:
-        """Return the URL of a share of Azure Files."""
+        """Return the URL of an Azure Files share."""
         return f"https://{account}.file.{self.storage}/{share}"
 
     def has(self, host: str) -> bool:
-        """Return whether *host* is one of this cloud.
+        """Return whether *host* belongs to this cloud.
 
         >>> USGOVERNMENT.has("a.usgovvirginia.batch.usgovcloudapi.net"), CHINA.has("a.example.cn")
         (True, False)
@@ -103,7 +103,7 @@ CLOUDS = (PUBLIC, USGOVERNMENT, CHINA)
 
 
 def of_url(url: str) -> Cloud | None:
-    """Return the cloud that the host of *url* belongs to; None where it is of none.
+    """Return the cloud that the host of *url* belongs to, or None.
 
     >>> of_url("https://a.westeurope.batch.azure.com").name, of_url("https://proxy.example")
     ('public', None)
@@ -113,7 +113,7 @@ def of_url(url: str) -> Cloud | None:
 
 
 def of(options: Any) -> Cloud:
-    """Return the cloud that *options* name, by `cloud` or by the host of one of their URLs; else the public one."""
+    """Return the cloud that *options* set as `cloud` or by the host of one of their URLs; by default the public one."""
     if options.cloud is not None:
         return next(cloud for cloud in CLOUDS if cloud.name == options.cloud)
     urls = (getattr(options, name, None) or "" for name in URLS)
@@ -121,7 +121,7 @@ def of(options: Any) -> Cloud:
 
 
 def is_confidential(url: str) -> bool:
-    """Return whether nobody on a network can read what is sent to *url*: by https, or to this machine.
+    """Return whether requests to *url* cannot be read on a network, because they use https or stay on this machine.
 
     >>> is_confidential("https://a.example"), is_confidential("http://a.example")
     (True, False)

@@ -1,4 +1,4 @@
-"""Who is logged in here, at the login of a cloud."""
+"""Find the login of this machine for a cloud."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from azure.identity import DefaultAzureCredential
 
 from runspec_azure.session.clouds import Cloud
 
-AUTHORITY = "AZURE_AUTHORITY_HOST"  # of azure-identity: who sets it has a login of their own
+AUTHORITY = "AZURE_AUTHORITY_HOST"  # the variable of azure-identity for another login host
 
 
 def found(cloud: Cloud) -> TokenCredential:
-    """Return whoever azure-identity finds."""
+    """Return the credential that azure-identity finds."""
     return DefaultAzureCredential(authority=os.environ.get(AUTHORITY) or cloud.login)

@@ -1,4 +1,4 @@
-"""The Resource Manager, opened: it makes the pools that have an identity, and no others."""
+"""Open the client of the Resource Manager, which makes the pools that have an identity."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runspec_azure.session.token_hosts import TokenHosts
 
 
 class Management:
-    """Sends once: a second attempt after a lost reply would hide what the first one made."""
+    """A client that does not retry: after a lost reply, a retry would hide what the first request made."""
 
     def __init__(self, options: Any, login: TokenCredential) -> None:
         cloud = clouds.of(options)
@@ -31,7 +31,7 @@ class Management:
         )
 
     def make_pool(self, path: Mapping[str, str], body: Mapping[str, Any]) -> None:
-        """Make a pool where none is by that name; one that is there is refused with 412."""
+        """Make a pool. If one of that name exists, the service refuses with 412."""
         where = (path["resourceGroupName"], path["accountName"], path["poolName"])
         with translated("Pool_Create"):
             self._client.pool.create(*where, dict(body), match_condition=MatchConditions.IfMissing)

@@ -1,6 +1,6 @@
-"""What an answer of Azure Batch has to hold. Everything else may be missing, null or new.
+"""Check the answers of Azure Batch for the members that runspec needs. All others may be missing, null or new.
 
-The description requires almost nothing of answers:
+The official description requires almost no members:
 https://github.com/Azure/azure-rest-api-specs (specification/batch, CloudJob, CloudTask, CloudPool)
 """
 
@@ -13,7 +13,7 @@ from runspec_jobs.provider import NoAnswer
 
 Found = Mapping[str, Any]
 
-# Without these members nothing can be said of a job or a task.
+# Without these members, the state of a job or a task is unknown.
 NEEDED: Mapping[str, tuple[str, ...]] = {
     "Job_Get": ("state",),
     "Job_List": ("id", "state"),
@@ -24,21 +24,21 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
 
 
 def given(value: Any) -> Any:
-    """Return *value* without the members that are null: null says that a member is not given."""
+    """Return *value* without the members that are null, which means that they are not set."""
     if isinstance(value, dict):
         return {key: given(one) for key, one in value.items() if one is not None}
     return [given(one) for one in value] if isinstance(value, list) else value
 
 
 def elements(found: Iterable[Any] | None) -> list[Any]:
-    """Return what an SDK found in a page of a list, which may be null; the SDKs themselves end with TypeError then."""
+    """Return the items of a page of a list, which may be null; for that the SDKs themselves would raise TypeError."""
     return [each for each in found or () if each is not None]
 
 
 def collected(what: str, ask: Callable[[], Iterable[Any]]) -> list[Any]:
-    """Return all that the pages of an SDK hold. Raises NoAnswer for a page that is empty or no list.
+    """Return the items of all pages of an SDK. Raise NoAnswer if a page is empty or not a list.
 
-    The SDKs look into a page without asking whether there is one. Nothing of ours is called here.
+    The SDKs do not check that there is a page. *ask* calls only the SDK, so its errors are about a page.
     """
     try:
         return list(ask())
@@ -47,7 +47,7 @@ def collected(what: str, ask: Callable[[], Iterable[Any]]) -> list[Any]:
 
 
 def one(operation: str, value: Any) -> Found:
-    """Return the answer to *operation*, which is one object. Raises NoAnswer where it is not whole."""
+    """Return the answer to *operation*, which is one object. Raise NoAnswer if it is incomplete."""
     if not isinstance(value, dict):
         raise NoAnswer(f"{operation}: the reply was cut off")
     found: Found = given(value)
@@ -56,7 +56,7 @@ def one(operation: str, value: Any) -> Found:
 
 
 def listed(operation: str, value: Any) -> tuple[list[Found], str]:
-    """Return what one page of a list has, and the link to the next page, "" where it is the last one."""
+    """Return the items of one page of a list, and the link to the next page, which is empty for the last one."""
     if not isinstance(value, dict) or "value" not in value:
         raise NoAnswer(f"{operation}: the reply was cut off")
     page = given(value)
@@ -69,4 +69,4 @@ def listed(operation: str, value: Any) -> tuple[list[Found], str]:
 def _complete(operation: str, found: Found) -> None:
     for key in NEEDED.get(operation, ()):
         if found.get(key, "") == "":
-            raise NoAnswer(f"{operation}: the answer holds no '{key}'")
+            raise NoAnswer(f"{operation}: the reply lacks '{key}'")

@@ -1,4 +1,4 @@
-"""Where logins may go: to hosts of Azure's clouds, and to those that the user's profile names, by no detour."""
+"""Restrict where tokens are sent: to hosts of Azure's clouds, and to those that the user's profile names."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from runspec_jobs.provider import CredentialsError
 
 
 class TokenHosts(SansIOHTTPPolicy[Any, Any]):
-    """Refuses a request to any other host before a token or a signature is put into it.
+    """A policy that refuses requests to any other host before a token or a signature is added to them.
 
-    A link to the next page, the place of an operation and a redirect are the words of whoever answered. It stands
-    behind the policies that follow those (`per_retry_policies`), and before the one that signs.
+    A link to the next page, the URL of an operation and a redirect come from answers, which could be forged. The
+    policy runs after those that follow them (`per_retry_policies`), and before the one that signs.
     """
 
     def __init__(self, options: Any) -> None:
@@ -27,13 +27,11 @@ class TokenHosts(SansIOHTTPPolicy[Any, Any]):
         url: str = request.http_request.url
         if not self.allows(url):
             parts = urlsplit(url)
-            what = f"an answer of Azure leads to {parts.scheme}://{parts.netloc}, which is no host of its clouds"
-            raise CredentialsError(
-                what, "no login was sent there; see which host the profile names"
-            )
+            what = f"an answer of Azure refers to {parts.scheme}://{parts.netloc}, which is not a host of Azure"
+            raise CredentialsError(what, "no login was sent to it; check the URLs in the profile")
 
     def allows(self, url: str) -> bool:
-        """Return whether a login may be sent to *url*."""
+        """Return whether a token may be sent to *url*."""
         parts = urlsplit(url)
         if (parts.scheme, parts.netloc) in self._own:
             return True

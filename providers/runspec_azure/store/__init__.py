@@ -1,1 +1,1 @@
-"""The files of jobs in Blob Storage."""
+"""The files of jobs in Blob storage."""

@@ -1,4 +1,4 @@
-"""The files of jobs in Blob storage: folders put there, outputs taken back, and all of a run removed."""
+"""Read and write the files of jobs in Blob storage: upload folders, read outputs, and delete the files of a run."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from runspec_jobs.provider import (
 )
 
 PART_BYTES = 8 << 20
-PARTS = 50_000  # at most. https://learn.microsoft.com/en-us/azure/storage/blobs/scalability-targets
-AT_ONCE = 8  # parts, each of which is in memory; and small blobs
+PARTS = 50_000  # the limit of a blob: https://learn.microsoft.com/en-us/azure/storage/blobs/scalability-targets
+AT_ONCE = 8  # parts, which are held in memory, or small blobs
 
 
 class Entry(NamedTuple):
-    """A blob, by its whole name."""
+    """A blob with its full name."""
 
     key: str
     size: int
 
 
 class Blobs:
-    """What lies in the container under the prefix of the profile."""
+    """The blobs of the container under the prefix of the profile."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -92,17 +92,17 @@ class Blobs:
         return self.part(self.key(*parts), 0, None)
 
     def read_all(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Return the content of small blobs, some at a time: one after the other, each would cost a round trip."""
+        """Return the content of small blobs, which are read in parallel."""
         with ThreadPoolExecutor(AT_ONCE) as pool:
             return list(pool.map(self.read, keys))
 
     def names(self, *parts: str) -> list[str]:
-        """Return the names of all blobs below *parts*, which end with a slash."""
+        """Return the names of all blobs below *parts*, whose last part is empty or ends with a slash."""
         prefix = self.key(*parts)
         return [entry.key[len(prefix) :] for entry in self.listing(prefix)]
 
     def part(self, key: str, start: int, end: int | None) -> bytes | None:
-        """Return the bytes of a blob from *start* up to *end*; None where there is none."""
+        """Return the bytes of a blob from *start* up to *end*; None if the blob does not exist."""
         if end is not None and end <= start:
             return b""
         try:
@@ -114,7 +114,7 @@ class Blobs:
             return None
 
     def size(self, key: str) -> int | None:
-        """Return how many bytes a blob has; None where there is none."""
+        """Return the size of a blob in bytes; None if it does not exist."""
         try:
             with translated(f"look for {key}"), _known():
                 return int(obstore.head(self._store, key)["size"])
@@ -126,7 +126,7 @@ class Blobs:
             obstore.put(self._store, key, content, use_multipart=False)
 
     def put_new(self, content: bytes, *parts: str) -> bool:
-        """Put a small blob where none is; say whether there was none."""
+        """Write a small blob if it does not exist; return whether it was written."""
         key = self.key(*parts)
         try:
             with self._contained(), translated(f"write {key}"), _known(), _unless_there():
@@ -136,10 +136,10 @@ class Blobs:
         return True
 
     def put_folder(self, key: str, bundle: Bundle, progress: Progress) -> None:
-        """Put the content of *bundle* at *key*, as one tar, whole or not at all.
+        """Write the content of *bundle* at *key* as one tar, completely or not at all.
 
-        The tar is made while it is sent. Blocks that were sent for nothing are forgotten by the
-        service within a week.
+        The tar is made while it is sent. The service deletes the blocks of an unfinished upload
+        within a week.
         https://learn.microsoft.com/en-us/rest/api/storageservices/put-block#remarks
         """
         whole = sum(file.bytes for file in bundle.files)
@@ -147,25 +147,25 @@ class Blobs:
         progress(whole, whole)
 
     def put_blocks(self, key: str, blocks: Iterator[bytes], count: int) -> None:
-        """Put a blob of *count* bytes while they come, whole or not at all."""
+        """Write a blob of *count* bytes from an iterator, completely or not at all."""
         part = max(PART_BYTES, -(-count // PARTS))
         with self._contained(), translated(f"upload {key}"):
             obstore.put(self._store, key, blocks, chunk_size=part, max_concurrency=AT_ONCE)
 
     @contextlib.contextmanager
     def _contained(self) -> Iterator[None]:
-        """Yield what it means that what is written, or listed, was not found."""
+        """Raise RemoteError if a blob cannot be written or listed because the container does not exist."""
         try:
             yield
         except FileNotFoundError:
             name, account = self.options.container, self.options.storage_account
-            hint = f"az storage container create --name {name} --account-name {account}"
+            hint = f"create it (az storage container create --name {name} --account-name {account})"
             what = f"there is no container {name} in the account {account}"
-            raise RemoteError(what, f"{hint}, or name another in the profile") from None
+            raise RemoteError(what, f"{hint}, or set another one in the profile") from None
 
     def remove(self, key: str) -> None:
         try:
-            with translated(f"remove {key}"), _known():
+            with translated(f"delete {key}"), _known():
                 obstore.delete(self._store, key)
         except FileNotFoundError:
             pass
@@ -185,15 +185,15 @@ class Blobs:
             return [name.rstrip("/").rpartition("/")[2] for name in found["common_prefixes"]]
 
     def empty(self, prefix: str) -> None:
-        """Remove every blob whose name begins with *prefix*."""
-        assert prefix.strip("/"), "BUG: this would empty the container"
+        """Delete every blob whose name begins with *prefix*."""
+        assert prefix.strip("/"), "BUG: this would delete everything in the container"
         keys = [found.key for found in self.listing(prefix)]
         try:
-            with translated(f"empty {prefix}"), _known():
+            with translated(f"delete {prefix}*"), _known():
                 if keys:
                     obstore.delete(self._store, keys)
         except FileNotFoundError:
-            for key in keys:  # somebody else is removing them, too
+            for key in keys:  # another process is deleting them, too
                 self.remove(key)
 
     def outputs(self, run: str) -> list[OutputFile]:
@@ -201,7 +201,7 @@ class Blobs:
         return read_saved_outputs(base, self.listing(base), self._open)
 
     def _open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
-        """Open the bytes from *start* up to *end*."""
+        """Return a file of the bytes from *start* up to *end*."""
         if start == end:
             return io.BytesIO()
         with _streamed(key):
@@ -210,13 +210,13 @@ class Blobs:
                 return io.BufferedReader(BodyReader(body, partial(_streamed, key)))
         data = self.part(key, start, end)
         if data is None:
-            raise Conflict(f"{key} has been taken away")
+            raise Conflict(f"{key} has been deleted")
         return io.BytesIO(data)
 
 
 @contextlib.contextmanager
 def _known() -> Iterator[None]:
-    """Let what is no failure through `translated`: that nothing is there."""
+    """Raise FileNotFoundError, which `translated` does not change, if a blob does not exist."""
     try:
         yield
     except (bulk.NotFoundError, FileNotFoundError):
@@ -225,7 +225,7 @@ def _known() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _unless_there() -> Iterator[None]:
-    """Let through `translated` that something is there, which is no failure where a blob is put unless one is."""
+    """Raise FileExistsError, which `translated` does not change, if a blob exists already."""
     try:
         yield
     except (bulk.AlreadyExistsError, bulk.PreconditionError, FileExistsError):
@@ -234,11 +234,11 @@ def _unless_there() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _streamed(key: str) -> Iterator[None]:
-    """Raise what a stream of obstore raises in the words of `Client.call`."""
+    """Translate errors of a stream of obstore to the errors of `Client.call`."""
     try:
         with translated(f"read {key}"):
             yield
     except FileNotFoundError:
-        raise Conflict(f"{key} has been taken away") from None
+        raise Conflict(f"{key} has been deleted") from None
     except OSError as exc:
         raise stream_broken(f"read {key}", exc) from exc

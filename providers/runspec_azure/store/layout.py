@@ -1,4 +1,4 @@
-"""Where the files of jobs lie in Blob storage, and the steps that put them there."""
+"""The names of the blobs of jobs, and the steps that write them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from runspec_jobs.provider import (
     job_record,
 )
 
-STATE = "state.json"  # of a run, for other machines
+STATE = "state.json"  # the state of a run, with which other machines adopt it
 INSIDE_SHA256 = hashlib.sha256(inside_zipapp()).hexdigest()
 
 
 class Place(Protocol):
-    """What options of both providers say of the store."""
+    """The options of both providers that describe the store."""
 
     @property
     def storage_account(self) -> str | None: ...
@@ -44,13 +44,13 @@ class Place(Protocol):
 
 
 def endpoint(options: Place) -> str:
-    """Return the URL of the account's blobs."""
+    """Return the URL of the account's Blob endpoint."""
     account = options.storage_account or ""
     return (options.blob_url or clouds.of(options).blob_url(account)).rstrip("/")
 
 
 def store(options: Place) -> str:
-    """Return where everything lies, as jobs are told."""
+    """Return the root of all blobs, as a URL for jobs."""
     return f"{endpoint(options)}/{options.container or ''}/{options.prefix}"
 
 
@@ -59,15 +59,15 @@ def key(options: Place, *parts: str) -> str:
 
 
 def inside(options: Place) -> str:
-    """Return the blob of our part of the job."""
+    """Return the name of the agent's blob."""
     return key(options, "inside", f"{INSIDE_SHA256}.pyz")
 
 
 def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
-    """Yield the steps that put up what jobs share: our part of the job, and folders."""
+    """Yield the steps that upload shared files: the agent, and folders."""
     options: Place = facts.options
     what = {"$inside": INSIDE_SHA256}
-    yield _upload(options, "inside", "upload what runs in the job", inside(options), what)
+    yield _upload(options, "inside", "upload the agent", inside(options), what)
     for mount in spec.mounts:
         if mount.scheme == "file":
             source = facts.sources[mount.name]
@@ -77,18 +77,18 @@ def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
 
 
 def _upload(options: Place, step: str, title: str, where: str, body: Any) -> Step:
-    """A blob can be read as soon as it was written: no settling."""
+    """Return a step that uploads a blob; it can be read at once, so no settling time is needed."""
     container = options.container or ""
     do = blob("BlockBlob_Upload", container, where, body)
     return Step(step, title, Scope.SITE, do, blob("Blob_Delete", container, where))
 
 
 def record(spec: Spec, run: str, facts: Facts, *, shape: str, **more: Any) -> Step:
-    """Return the step that writes down what the job is to do, beside what it will write."""
+    """Return the step that writes the record of the job beside its files."""
     options: Place = facts.options
     body = json.dumps(job_record(spec, run, facts, shape=shape, **more), sort_keys=True)
     container = options.container or ""
     do = blob("BlockBlob_Upload", container, key(options, "runs", run, "record.json"), body)
     where = {"container": container, "prefix": key(options, "runs", run, "")}
     undo = Request("runspec", "empty_prefix", where)
-    return Step("record", "write down what the job is to do", Scope.RUN, do, undo)
+    return Step("record", "write the job's record", Scope.RUN, do, undo)

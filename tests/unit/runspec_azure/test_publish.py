@@ -46,5 +46,7 @@ def test_a_copy_that_goes_on_after_the_answer_is_waited_for() -> None:
 def test_a_copy_that_was_given_up_is_an_error_in_words(end: str) -> None:
     container: Any = Container("pending", end)
 
-    with pytest.raises(RemoteError, match=f"copy object to plain: the store gave it up: {end}"):
+    with pytest.raises(
+        RemoteError, match=f"copy object to plain: the store stopped the copy: {end}"
+    ):
         publish.copy_blob(container, Copy("object", "plain", 3))

@@ -1,1 +1,1 @@
-"""What Azure Batch cannot do of a spec."""
+"""Problems of a spec that Azure Batch cannot run."""

@@ -1,4 +1,4 @@
-"""What Azure Batch cannot do of a spec, and what would wait there for ever, each with a way out."""
+"""Problems of a spec that Azure Batch cannot run, or whose job would wait for ever, each with a hint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from runspec_jobs.provider import (
 )
 
 MOST_MOUNTS = 10  # https://learn.microsoft.com/azure/batch/batch-quota-limit#other-limits
-MOST_DAYS = 180  # a task's life, the wait in the queue included: the same page
+MOST_DAYS = 180  # the lifetime of a task, including its wait in the queue: the same page
 # https://learn.microsoft.com/rest/api/batchservice/pools/create-pool: id
 POOL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 RESERVED = "AZ_BATCH"
@@ -59,13 +59,13 @@ def _nodes(spec: Spec) -> Iterator[Problem]:
     nodes, cluster = spec.cluster.nodes, spec.cluster
     if cluster.placement and nodes.max > 1:
         what = (
-            "Azure Batch has nothing to ask for: nodes of a task share a pool that is made for "
-            "talking; machines with InfiniBand (HB, ND) are asked for by vm_size"
+            "ignored: Azure Batch has no such option, and its pools with inter-node communication place nodes "
+            "close to each other; for InfiniBand, set vm_size to a machine that has it (HB, ND)"
         )
         yield Problem(("cluster", "placement"), what, severity="note")
     if nodes_each(spec) > 1 and cluster.capacity is not Capacity.ON_DEMAND:
         # https://learn.microsoft.com/azure/batch/batch-spot-vms#considerations-and-use-cases
-        what = "when one node loses its machine, all nodes of the task begin again"
+        what = "if the machine of one node is reclaimed, all nodes of the task start again"
         yield Problem(("cluster", "capacity"), what, severity="note")
 
 
@@ -74,64 +74,62 @@ def _words(spec: Spec) -> Iterator[Problem]:
     for where in ("env", "secrets"):
         for name in getattr(spec, where):
             if name.upper().startswith(RESERVED):
-                what = f"{RESERVED}* belongs to Azure Batch"
+                what = f"names that begin with {RESERVED} are reserved for Azure Batch"
                 yield Problem((where, name), what, "rename it", at="key")
 
 
 def _container(spec: Spec) -> Iterator[Problem]:
-    """A pool is made for containers where there is an image, and then each task is one."""
+    """Yield problems and notes about the image; with an image, the pool is for containers, and each task is one."""
     container, at = spec.container, ("container", "image")
     if container.image and container.image.startswith("localhost/"):
         if container.requirements is None:
-            hint = "push it to a registry, or give container.requirements"
-            yield Problem(at, "no registry has an image named localhost/...", hint)
+            hint = "push it to a registry, or use container.requirements instead"
+            yield Problem(at, "images named localhost/... cannot be pulled from a registry", hint)
         else:
-            what = "an image of one machine: the job runs on the machine itself and installs its requirements there"
+            what = "the image exists on this machine only: the job runs without it and installs its requirements"
             yield Problem(at, what, severity="note")
     elif container.image and not re.match(r"[A-Za-z0-9]", container.image):
-        what = f"'{container.image}' is a file, and no image of a registry"
+        what = f"'{container.image}' is a file and not an image of a registry"
         yield Problem(at, what, "push it to a registry")
     if container.requirements is not None and pool.image(spec):
-        what = "installed by the image's python3 at the job's start; it has to have venv or pip"
+        what = "the image's python3 installs them when the job starts, and needs venv or pip"
         yield Problem(("container", "requirements"), what, at="key", severity="note")
     if container.python:
         where = "image" if pool.image(spec) else "machine"
-        what = f"the {where} brings its own Python; it ought to be such a version"
+        what = f"the {where} has its own Python: make sure that it is one of these versions"
         yield Problem(("container", "python"), what, severity="note")
     if container.shm and not pool.image(spec):
-        what = "without an image the job has the machine's own /dev/shm, half of its memory"
+        what = "ignored without an image: the job has the machine's /dev/shm, which is half of its memory"
         yield Problem(("container", "shm"), what, severity="note")
 
 
 def _limits(spec: Spec) -> Iterator[Problem]:
-    """Tries (10) and tasks (10,000) are bounded by the spec already; Azure Batch bounds neither."""
+    """Yield a problem for a long timeout; attempts (10) and tasks (10,000) are limited by specs, not by Azure Batch."""
     if spec.timeout is not None and spec.timeout > MOST_DAYS * DAY_S:
-        what = f"{spec.timeout // DAY_S:,} days, and a task on Azure Batch ends after {MOST_DAYS}"
+        what = f"{spec.timeout // DAY_S:,} days, and Azure Batch ends every task after {MOST_DAYS} days"
         yield Problem(("timeout",), what, f"set timeout: {MOST_DAYS}d or shorter")
 
 
 def _gang(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    """A task that needs more machines than its pool may have stays active for ever.
+    """Yield a problem for a task that needs more machines than its pool can have: it would wait for ever.
 
     https://learn.microsoft.com/azure/batch/batch-mpi#requirements-for-multi-instance-tasks
     """
     options: BatchOptions = facts.options
     asked, at = spec.cluster.nodes, ("cluster", "nodes")
-    nodes = asked.min if asked.elastic else asked.max  # as many as it waits for
+    nodes = asked.min if asked.elastic else asked.max  # the number that it waits for
     most = autoscale.together(facts)
     if nodes > most:
-        what = f"{nodes:,} nodes, and a pool whose nodes talk to each other has {most} at most"
-        yield Problem(at, what, f"set nodes: {most}, or make a sweep of single nodes")
+        what = f"{nodes:,} nodes, and a pool with inter-node communication has {most} at most"
+        yield Problem(at, what, f"set nodes: {most}, or run a sweep of tasks with one node")
     elif nodes > options.max_nodes and not options.pool:
-        what = (
-            f"{nodes:,} nodes, and the pool has {options.max_nodes:,}: the job would wait for ever"
-        )
+        what = f"{nodes:,} nodes, and the pool has {options.max_nodes:,} at most: the job would wait for ever"
         hint = f"set max_nodes: {nodes} in the profile, or nodes: {options.max_nodes}"
         yield Problem(at, what, hint)
 
 
 def _spot(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    """Which spare machines there are depends on the account; low priority was retired on 2025-09-30.
+    """Yield problems and notes about spot machines, which only some accounts have since low-priority was retired.
 
     https://learn.microsoft.com/azure/batch/batch-spot-vms
     """
@@ -141,43 +139,43 @@ def _spot(spec: Spec, facts: Facts) -> Iterator[Problem]:
     at = ("cluster", "capacity")
     mode = autoscale.allocation(facts)
     if mode == "batch-service":
-        what = "this account has low-priority machines alone, and Azure retired those on 2025-09-30"
-        hint = "take an account of pool allocation mode 'user subscription', or capacity: on-demand"
+        what = "this account has only low-priority machines, which Azure retired on 2025-09-30"
+        hint = "use an account with pool allocation mode 'user subscription', or set capacity: on-demand"
         yield Problem(at, what, hint)
     elif mode is None and not options.pool:
         what = (
-            "Azure Batch is sure to have spot machines in accounts of pool allocation mode 'user "
-            "subscription' alone: say pool_allocation in the profile"
+            "Azure Batch has spot machines for sure only in accounts with pool allocation mode 'user "
+            "subscription': set pool_allocation in the profile"
         )
         yield Problem(at, what, severity="note")
     name = options.vm_size or ""
     # https://learn.microsoft.com/azure/virtual-machines/spot-vms#limitations
     if not options.pool and re.match(r"(?i)standard_b\d|.*_promo$", name):
-        hint = "take another size, or capacity: on-demand"
-        yield Problem(at, f"{name} is not to be had as a spot machine", hint)
+        hint = "set another vm_size, or capacity: on-demand"
+        yield Problem(at, f"{name} is not available as a spot machine", hint)
 
 
 def _own_pool(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
-    """What a pool has to be like for a job; that of the profile is used as it is."""
+    """Yield the requirements on the pool of the profile, which is used as it is."""
     if not options.pool:
         return
     if not POOL_ID.fullmatch(options.pool):
-        what = f"pool: '{options.pool}' is no id of a pool"
-        yield Problem(setting(spec, "pool"), what, "write up to 64 of letters, digits, - and _")
+        what = f"pool: '{options.pool}' is not a valid id of a pool"
+        yield Problem(setting(spec, "pool"), what, "write at most 64 letters, digits, - and _")
     for key in ("cpus", "memory", "gpus", "gpu_type", "disk", "placement", "capacity"):
         if getattr(spec.cluster, key) not in (None, Capacity.ON_DEMAND):
-            what = "the pool of the profile is used as it is: it decides this"
+            what = "ignored: the profile's pool decides this"
             yield Problem(("cluster", key), what, severity="note")
     if spec.cluster.nodes.max > 1:
         what = (
             "the profile's pool needs enableInterNodeCommunication and taskSlotsPerNode: 1, or "
-            "the job stays active for ever"
+            "the job waits for ever"
         )
         yield Problem(("cluster", "nodes"), what, severity="note")
     what = (
         "the profile's pool needs a containerConfiguration"
         if pool.image(spec)
-        else "the profile's pool must not be one for containers, or tasks without an image fail"
+        else "the profile's pool must have no containerConfiguration, or tasks without an image fail"
     )
     at = ("container", "image") if pool.image(spec) else ("provider",)
     yield Problem(at, what, severity="note")
@@ -202,30 +200,34 @@ def _unknown_gpu(kind: str, there: tuple[str, ...]) -> Problem:
     had = [m for m in vm_sizes.MACHINES if m.gpu_type.lower() == kind.lower() and m.leaves]
     known = {name.lower(): name for name in there}
     near = did_you_mean(kind, known)
-    listed = f"there are: {', '.join(there)}; or set vm_size in the profile"
+    listed = f"choose one of: {', '.join(there)}; or set vm_size in the profile"
     if had:
-        what = f"machines with a '{kind}' were retired by Azure ({had[0].name}: {had[0].leaves})"
+        what = f"Azure has retired machines with the GPU '{kind}' ({had[0].name}: {had[0].leaves})"
         return Problem(("cluster", "gpu_type"), what, listed)
     if any(m.gpu_type.lower() == kind.lower() for m in vm_sizes.CURRENT):
-        what = f"no machine with a '{kind}' is offered to this subscription there"
+        what = f"no machine with the GPU '{kind}' is available to this subscription in its region"
         return Problem(("cluster", "gpu_type"), what, listed)
-    return Problem(("cluster", "gpu_type"), f"no machine has a '{kind}'", near or listed)
+    return Problem(
+        ("cluster", "gpu_type"), f"no machine of Azure has the GPU '{kind}'", near or listed
+    )
 
 
 def _named(spec: Spec, name: str) -> Iterator[Problem]:
-    """Yield what is wrong with the machine that the profile names; one that is not listed may be new."""
+    """Yield problems of the machine that the profile names; one that the table lacks may be new."""
     machine, at = vm_sizes.known(name), setting(spec, "vm_size")
     if machine is None:
         if hint := _misspelt(name):
-            yield Problem(at, f"vm_size: '{name}' is no machine of Azure", hint)
+            yield Problem(at, f"vm_size: '{name}' is not a VM size of Azure", hint)
             return
-        what = f"vm_size: '{name}' is not in the table: whether it holds what a node asks for was not checked"
+        what = f"vm_size: '{name}' is not in runspec's table, so runspec cannot check that it is large enough"
         kin = ", ".join(vm_sizes.near(name)[:3])
-        yield Problem(at, what, f"in the table there are: {kin}" if kin else None, severity="note")
+        yield Problem(
+            at, what, f"similar sizes in the table: {kin}" if kin else None, severity="note"
+        )
         return
     if machine.retired:
         what = f"vm_size: {machine.name} was retired on {machine.leaves}"
-        yield Problem(at, what, "name another, or none: then one is chosen by its needs")
+        yield Problem(at, what, "set another one, or remove vm_size so that runspec chooses one")
     elif machine.leaves:
         what = f"vm_size: {machine.name} will be retired on {machine.leaves}"
         yield Problem(at, what, severity="note")
@@ -240,7 +242,7 @@ def _misspelt(name: str) -> str | None:
 
 
 class Want(NamedTuple):
-    """One thing that a node asks for, and how much of it there is, in *unit*."""
+    """One resource that a node requests, and how much of it there is, in *unit*."""
 
     key: str
     asked: float
@@ -249,7 +251,7 @@ class Want(NamedTuple):
 
 
 def _wants(spec: Spec, among: Iterable[Machine]) -> tuple[Want, ...]:
-    """Return what a node asks for, beside the most that any machine has of it."""
+    """Return the resources that a node requests, and the most that any of the machines has of each."""
     wanted, there = request.needs(spec), tuple(among)
     return (
         Want("gpus", wanted.gpus, max(m.gpus for m in there), ""),
@@ -265,18 +267,20 @@ def _short(spec: Spec, machine: Machine) -> Iterator[Problem]:
             what = (
                 f"{want.asked:,.6g}{want.unit}, and {machine.name} has {want.there:,.6g}{want.unit}"
             )
-            yield Problem(("cluster", want.key), what, "ask for less, or name another vm_size")
+            yield Problem(("cluster", want.key), what, "ask for less, or set another vm_size")
     kind = spec.cluster.gpu_type
     if kind and machine.gpus and machine.gpu_type.lower() != kind.lower():
         what = f"'{kind}', and {machine.name} has {machine.gpu_type}"
-        yield Problem(("cluster", "gpu_type"), what, "name another vm_size")
+        yield Problem(("cluster", "gpu_type"), what, "set another vm_size")
 
 
 def _too_much(spec: Spec, facts: Facts) -> Problem:
     among = request.alike(spec, facts.survey)
     if not among:
-        what = "no machine for it is offered to this subscription there"
-        return Problem(("cluster",), what, "set vm_size in the profile, or ask for quota")
+        what = "no suitable machine is available to this subscription in its region"
+        return Problem(
+            ("cluster",), what, "set vm_size in the profile, or request a quota increase"
+        )
     for want in _wants(spec, among):
         if want.asked > want.there and getattr(spec.cluster, want.key) is not None:
             what = (
@@ -285,15 +289,15 @@ def _too_much(spec: Spec, facts: Facts) -> Problem:
             )
             hint = "ask for less for each node, or set vm_size in the profile"
             return Problem(("cluster", want.key), what, hint)
-    what = "no machine has all that each node asks for together"
+    what = "no machine has enough of everything that each node asks for"
     return Problem(("cluster",), what, "ask for less, or set vm_size in the profile")
 
 
 def _image(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
-    """A node agent that is not the image's leaves nodes unusable."""
+    """Yield a problem if the node agent does not belong to the image, which would make nodes unusable."""
     agent = request.NODE_AGENTS.get(options.image.rpartition(":")[0])
     if agent and agent != options.node_agent:
-        what = f"node_agent: '{options.node_agent}' does not go with {options.image}"
+        what = f"node_agent: '{options.node_agent}' does not belong to {options.image}"
         yield Problem(setting(spec, "image"), what, f"set node_agent: {agent}")
 
 
@@ -301,7 +305,7 @@ def _registry(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
     """https://learn.microsoft.com/azure/container-registry/anonymous-pull-access"""
     host = (pool.image(spec) or "").partition("/")[0]
     if host.endswith(".azurecr.io") and host != options.registry:
-        what = f"{host} lets nobody in without a login, unless it is told to: see registry in the profile"
+        what = f"{host} refuses anonymous pulls by default: set registry in the profile"
         yield Problem(("container", "image"), what, severity="note")
 
 
@@ -314,57 +318,67 @@ def _profile(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
     for key, example in examples.items():
         if getattr(options, key) is None:
             hint = f"add providers: {{azure-batch: {{{key}: {example}}}}} to the profile"
-            yield Problem(("provider",), f"the profile names no {key}", hint)
+            yield Problem(("provider",), f"the profile has no `{key}`", hint)
     if not 300 <= options.spot_wait <= 3600:
-        what = f"spot_wait: {options.spot_wait:,} s, and a formula is evaluated every 5 minutes"
-        yield Problem(setting(spec, "spot_wait"), what, "set spot_wait: 5m or longer, 1h at most")
+        what = f"spot_wait: {options.spot_wait:,} s, and Azure Batch evaluates a formula every 5 minutes"
+        yield Problem(
+            setting(spec, "spot_wait"), what, "set spot_wait to 5m at least and 1h at most"
+        )
     if bool(options.registry_user) != bool(options.registry_password):
         key = "registry_password" if options.registry_user else "registry_user"
-        what = f"the profile names no {key}, and half a login is none"
-        yield Problem(("provider",), what, f"add {key}, or take the other away")
+        what = f"the profile has no `{key}`, which the login at the registry needs"
+        yield Problem(
+            ("provider",),
+            what,
+            f"add {key}, or remove {'registry_user' if options.registry_user else 'registry_password'}",
+        )
 
 
 def _mounts(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
-    """Only pools have mounts: https://learn.microsoft.com/azure/batch/virtual-file-mount"""
+    """Yield problems of mounts; only pools can mount file systems: https://learn.microsoft.com/azure/batch/virtual-file-mount"""
     shared: dict[str, int] = {}
     for i, mount in enumerate(spec.mounts):
         at = ("mounts", i, "source")
         if mount.scheme == "store" and mount.place.startswith("/"):
-            yield Problem(at, f"'{mount.source}' leaves its root", "take the third / away")
+            yield Problem(
+                at, f"'{mount.source}' leads out of the container's prefix", "remove the third /"
+            )
         if mount.scheme == "store" and not mount.read_only:
             hint = "make it an output, or mode: ro"
-            yield Problem(("mounts", i, "mode"), "what is written there would not come back", hint)
+            yield Problem(
+                ("mounts", i, "mode"), "files that the job writes there would be lost", hint
+            )
         if mount.scheme == "shared":
             key = mount.place.partition("/")[0]
             shared.setdefault(key, i)
             yield from _shared(at, key, options)
     for i in sorted(shared.values())[MOST_MOUNTS:]:
-        what = f"more than {MOST_MOUNTS} file systems, and a node mounts no more"
-        yield Problem(("mounts", i, "source"), what, "put them together, or use store://")
+        what = f"a node can mount at most {MOST_MOUNTS} file systems"
+        yield Problem(("mounts", i, "source"), what, "combine some of them, or use store://")
 
 
 def _shared(at: tuple[str | int, ...], key: str, options: BatchOptions) -> Iterator[Problem]:
     if options.pool:
-        what = f"mounts are of pools: the profile's has to have one at '{key}' (relativeMountPath)"
+        what = f"the profile's pool must mount it at '{key}' (relativeMountPath)"
         yield Problem(at, what, severity="note")
         return
     if key not in options.shared:
         hint = did_you_mean(key, options.shared) or (
             f"add providers: {{azure-batch: {{shared: {{{key}: 'files:ACCOUNT/SHARE'}}}}}} to the profile; "
-            "a container is 'blob:ACCOUNT/CONTAINER'"
+            "write a Blob container as 'blob:ACCOUNT/CONTAINER'"
         )
         yield Problem(at, f"the profile has no shared file system '{key}'", hint)
         return
     kind, _, place = options.shared[key].partition(":")
     if kind == "nfs" and not options.subnet:
         what = (
-            f"machines outside a network of yours seldom reach {place}: see subnet in the profile"
+            f"machines without your subnet usually cannot reach {place}: set subnet in the profile"
         )
         yield Problem(at, what, severity="note")
     account = place.partition("/")[0]
     own = account == options.storage_account and options.storage_key
-    by_identity = kind == "blob" and options.identity  # Azure Files takes a key alone
+    by_identity = kind == "blob" and options.identity  # Azure Files needs a key
     if kind in ("files", "blob") and not (own or by_identity or account in options.account_keys):
-        what = f"a node mounts '{key}' by a key, and the profile names none for {account}"
+        what = f"mounting '{key}' needs the key of the storage account {account}, which the profile lacks"
         hint = f"add account_keys: {{{account}: env:NAME}} to the profile"
         yield Problem(at, what, hint)

@@ -1,4 +1,4 @@
-"""What a spec that was made for Azure Batch AI says, and Azure Batch knows nothing of."""
+"""Problems of a spec that was written for Azure Batch AI, and uses features that Azure Batch lacks."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from runspec_jobs.provider import Launch, Path, Problem, Spec
 
 OTHER = "azure-batch-ai"
 VARIABLE = re.compile(r"\$\{?(AZ_BATCHAI_(\w*))")
-# Toolkits of one process, and those that mpirun starts there as `launch: mpi` does here.
+# Toolkits of one process, and those whose processes mpirun starts, as with `launch: mpi`.
 ALONE = ("custom",)
 BY_MPIRUN = ("custom-mpi", "chainer", "horovod")
 LOST = {
-    "preparation": "no node runs it before the job: begin the command with it, or use container.requirements",
-    "setup": "no node runs it when it joins: begin the command with it, or use an image that has it",
+    "preparation": "ignored: put it at the beginning of the command, or use container.requirements",
+    "setup": "ignored: put it at the beginning of the command, or use an image that contains its results",
 }
-# By what a name of Batch AI's begins with: what to use instead.
+# What to use instead of a variable of Batch AI, by the beginning of its name.
 INSTEAD = (
     ("INPUT_", "write ${mounts.NAME}"),
     ("OUTPUT_", "write ${outputs.NAME}"),
     ("MOUNT_ROOT", "write ${mounts.NAME}"),
     ("JOB_MOUNT_ROOT", "write ${mounts.NAME}"),
-    ("TASK_INDEX", "the job has RUNSPEC_RANK in its environment"),
-    ("MPI_", "set launch: mpi, which needs no word of the hosts"),
-    ("PS_HOSTS", "have nodes meet at RUNSPEC_LEADER, or set a launch: nothing starts parameter servers"),
-    ("WORKER_HOSTS", "have nodes meet at RUNSPEC_LEADER, or set a launch"),
+    ("TASK_INDEX", "use RUNSPEC_RANK"),
+    ("MPI_", "set launch: mpi, which needs no list of hosts"),
+    ("PS_HOSTS", "connect nodes by RUNSPEC_LEADER, or set launch; runspec starts no parameter servers"),
+    ("WORKER_HOSTS", "connect nodes by RUNSPEC_LEADER, or set launch"),
     ("PYTORCH_INIT_METHOD", "set launch: torchrun"),
-    ("", "use what the job has in its environment, RUNSPEC_*"),
+    ("", "use the RUNSPEC_* variables of the job"),
 )  # fmt: skip
 
 
@@ -37,7 +37,7 @@ def problems(spec: Spec) -> Iterator[Problem]:
 
 
 def _settings(spec: Spec) -> Iterator[Problem]:
-    """A block of another provider may stand there on purpose, so it is told and stops nothing."""
+    """Yield notes about the settings of Batch AI, not errors: a spec may have them on purpose."""
     block = spec.providers.get(OTHER, {})
     for key, what in LOST.items():
         if block.get(key):
@@ -45,13 +45,13 @@ def _settings(spec: Spec) -> Iterator[Problem]:
     name = str(block.get("toolkit") or "custom")
     if spec.launch is Launch.NONE and name not in ALONE:
         way = (
-            "set launch: mpi, or it is started without mpirun"
+            "set launch: mpi, or the command starts without mpirun"
             if name in BY_MPIRUN
-            else "each node starts the command once; launch: mpi and torchrun are what starts more"
+            else "each node starts the command once, unless launch is mpi or torchrun"
         )
         yield _note("toolkit", f"Azure Batch has no toolkit {name}: {way}")
     if block.get("toolkit_settings"):
-        yield _note("toolkit_settings", "Azure Batch has no toolkits: nothing here heeds them")
+        yield _note("toolkit_settings", "ignored: Azure Batch has no toolkits")
 
 
 def _note(key: str, what: str) -> Problem:
@@ -65,4 +65,6 @@ def _variables(spec: Spec) -> Iterator[Problem]:
     for at, text in texts:
         if match := VARIABLE.search(text):
             way = next(way for begins, way in INSTEAD if match[2].startswith(begins))
-            yield Problem(at, f"{match[1]} is Batch AI's, and nothing sets it on Azure Batch", way)
+            yield Problem(
+                at, f"{match[1]} is a variable of Batch AI, which Azure Batch does not set", way
+            )

@@ -1,4 +1,4 @@
-"""What a job on Azure Batch may meet that is no mistake, told while there is still time to choose."""
+"""Notes about behaviour of Azure Batch that may surprise, but is not a mistake of the spec."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WITHOUT_BLOBFUSE = ":ubuntu-hpc:2204:"
 
 
 def notes(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    """Yield what is told of a job for which the profile is complete."""
+    """Yield the notes about a job whose profile is complete."""
     options: BatchOptions = facts.options
     if not options.pool:
         yield from _machines(spec, facts)
@@ -26,14 +26,14 @@ def _machines(spec: Spec, facts: Facts) -> Iterator[Problem]:
     # The note on requirements: https://learn.microsoft.com/azure/batch/batch-mpi
     # See docs/unverified.md, azure-33.
     what = (
-        "Azure Batch may not let machines of a pool go by itself where they talk to each other: look "
-        "at its nodes when the job has ended, and take it away with destroy --site"
+        "Azure Batch may not release the machines of a pool with inter-node communication by itself: check "
+        "its nodes when the job has ended, and delete the pool with runspec destroy --site"
     )
     yield Problem(("cluster", "nodes"), what, severity="note")
     options: BatchOptions = facts.options
     if options.max_nodes > autoscale.together(facts):
         what = (
-            f"max_nodes: {options.max_nodes:,}, and a pool whose nodes talk to each other has "
+            f"max_nodes: {options.max_nodes:,}, and a pool with inter-node communication has "
             f"{autoscale.together(facts)} at most"
         )
         yield Problem(("cluster", "nodes"), what, severity="note")
@@ -53,12 +53,12 @@ def _blobfuse(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
             yield Problem(("mounts", at[key], "source"), what, severity="note")
     if len(names) > 1:
         # https://github.com/Azure/Batch/issues/190
-        what = "of two file systems by blobfuse the second was seen not to be mounted: use store://"
+        what = "Azure Batch sometimes does not mount the second of two blobfuse file systems: use store://"
         yield Problem(("mounts", at[names[1]], "source"), what, severity="note")
 
 
 def _own_image(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
     """https://learn.microsoft.com/azure/batch/batch-docker-container-workloads#custom-images-for-linux"""
     if pool.image(spec) and options.image.startswith("/"):
-        what = "machines of an image of your own run containers where it has a container runtime (moby) alone"
+        what = "machines with a custom image can run containers only if it has a container runtime (moby)"
         yield Problem(("container", "image"), what, severity="note")

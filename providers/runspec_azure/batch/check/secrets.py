@@ -1,4 +1,4 @@
-"""Which secrets a job on Azure Batch can have, and how it gets them."""
+"""Problems of secrets that a job on Azure Batch cannot get, and notes about the others."""
 
 from __future__ import annotations
 
@@ -24,20 +24,24 @@ def _secret(options: BatchOptions, at: Path, _key: str, source: str) -> Iterator
     if source.startswith(key_vault.KIND):
         yield from _vault(at, source, options)
     elif kind not in OWN:
-        what = f"nothing reads '{kind}:' for a job on Azure Batch"
-        yield Problem(at, what, "keep it in env:NAME or file:/path of who applies")
+        what = f"a job on Azure Batch cannot read secrets from '{kind}:'"
+        yield Problem(
+            at, what, "keep it in env:NAME or file:/path on this machine, or in azure-kv:"
+        )
     else:
-        what = "whoever may read the job at Azure Batch can read its environment, this included"
+        what = "everyone who can read the job at Azure Batch can read this variable"
         yield Problem(at, what, severity="note")
 
 
 def _vault(at: Path, where: str, options: BatchOptions) -> Iterator[Problem]:
     if key_vault.url(where) is None:
         hint = "write azure-kv:https://VAULT.vault.azure.net/secrets/NAME"
-        yield Problem(at, f"what the profile says of '{at[-1]}' is no secret of a key vault", hint)
+        yield Problem(
+            at, f"the source of '{at[-1]}' in the profile is not a secret of a key vault", hint
+        )
     elif not options.identity:
-        what = f"'{where}' is got by the job itself, and it has no identity"
-        yield Problem(at, what, "name an identity in the profile, or keep it in env:NAME")
+        what = f"the job itself reads '{where}', and it has no identity"
+        yield Problem(at, what, "set identity in the profile, or keep the secret in env:NAME")
     elif (other := clouds.of_url(key_vault.url(where) or "")) not in (None, clouds.of(options)):
-        what = f"'{where}' is in the cloud '{other.name}', where the job's identity is nobody"
-        yield Problem(at, what, f"name a vault of {clouds.of(options).vault}")
+        what = f"'{where}' is in the cloud '{other.name}', where the job's identity is not valid"
+        yield Problem(at, what, f"use a vault in {clouds.of(options).vault}")

@@ -1,4 +1,4 @@
-"""How many machines a pool has: its autoscale formula, with which it is made awake, or woken when it sleeps.
+"""The autoscale formula of a pool, and the step that has an existing pool scale up for a run.
 
 https://learn.microsoft.com/azure/batch/batch-automatic-scaling
 """
@@ -11,34 +11,36 @@ from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import batch
 from runspec_jobs.provider import Capacity, Facts, Scope, Spec, Step, nodes_each, tasks
 
-INTERVAL = "PT5M"  # the shortest there is
+INTERVAL = "PT5M"  # the shortest one that is allowed
 MOST_SAMPLES = "TimeInterval_Minute * 5"
-SPOT = "$TargetLowPriorityNodes"  # spot, by its old name, in accounts of user subscription mode
+SPOT = "$TargetLowPriorityNodes"  # the old name also means spot machines, in accounts of user subscription mode
 DEDICATED = "$TargetDedicatedNodes"
 PENDING, ACTIVE, RUNNING = "$PendingTasks", "$ActiveTasks", "$RunningTasks"
 HERE = ("$CurrentDedicatedNodes", "$CurrentLowPriorityNodes")
-CLOCK = "$clock"  # where the client puts the moment until which a pool is woken
+CLOCK = (
+    "$clock"  # the client replaces it by the time until which the formula counts a run as submitted
+)
 
 
-# Of machines that talk to each other: https://learn.microsoft.com/azure/batch/batch-quota-limit#pool-size-limits
+# Limits of pools with inter-node communication: https://learn.microsoft.com/azure/batch/batch-quota-limit#pool-size-limits
 TOGETHER = {"batch-service": 100, "user-subscription": 80}
 
 
 def allocation(facts: Facts) -> str | None:
-    """Return the pool allocation mode: what the account says of itself beats what the profile says of it."""
+    """Return the pool allocation mode of the account, as discovery found it, or else as in the profile."""
     found: str | None = facts.survey.get("pool_allocation") or facts.options.pool_allocation
     return found
 
 
 def together(facts: Facts) -> int:
-    """Return the most machines of a pool in which they talk to each other."""
+    """Return the largest number of machines of a pool with inter-node communication."""
     return TOGETHER[allocation(facts) or "batch-service"]
 
 
 def most(spec: Spec, facts: Facts) -> int:
-    """Return the most machines that the pool of *spec* has: none that no task could use.
+    """Return the largest number of machines of the pool of *spec*, at most as many as tasks can use.
 
-    What max_parallel holds back counts as pending, too: "$ActiveTasks [...] includes all tasks that
+    Tasks that max_parallel holds back count as pending, too: "$ActiveTasks [...] includes all tasks that
     are in the active state and whose dependencies have been satisfied."
     https://learn.microsoft.com/azure/batch/batch-automatic-scaling#read-write-service-defined-variables
     """
@@ -52,10 +54,10 @@ def most(spec: Spec, facts: Facts) -> int:
 
 
 def formula(spec: Spec, facts: Facts, woken: int | None = None) -> str:
-    """Return the autoscale formula: a machine for each node of each task, and none when none are left.
+    """Return the autoscale formula: one machine for each node of each task that waits or runs.
 
-    Machines leave when their task has ended. *woken*: how many nodes are about to be submitted, which
-    no sample has yet. Without it, a pool that has no samples asks for its first task's machines.
+    A machine is released when its task has ended. *woken* is the number of nodes that are about to be submitted,
+    which no sample contains yet. Without it, a pool without samples requests the machines of one task.
     """
     lines = (
         f"most = {most(spec, facts)}",
@@ -68,7 +70,7 @@ def formula(spec: Spec, facts: Facts, woken: int | None = None) -> str:
 
 
 def _pending(nodes: int, woken: int | None) -> Iterator[str]:
-    """Yield what there is to do by its samples, in whole tasks, and what is woken for beside it."""
+    """Yield the lines that compute `wanted` from samples and *woken*, rounded up to whole tasks."""
     yield f"last = seen < 70 ? 0 : {_last(nodes)}"
     yield f"sampled = seen < 70 ? {nodes} : max(last, {PENDING}.GetSample({MOST_SAMPLES}))"
     if woken is None:
@@ -80,19 +82,19 @@ def _pending(nodes: int, woken: int | None) -> Iterator[str]:
     if nodes == 1:
         yield "wanted = min(most, nodes)"
     else:
-        up = 0.5 - 0.5 / nodes  # there is no function that rounds up
+        up = 0.5 - 0.5 / nodes  # formulas have no function that rounds up
         yield f"wanted = min(most, {nodes} * round(nodes / {nodes} + {up:.4f}))"
 
 
 def _last(nodes: int) -> str:
-    """Return the nodes of all tasks that wait or run, by the last sample.
+    """Return the expression for the nodes of all tasks that wait or run, from the last sample.
 
     "For a multi-instance task, $ActiveTasks includes the number of instances set on the task."
-    Of $RunningTasks the page has "the number of tasks in a running state", and nothing of instances:
+    $RunningTasks is "the number of tasks in a running state"; the page does not mention instances:
     https://learn.microsoft.com/azure/batch/batch-automatic-scaling#read-only-service-defined-variables
     See docs/unverified.md, azure-32.
-    So each that runs is taken for all its nodes, and all of them together for no more machines than
-    there are: should the service count instances, what runs alone does not make a pool grow.
+    So each running task counts with all its nodes, and all running tasks together as at most the machines that
+    exist: if the service counts instances, running tasks alone do not make a pool grow.
     """
     if nodes == 1:
         return f"max({PENDING}.GetSample(1))"
@@ -109,9 +111,9 @@ def _targets(spec: Spec, options: BatchOptions) -> Iterator[str]:
     if capacity is Capacity.SPOT:
         yield from (f"{SPOT} = wanted", f"{DEDICATED} = 0")
         return
-    # What was taken away is made up for at once; what was asked for and has not come when tasks have
-    # waited so long, is asked for as on-demand, until there is nothing to do. $CurrentLowPriorityNodes
-    # has what was taken away in it.
+    # Reclaimed machines are replaced at once by on-demand machines. Spot machines that were requested and have
+    # not started when tasks have waited for spot_wait are requested as on-demand, until no tasks are left.
+    # $CurrentLowPriorityNodes includes reclaimed machines.
     wait = f"TimeInterval_Minute * {options.spot_wait // 60}"
     yield f"lost = seen < 70 ? 0 : max($PreemptedNodeCount.GetSample({MOST_SAMPLES}))"
     yield "here = seen < 70 ? 0 : max($CurrentLowPriorityNodes.GetSample(1)) - lost"
@@ -123,25 +125,25 @@ def _targets(spec: Spec, options: BatchOptions) -> Iterator[str]:
 
 
 def coming(spec: Spec, facts: Facts) -> int:
-    """Return how many nodes a run of *spec* submits, as far as they can run at once."""
+    """Return how many nodes of a run of *spec* can run at the same time."""
     return min(most(spec, facts), len(tasks(spec)) * spec.cluster.nodes.max)
 
 
 def awake(spec: Spec, facts: Facts) -> dict[str, str]:
-    """Return the formula that a pool is made with: machines come for all of the run that makes it.
+    """Return the formula of a new pool, which requests machines for all nodes of the run that makes it.
 
-    "When you create a pool with autoscaling enabled" it is evaluated at once; then the pool is resized,
-    and for minutes nobody can give it another. No run is in it: runs share this request.
+    "When you create a pool with autoscaling enabled" it is evaluated at once; then the pool is being resized, and
+    for minutes it accepts no other formula. The formula does not name a run, because runs share this request.
     """
     return {CLOCK: formula(spec, facts, coming(spec, facts))}
 
 
 def wake(spec: Spec, run: str, facts: Facts, pool: str) -> Iterator[Step]:
-    """Yield the step that has a pool of ours look for machines now, and not at its next evaluation.
+    """Yield the step that has a pool of runspec scale up now, and not at its next evaluation.
 
-    One that this very command has made is awake, and is not asked again. A new evaluation begins when the
-    interval is given anew, and samples lag behind: so the formula says what will be submitted next, and
-    no sample has that twice. It says whose it is, too: by that a call that may have been made is known.
+    The client skips it for a pool that the same command has made. Setting the interval again starts a new
+    evaluation, and samples lag behind: so the formula contains the nodes that are submitted next, until samples
+    include them. Its comment names the run, by which a request with an unknown outcome is found.
     https://learn.microsoft.com/rest/api/batchservice/pools/enable-pool-auto-scale
     """
     options: BatchOptions = facts.options
@@ -151,4 +153,4 @@ def wake(spec: Spec, run: str, facts: Facts, pool: str) -> Iterator[Step]:
     text = f"// woken by {run}\n{formula(spec, facts, count)}"
     body = {"autoScaleFormula": {CLOCK: text}, "autoScaleEvaluationInterval": INTERVAL}
     do = batch("Pool_EnableAutoScale", {"poolId": pool}, body)
-    yield Step("wake", f"wake the pool for {count} of its nodes", Scope.RUN, do)
+    yield Step("wake", f"scale the pool up for {count} node{'s' * (count > 1)}", Scope.RUN, do)

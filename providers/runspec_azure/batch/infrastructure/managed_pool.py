@@ -1,4 +1,4 @@
-"""The pool in the Resource Manager's words: the data plane cannot give it an identity.
+"""Make the request for a pool with an identity, which only the Resource Manager can make.
 
 https://learn.microsoft.com/azure/batch/managed-identity-pools
 """
@@ -12,12 +12,12 @@ from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import account
 from runspec_jobs.provider import Request
 
-# Said by the same words in the same place: https://learn.microsoft.com/rest/api/batchmanagement/pool/create
+# Members with the same name and value in both APIs: https://learn.microsoft.com/rest/api/batchmanagement/pool/create
 SAME = ("vmSize", "taskSlotsPerNode", "networkConfiguration", "mountConfiguration", "metadata")
 
 
 def create(name: str, content: Mapping[str, Any], options: BatchOptions) -> Request:
-    """Return the request that makes the pool of *content*, which is what the data plane would get."""
+    """Return the request that makes a pool; *content* is the body for the API of Azure Batch itself."""
     path = {
         "subscriptionId": options.subscription or "",
         "resourceGroupName": options.resource_group or "",

@@ -1,4 +1,4 @@
-"""The pool: machines that come with tasks and go when there are none. Named by its content."""
+"""The autoscaled pool of a job, which is named by a hash of its content."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from runspec_jobs.provider import Capacity, Facts, Scope, Spec, Step, content_na
 
 
 def name(spec: Spec, facts: Facts) -> str:
-    """Return the pool of *spec*: the profile's, or the one that is made for needs like these."""
+    """Return the name of the pool of *spec*: the profile's, or that of a pool for specs with equal needs."""
     options: BatchOptions = facts.options
     return options.pool or content_name("pool", content(spec, facts))
 
 
 def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
-    """Yield the step that makes the pool, awake; none for one of the profile. It is named by its plain formula."""
+    """Yield the step that makes the pool, unless the profile names one.
+
+    The pool is made with a formula for the machines of this run; its name is a hash of the usual formula.
+    """
     options: BatchOptions = facts.options
     if options.pool:
         return
@@ -39,7 +42,7 @@ def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
 
 
 def rule(options: BatchOptions) -> str:
-    """Return what keeps nodes apart.
+    """Return the settings to check for blocked connections.
 
     https://learn.microsoft.com/en-us/azure/batch/batch-mpi#multi-instance-task-requirements
     https://learn.microsoft.com/en-us/azure/batch/batch-virtual-network
@@ -53,9 +56,9 @@ def rule(options: BatchOptions) -> str:
 
 
 def content(spec: Spec, facts: Facts) -> dict[str, Any]:
-    """Return all of the pool but its name and metadata.
+    """Return the pool without its name and metadata.
 
-    One slot a node, so that a task has its machine for itself, and many nodes can be one task:
+    A node has one slot, so that a task has its machine for itself, and as multi-instance tasks require:
     https://learn.microsoft.com/en-us/azure/batch/batch-mpi#multi-instance-task-requirements
     """
     options: BatchOptions = facts.options
@@ -80,23 +83,23 @@ def content(spec: Spec, facts: Facts) -> dict[str, Any]:
 
 
 def shared(spec: Spec) -> list[str]:
-    """Return the names of the file systems that *spec* has mounted."""
+    """Return the names of the shared file systems that *spec* mounts."""
     return sorted({m.place.partition("/")[0] for m in spec.mounts if m.scheme == "shared"})
 
 
 def kinds(spec: Spec, options: BatchOptions) -> list[str]:
-    """Return what they are, as far as the profile says: files, nfs or blob."""
+    """Return the kinds of the shared file systems that *spec* mounts: files, nfs or blob."""
     return [options.shared[key].partition(":")[0] for key in shared(spec) if key in options.shared]
 
 
 def image(spec: Spec) -> str | None:
-    """Return the image of *spec*; one that is only on somebody's machine gives way to requirements."""
+    """Return the image of *spec*; None for one that exists on one machine only, where requirements replace it."""
     found = spec.container.image
     return None if found is None or found.startswith("localhost/") else found
 
 
 def _machine(spec: Spec, options: BatchOptions) -> dict[str, Any]:
-    """Return what the machines run. In a pool for containers every task has to be one."""
+    """Return the configuration of the machines. In a pool for containers, every task must run in a container."""
     found: dict[str, Any] = {
         "imageReference": _image(options.image),
         "nodeAgentSKUId": options.node_agent,
@@ -116,7 +119,7 @@ def _image(text: str) -> dict[str, str]:
 
 
 def _registry(options: BatchOptions) -> dict[str, Any]:
-    """Without a name it is that of Docker: the description of registryServer."""
+    """Return the registry; without registryServer it is Docker Hub, as the description of that field says."""
     found: dict[str, Any] = {"registryServer": options.registry} if options.registry else {}
     if options.identity and not options.registry_user:
         found["identityReference"] = {"resourceId": options.identity}

@@ -1,1 +1,1 @@
-"""The job of a run and its tasks."""
+"""The job of a run, its tasks and its secrets."""

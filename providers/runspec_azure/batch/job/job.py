@@ -1,4 +1,4 @@
-"""The job of a run, and its tasks: one of each combination of a sweep, on one node or many."""
+"""The job of a run and its tasks: one for each combination of a sweep, on one node or several."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from runspec_jobs.provider import Facts, Scope, Spec, Step, nodes_each, tasks_in
 
 # https://learn.microsoft.com/en-us/rest/api/batchservice/tasks/create-task-collection
 AT_ONCE = 100
-RETENTION = "P7D"  # of a task's files on a node that stays
+RETENTION = "P7D"  # of the files of a task, if its node still exists
 CANCELLED = "cancelled by runspec"
 INSIDE = "inside.pyz"
 
 # No shell reads a command line: https://learn.microsoft.com/en-us/azure/batch/virtual-file-mount
-# What the user's program is stands in the record, so these words are always the same.
+# The user's program is in the record, so these lines are always the same.
 COMMAND = "/bin/sh -c 'exec python3 -IS \"$AZ_BATCH_TASK_WORKING_DIR/inside.pyz\" job 2>&1'"
 GANG_COMMAND = "/bin/sh -c 'exec python3 -IS \"$AZ_BATCH_TASK_SHARED_DIR/inside.pyz\" job 2>&1'"
-# Every node runs it before the first one runs the command, and it puts itself into the background:
+# Every node runs it before the first one runs the command; the agent continues in the background:
 # https://learn.microsoft.com/en-us/azure/batch/batch-mpi#coordination-command
-# That it goes on there until the first node has ended: see docs/unverified.md, azure-30.
+# Whether it continues until the first node has ended is an assumption: see docs/unverified.md, azure-30.
 COORDINATION = (
     "/bin/sh -c 'exec python3 -IS \"$AZ_BATCH_TASK_SHARED_DIR/inside.pyz\" job --node 2>&1'"
 )
-# The service's words for the contract's: see docs/inside.md.
+# Variables of the contract, and the service's variables for them: see docs/inside.md.
 # https://learn.microsoft.com/en-us/azure/batch/batch-compute-node-environment-variables
 WORDS = (
     "RUNSPEC_JOB=AZ_BATCH_JOB_ID RUNSPEC_LOG=AZ_BATCH_TASK_DIR "
@@ -39,28 +39,28 @@ GANG_WORDS = (
     " RUNSPEC_NODE_NAMES=AZ_BATCH_HOST_LIST RUNSPEC_MAIN=AZ_BATCH_MASTER_NODE "
     "RUNSPEC_IS_MAIN=AZ_BATCH_IS_CURRENT_NODE_MASTER RUNSPEC_NODE_ID=AZ_BATCH_NODE_ID"
 )
-BELOW = " RUNSPEC_BELOW=AZ_BATCH_TASK_WORKING_DIR"  # a machine's root is not the job's own
-# A container's root is, and lies on the machine's small system disk; the task's folder does not.
+BELOW = " RUNSPEC_BELOW=AZ_BATCH_TASK_WORKING_DIR"  # the root folder of a machine does not belong to the job
+# That of a container does, but it is on the small system disk of the machine; the task's folder is not.
 # https://learn.microsoft.com/en-us/azure/batch/files-and-directories
 DISK = " RUNSPEC_DISK=AZ_BATCH_TASK_WORKING_DIR"
-# Tasks run without administrator permissions unless they ask for them, and in a container as that same
+# Tasks run without administrator permissions unless they request them, and in a container as the same
 # user: https://learn.microsoft.com/en-us/azure/batch/batch-docker-container-workloads (on Linux tasks)
 ROOT = {"autoUser": {"scope": "pool", "elevationLevel": "admin"}}
-# What the job ends with when it has lost its right to the store, which all tasks have from one signature
-# or identity. In a job that leaves it at `noaction`, exit conditions are refused; what is said for no
-# code would end the job at any failure: https://learn.microsoft.com/en-us/rest/api/batchservice/tasks/create-task#exitoptions
+# The exit code of the agent if the store refuses access, which all tasks have with one signature or identity.
+# Jobs with `noaction` refuse exit conditions; without a default, the condition would end the job at any
+# failure: https://learn.microsoft.com/en-us/rest/api/batchservice/tasks/create-task#exitoptions
 STOPS = 77
 ON_FAILURE = {"onTaskFailure": "performexitoptionsjobaction"}
 CONDITIONS = {
     "exitCodes": [{"code": STOPS, "exitOptions": {"jobAction": "terminate"}}],
     "default": {"jobAction": "none"},
 }
-CONTAINER_SAS = {"$signed": "racwdl"}  # the words of a signature, for RUNSPEC_STORE
-CONTAINER_URL = {"$signed": "url racwdl"}  # the whole URL of the container
+CONTAINER_SAS = {"$signed": "racwdl"}  # the signature for RUNSPEC_STORE
+CONTAINER_URL = {"$signed": "url racwdl"}  # the URL of the container with its signature
 
 
 def task_id(task: int) -> str:
-    """Return the id of a task of a sweep; ids are in the order of numbers.
+    """Return the id of a task of a sweep; ids sort like numbers.
 
     >>> task_id(7)
     'task-00007'
@@ -73,9 +73,9 @@ def shape(spec: Spec) -> str:
 
 
 def steps(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
-    """Yield the steps that make the job, its tasks, and its end with the last of them.
+    """Yield the steps that make the job and its tasks, and set the job to end with the last of them.
 
-    An empty job would end at once if it were told to end before the tasks are there.
+    An empty job would end at once if this were set before the tasks exist.
     https://learn.microsoft.com/en-us/rest/api/batchservice/jobs/create-job#onalltaskscomplete
     """
     yield _job(spec, run, facts)
@@ -87,7 +87,7 @@ def steps(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
         do = batch("Task_AddCollection", {"jobId": run}, body)
         yield Step(f"tasks-{number}", f"submit {which}", Scope.RUN, do)
     do = batch("Job_Patch", {"jobId": run}, {"onAllTasksComplete": "terminatejob"})
-    yield Step("last", "have the job end with its last task", Scope.RUN, do)
+    yield Step("last", "set the job to end with its last task", Scope.RUN, do)
 
 
 def _job(spec: Spec, run: str, facts: Facts) -> Step:
@@ -100,7 +100,7 @@ def _job(spec: Spec, run: str, facts: Facts) -> Step:
         "commonEnvironmentSettings": pairs(_environment(spec, run, options)),
         "metadata": pairs({**options.tags, "runspec": run}),
     }
-    if told_apart(options):
+    if reserves_exit_code(options):
         body |= ON_FAILURE
     if options.priority is not None:
         body["priority"] = options.priority
@@ -133,20 +133,20 @@ def _environment(spec: Spec, run: str, options: BatchOptions) -> dict[str, Any]:
 
 
 def _way(options: BatchOptions) -> dict[str, Any]:
-    """Return by what a job reaches its blobs: an identity of its machine, or what is signed for it."""
+    """Return the variable for access to the blobs: an identity of the machine, or a signature."""
     if options.identity:
         return {"RUNSPEC_IDENTITY": options.identity}
     return {"RUNSPEC_SAS": CONTAINER_SAS}
 
 
 def words(spec: Spec) -> str:
-    """Return which of the service's variables stand for which of ours."""
+    """Return the mapping from the variables of the contract to those of the service."""
     many = GANG_WORDS if nodes_each(spec) > 1 else ""
     return WORDS + many + (DISK if pool.image(spec) else BELOW)
 
 
 def task(spec: Spec, run: str, facts: Facts, number: int) -> dict[str, Any]:
-    """Return one task, as it is sent."""
+    """Return one task as Task_AddCollection needs it."""
     options: BatchOptions = facts.options
     nodes = nodes_each(spec)
     by_url = options.files == "signed"
@@ -159,12 +159,12 @@ def task(spec: Spec, run: str, facts: Facts, number: int) -> dict[str, Any]:
         "constraints": _constraints(spec),
         "outputFiles": [_logs(run, options, number)],
     }
-    if told_apart(options):
+    if reserves_exit_code(options):
         found["exitConditions"] = CONDITIONS
     if nodes == 1:
         found["resourceFiles"] = [inside]
     else:
-        # Plain resource files reach the first node alone.
+        # resourceFiles are copied to the first node only.
         found["multiInstanceSettings"] = {
             "numberOfInstances": nodes,
             "coordinationCommandLine": COORDINATION,
@@ -177,16 +177,16 @@ def task(spec: Spec, run: str, facts: Facts, number: int) -> dict[str, Any]:
     return found
 
 
-def told_apart(options: BatchOptions) -> bool:
-    """Return whether a lost right can be told from a program that ends with the same code.
+def reserves_exit_code(options: BatchOptions) -> bool:
+    """Return whether the exit code STOPS always means that the store refused access.
 
-    The agent sees to it that no program does. Without it, the program's code is the task's.
+    The agent never exits with a program's code 77. Without an agent, the program's code is the task's.
     """
     return options.files == "agent"
 
 
 def _as_root(spec: Spec, options: BatchOptions) -> bool:
-    """Return whether nobody else can do it: make folders in a container, or read what blobfuse has mounted.
+    """Return whether only root can make folders in a container, or read files that blobfuse has mounted.
 
     https://learn.microsoft.com/en-us/azure/batch/virtual-file-mount#azure-blob-container
     """
@@ -203,7 +203,7 @@ def _inside(options: BatchOptions) -> dict[str, Any]:
 
 
 def _logs(run: str, options: BatchOptions, number: int) -> dict[str, Any]:
-    """Keep what a task printed beyond its node.
+    """Return the upload of the output that a task prints, so that it outlives the node.
 
     https://learn.microsoft.com/en-us/azure/batch/batch-task-output-files
     """
@@ -221,11 +221,11 @@ def _logs(run: str, options: BatchOptions, number: int) -> dict[str, Any]:
 
 
 def _constraints(spec: Spec) -> dict[str, Any]:
-    tries = spec.retry.attempts
-    if spec.cluster.nodes.elastic:  # failures of the program are counted by its nodes
-        tries += spec.retry.spot_attempts - 1
+    attempts = spec.retry.attempts
+    if spec.cluster.nodes.elastic:  # the nodes count the failures of the program
+        attempts += spec.retry.spot_attempts - 1
     found: dict[str, Any] = {
-        "maxTaskRetryCount": tries - 1,
+        "maxTaskRetryCount": attempts - 1,
         "retentionTime": RETENTION,
     }
     if spec.timeout:
@@ -234,7 +234,7 @@ def _constraints(spec: Spec) -> dict[str, Any]:
 
 
 def _container(spec: Spec) -> dict[str, Any]:
-    """GPUs are there without a word: the same page says not to ask for them.
+    """Return the container of a task. GPUs are available without an option, as this page says:
 
     https://learn.microsoft.com/en-us/azure/batch/batch-docker-container-workloads
     """
@@ -242,9 +242,9 @@ def _container(spec: Spec) -> dict[str, Any]:
     if spec.container.shm:
         words.append(f"--shm-size={spec.container.shm}b")
     elif spec.cluster.gpus:
-        words.append("--ipc=host")  # data loaders share batches there: 64 MiB is too little
+        words.append("--ipc=host")  # data loaders share batches in /dev/shm: 64 MiB is too small
     if spec.cluster.nodes.max > 1:
-        words.append("--network=host")  # nodes meet by the machines' own addresses
+        words.append("--network=host")  # nodes connect by the addresses of the machines
     return {
         "imageName": pool.image(spec),
         "containerRunOptions": " ".join(words),

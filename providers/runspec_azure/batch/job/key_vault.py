@@ -1,4 +1,4 @@
-"""Secrets in a key vault: named in the plan, and got by the job itself by its identity."""
+"""Secrets in a key vault: the plan has their URLs, and the job reads them with its identity."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from runspec_azure.session import clouds
 from runspec_jobs.provider import Spec
 
 KIND = "azure-kv:"
-# Before the # stands the id of the vault, which azure-batch-ai needs.
+# The part before # is the id of the vault, which azure-batch-ai needs.
 # https://learn.microsoft.com/azure/key-vault/general/about-keys-secrets-certificates#object-identifiers
 SOURCE = re.compile(
     r"azure-kv:(?:[^#]*#)?(https://[^/#?\s]+/secrets/[0-9A-Za-z-]{1,127}(?:/[0-9a-f]{32})?)/?"
@@ -19,7 +19,7 @@ SOURCE = re.compile(
 
 
 def url(source: str) -> str | None:
-    """Return the URL of the secret that *source* names; None where it names none.
+    """Return the URL of the secret that *source* names; None if it is not a secret of a key vault.
 
     >>> url("azure-kv:/subscriptions/1/vaults/v#https://v.vault.azure.net/secrets/hf")
     'https://v.vault.azure.net/secrets/hf'
@@ -29,7 +29,7 @@ def url(source: str) -> str | None:
 
 
 def environment(spec: Spec, options: BatchOptions) -> Mapping[str, str]:
-    """Return the variables that tell the job which of its own to get where, and by tokens for whom; none for none."""
+    """Return variables with the URLs of the secrets that the job reads, and the audience of its tokens, if any."""
     sources = {variable: options.secrets[key] for variable, key in spec.secrets.items()}
     listed = {variable: url(source) for variable, source in sources.items() if url(source)}
     if not listed:

@@ -1,1 +1,1 @@
-"""Probes that test beliefs about Azure against a real account."""
+"""Probes that check assumptions about Azure in a real account."""

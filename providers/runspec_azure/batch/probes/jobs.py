@@ -1,4 +1,4 @@
-"""Probes of Azure Batch: what runspec takes for granted of formulas, of terminated tasks and of their files."""
+"""Probes of Azure Batch: assumptions about autoscale formulas, terminated tasks and their files."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from runspec_jobs.provider import (
     Unavailable,
 )
 
-SHOWN_S = 180.0  # for what was asked for to be seen
-MACHINE_S = 1200.0  # for a machine to come and its task to begin
+SHOWN_S = 180.0  # for a change to become visible
+MACHINE_S = 1200.0  # for a machine and its task to start
 PAUSE_S = 2.0
 TEXT = "日本語"
 LISTEN = (
@@ -39,7 +39,7 @@ Found = Mapping[str, Any]
 
 
 class Bench:
-    """What the probes of one session share: a pool without machines, one with one, and a job on each."""
+    """Resources that probes of a session share: a pool without machines, one with a machine, and a job on each."""
 
     def __init__(self, options: BatchOptions) -> None:
         self.options = options
@@ -47,14 +47,14 @@ class Bench:
         self._jobs: dict[str, str] = {}
 
     def pool(self, client: AzureClient, context: ProbeContext, nodes: int) -> str:
-        """Return a pool of *nodes* machines; one with machines is the profile's, if it names one."""
+        """Return a pool of *nodes* machines; a pool with machines is the profile's, if it names one."""
         if nodes and self.options.pool:
             return self.options.pool
         name = f"runspec-{context.name}-{nodes}"
         if name not in self._pools:
             self._pools[name] = name
             context.note(f"pool {name}", _az("pool", name), batch("Pool_Delete", {"poolId": name}))
-            context.tell(f"a pool is made: {name}")
+            context.tell(f"making the pool {name}")
             client.call(batch("Pool_Add", body=self._of(name, nodes)))
         return name
 
@@ -95,7 +95,7 @@ def spec(nodes: int, capacity: str = "on-demand") -> Spec:
 
 
 def added(client: AzureClient, job: str, numbers: Sequence[int], text: str) -> list[Found]:
-    """Add tasks; give what the service says of each."""
+    """Add tasks; return the answer of the service for each."""
     line = f"/bin/sh -c '{text}'"
     body = {"value": [{"id": jobs.task_id(n), "commandLine": line} for n in numbers]}
     answer = client.session.make("Task_AddCollection", {"jobId": job}, body)
@@ -111,17 +111,17 @@ def terminated(client: AzureClient, job: str, number: int) -> None:
 
 
 def _await(done: Callable[[], bool], context: ProbeContext, longest_s: float) -> float:
-    """Wait until *done*; give how long that took. Raises Unavailable after *longest_s*."""
+    """Wait until *done*; return the seconds that this took. Raise Unavailable after *longest_s*."""
     began = time.monotonic()
     while not done():
         if time.monotonic() - began > longest_s:
-            raise Unavailable(f"nothing came of it in {longest_s:.0f} s")
+            raise Unavailable(f"nothing happened within {longest_s:.0f} s")
         context.sleep(PAUSE_S)
     return time.monotonic() - began
 
 
 def _seen(ask: Callable[[], Found], state: str, context: ProbeContext) -> Found:
-    """Return what *ask* gives when it is in *state*, or after SHOWN_S: that it is not is an answer too."""
+    """Return the result of *ask* once it is in *state*, or as it is after SHOWN_S, which is an observation, too."""
     end = time.monotonic() + SHOWN_S
     while (found := ask()).get("state") != state and time.monotonic() < end:
         context.sleep(PAUSE_S)
@@ -147,7 +147,7 @@ def formulas_are_taken(client: AzureClient, context: ProbeContext, bench: Bench)
 
 
 def enabled_twice(client: AzureClient, context: ProbeContext, bench: Bench) -> Observation:
-    """What is refused is told by a code: the client takes such a pool for one that is awake."""
+    """Check the error code of the second request, which the client accepts from a pool that is scaling up."""
     path = {"poolId": bench.pool(client, context, 0)}
     body = {"autoScaleFormula": f"{autoscale.DEDICATED} = 0;"}
     codes = []
@@ -155,14 +155,14 @@ def enabled_twice(client: AzureClient, context: ProbeContext, bench: Bench) -> O
     for _ in range(2):
         try:
             client.session.make("Pool_EnableAutoScale", path, body)
-            codes.append("taken")
+            codes.append("accepted")
         except RunspecError as exc:
             codes.append(code_of(exc) or exc.message)
-    holds = codes[0] == "taken" and codes[1] in (
+    holds = codes[0] == "accepted" and codes[1] in (
         "TooManyEnableAutoScaleRequests",
         "PoolBeingResized",
     )
-    return said(holds, f"twice in a row: {', '.join(codes)}")
+    return said(holds, f"two requests in a row: {', '.join(codes)}")
 
 
 def _steady(client: AzureClient, path: Mapping[str, str]) -> bool:
@@ -172,9 +172,9 @@ def _steady(client: AzureClient, path: Mapping[str, str]) -> bool:
 def collection_names_each(client: AzureClient, context: ProbeContext, bench: Bench) -> Observation:
     name = bench.job(client, context, 0, "true")
     found = added(client, name, [1, 2], "true")
-    told = [(one.get("status"), (one.get("error") or {}).get("code")) for one in found]
-    holds = sorted(told, key=str) == [("clienterror", "TaskExists"), ("success", None)]
-    return said(holds, f"one that is there and one that is not: {told}")
+    seen = [(one.get("status"), (one.get("error") or {}).get("code")) for one in found]
+    holds = sorted(seen, key=str) == [("clienterror", "TaskExists"), ("success", None)]
+    return said(holds, f"one task that existed and one that did not: {seen}")
 
 
 def waiting_task_ends(client: AzureClient, context: ProbeContext, bench: Bench) -> Observation:
@@ -182,7 +182,7 @@ def waiting_task_ends(client: AzureClient, context: ProbeContext, bench: Bench) 
     terminated(client, name, 0)
     found = _seen(lambda: task(client, name, 0), "completed", context)
     other, info = task(client, name, 1)["state"], found.get("executionInfo", {})
-    seen = f"it is {found['state']} (exit code {info.get('exitCode')}, {info.get('result')}), the other {other}"
+    seen = f"the task is {found['state']} ({info.get('exitCode')}, {info.get('result')}), the other one is {other}"
     return said((found["state"], other) == ("completed", "active"), seen)
 
 
@@ -197,11 +197,11 @@ def job_ends_with_its_tasks(
     found = _seen(lambda: client.session.look("Job_Get", {"jobId": name}), "completed", context)
     reason = found.get("executionInfo", {}).get("terminateReason")
     holds = found["state"] == "completed" and reason in status.ALL_OVER
-    return said(holds, f"the job is {found['state']}, terminateReason {reason}")
+    return said(holds, f"the job is {found['state']}, its terminateReason {reason}")
 
 
 def _running(client: AzureClient, context: ProbeContext, bench: Bench) -> str:
-    """Return a job whose first task prints and then waits. Raises Unavailable where no machine comes."""
+    """Return a job whose first task prints and then waits. Raise Unavailable if no machine starts."""
     name = bench.job(client, context, 1, LISTEN)
     done = ("running", "completed")
     _await(lambda: task(client, name, 0)["state"] in done, context, MACHINE_S)
@@ -229,7 +229,7 @@ def live_file(client: AzureClient, context: ProbeContext, bench: Bench) -> Obser
     _await(printed, context, SHOWN_S)
     kind = client.session.head("File_GetFromTask", path).get("Content-Type")
     cut = client.session.part("File_GetFromTask", path, 1, 8)
-    return said(cut == want[1:8], f"content type {kind}; a part of 7 bytes had {len(cut)}")
+    return said(cut == want[1:8], f"content type {kind}; a range of 7 bytes had {len(cut)}")
 
 
 def beyond_the_end(client: AzureClient, context: ProbeContext, bench: Bench) -> Observation:
@@ -240,7 +240,7 @@ def beyond_the_end(client: AzureClient, context: ProbeContext, bench: Bench) -> 
     except RemoteError as exc:
         status = status_of(exc)
         return said(status in (404, 409, 416), f"{status} {code_of(exc)}")
-    return said(not found, f"it was answered, with {len(found)} bytes")
+    return said(not found, f"the answer had {len(found)} bytes")
 
 
 def told_to_end(client: AzureClient, context: ProbeContext, bench: Bench) -> Observation:
@@ -249,7 +249,7 @@ def told_to_end(client: AzureClient, context: ProbeContext, bench: Bench) -> Obs
     found = _seen(lambda: task(client, name, 0), "completed", context)
     info, told = found.get("executionInfo", {}), b"told" in _file(client, name)
     seen = (
-        f"it is {found['state']}, exit code {info.get('exitCode')}, result {info.get('result')}; "
-        f"the program was{'' if told else ' not'} told by SIGTERM, and its file can still be read"
+        f"the task is {found['state']}, exit code {info.get('exitCode')}, result {info.get('result')}; "
+        f"the program got {'' if told else 'no '}SIGTERM, and its file can still be read"
     )
     return said(found["state"] == "completed" and info.get("result") == "failure", seen)

@@ -1,4 +1,4 @@
-"""Probes of Blob storage: what runspec takes for granted of conditional writes, signatures, ranges and lists."""
+"""Probes of Blob storage: assumptions about conditional writes, signatures, ranges and lists."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from runspec_jobs.provider import Observation, ProbeContext, Request, Verdict
 
 AT_ONCE = 8
 LISTED = 20
-RIGHTS = "racwdl"  # those that a job is given
+RIGHTS = "racwdl"  # the permissions of a job
 LOST_RACE = (409, 412)
 BLOCK = {"x-ms-blob-type": "BlockBlob"}
 
 
 def said(holds: bool, seen: str) -> Observation:
-    """Return the verdict on a belief that *holds* or not."""
+    """Return the observation of an assumption that *holds* or not."""
     return Observation(Verdict.CONFIRMED if holds else Verdict.REFUTED, seen)
 
 
 def folder(client: AzureClient, context: ProbeContext) -> str:
-    """Return the prefix of blobs of this session; all below it is removed at the end."""
+    """Return the prefix of the blobs of this session, which are deleted at the end."""
     container, account = client.blobs.options.container, client.blobs.options.storage_account
     prefix = client.blobs.key("runs", context.name, "")
     context.note(
@@ -40,13 +40,13 @@ def folder(client: AzureClient, context: ProbeContext) -> str:
 
 
 def url_of(client: AzureClient, key: str, rights: str = RIGHTS) -> str:
-    """Return the URL of a blob by which a job may reach it with *rights*."""
+    """Return the URL of a blob, signed as for a job with *rights*."""
     query = client.signer.with_urls({"$signed": rights})
     return f"{layout.endpoint(client.blobs.options)}/{client.blobs.options.container}/{key}?{query}"
 
 
 def http(method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -> HttpResponse:
-    """Send a request as a job would: by a URL alone, without credentials."""
+    """Send a request as a job would: with a URL, without credentials."""
     opened: PipelineClient[HttpRequest, HttpResponse] = PipelineClient(url, policies=[])
     with translated("a signed URL"), opened as client:
         request = HttpRequest(method, url, headers=dict(headers), content=body or None)
@@ -71,13 +71,16 @@ def put_where_none_is(client: AzureClient, context: ProbeContext) -> Observation
     with ThreadPoolExecutor(AT_ONCE) as pool:
         found = sum(pool.map(one, range(AT_ONCE)))
     later = client.blobs.put_new(b"later", *names)
-    return said((found, later) == (1, False), f"{found} of {AT_ONCE} at once, one later: {later}")
+    return said(
+        (found, later) == (1, False),
+        f"{found} of {AT_ONCE} parallel writes succeeded, a later one: {later}",
+    )
 
 
 def claim_by_signature(client: AzureClient, context: ProbeContext) -> Observation:
     url = url_of(client, f"{folder(client, context)}claimed")
     found = [put(url, body, If_None_Match="*").status_code for body in (b"first", b"second")]
-    return said(found[0] == 201 and found[1] in LOST_RACE, f"by a signature, twice: {found}")
+    return said(found[0] == 201 and found[1] in LOST_RACE, f"two writes with a signature: {found}")
 
 
 def put_where_it_is_unchanged(client: AzureClient, context: ProbeContext) -> Observation:
@@ -89,7 +92,7 @@ def put_where_it_is_unchanged(client: AzureClient, context: ProbeContext) -> Obs
     gone = put(url, b"fourth", If_Match=first).status_code
     holds = (right, wrong) == (201, 412) and gone in (404, *LOST_RACE)
     return said(
-        holds, f"with its ETag {right}, with an older one {wrong}, of a deleted blob {gone}"
+        holds, f"with the ETag {right}, with an older one {wrong}, for a deleted blob {gone}"
     )
 
 
@@ -98,7 +101,7 @@ def read_alone(client: AzureClient, context: ProbeContext) -> Observation:
     put(url_of(client, key), b"first")
     url = url_of(client, key, "r")
     found = [http("GET", url, {}).status_code, put(url, b"second").status_code]
-    return said(found == [200, 403], f"by a signature to read: GET {found[0]}, PUT {found[1]}")
+    return said(found == [200, 403], f"with a signature to read: GET {found[0]}, PUT {found[1]}")
 
 
 def ranges(client: AzureClient, context: ProbeContext) -> Observation:
@@ -127,4 +130,4 @@ def blocks_are_no_blob(client: AzureClient, context: ProbeContext) -> Observatio
     http("PUT", f"{url}&comp=blocklist", {"Content-Length": str(len(listed))}, listed)
     after = http("GET", url, {})
     holds = before == 404 and (after.status_code, after.content) == (200, b"half")
-    return said(holds, f"before their list {before}, after it {after.status_code}")
+    return said(holds, f"before the block list {before}, after it {after.status_code}")

@@ -1,1 +1,1 @@
-"""What a subscription says of its Batch AI quotas."""
+"""Discovery of the Batch AI quotas of a subscription."""

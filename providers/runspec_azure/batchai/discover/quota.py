@@ -1,4 +1,4 @@
-"""Whether a cluster fits into what the subscription may use, asked before anything is made."""
+"""Check whether a cluster is within the quotas of the subscription, before anything is made."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from runspec_azure.batchai.resources import KNOWN
 from runspec_jobs.provider import RemoteError
 
-HINT = "ask for fewer nodes or a smaller machine, or have the quota raised"
+HINT = "use fewer nodes or a smaller machine, or request a quota increase"
 CLUSTERS = "Clusters"
 KINDS = ("Dedicated", "LowPriority")  # as usages name them
 
 
 def whole(kind: str) -> str:
-    """Return the usage of all vCPUs of a region."""
+    """Return the name of the usage of all vCPUs of a region."""
     return f"Total Cluster {kind} Regional vCPUs"
 
 
@@ -23,10 +23,10 @@ def of_family(family: str, kind: str) -> str:
 
 
 def lacking(properties: Mapping[str, Any], usages: Mapping[str, Sequence[int]]) -> Iterator[str]:
-    """Yield which quotas a cluster with *properties* is above.
+    """Yield a message for each quota that a cluster with *properties* would exceed.
 
-    *usages* are what is in use and the limit, by the name of the usage. Of sizes that nobody knows,
-    the vCPUs are not known either.
+    *usages* has the current value and the limit by the name of the usage. If the VM size is unknown, its vCPUs
+    are not checked.
     """
     wanted = {CLUSTERS: 1}
     if size := KNOWN.get(str(properties["vmSize"]).upper()):
@@ -44,6 +44,6 @@ def lacking(properties: Mapping[str, Any], usages: Mapping[str, Sequence[int]]) 
 
 
 def check(body: Mapping[str, Any], usages: Mapping[str, Sequence[int]]) -> None:
-    """Raise RemoteError where the cluster of *body* is above a quota."""
+    """Raise RemoteError if the cluster of *body* would exceed a quota."""
     for what in lacking(body["properties"], usages):
         raise RemoteError(what, HINT)

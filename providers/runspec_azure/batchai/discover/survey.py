@@ -1,4 +1,4 @@
-"""What a subscription says of its quotas, before a cluster is made."""
+"""Read the quotas of a subscription, before a cluster is made."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ from runspec_azure.batchai.options import BatchAiOptions
 from runspec_azure.batchai.session import Arm
 from runspec_jobs.provider import RunspecError, Spec
 
-NO_MPIRUN = "RUNSPEC_REHEARSAL_NO_MPIRUN"  # set while jobs are processes of a machine without one
+NO_MPIRUN = (
+    "RUNSPEC_REHEARSAL_NO_MPIRUN"  # set while jobs are processes of a machine without mpirun
+)
 
 
 def survey(spec: Spec, options: BatchAiOptions) -> dict[str, Any]:
-    """Return what the subscription says, and what a rehearsal lacks."""
+    """Return the quotas, and whether mpirun is missing in a rehearsal."""
     lacks = {"mpirun": False} if NO_MPIRUN in os.environ else {}
     return lacks | _quotas(spec, options)
 
 
 def _quotas(spec: Spec, options: BatchAiOptions) -> dict[str, Any]:
-    """Return what is in use and the limits, by the names that usages have.
+    """Return the current values and limits by the names of the usages.
 
-    Nothing where the cluster is there already: it is among what is in use, and nothing more is
-    needed. No step of a plan depends on it, so that a plan is the same tomorrow.
+    There are none if the cluster exists already, since its nodes are included in the current values. No step of a
+    plan depends on them, so that a plan is the same tomorrow.
     """
     try:
-        arm = Arm(options, looks=1)
+        arm = Arm(options, retries=1)
         where = batchai(
             "Clusters_Get", options, {"clusterName": infrastructure.name(spec, options)}
         )

@@ -1,4 +1,4 @@
-"""The command of a spec as shell text: Batch AI has lines for a shell, never lists of words."""
+"""Write the command of a spec as shell text, since Batch AI has command lines for a shell and no lists of words."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from runspec_azure.batchai.naming import input_id, output_id
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_jobs.provider import PLACE, Spec, variable
 
-SAFE = re.compile(r"[\w@%+=:,./-]*", re.ASCII)  # what no shell does anything with
+SAFE = re.compile(r"[\w@%+=:,./-]*", re.ASCII)  # characters without a meaning for a shell
 SPECIAL = re.compile(r'([\\"$`])')
 
 
 def reference(name: str, after: str) -> str:
-    """Return `$NAME`, in braces where *after*, which follows, would become part of the name.
+    """Return `$NAME`, in braces if the text *after* it would become part of the name.
 
     >>> reference("HOME", "/x"), reference("HOME", "x")
     ('$HOME', '${HOME}')
@@ -24,7 +24,7 @@ def reference(name: str, after: str) -> str:
 
 
 def place(kind: str, name: str, options: BatchAiOptions) -> str:
-    """Return the variable that holds a place in the job."""
+    """Return the variable for a path or parameter of the job."""
     if kind == "mounts":
         return f"AZ_BATCHAI_INPUT_{input_id(name, options)}"
     if kind == "outputs":
@@ -33,7 +33,7 @@ def place(kind: str, name: str, options: BatchAiOptions) -> str:
 
 
 def script(text: str, options: BatchAiOptions) -> str:
-    """Return a script of the user's with every place as a reference to its variable."""
+    """Return the user's script with a reference to a variable for each placeholder."""
 
     def put(match: re.Match[str]) -> str:
         if match[1]:
@@ -46,7 +46,7 @@ def script(text: str, options: BatchAiOptions) -> str:
 
 
 def word(text: str, values: Mapping[str, str], options: BatchAiOptions) -> str:
-    """Return one word of a command for a shell: the program finds it byte for byte.
+    """Return one word of a command, quoted so that the shell passes it to the program unchanged.
 
     >>> word("two words", {}, BatchAiOptions()), word("${outputs.model}/x", {}, BatchAiOptions())
     ("'two words'", '$AZ_BATCHAI_OUTPUT_MODEL/x')
@@ -81,10 +81,10 @@ def _quoted(parts: list[tuple[str, str]]) -> str:
 
 
 def line(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> str:
-    """Return all that the job runs as one command line, which starts one program.
+    """Return the program of the job as one command line, which starts one process.
 
-    A script is /bin/sh's own: the service has other shells, and mpirun none. Without the contract
-    nothing is added, and the line is the script as it is.
+    A script is run by /bin/sh, because the service uses another shell, and mpirun none. Without the contract,
+    the line is the script itself.
     """
     found = written(spec, values, options)
     if spec.command is not None or not options.contract:
@@ -93,16 +93,16 @@ def line(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> str:
 
 
 def written(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> str:
-    """Return the command or the script, and nothing around it."""
+    """Return the command or the script without anything added."""
     if spec.command is not None:
         return " ".join(word(text, values, options) for text in spec.command)
     return script((spec.run or "").strip("\n"), options)
 
 
 def program(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> list[str]:
-    """Return what the job runs as the interpreter, the script and all that follows; fewer if less is there.
+    """Return the interpreter, the script and the arguments, as far as they exist.
 
-    A toolkit starts the interpreter itself and has a field for each.
+    A toolkit starts the interpreter itself and has a field for each of them.
     """
     if spec.command is not None:
         words = [word(text, values, options) for text in spec.command]
@@ -114,5 +114,5 @@ def program(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> l
 
 
 def bare(text: str) -> str:
-    """Return a word of a script without the quotes around it: a field of its own needs none."""
+    """Return a word of a script without the quotes around it, as a field of a toolkit needs it."""
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text

@@ -1,4 +1,4 @@
-"""A job of Batch AI: the body of the one call that starts it."""
+"""Make the body of the request that starts a job of Batch AI."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def properties(
 
 
 def _limit(spec: Spec, options: BatchAiOptions) -> dict[str, str] | None:
-    """The service counts all tries together."""
+    """Return the time limit, which the service applies to all attempts together."""
     if spec.timeout is None:
         return None
     times = spec.retry.attempts if toolkits.retried(spec, options) else 1
@@ -86,12 +86,12 @@ def docker_size(count: int) -> str:
 
 
 def installs(spec: Spec, options: BatchAiOptions) -> bool:
-    """Return whether packages are installed: an image that the profile names instead brings them."""
+    """Return whether the nodes install packages; an image that the settings use instead contains them."""
     return spec.container.requirements is not None and spec.container.image not in options.images
 
 
 def _preparation(spec: Spec, facts: Facts) -> dict[str, str] | None:
-    """https://pip.pypa.io/en/stable/cli/pip_install/"""
+    """Return the preparation, which installs packages: https://pip.pypa.io/en/stable/cli/pip_install/"""
     options: BatchAiOptions = facts.options
     lines = [options.preparation] if options.preparation else []
     if installs(spec, options) and facts.requirements:

@@ -1,4 +1,4 @@
-"""Batch AI's toolkits: which one a spec means, and the settings it has."""
+"""Choose the Batch AI toolkit of a spec, and make its settings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from runspec_azure.batchai.attempts import again, hosts, ranks
+from runspec_azure.batchai.attempts import hosts, ranks, with_retries
 from runspec_azure.batchai.job import command_line
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_jobs.provider import Launch, Spec, variable
@@ -48,15 +48,15 @@ KINDS: Mapping[str, Kind] = {
     "custom-mpi": Kind("customMpiSettings", "commandLine", scripted=False),
     "custom": Kind("customToolkitSettings", "commandLine", scripted=False, counted=False),
 }
-# What every job has in its environment, by `job`.
+# The variables that `job` sets for every job.
 OWN = ("RUNSPEC_RUN", "RUNSPEC_TASK", "RUNSPEC_ATTEMPT", "RUNSPEC_NODES", "RUNSPEC_SLOTS")
-BY_MPIRUN = ("chainer", "horovod", "cntk", "caffe")  # which Batch AI starts itself
+BY_MPIRUN = ("chainer", "horovod", "cntk", "caffe")  # mpirun is started by Batch AI itself
 NUMBERS = ("processCount", "workerCount", "parameterServerCount")
 BY_LAUNCH = {Launch.MPI: "custom-mpi", Launch.TORCHRUN: "pytorch"}
 
 
 def toolkit(spec: Spec, options: BatchAiOptions) -> str:
-    """Return the toolkit of *spec*: custom starts a command on the first node and nowhere else."""
+    """Return the toolkit of *spec*; custom starts a command only on the first node."""
     if options.toolkit is not None:
         return options.toolkit
     alone = "custom" if spec.cluster.nodes.max == 1 else "custom-mpi"
@@ -64,18 +64,18 @@ def toolkit(spec: Spec, options: BatchAiOptions) -> str:
 
 
 def fields(name: str) -> tuple[str, ...]:
-    """Return the settings that a user may add to those that follow from the spec."""
+    """Return the names of the settings that a user may add to those from the spec."""
     kind = KINDS[name]
     return (*kind.more, *(("processCount",) if kind.counted else ()))
 
 
 def configured(options: BatchAiOptions) -> bool:
-    """Return whether a file of settings stands for the script (BrainScript, Caffe)."""
+    """Return whether a configuration file replaces the script (BrainScript, Caffe)."""
     return "configFilePath" in options.toolkit_settings
 
 
 def settings(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> dict[str, Any]:
-    """Return the settings of the toolkit, below their key."""
+    """Return the settings of the toolkit under their key."""
     kind = KINDS[sent(spec, options)]
     found: dict[str, Any] = {}
     if not kind.scripted:
@@ -97,48 +97,48 @@ def settings(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> 
 
 
 def retried(spec: Spec, options: BatchAiOptions) -> bool:
-    """Return whether a shell of ours tries the job again: it can where it starts all there is of it."""
+    """Return whether shell text of runspec retries the job, which needs a toolkit whose processes it starts."""
     alone = toolkit(spec, options) in ("custom", "custom-mpi") and options.contract
     return alone and spec.retry.attempts > 1
 
 
 def sent(spec: Spec, options: BatchAiOptions) -> str:
-    """Return the toolkit that Batch AI is told: custom where a shell of ours starts mpirun itself."""
+    """Return the toolkit in the request: custom if shell text of runspec starts mpirun itself."""
     return "custom" if retried(spec, options) else toolkit(spec, options)
 
 
 def _line(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> str:
-    """Return the command line of a toolkit that takes one."""
+    """Return the command line, for a toolkit that has one."""
     line = command_line.line(spec, values, options)
     if not options.contract:
         return line
     if toolkit(spec, options) == "custom":
-        line = again(line, spec.retry.attempts) if retried(spec, options) else line
+        line = with_retries(line, spec.retry.attempts) if retried(spec, options) else line
         return with_contract(line, spec, options)
-    line = told_each(line, spec, options)
+    line = contract_in_each_process(line, spec, options)
     if not retried(spec, options):
         return line
     known = [*OWN, *(variable("sweep", name) for name in values), *spec.env, *spec.secrets]
     known += sorted(set(re.findall(r"\$\{?(AZ_BATCH\w+)", line)))
     ours = hosts(slots(spec, options), known)
-    return ours + again(ranks(line, processes(spec, options)), spec.retry.attempts)
+    return ours + with_retries(ranks(line, processes(spec, options)), spec.retry.attempts)
 
 
 def processes(spec: Spec, options: BatchAiOptions) -> int:
-    """Return how many processes a toolkit starts that counts them."""
+    """Return how many processes the toolkit starts, if it has such a setting."""
     asked = options.toolkit_settings.get("processCount")
     return int(asked) if asked else spec.cluster.nodes.max * spec.processes_per_node
 
 
 def slots(spec: Spec, options: BatchAiOptions) -> int:
-    """Return how many of them there are on each node, but for the last ones."""
+    """Return how many processes each node runs; the last nodes may run fewer."""
     return math.ceil(processes(spec, options) / spec.cluster.nodes.max)
 
 
 def places(spec: Spec, options: BatchAiOptions) -> dict[str, str]:
-    """Return what the contract says of a job's places, as references to Batch AI's own variables.
+    """Return the variables of the contract for paths of the job, as references to Batch AI's own variables.
 
-    The service puts them into variables of the user's, too:
+    The service replaces these references also in the values of the user's variables:
     https://github.com/Azure/BatchAI/blob/master/documentation/using-batchai-environment-variables.md
     """
     names = [("mounts", m.name) for m in spec.mounts] + [("outputs", o.name) for o in spec.outputs]
@@ -149,17 +149,17 @@ def places(spec: Spec, options: BatchAiOptions) -> dict[str, str]:
 
 
 def with_contract(line: str, spec: Spec, options: BatchAiOptions) -> str:
-    """Return *line*, which a shell starts on the first node, with the contract before it."""
+    """Return *line*, which a shell starts on the first node, after the variables of the contract."""
     first = '"${AZ_BATCH_HOST_LIST%%,*}"'
     own = f"RUNSPEC_RANK=0 RUNSPEC_HOST={first} RUNSPEC_LEADER={first}"
     return f"export {own}{_exported(spec, options)}; {line}"
 
 
-def told_each(line: str, spec: Spec, options: BatchAiOptions) -> str:
-    """Return a program that tells each process of mpirun the contract, and becomes *line*.
+def contract_in_each_process(line: str, spec: Spec, options: BatchAiOptions) -> str:
+    """Return a command that sets the variables of the contract in each process of mpirun, and executes *line*.
 
-    The command line is "executed by mpi runtime" (CustomMpiSettings in the official description), which
-    starts programs and no lines. Processes fill one node after the other.
+    The command line is "executed by mpi runtime" (CustomMpiSettings in the official description), which starts
+    programs and not shell text. Ranks fill one node after the other.
     """
     rank = f"$((${{OMPI_COMM_WORLD_RANK:-${{PMI_RANK:-0}}}} / {slots(spec, options)}))"
     text = (

@@ -1,4 +1,4 @@
-"""The profile's Blob container: folders as one blob a file, for Batch AI mounts it as it is."""
+"""Read and write the profile's Blob container, with one blob for each file of a folder, since Batch AI mounts it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from runspec_azure.store.blobs import Blobs
 from runspec_jobs.provider import Bundle, CredentialsError, File, Progress, UsageError
 
 SMALL_BYTES = 4 << 20
-AT_ONCE = 16  # small files, each of which is in memory
+AT_ONCE = 16  # small files, which are held in memory
 BLOCK_BYTES = 1 << 20
-WHOLE = ".whole"  # beside a folder: all of it is there
+WHOLE = ".whole"  # the suffix of a blob that marks a folder as complete
 
 
 class Own(NamedTuple):
-    """What `Blobs` asks of options."""
+    """The options that `Blobs` needs."""
 
     prefix: str
     storage_account: str | None
@@ -35,7 +35,7 @@ class Own(NamedTuple):
 
 
 class Account:
-    """Whose blobs they are: of the key that `secrets` has here, else of whoever is logged in."""
+    """The options and the login with which `Blobs` accesses the account, if it has no key."""
 
     def __init__(self, options: Own) -> None:
         self.options = options
@@ -48,7 +48,7 @@ class Account:
 
 
 class Store:
-    """What lies in the container."""
+    """The blobs of the container."""
 
     def __init__(self, options: BatchAiOptions) -> None:
         self.options = options
@@ -58,12 +58,12 @@ class Store:
     def blobs(self) -> Blobs:
         if self._blobs is None:
             if not self.named:
-                what = "the profile names no storage_account or no container"
+                what = "the profile has no `storage_account` or no `container`"
                 raise UsageError(what, "see docs/azure-batch-ai.md")
             known = self.options
             key = known.secrets.get(known.storage_key)
             if key is not None and key.startswith("azure-kv:"):
-                key = None  # the service reads it there, for mounts; we do not
+                key = None  # only the service reads it, for mounts
             own = Own(
                 known.prefix,
                 known.storage_account,
@@ -72,28 +72,28 @@ class Store:
                 known.blob_url,
                 clouds.of(known).name,
             )
-            self._blobs = Blobs(Account(own))  # type: ignore[arg-type] # all it asks for
+            self._blobs = Blobs(Account(own))  # type: ignore[arg-type] # all that it needs
         return self._blobs
 
     @contextlib.contextmanager
     def _explain_key(self) -> Iterator[None]:
-        """Say by the settings of this provider what to do where the account's key is not taken."""
+        """Add a hint with the settings of this provider to a CredentialsError about the account's key."""
         try:
             yield
         except CredentialsError as exc:
             name = self.options.storage_key
             where = self.options.secrets.get(name, "env:NAME")
-            hint = f"see that secrets: {{{name}: {where}}} leads to the key of {self.options.storage_account}"
+            hint = f"check that secrets: {{{name}: {where}}} is the key of {self.options.storage_account}"
             raise CredentialsError(exc.message, hint) from exc
 
     @property
     def named(self) -> bool:
-        """Whether the profile has a container at all."""
+        """Whether the profile names a container."""
         return bool(self.options.storage_account and self.options.container)
 
     @property
     def writable(self) -> bool:
-        """Whether the container can be written to with a key that this machine has."""
+        """Whether this machine has a key to write to the container."""
         key = self.options.secrets.get(self.options.storage_key)
         return self.named and key is not None and not key.startswith("azure-kv:")
 
@@ -114,7 +114,7 @@ class Store:
             return self.blobs.size(key) is not None
 
     def look(self) -> str:
-        """Raise what is wrong with the way to the container; give a name in it, "" where it is empty."""
+        """Return the name of any blob, or an empty string; raise an error if the container cannot be read."""
         with self._explain_key():
             return next((found.key for found in self.blobs.listing(self.options.prefix)), "")
 
@@ -133,7 +133,7 @@ class Store:
             return self.blobs.folders(prefix)
 
     def sizes(self, prefix: str) -> dict[str, int]:
-        """Return how many bytes lie below *prefix*, by the first part of what follows it."""
+        """Return the size of the blobs below *prefix* in bytes, by the first part of their names after it."""
         found: dict[str, int] = {}
         with self._explain_key():
             for one in self.blobs.listing(prefix):
@@ -142,7 +142,7 @@ class Store:
         return found
 
     def put_folder(self, prefix: str, bundle: Bundle, progress: Progress) -> None:
-        """Put each file of *bundle* below *prefix*, and at the end say that all are there."""
+        """Upload each file of *bundle* below *prefix*, and then mark the folder as complete."""
         whole = sum(file.bytes for file in bundle.files)
         with self._explain_key(), translated(f"upload {prefix}"):
             self._put(prefix, bundle, progress, whole)
@@ -150,7 +150,7 @@ class Store:
         progress(whole, whole)
 
     def _put(self, prefix: str, bundle: Bundle, progress: Progress, whole: int) -> None:
-        """Send small files at once, many at a time, and large ones while they are read."""
+        """Upload small files in parallel, and then large ones in blocks."""
         done, store = 0, self._store()
         small = [file for file in bundle.files if file.bytes <= SMALL_BYTES]
         with ThreadPoolExecutor(AT_ONCE) as threads:
@@ -165,7 +165,9 @@ class Store:
 
     def _put_large(self, key: str, bundle: Bundle, file: File) -> None:
         with bundle.open(file) as opened:
-            blocks = iter(partial(opened.read, BLOCK_BYTES), b"")  # to the end: then it is checked
+            blocks = iter(
+                partial(opened.read, BLOCK_BYTES), b""
+            )  # read to the end, where the content is verified
             self.blobs.put_blocks(key, blocks, file.bytes)
 
     def _store(self) -> AzureStore:

@@ -1,4 +1,4 @@
-"""What jobs read and write: volumes that Batch AI mounts, and where everything lies on them."""
+"""The volumes that Batch AI mounts, and the paths of mounts and outputs on them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STORE, LOGS = "runspec-store", "runspec-logs"  # where the profile's container a
 
 
 def credential(name: str, options: BatchAiOptions, plain: str, vault: str) -> dict[str, Any]:
-    """Return the secret *name* for the field *plain*, or for *vault* where a key vault has it.
+    """Return the secret *name* as the field *plain*, or as the field *vault* if it is in a key vault.
 
     A source of a key vault is `azure-kv:RESOURCE_ID_OF_THE_VAULT#SECRET_URL`.
     """
@@ -28,7 +28,7 @@ def credential(name: str, options: BatchAiOptions, plain: str, vault: str) -> di
 
 
 def own_volumes(options: BatchAiOptions) -> dict[str, Volume]:
-    """Return the volumes of the profile itself."""
+    """Return the volumes for the share and the container of the profile."""
     found: dict[str, Volume] = {}
     if options.file_share:
         found[LOGS] = Volume(share=options.file_share)
@@ -38,7 +38,7 @@ def own_volumes(options: BatchAiOptions) -> dict[str, Volume]:
 
 
 def used(spec: Spec, options: BatchAiOptions) -> dict[str, Volume]:
-    """Return the volumes that the job of *spec* needs mounted for itself, by name."""
+    """Return the volumes that are mounted for the job of *spec*, by name."""
     shared = {m.place.partition("/")[0] for m in spec.mounts if m.scheme == "shared"}
     own = {LOGS} if options.logs is None else set()
     stored = any(m.scheme != "shared" and not _own(m.name, options.inputs) for m in spec.mounts)
@@ -47,13 +47,13 @@ def used(spec: Spec, options: BatchAiOptions) -> dict[str, Volume]:
     found = {
         name: volume
         for name, volume in options.shared.items()
-        if volume.level == "job" and (name in shared or _spoken_of(root(name, volume), options))
+        if volume.level == "job" and (name in shared or _mentioned(root(name, volume), options))
     }
     return found | {k: v for k, v in own_volumes(options).items() if k in own}
 
 
-def _spoken_of(where: str, options: BatchAiOptions) -> bool:
-    """Return whether a path of the options lies on the volume that is mounted at *where*."""
+def _mentioned(where: str, options: BatchAiOptions) -> bool:
+    """Return whether a path or command of the options uses the volume that is mounted at *where*."""
     paths = [place.path for place in (*options.inputs.values(), *options.results.values())]
     known = [path for path in (*paths, options.logs) if path]
     return any(f"{path}/".startswith(f"{where}/") for path in known) or (
@@ -70,7 +70,7 @@ def cluster_volumes(options: BatchAiOptions) -> dict[str, Volume]:
 
 
 def mounted(volumes: Mapping[str, Volume], options: BatchAiOptions) -> dict[str, Any]:
-    """Return `mountVolumes` for *volumes*; empty for none."""
+    """Return `mountVolumes` for *volumes*."""
     found: dict[str, list[dict[str, Any]]] = {}
     for name, volume in volumes.items():
         kind, one = _reference(volume, options)
@@ -99,12 +99,12 @@ def _reference(volume: Volume, options: BatchAiOptions) -> tuple[str, dict[str, 
 
 
 def root(name: str, volume: Volume) -> str:
-    """Return where *volume*, which is called *name*, is in the job."""
+    """Return the path in the job at which the volume *name* is mounted."""
     return f"{ROOTS[volume.level]}/{volume.at or name}"
 
 
 def folder(source: Source, options: BatchAiOptions) -> str:
-    """Return where the files of a folder lie in the container: each is a blob of its own below it."""
+    """Return the prefix of the blobs of an uploaded folder, which has one blob for each file."""
     return f"{options.prefix}/files/{source.digest.removeprefix('sha256:')}"
 
 
@@ -134,12 +134,12 @@ def _input(mount: Mount, facts: Facts) -> str:
 
 
 def kept(run: str, options: BatchAiOptions) -> str:
-    """Return the prefix of all that *run* writes into the container."""
+    """Return the prefix of everything that *run* writes to the container."""
     return f"{options.prefix}/runs/{run}"
 
 
 def state(run: str, options: BatchAiOptions) -> str:
-    """Return the blob that keeps the state of *run* for other machines."""
+    """Return the name of the blob with the state of *run*, with which other machines adopt it."""
     return f"{kept(run, options)}/{STATE}"
 
 
@@ -158,7 +158,7 @@ def _output(output: Output, run: str, options: BatchAiOptions) -> dict[str, str]
 
 
 def keeps_in_store(spec: Spec, options: BatchAiOptions) -> bool:
-    """Return whether the job writes into the profile's container."""
+    """Return whether the job writes to the profile's container."""
     return any(not _own(output.name, options.results) for output in spec.outputs)
 
 

@@ -67,7 +67,7 @@ def test_an_account_that_is_as_it_should_be_is_found_good(azure: resource_manage
     assert "container jobs of storage account jobs" in found
     assert "jobs in westeurope: Succeeded, user-subscription" in found
     assert ends(found, "with batch.node.ubuntu 22.04, until 2027-06-30")
-    assert ends(found, "90 of 100 vCPUs in all are free")
+    assert ends(found, "90 of 100 vCPUs in total are free")
     assert ends(found, "50 of 50 spot vCPUs are free")
 
 
@@ -81,8 +81,8 @@ def test_what_a_profile_lacks_is_said_before_anybody_is_asked() -> None:
     found = list(doctor.examine(options(container=None, batch_url=None)))
 
     assert [f.what for f in found] == [
-        "the profile names no batch_url",
-        "the profile names no container",
+        "the profile has no `batch_url`",
+        "the profile has no `container`",
     ]
     assert not any(f.ok for f in found)
 
@@ -94,7 +94,7 @@ def test_a_key_that_is_not_there_is_said(
 
     found = said(azure)
 
-    assert found["the key env:ANY_KEY is not there"] is False
+    assert found["cannot find the key env:ANY_KEY"] is False
     assert azure.calls == []
 
 
@@ -103,8 +103,8 @@ def test_an_account_that_cannot_be_reached_is_said(azure: resource_manager.Azure
 
     first = next(iter(doctor.examine(away)))
 
-    assert (first.ok, "cannot be reached" in first.what) == (False, True)
-    assert first.hint and first.hint.startswith("write where it is: batch_url")
+    assert (first.ok, "cannot reach" in first.what) == (False, True)
+    assert first.hint and first.hint.startswith("set batch_url")
 
 
 def test_a_container_that_is_not_there_is_said(azure: resource_manager.Azure) -> None:
@@ -131,7 +131,7 @@ def test_an_image_with_another_node_agent_is_said(azure: resource_manager.Azure)
 def test_an_image_without_containers_is_said(
     azure: resource_manager.Azure, able: tuple[str, ...]
 ) -> None:
-    without = "image microsoft-dsvm:ubuntu-hpc:2204:latest takes jobs without an image alone"
+    without = "image microsoft-dsvm:ubuntu-hpc:2204:latest runs only jobs without an image"
     assert without not in said(azure)
 
     azure.images[0]["capabilities"] = list(able)
@@ -144,7 +144,7 @@ def test_of_an_image_of_ones_own_it_is_said_that_nobody_can_look(
 ) -> None:
     found = said(azure, image="/subscriptions/s/images/mine")
 
-    assert any("only you know whether it has containers" in what for what in found)
+    assert any("doctor cannot check whether it has a container runtime" in what for what in found)
 
 
 def test_an_image_that_the_account_has_not_is_said(azure: resource_manager.Azure) -> None:
@@ -166,7 +166,7 @@ def test_a_pool_says_which_jobs_it_takes(azure: resource_manager.Azure) -> None:
 
     assert found["pool mine: AccountCoreQuotaReached: no more cores"] is False
     assert ends(found, "enableInterNodeCommunication is false, taskSlotsPerNode 4")
-    assert ends(found, "pool mine takes jobs without an image alone (standard_d2ds_v5)")
+    assert ends(found, "pool mine runs only jobs without an image (standard_d2ds_v5)")
 
 
 def test_a_pool_for_gangs_with_images_says_so(azure: resource_manager.Azure) -> None:
@@ -179,9 +179,9 @@ def test_a_pool_for_gangs_with_images_says_so(azure: resource_manager.Azure) -> 
 
     found = said(azure, pool="mine")
 
-    assert "pool mine takes jobs with an image alone (None)" in found
-    assert "pool mine mounts team: shared:// has no more" in found
-    assert not [what for what in found if "one node alone" in what]
+    assert "pool mine runs only jobs with an image (None)" in found
+    assert "pool mine mounts team: other shared:// sources are not available" in found
+    assert not [what for what in found if "only jobs of one node" in what]
 
 
 def test_a_pool_that_is_not_there_is_said(azure: resource_manager.Azure) -> None:
@@ -196,7 +196,7 @@ def test_machines_that_the_subscription_may_not_have_are_said(
     found = said(azure)
     named = said(azure, vm_size="Standard_NC4as_T4_v3")
 
-    what = "not for this subscription in westeurope: Standard_NC4as_T4_v3 (NotAvailableForSubscription)"
+    what = "not available to this subscription in westeurope: Standard_NC4as_T4_v3 (NotAvailableForSubscription)"
     assert found[what] is True  # no job may need it
     assert named[what] is False
     assert not [w for w in found if "A100_v4 (" in w], "other zones have it"
@@ -204,7 +204,7 @@ def test_machines_that_the_subscription_may_not_have_are_said(
 
 def test_a_machine_that_the_region_has_not_is_said(azure: resource_manager.Azure) -> None:
     assert (
-        said(azure, vm_size="Standard_HB176rs_v4")["not in westeurope: Standard_HB176rs_v4"]
+        said(azure, vm_size="Standard_HB176rs_v4")["not offered in westeurope: Standard_HB176rs_v4"]
         is False
     )
 
@@ -223,7 +223,7 @@ def test_too_few_free_cores_of_the_family_that_is_named_are_said(
 def test_a_subscription_without_cores_is_said(azure: resource_manager.Azure) -> None:
     azure.usages[0] = resource_manager.usage("cores", 99, 100)
 
-    assert said(azure)["1 of 100 vCPUs in all are free"] is False
+    assert said(azure)["1 of 100 vCPUs in total are free"] is False
 
 
 def test_an_account_of_batchs_own_has_quotas_of_its_own(azure: resource_manager.Azure) -> None:
@@ -236,9 +236,14 @@ def test_an_account_of_batchs_own_has_quotas_of_its_own(azure: resource_manager.
 
     found = said(azure, vm_size="Standard_D2ds_v5")
 
-    assert found["0 dedicated vCPUs in all"] is False
+    assert found["0 dedicated vCPUs in total"] is False
     assert found["1 dedicated vCPUs of standardDDSv5Family"] is False
-    assert found["the profile says pool_allocation: user-subscription"] is False
+    assert (
+        found[
+            "pool_allocation: user-subscription in the profile, and the account has batch-service"
+        ]
+        is False
+    )
     assert [what for what in found if what.startswith("low-priority machines were retired")]
     assert not [call for call in azure.calls if call.endswith("usages")]
 
@@ -293,7 +298,7 @@ def test_a_machine_that_is_there_with_just_enough_cores_is_good(
     found = said(azure, vm_size="Standard_D2ds_v5")
 
     assert all(found.values())
-    assert "all 1 sizes of machines are in westeurope" in found
+    assert "westeurope offers all 1 VM sizes" in found
     assert "2 of 10 vCPUs of standardDDSv5Family are free" in found
 
 
@@ -314,7 +319,7 @@ def test_an_account_of_batchs_own_with_just_enough_cores_is_good(
 
 
 def test_machines_that_are_away_are_not_all_there(azure: resource_manager.Azure) -> None:
-    assert not [what for what in said(azure) if what.startswith("all ")]
+    assert not [what for what in said(azure) if "offers all" in what]
 
 
 def test_who_is_not_logged_in_is_told_so(
@@ -335,7 +340,7 @@ def test_without_a_subscription_quotas_are_not_looked_at(azure: resource_manager
 
     found = [f.what for f in doctor.examine(without)]
 
-    assert found[-1] == "the profile names no subscription: quotas are not looked at"
+    assert found[-1] == "the profile has no `subscription`: doctor cannot check quotas"
     assert not [call for call in azure.calls if call.startswith("/subscriptions")]
 
 

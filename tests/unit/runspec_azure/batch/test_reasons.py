@@ -28,7 +28,9 @@ def test_a_resize_that_failed_is_told_in_words_and_by_its_code(code: str) -> Non
 def test_all_that_failed_is_told_and_a_new_code_by_the_services_own_words() -> None:
     errors = [{"code": "New", "message": "Its words.\nRequestId: 1"}, {"code": "ResizeStopped"}]
 
-    assert waiting(resizeErrors=errors).startswith("New: Its words.; somebody has stopped")
+    assert waiting(resizeErrors=errors).startswith(
+        "New: Its words.; the resizing of the pool was stopped"
+    )
 
 
 @pytest.mark.parametrize("state", sorted(NODE_STATES.keys() - WORKS - NEVER))
@@ -42,7 +44,7 @@ def test_a_start_task_that_failed_is_told_with_its_code() -> None:
     node = {"id": "n", "state": "starttaskfailed", "startTaskInfo": {"exitCode": 7}}
 
     assert waiting(nodes=[node]) == (
-        "no machine of p can be used: its start task failed (exited with code 7)"
+        "no machine of p can be used: the first one failed its start task (exited with code 7)"
     )
 
 
@@ -51,7 +53,7 @@ def test_a_machine_of_no_use_is_told_with_what_it_says_of_itself() -> None:
 
     found = waiting(nodes=[{"id": "n", "state": "unusable", "errors": [error]}])
 
-    assert found == "no machine of p can be used: it cannot be used (DiskFull: No space.)"
+    assert found == "no machine of p can be used: the first one is unusable (DiskFull: No space.)"
 
 
 @pytest.mark.parametrize("code", reasons.FAILURES)

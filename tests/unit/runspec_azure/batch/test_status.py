@@ -100,7 +100,7 @@ def test_a_failure_of_the_service_is_told_in_words() -> None:
 
     found = status(Service(task("completed", 0, **info)))
 
-    assert "signed_for may be over" in found.reason
+    assert "signed_for may have passed" in found.reason
 
 
 UNKEPT = {"result": "failure", "failureInfo": {"code": "FileUploadAccessDenied", "message": "no"}}
@@ -111,16 +111,16 @@ def test_a_job_that_went_well_has_succeeded_where_the_services_copy_of_its_log_f
     found = status(Service(task("completed", 0, **UNKEPT, exitCode=0)))
 
     assert (found.state, found.exit_code) == (State.SUCCEEDED, 0)
-    assert "may not keep what it printed" in found.reason
+    assert "cannot upload the task's output" in found.reason
     assert found.nodes[0].attempts[0].reason == ""
 
 
-@pytest.mark.parametrize(("code", "said"), [(3, "code 3"), (77, "the run's signature has ended")])
+@pytest.mark.parametrize(("code", "said"), [(3, "code 3"), (77, "the job's signature has expired")])
 def test_a_code_is_told_before_a_copy_that_failed(code: int, said: str) -> None:
     found = status(Service(task("completed", 0, **UNKEPT, exitCode=code)))
 
     assert (found.state, found.exit_code) == (State.FAILED, code)
-    assert said in found.reason and "keep" not in found.reason
+    assert said in found.reason and "upload" not in found.reason
 
 
 def test_a_run_is_cancelled_when_its_job_says_so_and_not_all_was_well() -> None:
@@ -163,9 +163,12 @@ def test_75_is_no_code_of_the_job_itself() -> None:
 def test_why_a_task_waits_is_told_by_its_pool() -> None:
     node = {"id": "n1", "state": "starttaskfailed", "startTaskInfo": {"exitCode": 1}}
     cases: dict[str, Shown] = {
-        "quota of cores": {"resizeErrors": [{"code": "AccountCoreQuotaReached"}], "nodes": []},
-        "its start task failed (exited with code 1)": {"nodes": [node]},
-        "did not come in time": {"resizeErrors": [{"code": "AllocationTimedout"}], "nodes": []},
+        "core quota is used up": {
+            "resizeErrors": [{"code": "AccountCoreQuotaReached"}],
+            "nodes": [],
+        },
+        "failed its start task (exited with code 1)": {"nodes": [node]},
+        "did not start in time": {"resizeErrors": [{"code": "AllocationTimedout"}], "nodes": []},
         "spot machines is used up": {
             "resizeErrors": [{"code": "AccountSpotCoreQuotaReached"}],
             "nodes": [],
@@ -174,14 +177,14 @@ def test_why_a_task_waits_is_told_by_its_pool() -> None:
             "resizeErrors": [{"code": "CommunicationEnabledPoolReachedMaxVMCount"}],
             "nodes": [],
         },
-        "how many machines p needs cannot be told: AutoScalingFormulaEvaluationError: no": {
+        "p cannot evaluate its autoscale formula: AutoScalingFormulaEvaluationError: no": {
             "autoScaleRun": {
                 "error": {"code": "AutoScalingFormulaEvaluationError", "message": "no"}
             },
             "nodes": [],
         },
-        "which is being asked for": {"allocationState": "resizing", "nodes": []},
-        "of n1, it starts": {"nodes": [{"id": "n1", "state": "starting"}]},
+        "which the pool has requested": {"allocationState": "resizing", "nodes": []},
+        "node n1 is starting": {"nodes": [{"id": "n1", "state": "starting"}]},
     }
     for words, pool in cases.items():
         found = status(Service(task("active"), pool={"id": "p", **pool}))
@@ -225,11 +228,11 @@ def test_who_lost_the_right_to_the_store_speaks_for_the_sweep_that_it_ended() ->
     )
 
     assert (found.state, found.exit_code) == (State.FAILED, 77)
-    assert found.reason.startswith("task 2 exited with code 77: the job has lost its right")
-    assert found.reason.endswith("so Azure Batch has ended the other tasks")
+    assert found.reason.startswith("task 2 exited with code 77: the store refused the job's access")
+    assert found.reason.endswith("so Azure Batch has terminated the other tasks")
     reasons = [node.reason for node in found.nodes]
     assert reasons[1] == "exited with code 77"
-    assert reasons[3] == "its job has ended before it began"
+    assert reasons[3] == "its job ended before it started"
 
 
 @pytest.mark.parametrize("listed", [[], [task("running")], [task("active")]])
@@ -327,7 +330,7 @@ class Written:
     def all(self, run: str) -> tuple[Shown, ...]:
         return self.tasks
 
-    def call_off(self, run: str, name: str) -> None:
+    def terminate(self, run: str, name: str) -> None:
         self.done.append(("end", name))
 
     def forget(self) -> None:

@@ -36,13 +36,13 @@ def one(at: str, severity: str = "error", settings: Any = None, **fields: Any) -
         ("cluster.cpus", {"cluster": {"cpus": 96}}, "had 64"),
         ("cluster.memory", {"cluster": {"memory": "900GiB"}}, "448 GiB"),
         ("container.image", {"container": {"image": "localhost/x:1"}}, "images"),
-        ("container.shm", {"container": {"shm": "1GiB"}}, "name an image"),
+        ("container.shm", {"container": {"shm": "1GiB"}}, "set an image"),
         ("sweep", {"sweep": {"n": "1..2000"}}, "2,000"),
         ("env.AZ_BATCHAI_X", {"env": {"AZ_BATCHAI_X": "1"}}, "rename"),
         ("secrets.T", {"secrets": {"T": "nobody"}}, "nobody"),
         ("mounts[0].source", {"mounts": [MOUNT]}, "share: NAME"),
         ("command", {"launch": "torchrun", "command": ["train"]}, "custom-mpi"),
-        ("run", {"launch": "torchrun", "run": "a\nb\n"}, "several lines"),
+        ("run", {"launch": "torchrun", "run": "a\nb\n"}, "shell script"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_done_is_an_error_with_a_way_out(
@@ -95,7 +95,7 @@ def test_that_nothing_of_ours_saves_is_told() -> None:
     output = {"name": "model", "path": "/job/model"}
 
     words = one("outputs[0].sync", "note", outputs=[{**output, "sync": "60s"}])
-    assert "not one save" in words
+    assert "not as one complete save" in words
     assert "no saves to keep" in one("outputs[0].keep", outputs=[{**output, "keep": "last 2"}])
 
 
@@ -108,7 +108,7 @@ def test_tries_that_nobody_makes_are_told() -> None:
         ({"contract": False}, "contract: false"),
     ):
         words = one("retry.attempts", "note", settings, **fields)
-        assert ("not tried again" in words or "contract" in settings) and way in words
+        assert ("starts the toolkit" in words or "contract" in settings) and way in words
 
 
 @pytest.mark.parametrize("launch", ["none", "mpi"])
@@ -121,7 +121,7 @@ def test_a_job_that_our_shell_tries_again_needs_no_word(launch: str) -> None:
 def test_a_cluster_of_two_kinds_is_said_to_be_one_of_low_priority() -> None:
     cluster = {"capacity": "spot-then-on-demand"}
 
-    assert "low priority is taken" in one("cluster.capacity", "note", cluster=cluster)
+    assert "low priority is used" in one("cluster.capacity", "note", cluster=cluster)
 
 
 @pytest.mark.parametrize("value", ["a$HOME b", "${PATH}:/x", "$AZ_BATCHAI_JOB_TEMP $USER"])
@@ -185,7 +185,7 @@ def test_a_place_that_somebody_may_count_on_is_told(
 
 
 def test_that_no_torchrun_starts_a_program_of_torchrun_is_told() -> None:
-    assert "no RANK" in one("launch", "note", **TORCH)
+    assert "not RANK" in one("launch", "note", **TORCH)
     own = problems(spec(**TORCH), "note", toolkit="custom-mpi")
     assert [p for p in own if "RANK" in p.what] == []
 
@@ -196,7 +196,7 @@ TWO = {"cluster": {"nodes": 2}, "launch": "mpi", "command": ["train"]}
 def _kept(**fields: Any) -> list[tuple[str, str]]:
     wanted = spec(outputs=[{"name": "model", "path": "/job/model", **fields.pop("how")}], **fields)
     found = [*problems(wanted), *problems(wanted, "note")]
-    return [(dotted(p.path), p.severity) for p in found if "into one folder" in p.what]
+    return [(dotted(p.path), p.severity) for p in found if "to one folder" in p.what]
 
 
 def test_that_all_nodes_write_into_one_folder_is_told() -> None:

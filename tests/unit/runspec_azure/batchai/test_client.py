@@ -188,7 +188,7 @@ def test_a_workspace_that_holds_something_of_others_is_not_deleted(here: Here, k
         }
         arm.maker.file_servers.begin_create(*where, {"properties": body}).result()
 
-    with pytest.raises(Conflict, match=f"the {kind} theirs is there"):
+    with pytest.raises(Conflict, match=f"the {kind} theirs would be deleted, too"):
         here.client.call(steps["workspace"].undo)
 
 
@@ -201,7 +201,7 @@ def test_a_group_of_ours_that_holds_something_of_others_is_not_deleted(here: Her
     ]
     here.client.call(step.do)
 
-    with pytest.raises(Conflict, match="storageAccounts mine is there"):
+    with pytest.raises(Conflict, match="storageAccounts mine would be deleted"):
         here.client.call(step.undo)
 
 
@@ -274,7 +274,7 @@ def test_a_busy_share_is_asked_again(here: Here, monkeypatch: pytest.MonkeyPatch
 def test_a_link_is_in_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
 
-    with pytest.raises(Exception, match="cannot be read") as told:
+    with pytest.raises(Exception, match="cannot read a file of the job") as told:
         logs.part("http://127.0.0.1:9/x?sig=very-secret", 0, 10)
 
     assert "very-secret" not in f"{told.value!r} {told.value.__cause__!r}"
@@ -340,10 +340,10 @@ def cluster(current: int, state: str = "steady", **counts: int) -> Any:
         (cluster(1, "resizing"), "the cluster has 1 node, and is being resized"),
         (cluster(0, "resizing"), "the cluster has no nodes, and is being resized"),
         (cluster(0), "the cluster has no nodes yet"),
-        (cluster(1), "the cluster has 1 node, which is taken"),
-        (cluster(2), "the cluster has 2 nodes, all of them taken"),
+        (cluster(1), "the cluster has 1 node, which is in use"),
+        (cluster(2), "the cluster has 2 nodes, all of them in use"),
         (cluster(2, idle=1), "the cluster has 2 nodes, 1 of them free: too few for this job"),
-        (None, "its cluster is not there any more"),
+        (None, "its cluster has been deleted"),
     ],
 )
 def test_one_node_is_no_nodes(found: Any, words: str) -> None:
@@ -409,7 +409,7 @@ def test_who_is_not_known_is_told_of_the_settings_of_this_provider(here: Here) -
     with pytest.raises(CredentialsError) as told:
         here.client.state("job-abc123")
 
-    assert told.value.hint == "log in again (az login); then the same command goes on"
+    assert told.value.hint == "log in again (az login); then repeat the command, which continues"
 
 
 def test_a_key_of_storage_that_is_not_there_is_told_by_its_name_in_the_profile(
@@ -421,8 +421,7 @@ def test_a_key_of_storage_that_is_not_there_is_told_by_its_name_in_the_profile(
         here.client.store.has("runspec/files/x/")
 
     assert (
-        told.value.hint
-        == "see that secrets: {storage-key: env:STORAGE_KEY} leads to the key of acct"
+        told.value.hint == "check that secrets: {storage-key: env:STORAGE_KEY} is the key of acct"
     )
 
 
@@ -434,7 +433,7 @@ def test_a_job_whose_node_was_taken_away_is_said_to_be_queued_again(here: Here) 
     here.stand.control("POST", "preempt", {"job": "job-abc123"})
     status = here.until(State.WAITING)
 
-    words = "a node was taken away, and Batch AI has queued the job again"
+    words = "a node was reclaimed, and Batch AI has queued the job again"
     assert status.reason.startswith(f"{words}; the cluster has")
     assert [node.reason for node in status.nodes] == [words]
 

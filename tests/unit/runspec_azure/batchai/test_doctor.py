@@ -61,14 +61,14 @@ def test_a_subscription_that_is_as_it_should_be_is_found_good(
 
     assert bad(found) == []
     assert list(found) == [
-        f"{azure.url} speaks for subscription {resource_manager.SUBSCRIPTION} in westeurope",
+        f"{azure.url} serves subscription {resource_manager.SUBSCRIPTION} in westeurope",
         "container jobs of storage account acct",
         "15 of 20 clusters are free",
         "551 of 600 dedicated vCPUs are free",
         "150 of 150 low-priority vCPUs are free",
         "552 of 600 dedicated vCPUs of Standard NC Family are free",
         "0 of 0 low-priority vCPUs of Standard NCv3 Family are free",
-        f"all {len(ALL)} sizes of machines are in westeurope",
+        f"westeurope offers all {len(ALL)} VM sizes",
     ]
 
 
@@ -94,7 +94,7 @@ def test_what_a_profile_lacks_is_said_before_anybody_is_asked(
     found = said(azure, location=None, container=None, file_share=None, ssh_public_key=None)
 
     names = ("location", "container", "file_share", "ssh_public_key")
-    assert bad(found) == [f"the profile names no {name}" for name in names]
+    assert bad(found) == [f"the profile has no `{name}`" for name in names]
     assert azure.calls == []
 
 
@@ -102,7 +102,7 @@ def test_an_endpoint_that_cannot_be_reached_is_said(azure: resource_manager.Azur
     found = said(azure, arm_url="http://127.0.0.1:9")
 
     (first,) = bad(found)
-    assert "cannot be reached" in first
+    assert "cannot reach" in first
     assert "arm_url" in str(found[first].hint)
 
 
@@ -174,9 +174,9 @@ def test_a_machine_that_the_region_does_not_have_is_said_where_the_profile_names
 ) -> None:
     azure.skus = [resource_manager.sku("Standard_NC6", "f", closed="Location")]
 
-    assert bad(said(azure, vm_size="standard_nc12")) == ["not in westeurope: STANDARD_NC12"]
+    assert bad(said(azure, vm_size="standard_nc12")) == ["not offered in westeurope: STANDARD_NC12"]
     assert bad(said(azure, vm_size="standard_nc6")) == [
-        "not for this subscription in westeurope: STANDARD_NC6 (NotAvailableForSubscription)"
+        "not available to this subscription in westeurope: STANDARD_NC6 (NotAvailableForSubscription)"
     ]
     assert bad(said(azure)) == []
 
@@ -199,4 +199,4 @@ def test_an_endpoint_that_knows_of_no_sizes_is_good_enough(
         found = said(azure, **where)
 
     assert bad(found) == []
-    assert list(found)[-1] == "the endpoint tells nothing of sizes of machines"
+    assert list(found)[-1] == "the endpoint does not list VM sizes"

@@ -106,7 +106,7 @@ def test_of_a_machine_that_is_not_in_the_table_it_is_said_that_nothing_was_check
     (note,) = notes(spec(cluster={"gpus": 8}), vm_size=name)
 
     assert (note.severity, note.path) == ("note", ("provider",))
-    assert note.what.endswith("whether it holds what a node asks for was not checked")
+    assert note.what.endswith("so runspec cannot check that it is large enough")
     assert note.hint is not None and "Standard_ND96" in note.hint
 
 

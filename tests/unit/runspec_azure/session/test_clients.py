@@ -35,7 +35,9 @@ def test_what_is_no_key_is_told_before_azure_is_asked_and_not_shown(
 ) -> None:
     monkeypatch.setenv("KEY", value)
 
-    with pytest.raises(CredentialsError, match="env:KEY holds is no account's key") as told:
+    with pytest.raises(
+        CredentialsError, match="content of env:KEY is not the key of an account"
+    ) as told:
         secret("env:KEY")
 
     assert not value.strip() or value not in f"{told.value} {told.value.hint}"
@@ -50,14 +52,14 @@ def test_what_is_no_key_is_told_before_azure_is_asked_and_not_shown(
 )
 def test_a_key_that_is_not_there_is_named_with_what_to_do(source: str, hint: str) -> None:
     """It is no matter of a login."""
-    with pytest.raises(CredentialsError, match=f"the key {source} is not there") as told:
+    with pytest.raises(CredentialsError, match=f"cannot find the key {source}") as told:
         secret(source)
 
     assert told.value.hint == hint
 
 
 def test_a_key_in_the_place_of_its_source_is_not_shown() -> None:
-    with pytest.raises(CredentialsError, match="read a key by 'pass:'") as told:
+    with pytest.raises(CredentialsError, match="read a key from 'pass:'") as told:
         secret("pass:p4ssw0rd")
 
     assert "p4ssw0rd" not in f"{told.value} {told.value.hint}"

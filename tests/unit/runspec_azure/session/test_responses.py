@@ -24,7 +24,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
 def test_a_job_without_a_state_is_no_answer(account: Account) -> None:
     account.cloud.says("Job_Get", {"id": RUN})
 
-    with pytest.raises(NoAnswer, match="Job_Get: the answer holds no 'state'"):
+    with pytest.raises(NoAnswer, match="Job_Get: the reply lacks 'state'"):
         account.client().state(RUN)
 
 

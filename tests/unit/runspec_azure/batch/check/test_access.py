@@ -62,7 +62,7 @@ def test_a_signature_is_for_https_alone_and_made_anew_before_it_is_old(
     ("timeout", "profile", "way"),
     [
         ("90m", {"signed_for": "1h"}, "set signed_for: 90m or longer"),
-        ("8d", {"storage_key": None}, "name an identity in the profile, or a storage_key"),
+        ("8d", {"storage_key": None}, "set identity in the profile, or storage_key"),
     ],
 )
 def test_a_job_that_outlives_its_signature_is_told_a_way_that_there_is(

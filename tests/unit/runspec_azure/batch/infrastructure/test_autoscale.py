@@ -222,7 +222,7 @@ def test_it_is_woken_for_no_more_than_can_run_at_once() -> None:
 
     assert evaluated(wanted, 0, text=woken(wanted, LONG_AFTER)) == (6, 0)
     (step,) = wakes(spec(sweep={"n": "1..50"}))
-    assert "for 16 of its nodes" in step.title
+    assert "for 16 nodes" in step.title
 
 
 def test_a_pool_of_the_profile_is_left_asleep() -> None:
