@@ -87,7 +87,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits: not between two tries, and not for what was asked just now to become old."""
     monkeypatch.setattr(timing, "POLL_S", 0.0)
     monkeypatch.setattr(timing, "GONE_S", 0.3)
-    monkeypatch.setattr(clients, "TRIES", 2)
+    monkeypatch.setattr(clients, "RETRIES", 2)
     pause = time.sleep
     monkeypatch.setattr(time, "sleep", lambda wanted_s: pause(min(wanted_s, 0.002)))
     monkeypatch.setenv("KEY", KEY)

@@ -117,7 +117,7 @@ def test_a_fault_in_the_client_is_found(
     pause = time.sleep
     monkeypatch.setattr(time, "sleep", lambda wanted_s: pause(min(wanted_s, 0.002)))
     monkeypatch.setattr(timing, "POLL_S", 0.0)
-    monkeypatch.setattr(clients, "TRIES", 2)
+    monkeypatch.setattr(clients, "RETRIES", 2)
     monkeypatch.setattr(batchai, "GONE_S", 0.3)
     monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)
     monkeypatch.setenv("KEY", "c2VjcmV0IGtleQ==")
