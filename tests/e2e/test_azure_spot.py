@@ -65,7 +65,7 @@ def test_a_job_that_is_told_of_its_machines_end_saves_all_and_goes_on(
 
     log = capsys.readouterr().out
     assert "told\n" in log
-    assert log.index("waiting for the machine to be taken away") < log.index("try 2\nsaved\n")
+    assert log.index("waiting until the machine is reclaimed") < log.index("try 2\nsaved\n")
     (node,) = said(capsys, "status", found)["nodes"]
     assert [a["reclaimed"] for a in node["attempts"]] == [True, False]
 
@@ -95,7 +95,7 @@ def test_nodes_of_which_one_is_told_begin_again_together(
 def test_a_machine_that_stays_after_all_ends_the_try(account: AzureBatch, capsys: Capture) -> None:
     found = begun(account, capsys, LAST)
     preempt(account, found, notice_s=600)
-    wait(lambda: "waiting for the machine" in "".join(printed(account)), "it waits")
+    wait(lambda: "waiting until the machine" in "".join(printed(account)), "it waits")
 
     account.control("POST", "withdraw", {"jobId": found, "taskId": "task-00000"})
 
@@ -108,7 +108,7 @@ def test_a_cancelled_job_does_not_wait_for_its_machines_end(
 ) -> None:
     found = begun(account, capsys, LAST)
     preempt(account, found, notice_s=600)
-    wait(lambda: "waiting for the machine" in "".join(printed(account)), "it waits")
+    wait(lambda: "waiting until the machine" in "".join(printed(account)), "it waits")
 
     assert run(["cancel", found]) == 0
 
