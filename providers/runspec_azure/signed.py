@@ -36,9 +36,8 @@ PARTS = {
     "signed_version": "SignedVersion",
     "value": "Value",
 }
-FRESH_S = (
-    300.0  # older signatures are renewed, so that each is valid for nearly all of `signed_for`
-)
+# Older signatures are renewed, so that each is valid for nearly all of `signed_for`.
+FRESH_S = 300.0
 
 
 class Account(Protocol):

@@ -127,9 +127,8 @@ def ended(info: Mapping[str, Any], code: int | None) -> str:
         return f"{found}: {details[0]}" if details and details[0] else found
     if code is None:
         return "Azure Batch gives no reason"
-    own = code != info.get(
-        "exitCode", code
-    )  # the program's code, which the agent did not exit with
+    # The program's code, if the agent exited with another one.
+    own = code != info.get("exitCode", code)
     return f"exited with code {code}{'' if own else _signal(code)}"
 
 

@@ -85,10 +85,8 @@ def lines(spec: Spec, run: str, facts: Facts) -> Iterator[Line]:
     def output(name: str, task: int) -> Iterator[Line]:
         where = layout.key(options, "runs", run, "outputs", name, str(task), "0", OUTPUT_TAR)
         yield [f"put={task} ", mark(WRITE, where)]
-        yield [
-            f"again={task} ",
-            mark(READ, where),
-        ]  # an attempt does not know whether it is the first
+        # An attempt does not know whether it is the first.
+        yield [f"again={task} ", mark(READ, where)]
 
     yield "header=x-ms-blob-type: BlockBlob"
     yield f"most={MOST_BYTES}"

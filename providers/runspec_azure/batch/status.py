@@ -30,9 +30,8 @@ from runspec_jobs.provider import (
 )
 
 SHOWN = 100  # the most tasks that a status lists while the job runs; at its end, it lists all
-AGAIN = (
-    75  # the exit code of the agent when another attempt is needed, whatever its program's code was
-)
+# The exit code of the agent when another attempt is needed, whatever its program's code was.
+AGAIN = 75
 # Values of terminateReason: the first one as documented and as observed.
 # https://learn.microsoft.com/en-us/rest/api/batchservice/jobs/get-job#batchjobexecutioninfo
 ALL_OVER = ("AllTasksComplete", "AllTasksCompleted")

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-ATTEMPTS_FILE = (
-    "runspec-tries"  # beside the logs: number and exit code of each attempt that has ended
-)
+# A file beside the logs with the number and exit code of each attempt that has ended.
+ATTEMPTS_FILE = "runspec-tries"
 HOSTS = "runspec-hosts"
 
 

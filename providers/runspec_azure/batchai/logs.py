@@ -37,9 +37,8 @@ NAMED = re.compile(r"std(out|err)(?:-(wk|ps|job_prep))?(?:-(\d+))?\.txt")
 PREPARED = re.compile(r"std(out|err)-job_prep-(.+)\.txt")
 OFFSETS = {"wk": 0, None: 0, "ps": 2000, "job_prep": 4000}
 STDERR = 1000
-ROW = re.compile(
-    r"^([0-9]{1,9}) ([0-9]{1,9})\n", re.MULTILINE
-)  # as the shell text in `attempts` writes it
+# A line that the shell text in `attempts` writes.
+ROW = re.compile(r"^([0-9]{1,9}) ([0-9]{1,9})\n", re.MULTILINE)
 
 
 class Found(NamedTuple):
@@ -65,9 +64,7 @@ class Files:
         self.arm = arm
         self._streams: dict[tuple[str, str], FileStream] = {}
         self._listed: dict[str, Listed] = {}
-        self._nodes: dict[
-            str, list[str]
-        ] = {}  # on which each job was prepared, in the order of discovery
+        self._nodes: dict[str, list[str]] = {}  # on which each job was prepared
         self.turns = PollScheduler(lambda: timing.POLL_S)
 
     def streams(

@@ -26,9 +26,8 @@ def _steps(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
     if options.cluster is None:
         yield _cluster(spec, options)
     yield _experiment(options)
-    yield from _uploads(
-        spec, facts
-    )  # last, because they may be large and other steps may be refused
+    # Uploads may be large, so they follow the steps that may be refused.
+    yield from _uploads(spec, facts)
     for number, values in enumerate(tasks(spec)):
         yield _job(spec, run, number, values, facts)
 

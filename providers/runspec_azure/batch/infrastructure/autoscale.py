@@ -17,9 +17,8 @@ SPOT = "$TargetLowPriorityNodes"  # the old name also means spot machines, in ac
 DEDICATED = "$TargetDedicatedNodes"
 PENDING, ACTIVE, RUNNING = "$PendingTasks", "$ActiveTasks", "$RunningTasks"
 HERE = ("$CurrentDedicatedNodes", "$CurrentLowPriorityNodes")
-CLOCK = (
-    "$clock"  # the client replaces it by the time until which the formula counts a run as submitted
-)
+# The client replaces it by the time until which the formula counts a run as submitted.
+CLOCK = "$clock"
 
 
 # Limits of pools with inter-node communication: https://learn.microsoft.com/azure/batch/batch-quota-limit#pool-size-limits

@@ -12,7 +12,7 @@ from runspec_azure.batch.client import AzureClient
 from runspec_azure.batch.infrastructure import autoscale, pool
 from runspec_azure.batch.job import job as jobs
 from runspec_azure.batch.options import BatchOptions
-from runspec_azure.batch.probes.store import said
+from runspec_azure.batch.probes.store import observation
 from runspec_azure.errors import code_of, status_of
 from runspec_azure.naming import batch, pairs
 from runspec_azure.session import responses
@@ -143,7 +143,7 @@ def formulas_are_taken(client: AzureClient, context: ProbeContext, bench: Bench)
             found = responses.one("Pool_EvaluateAutoScale", answer)
             if found.get("error") or f"{autoscale.DEDICATED}=" not in found.get("results", ""):
                 wrong.append(f"{capacity} of {nodes}: {found.get('error', found)}")
-    return said(not wrong, "; ".join(wrong) or "6 formulas were evaluated without an error")
+    return observation(not wrong, "; ".join(wrong) or "6 formulas were evaluated without an error")
 
 
 def enabled_twice(client: AzureClient, context: ProbeContext, bench: Bench) -> Observation:
@@ -162,7 +162,7 @@ def enabled_twice(client: AzureClient, context: ProbeContext, bench: Bench) -> O
         "TooManyEnableAutoScaleRequests",
         "PoolBeingResized",
     )
-    return said(holds, f"two requests in a row: {', '.join(codes)}")
+    return observation(holds, f"two requests in a row: {', '.join(codes)}")
 
 
 def _steady(client: AzureClient, path: Mapping[str, str]) -> bool:
@@ -174,7 +174,7 @@ def collection_names_each(client: AzureClient, context: ProbeContext, bench: Ben
     found = added(client, name, [1, 2], "true")
     seen = [(one.get("status"), (one.get("error") or {}).get("code")) for one in found]
     holds = sorted(seen, key=str) == [("clienterror", "TaskExists"), ("success", None)]
-    return said(holds, f"one task that existed and one that did not: {seen}")
+    return observation(holds, f"one task that existed and one that did not: {seen}")
 
 
 def waiting_task_ends(client: AzureClient, context: ProbeContext, bench: Bench) -> Observation:
@@ -183,7 +183,7 @@ def waiting_task_ends(client: AzureClient, context: ProbeContext, bench: Bench) 
     found = _seen(lambda: task(client, name, 0), "completed", context)
     other, info = task(client, name, 1)["state"], found.get("executionInfo", {})
     seen = f"the task is {found['state']} ({info.get('exitCode')}, {info.get('result')}), the other one is {other}"
-    return said((found["state"], other) == ("completed", "active"), seen)
+    return observation((found["state"], other) == ("completed", "active"), seen)
 
 
 def job_ends_with_its_tasks(
@@ -197,7 +197,7 @@ def job_ends_with_its_tasks(
     found = _seen(lambda: client.session.look("Job_Get", {"jobId": name}), "completed", context)
     reason = found.get("executionInfo", {}).get("terminateReason")
     holds = found["state"] == "completed" and reason in status.ALL_OVER
-    return said(holds, f"the job is {found['state']}, its terminateReason {reason}")
+    return observation(holds, f"the job is {found['state']}, its terminateReason {reason}")
 
 
 def _running(client: AzureClient, context: ProbeContext, bench: Bench) -> str:
@@ -229,7 +229,7 @@ def live_file(client: AzureClient, context: ProbeContext, bench: Bench) -> Obser
     _await(printed, context, SHOWN_S)
     kind = client.session.head("File_GetFromTask", path).get("Content-Type")
     cut = client.session.part("File_GetFromTask", path, 1, 8)
-    return said(cut == want[1:8], f"content type {kind}; a range of 7 bytes had {len(cut)}")
+    return observation(cut == want[1:8], f"content type {kind}; a range of 7 bytes had {len(cut)}")
 
 
 def beyond_the_end(client: AzureClient, context: ProbeContext, bench: Bench) -> Observation:
@@ -239,8 +239,8 @@ def beyond_the_end(client: AzureClient, context: ProbeContext, bench: Bench) -> 
         found = client.session.part("File_GetFromTask", path, 1 << 20, 1 << 21)
     except RemoteError as exc:
         status = status_of(exc)
-        return said(status in (404, 409, 416), f"{status} {code_of(exc)}")
-    return said(not found, f"the answer had {len(found)} bytes")
+        return observation(status in (404, 409, 416), f"{status} {code_of(exc)}")
+    return observation(not found, f"the answer had {len(found)} bytes")
 
 
 def told_to_end(client: AzureClient, context: ProbeContext, bench: Bench) -> Observation:
@@ -252,4 +252,4 @@ def told_to_end(client: AzureClient, context: ProbeContext, bench: Bench) -> Obs
         f"the task is {found['state']}, exit code {info.get('exitCode')}, result {info.get('result')}; "
         f"the program got {'' if told else 'no '}SIGTERM, and its file can still be read"
     )
-    return said(found["state"] == "completed" and info.get("result") == "failure", seen)
+    return observation(found["state"] == "completed" and info.get("result") == "failure", seen)

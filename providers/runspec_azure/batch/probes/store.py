@@ -22,7 +22,7 @@ LOST_RACE = (409, 412)
 BLOCK = {"x-ms-blob-type": "BlockBlob"}
 
 
-def said(holds: bool, seen: str) -> Observation:
+def observation(holds: bool, seen: str) -> Observation:
     """Return the observation of an assumption that *holds* or not."""
     return Observation(Verdict.CONFIRMED if holds else Verdict.REFUTED, seen)
 
@@ -71,7 +71,7 @@ def put_where_none_is(client: AzureClient, context: ProbeContext) -> Observation
     with ThreadPoolExecutor(AT_ONCE) as pool:
         found = sum(pool.map(one, range(AT_ONCE)))
     later = client.blobs.put_new(b"later", *names)
-    return said(
+    return observation(
         (found, later) == (1, False),
         f"{found} of {AT_ONCE} parallel writes succeeded, a later one: {later}",
     )
@@ -80,7 +80,9 @@ def put_where_none_is(client: AzureClient, context: ProbeContext) -> Observation
 def claim_by_signature(client: AzureClient, context: ProbeContext) -> Observation:
     url = url_of(client, f"{folder(client, context)}claimed")
     found = [put(url, body, If_None_Match="*").status_code for body in (b"first", b"second")]
-    return said(found[0] == 201 and found[1] in LOST_RACE, f"two writes with a signature: {found}")
+    return observation(
+        found[0] == 201 and found[1] in LOST_RACE, f"two writes with a signature: {found}"
+    )
 
 
 def put_where_it_is_unchanged(client: AzureClient, context: ProbeContext) -> Observation:
@@ -91,7 +93,7 @@ def put_where_it_is_unchanged(client: AzureClient, context: ProbeContext) -> Obs
     http("DELETE", url, {})
     gone = put(url, b"fourth", If_Match=first).status_code
     holds = (right, wrong) == (201, 412) and gone in (404, *LOST_RACE)
-    return said(
+    return observation(
         holds, f"with the ETag {right}, with an older one {wrong}, for a deleted blob {gone}"
     )
 
@@ -101,7 +103,9 @@ def read_alone(client: AzureClient, context: ProbeContext) -> Observation:
     put(url_of(client, key), b"first")
     url = url_of(client, key, "r")
     found = [http("GET", url, {}).status_code, put(url, b"second").status_code]
-    return said(found == [200, 403], f"with a signature to read: GET {found[0]}, PUT {found[1]}")
+    return observation(
+        found == [200, 403], f"with a signature to read: GET {found[0]}, PUT {found[1]}"
+    )
 
 
 def ranges(client: AzureClient, context: ProbeContext) -> Observation:
@@ -109,7 +113,7 @@ def ranges(client: AzureClient, context: ProbeContext) -> Observation:
     put(url, b"0123456789")
     part = http("GET", url, {"Range": "bytes=2-4"})
     holds = (part.status_code, part.content) == (206, b"234")
-    return said(holds, f"{part.status_code} and {len(part.content)} bytes of 3")
+    return observation(holds, f"{part.status_code} and {len(part.content)} bytes of 3")
 
 
 def listed_at_once(client: AzureClient, context: ProbeContext) -> Observation:
@@ -117,7 +121,9 @@ def listed_at_once(client: AzureClient, context: ProbeContext) -> Observation:
     for number in range(LISTED):
         client.blobs.put(f"{prefix}{number:02}", b"")
         late += len(list(client.blobs.listing(prefix))) != number + 1
-    return said(not late, f"{late} of {LISTED} blobs were not in a list right after their write")
+    return observation(
+        not late, f"{late} of {LISTED} blobs were not in a list right after their write"
+    )
 
 
 def blocks_are_no_blob(client: AzureClient, context: ProbeContext) -> Observation:
@@ -130,4 +136,4 @@ def blocks_are_no_blob(client: AzureClient, context: ProbeContext) -> Observatio
     http("PUT", f"{url}&comp=blocklist", {"Content-Length": str(len(listed))}, listed)
     after = http("GET", url, {})
     holds = before == 404 and (after.status_code, after.content) == (200, b"half")
-    return said(holds, f"before the block list {before}, after it {after.status_code}")
+    return observation(holds, f"before the block list {before}, after it {after.status_code}")

@@ -11,9 +11,8 @@ from runspec_azure.batchai.options import BatchAiOptions
 from runspec_azure.batchai.session import Arm
 from runspec_jobs.provider import RunspecError, Spec
 
-NO_MPIRUN = (
-    "RUNSPEC_REHEARSAL_NO_MPIRUN"  # set while jobs are processes of a machine without mpirun
-)
+# Set while jobs are processes of a machine without mpirun.
+NO_MPIRUN = "RUNSPEC_REHEARSAL_NO_MPIRUN"
 
 
 def survey(spec: Spec, options: BatchAiOptions) -> dict[str, Any]:

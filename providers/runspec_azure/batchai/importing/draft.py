@@ -27,9 +27,7 @@ class Draft:
     profile: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     hidden: SecretRedactor = field(default_factory=SecretRedactor)
-    has_gaps: bool = (
-        False  # whether `az batchai` would have filled in the account of its own settings
-    )
+    has_gaps: bool = False  # whether `az batchai` would have filled in its own account
     roots: dict[str, str] = field(default_factory=dict)  # the path of each volume, by its name
 
     @property

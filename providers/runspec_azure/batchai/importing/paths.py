@@ -22,10 +22,8 @@ class Places:
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
         self.mounts: dict[str, dict[str, Any]] = {}
-        self.variables: dict[
-            str, str
-        ] = {}  # the placeholders ${mounts.x} and ${outputs.x}, by Batch AI's variable
-        self.paths: dict[str, str] = {}  # the same by path
+        self.variables: dict[str, str] = {}  # placeholders by Batch AI's variable
+        self.paths: dict[str, str] = {}  # placeholders by path
         self.used: set[str] = set()  # volumes whose path is used
 
     def mount(self, name: str, source: str) -> None:

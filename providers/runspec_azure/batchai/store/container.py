@@ -123,7 +123,7 @@ class Store:
             return self.blobs.size(prefix.rstrip("/") + WHOLE) is not None
 
     def empty(self, prefix: str) -> None:
-        """Remove all below *prefix*; that it is whole is no longer said first."""
+        """Delete all blobs below *prefix*; first of all the mark that the folder is complete."""
         with self._explain_key():
             self.blobs.remove(prefix.rstrip("/") + WHOLE)
             self.blobs.empty(prefix)
@@ -165,9 +165,8 @@ class Store:
 
     def _put_large(self, key: str, bundle: Bundle, file: File) -> None:
         with bundle.open(file) as opened:
-            blocks = iter(
-                partial(opened.read, BLOCK_BYTES), b""
-            )  # read to the end, where the content is verified
+            # Read to the end, where the content is verified.
+            blocks = iter(partial(opened.read, BLOCK_BYTES), b"")
             self.blobs.put_blocks(key, blocks, file.bytes)
 
     def _store(self) -> AzureStore:
