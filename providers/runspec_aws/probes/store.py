@@ -23,7 +23,7 @@ LOST_RACE = (409, 412)
 
 
 class Reply(NamedTuple):
-    """The response to a request for a signed URL."""
+    """The response to a request that was sent to a signed URL."""
 
     status: int
     headers: Mapping[str, str]

@@ -63,7 +63,7 @@ class Tasks:
         self._notes: dict[str, dict[tuple[int, int, int], int]] = {}
 
     def forget(self) -> None:
-        """Clear the cache, because something was made or ended."""
+        """Discard the cached answers, after a request that changed something or when newer ones are needed."""
         self._known.clear()
         self._ended.clear()
 

@@ -20,9 +20,9 @@ def lead_s(options: SlurmOptions) -> int:
 
 
 def wanted_s(timeout_s: int, options: SlurmOptions) -> int:
-    """Return the limit that Slurm has to have so that it says nothing before *timeout_s* have gone by.
+    """Return the time limit to request from Slurm, so that it sends no signal before *timeout_s* have passed.
 
-    The job keeps the time of the spec itself, to the second; Slurm's limit is for a job that does not.
+    The agent in the job enforces the timeout itself, to the second. Slurm's limit only ends a job whose agent does not.
     """
     whole = timeout_s + EARLY_S + lead_s(options)
     return -(-whole // MINUTE_S) * MINUTE_S

@@ -1,7 +1,8 @@
 """Keep a task of Azure Batch running until its machine is reclaimed, after a notice.
 
-Azure Batch requeues a task whose machine was reclaimed, and counts one that ended before that as a failure. So the
-first node of a task, whose end is the task's, waits when its own machine or another node's will be reclaimed.
+Azure Batch requeues a task if its machine is reclaimed while the task runs, and counts it as failed if it has ended
+before. A task ends when its first node ends. After a notice for any node's machine, the first node therefore waits
+until that machine is reclaimed.
 
 https://learn.microsoft.com/azure/batch/batch-spot-vms
 """

@@ -156,7 +156,10 @@ def tried(seat: Seat, timeout_s: float = CONNECT_S) -> Optional[str]:
 
 
 class Reach:
-    """One node's part of the test. *failed* returns the exit code of a node that has failed meanwhile."""
+    """One node's part in the connectivity test of a job.
+
+    *failed* returns the exit code of a node that has failed meanwhile.
+    """
 
     def __init__(
         self,

@@ -306,8 +306,8 @@ class Provider(Protocol):
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         """Return the steps that run *spec* as *run*, in order.
 
-        Step ids are unique. The name of every resource of a run step contains *run*. The name of every resource of a
-        site step is derived from its content, and does not contain *run*.
+        Step ids are unique. The name of every resource that a step with `Scope.RUN` makes contains *run*. The name of
+        every resource that a step with `Scope.SITE` makes is derived from its content, and does not contain *run*.
         """
 
     def connect(self, facts: Facts) -> Client:
