@@ -82,7 +82,8 @@ def _container(spec: Spec, facts: Facts) -> Iterator[Problem]:
             yield Problem(("container", "image"), what, severity="note")
         else:
             hint = (
-                "install podman, use container.requirements instead, or set providers.local.engine"
+                "install podman, use container.requirements instead, or set "
+                "providers.local.engine to process to run without the image"
             )
             yield Problem(("container", "image"), f"{why}, so no image can be run", hint)
 

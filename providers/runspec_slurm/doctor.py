@@ -36,7 +36,7 @@ stat -f -c %T . 2>/dev/null
 exit 0
 """
 WORKSPACE = {
-    1: ("cannot be made, or not be entered", "name another folder: option workspace"),
+    1: ("cannot be made, or not be entered", "set option workspace to another folder"),
     2: ("takes no hard links, by which a job claims its run", "name a folder on NFS, Lustre, ..."),
     3: ("cannot be checked: there is no sha256sum", "install coreutils on the login node"),
 }
@@ -53,7 +53,7 @@ def examine(options: SlurmOptions) -> Iterator[Finding]:
         return
     if missing := done.out.decode().split():
         what = f"{way.where} has no {', '.join(missing)}"
-        hint = "name a login node of the cluster: option host" if options.host is None else None
+        hint = "set option host to a login node of the cluster" if options.host is None else None
         yield Finding(what, False, hint or "is it a login node? its PATH must lead to Slurm")
         return
     yield Finding(f"{way.where} has Slurm's commands", True)
@@ -147,10 +147,10 @@ def _tools(found: Mapping[str, Any], options: SlurmOptions) -> Iterator[Finding]
     python = found.get("python")
     if python is None:
         what = f"{options.python} is not there, and it starts every job"
-        yield Finding(what, False, "name the nodes' Python: option python")
+        yield Finding(what, False, "set option python to the path of the nodes' Python")
     else:
         new = tuple(int(word) for word in python.split(".")[:2]) >= (3, 6)
-        hint = "name one that is 3.6 or newer: option python"
+        hint = "set option python to the path of a Python 3.6 or newer"
         yield Finding(f"{options.python} is Python {python}", new, hint)
     engines = ", ".join(found.get("containers", ())) or "nothing"
     yield Finding(f"images are run by {engines}; the nodes may have more or less than this", True)

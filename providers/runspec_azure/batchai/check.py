@@ -26,6 +26,13 @@ from runspec_jobs.provider import (
 # https://github.com/MicrosoftDocs/azure-docs/tree/main/articles/batch-ai, the notice of retirement
 ENDED = "Azure Batch AI ended on 31 March 2019: runspec can only plan, rehearse and export this job"
 MOST_TASKS = 1000
+# The largest machine, and how a message names its size.
+MOST = (
+    ("gpus", 4, "4 GPUs"),
+    ("cpus", 64, "64 CPUs"),
+    ("memory", 448 << 30, "448 GiB of memory"),
+    ("disk", 2948 << 30, "2948 GiB of disk"),
+)
 AWAY = "use provider: azure-batch"
 RESERVED = "AZ_BATCHAI"
 OTHERS = re.compile(rf"\$\{{?(?!{RESERVED}_)[A-Za-z_]\w*")
@@ -118,12 +125,13 @@ def _machine(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
         hint = did_you_mean(kind, resources.GPU_TYPES) or f"choose one of: {known}"
         yield Problem(("cluster", "gpu_type"), f"no machine of Batch AI had the GPU '{kind}'", hint)
     elif resources.fits(spec) is None:
-        for key, most in (("gpus", 4), ("cpus", 64), ("memory", 448 << 30), ("disk", 2948 << 30)):
+        for key, most, shown in MOST:
             asked = getattr(cluster, key)
             if asked is not None and asked > most:
-                shown = f"{most >> 30} GiB" if most > 1 << 20 else most
                 hint = f"ask for less for each node, set vm_size, or {AWAY}"
-                yield Problem(("cluster", key), f"the largest machine had {shown}", hint)
+                yield Problem(
+                    ("cluster", key), f"no machine of Batch AI had more than {shown}", hint
+                )
                 return
         what = "no machine of Batch AI had enough of everything that each node asks for"
         yield Problem(("cluster",), what, f"ask for less, set vm_size, or {AWAY}")

@@ -72,7 +72,7 @@ def words(options: SlurmOptions) -> list[str]:
 
 def _none(way: Transport, err: str) -> Finding:
     said = re.sub(r"^srun: (error: )?", "", (err.strip().splitlines() or [""])[-1])
-    what = f"{way.where}: no node could be looked at: {said or 'srun says nothing'}"
+    what = f"{way.where}: no node could be checked: {said or 'srun says nothing'}"
     hint = f"none may be free within {WAIT_S} s; is the partition right, and srun allowed there?"
     return Finding(what, False, hint)
 
@@ -81,8 +81,9 @@ def read(
     parts: Mapping[str, str], token: str, took_s: float, options: SlurmOptions
 ) -> Iterator[Finding]:
     """Yield what the parts of PROBE and LOOK say."""
-    node = f"the node {parts.get('node', '').strip() or 'that was given'}"
-    yield Finding(f"{node} was given, and looked at, in {took_s:.0f} s", True)
+    name = parts.get("node", "").strip()
+    node = f"the node {name}" if name else "the node"
+    yield Finding(f"{node} was allocated and checked in {took_s:.0f} s", True)
     yield _workspace(parts, token, node, options)
     yield _python(parts, node, options)
     there = [name for name in ("apptainer", "podman") if name in parts]
@@ -97,7 +98,7 @@ def read(
 
 def _workspace(parts: Mapping[str, str], token: str, node: str, options: SlurmOptions) -> Finding:
     name = f"the workspace {options.workspace}"
-    hint = "name a folder that the login node and all nodes share: option workspace"
+    hint = "set option workspace to a folder that the login node and all nodes share"
     if parts.get("seen", "").strip() != token:
         return Finding(f"{node} does not see what is in {name}", False, hint)
     if parts.get("back", "").strip() != token:
@@ -108,8 +109,8 @@ def _workspace(parts: Mapping[str, str], token: str, node: str, options: SlurmOp
 def _python(parts: Mapping[str, str], node: str, options: SlurmOptions) -> Finding:
     version = parts.get("python", "").strip()
     if not version:
-        hint = "name the nodes' Python: option python"
+        hint = "set option python to the path of the nodes' Python"
         return Finding(f"{node} has no {options.python}, which starts every job", False, hint)
     new = tuple(int(word) for word in version.split(".")[:2]) >= PYTHON
-    hint = "name one that is 3.6 or newer: option python"
+    hint = "set option python to the path of a Python 3.6 or newer"
     return Finding(f"{options.python} of {node} is Python {version}", new, hint)

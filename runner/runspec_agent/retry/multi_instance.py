@@ -62,7 +62,8 @@ class MultiInstanceTask(threading.Thread):
         for rank in found if own else ():
             if self.bucket.claim("{}seats/{}/{}".format(self.prefix, digest, rank), own) == own:
                 return rank
-        raise Failure("no address of this node is in {}".format(",".join(self.hosts)), LOST)
+        text = "none of this node's addresses is in the list of the task's nodes: {}"
+        raise Failure(text.format(",".join(self.hosts)), LOST)
 
     def announce(self) -> None:
         self.bucket.put(self.prefix + str(self.rank), self._seat())

@@ -287,15 +287,18 @@ def _reporting(make: Make) -> None:
         "--stop-rest", action="store_true", help="stop all tasks except the best one so far"
     )
     report.add_argument(
-        "--baseline", metavar="SIZE", help="compare with this size (default: the smallest)"
+        "--baseline",
+        metavar="SIZE",
+        help="compare with this size of the job (default: the smallest)",
     )
     report.add_argument(
         "--price-per-node-hour",
         metavar="PRICE",
-        help="price of a node for an hour, in any currency: compute the cost of each size",
+        help="price of a node for an hour, in any currency: also report the cost at each size "
+        "of the job",
     )
     report.add_argument(
-        "--samples", metavar="N", help="samples of a whole job: compute the time of each size"
+        "--samples", metavar="N", help="samples of a whole job: also report its time at each size"
     )
     _timeout(report)
 

@@ -90,7 +90,8 @@ class Bounded:
     def _late(self, *_: object) -> None:
         if self._busy and self._lines == self._before:
             what = f"metric.pattern took more than {self.limit_s:g} s"
-            raise UsageError(what, "make it simpler: write the text between its parts literally")
+            hint = "simplify the pattern: replace wildcards such as .* by the text printed there"
+            raise UsageError(what, hint)
         self._before = self._lines
 
 

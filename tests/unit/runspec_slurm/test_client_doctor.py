@@ -152,7 +152,7 @@ def test_what_a_node_lacks_is_found_there_and_not_on_the_login_node(
 
     found = list(node.examine(options))
 
-    where = found[0].what.partition(" was given")[0]
+    where = found[0].what.partition(" was allocated")[0]
     assert bad(found) == [
         f"{where} does not see what is in the workspace {tmp_path}/w",
         f"{where} has no /none/python3, which starts every job",

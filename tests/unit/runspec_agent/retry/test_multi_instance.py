@@ -58,7 +58,7 @@ def test_the_address_of_this_machine_is_the_place(make: Make) -> None:
 
 def test_a_machine_that_is_not_in_the_list_is_told(make: Make) -> None:
     with pytest.raises(
-        Failure, match=r"no address of this node is in 203.0.113.1,203.0.113.2"
+        Failure, match=r"list of the task's nodes: 203.0.113.1,203.0.113.2"
     ) as found:
         make(1, "203.0.113.1,203.0.113.2", "203.0.113.1:6000")
 
