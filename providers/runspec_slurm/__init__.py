@@ -1,4 +1,4 @@
-"""The Slurm provider: a job as one batch job of a cluster, its files on a folder that all nodes share."""
+"""The Slurm provider: each job is one batch job of a cluster, with its files in a folder that all nodes share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hands of the Slurm provider: it carries out the requests of a plan, and finds what they made."""
+"""The client of the Slurm provider: it carries out the requests of a plan, and finds their results."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from runspec_slurm.store import elastic_records, outputs
 from runspec_slurm.store.workspace import WorkspaceStore
 
 RECORD = "/record.json"
-STATE = "state.json"  # of a run, for other machines
+STATE = "state.json"  # the state of a run, for other machines to adopt it
 
 
 def connect(facts: Facts) -> Client:
@@ -47,16 +47,16 @@ def connect(facts: Facts) -> Client:
 
 
 class SlurmClient:
-    """Talks to Slurm by its commands, here or on a login node, and keeps files in the workspace."""
+    """Calls Slurm's commands, on this machine or on a login node, and keeps files in the workspace."""
 
     def __init__(self, options: SlurmOptions, way: Transport | None = None) -> None:
         self.options = options
         self.way = way or transport(options.host, options.ssh_options)
-        self.shelf = WorkspaceStore(self.way, options.workspace)
-        self.queue = Queue(self.shelf)
-        self.looks = WorkspacePoller(self.shelf)
-        self.jobs = Jobs(self.shelf, self.queue, self.looks, options.grace)
-        self.logs = Logs(self.shelf, self.looks, self.jobs.record)
+        self.store = WorkspaceStore(self.way, options.workspace)
+        self.queue = Queue(self.store)
+        self.poller = WorkspacePoller(self.store)
+        self.jobs = Jobs(self.store, self.queue, self.poller, options.grace)
+        self.logs = Logs(self.store, self.poller, self.jobs.record)
 
     @property
     def poll_s(self) -> float:
@@ -70,39 +70,39 @@ class SlurmClient:
             case "put_secrets":
                 return self._put(params["key"], _variables(params["values"]))
             case "remove":
-                self.shelf.remove(params["key"])
+                self.store.remove(params["key"])
             case "remove_run":
-                self.shelf.remove_tree("runs", params["run"])
+                self.store.remove_tree("runs", params["run"])
                 self.jobs.forget(params["run"])
             case "remove_tree":
-                self.shelf.remove_tree(params["key"])
+                self.store.remove_tree(params["key"])
             case "sbatch":
                 argv = params["argv"]
                 return self.jobs.submit(named(argv), argv, params["script"])
             case "scancel":
-                self.jobs.take_away(params["name"])
+                self.jobs.cancel(params["name"])
             case other:
                 raise RemoteError(f"there is no operation '{other}' of Slurm or its workspace")
         return {}
 
     def _put(self, key: str, content: bytes) -> Response:
-        """A record comes with the folder for what is printed: Slurm opens that before a job begins."""
+        """Write a file; with a record, make the folder of its logs, which Slurm opens before a job begins."""
         beside = f"{key.removesuffix(RECORD)}/logs" if key.endswith(RECORD) else ""
-        self.shelf.put(key, content, beside=beside)
+        self.store.put(key, content, beside=beside)
         return {"key": key}
 
     def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Response:
         key = request.params["key"]
-        self.shelf.put_folder(key, bundle, progress)
+        self.store.put_folder(key, bundle, progress)
         return {"key": key}
 
     def find(self, step: Step) -> Response | None:
-        """Raises NoAnswer where nobody can be asked: what was begun may be there."""
+        """Return the answer of *step* if it was done. Raise NoAnswer if the cluster cannot be reached."""
         try:
             if step.do.service == "slurm":
                 return self.jobs.find(named(step.do.params["argv"]))
             key = step.do.params["key"]
-            return None if self.shelf.size(key) is None else {"key": key}
+            return None if self.store.size(key) is None else {"key": key}
         except Unavailable as exc:
             raise NoAnswer(exc.message, exc.hint) from exc
 
@@ -119,52 +119,52 @@ class SlurmClient:
         self.jobs.stop(run, tasks)
 
     def changes(self, run: str) -> Sequence[MembershipChange]:
-        return elastic_records.changes(self.shelf, run)
+        return elastic_records.changes(self.store, run)
 
     def remember(self, run: str, answers: Mapping[str, Response]) -> None:
         if "job" in answers:
             self.jobs.remember(run, answers["job"]["job"])
 
     def keep_state(self, run: str, content: bytes) -> None:
-        self.shelf.put(of_run(run, STATE), content)
+        self.store.put(of_run(run, STATE), content)
 
     def kept_state(self, run: str) -> bytes | None:
-        return self.shelf.read(of_run(run, STATE))
+        return self.store.read(of_run(run, STATE))
 
     def kept_runs(self) -> Sequence[str]:
-        return self.shelf.folders("runs")
+        return self.store.folders("runs")
 
     def find_orphans(self, runs: Collection[str], made: Collection[str]) -> Iterable[Orphan]:
-        return OrphanFinder(self.shelf, self.queue).find_orphans(runs, made)
+        return OrphanFinder(self.store, self.queue).find_orphans(runs, made)
 
     def streams(self, run: str) -> Sequence[Stream]:
-        if self.looks.seen(run) is None:
-            self.jobs.missed(run)
+        if self.poller.seen(run) is None:
+            self.jobs.check_mounted(run)
         return self.logs.streams(run)
 
     def publish(self, run: str) -> Sequence[str]:
-        return publish.publish(self.shelf, run)
+        return publish.publish(self.store, run)
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
-        found = outputs.outputs(self.shelf, run)
+        found = outputs.outputs(self.store, run)
         if not found:
-            self.jobs.missed(run)
+            self.jobs.check_mounted(run)
         return found
 
     def shell(
         self, run: str, task: int, rank: int, words: Sequence[str], *, terminal: bool
     ) -> ExecSpec:
-        node = shell.node(self.jobs, self.shelf, run, task, rank)
+        node = shell.node(self.jobs, self.store, run, task, rank)
         python = self.options.python
-        return shell.shell(self.shelf, node, python, words, terminal=terminal)
+        return shell.shell(self.store, node, python, words, terminal=terminal)
 
     def tunnel(self, run: str, task: int, rank: int, port: int) -> Route:
-        node = shell.node(self.jobs, self.shelf, run, task, rank)
-        return shell.tunnel(self.shelf, node, self.options.python, port)
+        node = shell.node(self.jobs, self.store, run, task, rank)
+        return shell.tunnel(self.store, node, self.options.python, port)
 
 
 def named(argv: Sequence[str]) -> str:
-    """Return the run that a command line of sbatch is for: the job is named by it.
+    """Return the run that a command line of sbatch submits, which is the name of the job.
 
     >>> named(["--parsable", "--job-name=hello-abc123"])
     'hello-abc123'
@@ -174,22 +174,23 @@ def named(argv: Sequence[str]) -> str:
 
 
 def _content(value: Any) -> bytes:
-    """Return what is put: text as it is, our part of the job by its hash."""
+    """Return the bytes of *value*: a text, or the agent, which a plan names by its hash."""
     if isinstance(value, str):
         return value.encode()
     if value["$inside"] != INSIDE_SHA256:
         raise Conflict(
             "this run was planned by another version of runspec",
-            "use that version, or apply --new",
+            "use that version, or start a new run with apply --new",
         )
     return inside_zipapp()
 
 
 def _variables(values: Mapping[str, str]) -> bytes:
-    """Return secrets as the job reads them: what may be in a value is all but NUL."""
+    """Return secrets in the format that the job reads: NAME=VALUE, each followed by a NUL byte."""
     for name, value in values.items():
         if "\0" in value:
             raise RemoteError(
-                f"the secret for {name} has a NUL byte in it", "no variable can hold it"
+                f"the secret for {name} contains a NUL byte",
+                "remove it: no environment variable can hold one",
             )
     return b"".join(f"{name}={value}\0".encode() for name, value in values.items())

@@ -1,4 +1,4 @@
-"""The stage of a rehearsal: a Slurm on this machine, and a profile for it."""
+"""A Slurm cluster on this machine for `runspec rehearse`, and a profile for it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 from runspec_jobs.provider import Emulation, Unavailable
 
-NODES = 32  # nodes cost little, and a job that needs more is one to rehearse smaller
-# What a node is said to have: what is here is not asked, or few jobs could be rehearsed.
+NODES = 32  # nodes cost little; a job that needs more can be rehearsed with fewer
+# The resources that a node reports, whatever this machine has, so that large jobs can be rehearsed.
 CPUS, MEMORY_MB, DISK_MB, GPUS = 128, 2_000_000, 10_000_000, 8
 GPU_TYPES = "a10g a100 b200 h100 h200 k80 l4 l40s m60 p100 p40 t4 v100".split()
-# Of the real cluster: not here.
+# Options that concern the real cluster alone.
 OWN = "host ssh_options workspace python after scratch shared sbatch gres".split()
-# What these words of sbatch name is of the real cluster, too.
+# Options of sbatch whose values name something of the real cluster.
 NAMING = (
     "--constraint --prefer --reservation --licenses --clusters --cluster-constraint --wckey --bb "
     "--nodelist --exclude --nodefile --topology --mcs-label"
@@ -30,7 +30,7 @@ APT = (
 
 @contextlib.contextmanager
 def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Emulation]:
-    """Start munge and Slurm's daemons; give the way to them."""
+    """Start munge and Slurm's daemons; yield how to reach them."""
     from runspec_emulators.slurm import Cluster, Failed, NoSlurm, Partition, Shape
 
     named = [str(options[key]) for key in ("partition", "spot_partition") if options.get(key)]
@@ -44,14 +44,14 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
                 Cluster(folder / "slurm", NODES, shape, partitions, **own)
             )
         except NoSlurm as exc:
-            raise Unavailable(f"a rehearsal needs Slurm itself: {exc}", APT) from exc
+            raise Unavailable(f"runspec rehearse needs Slurm on this machine: {exc}", APT) from exc
         except Failed as exc:
-            raise Unavailable(f"Slurm does not start here: {exc}") from exc
+            raise Unavailable(f"Slurm does not start on this machine: {exc}") from exc
         yield Emulation(cluster.env, settings(options, folder, engine))
 
 
 def settings(options: Mapping[str, Any], folder: Path, engine: str | None) -> dict[str, Any]:
-    """Return the profile for a cluster below *folder*. It makes the folders that jobs share."""
+    """Return the options for a cluster below *folder*, and make the folders that its jobs share."""
     found = {key: value for key, value in options.items() if key not in OWN}
     found["workspace"] = str(folder / "workspace")
     found["python"] = sys.executable
@@ -62,7 +62,7 @@ def settings(options: Mapping[str, Any], folder: Path, engine: str | None) -> di
 
 
 def kept(words: Iterable[str]) -> Iterator[str]:
-    """Yield words of sbatch without those that name something of the real cluster.
+    """Yield options of sbatch without those that name something of the real cluster.
 
     >>> list(kept(["--constraint=ib", "-C", "ib", "-Cib", "--exclusive", "--prefer", "ib", "-v"]))
     ['--exclusive', '-v']
@@ -78,7 +78,7 @@ def kept(words: Iterable[str]) -> Iterator[str]:
 
 
 def shared(folder: Path, name: str) -> str:
-    """Return an empty folder that stands for one that the nodes of the real cluster share."""
+    """Make and return a folder that replaces one which the nodes of the real cluster share."""
     found = folder / "shared" / name
     found.mkdir(parents=True, exist_ok=True)
     return str(found)

@@ -1,4 +1,4 @@
-"""What tasks print: files of the workspace, which the controller knows nothing of. A position is an offset in bytes."""
+"""The logs of tasks, which are files of the workspace. A position is an offset in bytes."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from runspec_slurm.status.workspace_poll import WorkspacePoller
 from runspec_slurm.store.workspace import WorkspaceStore
 
 CHUNK_BYTES = 1 << 20
-AT_ONCE_BYTES = 8 << 20  # that are fetched by one command
+AT_ONCE_BYTES = 8 << 20  # the most that one command fetches
 
 Place = tuple[int, int]
 
 
 class Logs:
-    """The streams of runs. Each is one object for good, for a follower keeps it."""
+    """The streams of runs. A stream is always the same object, since its reader keeps it."""
 
     def __init__(
         self,
-        shelf: WorkspaceStore,
-        looks: WorkspacePoller,
+        store: WorkspaceStore,
+        poller: WorkspacePoller,
         record: Callable[[str], Mapping[str, Any] | None] | None = None,
     ) -> None:
-        self.shelf, self.looks = shelf, looks
+        self.store, self.poller = store, poller
         self._record = record or (lambda _: None)
         self._streams: dict[tuple[str, int, int], LogStream] = {}
         self._fetched: dict[tuple[str, Place, int], bytes] = {}
 
     def streams(self, run: str) -> Sequence[Stream]:
-        """Return the streams there are; none for a job that has not opened its log yet."""
-        seen = self.looks.seen(run)
+        """Return the streams of *run*; a node that has not opened its log yet has none."""
+        seen = self.poller.seen(run)
         record = (None if seen is None else self._record(run)) or {"nodes": 1}
         for place in () if seen is None else seen.logs:
             one = LogStream(self, run, place, seat(record, *place))
@@ -39,23 +39,23 @@ class Logs:
         return [self._streams[key] for key in sorted(self._streams) if key[0] == run]
 
     def size(self, run: str, place: Place) -> int:
-        seen = self.looks.seen(run)
+        seen = self.poller.seen(run)
         return 0 if seen is None else seen.logs.get(place, 0)
 
     def fetched(self, run: str, place: Place, start: int) -> bytes:
-        """Return the bytes from *start* that are there; with them come those that are likely to be asked for next."""
+        """Return the bytes from *start*; fetch with them those of other streams that are likely to be read next."""
         key = (run, place, start)
         if key not in self._fetched:
             self._fetched.clear()
             wanted = list(self._wanted(run, place, start))
             keys = [(f"runs/{run}/logs/{p[0]}-{p[1]}.txt", at, count) for p, at, count in wanted]
-            found = self.shelf.parts(keys) or []
+            found = self.store.parts(keys) or []
             for (where, at, _), data in zip(wanted, found, strict=False):
                 self._fetched[run, where, at] = data
         return self._fetched.pop(key, b"")
 
     def _wanted(self, run: str, place: Place, start: int) -> Iterator[tuple[Place, int, int]]:
-        """Yield what to fetch: this stream from *start*, then the others from where they were read to."""
+        """Yield the parts to fetch: this stream from *start*, then the other streams from their last position."""
         budget = AT_ONCE_BYTES
         later = [s for k, s in sorted(self._streams.items()) if k[0] == run and k[1:] > place]
         asked = [(place, start), *((s.place, s.read_to) for s in later)]
@@ -68,11 +68,11 @@ class Logs:
 
 
 class LogStream:
-    """One node's log, over all its tries: Slurm appends to it."""
+    """The log of one node in all attempts: Slurm appends to it."""
 
     def __init__(self, logs: Logs, run: str, place: Place, seat: tuple[int, int]) -> None:
         self._logs, self._run = logs, run
-        self.place = place  # of its file
+        self.place = place  # the task and rank in the name of the file
         self.task, self.rank = seat
         self.read_to = 0
 

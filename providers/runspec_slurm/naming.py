@@ -1,4 +1,4 @@
-"""Where things lie in the workspace, and requests in the client's words."""
+"""Keys of the files in the workspace, and requests about them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ INSIDE = f"inside/{INSIDE_SHA256}.pyz"
 
 
 def of_run(run: str, *parts: str) -> str:
-    """Return a place of a run, relative to the workspace.
+    """Return the key of a file of *run*, relative to the workspace.
 
     >>> of_run("hello-abc123", "logs", "0-0.txt")
     'runs/hello-abc123/logs/0-0.txt'
@@ -21,11 +21,11 @@ def of_run(run: str, *parts: str) -> str:
 
 
 def folder(operation: str, **params: Any) -> Request:
-    """Return a request about the workspace."""
+    """Return a request that reads or changes the workspace."""
     return Request("folder", operation, params)
 
 
 def setting(spec: Spec, key: str) -> tuple[str, ...]:
-    """Return the place of a setting: in the spec, where it says it, or that of the provider."""
+    """Return the path of the setting *key*: in the spec if it is set there, or else `provider`."""
     own = spec.providers.get(spec.provider, {})
     return ("providers", spec.provider, key) if key in own else ("provider",)

@@ -1,4 +1,4 @@
-"""What lies about in the workspace and belongs to no run that anybody knows."""
+"""Runs and uploads in the workspace that no record on this machine mentions."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from runspec_slurm.queue import Queue
 from runspec_slurm.status import states
 from runspec_slurm.store.workspace import NOTHING, WorkspaceStore, part_name
 
-# What was begun to be put and never got its name, a day ago or longer: it may still be going on before that.
+# Unfinished uploads, older than a day: a younger one may still be in progress.
 UNFINISHED = f"""\
 [ -d "$1" ] || exit {NOTHING}
 find "$1" -type f -name '.rs-*.part' -mtime +0
 exit 0
 """
-# A name for a moment; then the time there is at the store, when each run's folder was last changed, and who has it.
+# Argument: the name of a temporary file. Prints the time by the clock of the file server, when the folder of each run
+# last changed, and each claim.
 RUNS = f"""\
 [ -d runs ] || exit {NOTHING}
 {{ printf "" >"$1" && stat -c '%Y now' -- "$1"; }} 2>/dev/null || date '+%s now'
@@ -29,29 +30,29 @@ exit 0
 AGE = re.compile(r"(\d+) (?:runs/)?(\S+)")
 CLAIM = re.compile(r"runs/([^/]+)/claim:(.*)")
 DAY_S = 86_400
-COMING = "has no job yet, and was changed within the last 24 h: another machine may be about to submit it"
+COMING = "has no job yet, but changed within the last 24 h: another machine may be about to submit its job"
 
 
 KEPT = ".kept"  # see `runspec_agent.job.bytecode_cache`
 
 
 class OrphanFinder:
-    """Looks through one workspace, and the jobs of this user."""
+    """Finds orphans in one workspace and among the jobs of this user."""
 
-    def __init__(self, shelf: WorkspaceStore, queue: Queue) -> None:
-        self.shelf, self.queue = shelf, queue
+    def __init__(self, store: WorkspaceStore, queue: Queue) -> None:
+        self.store, self.queue = store, queue
 
     def find_orphans(self, runs: Collection[str], made: Collection[str]) -> Iterator[Orphan]:
-        """Yield all that is neither of *runs* nor one of the names in *made*, in the order to remove it."""
+        """Yield everything that neither belongs to *runs* nor is listed in *made*, in the order to remove it."""
         alone = list(self._runs(runs))
         yield from alone
-        needed = any(run.alive for run in alone)  # by a job that nobody knows
+        needed = any(run.alive for run in alone)  # such a job may read any upload
         yield from (found._replace(alive=found.alive or needed) for found in self._shared(made))
 
     def _runs(self, runs: Collection[str]) -> Iterator[Orphan]:
-        """Yield the runs that nobody knows. One that has no job may get it at any moment from somebody else's apply.
+        """Yield the runs without a record. If one has no job, an apply on another machine may submit it at any moment.
 
-        Each try to submit changes the folder of the run, so that is a sign of life.
+        Each attempt to submit changes the folder of the run, so a recent change counts as alive.
         """
         there = self._there()
         forgotten = sorted(set(there) - set(runs))
@@ -66,8 +67,8 @@ class OrphanFinder:
             yield Orphan(f"run {run}{how}", remove, run, alive)
 
     def _there(self) -> dict[str, tuple[str, int]]:
-        """Return each run's claim, empty without one, and for how many seconds of the store nothing was done to it."""
-        found = self.shelf.look("list runs", RUNS, part_name()) or b""
+        """Return for each run its claim, which may be empty, and the seconds since its folder last changed."""
+        found = self.store.look("list runs", RUNS, part_name()) or b""
         lines = found.decode(errors="replace").splitlines()
         changed = {m[2]: int(m[1]) for m in map(AGE.fullmatch, lines) if m}
         claims = {m[1]: m[2] for m in map(CLAIM.fullmatch, lines) if m}
@@ -75,14 +76,14 @@ class OrphanFinder:
         return {run: (claims.get(run, ""), now - then) for run, then in changed.items()}
 
     def _living(self, there: Mapping[str, tuple[str, int]], forgotten: Collection[str]) -> set[str]:
-        """Return the runs that have a job: by its name or, where it has another now, by who has the run."""
+        """Return the runs that have a job, by the name of the job, or by the claim if the job was renamed."""
         alive = [row for row in self.queue.all() if states.alive(row.state)]
         others = {row.job for row in alive if row.name not in forgotten}
         return {row.name for row in alive} | {run for run in forgotten if there[run][0] in others}
 
     def _shared(self, made: Collection[str]) -> Iterator[Orphan]:
         for kind in ("blobs", "inside"):
-            there = self.shelf.listing(kind)
+            there = self.store.listing(kind)
             keys = {found.key for found in there}
             for found in there:
                 goes_along = found.key != whose(found.key) and whose(found.key) in keys
@@ -91,17 +92,17 @@ class OrphanFinder:
                     yield Orphan(what, (_remove("remove", key=found.key),))
             for key in self._unfinished(kind):
                 yield Orphan(f"unfinished upload {key}", (_remove("remove", key=key),))
-        for name in self.shelf.folders("trash"):
-            what = f"what is left of {name.rpartition('.')[0]}"
+        for name in self.store.folders("trash"):
+            what = f"what is left of the removed {name.rpartition('.')[0]}"
             yield Orphan(what, (_remove("remove_tree", key=f"trash/{name}"),))
 
     def _unfinished(self, kind: str) -> list[str]:
-        found = self.shelf.look(f"list {kind}", UNFINISHED, kind)
+        found = self.store.look(f"list {kind}", UNFINISHED, kind)
         return (found or b"").decode(errors="surrogateescape").splitlines()
 
 
 def whose(key: str) -> str:
-    """Return the upload that *key* belongs to, or itself: a zipapp has its compiled modules beside it.
+    """Return the upload that *key* belongs to, which is *key* itself except for compiled modules of the agent.
 
     >>> whose("inside/ab.cpython-311-3495.kept"), whose("blobs/ab.tar")
     ('inside/ab.pyz', 'blobs/ab.tar')

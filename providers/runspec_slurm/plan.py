@@ -1,4 +1,4 @@
-"""From a spec to the steps that run it on Slurm."""
+"""The steps of a plan that run a spec on Slurm."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from runspec_jobs.provider import Facts, Request, Scope, Spec, Step, nodes_each,
 from runspec_slurm.job import sbatch_argv, script
 from runspec_slurm.store import layout
 
-# A job whose submission had no answer may still be on its way: sbatch waits for the controller for MessageTimeout
-# (10 s by default), and a controller that was stopped takes what came meanwhile when it goes on.
+# A submission without an answer may still arrive: sbatch waits for the controller for MessageTimeout (10 s by
+# default), and a controller that was suspended accepts the waiting requests when it continues.
 # https://slurm.schedmd.com/slurm.conf.html#OPT_MessageTimeout
 SETTLE_S = 20.0
 
@@ -22,7 +22,7 @@ def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
 
 
 def _job(spec: Spec, run: str, facts: Facts) -> Step:
-    """Return the one call that starts the job. sbatch has no client token: the job's name is the run."""
+    """Return the step that submits the job. sbatch has no client token, so the job is named after the run."""
     params = {
         "argv": list(sbatch_argv.words(spec, run, facts)),
         "script": script.text(spec, run, facts),
@@ -35,5 +35,5 @@ def _count(spec: Spec) -> str:
     nodes, count = nodes_each(spec), tasks_in_all(spec)
     where = f"{nodes} nodes" if nodes > 1 else "1 node"
     if spec.cluster.nodes.elastic:
-        return f"{count:,} nodes that come and go, as an array of single jobs"
+        return f"{count:,} nodes that join and leave, as an array of single jobs"
     return f"an array of {count:,} tasks of {where}" if count > 1 else f"a job of {where}"

@@ -1,4 +1,4 @@
-"""Plain names for what was saved: links to the objects, or copies where the file system has no links."""
+"""Plain names for saved files: hard links to the objects, or copies if the file system has no hard links."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from runspec_slurm.store.batch_fetch import BatchFetch
 from runspec_slurm.store.workspace import Entry, WorkspaceStore, part_name
 
 LIKE = ("*/.runspec/manifest.json", "*/.runspec/published")
-# Names come in with a zero byte after each: they may hold anything else. A folder that a file has left empty goes, too.
+# Standard input: names, each followed by a zero byte, since they may contain any other. Removes folders that become
+# empty, too.
 DELETE = """\
 xargs -0 -x -n 20 sh -c 'for k; do
   rm -f -- "$k" && { rmdir -p --ignore-fail-on-non-empty -- "${k%/*}" 2>/dev/null || :; } || exit 1
 done' sh
 """
-# An object and its plain name by turns; the name until a link is in its place. 20 of the longest names fit into
-# what xargs gives to a program, which so never gets half a pair.
+# Argument: the name of a link until it is moved to its place. Standard input: objects and their plain names,
+# alternating. 20 of the longest names fit into a command line of xargs, which therefore never splits a pair.
 LINK = """\
 export t="$1"
 xargs -0 -x -n 20 sh -c 'while [ $# -gt 1 ]; do
@@ -32,15 +33,15 @@ done' sh
 """
 
 
-def publish(shelf: WorkspaceStore, run: str) -> list[str]:
-    """Return the newest saves of *run* their plain names."""
+def publish(store: WorkspaceStore, run: str) -> list[str]:
+    """Copy the newest saves of *run* to their plain names; return an empty list, as every name is allowed."""
     base = f"runs/{run}/outputs/"
-    entries = {entry.key: entry for entry in shelf.listing(base.rstrip("/"), *LIKE)}
-    return publish_outputs(_Workspace(shelf, entries), base, entries)
+    entries = {entry.key: entry for entry in store.listing(base.rstrip("/"), *LIKE)}
+    return publish_outputs(_Workspace(store, entries), base, entries)
 
 
 class _Workspace(NamedTuple):
-    shelf: WorkspaceStore
+    store: WorkspaceStore
     entries: Mapping[str, Entry]
 
     def holds(self, key: str) -> bool:
@@ -48,23 +49,23 @@ class _Workspace(NamedTuple):
         return True
 
     def read_all(self, keys: Sequence[str]) -> list[bytes | None]:
-        ahead = BatchFetch(self.shelf, [self.entries[key] for key in keys])
+        ahead = BatchFetch(self.store, [self.entries[key] for key in keys])
         return [
-            found if (found := ahead.take(key)) is not None else self.shelf.read(key)
+            found if (found := ahead.take(key)) is not None else self.store.read(key)
             for key in keys
         ]
 
     def put(self, key: str, content: bytes) -> None:
-        self.shelf.put(key, content)
+        self.store.put(key, content)
 
     def remove_all(self, keys: Sequence[str], folder: str) -> None:
         timeout_s = timing.STAGE_S
-        self.shelf.change(f"clear {folder}", DELETE, content=_names(keys), timeout_s=timeout_s)
+        self.store.change(f"clear {folder}", DELETE, content=_names(keys), timeout_s=timeout_s)
 
     def copy_all(self, copies: Sequence[Copy], folder: str) -> None:
         names = _names(name for copy in copies for name in (copy.source, copy.target))
-        what = f"link what was saved in {folder}"
-        self.shelf.change(what, LINK, part_name(), content=names, timeout_s=timing.STAGE_S)
+        what = f"link the files saved in {folder}"
+        self.store.change(what, LINK, part_name(), content=names, timeout_s=timing.STAGE_S)
 
 
 def _names(names: Iterable[str]) -> list[bytes]:

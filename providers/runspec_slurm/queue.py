@@ -1,4 +1,4 @@
-"""What Slurm's commands are asked, and what their text says: its JSON has changed between versions too often."""
+"""Calls of Slurm's commands, and parsers of their text output: the JSON output differs too much between versions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ NO_COMMAND = 127
 ENDED = frozenset(
     "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT".split()
 )
-# run, the name of a claim until it is one, the digest of the script, and then the words for sbatch. Of a caller that
-# dies meanwhile only half of the script comes, which sbatch would take. Who submitted claims the run for the job, so
-# that of two that were submitted the other one leaves; this ends the job itself where it comes too late. A site's own
-# sbatch may print more than the id, and what is no id must never stand in a claim: no job would have the run. A job has
-# the umask of who submits it, so that is the login's again: https://slurm.schedmd.com/sbatch.html (SLURM_UMASK)
-# sbatch ends with 255 where it does not take its own words, before it asks anybody; so does ssh when nobody knows.
+# Arguments: the run, the name of the claim while it is written, the digest of the script, and then the options of
+# sbatch. The digest is verified because only half of the script arrives from a caller that dies, and sbatch would
+# accept it. This script claims the run for the job that it submits, so that of two submitted jobs one exits; a job that
+# is too late to claim the run is cancelled here. A site's own sbatch may print more than the id, and only an id may be
+# written to a claim, or no job would own the run. A job inherits the umask of sbatch, so the umask of the login is
+# restored first: https://slurm.schedmd.com/sbatch.html (SLURM_UMASK)
+# sbatch exits with 255 if it rejects its options, before any request; ssh exits with 255 if the outcome is unknown.
 SUBMIT = f"""\
 r=runs/$1 t=runs/$1/$2 d=$3; shift 3
 gone() {{ echo "error: its run was destroyed meanwhile" >&2; exit 1; }}
@@ -41,9 +42,9 @@ holder=$(cat -- "$r/claim" 2>/dev/null)
 printf '%s %s\\n' "$id" "$holder"
 """
 SUBMITTED = re.compile(rb"(\d+) (.*)\n")
-KILLED = 128  # what a shell ends with whose command was ended by a signal is more than this
-# Reasons, folders and names are free text, in which "|" may stand; this character nobody types. exit_code is what
-# wait(2) gave. A name may have the end of a line in it, so it comes last.
+KILLED = 128  # a shell exits with more than this if a signal ended its command
+# Reasons, folders and names are free text and may contain "|", but hardly this character. exit_code is a status of
+# wait(2). The name is last because it may contain a newline.
 BETWEEN = "\x1f"
 FIELDS = (
     "ArrayJobID ArrayTaskID State Reason exit_code RestartCnt SubmitTime StartTime EndTime NodeList WorkDir Name"
@@ -53,8 +54,8 @@ OF_NAME = 'pwd -P; squeue --noheader --states=all --user="$(id -u)" --name="$1" 
 OF_JOB = 'squeue --noheader --states=all --jobs="$1" -O "$2"'
 ALL = 'squeue --noheader --states=all --user="$(id -u)" -O "$1"'
 CANCEL = 'scancel -- "$@"'
-# Without --batch, all processes of a job hear it at once, and KillWait later they are killed.
-TELL = 'scancel --batch --signal=TERM -- "$@"'
+# Without --batch, all processes of a job would get the signal, and be killed after KillWait.
+TERMINATE = 'scancel --batch --signal=TERM -- "$@"'
 CANCEL_WAITING = 'scancel --state=PENDING -- "$@"'
 ACCOUNT = (
     'sacct --noheader --parsable2 --delimiter="$2" --allocations --duplicates --jobs="$1" '
@@ -78,7 +79,7 @@ UNSURE = (
     "Broken pipe",
     "Connection timed out",
 )
-# What passes by itself: nothing was made, and the same call may be made again.
+# Transient errors: nothing was made, and the same call may be repeated.
 PASSES = (
     "temporarily unable to accept job",
     "Resource temporarily unavailable",
@@ -87,48 +88,48 @@ PASSES = (
 )
 NO_JOB = ("Invalid job id specified",)
 OVER = (*NO_JOB, "Job/step already completing or completed")
-# scancel ends with the number of Slurm's error (ESLURM_ALREADY_DONE, 2021), of which a shell sees eight bits, and keeps
-# the words of this one to itself: https://github.com/SchedMD/slurm/blob/slurm-22-05-8-1/src/scancel/scancel.c
+# scancel exits with the number of Slurm's error (ESLURM_ALREADY_DONE, 2021), of which a shell sees eight bits, and
+# prints no message for this one: https://github.com/SchedMD/slurm/blob/slurm-22-05-8-1/src/scancel/scancel.c
 OVER_CODE = 2021 % 256
-# What to do about a refusal; the words are Slurm's.
+# A part of Slurm's message, and the hint for it.
 WAYS = (
-    ("Invalid partition name", "name another in the profile: partition (sinfo -s lists them)"),
-    ("Invalid account", "name the account that you may use: option account"),
-    ("Invalid qos", "name a QOS that you may use: option qos"),
-    ("configuration is not available", "no node of the partition has so much: ask for less in cluster"),
+    ("Invalid partition name", "set partition in the profile to one that sinfo -s lists"),
+    ("Invalid account", "set option account to one that you may use"),
+    ("Invalid qos", "set option qos to one that you may use"),
+    ("configuration is not available", "no node of the partition is large enough: ask for less in cluster"),
     ("More processors requested than permitted", "ask for fewer cpus or nodes in cluster"),
-    ("Node count specification invalid", "the partition has not so many nodes: set cluster.nodes"),
-    ("Requested time limit is invalid", "the partition's limit is shorter: lower timeout"),
-    ("time limit", "the partition's limit is shorter: lower timeout"),
+    ("Node count specification invalid", "the partition has too few nodes: lower cluster.nodes"),
+    ("Requested time limit is invalid", "the time limit of the partition is shorter: lower timeout"),
+    ("time limit", "the time limit of the partition is shorter: lower timeout"),
     ("Invalid job array specification", "MaxArraySize is smaller: make the sweep smaller"),
-    ("Job violates accounting/QOS policy", "wait for jobs of yours to end, or name another qos"),
-    ("Memory specification can not be satisfied", "no node has so much: lower cluster.memory"),
-    ("Invalid generic resource", "the partition has no such GPUs, or others: see gpus, options gpu_types and gres"),
-    ("User's group not permitted", "name another partition: this one is not for you"),
-    ("Access/permission denied", "ask whoever runs the cluster whether you may"),
-    ("authentication", "is munge running there, and do the clocks agree? see runspec doctor slurm"),
+    ("Job violates accounting/QOS policy", "wait until some of your jobs have ended, or set option qos to another one"),
+    ("Memory specification can not be satisfied", "no node has enough memory: lower cluster.memory"),
+    ("Invalid generic resource", "the partition has no such GPUs: check gpus and the options gpu_types and gres"),
+    ("User's group not permitted", "set partition to one that your group may use"),
+    ("Access/permission denied", "ask the administrators of the cluster for permission"),
+    ("authentication", "check that munge is running there and that the clocks agree: see runspec doctor slurm"),
 )  # fmt: skip
 
 
 class Row(NamedTuple):
-    """What squeue says of a job, or of some tasks of an array that are alike so far."""
+    """A line of squeue: a job, or several tasks of an array that have the same state so far."""
 
     job: str
-    tasks: tuple[int, ...]  # (0,) for what is no array
+    tasks: tuple[int, ...]  # (0,) for a job that is not an array
     state: str
     reason: str
-    code: int | None  # what a shell would say: 128 + the signal
+    code: int | None  # as in a shell: 128 + the signal
     restarts: int
     began_s: float | None
     ended_s: float | None
     nodes: str
-    folder: str  # in which it was submitted
+    folder: str  # where sbatch was called
     name: str
-    submitted_s: float | None = None  # of a job that was queued again, when that was
+    submitted_s: float | None = None  # of a requeued job, the time of the requeue
 
 
 class Past(NamedTuple):
-    """What the accounting says of one try of a task."""
+    """An attempt of a task, as the accounting has it."""
 
     task: int
     state: str
@@ -138,38 +139,38 @@ class Past(NamedTuple):
     folder: str = ""
     name: str = ""
     submitted_s: float | None = None
-    restarts: int = 0  # by the order in which its tries are told
+    restarts: int = 0  # counted from the order in which the attempts are listed
 
 
 class Queue:
-    """Slurm's commands where the workspace is. Each method is one command, and one call of the controller."""
+    """Slurm's commands, called in the workspace. Each method is one command, and one request to the controller."""
 
-    def __init__(self, shelf: WorkspaceStore) -> None:
-        self.shelf = shelf
-        self._accounting = True  # until it says that there is none
+    def __init__(self, store: WorkspaceStore) -> None:
+        self.store = store
+        self._accounting = True  # until sacct reports that there is none
 
     def submit(self, run: str, argv: Sequence[str], script: str) -> tuple[str, str]:
-        """Submit a job; give its id, and that of the job which has the run."""
+        """Submit a job; return its id, and the id of the job that owns the run."""
         text = script.encode()
         digest = hashlib.sha256(text).hexdigest()
-        args = [self.shelf.workspace, run, part_name(), digest, *argv]
+        args = [self.store.workspace, run, part_name(), digest, *argv]
         found = self._changed("sbatch", SUBMIT, args, text)
         match = SUBMITTED.fullmatch(found)
         if match is None:
-            raise NoAnswer(f"{self.shelf.way.where}: sbatch: it gave no job id")
+            raise NoAnswer(f"{self.store.way.where}: sbatch printed no job id")
         return match[1].decode(), match[2].decode()
 
     def of_name(self, run: str) -> list[Row]:
-        """Return the jobs of this user whose name is *run*; those that have ended, where they are of this workspace.
+        """Return the jobs of this user whose name is *run*; jobs that have ended, only if they used this workspace.
 
-        Another workspace may have had a run of that name.
+        Another workspace may have had a run with the same name.
         """
         here, _, found = self._looked("squeue", OF_NAME, run, FORMAT).partition("\n")
         named = [row for row in rows(found) if row.name == run]
         return [row for row in named if row.folder == here or row.state not in ENDED]
 
     def of_job(self, job: str) -> list[Row]:
-        """Return what is known of *job*; nothing once the controller has forgotten it."""
+        """Return the rows of *job*; an empty list if the controller has removed it."""
         return list(rows(self._looked("squeue", OF_JOB, job, FORMAT)))
 
     def all(self) -> list[Row]:
@@ -177,38 +178,38 @@ class Queue:
         return list(rows(self._looked("squeue", ALL, FORMAT)))
 
     def cancel(self, jobs: Sequence[str]) -> None:
-        """End *jobs*; content where they have ended."""
+        """Cancel *jobs*; jobs that have ended already are no error."""
         if jobs:
-            self._changed("scancel", CANCEL, [self.shelf.workspace, *jobs])
+            self._changed("scancel", CANCEL, [self.store.workspace, *jobs])
 
     def cancel_waiting(self, job: str) -> None:
-        """End the tasks of an array that have not begun."""
-        self._changed("scancel", CANCEL_WAITING, [self.shelf.workspace, job])
+        """Cancel the tasks of an array that have not begun."""
+        self._changed("scancel", CANCEL_WAITING, [self.store.workspace, job])
 
-    def tell(self, jobs: Sequence[str]) -> None:
-        """Tell the batch scripts of *jobs* to end; they tell their programs, and save what those wrote."""
+    def terminate(self, jobs: Sequence[str]) -> None:
+        """Send SIGTERM to the batch scripts of *jobs*, which stop their programs and save the outputs."""
         if jobs:
-            self._changed("scancel", TELL, [self.shelf.workspace, *jobs])
+            self._changed("scancel", TERMINATE, [self.store.workspace, *jobs])
 
     def past(self, job: str) -> list[Past]:
-        """Return what the accounting knows of *job*, the first try first; nothing where there is none."""
+        """Return the attempts of *job* from the accounting, oldest first; an empty list if there is no accounting."""
         if not self._accounting:
             return []
-        done = self._run(ACCOUNT, [self.shelf.workspace, job, BETWEEN])
+        done = self._run(ACCOUNT, [self.store.workspace, job, BETWEEN])
         self._accounting = done.code == 0
         return list(pasts(done.out.decode(errors="replace"))) if done.code == 0 else []
 
     def accounts(self) -> bool:
         """Return whether the accounting answers."""
-        return self._run(ACCOUNTS, [self.shelf.workspace]).code == 0
+        return self._run(ACCOUNTS, [self.store.workspace]).code == 0
 
     def _run(self, script: str, args: Sequence[str], content: bytes | None = None) -> Done:
-        """Slurm's commands are run in the workspace: the paths in a plan are below it."""
+        """Run *script* in the workspace, to which the paths in a plan are relative."""
         blocks = None if content is None else [content]
-        return self.shelf.way.run(self.shelf.entered(CLEAN + script), args, blocks)
+        return self.store.way.run(self.store.entered(CLEAN + script), args, blocks)
 
     def _looked(self, command: str, script: str, *args: str) -> str:
-        done = self._run(script, [self.shelf.workspace, *args])
+        done = self._run(script, [self.store.workspace, *args])
         if done.code and any(said in done.err for said in NO_JOB):
             return ""
         self._refuse(command, done)
@@ -227,26 +228,28 @@ class Queue:
         return done.out
 
     def _refuse(self, command: str, done: Done) -> None:
-        """Raise what *command* has said, if it did not end well."""
+        """Raise the error of *command*, if it failed."""
         if not done.code and not done.lost:
             return
-        said = _said(done.err) or f"it ended with code {done.code}"
-        what = f"{self.shelf.way.where}: {command}: {said}"
+        said = _said(done.err) or f"it exited with code {done.code}"
+        what = f"{self.store.way.where}: {command}: {said}"
         if done.lost or done.code > KILLED or any(words in done.err for words in UNSURE):
             raise NoAnswer(what)
         if done.code == CHANGED:
-            what = f"{self.shelf.way.where}: {command}: it arrived otherwise than it was sent"
+            what = (
+                f"{self.store.way.where}: {command}: its input was corrupted or cut off on the way"
+            )
             raise RemoteError(what, transient=True)
         if done.code == NO_COMMAND:
-            hint = "is Slurm on this host? see runspec doctor slurm, and option host"
-            raise RemoteError(f"{self.shelf.way.where} has no {command}", hint)
+            hint = "check that Slurm is installed there (runspec doctor slurm), or set option host"
+            raise RemoteError(f"{self.store.way.where} has no {command}", hint)
         if any(words in done.err for words in PASSES):
             raise RemoteError(what, transient=True)
         raise RemoteError(what, next((way for words, way in WAYS if words in done.err), None))
 
 
 def rows(text: str) -> Iterator[Row]:
-    """Read squeue's lines of FORMAT.
+    """Yield the jobs in *text*, which squeue printed with FORMAT.
 
     >>> text = "7|4-5,9%2|PENDING|Priority|0|0|9|N/A|N/A||/w|job-a1|"
     >>> next(rows(text.replace("|", BETWEEN)))[1:4]
@@ -276,7 +279,7 @@ def rows(text: str) -> Iterator[Row]:
 
 
 def indices(text: str) -> tuple[int, ...]:
-    """Read the tasks of an array as Slurm writes them.
+    """Return the numbers of array tasks from Slurm's notation.
 
     >>> indices("0-2,7,10-14:2%3"), indices("N/A")
     ((0, 1, 2, 7, 10, 12, 14), (0,))
@@ -291,7 +294,7 @@ def indices(text: str) -> tuple[int, ...]:
 
 
 def shell_code(status: int) -> int:
-    """Return what a shell would say of what wait(2) gave.
+    """Return the exit code of a shell for a status of wait(2).
 
     >>> shell_code(768), shell_code(9)
     (3, 137)
@@ -300,12 +303,12 @@ def shell_code(status: int) -> int:
 
 
 def pasts(text: str) -> Iterator[Past]:
-    """Read sacct's lines: an exit code stands there as "code:signal", a state as "CANCELLED by 1000".
+    """Yield the attempts in sacct's output: an exit code is "code:signal", a state may be "CANCELLED by 1000".
 
     >>> next(pasts("12_3|FAILED|0:9|1700000000|1700000005|1699999999|/w|job-a1".replace("|", BETWEEN)))[:3]
     (3, 'FAILED', 137)
     """
-    tries = dict[int, int]()
+    attempts = dict[int, int]()
     for line in text.splitlines():
         words = line.split(BETWEEN, 7)
         if len(words) == 8 and words[1].strip():
@@ -316,8 +319,8 @@ def pasts(text: str) -> Iterator[Past]:
                 number = int(own)
             for task in indices(job.partition("_")[2] or "N/A"):
                 when = (_seconds(began), _seconds(ended))
-                before = tries.get(task, 0)
-                tries[task] = before + 1
+                before = attempts.get(task, 0)
+                attempts[task] = before + 1
                 said = state.split()[0]
                 yield Past(task, said, number, *when, folder, name, _seconds(sent), before)
 
@@ -327,13 +330,13 @@ def _seconds(text: str) -> float | None:
 
 
 def _over(done: Done) -> bool:
-    """Return whether scancel found nothing left to end."""
+    """Return whether the jobs that scancel was to cancel had ended already."""
     silent = done.code == OVER_CODE and not done.err.strip() and not done.lost
     return silent or any(said in done.err for said in OVER)
 
 
 def _said(err: str) -> str:
-    """Return the line that says most, without the name of the command before it."""
+    """Return the last error line, or else the last line, without the name of the command before it."""
     lines = [line.strip() for line in err.splitlines() if line.strip()]
     errors = [line for line in lines if "error" in line.lower()]
     return re.sub(r"^\w+: error: ", "", (errors or lines or [""])[-1])

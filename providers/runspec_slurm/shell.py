@@ -53,32 +53,32 @@ class Node(NamedTuple):
     address: str
 
 
-def node(jobs: Jobs, shelf: WorkspaceStore, run: str, task: int, rank: int) -> Node:
+def node(jobs: Jobs, store: WorkspaceStore, run: str, task: int, rank: int) -> Node:
     """Find the node. Raises Unavailable where the job does not run there."""
-    seen = jobs.looks.seen(run)
+    seen = jobs.poller.seen(run)
     record = None if seen is None else jobs.record(run)
     none = Unavailable(f"task {task}, node {rank} of {run} does not run")
     if seen is None or record is None or not seen.job.isdigit():
         raise none
     index, at = task_of(record, task, rank)
     job = f"{seen.job}_{index}" if record["slurm"]["array"] else seen.job
-    done = shelf.way.run(shelf.entered(CLEAN + FIND), [shelf.workspace, job, str(at)])
+    done = store.way.run(store.entered(CLEAN + FIND), [store.workspace, job, str(at)])
     words = done.out.decode(errors="replace").split()
     if done.code or done.lost:
-        raise Unavailable(f"{shelf.way.where}: where {run} runs is not known now: {done.err}")
+        raise Unavailable(f"{store.way.where}: where {run} runs is not known now: {done.err}")
     if len(words) != 3:
         raise none
     return Node(run, task, rank, *words)
 
 
 def shell(
-    shelf: WorkspaceStore, at: Node, python: str, words: Sequence[str], *, terminal: bool
+    store: WorkspaceStore, at: Node, python: str, words: Sequence[str], *, terminal: bool
 ) -> ExecSpec:
     """Return what starts a step on the node, which goes on to the program's environment and folder."""
-    _bring(shelf)
-    args = _enter_arguments(shelf, at, python, words, "--pty" if terminal else "")
-    line = ["/bin/sh", "-c", shelf.entered(CLEAN + ENTER), "sh", *args]
-    way = shelf.way
+    _bring(store)
+    args = _enter_arguments(store, at, python, words, "--pty" if terminal else "")
+    line = ["/bin/sh", "-c", store.entered(CLEAN + ENTER), "sh", *args]
+    way = store.way
     if isinstance(way, Ssh):
         asked = ["-t" if terminal and word == "-T" else word for word in way.argv()]
         line = [*asked, remote(line)]
@@ -86,30 +86,30 @@ def shell(
 
 
 def _enter_arguments(
-    shelf: WorkspaceStore, at: Node, python: str, words: Sequence[str], tty: str = ""
+    store: WorkspaceStore, at: Node, python: str, words: Sequence[str], tty: str = ""
 ) -> list[str]:
     """Return the arguments of ENTER."""
     there = [at.run, str(at.task), str(at.rank), *(["--", *words] if words else [])]
-    return [shelf.workspace, at.job, at.name, tty, python, INSIDE, *there]
+    return [store.workspace, at.job, at.name, tty, python, INSIDE, *there]
 
 
-def _bring(shelf: WorkspaceStore) -> None:
+def _bring(store: WorkspaceStore) -> None:
     """Put our part of the job where it is, unless it is there: the job may be of another version."""
     try:
-        if shelf.size(INSIDE) is None:
-            shelf.put(INSIDE, inside_zipapp())
+        if store.size(INSIDE) is None:
+            store.put(INSIDE, inside_zipapp())
     except RunspecError as exc:
         raise Unavailable(exc.message, exc.hint) from exc
 
 
-def tunnel(shelf: WorkspaceStore, at: Node, python: str, port: int) -> Route:
+def tunnel(store: WorkspaceStore, at: Node, python: str, port: int) -> Route:
     """Return the way to *port* of the node, through the login node where there is one.
 
     It leads to the address that the program knows as $RUNSPEC_HOST: what listens on the node's loopback
     address alone is not reached.
     """
-    way = shelf.way
-    address = _address(shelf, at, python)
+    way = store.way
+    address = _address(store, at, python)
     if not isinstance(way, Ssh):
         return Address(address, port)
     *words, mark, host = way.argv()
@@ -119,10 +119,10 @@ def tunnel(shelf: WorkspaceStore, at: Node, python: str, port: int) -> Route:
     return Forward((words[0], *own, *words[1:], "-N", "-L", f"{{socket}}:{to}:{port}", mark, host))
 
 
-def _address(shelf: WorkspaceStore, at: Node, python: str) -> str:
+def _address(store: WorkspaceStore, at: Node, python: str) -> str:
     """Ask the node where its program is reached; Slurm's own address of it has to do where it does not say."""
-    _bring(shelf)
-    args = _enter_arguments(shelf, at, python, ["printenv", "RUNSPEC_HOST"])
-    done = shelf.way.run(shelf.entered(CLEAN + ENTER), args)
+    _bring(store)
+    args = _enter_arguments(store, at, python, ["printenv", "RUNSPEC_HOST"])
+    done = store.way.run(store.entered(CLEAN + ENTER), args)
     found = done.out.decode(errors="replace").strip()
     return found if HOST.fullmatch(found) else at.address

@@ -1,4 +1,4 @@
-"""How jobs are told to end: what waits leaves the queue, and what runs saves its work."""
+"""Stopping of jobs: waiting ones leave the queue, and running ones save their work first."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from runspec_slurm.queue import Queue, Row
 from runspec_slurm.status import states
 
 
-class Endings:
-    """Those that were told to end, once each: a program may take the second time for an order to drop everything."""
+class JobStopper:
+    """Stops jobs; signals each only once, because a program may take a second SIGTERM as an order to quit at once."""
 
     def __init__(self, queue: Queue, longest_s: float) -> None:
         self.queue, self.longest_s = queue, longest_s
-        self._told: set[tuple[str, int, int]] = set()  # job, task, restarts
+        self._signalled: set[tuple[str, int, int]] = set()  # job, task, restarts
         self._began_s: dict[str, float] = {}
         self._next_s: dict[str, float] = {}
 
-    def tell(
+    def stop(
         self,
         run: str,
         rows: Callable[[], Iterable[Row]],
@@ -27,9 +27,9 @@ class Endings:
         array: bool,
         tasks: Collection[int] | None = None,
     ) -> bool:
-        """End what waits of *run*, and have the rest save its work; return False when that took too long.
+        """Cancel the waiting jobs of *run* and signal the running ones; return False once that has taken too long.
 
-        *rows* gives its jobs; of an array, *tasks* may be all that it is about.
+        *rows* returns the jobs of the run. With *tasks*, only these tasks of the array are stopped.
         """
         now, what = time.monotonic(), run if tasks is None else f"{run} {sorted(tasks)}"
         if now - self._began_s.setdefault(what, now) > self.longest_s:
@@ -40,7 +40,7 @@ class Endings:
                     self._end(row, array=array)
                 elif mine := tuple(task for task in row.tasks if task in tasks):
                     self._end(row._replace(tasks=mine), array=array, whole=False)
-            self._next_s[what] = time.monotonic() + timing.TELL_S
+            self._next_s[what] = time.monotonic() + timing.STOP_POLL_S
         return True
 
     def _end(self, row: Row, *, array: bool, whole: bool = True) -> None:
@@ -49,12 +49,12 @@ class Endings:
         if row.state == "PENDING" and array and whole:
             self.queue.cancel_waiting(row.job)
             return
-        each = {(row.job, task, row.restarts) for task in row.tasks} - self._told
-        # The id of an array is that of all its tasks.
+        each = {(row.job, task, row.restarts) for task in row.tasks} - self._signalled
+        # The id of an array alone would mean all of its tasks.
         names = [f"{job}_{task}" if array else job for job, task, _ in sorted(each)]
         if row.state == "RUNNING":
-            self.queue.tell(names)
-            self._told |= each
+            self.queue.terminate(names)
+            self._signalled |= each
         else:
             self.queue.cancel(names)
 

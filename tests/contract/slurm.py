@@ -102,9 +102,9 @@ class SlurmWorld(World):
         return super().connect(facts)
 
     def plain(self, client: Client, run: str) -> Mapping[str, bytes]:
-        shelf, base = self._shelf(client), f"runs/{run}/outputs/"
-        keys = [e.key for e in shelf.listing(base.rstrip("/")) if "/.runspec/" not in e.key]
-        return {key[len(base) :]: shelf.read(key) or b"" for key in keys}
+        store, base = self._shelf(client), f"runs/{run}/outputs/"
+        keys = [e.key for e in store.listing(base.rstrip("/")) if "/.runspec/" not in e.key]
+        return {key[len(base) :]: store.read(key) or b"" for key in keys}
 
     def discard(self, client: Client, run: str, keys: Collection[str]) -> None:
         for key in keys:
@@ -113,9 +113,9 @@ class SlurmWorld(World):
     @staticmethod
     def _shelf(client: Client) -> WorkspaceStore:
         if isinstance(client, ParallelClusterClient):
-            return client.slurm().shelf
+            return client.slurm().store
         assert isinstance(client, SlurmClient)
-        return client.shelf
+        return client.store
 
     def faults(self) -> Mapping[str, Strike]:
         return {name: partial(struck, self.folder, fault) for name, fault in self.breaks.items()}

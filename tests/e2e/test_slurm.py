@@ -105,7 +105,7 @@ def test_cancel_lets_a_running_job_save_and_ends_one_that_waits(project: Project
     assert codes == [0, 0]
     assert (waits["state"], waits["reason"]) == (
         "waiting",
-        "waits for the jobs it comes after (Dependency)",
+        "waits for the jobs in option after (Dependency)",
     )
     assert [project.status(name)["state"] for name in ("waits", "runs")] == ["cancelled"] * 2
     assert project.fetched("runs") == {"out/state": "saved\n"}
@@ -125,7 +125,7 @@ def test_a_job_comes_after_another_and_is_ended_where_it_never_can(project: Proj
 
     assert then["state"] == "succeeded"
     assert never["state"] == "failed"
-    assert "the job it comes after did not end as it should" in never["reason"]
+    assert "a job in option after did not end as required" in never["reason"]
 
 
 def test_a_run_that_nobody_knows_is_found_and_taken_away(

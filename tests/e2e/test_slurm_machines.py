@@ -228,7 +228,7 @@ def test_a_host_that_is_lost_is_named_and_the_job_goes_on_elsewhere(
         desk.machines.mend()
 
     assert [rank[0] for one in told(said) for rank in one["ranks"]] == ["m1", "m3", "m4"], said
-    assert "1 of 2 tries ended because its node was lost" in said, said
+    assert "1 of 2 attempts ended because its node was lost" in said, said
     (log,) = tmp_path.glob("workspace/runs/*/logs/0-batch.txt")
     assert "Node failure on m2" in log.read_text()
 

@@ -1,4 +1,4 @@
-"""Whether a job with the id of a run is that run's: ids come around again (MaxJobId), and sites may rename jobs."""
+"""Whether a job with the id of a run belongs to the run: Slurm reuses ids (MaxJobId), and sites may rename jobs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import NamedTuple, Protocol
 
 from runspec_slurm.store.workspace import NOTHING, WorkspaceStore
 
-# run; the workspace by the name that jobs have it by, when the record was written, and when the job had its claim
+# Argument: the run. Prints the path of the workspace as jobs have it, when the record was written, and when the job
+# claimed the run.
 TIMES = f"""\
 cd "runs/$1" 2>/dev/null || exit {NOTHING}
 (cd ../.. && pwd -P)
@@ -15,13 +16,13 @@ stat -c %Y record.json || exit {NOTHING}
 stat -c %Y job 2>/dev/null || stat -c %Y claim 2>/dev/null
 exit 0
 """
-# By so much the clocks of the controller and of the file server may differ; those of Slurm's hosts have to agree:
+# How much the clocks of the controller and of the file server may differ; those of Slurm's hosts have to agree:
 # https://slurm.schedmd.com/quickstart_admin.html
 SKEW_S = 600.0
 
 
-class Told(Protocol):
-    """What squeue or sacct says of a job."""
+class JobFacts(Protocol):
+    """The facts of squeue or sacct by which a job is recognized."""
 
     @property
     def name(self) -> str: ...
@@ -34,29 +35,29 @@ class Told(Protocol):
 
 
 class Times(NamedTuple):
-    """When the job of a run was submitted, by the clock of the workspace, which is *folder*."""
+    """The times between which the job of a run was submitted to the workspace *folder*, by the clock of its server."""
 
     folder: str
     first_s: float
-    last_s: float = math.inf  # a requeue counts as another submission, later than this
+    last_s: float = math.inf  # a requeued job has a later submission time
 
 
 class JobOwnership:
-    """Knows the jobs of runs; the workspace is asked at most once for a run, and only of one with another name."""
+    """Recognizes the jobs of runs. The workspace is read only for a job with another name, once for each run."""
 
-    def __init__(self, shelf: WorkspaceStore) -> None:
-        self.shelf = shelf
+    def __init__(self, store: WorkspaceStore) -> None:
+        self.store = store
         self._times: dict[str, Times] = {}
 
-    def is_of(self, run: str, told: Told) -> bool:
-        """Return whether *told*, which has the id of the job of *run*, is that job."""
-        if told.name == run:
+    def is_of(self, run: str, job: JobFacts) -> bool:
+        """Return whether *job*, which has the id of the job of *run*, is that job."""
+        if job.name == run:
             return True
         times = self._times.get(run) or self._asked(run)
-        return times is not None and fits(told, times)
+        return times is not None and fits(job, times)
 
     def _asked(self, run: str) -> Times | None:
-        found = self.shelf.look(f"look at {run}", TIMES, run)
+        found = self.store.look(f"look at {run}", TIMES, run)
         if found is None:
             return None
         folder, *times = found.decode(errors="replace").splitlines()
@@ -66,9 +67,9 @@ class JobOwnership:
         return given
 
 
-def fits(told: Told, times: Times) -> bool:
-    """Return whether *told* was submitted where and when the run was."""
-    at = told.submitted_s
-    if at is None or told.folder != times.folder or at < times.first_s - SKEW_S:
+def fits(job: JobFacts, times: Times) -> bool:
+    """Return whether *job* was submitted in the workspace and the time of *times*."""
+    at = job.submitted_s
+    if at is None or job.folder != times.folder or at < times.first_s - SKEW_S:
         return False
-    return told.restarts > 0 or at <= times.last_s + SKEW_S
+    return job.restarts > 0 or at <= times.last_s + SKEW_S

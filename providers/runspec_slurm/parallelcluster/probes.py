@@ -76,7 +76,7 @@ def said(holds: bool, seen: str) -> Observation:
 def on_head(client: ParallelClusterClient, script: str, *args: str, content: str = "") -> str:
     """Run *script* in the workspace on the head node; give what it prints. Raises RemoteError where it fails."""
     fed = [content.encode()] if content else None
-    found = client.ask(lambda slurm: slurm.shelf.change("a probe", script, *args, content=fed))
+    found = client.ask(lambda slurm: slurm.store.change("a probe", script, *args, content=fed))
     return (found or b"").decode(errors="replace").strip()
 
 

@@ -1,1 +1,1 @@
-"""How tasks stand, from the queue and from the workspace."""
+"""The status of jobs, from the queue and from the workspace."""

@@ -1,4 +1,4 @@
-"""How tasks stand: what the queue says of them and what they noted themselves, put together. Nothing is asked here."""
+"""The status of tasks, computed from the rows of the queue and the exit records of the nodes, without requests."""
 
 from __future__ import annotations
 
@@ -8,96 +8,92 @@ from typing import Any, NamedTuple
 from runspec_jobs.provider import Attempt, NodeStatus, State, Status, blamed
 from runspec_slurm import reasons
 from runspec_slurm.queue import ENDED, Past, Row
-from runspec_slurm.status.workspace_poll import BATCH, Note, Try
+from runspec_slurm.status.workspace_poll import BATCH, AttemptKey, Note
 
 # https://slurm.schedmd.com/job_state_codes.html
 WAITING = frozenset(
     "PENDING CONFIGURING EXPEDITING REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT SUSPENDED RESV_DEL_HOLD".split()
 )
-AGAIN, STOPPED = (
-    75,
-    143,
-)  # what a try ends with that is followed by another; and one that was told to end
-TOO_LONG = 124  # of a job whose timeout was over, as timeout(1) ends
-LAUNCH_SIGNAL = (
-    128 + 53
-)  # of a job whose output or folder could not be opened: it is no program's code
+AGAIN = 75  # the exit code of an attempt that another one follows
+STOPPED = 143  # the exit code of an attempt that was told to end: 128 + SIGTERM
+TOO_LONG = 124  # the exit code of a job that reached its timeout, as of timeout(1)
+LAUNCH_SIGNAL = 128 + 53  # of a job whose output or folder could not be opened, not of its program
 BY_US = "cancelled by runspec"
 
 
 def alive(state: str) -> bool:
-    """Return whether more will come of a job in *state*. A word that is new in Slurm is none for an end."""
+    """Return whether a job in *state* has not ended. A state that runspec does not know counts as not ended."""
     return bool(state) and state not in ENDED
 
 
 class Task(NamedTuple):
-    """All that is known of one task. *row* None: the controller has forgotten it, or never knew it."""
+    """All that is known of a task. *row* is None if the controller does not list the task any more, or not yet."""
 
     number: int
     row: Row | None
-    tries: int  # those that began, as far as anybody knows
-    notes: Mapping[Try, Note]
-    codes: Mapping[Try, int]
+    attempts: int  # how many have begun, as far as is known
+    notes: Mapping[AttemptKey, Note]
+    codes: Mapping[AttemptKey, int]
     past: Past | None = None
 
     @property
     def state(self) -> str:
-        """Return Slurm's word for it, or nothing."""
+        """Return Slurm's state of the task; empty if it is unknown."""
         if self.row is not None:
             return self.row.state
-        # The accounting may never have heard that a job has ended.
+        # The accounting may have missed the end of a job, and then has an old state for ever.
         return self.past.state if self.past is not None and self.past.state in ENDED else ""
 
     @property
     def over(self) -> bool:
-        """Return whether nothing more will come of it."""
+        """Return whether the task has ended, or is unknown to Slurm."""
         return not alive(self.state)
 
     def note(self, number: int, rank: int) -> Note | None:
-        """Return what was noted of a try: by the node itself, or by the batch script for it.
+        """Return the exit record of an attempt, which the node wrote, or the batch script in its place.
 
-        A node that was told to end knows no cause; when its time was over, the batch script told it.
+        A node that was told to end does not know why; if the cause was the timeout, the batch script recorded it.
         """
-        own = self.notes.get(Try(self.number, number, rank))
-        whole = self.notes.get(Try(self.number, number, BATCH))
+        own = self.notes.get(AttemptKey(self.number, number, rank))
+        whole = self.notes.get(AttemptKey(self.number, number, BATCH))
         if own is None or whole is None:
             return whole if own is None else own
         late = own.get("code") == STOPPED and whole.get("code") == TOO_LONG
         return {**own, "code": TOO_LONG, "why": whole.get("why")} if late else own
 
     def failed(self, number: int) -> bool:
-        """Return whether a node has failed in that try by itself: the batch script tells the others to end then."""
+        """Return whether a node failed by itself in that attempt, after which the batch script stops the others."""
         return any((one.task, one.number) == (self.number, number) for one in self.codes)
 
     @property
     def noted(self) -> bool:
-        """Return whether the last try has said how it ended."""
-        return Try(self.number, self.tries, BATCH) in self.notes
+        """Return whether the last attempt wrote an exit record."""
+        return AttemptKey(self.number, self.attempts, BATCH) in self.notes
 
     @property
     def silent(self) -> bool:
-        """Return whether nobody knows how it ended, or that it has."""
+        """Return whether neither Slurm nor an exit record says how the task ended."""
         return not self.state and not self.noted
 
 
 def tasks(
     count: int,
     rows: Sequence[Row],
-    notes: Mapping[Try, Note],
-    codes: Mapping[Try, int],
+    notes: Mapping[AttemptKey, Note],
+    codes: Mapping[AttemptKey, int],
     pasts: Sequence[Past] = (),
 ) -> list[Task]:
-    """Return the tasks of a run of *count*."""
+    """Return the *count* tasks of a run."""
     of_task = {number: row for row in rows for number in row.tasks}
-    before = {past.task: past for past in pasts}  # the last try of each counts
-    told = dict[int, int]()
+    before = {past.task: past for past in pasts}  # the last attempt of each counts
+    recorded = dict[int, int]()
     for one in notes:
-        told[one.task] = max(told.get(one.task, 0), one.number)
+        recorded[one.task] = max(recorded.get(one.task, 0), one.number)
     found = []
     for number in range(count):
         row = of_task.get(number)
-        tries = max(1, told.get(number, 0), row.restarts + 1 if row is not None else 0)
-        found.append(Task(number, row, tries, notes, codes, before.get(number)))
+        attempts = max(1, recorded.get(number, 0), row.restarts + 1 if row is not None else 0)
+        found.append(Task(number, row, attempts, notes, codes, before.get(number)))
     return found
 
 
@@ -105,40 +101,40 @@ def nodes(task: Task, count: int, *, cancelled: bool) -> Iterator[NodeStatus]:
     """Yield the nodes of *task*."""
     for rank in range(count):
         if not task.over:
-            assert task.row is not None, "BUG: who is not over is in the queue"
+            assert task.row is not None, "BUG: a task that has not ended is in the queue"
             state = State.WAITING if task.row.state in WAITING else State.RUNNING
             reason = reasons.waiting(task.row) if state is State.WAITING else ""
-            over = tuple(_attempt(task, n, rank, None) for n in range(1, task.tries))
-            yield NodeStatus(task.number, rank, task.tries, state, reason, None, over)
+            over = tuple(_attempt(task, n, rank, None) for n in range(1, task.attempts))
+            yield NodeStatus(task.number, rank, task.attempts, state, reason, None, over)
         else:
             yield _ended(task, rank, cancelled=cancelled)
 
 
 def _ended(task: Task, rank: int, *, cancelled: bool) -> NodeStatus:
-    code = _code(task, task.tries, rank)
+    code = _code(task, task.attempts, rank)
     state = _state(task, code, cancelled=cancelled)
     over = tuple(
-        _attempt(task, n, rank, state if n == task.tries else None)
-        for n in range(1, task.tries + 1)
+        _attempt(task, n, rank, state if n == task.attempts else None)
+        for n in range(1, task.attempts + 1)
     )
     reason, exit_code = over[-1].reason, code
     if state is State.SUCCEEDED:
         reason, exit_code = "; ".join(filter(None, (_lost(over), over[-1].reason))), 0
     elif state is State.CANCELLED or not code:
-        exit_code = None  # what ended it is no code of its program
-    return NodeStatus(task.number, rank, task.tries, state, reason, exit_code, over)
+        exit_code = None  # the code is not that of its program
+    return NodeStatus(task.number, rank, task.attempts, state, reason, exit_code, over)
 
 
 def _code(task: Task, number: int, rank: int) -> int | None:
-    """Return the exit code of a try: the program's own, where it noted it."""
+    """Return the exit code of an attempt: that of the program, if it was recorded."""
     note = task.note(number, rank)
     code = note.get("code") if note is not None else None
-    if note is None and number == task.tries:
+    if note is None and number == task.attempts:
         code = task.row.code if task.row is not None else task.past.code if task.past else None
         unset = task.state not in ("COMPLETED", "FAILED") and not code
         code = None if code == LAUNCH_SIGNAL or unset else code
     if code == AGAIN:
-        code = task.codes.get(Try(task.number, number, rank), code)
+        code = task.codes.get(AttemptKey(task.number, number, rank), code)
     return code
 
 
@@ -148,19 +144,20 @@ def _state(task: Task, code: int | None, *, cancelled: bool) -> State:
         return State.CANCELLED
     if cancelled and (code in (STOPPED, None) and said != "COMPLETED"):
         return State.CANCELLED
-    # What its program noted counts, also where Slurm ended the job afterwards.
+    # The recorded exit code counts, even if Slurm ended the job afterwards.
     return State.SUCCEEDED if code == 0 else State.FAILED
 
 
 def _attempt(task: Task, number: int, rank: int, state: State | None) -> Attempt:
-    """Return a try that is over; *state* is None for one that was followed by another."""
+    """Return an attempt that has ended; *state* is None if another attempt followed."""
     note, code = task.note(number, rank) or {}, _code(task, number, rank)
     began_s, ended_s = note.get("began_s"), note.get("ended_s")
     if state is None:
-        told = code == STOPPED and task.failed(number)
-        taken = code in (None, STOPPED) and not told
-        reason = reasons.TOLD if told else reasons.TAKEN if taken else reasons.exited(code or 0)
-        return Attempt(number, code, reason, taken, began_s, ended_s)
+        stopped = code == STOPPED and task.failed(number)
+        preempted = code in (None, STOPPED) and not stopped
+        reason = reasons.PREEMPTED if preempted else reasons.exited(code or 0)
+        reason = reasons.STOPPED if stopped else reason
+        return Attempt(number, code, reason, preempted, began_s, ended_s)
     if task.row is not None and began_s is None:
         began_s, ended_s = task.row.began_s, task.row.ended_s
     reason = _reason(task, note, code, state)
@@ -181,14 +178,14 @@ def _reason(task: Task, note: Note, code: int | None, state: State) -> str:
 
 
 def _lost(over: Sequence[Attempt]) -> str:
-    taken = sum(one.reclaimed for one in over)
-    if not taken:
+    preempted = sum(one.reclaimed for one in over)
+    if not preempted:
         return ""
-    return f"{taken} of {len(over)} tries ended because {reasons.TAKEN}"
+    return f"{preempted} of {len(over)} attempts ended because {reasons.PREEMPTED}"
 
 
 def status(found: Sequence[NodeStatus], *, cancelled: bool, stops: Collection[int] = ()) -> Status:
-    """Return how a run ended all of whose nodes have; tasks that were stopped count only where all were."""
+    """Return the status of a run whose nodes have all ended. Stopped tasks are ignored, unless all were stopped."""
     stopped = {n.task for n in found if n.task in stops and n.state is State.CANCELLED}
     wanted = [node for node in found if node.task not in stopped]
     if stopped and wanted:
@@ -208,7 +205,7 @@ def status(found: Sequence[NodeStatus], *, cancelled: bool, stops: Collection[in
 
 
 def going(found: Sequence[Task], nodes_: tuple[NodeStatus, ...]) -> Status:
-    """Return how a run is of which something has not ended."""
+    """Return the status of a run that has not ended."""
     left = [task.row for task in found if not task.over and task.row is not None]
     if any(row.state not in WAITING for row in left) or len(left) < len(found):
         return Status(State.RUNNING, "", None, nodes_)
@@ -216,7 +213,7 @@ def going(found: Sequence[Task], nodes_: tuple[NodeStatus, ...]) -> Status:
 
 
 def to_json(found: Status) -> dict[str, Any]:
-    """Return what of a status is kept in the workspace; a service forgets."""
+    """Return *found* as JSON for the workspace, because Slurm removes jobs soon after their end."""
     return {
         "state": str(found.state),
         "reason": found.reason,
@@ -235,9 +232,9 @@ def to_json(found: Status) -> dict[str, Any]:
 
 
 def from_json(said: Mapping[str, Any]) -> Status:
-    """Return the status that was kept."""
+    """Return the status that `to_json` wrote."""
     kept = []
     for task, rank, attempt, state, reason, code, over in said["nodes"]:
-        tries = tuple(Attempt(*one) for one in over)
-        kept.append(NodeStatus(task, rank, attempt, State(state), reason, code, tries))
+        attempts = tuple(Attempt(*one) for one in over)
+        kept.append(NodeStatus(task, rank, attempt, State(state), reason, code, attempts))
     return Status(State(said["state"]), said["reason"], said["exit_code"], tuple(kept))

@@ -1,4 +1,4 @@
-"""What the workspace says of a run: one command for all of it, and not more often than that is worth."""
+"""Polling of a run's files in the workspace, by one command and not too often."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from runspec_slurm import timing
 from runspec_slurm.store.workspace import NOTHING, WorkspaceStore
 
-# run; small files are told whole, and of the others their names, and the sizes of logs: wc opens each, so that an
-# NFS client asks how long it is by now.
+# Argument: the run. Prints small files whole, the names of the others, and the sizes of logs: wc opens each log, so
+# that an NFS client asks for its present size.
 LOOK = f"""\
 cd "runs/$1" 2>/dev/null && [ -f record.json ] || exit {NOTHING}
 for n in claim job last; do
@@ -25,7 +25,7 @@ find ends failures stop -type f 2>/dev/null
 [ ! -d logs ] || find logs -type f -name '*.txt' -exec wc -c {{}} +
 exit 0
 """
-# run; names come in, and each line goes out behind its file's name
+# Argument: the run. Standard input: names of files. Prints each line after the name of its file.
 NOTES = f"""\
 cd "runs/$1" 2>/dev/null || exit {NOTHING}
 xargs grep '' /dev/null
@@ -35,14 +35,14 @@ END = re.compile(r"ends/(\d+)/(\d+)/(\d+|batch)")
 FAILURE = re.compile(r"failures/(\d+)-(\d+)/(\d+)-(\d+)")
 LOG = re.compile(r"\s*(\d+) logs/(\d+)-(\d+)\.txt")
 STOP = re.compile(r"stop/(\d+)")
-BATCH = -1  # the rank of what is said of the batch script
+BATCH = -1  # the rank of the batch script in exit records
 
 Note = Mapping[str, Any]
 AGAIN: Note = {"again": True}
 
 
-class Try(NamedTuple):
-    """Which try of which node, or of the batch script of a task."""
+class AttemptKey(NamedTuple):
+    """The attempt of a node, or of the batch script of a task, that an exit record is about."""
 
     task: int
     number: int
@@ -50,78 +50,78 @@ class Try(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What there is of a run. *job* is the one that has it, *claim* who may begin now."""
+    """The files of a run. *job* is the job that owns the run, *claim* the one that may begin now."""
 
     claim: str = ""
     job: str = ""
-    last: Mapping[str, Any] | None = None  # how it ended, once somebody has seen it
-    ends: frozenset[Try] = frozenset()
-    codes: Mapping[Try, int] = {}  # of failures after which it was tried again
-    logs: Mapping[tuple[int, int], int] = {}  # their sizes by task and rank
-    fresh: bool = False  # it was claimed less than a minute ago
-    stops: frozenset[int] = frozenset()  # tasks that are to end, or not to begin
+    last: Mapping[str, Any] | None = None  # the final status, once it has been determined
+    ends: frozenset[AttemptKey] = frozenset()
+    codes: Mapping[AttemptKey, int] = {}  # exit codes of failures that another attempt followed
+    logs: Mapping[tuple[int, int], int] = {}  # sizes by task and rank
+    fresh: bool = False  # whether the run was claimed less than a minute ago
+    stops: frozenset[int] = frozenset()  # tasks with a stop request
 
     @property
     def holder(self) -> str | None:
-        """Return the job that has the run, where one has."""
+        """Return the job that owns the run, or None."""
         return self.job or (self.claim if self.claim.isdigit() else None)
 
 
 class WorkspacePoller:
-    """Looks at runs. What was seen just now is not asked again."""
+    """Polls the files of runs. A recent result is reused."""
 
-    def __init__(self, shelf: WorkspaceStore) -> None:
-        self.shelf = shelf
+    def __init__(self, store: WorkspaceStore) -> None:
+        self.store = store
         self._seen: dict[str, tuple[float, Seen | None]] = {}
-        self._notes: dict[str, dict[Try, Note]] = {}
+        self._notes: dict[str, dict[AttemptKey, Note]] = {}
 
     def forget(self, run: str) -> None:
         self._seen.pop(run, None)
 
     def seen(self, run: str) -> Seen | None:
-        """Return what there is of *run*; None when it has no record (any more)."""
+        """Return the files of *run*; None if it has no record, or no longer."""
         good_until, found = self._seen.get(run, (-math.inf, None))
         if time.monotonic() >= good_until:
             began = time.monotonic()
             text = self._text(run)
             found = None if text is None else read(text)
             took = time.monotonic() - began
-            rest = max(self.shelf.way.look_s, min(took * timing.LOOK_SHARE, timing.LOOK_CAP_S))
+            rest = max(self.store.way.look_s, min(took * timing.LOOK_SHARE, timing.LOOK_CAP_S))
             self._seen[run] = (time.monotonic() + rest, found)
         return found
 
-    def notes(self, run: str, wanted: Iterable[Try]) -> Mapping[Try, Note]:
-        """Return what was noted at the ends of tries. What says that it is not the last word is read again."""
+    def notes(self, run: str, wanted: Iterable[AttemptKey]) -> Mapping[AttemptKey, Note]:
+        """Return the exit records of attempts. A record that is marked as preliminary is read again."""
         known = self._notes.setdefault(run, {})
         if new := sorted(one for one in set(wanted) if known.get(one, AGAIN).get("again")):
             known.update(noted(self._noted(run, [_name(one) for one in new])))
         return known
 
     def _text(self, run: str) -> str | None:
-        if there := self.shelf.nearby(lambda near: near.look(run)):
+        if there := self.store.nearby(lambda near: near.look(run)):
             return there[0]
-        found = self.shelf.look(f"look at {run}", LOOK, run)
+        found = self.store.look(f"look at {run}", LOOK, run)
         return None if found is None else found.decode(errors="replace")
 
     def _noted(self, run: str, names: Sequence[str]) -> str:
-        if there := self.shelf.nearby(lambda near: near.notes(run, names)):
+        if there := self.store.nearby(lambda near: near.notes(run, names)):
             return there[0]
         content = ["".join(f"{name}\n" for name in names).encode()]
-        found = self.shelf.look(f"read the ends of {run}", NOTES, run, content=content)
+        found = self.store.look(f"read the ends of {run}", NOTES, run, content=content)
         return (found or b"").decode(errors="replace")
 
 
 def read(text: str) -> Seen:
-    """Read what LOOK tells."""
+    """Return the files of a run from the output of LOOK."""
     words = dict[str, str]()
-    ends, codes, logs = set[Try](), dict[Try, int](), dict[tuple[int, int], int]()
+    ends, codes, logs = set[AttemptKey](), dict[AttemptKey, int](), dict[tuple[int, int], int]()
     stops = set[int]()
     for line in text.splitlines():
         if match := END.fullmatch(line):
-            ends.add(_try(match))
+            ends.add(_attempt_key(match))
         elif match := FAILURE.fullmatch(line):
             task, rank, number, code = map(int, match.groups())
-            codes[Try(task, number, rank)] = code
+            codes[AttemptKey(task, number, rank)] = code
         elif match := STOP.fullmatch(line):
             stops.add(int(match[1]))
         elif match := LOG.fullmatch(line):
@@ -135,20 +135,20 @@ def read(text: str) -> Seen:
     return Seen(claim, job, last, frozenset(ends), codes, logs, fresh, frozenset(stops))
 
 
-def noted(text: str) -> Iterator[tuple[Try, Note]]:
-    """Read notes, each behind the name of its file; one that is cut off is read again."""
+def noted(text: str) -> Iterator[tuple[AttemptKey, Note]]:
+    """Yield exit records from the output of NOTES, without those that are cut off, which are read again later."""
     for line in text.splitlines():
         name, _, said = line.partition(":")
         match, value = END.fullmatch(name), _json(said)
         if match is not None and value is not None:
-            yield _try(match), value
+            yield _attempt_key(match), value
 
 
-def _try(match: re.Match[str]) -> Try:
-    return Try(int(match[1]), int(match[2]), BATCH if match[3] == "batch" else int(match[3]))
+def _attempt_key(match: re.Match[str]) -> AttemptKey:
+    return AttemptKey(int(match[1]), int(match[2]), BATCH if match[3] == "batch" else int(match[3]))
 
 
-def _name(one: Try) -> str:
+def _name(one: AttemptKey) -> str:
     return f"ends/{one.task}/{one.number}/{'batch' if one.rank == BATCH else one.rank}"
 
 

@@ -23,8 +23,8 @@ exit 0
 class BatchFetch:
     """Brings *entries*, which are asked for in that order, whole; what is large is left to whoever asks."""
 
-    def __init__(self, shelf: WorkspaceStore, entries: Sequence[Entry]) -> None:
-        self.shelf = shelf
+    def __init__(self, store: WorkspaceStore, entries: Sequence[Entry]) -> None:
+        self.store = store
         self._entries = entries
         self._places = {entry.key: at for at, entry in enumerate(entries)}
         self._there: dict[str, bytes] = {}
@@ -49,7 +49,7 @@ class BatchFetch:
         if len(wanted) < 2:
             return {}
         lines = "".join(f"{entry.key}\n" for entry in wanted).encode(errors="surrogateescape")
-        found = self.shelf.look(f"read {len(wanted)} files", TOGETHER, content=[lines]) or b""
+        found = self.store.look(f"read {len(wanted)} files", TOGETHER, content=[lines]) or b""
         return dict(read(found, {entry.key: entry.size for entry in wanted}))
 
 

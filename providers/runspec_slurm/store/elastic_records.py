@@ -19,19 +19,19 @@ exit 0
 LINE = re.compile(rb"\./(\d+)/changes/\d+:(.*)")
 
 
-def over(shelf: WorkspaceStore, run: str, record: Mapping[str, Any], ended: Status) -> Status:
+def over(store: WorkspaceStore, run: str, record: Mapping[str, Any], ended: Status) -> Status:
     """Return how the run has ended: as *ended* says, unless its nodes know better."""
     count = record["count"] // (record["elastic"]["max"] if record.get("elastic") else 1)
-    found = elastic_end(record, count, lambda path: shelf.read("runs", run, *path.split("/")))
+    found = elastic_end(record, count, lambda path: store.read("runs", run, *path.split("/")))
     return ended if found is None else elastic_status(found, ended.nodes)
 
 
-def changes(shelf: WorkspaceStore, run: str) -> list[MembershipChange]:
+def changes(store: WorkspaceStore, run: str) -> list[MembershipChange]:
     """Return the changes of an elastic job by one command, or by none where the workspace is here."""
-    if there := shelf.nearby(lambda near: near.changes(run, MOST)):
+    if there := store.nearby(lambda near: near.changes(run, MOST)):
         text = there[0]
     else:
-        text = shelf.look(f"read the changes of {run}", CHANGES, run, str(MOST)) or b""
+        text = store.look(f"read the changes of {run}", CHANGES, run, str(MOST)) or b""
     return changes_of(_records(text))
 
 

@@ -1,4 +1,4 @@
-"""What lies in the workspace before a job begins, and the steps that put it there."""
+"""The files that a job needs in the workspace before it begins, and the steps that write them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from runspec_slurm.job import sbatch_argv
 from runspec_slurm.naming import INSIDE, INSIDE_SHA256, folder, of_run
 from runspec_slurm.options import SlurmOptions
 
-# Slurm's own ports (SlurmdPort, SrunPortRange) are others: https://slurm.schedmd.com/network.html
+# Slurm's own ports (SlurmdPort, SrunPortRange) are not among these: https://slurm.schedmd.com/network.html
 RULE = (
     "the firewall of the cluster's nodes must let them connect to each other on all TCP ports, those of "
     "/proc/sys/net/ipv4/ip_local_port_range among them; SrunPortRange of slurm.conf is for srun alone: "
@@ -33,8 +33,8 @@ RULE = (
 
 
 def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
-    """Yield the steps that put up what jobs share: our part of the job, and folders."""
-    yield _upload("inside", "upload what runs in the job", INSIDE, {"$inside": INSIDE_SHA256})
+    """Yield the steps that upload the files that several jobs share: the agent, and mounted folders."""
+    yield _upload("inside", "upload the agent", INSIDE, {"$inside": INSIDE_SHA256})
     for mount in spec.mounts:
         if mount.scheme == "file":
             source = facts.sources[mount.name]
@@ -44,25 +44,25 @@ def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
 
 
 def _upload(step: str, title: str, key: str, content: Any) -> Step:
-    """A file has its name when it is whole: no settling."""
+    """Return a step that writes *content* at *key*; nothing has to settle, as only complete files get their name."""
     do = folder("put", key=key, content=content)
     return Step(step, title, Scope.SITE, do, folder("remove", key=key))
 
 
 def record(spec: Spec, run: str, facts: Facts) -> Step:
-    """Return the step that writes down what the job is to do, and makes the folder that it prints to.
+    """Return the step that writes the job's record and makes the folder of its logs.
 
-    Slurm opens a job's output before the job begins: where there is no folder for it, the job fails and no
-    log says so. Whoever can read the workspace can take the run up by the record.
+    Slurm opens a job's output file before the job begins: without the folder the job would fail, and no log would
+    say why. Any machine that can read the workspace can adopt the run by its record.
     """
     text = json.dumps(described(spec, run, facts), sort_keys=True)
     do = folder("put", key=of_run(run, "record.json"), content=text)
     undo = folder("remove_run", run=run)
-    return Step("record", "write down what the job is to do", Scope.RUN, do, undo)
+    return Step("record", "write the job's record", Scope.RUN, do, undo)
 
 
 def described(spec: Spec, run: str, facts: Facts) -> dict[str, Any]:
-    """Return what runspec_agent reads, and this provider's client."""
+    """Return the record that runspec_agent and this provider's client read."""
     own = {
         "array": tasks_in_all(spec) > 1,
         "argv": list(sbatch_argv.words(spec, run, facts)),
@@ -79,7 +79,7 @@ def described(spec: Spec, run: str, facts: Facts) -> dict[str, Any]:
         argv=list(program(spec)),
         count=tasks_in_all(spec),
         tries=spec.retry.attempts,
-        spot=False,  # no machine tells of its end here: Slurm does, by a signal
+        spot=False,  # no machine has a notice to poll: Slurm signals the job before it ends
         spot_attempts=spec.retry.spot_attempts,
         slurm=own,
         **reach(spec, RULE),
@@ -87,7 +87,7 @@ def described(spec: Spec, run: str, facts: Facts) -> dict[str, Any]:
 
 
 def _mounts(spec: Spec, run: str, facts: Facts) -> list[dict[str, Any]]:
-    """Return the mounts of the record; folders of shared file systems by their places on the cluster."""
+    """Return the mounts of the record, with shared folders by their paths on the cluster."""
     options: SlurmOptions = facts.options
     found: list[dict[str, Any]] = job_record(spec, run, facts)["mounts"]
     for mount in found:
@@ -98,11 +98,11 @@ def _mounts(spec: Spec, run: str, facts: Facts) -> list[dict[str, Any]]:
 
 
 def secrets(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
-    """Yield the step that puts the secrets into a file that nobody else can read, where there are some."""
+    """Yield the step that writes the secrets, if any, to a file that only its owner can read."""
     options: SlurmOptions = facts.options
     if spec.secrets:
         key = of_run(run, "secrets")
         values = {name: {"$secret": options.secrets[k]} for name, k in spec.secrets.items()}
         do = folder("put_secrets", key=key, values=values)
-        title = f"put {len(values)} secret{'s' if len(values) > 1 else ''} beside it"
+        title = f"write {len(values)} secret{'s' if len(values) > 1 else ''}"
         yield Step("secrets", title, Scope.RUN, do, folder("remove", key=key))

@@ -22,7 +22,7 @@ class LocalWorkspace:
         self.workspace = workspace
 
     def path(self, *parts: str) -> str:
-        """Return where a key is; "~/" at the beginning of the workspace means what it means in `shelf.WHERE`."""
+        """Return where a key is; "~/" at the beginning of the workspace means what it means in `workspace.WHERE`."""
         home, rest = os.environ.get("HOME", ""), self.workspace
         if rest == "~" or rest.startswith("~/"):
             rest = home + rest[1:]

@@ -15,28 +15,28 @@ BLOCK_BYTES = 8 << 20
 LIKE = ("*/.runspec/manifest.json", f"*/{OUTPUT_TAR}")
 
 
-def outputs(shelf: WorkspaceStore, run: str) -> Sequence[OutputFile]:
+def outputs(store: WorkspaceStore, run: str) -> Sequence[OutputFile]:
     """Return every file of *run* that was saved so far. Small ones come together, in the order of what is given."""
     base = f"runs/{run}/outputs/"
-    entries = shelf.listing(base.rstrip("/"), *LIKE)
-    ahead = BatchFetch(shelf, entries)
+    entries = store.listing(base.rstrip("/"), *LIKE)
+    ahead = BatchFetch(store, entries)
 
     def opened(key: str, start: int, end: int | None) -> BinaryIO:
         whole = ahead.take(key) if start == 0 and end is None else None
         if whole is not None:
             return io.BytesIO(whole)
         return io.BufferedReader(
-            RangedReader(partial(_read, shelf, key), start, end, BLOCK_BYTES), BLOCK_BYTES
+            RangedReader(partial(_read, store, key), start, end, BLOCK_BYTES), BLOCK_BYTES
         )
 
     found = read_saved_outputs(base, entries, opened)
     listed = (Entry(f.key, f.bytes) for f in found if not f.key.endswith(f"/{OUTPUT_TAR}"))
-    ahead = BatchFetch(shelf, list(listed))
+    ahead = BatchFetch(store, list(listed))
     return found
 
 
-def _read(shelf: WorkspaceStore, key: str, start: int, end: int) -> bytes:
-    data = shelf.part(key, start, end - start)
+def _read(store: WorkspaceStore, key: str, start: int, end: int) -> bytes:
+    data = store.part(key, start, end - start)
     if data is None:
         raise Conflict(f"{key} has been taken away")
     return data

@@ -60,7 +60,7 @@ def client(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def again(client: SlurmClient) -> SlurmClient:
     """Give the client of another process, perhaps on another machine."""
-    return SlurmClient(SlurmOptions(workspace=client.shelf.workspace))
+    return SlurmClient(SlurmOptions(workspace=client.store.workspace))
 
 
 def prepared(
@@ -112,7 +112,7 @@ def test_a_controller_that_was_stopped_makes_one_job_that_counts(
     assert over(client, "lost-1").state is State.SUCCEEDED
     named = client.queue.of_name("lost-1")
     assert printed(client, "lost-1") == b"begun\ndone\n", named
-    assert client.shelf.read("runs", "lost-1", "job") == answer["job"].encode()
+    assert client.store.read("runs", "lost-1", "job") == answer["job"].encode()
 
 
 def test_a_lost_reply_is_found_by_name_and_nothing_is_made_again(
@@ -146,7 +146,7 @@ def test_what_a_sites_own_sbatch_prints_is_never_taken_for_a_job(
 
     answer = client.call(step.do)
 
-    assert client.shelf.read("runs", "site-1", "claim") == answer["job"].encode()
+    assert client.store.read("runs", "site-1", "claim") == answer["job"].encode()
     assert over(client, "site-1").state is State.SUCCEEDED
     assert printed(client, "site-1") == b"begun\n"
 
@@ -189,7 +189,7 @@ def test_a_job_that_was_forgotten_before_its_word_came_has_not_failed_yet(
     while client.queue.of_name("doubt-1") or not printed(client, "doubt-1"):
         assert time.monotonic() < end
         time.sleep(0.2)
-    run = Path(client.shelf.workspace, "runs/doubt-1")
+    run = Path(client.store.workspace, "runs/doubt-1")
     then = time.time() - 90  # when nothing is waited for that was submitted just now
     os.utime(run / "claim", (then, then))
 
@@ -247,7 +247,7 @@ def test_a_job_that_is_still_on_its_way_when_its_run_is_cancelled_never_runs(
     client.call(step.do)
 
     assert over(client, "way-1").state is State.CANCELLED
-    client.jobs.take_away("way-1")
+    client.jobs.cancel("way-1")
     assert printed(client, "way-1").count(b"begun") == 0
 
 
@@ -368,7 +368,7 @@ def test_a_program_has_the_umask_of_who_submits_it(client: SlurmClient) -> None:
 
 def test_nothing_is_submitted_of_a_run_that_was_destroyed(client: SlurmClient) -> None:
     step = prepared(client, "gone-1", "true")
-    client.shelf.remove_tree("runs", "gone-1")
+    client.store.remove_tree("runs", "gone-1")
 
     with pytest.raises(RemoteError, match="destroyed meanwhile"):
         client.call(step.do)
@@ -420,7 +420,7 @@ def test_a_run_that_another_machine_is_about_to_submit_is_left_alone(client: Slu
 def aged(client: SlurmClient, run: str, age_s: float) -> None:
     """Have nothing done to *run* for so long."""
     then = time.time() - age_s
-    os.utime(Path(client.shelf.workspace, "runs", run), (then, then))
+    os.utime(Path(client.store.workspace, "runs", run), (then, then))
 
 
 def test_all_memory_of_a_node_is_what_slurm_gives_and_a_resource_that_nobody_has_is_refused(
@@ -444,7 +444,7 @@ def test_a_job_that_has_another_name_now_is_told_as_if_it_had_not(
     job = client.call(step.do)["job"]
     until(client, "named-2", State.RUNNING)
     cluster.run("scontrol", "update", f"jobid={job}", "jobname=other")
-    claim = Path(client.shelf.workspace, "runs/named-2/claim")
+    claim = Path(client.store.workspace, "runs/named-2/claim")
     then = claim.stat().st_mtime - 90  # when nothing is waited for that was submitted just now
     os.utime(claim, (then, then))
 
@@ -563,7 +563,7 @@ def test_a_task_that_does_not_listen_is_ended_and_the_others_are_not(
     does = f"trap '' TERM; until [ -e {go} ]; do sleep 0.1; done"
     client.call(prepared(client, "deaf-1", does, count=2).do)
     until(client, "deaf-1", State.RUNNING)
-    client.jobs.endings.longest_s = 0.5
+    client.jobs.stopper.longest_s = 0.5
 
     end = time.monotonic() + LIMIT_S
     while State.CANCELLED not in [node.state for node in client.state("deaf-1").nodes]:

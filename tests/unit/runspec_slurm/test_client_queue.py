@@ -189,11 +189,16 @@ def test_why_a_job_waits_is_said_in_words_and_in_slurms(reason: str) -> None:
 
 def test_reasons_of_no_list_are_told_too() -> None:
     assert waits("AssocGrpCpuLimit").endswith(
-        "limit of its account or QOS is reached (AssocGrpCpuLimit)"
+        "its account or QOS has reached a limit (AssocGrpCpuLimit)"
     )
-    assert waits("ReqNodeNotAvail, UnavailableNodes:node1").startswith("a node it needs is down")
+    assert waits("ReqNodeNotAvail, UnavailableNodes:node1").startswith(
+        "a node that it needs is down"
+    )
     assert waits("SomethingNew") == "waits for a node (SomethingNew)"
-    assert waits("None", "SUSPENDED") == "is suspended by whoever runs the cluster (SUSPENDED)"
+    assert (
+        waits("None", "SUSPENDED")
+        == "is suspended by Slurm or by an administrator of the cluster (SUSPENDED)"
+    )
 
 
 def test_a_cluster_is_read_as_it_says() -> None:

@@ -16,7 +16,7 @@ from runspec_slurm.client import SlurmClient
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import Past, Row
 from runspec_slurm.status import states, workspace_poll
-from runspec_slurm.status.workspace_poll import BATCH, Note, Try
+from runspec_slurm.status.workspace_poll import BATCH, AttemptKey, Note
 
 
 def row(state: str, reason: str = "None", code: int | None = 0, restarts: int = 0) -> Row:
@@ -25,8 +25,8 @@ def row(state: str, reason: str = "None", code: int | None = 0, restarts: int = 
 
 def ended(
     rows: Sequence[Row],
-    notes: Mapping[Try, Note] | None = None,
-    codes: Mapping[Try, int] | None = None,
+    notes: Mapping[AttemptKey, Note] | None = None,
+    codes: Mapping[AttemptKey, int] | None = None,
     *,
     nodes: int = 1,
     cancelled: bool = False,
@@ -43,15 +43,21 @@ def note(code: int, **more: object) -> Note:
 
 
 def test_a_job_that_ended_well_has_succeeded() -> None:
-    found = ended([row("COMPLETED")], {Try(0, 1, 0): note(0), Try(0, 1, BATCH): note(0)})
+    found = ended(
+        [row("COMPLETED")], {AttemptKey(0, 1, 0): note(0), AttemptKey(0, 1, BATCH): note(0)}
+    )
 
     assert (found.state, found.exit_code, found.reason) == (State.SUCCEEDED, 0, "")
     assert found.nodes[0].attempts[0].began_s == 11.0
 
 
 def test_a_job_that_the_controller_forgot_is_told_from_its_notes() -> None:
-    assert ended([], {Try(0, 1, BATCH): note(0)}).state is State.SUCCEEDED
-    assert ended([], {Try(0, 1, BATCH): note(7)})[:3] == (State.FAILED, "exited with code 7", 7)
+    assert ended([], {AttemptKey(0, 1, BATCH): note(0)}).state is State.SUCCEEDED
+    assert ended([], {AttemptKey(0, 1, BATCH): note(7)})[:3] == (
+        State.FAILED,
+        "exited with code 7",
+        7,
+    )
 
 
 def test_a_job_that_left_no_word_and_is_forgotten_has_failed_and_it_is_said_why() -> None:
@@ -65,9 +71,9 @@ def test_the_accounting_is_heard_where_nobody_else_knows() -> None:
 
 
 def test_each_try_has_its_own_code_and_a_lost_machine_is_no_failure() -> None:
-    notes = {Try(0, 1, BATCH): note(75, again=True), Try(0, 3, BATCH): note(0)}
+    notes = {AttemptKey(0, 1, BATCH): note(75, again=True), AttemptKey(0, 3, BATCH): note(0)}
 
-    found = ended([row("COMPLETED", restarts=2)], notes, {Try(0, 1, 0): 3})
+    found = ended([row("COMPLETED", restarts=2)], notes, {AttemptKey(0, 1, 0): 3})
 
     tries = found.nodes[0].attempts
     assert [(a.number, a.exit_code, a.reclaimed) for a in tries] == [
@@ -76,29 +82,33 @@ def test_each_try_has_its_own_code_and_a_lost_machine_is_no_failure() -> None:
         (3, 0, False),
     ]
     assert found.state is State.SUCCEEDED
-    assert found.reason == f"1 of 3 tries ended because {reasons.TAKEN}"
+    assert found.reason == f"1 of 3 attempts ended because {reasons.PREEMPTED}"
 
 
 def test_a_node_that_was_told_to_end_since_another_failed_was_not_taken_away() -> None:
     notes = {
-        Try(0, 1, 0): note(75),
-        Try(0, 1, 1): note(143),
-        Try(0, 1, BATCH): note(75, again=True),
-        Try(0, 2, BATCH): note(0),
+        AttemptKey(0, 1, 0): note(75),
+        AttemptKey(0, 1, 1): note(143),
+        AttemptKey(0, 1, BATCH): note(75, again=True),
+        AttemptKey(0, 2, BATCH): note(0),
     }
 
-    found = ended([row("COMPLETED", restarts=1)], notes, {Try(0, 1, 0): 3}, nodes=2)
+    found = ended([row("COMPLETED", restarts=1)], notes, {AttemptKey(0, 1, 0): 3}, nodes=2)
 
     tries = [node.attempts[0] for node in found.nodes]
     assert [(a.exit_code, a.reason, a.reclaimed) for a in tries] == [
         (3, reasons.exited(3), False),
-        (143, reasons.TOLD, False),
+        (143, reasons.STOPPED, False),
     ]
     assert (found.state, found.reason) == (State.SUCCEEDED, "")
 
 
 def test_each_node_has_its_own_code() -> None:
-    notes = {Try(0, 1, 0): note(0), Try(0, 1, 1): note(7), Try(0, 1, BATCH): note(7)}
+    notes = {
+        AttemptKey(0, 1, 0): note(0),
+        AttemptKey(0, 1, 1): note(7),
+        AttemptKey(0, 1, BATCH): note(7),
+    }
 
     found = ended([row("FAILED", "NonZeroExitCode", 7)], notes, nodes=2)
 
@@ -107,9 +117,9 @@ def test_each_node_has_its_own_code() -> None:
 
 
 def test_a_job_that_was_cancelled_is_no_failure() -> None:
-    by_us = ended([row("CANCELLED")], {Try(0, 1, BATCH): note(143)}, cancelled=True)
+    by_us = ended([row("CANCELLED")], {AttemptKey(0, 1, BATCH): note(143)}, cancelled=True)
     by_hand = ended([row("CANCELLED")])
-    left = ended([row("FAILED", code=143)], {Try(0, 1, BATCH): note(143)}, cancelled=True)
+    left = ended([row("FAILED", code=143)], {AttemptKey(0, 1, BATCH): note(143)}, cancelled=True)
 
     assert (by_us.state, by_us.reason) == (State.CANCELLED, states.BY_US)
     assert (by_hand.state, by_hand.reason) == (State.CANCELLED, reasons.BY_HAND)
@@ -117,7 +127,7 @@ def test_a_job_that_was_cancelled_is_no_failure() -> None:
 
 
 def test_a_job_that_ended_by_itself_before_it_was_cancelled_keeps_its_end() -> None:
-    done, failed = {Try(0, 1, BATCH): note(0)}, {Try(0, 1, BATCH): note(7)}
+    done, failed = {AttemptKey(0, 1, BATCH): note(0)}, {AttemptKey(0, 1, BATCH): note(7)}
 
     assert ended([row("COMPLETED")], done, cancelled=True).state is State.SUCCEEDED
     assert ended([row("FAILED", code=7)], failed, cancelled=True).exit_code == 7
@@ -135,7 +145,7 @@ ENDINGS = [state for state in reasons.ENDED if state != "CANCELLED"]
 
 @pytest.mark.parametrize("state", ENDINGS)
 def test_what_slurm_ended_has_failed(state: str) -> None:
-    for notes in ({}, {Try(0, 1, BATCH): note(143)}):
+    for notes in ({}, {AttemptKey(0, 1, BATCH): note(143)}):
         found = ended([row(state)], notes)
 
         assert (found.state, found.reason) == (
@@ -147,7 +157,7 @@ def test_what_slurm_ended_has_failed(state: str) -> None:
 @pytest.mark.parametrize("state", ENDINGS)
 def test_what_a_program_noted_counts_though_slurm_ended_the_job_then(state: str) -> None:
     """As a job one of whose processes was killed for its memory, and which went on to its end."""
-    found = ended([row(state, code=9)], {Try(0, 1, BATCH): note(0)})
+    found = ended([row(state, code=9)], {AttemptKey(0, 1, BATCH): note(0)})
 
     assert (found.state, found.exit_code, found.reason) == (
         State.SUCCEEDED,
@@ -158,7 +168,7 @@ def test_what_a_program_noted_counts_though_slurm_ended_the_job_then(state: str)
 
 
 def test_a_node_that_was_lost_before_its_end_fails_though_another_had_ended_well() -> None:
-    found = ended([row("NODE_FAIL")], {Try(0, 1, 0): note(0)}, nodes=2)
+    found = ended([row("NODE_FAIL")], {AttemptKey(0, 1, 0): note(0)}, nodes=2)
 
     assert [node.state for node in found.nodes] == [State.SUCCEEDED, State.FAILED]
     assert found.state is State.FAILED
@@ -191,7 +201,7 @@ def test_a_job_that_could_not_be_started_has_no_code() -> None:
 def test_why_the_batch_script_ended_a_job_is_told() -> None:
     why = "it took longer than its timeout of 60 s"
 
-    found = ended([row("FAILED", code=124)], {Try(0, 1, BATCH): note(124, why=why)})
+    found = ended([row("FAILED", code=124)], {AttemptKey(0, 1, BATCH): note(124, why=why)})
 
     assert why in found.reason
 
@@ -199,7 +209,11 @@ def test_why_the_batch_script_ended_a_job_is_told() -> None:
 def test_a_node_whose_time_was_over_has_the_code_and_the_cause_of_that() -> None:
     """It was told to end, and knows no more; a node that ended by itself before keeps its own code."""
     over = note(124, why="it took longer than its timeout of 3 s")
-    notes = {Try(0, 1, 0): note(143), Try(0, 1, 1): note(0), Try(0, 1, BATCH): over}
+    notes = {
+        AttemptKey(0, 1, 0): note(143),
+        AttemptKey(0, 1, 1): note(0),
+        AttemptKey(0, 1, BATCH): over,
+    }
 
     found = ended([row("FAILED", "NonZeroExitCode", 124)], notes, nodes=2)
 
@@ -209,7 +223,11 @@ def test_a_node_whose_time_was_over_has_the_code_and_the_cause_of_that() -> None
 
 def test_the_node_that_failed_by_itself_is_the_reason_and_not_one_that_was_told_to_end() -> None:
     why = note(7, why="node 1 has ended with 7: the others are told to end")
-    notes = {Try(0, 1, 0): note(143), Try(0, 1, 1): note(7), Try(0, 1, BATCH): why}
+    notes = {
+        AttemptKey(0, 1, 0): note(143),
+        AttemptKey(0, 1, 1): note(7),
+        AttemptKey(0, 1, BATCH): why,
+    }
 
     found = ended([row("FAILED", "NonZeroExitCode", 7)], notes, nodes=2)
 
@@ -219,7 +237,7 @@ def test_the_node_that_failed_by_itself_is_the_reason_and_not_one_that_was_told_
 
 def test_a_job_that_is_queued_again_waits_for_its_next_try() -> None:
     found = states.tasks(
-        1, [row("PENDING", "BeginTime", restarts=1)], {Try(0, 1, BATCH): note(75)}, {}
+        1, [row("PENDING", "BeginTime", restarts=1)], {AttemptKey(0, 1, BATCH): note(75)}, {}
     )
     nodes = tuple(states.nodes(found[0], 1, cancelled=False))
 
@@ -236,7 +254,7 @@ def test_an_array_runs_while_some_of_its_tasks_wait() -> None:
 
 
 def test_how_a_run_ended_comes_back_equal_from_the_workspace() -> None:
-    found = ended([row("FAILED", code=7, restarts=1)], {Try(0, 2, BATCH): note(7)})
+    found = ended([row("FAILED", code=7, restarts=1)], {AttemptKey(0, 2, BATCH): note(7)})
 
     assert states.from_json(json.loads(json.dumps(states.to_json(found)))) == found
     assert isinstance(found.nodes[0], NodeStatus)
@@ -252,8 +270,8 @@ def test_what_the_workspace_says_is_read_whole() -> None:
 
     assert (found.claim, found.job, found.holder) == ("7", "7", "7")
     assert found.last == {"state": "failed"}
-    assert found.ends == {Try(0, 1, BATCH), Try(2, 1, 0)}
-    assert found.codes == {Try(0, 1, 0): 139}
+    assert found.ends == {AttemptKey(0, 1, BATCH), AttemptKey(2, 1, 0)}
+    assert found.codes == {AttemptKey(0, 1, 0): 139}
     assert found.logs == {(0, 0): 12}
     assert workspace_poll.read("claim cancelled\n").holder is None
 
@@ -261,7 +279,7 @@ def test_what_the_workspace_says_is_read_whole() -> None:
 def test_a_note_that_is_cut_off_is_none() -> None:
     text = 'ends/0/1/0:{"code": 0}\nends/0/1/1:{"co\n/dev/null:x\n'
 
-    assert dict(workspace_poll.noted(text)) == {Try(0, 1, 0): {"code": 0}}
+    assert dict(workspace_poll.noted(text)) == {AttemptKey(0, 1, 0): {"code": 0}}
 
 
 @pytest.mark.parametrize(
@@ -299,7 +317,7 @@ def test_a_job_that_nobody_knows_has_failed_when_nothing_came_of_it_for_minutes(
     (run / "logs").mkdir()
     (run / "logs/0-0.txt").write_text("begun\n")
     early = client.state("job-a1")
-    then = time.time() - 60 * timing.DOUBT_MIN - 5
+    then = time.time() - 60 * timing.UNKNOWN_MIN - 5
     for name in ("missing", "logs/0-0.txt", "record.json"):
         os.utime(run / name, (then, then))
 
@@ -319,7 +337,7 @@ def test_what_is_printed_meanwhile_is_a_sign_of_life(
     """As by a job that goes on while its controller has lost its state."""
     client, run = forgetful(tmp_path, monkeypatch, "7", 3600), tmp_path / "runs/job-a1"
     client.state("job-a1")
-    then = time.time() - 60 * timing.DOUBT_MIN - 5
+    then = time.time() - 60 * timing.UNKNOWN_MIN - 5
     os.utime(run / "missing", (then, then))
     (run / "logs").mkdir()
     (run / "logs/0-0.txt").write_text("at work\n")
@@ -337,7 +355,7 @@ def test_a_run_whose_workspace_is_away_is_not_gone(tmp_path: Path, *, there: boo
     client.remember("job-a1", {"job": {"job": "7"}})
 
     for ask in (client.state, client.cancel, client.outputs, client.streams):
-        with pytest.raises(Unavailable, match="is not there, or has nothing in it"):
+        with pytest.raises(Unavailable, match="does not exist or is empty"):
             ask("job-a1")
     (tmp_path / "w/runs").mkdir(parents=True)
     assert client.state("job-a1").state is State.GONE
@@ -355,8 +373,8 @@ def forgetful(
         (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / "bin" / name).chmod(0o700)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
-    client.shelf.put("runs/job-a1/record.json", b'{"count": 1, "nodes": 1}')
-    client.shelf.put("runs/job-a1/claim", claim.encode())
+    client.store.put("runs/job-a1/record.json", b'{"count": 1, "nodes": 1}')
+    client.store.put("runs/job-a1/claim", claim.encode())
     then = time.time() - age_s
     os.utime(tmp_path / "runs/job-a1/claim", (then, then))
     return client

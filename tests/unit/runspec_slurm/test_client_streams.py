@@ -43,40 +43,40 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Coun
 
 
 @pytest.fixture
-def shelf(tmp_path: Path, way: Counted) -> WorkspaceStore:
+def store(tmp_path: Path, way: Counted) -> WorkspaceStore:
     found = WorkspaceStore(way, str(tmp_path))
     found.put("runs/a/record.json", b"{}", beside="runs/a/logs")
     return found
 
 
-def logs(shelf: WorkspaceStore) -> Logs:
-    return Logs(shelf, WorkspacePoller(shelf))
+def logs(store: WorkspaceStore) -> Logs:
+    return Logs(store, WorkspacePoller(store))
 
 
-def put(shelf: WorkspaceStore, task: int, content: bytes, rank: object = 0) -> None:
-    shelf.put(f"runs/a/logs/{task}-{rank}.txt", content)
+def put(store: WorkspaceStore, task: int, content: bytes, rank: object = 0) -> None:
+    store.put(f"runs/a/logs/{task}-{rank}.txt", content)
 
 
-def test_a_job_that_has_not_opened_its_log_has_no_stream(shelf: WorkspaceStore) -> None:
-    assert logs(shelf).streams("a") == []
-    assert logs(shelf).streams("nobody") == []
+def test_a_job_that_has_not_opened_its_log_has_no_stream(store: WorkspaceStore) -> None:
+    assert logs(store).streams("a") == []
+    assert logs(store).streams("nobody") == []
 
 
-def test_streams_are_of_nodes_in_their_order(shelf: WorkspaceStore) -> None:
+def test_streams_are_of_nodes_in_their_order(store: WorkspaceStore) -> None:
     for task, rank in ((10, 0), (2, 1), (2, 0), (2, "batch")):
-        put(shelf, task, b"x", rank)
+        put(store, task, b"x", rank)
 
-    assert [(s.task, s.rank) for s in logs(shelf).streams("a")] == [(2, 0), (2, 1), (10, 0)]
+    assert [(s.task, s.rank) for s in logs(store).streams("a")] == [(2, 0), (2, 1), (10, 0)]
 
 
 def test_equal_positions_give_equal_bytes_whoever_asks(
-    shelf: WorkspaceStore, monkeypatch: pytest.MonkeyPatch
+    store: WorkspaceStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams, "CHUNK_BYTES", 4)
     monkeypatch.setattr(streams, "AT_ONCE_BYTES", 6)
-    put(shelf, 0, bytes(range(10)))
-    put(shelf, 1, b"other")
-    (one, _), (two, _) = logs(shelf).streams("a"), logs(shelf).streams("a")
+    put(store, 0, bytes(range(10)))
+    put(store, 1, b"other")
+    (one, _), (two, _) = logs(store).streams("a"), logs(store).streams("a")
 
     found, position = [], None
     while (chunk := one.read(position)).data:
@@ -87,24 +87,24 @@ def test_equal_positions_give_equal_bytes_whoever_asks(
     assert found == [bytes(range(4)), bytes(range(4, 8)), bytes(range(8, 10))]
 
 
-def test_what_comes_later_is_read_from_where_one_was(shelf: WorkspaceStore) -> None:
-    put(shelf, 0, b"one\n")
-    (stream,) = logs(shelf).streams("a")
+def test_what_comes_later_is_read_from_where_one_was(store: WorkspaceStore) -> None:
+    put(store, 0, b"one\n")
+    (stream,) = logs(store).streams("a")
     first = stream.read(None)
     nothing = stream.read(first.position)
-    put(shelf, 0, b"one\ntwo\n")
+    put(store, 0, b"one\ntwo\n")
 
     assert (first.data, nothing.data) == (b"one\n", b"")
     assert stream.read(nothing.position).data == b"two\n"
 
 
 def test_a_hundred_logs_are_read_by_few_commands(
-    shelf: WorkspaceStore, way: Counted, monkeypatch: pytest.MonkeyPatch
+    store: WorkspaceStore, way: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for task in range(100):
-        (Path(shelf.workspace) / f"runs/a/logs/{task}-0.txt").write_text(f"task {task}\n")
+        (Path(store.workspace) / f"runs/a/logs/{task}-0.txt").write_text(f"task {task}\n")
     monkeypatch.setattr(way, "look_s", 60.0)
-    found, way.count = logs(shelf), 0
+    found, way.count = logs(store), 0
 
     read = [stream.read(None).data.decode() for stream in found.streams("a")]
 
@@ -112,17 +112,17 @@ def test_a_hundred_logs_are_read_by_few_commands(
     assert way.count == (0 if way.near else 2), "one looks, and one fetches all"
 
 
-def test_outputs_are_those_of_manifests_and_come_back_byte_for_byte(shelf: WorkspaceStore) -> None:
+def test_outputs_are_those_of_manifests_and_come_back_byte_for_byte(store: WorkspaceStore) -> None:
     content = bytes(range(256)) * 70_000  # more than is read at once
     files = [{"path": "deep/a b.bin", "size": len(content)}, {"path": "empty", "size": 0}]
-    shelf.put("runs/a/outputs/model/2/1/deep/a b.bin", content)
-    shelf.put("runs/a/outputs/model/2/1/empty", b"")
-    shelf.put("runs/a/outputs/model/2/1/half", b"in no manifest")
-    shelf.put(
+    store.put("runs/a/outputs/model/2/1/deep/a b.bin", content)
+    store.put("runs/a/outputs/model/2/1/empty", b"")
+    store.put("runs/a/outputs/model/2/1/half", b"in no manifest")
+    store.put(
         "runs/a/outputs/model/2/1/.runspec/manifest.json", json.dumps({"files": files}).encode()
     )
 
-    found = outputs(shelf, "a")
+    found = outputs(store, "a")
 
     assert [(f.output, f.task, f.rank, f.path, f.bytes) for f in found] == [
         ("model", 2, 1, "deep/a b.bin", len(content)),
@@ -132,12 +132,12 @@ def test_outputs_are_those_of_manifests_and_come_back_byte_for_byte(shelf: Works
         assert (opened.read(), other.read()) == (content, b"")
 
 
-def test_an_output_that_is_taken_away_meanwhile_is_told(shelf: WorkspaceStore) -> None:
-    shelf.put("runs/a/outputs/model/0/0/x", b"1")
+def test_an_output_that_is_taken_away_meanwhile_is_told(store: WorkspaceStore) -> None:
+    store.put("runs/a/outputs/model/0/0/x", b"1")
     files = json.dumps({"files": [{"path": "x", "size": 1}]}).encode()
-    shelf.put("runs/a/outputs/model/0/0/.runspec/manifest.json", files)
-    (found,) = outputs(shelf, "a")
-    shelf.remove("runs/a/outputs/model/0/0/x")
+    store.put("runs/a/outputs/model/0/0/.runspec/manifest.json", files)
+    (found,) = outputs(store, "a")
+    store.remove("runs/a/outputs/model/0/0/x")
 
     with found.open() as opened, pytest.raises(Conflict, match="taken away"):
         opened.read()

@@ -26,20 +26,20 @@ NAMES = [
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> WorkspaceStore:
+def store(tmp_path: Path) -> WorkspaceStore:
     return WorkspaceStore(transport(None, ()), str(tmp_path))
 
 
 def test_every_name_is_linked_and_what_the_save_lacks_goes(
-    shelf: WorkspaceStore, tmp_path: Path
+    store: WorkspaceStore, tmp_path: Path
 ) -> None:
     top = tmp_path / "runs/r/outputs/model/0/0"
     save(top, 1, [*NAMES, *(f"many/{n}" for n in range(50))])
-    assert publish(shelf, "r") == []
+    assert publish(store, "r") == []
     first = plain(top)
     save(top, 2, ["old", "line\nend"])
 
-    assert publish(shelf, "r") == []
+    assert publish(store, "r") == []
 
     every = [*NAMES, *(f"many/{n}" for n in range(50))]
     assert first == {name: os.fsencode(name) for name in every}
@@ -49,14 +49,14 @@ def test_every_name_is_linked_and_what_the_save_lacks_goes(
 
 
 def test_no_note_is_written_where_an_object_is_missing(
-    shelf: WorkspaceStore, tmp_path: Path
+    store: WorkspaceStore, tmp_path: Path
 ) -> None:
     top = tmp_path / "runs/r/outputs/model/0/0"
     save(top, 1, ["a", "b"])
     (top / ".runspec/objects/1-1").unlink()
 
-    with pytest.raises(RemoteError, match="link what was saved"):
-        publish(shelf, "r")
+    with pytest.raises(RemoteError, match="link the files saved"):
+        publish(store, "r")
 
     assert json.loads((top / ".runspec/published").read_bytes())["save"] == 0  # it is not done
     assert [path.name for path in top.iterdir() if path.name.startswith(".rs-")] == []

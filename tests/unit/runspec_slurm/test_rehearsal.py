@@ -73,6 +73,9 @@ def test_what_is_missing_is_one_sentence_with_the_way_to_it(
         pass
 
     packages = "slurmctld slurmd slurm-client munge"
-    assert str(caught.value) == f"a rehearsal needs Slurm itself: missing packages: {packages}"
+    assert (
+        str(caught.value)
+        == f"runspec rehearse needs Slurm on this machine: missing packages: {packages}"
+    )
     assert caught.value.hint is not None
     assert f"apt-get install {packages}" in caught.value.hint

@@ -43,9 +43,9 @@ backend-path = ["."]
 
 
 @pytest.fixture
-def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of packages, which is all that pip and uv know of: helper 1 and 2, and the source of sourced."""
-    folder = tmp_path / "shelf"
+    folder = tmp_path / "store"
     folder.mkdir()
     for version in ("1.0", "2.0"):
         wheel(folder, "helper", version)
@@ -106,7 +106,7 @@ every_tool = pytest.mark.parametrize("tool", TOOLS)
 
 
 @every_tool
-def test_the_program_finds_what_was_asked_for(shelf: Path, tmp_path: Path, tool: str) -> None:
+def test_the_program_finds_what_was_asked_for(store: Path, tmp_path: Path, tool: str) -> None:
     """By `python`, and by the Python of launchers; what the image has stays in reach."""
     env = built(tmp_path, tool, ["helper==1.0"])
 
@@ -126,7 +126,7 @@ def test_the_program_finds_what_was_asked_for(shelf: Path, tmp_path: Path, tool:
     ],
 )
 def test_build_constraints_reach_the_build(
-    shelf: Path, tmp_path: Path, tool: str, limits: list[str], version: str
+    store: Path, tmp_path: Path, tool: str, limits: list[str], version: str
 ) -> None:
     """Old sources are built with what they knew."""
     env = built(tmp_path, tool, ["sourced"], limits)
@@ -136,7 +136,7 @@ def test_build_constraints_reach_the_build(
 
 @every_tool
 def test_what_cannot_be_built_is_one_clear_line(
-    shelf: Path, tmp_path: Path, tool: str, capfd: pytest.CaptureFixture[str]
+    store: Path, tmp_path: Path, tool: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Exit 2, after what the tool itself says."""
     with pytest.raises(
@@ -150,7 +150,7 @@ def test_what_cannot_be_built_is_one_clear_line(
     assert "nowhere" in err
 
 
-def test_the_jobs_own_variables_stay(shelf: Path, tmp_path: Path) -> None:
+def test_the_jobs_own_variables_stay(store: Path, tmp_path: Path) -> None:
     """Nothing is left in them but the way to the environment."""
     env = built(tmp_path, "uv", [], ["helper<2"])
 
@@ -168,13 +168,13 @@ def test_constraints_of_the_image_stay(tmp_path: Path) -> None:
 
 
 def test_requirements_may_have_any_letter(
-    shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the image's locale; a path may have some."""
-    wheel(shelf, "other", "1.0")
+    wheel(store, "other", "1.0")
     place = tmp_path / "é"
     place.mkdir()
-    (shelf / "other-1.0-py3-none-any.whl").rename(place / "other-1.0-py3-none-any.whl")
+    (store / "other-1.0-py3-none-any.whl").rename(place / "other-1.0-py3-none-any.whl")
     record = {
         "requirements": [f"other @ file://{place}/other-1.0-py3-none-any.whl"],
         "build_constraints": [],

@@ -24,11 +24,11 @@ def row(folder: Path, **said: Any) -> Row:
 
 @pytest.fixture
 def whose(tmp_path: Path) -> JobOwnership:
-    shelf = WorkspaceStore(Here(), str(tmp_path))
+    store = WorkspaceStore(Here(), str(tmp_path))
     for name, content, at in (("record.json", b"{}", WRITTEN_S), ("claim", b"7", CLAIMED_S)):
-        shelf.put(f"runs/{RUN}/{name}", content)
+        store.put(f"runs/{RUN}/{name}", content)
         os.utime(tmp_path / "runs" / RUN / name, (at, at))
-    return JobOwnership(shelf)
+    return JobOwnership(store)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,6 @@ def test_a_job_is_known_by_when_and_where_it_was_submitted(
 
 
 def test_a_job_of_a_run_that_is_destroyed_is_nobodys(whose: JobOwnership, tmp_path: Path) -> None:
-    whose.shelf.remove_tree("runs", RUN)
+    whose.store.remove_tree("runs", RUN)
 
     assert not whose.is_of(RUN, row(tmp_path))

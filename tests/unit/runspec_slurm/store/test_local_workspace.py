@@ -17,7 +17,7 @@ from runspec_slurm.client import SlurmClient
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import NO_COMMAND
 from runspec_slurm.session.transport import Done, Here
-from runspec_slurm.status.workspace_poll import Seen, Try, WorkspacePoller
+from runspec_slurm.status.workspace_poll import AttemptKey, Seen, WorkspacePoller
 from runspec_slurm.store import elastic_records
 from runspec_slurm.store.workspace import WorkspaceStore
 from tests.support.change_records import at, record
@@ -74,9 +74,9 @@ def both(workspace: object) -> tuple[WorkspaceStore, WorkspaceStore]:
     return WorkspaceStore(Way(), str(workspace)), WorkspaceStore(Way(near=False), str(workspace))
 
 
-def called(shelf: WorkspaceStore) -> int:
-    assert isinstance(shelf.way, Way)
-    return shelf.way.called
+def called(store: WorkspaceStore) -> int:
+    assert isinstance(store.way, Way)
+    return store.way.called
 
 
 @pytest.mark.parametrize("old_s", [0, 3600])
@@ -97,12 +97,12 @@ def test_a_look_sees_the_same(workspace: Path, gone: Sequence[str], old_s: float
 
 def test_ends_say_the_same(workspace: Path) -> None:
     near, far = both(workspace)
-    wanted = [Try(0, 1, 0), Try(0, 1, -1), Try(5, 1, -1)]
+    wanted = [AttemptKey(0, 1, 0), AttemptKey(0, 1, -1), AttemptKey(5, 1, -1)]
 
     noted = WorkspacePoller(near).notes("a-1", wanted)
 
     assert noted == WorkspacePoller(far).notes("a-1", wanted)
-    assert Try(0, 1, -1) in noted
+    assert AttemptKey(0, 1, -1) in noted
     assert called(near) == 0
 
 
@@ -141,14 +141,14 @@ def test_of_very_many_changes_the_last_ones_are_read(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(record(n))
 
-    for shelf in both(workspace):
-        assert [one.generation for one in elastic_records.changes(shelf, "a-1")] == [4, 5]
+    for store in both(workspace):
+        assert [one.generation for one in elastic_records.changes(store, "a-1")] == [4, 5]
 
 
 def test_a_run_without_changes_has_none(workspace: Path) -> None:
-    for shelf in both(workspace):
+    for store in both(workspace):
         assert (
-            elastic_records.changes(shelf, "a-1") == elastic_records.changes(shelf, "gone-1") == []
+            elastic_records.changes(store, "a-1") == elastic_records.changes(store, "gone-1") == []
         )
 
 
@@ -246,7 +246,7 @@ def test_who_has_noted_that_all_have_succeeded_is_asked_no_more(tmp_path: Path) 
     status = client.state("b-1")
 
     assert (status.state, status.exit_code, len(status.nodes)) == (State.SUCCEEDED, 0, 2)
-    assert called(client.shelf) == 1, "to write down how it ended"
+    assert called(client.store) == 1, "to write down how it ended"
 
 
 @pytest.mark.parametrize("codes", [(0,), (0, 3), (0, 75)])

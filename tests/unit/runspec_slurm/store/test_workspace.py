@@ -22,7 +22,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def shelf(root: Path) -> WorkspaceStore:
+def store(root: Path) -> WorkspaceStore:
     return WorkspaceStore(Here(), str(root))
 
 
@@ -48,10 +48,10 @@ class Broken(Here):
         return super().run(script, args, content, timeout_s)
 
 
-def test_what_is_put_is_read_and_its_owners_alone(shelf: WorkspaceStore, root: Path) -> None:
-    shelf.put("runs/a-1/record.json", b"\0 {}\n'", beside="runs/a-1/logs")
+def test_what_is_put_is_read_and_its_owners_alone(store: WorkspaceStore, root: Path) -> None:
+    store.put("runs/a-1/record.json", b"\0 {}\n'", beside="runs/a-1/logs")
 
-    assert shelf.read("runs", "a-1", "record.json") == b"\0 {}\n'"
+    assert store.read("runs", "a-1", "record.json") == b"\0 {}\n'"
     assert (root / "runs/a-1/logs").is_dir()
     modes = {p.stat().st_mode & 0o777 for p in root.rglob("*") if p.is_file()}
     folders = {p.stat().st_mode & 0o777 for p in (root, *root.rglob("*")) if p.is_dir()}
@@ -89,20 +89,20 @@ def test_only_the_home_folder_is_written_short(
     assert (tmp_path / "$HOME/inside/a").read_bytes() == b"y"
 
 
-def test_looking_makes_nothing(shelf: WorkspaceStore, root: Path) -> None:
-    assert shelf.read("runs", "a") is None
-    assert shelf.size("inside/a") is None
-    assert shelf.listing("blobs") == []
-    assert shelf.folders("runs") == []
+def test_looking_makes_nothing(store: WorkspaceStore, root: Path) -> None:
+    assert store.read("runs", "a") is None
+    assert store.size("inside/a") is None
+    assert store.listing("blobs") == []
+    assert store.folders("runs") == []
 
     assert not root.exists()
 
 
 def test_what_arrives_otherwise_than_it_was_sent_gets_no_name(root: Path) -> None:
-    shelf = WorkspaceStore(Broken(cut=3), str(root))
+    store = WorkspaceStore(Broken(cut=3), str(root))
 
     with pytest.raises(RemoteError, match="arrived otherwise") as told:
-        shelf.put("inside/a", b"whole")
+        store.put("inside/a", b"whole")
 
     assert told.value.transient
     assert [path for path in root.rglob("*") if path.is_file()] == []
@@ -111,34 +111,34 @@ def test_what_arrives_otherwise_than_it_was_sent_gets_no_name(root: Path) -> Non
 def test_a_folder_that_arrives_otherwise_gets_no_name(tmp_path: Path, root: Path) -> None:
     (tmp_path / "code").mkdir()
     (tmp_path / "code/hello").write_text("hello")
-    shelf = WorkspaceStore(Broken(cut=700), str(root))
+    store = WorkspaceStore(Broken(cut=700), str(root))
 
     with pytest.raises(RemoteError, match="arrived otherwise"):
-        shelf.put_folder("blobs/a.tar", bundle(tmp_path / "code"), lambda done, whole: None)
+        store.put_folder("blobs/a.tar", bundle(tmp_path / "code"), lambda done, whole: None)
 
     assert [path for path in root.rglob("*") if path.is_file()] == []
 
 
-def test_a_folder_is_one_tar(shelf: WorkspaceStore, tmp_path: Path) -> None:
+def test_a_folder_is_one_tar(store: WorkspaceStore, tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
     (tmp_path / "code/hello").write_text("hello")
     told: list[tuple[int, int]] = []
 
-    shelf.put_folder("blobs/a.tar", bundle(tmp_path / "code"), lambda *both: told.append(both))
+    store.put_folder("blobs/a.tar", bundle(tmp_path / "code"), lambda *both: told.append(both))
 
-    found = shelf.read("blobs", "a.tar") or b""
+    found = store.read("blobs", "a.tar") or b""
     assert found[:5] == b"hello"
     assert found[512:517] == b"hello"
     assert told[-1] == (5, 5)
-    assert shelf.listing("blobs") == [Entry("blobs/a.tar", len(found))]
+    assert store.listing("blobs") == [Entry("blobs/a.tar", len(found))]
 
 
-def test_a_claim_is_had_by_whoever_was_first(shelf: WorkspaceStore) -> None:
-    shelf.put("runs/a/record.json", b"{}")
+def test_a_claim_is_had_by_whoever_was_first(store: WorkspaceStore) -> None:
+    store.put("runs/a/record.json", b"{}")
 
-    assert shelf.put_new("12", "runs", "a", "claim") == "12"
-    assert shelf.put_new("13", "runs", "a", "claim") == "12"
-    assert shelf.folders("runs/a") == ["claim", "record.json"]
+    assert store.put_new("12", "runs", "a", "claim") == "12"
+    assert store.put_new("13", "runs", "a", "claim") == "12"
+    assert store.folders("runs/a") == ["claim", "record.json"]
 
 
 @pytest.mark.parametrize("cut", [0, 1])
@@ -153,55 +153,55 @@ def test_half_a_claim_is_none(root: Path, cut: int) -> None:
     assert [path.name for path in (root / "runs/a").iterdir()] == ["record.json"]
 
 
-def test_nothing_is_claimed_of_what_is_gone(shelf: WorkspaceStore, root: Path) -> None:
-    shelf.put("inside/a", b"")
+def test_nothing_is_claimed_of_what_is_gone(store: WorkspaceStore, root: Path) -> None:
+    store.put("inside/a", b"")
 
-    assert shelf.put_new("12", "runs", "a", "claim") is None
+    assert store.put_new("12", "runs", "a", "claim") is None
     assert not (root / "runs").exists()
 
 
-def test_parts_of_many_files_come_by_one_command(shelf: WorkspaceStore) -> None:
-    shelf.put("runs/a/logs/0-0.txt", b"0123456789")
-    shelf.put("runs/a/logs/1-0.txt", b"abc\n\0def")
+def test_parts_of_many_files_come_by_one_command(store: WorkspaceStore) -> None:
+    store.put("runs/a/logs/0-0.txt", b"0123456789")
+    store.put("runs/a/logs/1-0.txt", b"abc\n\0def")
 
-    found = shelf.parts([("runs/a/logs/0-0.txt", 2, 3), ("runs/a/logs/1-0.txt", 0, 8)])
+    found = store.parts([("runs/a/logs/0-0.txt", 2, 3), ("runs/a/logs/1-0.txt", 0, 8)])
 
     assert found == [b"234", b"abc\n\0def"]
-    assert shelf.part("runs/a/logs/0-0.txt", 8, 100) == b"89"
-    assert shelf.part("runs/a/logs/2-0.txt", 0, 1) is None
+    assert store.part("runs/a/logs/0-0.txt", 8, 100) == b"89"
+    assert store.part("runs/a/logs/2-0.txt", 0, 1) is None
 
 
-def test_parts_that_are_not_all_there_are_none(shelf: WorkspaceStore) -> None:
+def test_parts_that_are_not_all_there_are_none(store: WorkspaceStore) -> None:
     """Else bytes of one file would be taken for those of another."""
-    shelf.put("runs/a/logs/0-0.txt", b"0123")
+    store.put("runs/a/logs/0-0.txt", b"0123")
 
-    assert shelf.parts([("runs/a/logs/0-0.txt", 2, 3), ("runs/a/logs/0-0.txt", 0, 1)]) is None
+    assert store.parts([("runs/a/logs/0-0.txt", 2, 3), ("runs/a/logs/0-0.txt", 0, 1)]) is None
 
 
-def test_a_run_goes_at_once_and_twice_is_no_mistake(shelf: WorkspaceStore, root: Path) -> None:
-    shelf.put("runs/a/record.json", b"{}")
-    shelf.put("runs/b/record.json", b"{}")
+def test_a_run_goes_at_once_and_twice_is_no_mistake(store: WorkspaceStore, root: Path) -> None:
+    store.put("runs/a/record.json", b"{}")
+    store.put("runs/b/record.json", b"{}")
 
-    shelf.remove_tree("runs", "a")
-    shelf.remove_tree("runs", "a")
+    store.remove_tree("runs", "a")
+    store.remove_tree("runs", "a")
 
-    assert shelf.folders("runs") == ["b"]
+    assert store.folders("runs") == ["b"]
     assert list((root / "trash").iterdir()) == []
 
 
-def test_what_is_not_there_may_be_removed(shelf: WorkspaceStore) -> None:
-    shelf.put("inside/a", b"")
+def test_what_is_not_there_may_be_removed(store: WorkspaceStore) -> None:
+    store.put("inside/a", b"")
 
-    shelf.remove("inside/a")
-    shelf.remove("inside/a")
+    store.remove("inside/a")
+    store.remove("inside/a")
 
-    assert shelf.size("inside/a") is None
+    assert store.size("inside/a") is None
 
 
-def test_a_key_never_leads_out_of_the_workspace(shelf: WorkspaceStore) -> None:
+def test_a_key_never_leads_out_of_the_workspace(store: WorkspaceStore) -> None:
     for key in ("../a", "runs/../../a", "/etc/passwd", "a\nb", ""):
         with pytest.raises(AssertionError, match="is no key"):
-            shelf.read(key)
+            store.read(key)
 
 
 def test_a_workspace_that_cannot_be_made_is_told_with_a_way_out(tmp_path: Path) -> None:
@@ -214,12 +214,12 @@ def test_a_workspace_that_cannot_be_made_is_told_with_a_way_out(tmp_path: Path) 
 
 
 def test_what_nobody_knows_of_is_no_answer(root: Path) -> None:
-    shelf = WorkspaceStore(Broken(Done(255, b"", "Connection reset by peer", lost=True)), str(root))
+    store = WorkspaceStore(Broken(Done(255, b"", "Connection reset by peer", lost=True)), str(root))
 
     with pytest.raises(NoAnswer, match="Connection reset"):
-        shelf.put("inside/a", b"")
+        store.put("inside/a", b"")
     with pytest.raises(NoAnswer, match="Connection reset"):
-        shelf.read("inside", "a")
+        store.read("inside", "a")
 
 
 def test_what_surely_did_not_begin_may_be_tried_again(root: Path) -> None:
@@ -229,13 +229,13 @@ def test_what_surely_did_not_begin_may_be_tried_again(root: Path) -> None:
         def run(self, *args: object, **more: object) -> Done:
             raise Unavailable("login: Connection refused", "is it up?")
 
-    shelf = WorkspaceStore(Away(), str(root))
+    store = WorkspaceStore(Away(), str(root))
 
     with pytest.raises(RemoteError) as told:
-        shelf.put("inside/a", b"")
+        store.put("inside/a", b"")
     assert told.value.transient
     with pytest.raises(Unavailable):
-        shelf.read("inside", "a")
+        store.read("inside", "a")
 
 
 def test_what_a_file_system_refuses_is_told_with_a_way_out(root: Path) -> None:
