@@ -104,7 +104,9 @@ def _before(make: Make) -> None:
         help="the provider of the spec (default: local)",
     )
     validate = make("validate", "runspec validate job.yaml", "check specs; contact no service")
-    validate.add_argument("files", nargs="+", metavar="FILE", help="specs; - is standard input")
+    validate.add_argument(
+        "files", nargs="+", metavar="FILE", help="spec files; - is standard input"
+    )
     validate.add_argument(
         "--quiet", "-q", action="store_true", help="print nothing about valid specs"
     )
@@ -112,7 +114,7 @@ def _before(make: Make) -> None:
     plan = make("plan", "runspec plan job.yaml", "show every request that apply would make")
     plan.add_argument("file", metavar="FILE", help="the spec")
     plan.add_argument(
-        "--provider", metavar="NAME", help="plan for this provider instead of the spec's"
+        "--provider", metavar="NAME", help="plan for this provider, not for the one in the spec"
     )
     plan.add_argument(
         "--export",
@@ -125,7 +127,9 @@ def _before(make: Make) -> None:
     plan.add_argument(
         "--detailed-exitcode", action="store_true", help="exit with code 3 if there are changes"
     )
-    plan.add_argument("--smoke", action="store_true", help="plan the spec's smoke test instead")
+    plan.add_argument(
+        "--smoke", action="store_true", help="plan the spec's smoke test, not its job"
+    )
     _format(plan)
     imported = make(
         "import", "runspec import job.json", "convert another tool's job file to a spec"
@@ -231,18 +235,24 @@ def _looking(make: Make) -> None:
     which.add_argument(
         "--remote",
         action="store_true",
-        help="list the runs of other machines that can be adopted instead",
+        help="list runs of other machines that can be adopted, not the runs of this machine",
     )
-    _run(make("status", "runspec status mnist", "show the state of a run, and the reason"))
+    _run(
+        make(
+            "status",
+            "runspec status mnist",
+            "show the state of a run, and the reason for that state",
+        )
+    )
     logs = make("logs", "runspec logs -f mnist", "print the log of a run")
     _run(logs)
     logs.add_argument(
-        "--follow", "-f", action="store_true", help="continue until the run has ended"
+        "--follow", "-f", action="store_true", help="print new lines until the run has ended"
     )
     logs.add_argument(
         "--save",
         metavar="PATH",
-        help="save an exact copy to this file, or folder for several nodes or tasks",
+        help="save an exact copy of the log to this file or, for several nodes or tasks, to this folder",
     )
     logs.add_argument("--node", type=int, metavar="N", help="only node N, counted from 0")
     logs.add_argument(
@@ -267,21 +277,23 @@ def _reporting(make: Make) -> None:
     report = make(
         "report",
         "runspec report lr-search\nrunspec report --points specs/scaling/resnet50-imagenet.json",
-        "rank a sweep, compare sizes, or show costs of membership changes",
+        "rank the tasks of a sweep, compare numbers of nodes, or show what membership changes cost",
     )
     report.add_argument("run", nargs="?", metavar="RUN", help="a run, or the name of a spec")
     report.add_argument("--html", metavar="FILE", help="also write the report as an HTML page")
-    report.add_argument("--spec", metavar="FILE", help="use the metric of this spec instead")
+    report.add_argument(
+        "--spec", metavar="FILE", help="use the metric of this spec, not of the run's spec"
+    )
     report.add_argument(
         "--points",
         metavar="FILE",
-        help="compare the measurements in this JSON file instead of a run",
+        help="compare the measurements in this JSON file, not those of a run",
     )
     report.add_argument(
         "--follow",
         "-f",
         action="store_true",
-        help="wait until the run has ended; stop tasks early if metric.stop says so",
+        help="wait until the run has ended; stop the other tasks as metric.stop in the spec says",
     )
     report.add_argument(
         "--stop-rest", action="store_true", help="stop all tasks except the best one so far"
@@ -289,7 +301,7 @@ def _reporting(make: Make) -> None:
     report.add_argument(
         "--baseline",
         metavar="SIZE",
-        help="compare with this size of the job (default: the smallest)",
+        help="the number of nodes that the others are compared with (default: the smallest)",
     )
     report.add_argument(
         "--price-per-node-hour",
@@ -307,7 +319,7 @@ def _entering(make: Make) -> None:
     shell = make(
         "shell",
         "runspec shell mnist\nrunspec shell mnist -- nvidia-smi",
-        "open a shell on a node, or run the command after -- there",
+        "open a shell on a node, or run on it the command that follows --",
         json=False,
     )
     _run(shell)
@@ -319,7 +331,7 @@ def _entering(make: Make) -> None:
     tunnel.add_argument(
         "port",
         metavar="[LOCAL:]PORT",
-        help="PORT of the node, and LOCAL on this machine (default: the same if it is free; "
+        help="PORT of the node; LOCAL is the port of this machine (default: PORT if it is free; "
         "0: any free port)",
     )
     _node(tunnel)
@@ -333,7 +345,7 @@ def _node(verb: ArgumentParser) -> None:
         "--task",
         type=int,
         metavar="N",
-        help="task N of a sweep (default: the first with such a node)",
+        help="task N of a sweep (default: the first task in which the node is running)",
     )
 
 
@@ -382,12 +394,12 @@ def _ending(make: Make) -> None:
     gc.add_argument(
         "--alive",
         action="store_true",
-        help="with --yes: also cancel jobs that are alive, and delete what they need",
+        help="with --yes: also cancel jobs that are alive and that no local record mentions",
     )
     destroy.add_argument(
         "--site",
         action="store_true",
-        help="instead, delete the resources that runs share: environments, uploads, queues",
+        help="delete the resources that runs share (environments, uploads, queues), not a run",
     )
 
 
@@ -401,7 +413,9 @@ def _around(make: Make) -> None:
         "provider", nargs="?", metavar="PROVIDER", help="check only this provider (default: all)"
     )
     doctor.add_argument(
-        "--node", action="store_true", help="also check from a node, which uses a machine briefly"
+        "--node",
+        action="store_true",
+        help="also check from a node; this allocates a machine for a short time",
     )
     doctor.add_argument(
         "--probe",
@@ -418,14 +432,18 @@ def _around(make: Make) -> None:
     )
     policy.add_argument("file", metavar="FILE", help="the spec")
     policy.add_argument(
-        "--job", action="store_true", help="print the permissions of the job itself instead"
+        "--job",
+        action="store_true",
+        help="print the permissions that the job itself needs, not those of its user",
     )
     _format(policy)
     schema = make(
         "schema", "runspec schema > job.schema.json", "print the JSON Schema of specs", json=False
     )
     schema.add_argument(
-        "--reference", action="store_true", help="print the reference page in Markdown instead"
+        "--reference",
+        action="store_true",
+        help="print the reference page in Markdown, not the JSON Schema",
     )
     make("providers", "runspec providers", "list the providers")
     completion = make(
@@ -469,7 +487,7 @@ def _simulating(make: Make) -> None:
         "--fixed",
         metavar="N",
         type=_count,
-        help="nodes of the fixed jobs (default: the spec's largest number)",
+        help="number of nodes of the jobs of fixed size (default: the spec's largest number)",
     )
     simulate.add_argument(
         "--take",
