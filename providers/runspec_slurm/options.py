@@ -10,10 +10,10 @@ from pydantic_core import PydanticCustomError
 
 from runspec_jobs.provider import Anyone, Key, Options, Seconds, User, Word, text_like
 
-# Neither an option of ssh nor anything that a shell would read.
+# Neither an option of ssh nor a character that a shell interprets.
 HOST = r"^[A-Za-z0-9_][A-Za-z0-9_.@:-]*$"
 SSH_OPTION = r"^[A-Za-z]+=.+$"  # as after `ssh -o`: https://man.openbsd.org/ssh_config
-# By these runspec keeps one connection and asks nobody anything; or they run commands on this machine.
+# Options by which runspec keeps one connection and prompts for nothing, or that run commands on this machine.
 # https://man.openbsd.org/ssh_config
 SSH_MANAGED = (
     "batchmode controlmaster controlpath controlpersist escapechar forkafterauthentication include "
@@ -27,7 +27,7 @@ NAMED = r"^[A-Za-z0-9_][A-Za-z0-9_.+@-]*$"
 PROGRAM = r"^[A-Za-z0-9_./][A-Za-z0-9_./+-]*$"
 PODMAN_OPTION = r"^--[a-z][a-z0-9-]*(=.*)?$"
 # https://slurm.schedmd.com/sbatch.html#OPT_dependency
-# https://slurm.schedmd.com/sbatch.html#OPT_gres; GPUs are asked for by the spec
+# https://slurm.schedmd.com/sbatch.html#OPT_gres; the spec requests GPUs
 GRES = r"^(?!gpu(:|$))(?!.*:0+[KMGTkmgt]?$)[A-Za-z0-9_]+(:[A-Za-z0-9_][A-Za-z0-9_.+-]*)?(:[1-9][0-9]*[KMGTkmgt]?)?$"
 AFTER = (
     r"^(singleton|((after|afterany|afterburstbuffer|aftercorr|afternotok|afterok):)?"
@@ -36,11 +36,11 @@ AFTER = (
 
 
 def _unmanaged(option: str) -> str:
-    """Refuse an option of ssh before ssh is started with it."""
+    """Return *option*, or raise the error of an option of ssh that a profile must not set."""
     name = option.partition("=")[0]
     if name.lower() in SSH_MANAGED:
-        hint = "say it in ~/.ssh/config, for that host"
-        facts = {"what": f"{name} is not for a profile to set", "hint": hint}
+        hint = "set it in ~/.ssh/config, for that host"
+        facts = {"what": f"{name} cannot be set in a profile", "hint": hint}
         raise PydanticCustomError("runspec", "{what}", facts)
     return option
 
@@ -65,7 +65,7 @@ Workspace = Annotated[
     ),
 ]
 Named = Annotated[
-    str, *text_like(NAMED, "one name of Slurm", "name one, without commas and spaces")
+    str, *text_like(NAMED, "a name in Slurm", "write one name, without commas and spaces")
 ]
 Program = Annotated[str, *text_like(PROGRAM, "a program", "write python3 or an absolute path")]
 PodmanOption = Annotated[

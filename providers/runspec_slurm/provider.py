@@ -1,4 +1,4 @@
-"""The Slurm provider, as the core sees it."""
+"""The Slurm provider, as the core uses it."""
 
 from __future__ import annotations
 

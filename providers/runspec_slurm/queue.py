@@ -236,9 +236,7 @@ class Queue:
         if done.lost or done.code > KILLED or any(words in done.err for words in UNSURE):
             raise NoAnswer(what)
         if done.code == CHANGED:
-            what = (
-                f"{self.store.way.where}: {command}: its input was corrupted or cut off on the way"
-            )
+            what = f"{self.store.way.where}: {command}: the script arrived incomplete or corrupted"
             raise RemoteError(what, transient=True)
         if done.code == NO_COMMAND:
             hint = "check that Slurm is installed there (runspec doctor slurm), or set option host"

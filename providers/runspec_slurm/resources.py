@@ -1,6 +1,6 @@
-"""What was found out about the cluster, and which of its partitions a job goes to.
+"""The resources of the cluster that discovery found, and the partitions of a job.
 
-What is not known is None or empty, and then nothing depends on it: see `Facts.survey` in docs/slurm.md.
+Unknown values are None or empty, and then no check depends on them: see `Facts.survey` in docs/slurm.md.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from runspec_slurm.options import SlurmOptions
 
 
 class Partition(NamedTuple):
-    """A partition as `scontrol show partition` and its nodes say; None is without a limit, or not known.
+    """A partition, from `scontrol show partition` and its nodes. None means no limit, or unknown.
 
-    *gpus* are the most that one node has, by their type: "" where the cluster names none. *memory_mb* and
-    *disk_mb* are None where the cluster knows nothing of them, and then nothing of them can be asked for.
+    *gpus* is the largest number in one node by type, which is "" if the cluster names no types. *memory_mb* and
+    *disk_mb* are None if Slurm does not manage them, and then they cannot be requested.
     """
 
     name: str
@@ -34,19 +34,19 @@ class Partition(NamedTuple):
 
     @property
     def most_nodes(self) -> int | None:
-        """The most nodes that one job has, those included that are powered down."""
+        """The largest number of nodes for one job, including those that are powered down."""
         known = [n for n in (self.max_nodes, self.nodes) if n is not None]
         return min(known) if known else None
 
 
 def found(facts: Facts) -> Mapping[str, Any]:
-    """Return what the survey found, or an empty mapping."""
+    """Return what discovery found, or an empty mapping."""
     there: Mapping[str, Any] = facts.survey.get("slurm", {})
     return there
 
 
 def known(facts: Facts) -> Mapping[str, Partition]:
-    """Return the partitions there are; none where the cluster was not asked."""
+    """Return the partitions by name; an empty mapping without discovery."""
     there: Mapping[str, Mapping[str, Any]] = found(facts).get("partitions", {})
     return {
         name: Partition(name, **{k: v for k, v in said.items() if k in Partition._fields})
@@ -55,14 +55,14 @@ def known(facts: Facts) -> Mapping[str, Partition]:
 
 
 def default(facts: Facts) -> str | None:
-    """Return the partition that the cluster takes where none is named, where that is known."""
+    """Return the cluster's default partition, or None if it is unknown."""
     return next((p.name for p in known(facts).values() if p.default), None)
 
 
 def names(spec: Spec, facts: Facts) -> tuple[str, ...]:
-    """Return the partitions to ask for; none for the cluster's own default.
+    """Return the partitions to request; an empty tuple for the cluster's default.
 
-    A job with several goes to whichever can start it first:
+    With several, Slurm uses the one that can start the job first:
     https://slurm.schedmd.com/sbatch.html#OPT_partition
     """
     options: SlurmOptions = facts.options
@@ -77,19 +77,19 @@ def names(spec: Spec, facts: Facts) -> tuple[str, ...]:
 
 
 def partitions(spec: Spec, facts: Facts) -> tuple[Partition, ...]:
-    """Return what is known of the partitions that the job goes to."""
+    """Return the known partitions among those of the job."""
     asked = names(spec, facts) or tuple(filter(None, [default(facts)]))
     there = known(facts)
     return tuple(there[name] for name in asked if name in there)
 
 
 def shares(where: tuple[Partition, ...], field: str) -> bool:
-    """Return whether *field* can be asked for: not where a partition is known not to know of it."""
+    """Return whether *field* can be requested: not if Slurm is known not to manage it in a partition."""
     return all(getattr(one, field) is not None for one in where)
 
 
 def gpu_type(spec: Spec, facts: Facts) -> str | None:
-    """Return what the cluster calls the GPUs of *spec*; Slurm's words are of lower case as a rule."""
+    """Return the cluster's name of the GPU type of *spec*, which is usually in lower case."""
     wanted, options = spec.cluster.gpu_type, facts.options
     if wanted is None:
         return None

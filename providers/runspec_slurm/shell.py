@@ -1,4 +1,4 @@
-"""Ways into a node of a job that runs: a step of its own beside the job's, and its ports."""
+"""Access to a node of a running job: a shell in a job step of its own, and tunnels to ports."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from runspec_slurm.session.clean_environment import CLEAN
 from runspec_slurm.session.transport import Ssh, remote
 from runspec_slurm.store.workspace import WorkspaceStore
 
-# job, rank: the job's own number (each task of an array has one), the name of the node and its address. Slurm counts
-# a job's nodes as it lists them: https://slurm.schedmd.com/sbatch.html (SLURM_NODEID)
+# Arguments: the job and the rank. Prints the job's own number, which each task of an array has, and the name and the
+# address of the node. Slurm numbers the nodes of a job in the order of its list:
+# https://slurm.schedmd.com/sbatch.html (SLURM_NODEID)
 FIND = """\
 set -- "$2" $(squeue --noheader --states=RUNNING --jobs="$1" --format='%A %N' 2>/dev/null)
 [ $# -eq 3 ] || exit 0
@@ -31,19 +32,19 @@ node=$(scontrol show hostnames "$3" | sed -n "$(($1 + 1))p")
 address=$(scontrol --oneliner show node "$node" | sed -n 's/.* NodeAddr=\\([^ ]*\\).*/\\1/p')
 printf '%s %s %s\\n' "$2" "$node" "${address:-$node}"
 """
-# job, node, `--pty` or nothing, python, and our part of the job; then what that is told. --overlap: it shares what the
-# job has, which is all there is: https://slurm.schedmd.com/srun.html#OPT_overlap
+# Arguments: the job, the node, `--pty` or nothing, python, the agent, and then the arguments of the agent. --overlap:
+# the step shares the resources of the job, which uses all of them: https://slurm.schedmd.com/srun.html#OPT_overlap
 ENTER = """\
 job=$1 node=$2 tty=$3 python=$4 inside=$5; shift 5
 exec srun --jobid="$job" --overlap --nodes=1 --ntasks=1 --nodelist="$node" --mpi=none --quiet \\
   ${tty:+"$tty"} -- "$python" -IS "$PWD/$inside" enter "$@"
 """
-# Of what goes into a word of ssh's: a name, or an address of either kind.
+# A host in an argument of ssh: a name, an IPv4 or an IPv6 address.
 HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_-]*")
 
 
 class Node(NamedTuple):
-    """A node of a job that runs."""
+    """A node of a running job."""
 
     run: str
     task: int
@@ -54,10 +55,10 @@ class Node(NamedTuple):
 
 
 def node(jobs: Jobs, store: WorkspaceStore, run: str, task: int, rank: int) -> Node:
-    """Find the node. Raises Unavailable where the job does not run there."""
+    """Return the node *rank* of *task*. Raises Unavailable if the task is not running."""
     seen = jobs.poller.seen(run)
     record = None if seen is None else jobs.record(run)
-    none = Unavailable(f"task {task}, node {rank} of {run} does not run")
+    none = Unavailable(f"task {task}, node {rank} of {run} is not running")
     if seen is None or record is None or not seen.job.isdigit():
         raise none
     index, at = task_of(record, task, rank)
@@ -65,7 +66,7 @@ def node(jobs: Jobs, store: WorkspaceStore, run: str, task: int, rank: int) -> N
     done = store.way.run(store.entered(CLEAN + FIND), [store.workspace, job, str(at)])
     words = done.out.decode(errors="replace").split()
     if done.code or done.lost:
-        raise Unavailable(f"{store.way.where}: where {run} runs is not known now: {done.err}")
+        raise Unavailable(f"{store.way.where}: cannot find the nodes of {run}: {done.err}")
     if len(words) != 3:
         raise none
     return Node(run, task, rank, *words)
@@ -74,7 +75,7 @@ def node(jobs: Jobs, store: WorkspaceStore, run: str, task: int, rank: int) -> N
 def shell(
     store: WorkspaceStore, at: Node, python: str, words: Sequence[str], *, terminal: bool
 ) -> ExecSpec:
-    """Return what starts a step on the node, which goes on to the program's environment and folder."""
+    """Return the command that starts a step on the node, in the environment and the folder of the program."""
     _bring(store)
     args = _enter_arguments(store, at, python, words, "--pty" if terminal else "")
     line = ["/bin/sh", "-c", store.entered(CLEAN + ENTER), "sh", *args]
@@ -94,7 +95,7 @@ def _enter_arguments(
 
 
 def _bring(store: WorkspaceStore) -> None:
-    """Put our part of the job where it is, unless it is there: the job may be of another version."""
+    """Write this version's agent to the workspace, unless it exists: the job may use another version."""
     try:
         if store.size(INSIDE) is None:
             store.put(INSIDE, inside_zipapp())
@@ -103,24 +104,24 @@ def _bring(store: WorkspaceStore) -> None:
 
 
 def tunnel(store: WorkspaceStore, at: Node, python: str, port: int) -> Route:
-    """Return the way to *port* of the node, through the login node where there is one.
+    """Return the route to *port* of the node, through the login node if there is one.
 
-    It leads to the address that the program knows as $RUNSPEC_HOST: what listens on the node's loopback
-    address alone is not reached.
+    It leads to the address that the program has in $RUNSPEC_HOST, so a server that listens only on the loopback
+    address of the node cannot be reached.
     """
     way = store.way
     address = _address(store, at, python)
     if not isinstance(way, Ssh):
         return Address(address, port)
     *words, mark, host = way.argv()
-    # What comes first counts: https://man.openbsd.org/ssh_config
+    # The first value of an option takes effect: https://man.openbsd.org/ssh_config
     own = ("-o", "ClearAllForwardings=no", "-o", "ExitOnForwardFailure=yes")
     to = f"[{address}]" if ":" in address else address
     return Forward((words[0], *own, *words[1:], "-N", "-L", f"{{socket}}:{to}:{port}", mark, host))
 
 
 def _address(store: WorkspaceStore, at: Node, python: str) -> str:
-    """Ask the node where its program is reached; Slurm's own address of it has to do where it does not say."""
+    """Return the address at which the node's program listens, or Slurm's address of the node if it is unknown."""
     _bring(store)
     args = _enter_arguments(store, at, python, ["printenv", "RUNSPEC_HOST"])
     done = store.way.run(store.entered(CLEAN + ENTER), args)

@@ -99,6 +99,6 @@ def test_an_image_that_no_engine_can_run_is_refused_by_name(
         code, _, err = project.said("apply", project.write("true", container={"image": HERE}))
 
     assert code == 2
-    assert "container.image: nothing on the cluster runs images" in err, err
+    assert "container.image: the cluster has no container engine" in err, err
     assert project.jobs("%i", "--states=pending,running") == []
     assert project.left() == []

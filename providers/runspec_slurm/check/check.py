@@ -1,4 +1,4 @@
-"""What Slurm cannot do of a spec, and what would wait there for ever, each with a way out."""
+"""Checks of a spec for Slurm: what is not supported, or would wait for ever, each with a hint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from runspec_slurm.options import SlurmOptions
 
 RESERVED = ("SLURM_", "SBATCH_", "SRUN_", "SALLOC_")
 OWN_SECRETS = ("env", "file")
-# SchedulerParameters=max_script_size, as it is by default: https://slurm.schedmd.com/slurm.conf.html
+# The default of SchedulerParameters=max_script_size: https://slurm.schedmd.com/slurm.conf.html
 MOST_SCRIPT_BYTES = 4 << 20
 HOUR_S = 3600
 
@@ -46,7 +46,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
 
 def _nodes(spec: Spec) -> Iterator[Problem]:
     if spec.cluster.placement and nodes_each(spec) > 1:
-        what = "asks for nodes of one switch, for which Slurm waits five minutes at most where nothing else is set"
+        what = "requests nodes of one switch, for which Slurm waits five minutes at most by default"
         yield Problem(("cluster", "placement"), what, severity="note")
 
 
@@ -61,15 +61,15 @@ def _words(spec: Spec) -> Iterator[Problem]:
 
 def _time(spec: Spec) -> Iterator[Problem]:
     if spec.timeout == 0:
-        what = "no time at all, and Slurm takes 0 for no limit"
-        yield Problem(("timeout",), what, "set timeout: 1m or longer, or take it away")
+        what = "0 leaves the job no time, and means no limit in Slurm"
+        yield Problem(("timeout",), what, "set timeout: 1m or longer, or remove it")
 
 
 def _limits(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    """What the partitions, and the grace, leave of the time."""
+    """Yield the problems of the time limits of the partitions, and of the grace period."""
     options: SlurmOptions = facts.options
     if time_limit.lead_s(options) > time_limit.MOST_LEAD_S:
-        what = f"grace: {options.grace:,} s, and Slurm tells of the end 65,535 s before at most"
+        what = f"grace is {options.grace:,} s, but Slurm signals a job at most 65,535 s before its limit"
         yield Problem(setting(spec, "grace"), what, "set grace: 18h or shorter")
     most, there = time_limit.most_s(spec, facts), resources.partitions(spec, facts)
     where = " and ".join(p.name for p in there)
@@ -77,26 +77,26 @@ def _limits(spec: Spec, facts: Facts) -> Iterator[Problem]:
     short = [p for p in there if p.max_time_s is not None and p.max_time_s <= early_s]
     if short:
         what = (
-            f"the partition '{short[0].name}' has {_long(short[0].max_time_s or 0)}, and jobs are told to "
-            f"end up to {early_s} s before: that is at their start"
+            f"the partition '{short[0].name}' has a time limit of {_long(short[0].max_time_s or 0)}, and jobs are "
+            f"told to end up to {early_s} s before it, which is at their start"
         )
-        yield Problem(setting(spec, "grace"), what, "name another partition")
+        yield Problem(setting(spec, "grace"), what, "use another partition")
     elif spec.timeout is None:
         ends = [p.default_time_s or p.max_time_s for p in there]
         if first := min(filter(None, ends), default=None):
             what = f"without timeout, the partition '{where}' ends the job after {_long(first)}"
             yield Problem(("provider",), what, severity="note")
     elif most is not None and spec.timeout > most:
-        what = f"{_long(spec.timeout)}, and the partition '{where}' has {_long(most)}"
-        hint = f"set timeout: {most}s or shorter, or another partition"
+        what = f"{_long(spec.timeout)} is longer than the time limit of the partition '{where}', {_long(most)}"
+        hint = f"set timeout: {most}s or shorter, or use another partition"
         yield Problem(("timeout",), what, hint)
     elif most is not None and time_limit.wanted_s(spec.timeout, options) > most:
-        what = f"the partition '{where}' has {_long(most)}: Slurm tells a job to end up to {early_s} s before that"
+        what = f"the time limit of the partition '{where}' is {_long(most)}: jobs must end up to {early_s} s before it"
         yield Problem(("timeout",), what, severity="note")
 
 
 def _long(seconds: int) -> str:
-    """Return a length of time as a spec has it.
+    """Return a duration in the notation of specs.
 
     >>> _long(5400), _long(90), _long(172_800)
     ('1h30m', '1m30s', '2d')
@@ -119,19 +119,19 @@ def _mpi(spec: Spec, facts: Facts) -> Iterator[Problem]:
         yield Problem(at, f"mpi: auto: {who} starts the ranks", severity="note")
         return
     if spec.cluster.nodes.elastic:
-        what = "mpi: srun starts nothing in another job, and nodes that come and go are jobs of their own"
+        what = "mpi: srun cannot start processes in another job, and each node of an elastic job is a job"
         yield Problem(at, what, "set mpi: mpirun")
         return
     if images.contained(spec, facts):
         hint = "set mpi: mpirun, or container: none"
-        yield Problem(at, "mpi: srun starts ranks by a command that no image has", hint)
+        yield Problem(at, "mpi: srun needs the command srun, which images do not have", hint)
     there = resources.found(facts).get("mpi")
     plugin = script.mpi(spec, facts)
     if there is not None and plugin not in there:
         asked = options.mpi_type or "pmix nor pmi2"
-        what = f"mpi: srun, and the cluster has {'no' if options.mpi_type else 'neither'} {asked}"
-        listed = f"it has {', '.join(there)}: name one as mpi_type" if there else ""
-        hint = "set mpi: mpirun, which needs no plugin" + (f"; {listed}" if listed else "")
+        what = f"mpi: srun is set, but the cluster has {'no' if options.mpi_type else 'neither'} {asked}"
+        listed = f"or set mpi_type to one of {', '.join(there)}" if there else ""
+        hint = "set mpi: mpirun, which needs no plugin" + (f", {listed}" if listed else "")
         yield Problem(at, what, hint)
 
 
@@ -139,10 +139,10 @@ def _mounts(spec: Spec, options: SlurmOptions) -> Iterator[Problem]:
     for i, mount in enumerate(spec.mounts):
         at = ("mounts", i, "source")
         if mount.scheme != "file" and mount.place.startswith("/"):
-            yield Problem(at, f"'{mount.source}' leaves its root", "take the third / away")
+            yield Problem(at, f"'{mount.source}' is an absolute path", "remove the third /")
         elif mount.scheme == "store" and not mount.read_only:
-            hint = "make it an output, or mode: ro"
-            yield Problem(("mounts", i, "mode"), "what is written there would not come back", hint)
+            hint = "declare an output instead, or set mode: ro"
+            yield Problem(("mounts", i, "mode"), "files written there would be lost", hint)
         elif mount.scheme == "shared":
             key = mount.place.partition("/")[0]
             if key not in options.shared:
@@ -153,10 +153,10 @@ def _mounts(spec: Spec, options: SlurmOptions) -> Iterator[Problem]:
 def _secret(at: Path, _key: str, source: str) -> Iterator[Problem]:
     kind = source.partition(":")[0]
     if kind not in OWN_SECRETS:
-        what = f"nothing reads '{kind}:' for a job on Slurm"
-        yield Problem(at, what, "keep it in env:NAME or file:/path of who applies")
+        what = f"secrets of Slurm jobs cannot come from '{kind}:'"
+        yield Problem(at, what, "use env:NAME or file:/path on the machine that runs apply")
     else:
-        what = "lies in a file of the workspace until the run is destroyed, for you and root of the cluster alone"
+        what = "is stored in a file of the workspace until the run is destroyed; only you and root can read it"
         yield Problem(at, what, severity="note")
 
 
@@ -168,5 +168,5 @@ def _script(spec: Spec, facts: Facts) -> Iterator[Problem]:
         return
     size = len(script.text(spec, "r" * 47, facts).encode())
     if size > MOST_SCRIPT_BYTES:
-        what = f"the batch script has {size:,} bytes with it, and Slurm takes {MOST_SCRIPT_BYTES:,}"
-        yield Problem(("env",), what, "put it into a file of a mount", at="key")
+        what = f"the batch script has {size:,} bytes with env, but Slurm accepts at most {MOST_SCRIPT_BYTES:,}"
+        yield Problem(("env",), what, "put large values into a file of a mount", at="key")

@@ -1,4 +1,4 @@
-"""Whether the partitions that a job goes to have what it asks for: where not, it would be refused or pend for ever."""
+"""Checks that the partitions of a job have the resources that it requests; else it would be refused or never start."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from runspec_slurm.options import SlurmOptions
 from runspec_slurm.resources import Partition
 
 MIB, GIB = 1 << 20, 1 << 30
-MAX_ARRAY = 1001  # as it is by default: https://slurm.schedmd.com/slurm.conf.html#OPT_MaxArraySize
-# Which do not start anything: https://slurm.schedmd.com/slurm.conf.html#OPT_State_1
-CLOSED = {"drain": "takes no jobs", "inactive": "takes no jobs and starts none"}
-ANOTHER = "ask for less, or name another partition"
+MAX_ARRAY = 1001  # the default: https://slurm.schedmd.com/slurm.conf.html#OPT_MaxArraySize
+# States in which a partition starts no jobs: https://slurm.schedmd.com/slurm.conf.html#OPT_State_1
+CLOSED = {"drain": "accepts no jobs", "inactive": "accepts no jobs and starts none"}
+ANOTHER = "ask for less, or use another partition"
 
 
 def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
@@ -42,14 +42,14 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
 
 
 def _named(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    """Say of each partition that it is not there, or that none is named where there is no default."""
+    """Yield a problem for each partition that does not exist, or if none is named and the cluster has no default."""
     there, options = resources.known(facts), facts.options
     if not there:
         return
     for key in ("partition", "spot_partition"):
         name = getattr(options, key)
         if name is not None and name not in there and name in resources.names(spec, facts):
-            hint = did_you_mean(name, there) or f"there are: {', '.join(there)}"
+            hint = did_you_mean(name, there) or f"use one of {', '.join(there)}"
             yield Problem(setting(spec, key), f"{key}: the cluster has no '{name}'", hint)
     if not resources.names(spec, facts) and resources.default(facts) is None:
         hint = f"set providers: {{{spec.provider}: {{partition: {next(iter(there))}}}}}"
@@ -64,14 +64,14 @@ def _capacity(spec: Spec, facts: Facts) -> Iterator[Problem]:
     if spec.cluster.capacity is Capacity.ON_DEMAND:
         return
     if options.spot_partition is None:
-        what = "the profile names no spot_partition: the job goes where any job goes"
+        what = "the profile has no spot_partition: the job uses the same partition as other jobs"
         yield Problem(at, what, severity="note")
     elif spec.cluster.capacity is Capacity.SPOT_THEN_ON_DEMAND:
         both = resources.names(spec, facts)
         if len(both) == 1:
-            what = f"the partition for on-demand is not known: {both[0]} alone is asked for; name it as partition"
+            what = f"the on-demand partition is unknown, so only {both[0]} is used: set option partition"
         else:
-            what = f"Slurm takes whichever of {' and '.join(both)} can start the job first"
+            what = f"Slurm uses the one of {' and '.join(both)} that can start the job first"
         yield Problem(at, what, severity="note")
 
 
@@ -83,15 +83,23 @@ def _array(spec: Spec, facts: Facts) -> Iterator[Problem]:
     if count == 1:
         return
     if most is not None and count > most:
-        what = f"{count:,} tasks, and an array of this cluster has {most:,} at most (MaxArraySize)"
-        yield Problem(at, what, "ask for fewer, or ask for a higher MaxArraySize", at="key")
-    elif jobs is not None and count > jobs:
-        what = f"{count:,} tasks, and this cluster keeps {jobs:,} jobs in all (MaxJobCount)"
-        yield Problem(at, what, "ask for fewer, or ask for a higher MaxJobCount", at="key")
-    elif most is None and count > MAX_ARRAY:
-        what = (
-            f"{count:,} tasks, and an array has {MAX_ARRAY:,} where MaxArraySize is not set higher"
+        what = f"{count:,} tasks, but an array of this cluster has {most:,} at most (MaxArraySize)"
+        yield Problem(
+            at,
+            what,
+            "use fewer tasks, or ask the administrators for a higher MaxArraySize",
+            at="key",
         )
+    elif jobs is not None and count > jobs:
+        what = f"{count:,} tasks, but this cluster allows {jobs:,} jobs in all (MaxJobCount)"
+        yield Problem(
+            at,
+            what,
+            "use fewer tasks, or ask the administrators for a higher MaxJobCount",
+            at="key",
+        )
+    elif most is None and count > MAX_ARRAY:
+        what = f"{count:,} tasks, but an array has {MAX_ARRAY:,} at most unless MaxArraySize is set higher"
         yield Problem(at, what, at="key", severity="note")
 
 
@@ -103,13 +111,13 @@ def _gpu_request(spec: Spec, facts: Facts) -> Iterator[Problem]:
         or select in (None, "cons_tres")
     ):
         return
-    what = f"gpu_request: gpus-per-node takes select/cons_tres, and the cluster has {select}"
+    what = f"gpu_request: gpus-per-node needs select/cons_tres, but the cluster has {select}"
     yield Problem(setting(spec, "gpu_request"), what, "set gpu_request: gres")
 
 
 def _open(partition: Partition) -> Iterator[Problem]:
     if why := CLOSED.get(partition.state.lower()):
-        hint = "name another partition, or ask for this one to be opened"
+        hint = "use another partition, or ask the administrators to open this one"
         yield Problem(("provider",), f"the partition '{partition.name}' {why}", hint)
     elif partition.state.lower() == "down":
         what = f"the partition '{partition.name}' is down: jobs wait until it is up again"
@@ -117,14 +125,16 @@ def _open(partition: Partition) -> Iterator[Problem]:
 
 
 def _nodes(spec: Spec, partition: Partition) -> Iterator[Problem]:
-    """Nodes that are powered down are counted: they come when a job asks for them."""
+    """Yield problems with the number of nodes; powered down nodes count, because Slurm starts them for a job."""
     most, at = partition.most_nodes, ("cluster", "nodes")
     elastic = spec.cluster.nodes.elastic
-    nodes = spec.cluster.nodes.min if elastic else spec.cluster.nodes.max  # as many as it waits for
+    nodes = (
+        spec.cluster.nodes.min if elastic else spec.cluster.nodes.max
+    )  # how many have to be there at once
     name = partition.name
     if most is not None and nodes > most:
-        what = f"{nodes:,}, and the partition '{name}' has {most:,}: the job would wait for ever"
-        yield Problem(at, what, f"set nodes: {most}, or name another partition")
+        what = f"{nodes:,}, but the partition '{name}' has {most:,}: the job would wait for ever"
+        yield Problem(at, what, f"set nodes: {most}, or use another partition")
     elif partition.min_nodes is not None and nodes_each(spec) < partition.min_nodes:
         what = f"{nodes_each(spec):,}, and the partition '{name}' takes jobs of {partition.min_nodes:,} and more"
         yield Problem(at, what, f"set nodes: {partition.min_nodes}, or name another partition")
@@ -134,14 +144,14 @@ def _sizes(spec: Spec, partition: Partition) -> Iterator[Problem]:
     asked = spec.cluster
     if partition.cpus is not None and sbatch_argv.cpus(spec) > partition.cpus:
         at: Path = ("cluster", "cpus") if asked.cpus else ("processes_per_node",)
-        what = f"{sbatch_argv.cpus(spec)}, and a node of '{partition.name}' has {partition.cpus} processors"
+        what = f"{sbatch_argv.cpus(spec)}, but a node of '{partition.name}' has {partition.cpus} processors"
         yield Problem(at, what, ANOTHER)
     for key, wanted, most in (
         ("memory", asked.memory, partition.memory_mb),
         ("disk", asked.disk, partition.disk_mb),
     ):
         if wanted and most is not None and wanted > most * MIB:
-            what = f"{wanted / GIB:,.6g} GiB, and a node of '{partition.name}' has {most / 1024:,.6g} GiB"
+            what = f"{wanted / GIB:,.6g} GiB, but a node of '{partition.name}' has {most / 1024:,.6g} GiB"
             yield Problem(("cluster", key), what, ANOTHER)
 
 
@@ -151,38 +161,38 @@ def _gpus(spec: Spec, facts: Facts, partition: Partition) -> Iterator[Problem]:
         return
     if not partition.gpus:
         others = [p.name for p in resources.known(facts).values() if p.gpus]
-        hint = f"name one that has: {', '.join(others)}" if others else "take gpus away"
+        hint = f"use a partition that has: {', '.join(others)}" if others else "remove gpus"
         yield Problem(("cluster", "gpus"), f"the partition '{name}' has no GPUs", hint)
         return
     kind = resources.gpu_type(spec, facts)
     if kind is not None and kind not in partition.gpus:
         named = ", ".join(filter(None, partition.gpus))
         there = named or "GPUs of no named type"
-        what = f"'{spec.cluster.gpu_type}', and the partition '{name}' has {there}"
-        other = "name another, or say what the cluster calls it by gpu_types"
-        hint = did_you_mean(kind, partition.gpus) or (other if named else "take gpu_type away")
+        what = f"'{spec.cluster.gpu_type}', but the partition '{name}' has {there}"
+        other = "use another type, or set option gpu_types to the cluster's name of this one"
+        hint = did_you_mean(kind, partition.gpus) or (other if named else "remove gpu_type")
         yield Problem(("cluster", "gpu_type"), what, hint)
         return
     most = partition.gpus[kind] if kind else sum(partition.gpus.values())
     if wanted > most:
-        what = f"{wanted}, and a node of '{name}' has {most}"
+        what = f"{wanted}, but a node of '{name}' has {most}"
         yield Problem(
-            ("cluster", "gpus"), what, "ask for fewer and more nodes, or name another partition"
+            ("cluster", "gpus"), what, "ask for fewer on more nodes, or use another partition"
         )
 
 
 def _not_known(spec: Spec, facts: Facts, there: tuple[Partition, ...]) -> Iterator[Problem]:
-    """What the cluster does not count cannot be asked for: sbatch would be refused."""
+    """Yield notes about resources that are not requested, because sbatch refuses those that Slurm does not manage."""
     whole, knows = facts.options.memory == "all", resources.shares(there, "memory_mb")
     at: Path = setting(spec, "memory") if whole else ("cluster", "memory")
     if (spec.cluster.memory or whole) and not knows:
-        what = "the cluster does not know its nodes' memory (RealMemory): it is not asked for"
+        what = "memory is not requested, because Slurm does not know how much the nodes have (RealMemory)"
         yield Problem(at, what, severity="note")
     elif spec.cluster.memory and whole:
-        what = (
-            "memory: all of the settings: all that a node has is asked for, whatever is said here"
-        )
+        what = "has no effect: the option memory: all requests all memory of a node"
         yield Problem(("cluster", "memory"), what, severity="note")
     if spec.cluster.disk and not (there and resources.shares(there, "disk_mb")):
-        what = "the cluster does not say what disks its nodes have (TmpDisk): it is not asked for"
+        what = (
+            "disk is not requested, because Slurm does not know how much the nodes have (TmpDisk)"
+        )
         yield Problem(("cluster", "disk"), what, severity="note")

@@ -1,1 +1,1 @@
-"""Container runtimes on a cluster, and what replaces an image without one."""
+"""Container engines of a cluster, and the environment that replaces an image without one."""

@@ -1,4 +1,4 @@
-"""How an image is run: by podman, Apptainer or Pyxis, and by none where the requirements can be installed."""
+"""Running an image with podman, Apptainer or Pyxis, or without any if its requirements can be installed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from runspec_slurm import resources
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.session.quoting import HERE, quoted
 
-# Those that take an image as it is first, and keep a job within what Slurm gave it.
+# First those that run an image unchanged and keep the job within its allocation.
 ORDER = ("pyxis", "apptainer", "podman")
-UNKNOWN = "podman"  # where nobody has asked the cluster
-# What of a job's own variables its program may want to see, beside the contract's.
+UNKNOWN = "podman"  # without discovery
+# Variables of Slurm that a program may need, in addition to those of the contract.
 PASSED = (
     "SLURM_JOB_ID SLURM_ARRAY_JOB_ID SLURM_ARRAY_TASK_ID SLURM_NODEID SLURM_RESTART_COUNT "
     "SLURM_JOB_NODELIST CUDA_VISIBLE_DEVICES"
@@ -21,19 +21,19 @@ PASSED = (
 
 
 def local(image: str) -> bool:
-    """Return whether *image* is of one machine, and so in no registry."""
+    """Return whether *image* exists on one machine only, and in no registry."""
     return image.startswith("localhost/")
 
 
 def is_file(image: str) -> bool:
-    """Return whether *image* is a file of the cluster (.sif, .sqsh)."""
+    """Return whether *image* is a file on the cluster (.sif, .sqsh)."""
     return image.startswith(("/", ".", "~"))
 
 
 def engine(spec: Spec, facts: Facts) -> str:
-    """Return what runs the image: `podman`, `apptainer`, `pyxis`, or `none`.
+    """Return the engine that runs the image: `podman`, `apptainer`, `pyxis`, or `none`.
 
-    The requirements stand in for an image that nothing there can run.
+    With `none`, the requirements are installed in place of the image.
     """
     options: SlurmOptions = facts.options
     image = spec.container.image
@@ -51,19 +51,19 @@ def engine(spec: Spec, facts: Facts) -> str:
 
 
 def rooted(spec: Spec, facts: Facts) -> bool:
-    """Return whether the job has a root of its own, in which `/job` can be made."""
+    """Return whether the job has a root file system of its own, in which `/job` can be made."""
     return engine(spec, facts) in ("podman", "pyxis")
 
 
 def by_srun(spec: Spec, facts: Facts) -> bool:
-    """Return whether srun starts the nodes: all of many, and what Pyxis runs, which is a plugin of srun."""
+    """Return whether srun starts the nodes: if there are several, or with Pyxis, which is a plugin of srun."""
     return nodes_each(spec) > 1 or engine(spec, facts) == "pyxis"
 
 
 def variables(spec: Spec, facts: Facts) -> Iterator[tuple[str, str]]:
-    """Yield what the script sets of `env`: what podman passes on, it is told on its command line.
+    """Yield the variables of `env` that the script sets; podman gets them on its command line instead.
 
-    Apptainer reads a list of `--env` with commas between, so it gets variables of its own:
+    Apptainer splits the value of `--env` at commas, so it gets variables with its own prefix:
     https://apptainer.org/docs/user/latest/environment_and_metadata.html#environment-overview
     """
     kind = engine(spec, facts)
@@ -75,7 +75,7 @@ def variables(spec: Spec, facts: Facts) -> Iterator[tuple[str, str]]:
 
 
 def options_of_srun(spec: Spec, facts: Facts) -> tuple[str, ...]:
-    """Return what Pyxis adds to srun, as words of the script.
+    """Return the options of srun for Pyxis, as words of the script.
 
     https://github.com/NVIDIA/pyxis/wiki/Usage
     """
@@ -90,15 +90,15 @@ def options_of_srun(spec: Spec, facts: Facts) -> tuple[str, ...]:
         "--no-container-mount-home",
         "--no-container-entrypoint",
     ]
-    if spec.env:  # or the image's own values win
+    if spec.env:  # or the values of the image would take effect
         found.append(f"--container-env={','.join(spec.env)}")
     return tuple(found)
 
 
 def words(spec: Spec, facts: Facts, exported: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words of the script that start python in the image; *exported* are to be passed on.
+    """Return the words of the script that start Python in the image, with the variables in *exported*.
 
-    There are none for no image.
+    The tuple is empty without an image.
     """
     kind = engine(spec, facts)
     if kind == "podman":
@@ -109,11 +109,11 @@ def words(spec: Spec, facts: Facts, exported: tuple[str, ...]) -> tuple[str, ...
 
 
 def _podman(spec: Spec, facts: Facts, exported: tuple[str, ...]) -> tuple[str, ...]:
-    """Return podman's words; those of the profile come first, so that ours win.
+    """Return the arguments of podman. Those of the profile are first, so that runspec's take effect.
 
-    The container's root is who submitted, without root's rights on the node; another user of the image could not
-    read the workspace. Without the label of SELinux off, no folder of a home or a shared file system could be read,
-    and giving them a label would change them for all.
+    Root in the container is the submitter, without root's permissions on the node; another user of the image could
+    not read the workspace. SELinux labels are disabled, or the container could not read folders of a home or a shared
+    file system; relabeling those would affect other users.
     https://docs.podman.io/en/latest/markdown/podman-run.1.html
     """
     found = ["podman", "run", *map(quoted, facts.options.podman)]
@@ -127,15 +127,17 @@ def _podman(spec: Spec, facts: Facts, exported: tuple[str, ...]) -> tuple[str, .
     if spec.container.shm:
         found.append(f"--shm-size={spec.container.shm}b")
     elif spec.cluster.gpus:
-        found.append("--ipc=host")  # data loaders share batches there: 64 MiB is too little
+        found.append(
+            "--ipc=host"
+        )  # data loaders share batches in /dev/shm, for which 64 MiB is too little
     if spec.cluster.gpus:
-        found.append("--device=nvidia.com/gpu=all")  # CUDA_VISIBLE_DEVICES says which are the job's
+        found.append("--device=nvidia.com/gpu=all")  # CUDA_VISIBLE_DEVICES selects those of the job
     image = docker(spec.container.image or "")
     return (*found, "--entrypoint=python3", quoted(image))
 
 
 def _apptainer(spec: Spec, facts: Facts) -> tuple[str, ...]:
-    """https://apptainer.org/docs/user/latest/cli/apptainer_exec.html"""
+    """Return the arguments of apptainer: https://apptainer.org/docs/user/latest/cli/apptainer_exec.html"""
     found = ["apptainer", "exec", f'--bind="{HERE}"']
     found += [f"--bind={quoted(path)}" for path in shared(spec, facts)]
     if spec.cluster.gpus:
@@ -147,14 +149,14 @@ def _apptainer(spec: Spec, facts: Facts) -> tuple[str, ...]:
 
 
 def shared(spec: Spec, facts: Facts) -> tuple[str, ...]:
-    """Return the folders of shared file systems that the job reads, each once."""
+    """Return the shared folders that the job mounts, without duplicates."""
     options: SlurmOptions = facts.options
     keys = [m.place.partition("/")[0] for m in spec.mounts if m.scheme == "shared"]
     return tuple(dict.fromkeys(options.shared[key] for key in keys))
 
 
 def docker(image: str) -> str:
-    """Return *image* as podman writes it, also where it was written for enroot.
+    """Return *image* in podman's notation, also if it is in enroot's.
 
     >>> docker("nvcr.io#nvidia/tensorflow:18.10-py3")
     'nvcr.io/nvidia/tensorflow:18.10-py3'
@@ -163,7 +165,7 @@ def docker(image: str) -> str:
 
 
 def uri(image: str) -> str:
-    """Return *image* as enroot writes it: a # ends the name of a registry.
+    """Return *image* in enroot's notation, where # follows the name of a registry.
 
     https://github.com/NVIDIA/enroot/blob/master/doc/cmd/import.md
 

@@ -1,1 +1,1 @@
-"""What a cluster and its nodes say of themselves."""
+"""Discovery: the resources and programs of a cluster and its nodes."""

@@ -1,4 +1,4 @@
-"""What a cluster says of itself: partitions, limits, and what its login node has to run jobs with."""
+"""Discovery of a cluster: partitions, limits, and the programs of its login node that run jobs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from runspec_slurm.session.clean_environment import CLEAN
 from runspec_slurm.session.transport import Transport, transport
 
 PATIENCE_S = 30.0
-# the name of Python, and what else is wanted; each part is told where its command has an answer. No Python has to
-# start for `-V`, which one that is too old says on stderr.
+# Arguments: the name of Python, and the parts that are wanted. Prints each part whose command succeeds. `-V` does not
+# start Python, and an old version prints it on stderr.
 ASK = f"""\
 {CLEAN}
 part() {{
@@ -41,13 +41,13 @@ exit 0
 """
 WANTED = ("config", "mpi", "containers")
 ENGINES = ("pyxis", "apptainer", "podman")
-UNSET_MB = 1  # RealMemory where slurm.conf says nothing: https://slurm.schedmd.com/slurm.conf.html#OPT_RealMemory
+UNSET_MB = 1  # the default of RealMemory: https://slurm.schedmd.com/slurm.conf.html#OPT_RealMemory
 
 
 def survey(spec: Spec, options: SlurmOptions) -> dict[str, Any]:
-    """Return what the cluster says, as `runspec_slurm.resources` reads it; nothing where it cannot be asked.
+    """Return the facts that `runspec_slurm.resources` reads; an empty mapping if the cluster cannot be reached.
 
-    What nothing of the spec depends on is not asked: each question is a command of Slurm's.
+    Parts on which nothing in the spec depends are left out, because each takes a command of Slurm.
     """
     depends = {
         "config": len(tasks(spec)) > 1 or spec.cluster.gpus,
@@ -60,7 +60,7 @@ def survey(spec: Spec, options: SlurmOptions) -> dict[str, Any]:
 
 
 def asked(way: Transport, options: SlurmOptions, wanted: Sequence[str] = WANTED) -> dict[str, Any]:
-    """Ask the cluster by one command. What cannot be reached is left out."""
+    """Query the cluster by one command. Return an empty mapping if it cannot be reached."""
     try:
         done = way.run(ASK, [options.python, *wanted], timeout_s=PATIENCE_S)
     except RunspecError:
@@ -69,7 +69,7 @@ def asked(way: Transport, options: SlurmOptions, wanted: Sequence[str] = WANTED)
 
 
 def read(text: str) -> dict[str, Any]:
-    """Read what ASK tells."""
+    """Return the facts in the output of ASK."""
     parts = dict(parts_of(text))
     found: dict[str, Any] = {}
     if "config" in parts:
@@ -87,7 +87,7 @@ def read(text: str) -> dict[str, Any]:
 
 
 def parts_of(text: str) -> Iterator[tuple[str, str]]:
-    """Read what `part` tells: a name, and what a command said."""
+    """Yield each part of the output: its name, and the output of its command."""
     for part in f"\n{text}".split("\n== ")[1:]:
         name, _, said = part.partition("\n")
         yield name, said
@@ -151,9 +151,9 @@ def _largest(text: str, partition: str) -> dict[str, Any]:
 
 
 def gpus_of(text: str) -> dict[str, int]:
-    """Read the GPUs of a node out of its generic resources.
+    """Return the GPUs of a node by type, from its generic resources.
 
-    A number that stands alone is a count; what stands before one is a type, also where it begins with a digit.
+    A last number is a count; the word before it is a type, even if it begins with a digit.
 
     >>> gpus_of("gpu:3090:4(S:0-1),gpu:2,nic:1"), gpus_of("(null)")
     ({'3090': 4, '': 2}, {})
@@ -169,7 +169,7 @@ def gpus_of(text: str) -> dict[str, int]:
 
 
 def seconds(text: str) -> int | None:
-    """Read a time limit; None is none, or none that is told.
+    """Return a time limit in seconds; None if it is unlimited or missing.
 
     >>> seconds("1-02:00:00"), seconds("00:30:00"), seconds("UNLIMITED")
     (93600, 1800, None)
@@ -182,7 +182,7 @@ def seconds(text: str) -> int | None:
 
 
 def mpi_plugins(text: str) -> list[str]:
-    """Read what `srun --mpi=list` says; versions of one plugin stand in a line of their own since 22.05."""
+    """Return the plugins that `srun --mpi=list` prints; since 22.05, versions of a plugin have a line of their own."""
     before = re.split(r"specific \w+ plugin versions", text)[0]
     words = before.partition("...")[2] or before.rpartition(":")[2]
     return sorted({word for word in re.findall(r"[a-z]\w*", words) if word not in ("srun", "are")})

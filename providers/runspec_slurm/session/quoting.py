@@ -1,8 +1,8 @@
-"""Text as words of a batch script: what comes out of the shell is what went in.
+"""Quoting of text in a batch script.
 
-sbatch reads the script before any shell does. It refuses one with a carriage return before the end of a line, and it
-looks for options of itself and of other schedulers (#SBATCH, #BSUB) at the beginning of lines, inside of quotes as well
-(measured, 22.05). So no value has the end of a line or a carriage return in it: variables stand for them.
+sbatch reads the script before any shell does. It refuses a script with a carriage return before the end of a line, and
+looks for options of its own and of other schedulers (#SBATCH, #BSUB) at the beginning of lines, even inside quotes
+(measured with 22.05). So values contain no newline and no carriage return: variables replace them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator
 
-HERE = "$SLURM_SUBMIT_DIR"  # the workspace: sbatch is called in it
-# The names are runspec's own: no spec has a variable that begins with it, in capitals or not.
+HERE = "$SLURM_SUBMIT_DIR"  # the workspace, where sbatch is called
+# Names that begin with runspec, in any case, are reserved: no spec has such a variable.
 ENDS = {"\n": '"$runspec_nl"', "\r": '"$runspec_cr"'}
 MEANT = {'"$runspec_nl"': "runspec_nl='\n'", '"$runspec_cr"': "runspec_cr=\"$(printf '\\r')\""}
 
@@ -28,17 +28,17 @@ def quoted(text: str) -> str:
 
 
 def placed(path: str) -> str:
-    """Return a place of the workspace, one of ours, as a word of the script.
+    """Return the path of a file of runspec in the workspace, as a word of the script.
 
     >>> placed("runs/a/claim")
     '"$SLURM_SUBMIT_DIR/runs/a/claim"'
     """
-    assert re.fullmatch(r"[A-Za-z0-9._/-]+", path), "BUG: places of ours are plain"
+    assert re.fullmatch(r"[A-Za-z0-9._/-]+", path), "BUG: runspec's own paths are plain"
     return f'"{HERE}/{path}"'
 
 
 def ends(lines: Iterable[str]) -> Iterator[str]:
-    """Return what makes the variables that *lines* need.
+    """Return the assignments of the variables that *lines* use.
 
     >>> list(ends(["export A=1"])), len(list(ends([quoted("a\\rb")])))
     ([], 1)

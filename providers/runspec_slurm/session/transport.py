@@ -1,6 +1,6 @@
-"""How commands come to a cluster: as processes of this machine, or by one SSH connection to a login node.
+"""Running commands of a cluster: as processes of this machine, or by one SSH connection to a login node.
 
-Every command is a fixed piece of shell with positional arguments: nothing of a spec is ever a part of one.
+Every command is a fixed script with positional arguments, so that no text of a spec becomes shell code.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from typing import IO, NamedTuple, Protocol
 from runspec_jobs.provider import Conflict, Unavailable, state_folder
 from runspec_slurm import timing
 
-LOST = 255  # what ssh ends with when it, and not the command, has failed: ssh(1), EXIT STATUS
-# What a login prints by itself (a banner of ~/.bashrc) comes before this, and what was asked for after it.
+LOST = 255  # the exit code of ssh if it failed itself, and not the command: ssh(1), EXIT STATUS
+# The output of the login itself, such as a banner of ~/.bashrc, comes before this line, that of the script after it.
 BEGUN = b"runspec: begins here\n"
 BEGIN = "echo 'runspec: begins here'\n"
-# A socket's path has 108 bytes at most, and ssh puts 17 more behind the name while it binds it.
+# The path of a socket has 108 bytes at most, and ssh appends 17 to the name while it binds the socket.
 SOCKET_BYTES = 85
 
 
 class Done(NamedTuple):
-    """A command that has ended. *lost* says that nobody knows whether it ran; then *why* says more."""
+    """A command that has ended. *lost* means that it is unknown whether the command ran; *err* says why."""
 
     code: int
     out: bytes
@@ -41,19 +41,19 @@ class Done(NamedTuple):
 
 
 class Transport(Protocol):
-    """Runs a piece of shell where the cluster's commands are."""
+    """Runs scripts on the machine that has the cluster's commands."""
 
     @property
     def where(self) -> str:
-        """Return the place in the user's words."""
+        """Return the name of the machine, for messages."""
 
     @property
     def look_s(self) -> float:
-        """Return how long one look at the workspace is good for, in seconds."""
+        """Return for how many seconds the result of one look at the workspace is reused."""
 
     @property
     def near(self) -> bool:
-        """Return whether the files there are files of this machine."""
+        """Return whether the workspace is on this machine."""
 
     def run(
         self,
@@ -64,13 +64,13 @@ class Transport(Protocol):
     ) -> Done:
         """Run *script* with *args* as its positional arguments and *content* as its standard input.
 
-        Raises Unavailable when it surely did not begin. What *content* raises goes on to the caller,
-        after the command has been ended.
+        Raises Unavailable if the script certainly did not begin. An exception of *content* is passed on to the
+        caller, after the command has been killed.
         """
 
 
 class Here:
-    """Commands of this machine."""
+    """Runs scripts on this machine."""
 
     where = "this machine"
     look_s = timing.LOOK_S
@@ -87,7 +87,7 @@ class Here:
 
 
 class Ssh:
-    """Commands of a login node. All of them share one connection, also with later commands of runspec."""
+    """Runs scripts on a login node, all by one connection, which later runspec commands use too."""
 
     look_s = timing.LOOK_SSH_S
     near = False
@@ -98,7 +98,7 @@ class Ssh:
         self._sockets = sockets
 
     def argv(self) -> list[str]:
-        """Return the command line of ssh up to the host. What the profile says comes first, and so counts.
+        """Return the command line of ssh up to the host. The options of the profile come first, and so take effect.
 
         https://man.openbsd.org/ssh_config: the first value that is obtained is used.
         """
@@ -127,88 +127,100 @@ class Ssh:
         timeout_s: float = timing.COMMAND_S,
     ) -> Done:
         if shutil.which("ssh") is None:
-            raise Unavailable("there is no ssh here", "install OpenSSH's client, or leave host out")
+            raise Unavailable(
+                "this machine has no ssh", "install the OpenSSH client, or remove option host"
+            )
         line = remote(["/bin/sh", "-c", BEGIN + script, "sh", *args])
         done = carried_out([*self.argv(), line], content, timeout_s)
         _, begun, out = done.out.partition(BEGUN)
         if begun or done.lost:
             return done._replace(out=out, lost=done.lost or done.code == LOST)
         if done.code != LOST:
-            way = "log in by hand once, and run /bin/sh there: does something else run instead?"
-            raise Unavailable(f"{self.where}: {_last(done.err) or 'no command runs there'}", way)
+            way = "log in by hand and check that /bin/sh runs there, and no other program in its place"
+            raise Unavailable(
+                f"{self.where}: {_last(done.err) or 'the login runs no commands'}", way
+            )
         if why := _never_begun(done.err):
             raise Unavailable(f"{self.where}: {_last(done.err) or why}", why)
         return done._replace(lost=True)
 
     def _socket(self) -> Path:
-        """Return where the connection waits: a folder that is its owner's alone, by what the connection is."""
+        """Return the path of the connection's socket, named by a hash, in a folder that only its owner can access."""
         words = "\0".join((self.where, *self.options))
         name = hashlib.sha256(words.encode()).hexdigest()[:16]
         for folder in (self._sockets, state_folder() / "ssh", _runtime()):
             if folder is not None and len(os.fsencode(folder / name)) <= SOCKET_BYTES:
                 _own(folder)
                 return folder / name
-        raise Unavailable("no folder for the SSH connection has a short name", "set RUNSPEC_HOME")
+        raise Unavailable(
+            "the path of the SSH connection's socket is too long",
+            "set RUNSPEC_HOME to a short path",
+        )
 
 
 def remote(words: Sequence[str]) -> str:
-    """Return *words* as a line that the shell of every login takes, whichever it is: sh, csh and fish among them.
+    """Return *words* as a command line that any login shell understands, such as sh, csh or fish.
 
-    In quotes, csh has no end of a line and takes ! for what was said before; fish takes two backslashes for one. So
-    the line has none of these: printf makes them anew. https://pubs.opengroup.org/onlinepubs/9699919799/utilities/printf.html
+    In quotes, csh allows no newline and expands !, and fish reads two backslashes as one. So the line contains none
+    of these, and printf produces them. https://pubs.opengroup.org/onlinepubs/9699919799/utilities/printf.html
     """
     line = "".join(f"\\0{ord(c):03o}" if c in "\n!'\\" else c for c in f"exec {shlex.join(words)}")
     return f"exec /bin/sh -c 'eval \"$(printf %b \"$1\")\"' sh '{line}'"
 
 
 def transport(host: str | None, options: Sequence[str] = ()) -> Transport:
-    """Return the way to a cluster: *host* None is this machine."""
+    """Return the transport to a cluster on *host*, or on this machine if it is None."""
     return Here() if host is None else Ssh(host, options)
 
 
 def _runtime() -> Path:
-    """Return the folder for sockets where the folder of runspec has a name that is too long."""
+    """Return a folder for sockets, for the case that the path of runspec's own folder is too long."""
     base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
     return Path(base) / f"runspec-ssh-{os.getuid()}"
 
 
 def _own(folder: Path) -> None:
-    """Make *folder*, or see that nobody else can have made it: whoever has the socket has the cluster."""
+    """Make *folder*, or check that only its owner can access it: the socket gives access to the cluster."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise Unavailable(f"{folder} is not yours alone", f"chmod 700 {folder}, or remove it")
+        raise Unavailable(
+            f"other users can access {folder}, or own it", f"run chmod 700 {folder}, or remove it"
+        )
 
 
-# Whole lines of ssh's own when the command surely did not begin, and what to do. What a login's own files say on their
-# way is no such line: the command may have begun after it.
+# Whole lines that ssh prints if the command certainly did not begin, and hints. Other lines may come from the login's
+# own files, after which the command may have begun.
 NEVER_BEGUN = tuple(
     (re.compile(said), way)
     for said, way in (
         (
             r"(\S+: )?Permission denied \([a-z0-9,-]+\)\.",
-            "log in by hand once: is the key there, and does ssh-agent have it?",
+            "log in by hand once, and check that the key exists and that ssh-agent has it",
         ),
-        (r"Host key verification failed\.", "log in by hand once, and compare the host's key"),
+        (r"Host key verification failed\.", "log in by hand once, and verify the key of the host"),
         (
             r"@\s+WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!\s+@",
-            "its key is another: ask whoever runs it",
+            "the key of the host has changed: ask its administrators",
         ),
         (
             r"ssh: Could not resolve hostname .*",
-            "is the name right? it is option host of the profile",
+            "check option host of the profile",
         ),
         (
             r"ssh: connect to host .*",
-            "is it up, and may this machine reach it? it may pass by itself",
+            "check that the host is up and that this machine may reach it, or repeat the command later",
         ),
-        (r"Connection closed by UNKNOWN port \d+", "does the jump host let you through?"),
-        (r"command-line:? line \d+: .*", "see ssh_options in the profile"),
-        (r"\S+: terminating, \d+ bad configuration options", "see ~/.ssh/config"),
-        (r"unknown option -- .*", "see ssh_options in the profile"),
+        (
+            r"Connection closed by UNKNOWN port \d+",
+            "check that the jump host accepts your connection",
+        ),
+        (r"command-line:? line \d+: .*", "correct ssh_options in the profile"),
+        (r"\S+: terminating, \d+ bad configuration options", "correct ~/.ssh/config"),
+        (r"unknown option -- .*", "correct ssh_options in the profile"),
         (
             r"Received disconnect from .*: Too many authentication failures",
-            "name one key: ssh_options: [IdentitiesOnly=yes]",
+            "let ssh offer only the configured key: set ssh_options: [IdentitiesOnly=yes]",
         ),
     )
 )
@@ -227,12 +239,12 @@ def _last(err: str) -> str:
 def carried_out(argv: Sequence[str], content: Iterable[bytes] | None, timeout_s: float) -> Done:
     """Run *argv* with *content* as its standard input.
 
-    Its errors go to a file: a connection that ssh leaves open may hold on to a pipe.
+    Standard error is a file, because a connection that ssh leaves open could keep a pipe open.
     """
     with tempfile.TemporaryFile() as err, _started(argv, err, content is not None) as process:
         feeder = None if content is None else _Feeder(process, content)
         with _ended_after(process, timeout_s) as late:
-            assert process.stdout is not None, "BUG: it was asked for"
+            assert process.stdout is not None, "BUG: stdout is a pipe"
             out = process.stdout.read()
             code = process.wait()
         if feeder is not None:
@@ -242,13 +254,13 @@ def carried_out(argv: Sequence[str], content: Iterable[bytes] | None, timeout_s:
     if late.is_set():
         return Done(code, out, f"no answer in {timeout_s:.0f} s", lost=True)
     if code < 0:
-        return Done(code, out, said or f"ended by signal {-code}", lost=True)
+        return Done(code, out, said or f"killed by signal {-code}", lost=True)
     return Done(code, out, said)
 
 
 @contextlib.contextmanager
 def _started(argv: Sequence[str], err: IO[bytes], fed: bool) -> Iterator[subprocess.Popen[bytes]]:
-    """Start *argv* in a group of its own, so that all of it can be ended."""
+    """Start *argv* in a process group of its own, so that all its processes can be killed."""
     stdin = subprocess.PIPE if fed else subprocess.DEVNULL
     try:
         process = subprocess.Popen(
@@ -256,7 +268,7 @@ def _started(argv: Sequence[str], err: IO[bytes], fed: bool) -> Iterator[subproc
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=err,
-            cwd="/",  # nothing in the folder of a job file is a setting of what is started
+            cwd="/",  # so that no file beside a job file configures the command
             start_new_session=True,
         )
     except OSError as exc:
@@ -274,7 +286,7 @@ def _started(argv: Sequence[str], err: IO[bytes], fed: bool) -> Iterator[subproc
 
 @contextlib.contextmanager
 def _ended_after(process: subprocess.Popen[bytes], timeout_s: float) -> Iterator[threading.Event]:
-    """End *process* when it has taken *timeout_s*; the event says that it was so."""
+    """Kill *process* after *timeout_s*; the event is set if that happened."""
     late = threading.Event()
 
     def stop() -> None:
@@ -291,7 +303,7 @@ def _ended_after(process: subprocess.Popen[bytes], timeout_s: float) -> Iterator
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a command with all that it has started, if it has not ended."""
+    """Kill a command and its children, if it has not ended."""
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -308,20 +320,20 @@ class _Feeder(threading.Thread):
 
     def run(self) -> None:
         stdin = self._process.stdin
-        assert stdin is not None, "BUG: it was asked for"
+        assert stdin is not None, "BUG: stdin is a pipe"
         try:
             for block in self._content:
                 stdin.write(block)
             stdin.close()
-        except BrokenPipeError:  # it has ended, and its code says why
+        except BrokenPipeError:  # the command has ended, and its exit code says why
             pass
-        except BaseException as exc:  # noqa: BLE001 - this is a thread: join raises it in the caller
+        except BaseException as exc:  # noqa: BLE001 - this is a thread; join raises it in the caller
             self._failed = exc
             _end(self._process)
 
     def join(self, timeout: float | None = None) -> None:
         super().join(timeout)
         if isinstance(self._failed, OSError):
-            raise Conflict(f"what was to be sent cannot be read: {self._failed}") from self._failed
+            raise Conflict(f"cannot read the data to send: {self._failed}") from self._failed
         if self._failed is not None:
             raise self._failed

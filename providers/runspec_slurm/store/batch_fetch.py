@@ -1,4 +1,4 @@
-"""Files that come together: one command brings many small ones, as one tar, each compared with its size and digest."""
+"""Fetching of many small files by one command, as one tar; the size and digest of each file are verified."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from runspec_slurm.store.workspace import Entry, WorkspaceStore
 
 AT_ONCE_BYTES, AT_ONCE_FILES = 8 << 20, 1000
-# keys come in, a line each; their digests go out, an empty line, and then all of them
+# Standard input: keys, one on each line. Prints their digests, an empty line, and a tar of the files.
 TOGETHER = """\
 while IFS= read -r k; do set -- "$@" "$k"; done
 sha256sum -- "$@"
@@ -21,7 +21,7 @@ exit 0
 
 
 class BatchFetch:
-    """Brings *entries*, which are asked for in that order, whole; what is large is left to whoever asks."""
+    """Fetches *entries*, which are taken in this order. Large files are left to the caller."""
 
     def __init__(self, store: WorkspaceStore, entries: Sequence[Entry]) -> None:
         self.store = store
@@ -30,13 +30,13 @@ class BatchFetch:
         self._there: dict[str, bytes] = {}
 
     def take(self, key: str) -> bytes | None:
-        """Return the content of *key*; None for what does not come this way: it is large, or was changed meanwhile."""
+        """Return the content of *key*; None if the file is large or has just changed, and must be read by itself."""
         if key not in self._there and (at := self._places.get(key)) is not None:
-            self._there = self._brought(list(self._next(at)))
+            self._there = self._fetched(list(self._next(at)))
         return self._there.pop(key, None)
 
     def _next(self, at: int) -> Iterator[Entry]:
-        """Yield what is worth fetching with the entry at *at*, which is the first, or nothing where that is large."""
+        """Yield the entries to fetch together, from the one at *at*; nothing if that one is large."""
         budget = AT_ONCE_BYTES
         for number, entry in enumerate(self._entries[at : at + AT_ONCE_FILES]):
             if entry.size <= budget and "\n" not in entry.key:
@@ -45,7 +45,7 @@ class BatchFetch:
             elif number == 0:
                 return
 
-    def _brought(self, wanted: Sequence[Entry]) -> dict[str, bytes]:
+    def _fetched(self, wanted: Sequence[Entry]) -> dict[str, bytes]:
         if len(wanted) < 2:
             return {}
         lines = "".join(f"{entry.key}\n" for entry in wanted).encode(errors="surrogateescape")
@@ -54,7 +54,7 @@ class BatchFetch:
 
 
 def read(found: bytes, sizes: dict[str, int]) -> Iterator[tuple[str, bytes]]:
-    """Read what TOGETHER tells: the files that have their size and digest."""
+    """Yield the files in the output of TOGETHER whose size and digest are right."""
     said, _, packed = found.partition(b"\n\n")
     digests = dict[str, str]()
     for line in said.decode(errors="surrogateescape").splitlines():
@@ -68,5 +68,5 @@ def read(found: bytes, sizes: dict[str, int]) -> Iterator[tuple[str, bytes]]:
                 whole = hashlib.sha256(data).hexdigest() == digests.get(member.name)
                 if stream is not None and whole and len(data) == sizes.get(member.name):
                     yield member.name, data
-    except tarfile.TarError:  # what was read until here is whole, and the rest comes one by one
+    except tarfile.TarError:  # the files up to here are complete; the others are read one by one
         return

@@ -1,7 +1,7 @@
-"""The workspace where it is a folder of this machine: read without a shell, which costs fifty times as much.
+"""Reading of a workspace on this machine without a shell, which would take fifty times as long.
 
-What is read is what the same piece of shell would have told, so both have one reader. Whatever goes wrong here is an
-OSError, and then the shell is asked, which says what it is. Nothing is written here: a change is a command, everywhere.
+The results have the format of the scripts that read a workspace elsewhere, so both have one parser. Every error here is
+an OSError, after which the script is run, which reports the cause. Changes are always made by scripts.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ GONE = (FileNotFoundError, NotADirectoryError)
 
 
 class LocalWorkspace:
-    """One workspace. Files that are not there are None; they may go at any moment."""
+    """Reads one workspace. A missing file is None; files may disappear at any moment."""
 
     def __init__(self, workspace: str) -> None:
         self.workspace = workspace
 
     def path(self, *parts: str) -> str:
-        """Return where a key is; "~/" at the beginning of the workspace means what it means in `workspace.WHERE`."""
+        """Return the path of a key; a leading "~/" of the workspace is expanded as in `workspace.WHERE`."""
         home, rest = os.environ.get("HOME", ""), self.workspace
         if rest == "~" or rest.startswith("~/"):
             rest = home + rest[1:]
@@ -43,20 +43,20 @@ class LocalWorkspace:
             return None
 
     def look(self, run: str) -> str | None:
-        """Return what `looking.LOOK` tells of *run*; None without its record."""
+        """Return what `workspace_poll.LOOK` prints for *run*; None without its record."""
         base = self.path("runs", run)
         if not _is_file(os.path.join(base, "record.json")):
             return None
         return "".join(f"{line}\n" for line in _lines(base))
 
     def notes(self, run: str, names: Iterable[str]) -> str:
-        """Return each line of these files of *run* behind the file's name, as `looking.NOTES` does."""
+        """Return each line of these files of *run* after the file's name, as `workspace_poll.NOTES` prints them."""
         found = ((name, _read(self.path("runs", run, name))) for name in names)
         lines = ((name, line) for name, text in found for line in _text(text).splitlines())
         return "".join(f"{name}:{line}\n" for name, line in lines)
 
     def changes(self, run: str, most: int) -> bytes:
-        """Return the records of the last changes of *run*, each behind its file's name, as `seats.CHANGES` does."""
+        """Return the last changes of *run*, each after its file's name, as `elastic_records.CHANGES` prints them."""
         base = self.path("runs", run, "elastic")
         tasks = (f"./{task}/changes" for task in _names(base))
         paths = (f"{at}/{name}" for at in tasks for name in _names(os.path.join(base, at)))
@@ -94,7 +94,7 @@ def _names(folder: str) -> list[str]:
 
 
 def _raise(error: OSError) -> None:
-    """Raise what is more than a folder that is not there, which `os.walk` would take for an empty one."""
+    """Raise *error* unless a folder is missing; `os.walk` would treat any error as an empty folder."""
     if not isinstance(error, GONE):
         raise error
 
@@ -115,7 +115,7 @@ def _read(path: str) -> bytes | None:
 
 
 def _size(path: str) -> int | None:
-    """Return how long a file is, which is opened: an NFS client asks then how long it is by now."""
+    """Return the size of a file. The file is opened, so that an NFS client asks for its present size."""
     try:
         with open(path, "rb") as stream:
             return os.fstat(stream.fileno()).st_size

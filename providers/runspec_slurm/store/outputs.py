@@ -1,4 +1,4 @@
-"""What jobs wrote: files of the workspace, as `runspec_agent` has saved them."""
+"""The saved outputs of jobs, which `runspec_agent` wrote to the workspace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIKE = ("*/.runspec/manifest.json", f"*/{OUTPUT_TAR}")
 
 
 def outputs(store: WorkspaceStore, run: str) -> Sequence[OutputFile]:
-    """Return every file of *run* that was saved so far. Small ones come together, in the order of what is given."""
+    """Return all files of *run* that were saved so far. Small files are fetched together, in the order returned."""
     base = f"runs/{run}/outputs/"
     entries = store.listing(base.rstrip("/"), *LIKE)
     ahead = BatchFetch(store, entries)
@@ -38,5 +38,5 @@ def outputs(store: WorkspaceStore, run: str) -> Sequence[OutputFile]:
 def _read(store: WorkspaceStore, key: str, start: int, end: int) -> bytes:
     data = store.part(key, start, end - start)
     if data is None:
-        raise Conflict(f"{key} has been taken away")
+        raise Conflict(f"{key} was deleted meanwhile", "repeat the command")
     return data

@@ -1,4 +1,4 @@
-"""The workspace on the cluster: files that lie in a folder which all nodes share, as elsewhere in an object store."""
+"""The workspace on the cluster: a folder that all nodes share, used as an object store."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from runspec_slurm import timing
 from runspec_slurm.session.transport import Done, Transport
 from runspec_slurm.store.local_workspace import LocalWorkspace
 
-# What our own pieces of shell end with, beside what their commands end with.
+# Exit codes of the scripts below, in addition to those of their commands.
 CHANGED, NO_WORKSPACE, NOTHING, OUTSIDE = 93, 94, 95, 96
 Found = TypeVar("Found")
 KEY = re.compile(r"(?!/)(?!.*(^|/)\.\.(/|$))[^\n\0]+")
 
-# The workspace is the first argument. Only "~/" at its beginning means anything but itself.
+# Argument: the workspace, in which only a leading "~/" is expanded.
 WHERE = """\
 u=$(umask); umask 077
 w=$1; shift
@@ -36,11 +36,11 @@ case $w in "~") w=$HOME ;; "~/"*) w=$HOME/${w#"~/"} ;; esac
 """
 ENTER = f'{WHERE}mkdir -p -- "$w" && cd -- "$w" || exit {OUTSIDE}\n'
 VISIT = f'{WHERE}[ -d "$w" ] || exit {NO_WORKSPACE}\ncd -- "$w" || exit {OUTSIDE}\n'
-# Of what is on the disk and not only in memory: sync takes names since coreutils 8.24, and none before.
+# Write a file to the disk. The sync of coreutils before 8.24 takes no names.
 SYNC = 'sync -- "$t" 2>/dev/null || sync'
 
-# key, the name until it is whole, and a folder to make beside it. The digest is the first line that comes in: by that
-# of a secret in its argv, everybody on the host could try what the secret is.
+# Arguments: the key, the name of the file until it is complete, and a folder to make with it. The digest is the first
+# line of standard input and not an argument, which everybody on the host could use to guess a secret.
 PUT = f"""\
 k=$1 d=$(dirname -- "$1"); t=$d/$2
 mkdir -p -- "$d" || exit {OUTSIDE}
@@ -51,7 +51,7 @@ found=$(sha256sum <"$t") || {{ rm -f -- "$t"; exit 1; }}
 [ "${{found%% *}}" = "$digest" ] || {{ rm -f -- "$t"; exit {CHANGED}; }}
 mv -f -- "$t" "$k"
 """
-# key, the name until then: what has arrived is compared before it gets its name
+# Arguments: the key, and the name of the file until its content is verified.
 ARRIVE = f"""\
 k=$1 d=$(dirname -- "$1"); t=$d/$2
 mkdir -p -- "$d" || exit {OUTSIDE}
@@ -59,8 +59,8 @@ cat >"$t" && {{ {SYNC}; }} && sha256sum <"$t"
 """
 NAME = 'mv -f -- "$(dirname -- "$1")/$2" "$1"'
 FORGET = 'rm -f -- "$(dirname -- "$1")/$2"'
-# key, digest, the name until then: a file that is there stays as it is; its content is given, whosever it is. Of a
-# caller that dies meanwhile only half of it comes.
+# Arguments: the key, the digest, and the name of the file until it is complete. An existing file is not replaced.
+# Prints the content of the file. The digest is verified because only half arrives from a caller that dies.
 CLAIM = f"""\
 k=$1 d=$(dirname -- "$1"); t=$d/$3
 [ -d "$d" ] || exit {NOTHING}
@@ -72,20 +72,20 @@ cat -- "$k"
 """
 READ = f'[ -f "$1" ] || exit {NOTHING}\ncat -- "$1"'
 SIZE = f'[ -f "$1" ] || exit {NOTHING}\nwc -c <"$1"'
-# key, first byte from 1, count
+# Arguments: the key, the number of the first byte from 1, and a count.
 PART = f'[ -f "$1" ] || exit {NOTHING}\ntail -c "+$2" -- "$1" | head -c "$3"'
-# lines of a key, a first byte from 1 and a count come in, the bytes of all of them go out
+# Standard input: lines of the first byte from 1, a count and a key. Prints the bytes of all of them.
 PARTS = 'while read -r o c k; do tail -c "+$o" -- "$k" | head -c "$c"; done'
-# What a zipapp left beside it goes with it: `runspec_agent.job.bytecode_cache`.
+# Removes also the compiled modules beside the agent: `runspec_agent.job.bytecode_cache`.
 REMOVE = 'rm -f -- "$1"; case $1 in inside/*.pyz) rm -f -- "${1%.pyz}".*.kept ;; esac'
-# A folder gets another name first, so that it is gone at once and whole.
+# Renames the folder first, so that it disappears completely and at once.
 REMOVE_TREE = f"""\
 [ -e "$1" ] || exit {NOTHING}
 mkdir -p trash && mv -- "$1" "trash/$2" || exit 1
 for n in 1 2 3; do rm -rf -- "trash/$2" 2>/dev/null && break; sleep 0.2; done
 exit 0
 """
-# folder, and a pattern of whole paths
+# Arguments: the folder, and for LIST_LIKE two patterns of whole paths.
 LIST = f"""\
 [ -d "$1" ] || exit {NOTHING}
 find "$1" -type f -exec wc -c {{}} +
@@ -106,7 +106,7 @@ class Entry(NamedTuple):
 
 
 class WorkspaceStore:
-    """Keys are paths below the workspace, "/" between their parts."""
+    """Reads and writes files of the workspace. A key is a path below it, with "/" between its parts."""
 
     def __init__(self, way: Transport, workspace: str) -> None:
         self.way = way
@@ -116,9 +116,9 @@ class WorkspaceStore:
     def look(
         self, what: str, script: str, *args: str, content: Iterable[bytes] | None = None
     ) -> bytes | None:
-        """Run what changes nothing; None where what it looks at is not there.
+        """Run a script that changes nothing, and return its output; None if the file it reads does not exist.
 
-        Raises NoAnswer when the cluster gave none, and Unavailable when it cannot be reached.
+        Raises NoAnswer if the cluster did not answer, and Unavailable if it cannot be reached.
         """
         done = self.way.run(VISIT + script, [self.workspace, *args], content)
         if done.code in (NOTHING, NO_WORKSPACE) and not done.lost:
@@ -133,9 +133,9 @@ class WorkspaceStore:
         content: Iterable[bytes] | None = None,
         timeout_s: float = timing.COMMAND_S,
     ) -> bytes | None:
-        """Run what changes something; None where there was nothing to change.
+        """Run a script that changes something, and return its output; None if there was nothing to change.
 
-        Raises RemoteError when nothing was changed, NoAnswer when nobody knows.
+        Raises RemoteError if nothing was changed, and NoAnswer if the outcome is unknown.
         """
         try:
             done = self.way.run(ENTER + script, [self.workspace, *args], content, timeout_s)
@@ -146,27 +146,31 @@ class WorkspaceStore:
         return self._checked(what, done).out
 
     def _checked(self, what: str, done: Done) -> Done:
-        """Raise what became of *what*, in the words of `Client.call`."""
+        """Return *done*, or raise the error that `Client.call` promises, which begins with *what*."""
         said = done.err.strip().splitlines()
         why = f": {said[-1]}" if said else ""
         if done.lost:
             raise NoAnswer(f"{self.way.where}: {what}{why}")
         if done.code == CHANGED:
-            raise RemoteError(f"{what}: it arrived otherwise than it was sent", transient=True)
+            raise RemoteError(
+                f"{what}: the content arrived incomplete or corrupted", transient=True
+            )
         if done.code == OUTSIDE:
-            hint = "name a folder that you may write to: option workspace of the profile"
+            hint = "set option workspace in the profile to a folder that you may write to"
             raise RemoteError(f"the workspace {self.workspace} cannot be used{why}", hint)
         if done.code:
-            raise RemoteError(f"{self.way.where}: {what}{why or f': code {done.code}'}", _way(why))
+            raise RemoteError(
+                f"{self.way.where}: {what}{why or f': exit code {done.code}'}", _hint(why)
+            )
         return done
 
     @staticmethod
     def entered(script: str) -> str:
-        """Return *script* to be run in the workspace, which is its first argument and is made if need be."""
+        """Return *script* changed to run in the workspace, which is its first argument and is made if necessary."""
         return ENTER + script
 
     def nearby(self, do: Callable[[LocalWorkspace], Found]) -> tuple[Found] | None:
-        """Return what *do* finds without a shell; None where the shell is to be asked."""
+        """Return the result of *do* on a local workspace; None if a script has to be run instead."""
         if self.near is not None:
             with contextlib.suppress(OSError):
                 return (do(self.near),)
@@ -185,13 +189,13 @@ class WorkspaceStore:
         return None if found is None else int(found)
 
     def part(self, key: str, start: int, count: int) -> bytes | None:
-        """Return *count* bytes from *start*, fewer at the end."""
+        """Return *count* bytes from *start*, or fewer at the end of the file."""
         if found := self.nearby(lambda near: near.part(_key(key), start, count)):
             return found[0]
         return self.look(f"read {key}", PART, _key(key), str(start + 1), str(count))
 
     def parts(self, wanted: Sequence[tuple[str, int, int]]) -> list[bytes] | None:
-        """Return *count* bytes from *start* of each key, by one command; None when not all are there."""
+        """Return *count* bytes from *start* of each key, by one command; None if any of them is missing."""
         if self.near is not None:
             each = [self.part(key, start, count) or b"" for key, start, count in wanted]
             whole = all(len(e) == count for e, (_, _, count) in zip(each, wanted, strict=True))
@@ -207,23 +211,23 @@ class WorkspaceStore:
         return given
 
     def put(self, key: str, content: bytes, *, beside: str = "") -> None:
-        """Put a file, whole or not at all; *beside* is a folder that is made with it."""
+        """Write a file completely or not at all; *beside* is a folder to make with it."""
         digest = f"{hashlib.sha256(content).hexdigest()}\n".encode()
         blocks = [digest, content]
         self.change(f"write {key}", PUT, _key(key), part_name(), beside, content=blocks)
 
     def put_new(self, content: str, *parts: str) -> str | None:
-        """Put a small text where none is, and give what is there then; None without its folder."""
+        """Write a small text unless the file exists; return the content of the file, or None without its folder."""
         key, data = _key(*parts), content.encode()
         digest = hashlib.sha256(data).hexdigest()
         found = self.change(f"write {key}", CLAIM, key, digest, part_name(), content=[data])
         return None if found is None else found.decode()
 
     def put_folder(self, key: str, bundle: Bundle, progress: Progress) -> None:
-        """Put the content of *bundle* at *key*, as one tar, whole or not at all.
+        """Write the content of *bundle* as one tar file, completely or not at all.
 
-        It gets its name when the digest of what has arrived is that of what was sent. Raises Conflict
-        for a folder that has changed since it was hashed.
+        The file gets its name after the digest of its content was verified. Raises Conflict if the folder has
+        changed since it was hashed.
         """
         part, sent = part_name(), hashlib.sha256()
         what = f"upload {key}"
@@ -237,7 +241,9 @@ class WorkspaceStore:
                 timeout_s=timing.STAGE_S,
             )
             if (found or b"").split()[:1] != [sent.hexdigest().encode()]:
-                raise RemoteError(f"{what}: it arrived otherwise than it was sent", transient=True)
+                raise RemoteError(
+                    f"{what}: the content arrived incomplete or corrupted", transient=True
+                )
         except RunspecError:
             self._forget(key, part)
             raise
@@ -247,27 +253,27 @@ class WorkspaceStore:
 
     def _forget(self, key: str, part: str) -> None:
         try:
-            self.change(f"remove what is there of {key}", FORGET, key, part)
-        except RunspecError:  # what went wrong before is told; `gc` finds what is left
+            self.change(f"remove the unfinished {key}", FORGET, key, part)
+        except RunspecError:  # the first error is raised; `gc` finds the rest
             pass
 
     def remove(self, key: str) -> None:
         self.change(f"remove {key}", REMOVE, _key(key))
 
     def remove_tree(self, *parts: str) -> None:
-        """Remove a folder; for others it is gone at once."""
+        """Remove a folder, which other processes see disappear at once."""
         key = _key(*parts)
         name = f"{posixpath.basename(key)}.{secrets.token_hex(6)}"
         self.change(f"remove {key}", REMOVE_TREE, key, name, timeout_s=timing.GONE_S)
 
     def listing(self, folder: str, *like: str) -> list[Entry]:
-        """Return the files below *folder*; with two patterns of paths *like*, those that are like one."""
+        """Return the files below *folder*; with two patterns *like*, only files whose paths match one of them."""
         script = LIST_LIKE if like else LIST
         found = self.look(f"list {folder}", script, _key(folder), *like)
         return [entry for entry in map(_entry, (found or b"").splitlines()) if entry is not None]
 
     def holds_runs(self) -> bool:
-        """Return whether the workspace is there, and has ever had a run."""
+        """Return whether the workspace exists and has ever had a run."""
         return self.look("look for runs", HOLDS_RUNS) is not None
 
     def folders(self, folder: str) -> list[str]:
@@ -276,20 +282,20 @@ class WorkspaceStore:
 
 
 def _entry(line: bytes) -> Entry | None:
-    """Read a line of wc; what it says of all files together is no file."""
+    """Return the file in a line of wc; None for the line with the total."""
     size, _, name = line.decode(errors="surrogateescape").strip().partition(" ")
     return Entry(name, int(size)) if "/" in name else None
 
 
 def _key(*parts: str) -> str:
-    """Return a path below the workspace; nothing of ours has another."""
+    """Return a path below the workspace, which every key of runspec is."""
     key = "/".join(parts)
-    assert KEY.fullmatch(key), f"BUG: {key} is no key"
+    assert KEY.fullmatch(key), f"BUG: {key} is not a key"
     return key
 
 
 def part_name() -> str:
-    """Return the name of a file until it is complete; `runspec_agent.store.folder` uses and hides the same names."""
+    """Return a name for an incomplete file; `runspec_agent.store.folder` uses such names too, and hides them."""
     return f".rs-{secrets.token_hex(8)}.part"
 
 
@@ -299,15 +305,18 @@ def _summed(blocks: Iterable[bytes], digest: hashlib._Hash) -> Iterator[bytes]:
         yield block
 
 
-def _way(why: str) -> str | None:
-    """Return what to do about what a file system has refused."""
-    for said, way in (
-        ("No space left", "free some space, or name a workspace on another file system"),
-        ("Disk quota exceeded", "free some space, or name a workspace on another file system"),
-        ("Permission denied", "is the workspace yours? it is an option of the profile"),
-        ("Read-only file system", "name another workspace in the profile"),
-        ("sha256sum", "the login node needs sha256sum, which is a part of coreutils"),
+def _hint(why: str) -> str | None:
+    """Return a hint for an error of a file system."""
+    for said, hint in (
+        ("No space left", "free some space, or set option workspace to another file system"),
+        ("Disk quota exceeded", "free some space, or set option workspace to another file system"),
+        (
+            "Permission denied",
+            "check that the option workspace of the profile names a folder of yours",
+        ),
+        ("Read-only file system", "set option workspace in the profile to another folder"),
+        ("sha256sum", "install coreutils on the login node, which has sha256sum"),
     ):
         if said in why:
-            return way
+            return hint
     return None

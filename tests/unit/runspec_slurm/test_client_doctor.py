@@ -56,9 +56,9 @@ def test_what_is_wrong_with_a_cluster_is_found(up: Cluster, tmp_path: Path) -> N
     found = list(doctor.examine(options))
 
     assert bad(found) == [
-        f"the workspace {tmp_path}/file/x cannot be made, or not be entered",
+        f"the workspace {tmp_path}/file/x cannot be made or entered",
         "there is no partition none",
-        "/none/python3 is not there, and it starts every job",
+        "there is no /none/python3, which starts every job",
     ]
     assert all(one.hint for one in found if not one.ok)
 
@@ -70,7 +70,7 @@ def test_a_workspace_that_is_open_to_others_is_told(up: Cluster, tmp_path: Path)
 
     found = list(doctor.examine(SlurmOptions(workspace=str(tmp_path / "open"))))
 
-    assert bad(found) == [f"the workspace {tmp_path}/open is open to others (755)"]
+    assert bad(found) == [f"other users can access the workspace {tmp_path}/open (mode 755)"]
 
 
 def test_a_machine_without_slurm_is_told_which_host_is_missing(
@@ -128,7 +128,9 @@ def test_a_node_that_is_well_is_said_to_be_and_nothing_is_left(up: Cluster, tmp_
     found = list(node.examine(options))
 
     assert bad(found) == []
-    assert found[1].what.startswith(f"the workspace {tmp_path} is one folder here and on ")
+    assert found[1].what.startswith(
+        f"the workspace {tmp_path} is the same folder on the login node and on "
+    )
     assert found[2].what.endswith(f"is Python {sys.version.split()[0]}")
     assert list(tmp_path.iterdir()) == []
     assert "runspec" not in up.run("squeue", "--noheader", "--format=%j")
@@ -154,7 +156,7 @@ def test_what_a_node_lacks_is_found_there_and_not_on_the_login_node(
 
     where = found[0].what.partition(" was allocated")[0]
     assert bad(found) == [
-        f"{where} does not see what is in the workspace {tmp_path}/w",
+        f"{where} does not see the files in the workspace {tmp_path}/w",
         f"{where} has no /none/python3, which starts every job",
         f"{where} has podman"
         if shutil.which("podman")
@@ -183,7 +185,7 @@ def test_a_federation_is_told_not_to_be_supported(
 
         found = list(doctor.examine(SlurmOptions(workspace=str(tmp_path / "w"))))
 
-    what = "the cluster is one of a federation, which runspec does not support"
+    what = "the cluster is part of a federation, which runspec does not support"
     assert bad(found) == [f"{what} (FederationParameters=fed_display)"]
 
 

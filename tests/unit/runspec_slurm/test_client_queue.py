@@ -148,12 +148,12 @@ def test_what_has_ended_meanwhile_is_not_told_again(words: str) -> None:
     """A job that is completing: scancel says so by its code alone (2021, of which eight bits are seen)."""
     over = said(229 if not words else 1, err=words)
 
-    over.tell(["7"])
+    over.terminate(["7"])
     over.cancel(["7"])
     with pytest.raises(NoAnswer):
-        said(229, lost=True).tell(["7"])
+        said(229, lost=True).terminate(["7"])
     with pytest.raises(NoAnswer):
-        said(230).tell(["7"])
+        said(230).terminate(["7"])
 
 
 def test_an_accounting_that_does_not_answer_is_asked_once() -> None:
@@ -329,7 +329,7 @@ def test_half_a_script_is_not_submitted(tmp_path: Path, monkeypatch: pytest.Monk
         def run(self, script: str, args: Sequence[str] = (), *_: object, **__: object) -> Done:
             return super().run(script, args, [b"#!/bin/sh\n"])
 
-    with pytest.raises(RemoteError, match="otherwise") as told:
+    with pytest.raises(RemoteError, match="arrived incomplete") as told:
         Queue(WorkspaceStore(Cut(), str(tmp_path))).submit("job-a1", [], "#!/bin/sh\ntrue\n")
     whole = Queue(WorkspaceStore(Here(), str(tmp_path))).submit("job-a1", [], "#!/bin/sh\ntrue\n")
 

@@ -139,5 +139,5 @@ def test_an_output_that_is_taken_away_meanwhile_is_told(store: WorkspaceStore) -
     (found,) = outputs(store, "a")
     store.remove("runs/a/outputs/model/0/0/x")
 
-    with found.open() as opened, pytest.raises(Conflict, match="taken away"):
+    with found.open() as opened, pytest.raises(Conflict, match="deleted meanwhile"):
         opened.read()

@@ -137,7 +137,7 @@ def test_a_port_is_reached_through_the_login_node(here: Here, slurm: Cluster) ->
 
 @pytest.mark.parametrize("at", [(0, 2), (3, 0)])
 def test_a_node_that_the_job_does_not_have_is_named(here: Here, at: tuple[int, int]) -> None:
-    with pytest.raises(Unavailable, match=f"task {at[0]}, node {at[1]} of .* does not run"):
+    with pytest.raises(Unavailable, match=f"task {at[0]}, node {at[1]} of .* is not running"):
         here.client.shell(here.trial.run, *at, ["true"], terminal=False)
 
 

@@ -177,7 +177,7 @@ def test_an_option_of_ssh_that_runs_a_command_is_refused_in_a_trusted_profile_be
     assert run(["plan", checkout.spec(SLURM)]) == REFUSED
 
     assert not checkout.mark.exists()
-    assert "ssh_options[1]: ProxyCommand is not for a profile to set" in capsys.readouterr().err
+    assert "ssh_options[1]: ProxyCommand cannot be set in a profile" in capsys.readouterr().err
 
 
 def test_a_job_that_cannot_be_is_refused_before_a_survey(checkout: Checkout, ssh: None) -> None:

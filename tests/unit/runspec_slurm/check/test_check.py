@@ -31,7 +31,7 @@ REFUSED: dict[str, Row] = {
     ),
     "no time, which Slurm takes for no limit": ({"timeout": "0s"}, {}, FOUND, ("timeout",), "no limit"),
     "more time than the partition gives": (
-        {"timeout": "25h"}, {}, FOUND, ("timeout",), "1d1h, and the partition 'cpu' has 1d",
+        {"timeout": "25h"}, {}, FOUND, ("timeout",), "1d1h is longer than the time limit of the partition 'cpu', 1d",
     ),
     "a partition that tells jobs to end as they begin": (
         {"timeout": "1m"}, {}, with_({"max_time_s": 60}), ("provider",), "at their start",
@@ -53,7 +53,7 @@ REFUSED: dict[str, Row] = {
         {**MPI, "processes_per_node": 9}, {}, FOUND, ("processes_per_node",), "8 processors",
     ),
     "more memory than a node has": (
-        {"cluster": {"memory": "16GiB"}}, {}, FOUND, ("cluster", "memory"), "16 GiB, and a node",
+        {"cluster": {"memory": "16GiB"}}, {}, FOUND, ("cluster", "memory"), "16 GiB, but a node",
     ),
     "more disk than a node has": (
         {"cluster": {"disk": "1TiB"}}, {"partition": "gpu"}, FOUND, ("cluster", "disk"), "1,024 GiB",
@@ -78,7 +78,7 @@ REFUSED: dict[str, Row] = {
         {"cluster": {"capacity": "spot"}}, {"spot_partition": "cheap"}, FOUND, ("provider",), "no 'cheap'",
     ),
     "no default partition": ({}, {}, NO_DEFAULT, ("provider",), "no default"),
-    "a partition that takes nothing": ({}, {}, with_({"state": "drain"}), ("provider",), "takes no jobs"),
+    "a partition that takes nothing": ({}, {}, with_({"state": "drain"}), ("provider",), "accepts no jobs"),
     "a partition that starts nothing": ({}, {}, with_({"state": "inactive"}), ("provider",), "starts none"),
     "more tasks than an array has": (
         {"sweep": {"n": "1..1002"}}, {}, FOUND, ("sweep",), "MaxArraySize",
@@ -90,7 +90,7 @@ REFUSED: dict[str, Row] = {
     "a secret that is a variable of Slurm": (
         {"secrets": {"SBATCH_X": "t"}}, {"secrets": {"t": "env:T"}}, FOUND, ("secrets", "SBATCH_X"), "SBATCH_*",
     ),
-    "an image and nothing to run it": ({"container": IMAGE}, {}, with_(containers=[]), AT_IMAGE, "nothing"),
+    "an image and nothing to run it": ({"container": IMAGE}, {}, with_(containers=[]), AT_IMAGE, "no container engine"),
     "an image and not what the profile says": (
         {"container": IMAGE}, {"container": "pyxis"}, FOUND, ("provider",), "no Pyxis",
     ),
@@ -99,20 +99,20 @@ REFUSED: dict[str, Row] = {
         {"container": {"image": "/images/a.sif"}}, {"container": "podman"}, FOUND, AT_IMAGE, "is a file",
     ),
     "an image that is a file of nobody knows where": (
-        {"container": {"image": "./a.sif"}}, {}, FOUND, AT_IMAGE, "which folder",
+        {"container": {"image": "./a.sif"}}, {}, FOUND, AT_IMAGE, "relative path",
     ),
     "a Python that the nodes do not have": (
         {"container": {"requirements": ["a"], "python": ">=3.12"}}, {}, FOUND,
         ("container", "python"), "python3 of the cluster is 3.11",
     ),
-    "no Python at all": ({}, {}, with_(python=None), ("provider",), "is not there"),
+    "no Python at all": ({}, {}, with_(python=None), ("provider",), "has no 'python3'"),
     "a Python that is too old": ({}, {}, with_(python="2.7"), ("provider",), "3.6 or newer"),
     "an MPI plugin that is missing": (MPI, {"mpi": "srun"}, with_(mpi=["openmpi"]), ("provider",), "neither pmix"),
     "an MPI plugin by name that is missing": (
         MPI, {"mpi": "srun", "mpi_type": "pmix_v4"}, FOUND, ("provider",), "no pmix_v4",
     ),
     "srun inside of an image": (
-        {**MPI, "container": IMAGE}, {"mpi": "srun"}, FOUND, ("provider",), "no image has",
+        {**MPI, "container": IMAGE}, {"mpi": "srun"}, FOUND, ("provider",), "images do not have",
     ),
     "a shared folder that nobody named": (
         {"mounts": [{"name": "w", "source": "shared://work/a", "target": "/job/w"}]}, {}, FOUND,
@@ -120,21 +120,21 @@ REFUSED: dict[str, Row] = {
     ),
     "a place that leaves its root": (
         {"mounts": [{"name": "w", "source": "store:///etc", "target": "/job/w"}]}, {}, FOUND,
-        ("mounts", 0, "source"), "leaves its root",
+        ("mounts", 0, "source"), "absolute path",
     ),
     "a store that is written": (
         {"mounts": [{"name": "w", "source": "store://a", "target": "/job/w", "mode": "rw"}]}, {}, FOUND,
-        ("mounts", 0, "mode"), "would not come back",
+        ("mounts", 0, "mode"), "would be lost",
     ),
     "a secret that nobody named": ({"secrets": {"T": "t"}}, {}, FOUND, ("secrets", "T"), "no secret 't'"),
     "a secret of a cloud": (
-        {"secrets": {"T": "t"}}, {"secrets": {"t": "aws-sm:x"}}, FOUND, ("secrets", "T"), "nothing reads",
+        {"secrets": {"T": "t"}}, {"secrets": {"t": "aws-sm:x"}}, FOUND, ("secrets", "T"), "cannot come from 'aws-sm:'",
     ),
     "a script that Slurm does not take": (
         {"env": {f"V{i}": "x" * 100_000 for i in range(43)}}, {}, FOUND, ("env",), "4,194,304",
     ),
     "an option that is set already": ({}, {"sbatch": ["--partition=a"]}, FOUND, ("provider",), "set by runspec"),
-    "the beginning of one": ({}, {"sbatch": ["--part=a"]}, FOUND, ("provider",), "read as --partition"),
+    "the beginning of one": ({}, {"sbatch": ["--part=a"]}, FOUND, ("provider",), "abbreviation of --partition"),
     "an option of one letter": ({}, {"sbatch": ["-pa"]}, FOUND, ("provider",), "in one word"),
     "a second job": ({}, {"sbatch": [":"]}, FOUND, ("provider",), "in one word"),
 }  # fmt: skip
@@ -149,11 +149,11 @@ TOLD: dict[str, Row] = {
     ),
     "whichever is first": (
         {"cluster": {"capacity": "spot-then-on-demand"}}, {"spot_partition": "spot"}, FOUND,
-        ("cluster", "capacity"), "whichever of spot and cpu",
+        ("cluster", "capacity"), "the one of spot and cpu",
     ),
     "spot alone, where the other is not known": (
         {"cluster": {"capacity": "spot-then-on-demand"}}, {"spot_partition": "spot"}, None,
-        ("cluster", "capacity"), "spot alone",
+        ("cluster", "capacity"), "only spot is used",
     ),
     "memory that nobody knows": (
         {"cluster": {"memory": "1GiB"}}, {}, with_({"memory_mb": None}), ("cluster", "memory"), "RealMemory",
@@ -165,16 +165,16 @@ TOLD: dict[str, Row] = {
         {"cluster": {"nodes": 2, "placement": "close"}}, {}, FOUND, ("cluster", "placement"), "one switch",
     ),
     "requirements instead of an image": (
-        {"container": BUILT}, {}, with_(containers=[]), AT_IMAGE, "installed on the node instead",
+        {"container": BUILT}, {}, with_(containers=[]), AT_IMAGE, "with its requirements installed on the node",
     ),
     "requirements instead of an image of one machine": (
         {"container": {"image": "localhost/a:1", "requirements": ["numpy"]}}, {}, FOUND, AT_IMAGE,
-        "an image of one machine: the job runs without the image",
+        "the image exists on one machine only: the job runs without the image",
     ),
-    "an engine that nobody asked for": ({"container": IMAGE}, {}, None, AT_IMAGE, "podman is taken"),
+    "an engine that nobody asked for": ({"container": IMAGE}, {}, None, AT_IMAGE, "using podman"),
     "no folders at an image's root": (
         {"container": IMAGE, "outputs": [{"name": "o", "path": "/job/o"}]}, {"container": "apptainer"}, FOUND,
-        AT_IMAGE, "where ${...} says",
+        AT_IMAGE, "use ${mounts.NAME}",
     ),
     "an image that each node has": (
         {"container": {"image": "localhost/a:1"}}, {"container": "podman"}, FOUND, AT_IMAGE, "each node",

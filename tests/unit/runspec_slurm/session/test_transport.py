@@ -215,7 +215,7 @@ def test_a_folder_of_somebody_else_is_no_place_for_a_connection(tmp_path: Path) 
     with short_folder() as sockets:
         os.chmod(sockets, 0o755)
 
-        with pytest.raises(Unavailable, match="not yours alone"):
+        with pytest.raises(Unavailable, match="other users can access"):
             Ssh("login", (), sockets).argv()
 
 

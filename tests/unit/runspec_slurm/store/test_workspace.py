@@ -101,7 +101,7 @@ def test_looking_makes_nothing(store: WorkspaceStore, root: Path) -> None:
 def test_what_arrives_otherwise_than_it_was_sent_gets_no_name(root: Path) -> None:
     store = WorkspaceStore(Broken(cut=3), str(root))
 
-    with pytest.raises(RemoteError, match="arrived otherwise") as told:
+    with pytest.raises(RemoteError, match="arrived incomplete") as told:
         store.put("inside/a", b"whole")
 
     assert told.value.transient
@@ -113,7 +113,7 @@ def test_a_folder_that_arrives_otherwise_gets_no_name(tmp_path: Path, root: Path
     (tmp_path / "code/hello").write_text("hello")
     store = WorkspaceStore(Broken(cut=700), str(root))
 
-    with pytest.raises(RemoteError, match="arrived otherwise"):
+    with pytest.raises(RemoteError, match="arrived incomplete"):
         store.put_folder("blobs/a.tar", bundle(tmp_path / "code"), lambda done, whole: None)
 
     assert [path for path in root.rglob("*") if path.is_file()] == []
@@ -146,7 +146,7 @@ def test_half_a_claim_is_none(root: Path, cut: int) -> None:
     """Of a caller that is killed while it writes."""
     WorkspaceStore(Here(), str(root)).put("runs/a/record.json", b"{}")
 
-    with pytest.raises(RemoteError, match="otherwise") as told:
+    with pytest.raises(RemoteError, match="incomplete") as told:
         WorkspaceStore(Broken(cut=cut), str(root)).put_new("12", "runs", "a", "claim")
 
     assert told.value.transient
@@ -200,7 +200,7 @@ def test_what_is_not_there_may_be_removed(store: WorkspaceStore) -> None:
 
 def test_a_key_never_leads_out_of_the_workspace(store: WorkspaceStore) -> None:
     for key in ("../a", "runs/../../a", "/etc/passwd", "a\nb", ""):
-        with pytest.raises(AssertionError, match="is no key"):
+        with pytest.raises(AssertionError, match="is not a key"):
             store.read(key)
 
 
@@ -227,7 +227,7 @@ def test_what_surely_did_not_begin_may_be_tried_again(root: Path) -> None:
         near = False
 
         def run(self, *args: object, **more: object) -> Done:
-            raise Unavailable("login: Connection refused", "is it up?")
+            raise Unavailable("login: Connection refused", "check that the host is up")
 
     store = WorkspaceStore(Away(), str(root))
 
