@@ -163,7 +163,7 @@ def _offered(session: Session, options: AwsOptions, zones: list[str]) -> Iterato
             for page in pages.paginate(LocationType="availability-zone", Filters=only)
             for offer in got(page, "InstanceTypeOfferings")
         ],
-        f"instance types offered in {',  '.join(zones)}",
+        f"instance types offered in {', '.join(zones)}",
         "allow ec2:DescribeInstanceTypeOfferings for your login",
     )
     if found is None:

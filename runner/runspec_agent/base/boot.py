@@ -142,7 +142,7 @@ class Verified(http.client.HTTPSConnection):
             if isinstance(error, ssl.SSLError) and "VERIFY_FAILED" not in str(error):
                 raise
             told = (
-                "the certificate of {} is not trusted: {}; set SSL_CERT_FILE to a bundle with its CA,  "
+                "the certificate of {} is not trusted: {}; set SSL_CERT_FILE to a bundle with its CA, "
                 "and check the clock of this machine, which shows {}"
             )
             now = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())

@@ -20,7 +20,7 @@ KEPT = (
 )  # fmt: skip
 # The lines that `runspec_agent.rendezvous.connectivity` prints.
 WAY = re.compile(r"runspec: node (\d+) \((.*)\) -> node (\d+) \((.*)\) port (\d+): (.+)")
-RULE = re.compile(r"runspec: look at: (.+)")
+RULE = re.compile(r"runspec: (?:check|look at): (.+)")  # agents of version 0.1.0 print "look at"
 
 
 def text(spec: Spec, value: Mapping[str, Value]) -> str:

@@ -20,7 +20,8 @@ Record = Mapping[str, Any]
 CHANGES = (
     1000  # the most that are read of a task, the last ones: each takes a request in an object store
 )
-NOT_NEEDED = "the job has ended, so this node is no longer needed"
+# AWS Batch stores it as the reason of an ended job, and other versions of runspec compare it: it must not change.
+NOT_NEEDED = "the job is over: it is not needed any more"
 
 
 def nodes_each(spec: Spec) -> int:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from runspec_agent.rendezvous import connectivity
+from runspec_agent.rendezvous.connectivity import Seat
 from runspec_jobs.cli.app import run
 from runspec_jobs.document import reader
 from runspec_jobs.document.nodes import Text, flow
@@ -83,17 +85,21 @@ def test_what_was_a_word_stays_one() -> None:
     assert [found["a"].plain, found["b"].plain] == [True, False]  # type: ignore[union-attr]
 
 
-def test_the_log_says_who_cannot_talk() -> None:
-    lines = [
-        "a line of the program",
-        "runspec: node 1 (10.0.0.2) -> node 0 (10.0.0.1) port 40213: timed out",
-        "runspec: look at: the security group",
-    ]
+SEATS = [Seat("10.0.0.1", 40213, ""), Seat("10.0.0.2", 40214, "")]
 
-    found = smoke.unreached(lines)
+
+def test_what_the_agent_prints_says_who_cannot_talk(capfd: pytest.CaptureFixture[str]) -> None:
+    connectivity.say(SEATS, {1: {0: "timed out"}}, 1, "the security group")
+    err = capfd.readouterr().err
+
+    found = smoke.unreached(["a line of the program", *err.splitlines()])
 
     expected = Unreached(1, "10.0.0.2", 0, "10.0.0.1", 40213, "timed out")
     assert found == ([expected], "the security group")
+
+
+def test_an_agent_of_an_earlier_version_is_understood() -> None:
+    assert smoke.unreached(["runspec: look at: the security group"]) == ([], "the security group")
 
 
 # On this machine
