@@ -62,7 +62,7 @@ KINDS: Mapping[str, str] = {
     workspace_poll.NOTES: "GET notes",
     batch_fetch.TOGETHER: "GET together",
     ownership.TIMES: "GET times",
-    unknown_outcomes.DOUBT: "PUT missing",
+    unknown_outcomes.CHECK: "PUT missing",
     orphans.UNFINISHED: "GET unfinished",
     orphans.RUNS: "GET runs",
     cluster.ASK: "GET survey",

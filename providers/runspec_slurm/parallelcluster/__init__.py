@@ -1,4 +1,4 @@
-"""AWS ParallelCluster: a cluster of Slurm that AWS scales, made from the same spec."""
+"""The AWS ParallelCluster provider: jobs on a Slurm cluster that runspec makes and AWS scales."""
 
 from __future__ import annotations
 

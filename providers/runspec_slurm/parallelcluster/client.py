@@ -1,4 +1,4 @@
-"""The hands of ParallelCluster: the cluster by `pcluster`, its jobs as those of Slurm, over SSH to the head node."""
+"""The client of ParallelCluster: clusters by `pcluster`, and their jobs by a Slurm client over SSH to the head node."""
 
 from __future__ import annotations
 
@@ -37,10 +37,11 @@ from runspec_slurm.parallelcluster.lookup import Clusters, address_of
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions
 from runspec_slurm.parallelcluster.session.pcluster import Cli, NotThere
 
-# With these nothing is left to do on a cluster that is gone.
+# Operations that have nothing to do once the cluster was deleted.
 CONTENT = frozenset("remove remove_run remove_tree scancel".split())
 OURS = "parallelcluster"
-ASKED_AGAIN_S = 60.0  # a head node that does not answer may have a new address; to ask takes seconds of processor
+# The pause between two queries for a new address of a head node; a query takes seconds of processor time.
+ASKED_AGAIN_S = 60.0
 
 
 def connect(facts: Facts) -> Client:
@@ -48,7 +49,7 @@ def connect(facts: Facts) -> Client:
 
 
 class ParallelClusterClient:
-    """Makes clusters, and hands what is about jobs on to a client of Slurm once the head node is known."""
+    """Makes clusters, and passes requests about jobs to a Slurm client once the head node is known."""
 
     def __init__(
         self,
@@ -58,22 +59,22 @@ class ParallelClusterClient:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock = clock
-        self._asked_s = -math.inf  # when the head node's address was asked for anew
+        self._asked_s = -math.inf  # when the address of the head node was last queried again
         self.options, self.reach = options, reach
-        self.told: Callable[[str], None] = lambda line: None
+        self.listener: Callable[[str], None] = lambda line: None
         self.clusters = clusters or Clusters(Cli(options, self._tell), self._tell)
         self.cluster = options.cluster
         self.host = options.host
         self._slurm: SlurmClient | None = None
         self._known: dict[str, Mapping[str, Response]] = {}
 
-    poll_s = 1.0  # as long as a look over SSH takes
+    poll_s = 1.0  # about as long as a command over SSH takes
 
     def listen(self, tell: Callable[[str], None]) -> None:
-        self.told = tell
+        self.listener = tell
 
     def _tell(self, line: str) -> None:
-        self.told(line)
+        self.listener(line)
 
     def remember(self, run: str, answers: Mapping[str, Response]) -> None:
         head = answers.get("head", {})
@@ -82,7 +83,7 @@ class ParallelClusterClient:
         self._known[run] = answers
 
     def slurm(self) -> SlurmClient:
-        """Return the client of the cluster's Slurm. Raises NotThere when there is no such cluster."""
+        """Return the client of the cluster's Slurm. Raises NotThere if the cluster does not exist."""
         if self._slurm is None:
             self._slurm = self.reach(self._reached(self._address()))
             for run, answers in self._known.items():
@@ -90,10 +91,10 @@ class ParallelClusterClient:
         return self._slurm
 
     def ask(self, what: Callable[[SlurmClient], Any]) -> Any:
-        """Return what the cluster's Slurm says.
+        """Return the result of *what* with the client of the cluster's Slurm.
 
-        Where the head node does not answer at the address on record, it is asked for: it may have another by now,
-        or be gone. Raises NotThere when it is.
+        If the head node does not answer, its address is queried again and the call repeated, since the address may
+        have changed. Raises NotThere if the cluster does not exist any more.
         """
         try:
             return what(self.slurm())
@@ -115,13 +116,17 @@ class ParallelClusterClient:
     def _address(self) -> str:
         if self.host is None:
             if self.cluster is None:
-                raise NotThere("nobody has said which cluster it is", "set cluster or host")
+                raise NotThere(
+                    "the cluster is unknown", "set option cluster or host in the profile"
+                )
             found = self.clusters.describe(self.cluster)
             if found is None:
                 raise NotThere(f"there is no cluster '{self.cluster}'")
             self.host = address_of(found)
         if self.host is None:
-            raise Unavailable(f"the head node of '{self.cluster}' has no address yet", "try later")
+            raise Unavailable(
+                f"the head node of '{self.cluster}' has no address yet", "repeat the command later"
+            )
         return self.host
 
     def _reached(self, address: str) -> ParallelClusterOptions:
@@ -139,7 +144,7 @@ class ParallelClusterClient:
         return job.access(own).model_copy(update=follows)
 
     def _known_hosts(self) -> Path:
-        """Return a list of hosts of this cluster alone: the next one may have its address, and is another."""
+        """Return a known_hosts file for this cluster alone, because the next cluster may get the same address."""
         place = state_folder() / OURS / f"{self.cluster or 'head'}.known_hosts"
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return place
@@ -159,7 +164,7 @@ class ParallelClusterClient:
             return {}
 
     def _of_slurm(self, request: Request) -> Request:
-        """Return *request* in the words of Slurm's client; the cluster that it is of is known from then on."""
+        """Return *request* without the name of its cluster, which is remembered."""
         params = dict(request.params)
         self.cluster = self.cluster or params.get("clusterName")
         params.pop("clusterName", None)
@@ -190,7 +195,7 @@ class ParallelClusterClient:
         return answer
 
     def _archive(self, name: str, folders: Sequence[str]) -> None:
-        """Content where there is no cluster, and where it was never whole: then nothing of ours is on it."""
+        """Archive *folders*, unless the cluster does not exist or was never complete, and so has no files."""
         found = self.clusters.describe(name)
         if found is None or str(found.get("clusterStatus")) == "CREATE_FAILED":
             return
@@ -200,7 +205,7 @@ class ParallelClusterClient:
             store.archive(
                 folder,
                 lambda script, args, longest_s: way.run(script, args, timeout_s=longest_s),
-                self.told,
+                self.listener,
                 time.sleep,
                 time.monotonic,
             )
@@ -213,7 +218,7 @@ class ParallelClusterClient:
         try:
             return self._answer(what)
         except NotThere as exc:
-            raise RemoteError(exc.message, "apply makes it") from exc
+            raise RemoteError(exc.message, "run apply, which makes the cluster") from exc
 
     def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Response:
         plain = self._of_slurm(request)
@@ -235,7 +240,7 @@ class ParallelClusterClient:
 
     def settled(self, step: Step) -> bool:
         if step.do.service != OURS:
-            return True  # as of Slurm: what was answered is there
+            return True  # as with Slurm, a request is effective when it was answered
         return step.do.operation == "describe_cluster" or self.clusters.settled(step.do)
 
     def state(self, run: str) -> Status:
@@ -310,7 +315,7 @@ class ParallelClusterClient:
         return found
 
     def kept_runs(self) -> Sequence[str]:
-        """Raises Unavailable where neither the profile nor a run says which cluster it is."""
+        """Return the runs on the cluster. Raises Unavailable if neither the profile nor a run names the cluster."""
         if self.cluster is None and self.host is None:
             what = "the profile does not name the cluster that the runs to adopt are on"
             raise Unavailable(what, "set cluster or host, as pcluster list-clusters shows it")
@@ -330,7 +335,7 @@ class ParallelClusterClient:
 
 @contextlib.contextmanager
 def _known() -> Iterator[None]:
-    """Without a cluster nothing runs."""
+    """Translate NotThere to Unavailable: without a cluster, nothing runs."""
     try:
         yield
     except NotThere as exc:
@@ -339,7 +344,7 @@ def _known() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _unknown() -> Iterator[None]:
-    """Where nobody can be asked, what was begun may be there."""
+    """Translate errors for `find`: if the cluster cannot be reached, the outcome of a step is unknown."""
     try:
         yield
     except Unavailable as exc:

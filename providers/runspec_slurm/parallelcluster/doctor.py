@@ -1,4 +1,4 @@
-"""What will stop a job on ParallelCluster, looked at before anything is made."""
+"""Checks of ParallelCluster before a job needs it: `runspec doctor parallelcluster`."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from runspec_slurm.parallelcluster.options import ParallelClusterOptions
 from runspec_slurm.parallelcluster.session import install
 from runspec_slurm.parallelcluster.session.pcluster import Cli, NotThere
 
-NOBODY = "runspec-is-anybody-there"  # a cluster that there is none of: who says so has been reached
+NOBODY = "runspec-is-anybody-there"  # a cluster that does not exist: the answer shows that the account can be reached
 
 
 def examine(options: ParallelClusterOptions) -> Iterator[Finding]:
-    """Yield what was found; whatever cannot be asked without what is missing is left out."""
+    """Yield the findings; checks that need something which is missing are left out."""
     for program, package in (("node", "nodejs"), ("ssh", "openssh-client")):
         there = shutil.which(program) is not None
         yield Finding(
-            f"{program} is {'here' if there else 'not here'}", there, f"install {package}"
+            f"{program} is {'installed' if there else 'not installed'}", there, f"install {package}"
         )
     if options.ssh_key:
         found = Path(options.ssh_key).expanduser().is_file()
-        what = f"the key {options.ssh_key} is {'here' if found else 'not here'}"
-        yield Finding(what, found, "mend ssh_key of the profile")
+        what = f"the key {options.ssh_key} {'exists' if found else 'does not exist'}"
+        yield Finding(what, found, "correct ssh_key in the profile")
     try:
         pcluster = install.found(options)
     except RunspecError as exc:
         yield Finding(exc.message, False, exc.hint)
         return
     if pcluster is None:
-        what = f"pcluster is nowhere yet: the first apply installs aws-parallelcluster {VERSION}"
+        what = f"pcluster is not installed: the first apply installs aws-parallelcluster {VERSION}"
         yield Finding(what, shutil.which("uv") is not None or _has_uv(), "install uv, or pcluster")
         return
     yield Finding(f"pcluster is at {pcluster}", True)
@@ -57,7 +57,9 @@ def _account(options: ParallelClusterOptions) -> Finding:
         what = f"the account answers in {options.region}"
         return Finding(what if options.cluster is None else f"{what}; there is no {name} yet", True)
     except RunspecError as exc:
-        return Finding(exc.message, False, exc.hint or "is AWS within reach?")
+        return Finding(
+            exc.message, False, exc.hint or "check that AWS can be reached from this machine"
+        )
     status, head = found.get("clusterStatus"), address_of(found)
     what = f"the cluster {name} is {str(status).lower().replace('_', ' ')}, its head node at {head}"
     return Finding(what, bool(head), f"see why: pcluster get-cluster-stack-events -n {name}")

@@ -1,4 +1,4 @@
-"""The stage of a rehearsal: jobs alone, on a Slurm of this machine. No cluster is made, and AWS is asked nothing."""
+"""A Slurm on this machine for `runspec rehearse`, which runs the job alone: no cluster is made, and no request sent."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from runspec_slurm import emulator
 from runspec_slurm.options import SlurmOptions
 
 HEAD = "head-node.rehearsed"
-# What stands in for ssh does here what it was to do there.
+# An ssh that runs the command on this machine.
 SSH = """\
 #!/bin/sh
 while [ $# -gt 0 ] && [ "$1" != -- ]; do shift; done
-[ $# -gt 2 ] || { echo "ssh: a tunnel to the head node is not rehearsed" >&2; exit 255; }
+[ $# -gt 2 ] || { echo "ssh: the emulator has no tunnels to the head node" >&2; exit 255; }
 shift 2
 exec /bin/sh -c "$*"
 """
 PCLUSTER = """\
 #!/bin/sh
-echo '{"message": "the cluster is not rehearsed"}'
+echo '{"message": "the emulator has no cluster"}'
 exit 1
 """
-# Whatever a spec says, nobody's account is reached from here.
+# Whatever a spec contains, no request reaches an account.
 NO_AWS = {
     "AWS_ACCESS_KEY_ID": "rehearsed",
     "AWS_SECRET_ACCESS_KEY": "rehearsed",
@@ -36,14 +36,14 @@ NO_AWS = {
     "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
 }
 NOTES = (
-    "the job alone is rehearsed, on a Slurm of this machine, by the words and the script that the head node would get",
-    "not rehearsed: the cluster with its queues, machine types, file systems and S3, ssh, and the archive at its end",
+    "only the job is rehearsed: on a Slurm of this machine, with the arguments and script that the head node would get",
+    "not rehearsed: the cluster with its queues, machine types and file systems, S3, ssh, and the archive at its end",
 )
 
 
 @contextlib.contextmanager
 def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Emulation]:
-    """Start a Slurm, and give the way to it as if it were that of a cluster which is there."""
+    """Start a Slurm, and yield how to reach it in the form of an existing cluster."""
     with emulator.stage(of_slurm(options), folder, engine) as found:
         programs = folder / "bin"
         programs.mkdir()
@@ -56,7 +56,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
 
 
 def of_slurm(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that are Slurm's own: the job's queue is a partition, and file systems are folders."""
+    """Return the options for Slurm: the queue of the job becomes a partition, and file systems become folders."""
     found = {key: value for key, value in options.items() if key in SlurmOptions.model_fields}
     if options.get("queue"):
         found["partition"] = options["queue"]

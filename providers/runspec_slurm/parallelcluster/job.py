@@ -1,4 +1,4 @@
-"""What Slurm's own half is given: settings and facts of a cluster that may not be there yet."""
+"""Options and facts for the Slurm provider, about a cluster that may not exist yet."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ WORKSPACE = "runspec"  # the folder of the workspace on a file system of the clu
 
 
 def facts(spec: Spec, given: Facts) -> Facts:
-    """Return *given* as Slurm's half reads it: the job's queues as partitions, and what is in each.
+    """Return *given* for the Slurm provider, with the queues as partitions and their resources.
 
-    What the cluster will be follows from the settings, so nobody has to be asked.
+    The resources of the cluster follow from the options, so no discovery is necessary.
     """
     own: ParallelClusterOptions = given.options
     survey = dict(given.survey)
@@ -30,8 +30,8 @@ def facts(spec: Spec, given: Facts) -> Facts:
 
 
 def options(spec: Spec, own: ParallelClusterOptions) -> ParallelClusterOptions:
-    """Return the settings with those of Slurm that follow from those of the cluster."""
-    if not own.manage:  # its queues are not ours to know
+    """Return the options, with the options for Slurm that follow from those of the cluster."""
+    if not own.manage:  # the queues of the cluster are unknown
         return access(own.model_copy(update={"partition": own.queue or own.partition}))
     sent = queues.of_job(spec, own)
     there = queues.queues(spec, own)
@@ -48,7 +48,7 @@ def options(spec: Spec, own: ParallelClusterOptions) -> ParallelClusterOptions:
 
 
 def access(own: ParallelClusterOptions) -> ParallelClusterOptions:
-    """Return the settings with where the files of jobs are: on the first file system, where there is one."""
+    """Return the options with the workspace, which is on the first file system if there is one."""
     mounts = {name: storage.mount for name, storage in own.storage.items()}
     first = next(iter(mounts.values()), None)
     follows: dict[str, Any] = {"shared": {**mounts, **own.shared}}
@@ -58,7 +58,7 @@ def access(own: ParallelClusterOptions) -> ParallelClusterOptions:
 
 
 def login(own: ParallelClusterOptions, address: str) -> str:
-    """Return the head node as ssh knows it.
+    """Return the head node for ssh, with the user of its operating system.
 
     >>> login(ParallelClusterOptions(os="rocky9"), "192.0.2.1")
     'rocky@192.0.2.1'
@@ -75,7 +75,7 @@ def _partitions(spec: Spec, own: ParallelClusterOptions) -> dict[str, Any]:
 
 
 def _partition(queue: Queue, own: ParallelClusterOptions) -> dict[str, Any]:
-    """Return a partition: memory is not known to it unless Slurm is to share it out.
+    """Return the facts of a partition; Slurm knows its memory only with memory-based scheduling.
 
     https://docs.aws.amazon.com/parallelcluster/latest/ug/slurm-mem-based-scheduling-v3.html
     """

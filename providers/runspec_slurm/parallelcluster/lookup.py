@@ -10,10 +10,10 @@ from runspec_jobs.provider import Conflict, RemoteError, Request, Response, Step
 from runspec_slurm.parallelcluster.naming import TAG, tagged
 from runspec_slurm.parallelcluster.session.pcluster import NotThere, StopFirst
 
-POLL_S = 15.0  # between two looks: making a cluster takes ten minutes, and a look four seconds of processor
-MADE_S = 3600.0  # the longest that making or updating one is waited for
+POLL_S = 15.0  # between two queries: making a cluster takes ten minutes, and a query four seconds of processor time
+MADE_S = 3600.0  # the longest wait for a cluster to be made or updated
 GOES_ON = "_IN_PROGRESS"
-STOPPED_S = 1800.0  # the longest that machines may take to go
+STOPPED_S = 1800.0  # the longest wait for the machines of a cluster to stop
 GOING = ("DELETE_IN_PROGRESS", "DELETE_COMPLETE")
 DONE = ("CREATE_COMPLETE", "UPDATE_COMPLETE")
 BROKEN = ("CREATE_FAILED", "DELETE_FAILED", "UPDATE_FAILED")
@@ -22,7 +22,7 @@ STOPPED, STOPPING = "STOPPED", ("STOP_REQUESTED", "STOPPING")
 
 
 class Calls(Protocol):
-    """What is asked of `pcluster`: `Cli`, or what stands in for it."""
+    """Calls of `pcluster`, by `Cli` or by a replacement in tests."""
 
     def run(
         self,
@@ -39,15 +39,15 @@ class Clusters:
     def __init__(
         self,
         cli: Calls,
-        told: Callable[[str], None],
+        tell: Callable[[str], None],
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.cli, self.told, self.sleep, self.clock = cli, told, sleep, clock
+        self.cli, self.tell, self.sleep, self.clock = cli, tell, sleep, clock
         self._looked: dict[str, float] = {}
 
     def describe(self, name: str) -> dict[str, Any] | None:
-        """Return what is said of the cluster *name*; None where there is none, or it is being deleted."""
+        """Return the description of the cluster *name*; None if it does not exist or is being deleted."""
         try:
             found = self.cli.run("describe-cluster", name)
         except NotThere:
@@ -61,7 +61,7 @@ class Clusters:
         return {"cluster": name}
 
     def update(self, params: Mapping[str, Any]) -> Response:
-        """Change the cluster; where *stopFleet* says so and the service asks for it, without its machines."""
+        """Update the cluster. With *stopFleet*, stop its machines first if the service requires it."""
         name, wanted = params["clusterName"], params["clusterConfiguration"]
         try:
             self.cli.run("update-cluster", name, configuration=wanted)
@@ -74,27 +74,27 @@ class Clusters:
         return {"cluster": name}
 
     def _wait(self, name: str) -> None:
-        """Return when nothing is going on with the cluster any more; `settled` says what came of it."""
+        """Wait until no operation on the cluster is in progress, or too long; `settled` checks the result."""
         end = self.clock() + MADE_S
         while (found := self.describe(name)) and str(found["clusterStatus"]).endswith(GOES_ON):
             if self.clock() > end:
                 return
-            self.told(f"{name}: {found['clusterStatus'].lower().replace('_', ' ')}")
+            self.tell(f"{name}: {found['clusterStatus'].lower().replace('_', ' ')}")
             self.sleep(POLL_S)
 
     def _stop(self, name: str) -> None:
-        """https://docs.aws.amazon.com/parallelcluster/latest/ug/pcluster.update-compute-fleet-v3.html"""
-        self.told(f"{name}: all machines of its queues are stopped for the update")
+        """Stop all machines: https://docs.aws.amazon.com/parallelcluster/latest/ug/pcluster.update-compute-fleet-v3.html"""
+        self.tell(f"{name}: stopping all machines of its queues for the update")
         self.cli.run("update-compute-fleet", name, "--status", "STOP_REQUESTED")
         end = self.clock() + STOPPED_S
         while (found := self.describe(name)) and found.get("computeFleetStatus") != STOPPED:
             if self.clock() > end:
                 what = f"{name}: its machines have not stopped in {STOPPED_S / 60:.0f} minutes"
-                raise RemoteError(what, "apply again: it goes on from here")
+                raise RemoteError(what, "run apply again, which continues from here")
             self.sleep(POLL_S)
 
     def head(self, name: str) -> Response:
-        """Return the address of the head node; raises RemoteError while there is none."""
+        """Return the address of the head node. Raises RemoteError while it has none."""
         found = self.describe(name)
         address = found and address_of(found)
         if not address:
@@ -102,7 +102,7 @@ class Clusters:
         return {"cluster": name, "host": address}
 
     def delete(self, name: str) -> None:
-        """Delete the cluster and wait until it is gone; content when there is none."""
+        """Delete the cluster and wait until it does not exist; a missing cluster is no error."""
         try:
             if self.describe(name) is not None:
                 self.cli.run("delete-cluster", name)
@@ -118,11 +118,11 @@ class Clusters:
             if status == "DELETE_FAILED":
                 what = f"{name} cannot be deleted"
                 raise RemoteError(what, f"see why: pcluster get-cluster-stack-events -n {name}")
-            self.told(f"{name}: {str(status).lower().replace('_', ' ')}")
+            self.tell(f"{name}: {str(status).lower().replace('_', ' ')}")
             self.sleep(POLL_S)
 
     def find(self, step: Step) -> Response | None:
-        """Return the answer of *step* if it was done: the cluster is there, and, for an update, is as wanted."""
+        """Return the answer of *step* if it was done: the cluster exists and, for an update, has the new settings."""
         name = step.do.params["clusterName"]
         found = self.describe(name)
         if found is None:
@@ -132,13 +132,13 @@ class Clusters:
             return {"cluster": name, "host": address} if address else None
         tags = {tag["key"]: tag["value"] for tag in found.get("tags") or ()}
         if TAG not in tags:
-            hint = "take another name, or set manage: false to use it as it is"
+            hint = "set option cluster to another name, or set manage: false to use this cluster as it is"
             raise Conflict(f"there is a cluster '{name}' that runspec did not make", hint)
         same = tags[TAG] == tagged(step.do.params["clusterConfiguration"])
         return {"cluster": name} if same or step.do.operation == "create_cluster" else None
 
     def settled(self, request: Request) -> bool:
-        """Return whether the cluster can be used; one that was stopped for an update is started again."""
+        """Return whether the cluster can be used; start its machines again if they were stopped for an update."""
         name = request.params["clusterName"]
         self._pace(name)
         found = self.describe(name)
@@ -149,14 +149,14 @@ class Clusters:
 
     def _usable(self, name: str, request: Request, found: Mapping[str, Any] | None) -> bool:
         if found is None:
-            raise RemoteError(f"{name} is gone")
+            raise RemoteError(f"{name} does not exist any more", "run apply again, which makes it")
         status, fleet = str(found.get("clusterStatus")), found.get("computeFleetStatus")
         if status in BROKEN and not (
             status == "UPDATE_FAILED" and request.operation == "create_cluster"
         ):
             raise RemoteError(f"{name}: {failure(found)}", _way_out(name, status))
         if status not in (*DONE, "UPDATE_FAILED"):
-            self.told(f"{name}: {status.lower().replace('_', ' ')}")
+            self.tell(f"{name}: {status.lower().replace('_', ' ')}")
             return False
         if request.params.get("stopFleet") and fleet in (STOPPED, *STOPPING):
             if fleet == STOPPED:
@@ -165,7 +165,7 @@ class Clusters:
         return True
 
     def _pace(self, name: str) -> None:
-        """Wait until a cluster that could not be used may be looked at again."""
+        """Wait until a cluster that could not be used may be queried again."""
         last = self._looked.pop(name, None)
         if last is not None and (left := last + POLL_S - self.clock()) > 0:
             self.sleep(left)
@@ -177,7 +177,7 @@ def address_of(found: Mapping[str, Any]) -> str | None:
 
 
 def failure(found: Mapping[str, Any]) -> str:
-    """Return why a cluster could not be made, as far as it is told.
+    """Return why a cluster could not be made, as far as the service reports it.
 
     https://docs.aws.amazon.com/parallelcluster/latest/ug/API-reference-DescribeCluster-v3.html
     """
@@ -185,11 +185,11 @@ def failure(found: Mapping[str, Any]) -> str:
         f"{one.get('failureCode', '')}: {one.get('failureReason', '')}".strip(": ")
         for one in found.get("failures") or ()
     ]
-    return "; ".join(reasons) or str(found.get("cloudFormationStackStatus") or "it failed")
+    return "; ".join(reasons) or str(found.get("cloudFormationStackStatus") or "no reason given")
 
 
 def _way_out(name: str, status: str) -> str:
     events = f"pcluster get-cluster-stack-events -n {name}"
     if status == "CREATE_FAILED":
-        return f"see why: {events}; then runspec destroy --site takes away what is left of it"
+        return f"see why: {events}; then remove it with runspec destroy --site"
     return f"see why: {events}"

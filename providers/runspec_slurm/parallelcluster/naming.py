@@ -1,4 +1,4 @@
-"""Names of clusters by the content of what they are, and requests in the words of the library."""
+"""Digests of cluster configurations, and requests to the operations of the library."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from runspec_jobs.provider import Path, Request, Spec
 
-VERSION = "3.16.1"  # of aws-parallelcluster: an update must be of the version that made the cluster
-TAG = "runspec:configuration"  # holds the digest of what the cluster is; a cluster without it is not ours
+VERSION = "3.16.1"  # of aws-parallelcluster: only the version that made a cluster can update it
+TAG = "runspec:configuration"  # the digest of the configuration; a cluster without this tag was not made by runspec
 
 
 def digest(value: Any) -> str:
@@ -19,13 +19,13 @@ def digest(value: Any) -> str:
 
 
 def tagged(configuration: Mapping[str, Any]) -> str | None:
-    """Return the digest that *configuration* carries as a tag."""
+    """Return the digest in the tags of *configuration*, or None."""
     tags = {tag["Key"]: tag["Value"] for tag in configuration.get("Tags", ())}
     return tags.get(TAG)
 
 
 def call(operation: str, **params: Any) -> Request:
-    """Return a call of the library's operation of that name, with the names of its API.
+    """Return a request for an operation of the library, with the parameter names of its API.
 
     https://docs.aws.amazon.com/parallelcluster/latest/ug/api-reference-v3.html
     """
@@ -33,7 +33,7 @@ def call(operation: str, **params: Any) -> Request:
 
 
 def at(spec: Spec, *keys: str) -> Path:
-    """Return where a setting of ours stands: in the spec, or, for all that is in the profile, `provider`.
+    """Return the path of a setting: in the spec if it is set there, or else `provider`.
 
     >>> at(Spec.model_construct(providers={"parallelcluster": {"os": "x"}}), "os")
     ('providers', 'parallelcluster', 'os')

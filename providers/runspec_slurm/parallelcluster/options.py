@@ -1,4 +1,4 @@
-"""The settings of the ParallelCluster provider: the cluster that is made, over those of Slurm."""
+"""The settings of the ParallelCluster provider: those of the cluster, in addition to those of Slurm."""
 
 from __future__ import annotations
 
@@ -148,7 +148,9 @@ class Storage(Model):
     def _one_kind(self) -> Self:
         given = self.model_fields_set - {"mount", "file_system", "data"}
         if self.file_system and given:
-            raise ValueError(f"{min(given)} is of a new file system, and file_system is there")
+            raise ValueError(
+                f"{min(given)} is only for a new file system, but file_system names an existing one"
+            )
         return self
 
 

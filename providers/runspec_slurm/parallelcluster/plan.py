@@ -1,4 +1,4 @@
-"""From a spec to the steps that run it on ParallelCluster: the cluster, then those of Slurm."""
+"""The steps of a plan that run a spec on ParallelCluster: those of the cluster, then those of Slurm."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from runspec_slurm.parallelcluster.options import ParallelClusterOptions
 
 
 def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
-    """Yield the steps that come before those of Slurm."""
+    """Yield the steps before those of Slurm."""
     options: ParallelClusterOptions = facts.options
     if options.manage:
         yield _cluster(spec, options)
         if options.cluster:
             yield _update(spec, options)
     if options.host and not options.manage:
-        return  # it is known, and nobody has to be asked
+        return  # the head node is known
     name = config.name(spec, options)
     title = f"find the head node of the cluster {name}"
     yield Step("head", title, Scope.SITE, call("describe_cluster", clusterName=name))
 
 
 def on(name: str, step: Step) -> Step:
-    """Return a step of Slurm with the cluster that it is of: equal ones of two clusters make two things."""
+    """Return a Slurm step with the name of its cluster, so that equal steps on two clusters differ."""
     undo = step.undo and _on(name, step.undo)
     return step._replace(do=_on(name, step.do), undo=undo)
 
@@ -35,7 +35,7 @@ def _on(name: str, request: Request) -> Request:
 
 
 def _cluster(spec: Spec, options: ParallelClusterOptions) -> Step:
-    """Return the step that makes the cluster; one of that name that is ours is taken as it is."""
+    """Return the step that makes the cluster; an existing cluster of runspec with that name is used unchanged."""
     name = config.name(spec, options)
     found = config.configuration(spec, options)
     kinds = [
@@ -52,22 +52,22 @@ def _cluster(spec: Spec, options: ParallelClusterOptions) -> Step:
 
 
 def _update(spec: Spec, options: ParallelClusterOptions) -> Step:
-    """Return the step that makes a cluster that was there what it is to be; nothing where it is that."""
+    """Return the step that updates an existing cluster, unless it has the right settings."""
     name = config.name(spec, options)
     found = config.configuration(spec, options)
     stop = {"stopFleet": True} if options.update == "stop" else {}
     return Step(
         "update",
-        f"update the cluster {name}, where it differs",
+        f"update the cluster {name}, if it differs",
         Scope.SITE,
         call("update_cluster", clusterName=name, clusterConfiguration=found, **stop),
     )
 
 
 def _delete(name: str, options: ParallelClusterOptions) -> Request:
-    """Return what deletes the cluster, after what is new on its file systems is in S3.
+    """Return the request that deletes the cluster, after the changes on its file systems were copied to S3.
 
-    A persistent file system does that by itself, and is waited for all the same.
+    A persistent file system copies them by itself, and the request waits for that, too.
     """
     delete = call("delete_cluster", clusterName=name)
     kept = [s.mount for s in options.storage.values() if s.data]

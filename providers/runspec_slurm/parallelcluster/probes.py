@@ -1,4 +1,4 @@
-"""The probes of this provider: each finds out whether a belief of docs/unverified.md holds on a real cluster."""
+"""The probes of this provider: each checks an assumption of docs/unverified.md on a real cluster."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from runspec_slurm.parallelcluster.client import ParallelClusterClient
 from runspec_slurm.parallelcluster.lookup import DONE, address_of
 
 PAUSE_S = 2.0
-MACHINE_S = 1200.0  # for a machine to come and the job to end
+MACHINE_S = 1200.0  # for a machine to start and the job to end
 ARCHIVED_S = 300.0
-MACHINE = 0.20  # a machine of the first queue for some minutes: it depends on the queue
+MACHINE = (
+    0.20  # dollars for some minutes of a machine of the first queue, on which the price depends
+)
 KNOWN_STATES = ("COMPLETED", "COMPLETING")
 
 PYTHON = """\
@@ -31,7 +33,7 @@ exit $code
 """
 SUDO = "sudo -n true\n"
 SACCT = "sacct -n -X -S now 2>&1; echo $?\n"
-# The workspace is the current folder; what is made lies below runs/ of it, as all of a run does.
+# The workspace is the current folder. The files are made below its runs/, like those of a run.
 LUSTRE = """\
 [ "$(stat -f -c %T . 2>/dev/null)" = lustre ] || { echo none; exit 0; }
 mkdir -p "runs/$1" && f=$PWD/runs/$1/archived && echo first >"$f" && lfs hsm_state "$f"
@@ -39,10 +41,10 @@ mkdir -p "runs/$1" && f=$PWD/runs/$1/archived && echo first >"$f" && lfs hsm_sta
 ARCHIVE = 'sudo -n lfs hsm_archive "$PWD/runs/$1/archived"\n'
 STATE = 'lfs hsm_state "$PWD/runs/$1/archived"\n'
 CHANGE = 'echo second >>"$PWD/runs/$1/archived"; lfs hsm_state "$PWD/runs/$1/archived"\n'
-# A job that asks to be requeued once, as runspec's own do; sbatch reads it from its standard input.
+# A job that requeues itself once, as jobs of runspec do.
 JOB = """\
 #!/bin/sh
-echo "try ${SLURM_RESTART_COUNT:-0}"
+echo "attempt ${SLURM_RESTART_COUNT:-0}"
 [ -n "$SLURM_RESTART_COUNT" ] && exit 0
 scontrol requeue "$SLURM_JOB_ID"
 sleep 300
@@ -57,31 +59,35 @@ QUEUE = "squeue -h -t all -o '%T' --name=\"$1\"\n"
 
 def probes() -> Sequence[Probe]:
     return (
-        Probe("pcluster-1", "describe-cluster has what runspec reads of it", 10, 0, described),
+        Probe("pcluster-1", "describe-cluster has the fields that runspec reads", 10, 0, described),
         Probe("pcluster-2", "The head node has python3 3.6 and Slurm's commands", 5, 0, tools),
-        Probe("pcluster-3", "Who logs in at the head node may use sudo", 5, 0, sudo),
+        Probe("pcluster-3", "The login of the head node may use sudo", 5, 0, sudo),
         Probe("pcluster-4", "sacct answers or says that there is no accounting", 5, 0, accounting),
         Probe("pcluster-5", "A file of FSx for Lustre can be archived", 300, 0, archived),
         Probe(
-            "pcluster-6", "A job that asks for it is requeued, in one log", 1200, MACHINE, requeued
+            "pcluster-6",
+            "A job that requeues itself is requeued, with one log",
+            1200,
+            MACHINE,
+            requeued,
         ),
     )
 
 
 def said(holds: bool, seen: str) -> Observation:
-    """Return the verdict on a belief that *holds* or not."""
+    """Return the verdict on an assumption: confirmed if it *holds*, else refuted."""
     return Observation(Verdict.CONFIRMED if holds else Verdict.REFUTED, seen)
 
 
 def on_head(client: ParallelClusterClient, script: str, *args: str, content: str = "") -> str:
-    """Run *script* in the workspace on the head node; give what it prints. Raises RemoteError where it fails."""
+    """Run *script* in the workspace on the head node and return its output. Raises RemoteError if it fails."""
     fed = [content.encode()] if content else None
     found = client.ask(lambda slurm: slurm.store.change("a probe", script, *args, content=fed))
     return (found or b"").decode(errors="replace").strip()
 
 
 def folder(client: ParallelClusterClient, context: ProbeContext) -> str:
-    """Return the name of this session's folder in the workspace, which is removed at the end."""
+    """Return the name of this session's folder in the workspace, and note it for removal."""
     where = f"{client.options.workspace}/runs/{context.name}"
     remove = Request("folder", "remove_run", {"run": context.name})
     context.note(f"the folder {where}", f"on the head node: rm -r {where}", remove)
@@ -154,12 +160,14 @@ def requeued(client: ParallelClusterClient, context: ProbeContext) -> Observatio
     context.note(f"jobs {name}", f"on the head node: scancel --name={name}", cancel)
     on_head(client, SUBMIT, name, content=JOB)
     end = time.monotonic() + MACHINE_S
-    while "try 1" not in on_head(client, LOG, name):
+    while "attempt 1" not in on_head(client, LOG, name):
         if time.monotonic() > end:
-            raise Unavailable(f"the job has not been tried twice in {MACHINE_S / 60:.0f} minutes")
+            raise Unavailable(
+                f"the job has not begun a second attempt in {MACHINE_S / 60:.0f} minutes"
+            )
         context.sleep(PAUSE_S)
-    log = [line for line in on_head(client, LOG, name).split("\n") if line.startswith("try ")]
+    log = [line for line in on_head(client, LOG, name).split("\n") if line.startswith("attempt ")]
     context.sleep(PAUSE_S)
     state = on_head(client, QUEUE, name)
-    holds = log == ["try 0", "try 1"] and state in KNOWN_STATES
-    return said(holds, f"its log has {log}, and squeue knows it as {state or 'nothing'}")
+    holds = log == ["attempt 0", "attempt 1"] and state in KNOWN_STATES
+    return said(holds, f"the log has {log}, and squeue lists the job as {state or 'nothing'}")

@@ -1,4 +1,4 @@
-"""The ParallelCluster provider, as the core sees it."""
+"""The ParallelCluster provider, as the core uses it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from runspec_slurm.parallelcluster.options import ParallelClusterOptions
 
 
 class ParallelClusterProvider:
-    """Runs jobs on clusters of Slurm that AWS ParallelCluster makes."""
+    """Runs jobs on Slurm clusters that AWS ParallelCluster makes."""
 
     name = "parallelcluster"
     options_model: type[Options] = ParallelClusterOptions

@@ -1,4 +1,4 @@
-"""Which machines of EC2 a job needs, as far as the table goes: `instance_types` and `queues` go around it."""
+"""The EC2 instance types that fit a job, from a table, which the options `instance_types` and `queues` override."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ MIB = 1 << 20
 
 
 class Instance(Ec2Type):
-    """A type of machine of a queue."""
+    """An EC2 instance type."""
 
     __slots__ = ()
 
     @property
     def usable_mib(self) -> int:
-        """Memory that jobs can have, in MiB: Slurm is told of 95 %.
+        """The memory that jobs can use, in MiB: ParallelCluster gives Slurm 95 % of it.
 
         https://docs.aws.amazon.com/parallelcluster/latest/ug/slurm-mem-based-scheduling-v3.html
         """
@@ -27,7 +27,7 @@ GPU_TYPES = tuple(sorted({instance.gpu_type for instance in INSTANCES if instanc
 
 
 def holds(instance: Instance, cpus: int, memory_mib: int, gpus: int, gpu_type: str | None) -> bool:
-    """Return whether a machine holds one node of such needs; a GPU that is not asked for is no harm."""
+    """Return whether a machine is large enough for a node; unused GPUs are allowed."""
     kind = gpu_type.lower() if gpu_type else None
     return (
         instance.cpus >= cpus
@@ -38,7 +38,7 @@ def holds(instance: Instance, cpus: int, memory_mib: int, gpus: int, gpu_type: s
 
 
 def fitting(cpus: int, memory_mib: int, gpus: int, gpu_type: str | None) -> tuple[Instance, ...]:
-    """Return the machines that hold one node, the smallest first; none has a GPU that is not asked for.
+    """Return the machines that are large enough for a node, smallest first, without unused GPUs.
 
     >>> [instance.name for instance in fitting(2, 3000, 0, None)][:3]
     ['c6i.large', 'c7i.large', 'm6i.large']

@@ -1,8 +1,8 @@
-"""Copying what has changed on a file system to the place in S3 that it is linked to, by the head node.
+"""Copying of changed files from a file system to the S3 prefix that it is linked to, by commands on the head node.
 
-The commands are those of FSx for Lustre's own documentation; whoever logs in to the head node has sudo there.
+The commands are from the documentation of FSx for Lustre, and need sudo, which the login of the head node has:
 https://docs.aws.amazon.com/fsx/latest/LustreGuide/exporting-files-hsm.html
-No test has seen them on a real one: see docs/unverified.md, pcluster-5.
+They were never tested on a real file system: see docs/unverified.md, pcluster-5.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Protocol
 
 from runspec_jobs.provider import RemoteError
 
-# Each file's state is asked for by itself: what `lfs hsm_state` prints begins with the file's name, which may hold
-# any word. Of a file that is new or changed the copying is begun; asking again for one that is on its way does no
-# harm. Prints how many were not yet there.
+# Queries the state of each file by itself, because `lfs hsm_state` prints the file's name first, which may contain any
+# word. Starts to copy each new or changed file; a file that is being copied already is not affected. Prints the number
+# of files that are not yet copied.
 BEGIN = """\
 cd -- "$1" || exit 3
 find . -type f -exec sh -c '
@@ -34,7 +34,7 @@ exit "$code"
 """
 PAUSE_S = 10.0
 LONGEST_S = 4 * 3600.0
-LOOK_S = 1800.0  # of one look: a file takes milliseconds, and there may be many
+LOOK_S = 1800.0  # for one query of all files, each of which takes milliseconds
 
 
 class Done(Protocol):
@@ -46,30 +46,29 @@ class Done(Protocol):
     def err(self) -> str: ...
 
 
-Run = Callable[
-    [str, Sequence[str], float], Done
-]  # a script, its arguments, the longest it may take
+# Arguments: a script, its arguments, and the longest time it may take.
+Run = Callable[[str, Sequence[str], float], Done]
 
 
 def archive(
     folder: str,
     run: Run,
-    told: Callable[[str], None],
+    tell: Callable[[str], None],
     sleep: Callable[[float], None],
     clock: Callable[[], float],
 ) -> None:
-    """Return when all of *folder* is in S3. Raises RemoteError when it cannot be; nothing was taken away then."""
+    """Wait until all of *folder* is in S3. Raises RemoteError if that fails; the files then still exist."""
     end = clock() + LONGEST_S
     before: int | None = None
     while True:
         left = _begin(folder, run)
         if left == 0:
             return
-        told(f"{folder}: {left:,} files are being copied to S3")
+        tell(f"{folder}: {left:,} files are being copied to S3")
         if clock() > end:
             what = f"{folder}: {left:,} files are not in S3 after {LONGEST_S / 3600:.0f} hours"
             raise RemoteError(
-                what, "run the same command again, or set archive: false to give them up"
+                what, "run the same command again, or set archive: false to lose these files"
             )
         sleep(PAUSE_S if before is None or left < before else 3 * PAUSE_S)
         before = left
@@ -80,5 +79,7 @@ def _begin(folder: str, run: Run) -> int:
     if done.code != 0:
         said = done.err.strip().splitlines()
         what = f"{folder} cannot be copied to S3: {said[-1] if said else f'exit code {done.code}'}"
-        raise RemoteError(what, "set archive: false to delete the cluster without it")
+        raise RemoteError(
+            what, "set archive: false to delete the cluster without copying its files"
+        )
     return int(done.out.split()[0])

@@ -1,1 +1,1 @@
-"""What ParallelCluster cannot do of a spec."""
+"""Checks of a spec for ParallelCluster."""

@@ -1,4 +1,4 @@
-"""What ParallelCluster cannot do of a spec, each with a way out; then what Slurm cannot."""
+"""Checks of a spec for ParallelCluster: what is not supported, each with a hint."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from runspec_jobs.provider import Facts, Problem, Spec, did_you_mean
 from runspec_slurm.parallelcluster.check import queues as check_queues, storage
-from runspec_slurm.parallelcluster.infrastructure import queues as machines
+from runspec_slurm.parallelcluster.infrastructure import queues
 from runspec_slurm.parallelcluster.naming import VERSION, at
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions
 from runspec_slurm.parallelcluster.resources import GPU_TYPES
@@ -22,18 +22,18 @@ USERS = {
     "rocky8": "rocky",
     "rocky9": "rocky",
 }
-# https://docs.aws.amazon.com/parallelcluster/latest/ug/Image-section.html: no AMI of these is given out.
+# https://docs.aws.amazon.com/parallelcluster/latest/ug/Image-section.html: ParallelCluster publishes no AMIs for these.
 WITHOUT_AMI = ("rocky8", "rocky9")
 # https://docs.aws.amazon.com/tag-editor/latest/userguide/tagging.html
 RESERVED_TAGS = ("aws:", "parallelcluster:", "runspec:")
 
 
 def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    """Yield all problems; those of the cluster's settings only where they are known."""
+    """Yield all problems; those of the cluster's settings only if the profile is known."""
     options: ParallelClusterOptions = facts.options
     if facts.complete and not options.manage and not (options.cluster or options.host):
-        what = "manage: false, and nobody says which cluster is there"
-        yield Problem(at(spec, "manage"), what, "name it: cluster: NAME, or host: ADDRESS")
+        what = "manage: false is set, but no cluster"
+        yield Problem(at(spec, "manage"), what, "set cluster: NAME, or host: ADDRESS")
     if not (facts.complete and options.manage):
         return
     yield from _profile(options)
@@ -49,33 +49,35 @@ def _profile(options: ParallelClusterOptions) -> Iterator[Problem]:
     for key, example in wanted.items():
         if not getattr(options, key):
             hint = f"add providers: {{parallelcluster: {{{key}: {example}}}}} to the profile"
-            yield Problem(("provider",), f"the profile names no {key}", hint)
+            yield Problem(("provider",), f"the profile has no {key}", hint)
 
 
 def _settings(spec: Spec, options: ParallelClusterOptions) -> Iterator[Problem]:
     if options.os not in USERS:
-        hint = did_you_mean(options.os, USERS) or f"there are: {', '.join(USERS)}"
-        yield Problem(at(spec, "os"), f"ParallelCluster {VERSION} has no '{options.os}'", hint)
+        hint = did_you_mean(options.os, USERS) or f"use one of {', '.join(USERS)}"
+        yield Problem(
+            at(spec, "os"), f"ParallelCluster {VERSION} does not support '{options.os}'", hint
+        )
     elif options.os in WITHOUT_AMI and not options.custom_ami:
-        what = f"there is no AMI of ParallelCluster with {options.os}"
+        what = f"ParallelCluster has no AMI with {options.os}"
         yield Problem(
             at(spec, "os"),
             what,
-            "build one (pcluster build-image), and name it: custom_ami: ami-...",
+            "build one with pcluster build-image, and set custom_ami: ami-...",
         )
     for key in options.tags:
         if key.startswith(RESERVED_TAGS):
-            what = f"tags that begin with {key.partition(':')[0]}: are not yours to give"
+            what = f"tags that begin with {key.partition(':')[0]}: are reserved"
             yield Problem(at(spec, "tags"), what, "rename it")
 
 
 def _machines(spec: Spec, options: ParallelClusterOptions) -> Iterator[Problem]:
     kind = spec.cluster.gpu_type
     if kind and kind.lower() not in {k.lower() for k in GPU_TYPES} and not _own_types(options):
-        hint = did_you_mean(kind, GPU_TYPES) or f"there are: {', '.join(GPU_TYPES)}"
-        yield Problem(("cluster", "gpu_type"), f"no machine has a '{kind}'", hint)
-    elif not all(queue.instance_types for queue in machines.queues(spec, options).values()):
-        what = "no machine has all that each node asks for together"
+        hint = did_you_mean(kind, GPU_TYPES) or f"use one of {', '.join(GPU_TYPES)}"
+        yield Problem(("cluster", "gpu_type"), f"no EC2 instance type has a '{kind}'", hint)
+    elif not all(queue.instance_types for queue in queues.queues(spec, options).values()):
+        what = "no EC2 instance type is large enough for a node"
         hint = "ask for less, or set providers.parallelcluster.instance_types"
         yield Problem(("cluster",), what, hint)
     else:
@@ -83,7 +85,7 @@ def _machines(spec: Spec, options: ParallelClusterOptions) -> Iterator[Problem]:
     if options.queues:
         for key in ("disk", "placement"):
             if getattr(spec.cluster, key) is not None:
-                what = "the queues of the profile are used as they are: they decide this"
+                what = "has no effect: the queues of the profile determine it"
                 yield Problem(("cluster", key), what, severity="note")
 
 
@@ -92,16 +94,16 @@ def _own_types(options: ParallelClusterOptions) -> bool:
 
 
 def _schema(facts: Facts) -> Iterator[Problem]:
-    """What the library's own schema says, which a survey has asked where the library is installed."""
+    """Yield the problems that the library's schema found in discovery, or a note if the library is not installed."""
     found = facts.survey.get("schema")
     if found is None:
         what = (
-            "the schema of aws-parallelcluster was not asked, since it is not installed yet: apply installs it, "
-            "and asks before anything is made"
+            "the configuration was not checked by aws-parallelcluster, which is not installed yet: apply installs it, "
+            "and checks the configuration before it makes anything"
         )
         yield Problem(("provider",), what, severity="note")
         return
     for path, what in found["problems"]:
         shown = f"{path}: {what}" if path else what
-        hint = "the settings of providers.parallelcluster say it"
+        hint = "correct the settings of providers.parallelcluster"
         yield Problem(("provider",), f"aws-parallelcluster {found['version']}: {shown}", hint)

@@ -1,7 +1,7 @@
-"""What is wrong with queues and machines: the library's schema lets it through, and creating a cluster does not.
+"""Checks of queues and machines, for errors that the library's schema accepts, but the creation of a cluster does not.
 
-Each rule is one of the service, or of the validators of aws-parallelcluster 3.16.1, which ask EC2 and come after
-minutes: https://github.com/aws/aws-parallelcluster/blob/v3.16.1/cli/src/pcluster/validators/cluster_validators.py
+Each rule is one of the service or of the validators of aws-parallelcluster 3.16.1, which call EC2 and run minutes
+later: https://github.com/aws/aws-parallelcluster/blob/v3.16.1/cli/src/pcluster/validators/cluster_validators.py
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from runspec_slurm.parallelcluster.resources import KNOWN
 # https://docs.aws.amazon.com/parallelcluster/latest/ug/Scheduling-v3.html
 QUEUE = re.compile(r"[a-z][a-z0-9-]{0,24}")
 MOST_QUEUES = 50
-# Drivers of the AMIs since 3.16 know GPUs from Turing on: `InstanceTypeBaseAMICompatibleValidator`.
+# The drivers in AMIs since 3.16 support GPUs from Turing on: `InstanceTypeBaseAMICompatibleValidator`.
 OLD_GPUS = ("g2", "g3", "g3s", "p2", "p3", "p3dn")
 # https://docs.aws.amazon.com/parallelcluster/latest/ug/slurm-configuration-settings-v3.html
 OF_SLURM_CONF = frozenset(
@@ -30,8 +30,8 @@ OF_SLURM_CONF = frozenset(
 OF_QUEUES = frozenset("nodes oversubscribe partitionname resumetimeout state suspendtime".split())
 
 
-class Wrong(NamedTuple):
-    """What is wrong, which setting says it, and the way out."""
+class QueueProblem(NamedTuple):
+    """A problem of a queue: the setting, the message and the hint."""
 
     key: str
     what: str
@@ -40,125 +40,141 @@ class Wrong(NamedTuple):
 
 def problems(spec: Spec, options: ParallelClusterOptions) -> Iterator[Problem]:
     if len(options.queues) > MOST_QUEUES:
-        what = f"{len(options.queues)} queues, and ParallelCluster takes {MOST_QUEUES}"
-        yield Problem(at(spec, "queues"), what, "put machines alike into one queue")
+        what = f"{len(options.queues)} queues, but ParallelCluster allows {MOST_QUEUES}"
+        yield Problem(at(spec, "queues"), what, "put similar machines into one queue")
     for name, queue in queues.queues(spec, options).items():
         own = ("queues", name) if options.queues else ()
-        for wrong in _queue(name, queue, options):
-            where = at(spec, *own, wrong.key) if wrong.key else at(spec, *own)
-            yield Problem(where, f"queue '{name}': {wrong.what}", wrong.hint)
+        for problem in _queue(name, queue, options):
+            where = at(spec, *own, problem.key) if problem.key else at(spec, *own)
+            yield Problem(where, f"queue '{name}': {problem.what}", problem.hint)
     for key in options.slurm_settings:
         if key.lower() in OF_SLURM_CONF:
-            what = f"'{key}' of slurm.conf is ParallelCluster's own"
-            yield Problem(at(spec, "slurm_settings"), what, "take it away")
+            what = f"'{key}' of slurm.conf is set by ParallelCluster"
+            yield Problem(at(spec, "slurm_settings"), what, "remove it")
 
 
-def _queue(name: str, queue: Queue, options: ParallelClusterOptions) -> Iterator[Wrong]:
+def _queue(name: str, queue: Queue, options: ParallelClusterOptions) -> Iterator[QueueProblem]:
     if not QUEUE.fullmatch(name) or name == "default":
-        hint = "use a-z, 0-9 and '-', begin with a letter, 25 at most, and not 'default'"
-        yield Wrong("", "ParallelCluster takes no such name", hint)
+        hint = "use at most 25 of a-z, 0-9 and '-', begin with a letter, and do not use 'default'"
+        yield QueueProblem("", "ParallelCluster does not allow this name", hint)
     if queue.min_count > queue.max_count:
-        what = f"min_count is {queue.min_count}, above max_count, which is {queue.max_count}"
-        yield Wrong("min_count", what, "lower min_count, or raise max_count")
+        what = f"min_count is {queue.min_count}, which is more than max_count, {queue.max_count}"
+        yield QueueProblem("min_count", what, "lower min_count, or raise max_count")
     yield from _bought(queue)
     yield from _types(queue, options)
     yield from _network(queue, options)
     for key in queue.settings:
         if key.lower() in OF_QUEUES:
-            yield Wrong(
-                "settings", f"'{key}' of a partition is ParallelCluster's own", "take it away"
+            yield QueueProblem(
+                "settings", f"'{key}' of a partition is set by ParallelCluster", "remove it"
             )
 
 
-def _bought(queue: Queue) -> Iterator[Wrong]:
-    """https://docs.aws.amazon.com/parallelcluster/latest/ug/launch-capacity-blocks.html"""
+def _bought(queue: Queue) -> Iterator[QueueProblem]:
+    """Yield problems of how machines are bought.
+
+    https://docs.aws.amazon.com/parallelcluster/latest/ug/launch-capacity-blocks.html
+    """
     reserved = queue.reservation or queue.reservation_group
     if queue.reservation and queue.reservation_group:
-        what = "reservation and reservation_group are both given"
-        yield Wrong("reservation_group", what, "take one of them away")
+        what = "reservation and reservation_group are both set"
+        yield QueueProblem("reservation_group", what, "remove one of them")
     if queue.reservation and len(queue.instance_types) > 1:
         # https://docs.aws.amazon.com/parallelcluster/latest/ug/Scheduling-v3.html (CapacityReservationId)
-        what = "a capacity reservation is of one type of machine"
-        yield Wrong("instance_types", what, "name one, or a reservation_group")
+        what = "a capacity reservation has one instance type"
+        yield QueueProblem(
+            "instance_types", what, "name one type, or set reservation_group instead"
+        )
     if queue.spot_price is not None and queue.capacity != "spot":
-        what = f"a spot price, and its machines are bought as {queue.capacity}"
-        yield Wrong("spot_price", what, "set capacity: spot, or take spot_price away")
+        what = f"spot_price is set, but the capacity of the queue is {queue.capacity}"
+        yield QueueProblem("spot_price", what, "set capacity: spot, or remove spot_price")
     if queue.capacity == "spot" and reserved:
         # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-capacity-reservations.html
-        what = "spot machines do not come from a capacity reservation"
-        yield Wrong("reservation", what, "set capacity: on-demand, or take the reservation away")
+        what = "spot machines cannot use a capacity reservation"
+        yield QueueProblem(
+            "reservation", what, "set capacity: on-demand, or remove the reservation"
+        )
     if queue.capacity == "capacity-block":
         if not queue.reservation:
-            hint = "name it: reservation: cr-..."
-            yield Wrong("capacity", "a capacity block is a reservation, and none is named", hint)
+            hint = "set reservation: cr-..."
+            yield QueueProblem(
+                "capacity", "a capacity block needs a reservation, and none is set", hint
+            )
         if not 0 < queue.min_count == queue.max_count:
-            what = "of a capacity block all machines are there always"
-            yield Wrong("min_count", what, "set min_count and max_count to the size of the block")
+            what = "all machines of a capacity block always run"
+            yield QueueProblem(
+                "min_count", what, "set min_count and max_count to the size of the block"
+            )
 
 
-def _types(queue: Queue, options: ParallelClusterOptions) -> Iterator[Wrong]:
+def _types(queue: Queue, options: ParallelClusterOptions) -> Iterator[QueueProblem]:
     known = [KNOWN[name] for name in queue.instance_types if name in KNOWN]
     names = queue.instance_types
     for name in sorted({name for name in names if names.count(name) > 1}):
-        yield Wrong("instance_types", f"{name} is named twice", "name it once")
+        yield QueueProblem("instance_types", f"{name} is named twice", "name it once")
     for what, values in (("vCPUs", {i.cpus for i in known}), ("GPUs", {i.gpus for i in known})):
         if len(values) > 1:
             # https://docs.aws.amazon.com/parallelcluster/latest/ug/slurm-multiple-instance-allocation-v3.html
             shown = ", ".join(str(value) for value in sorted(values))
-            hint = "make a queue of each kind"
-            yield Wrong("instance_types", f"machines of {shown} {what} in one queue", hint)
+            hint = "make a queue for each kind"
+            yield QueueProblem("instance_types", f"machines with {shown} {what} in one queue", hint)
     lacking = [i.name for i in known if queue.efa and not i.efa]
     if lacking:
         # https://docs.aws.amazon.com/parallelcluster/latest/ug/efa-v3.html
         what = f"{lacking[0]} has no Elastic Fabric Adapter"
-        yield Wrong("efa", what, "take efa away, or take machines that have one")
+        yield QueueProblem("efa", what, "remove efa, or use machines that have one")
     if queue.gdr and not queue.efa:
-        what = "gdr is of Elastic Fabric Adapters, and there are none"
-        yield Wrong("gdr", what, "set efa: true, or take gdr away")
+        what = "gdr needs Elastic Fabric Adapters, but efa is not set"
+        yield QueueProblem("gdr", what, "set efa: true, or remove gdr")
     old = [name for name in names if name.partition(".")[0] in OLD_GPUS]
     if old and not (queue.ami or options.custom_ami):
-        what = f"{old[0]} has GPUs that drivers in ParallelCluster's own AMIs do not know any more"
-        yield Wrong("instance_types", what, "set custom_ami: ami-... to one of your own")
+        what = (
+            f"{old[0]} has GPUs that the drivers in ParallelCluster's AMIs do not support any more"
+        )
+        yield QueueProblem("instance_types", what, "set custom_ami: ami-... to an AMI of your own")
 
 
-def _network(queue: Queue, options: ParallelClusterOptions) -> Iterator[Wrong]:
-    """https://docs.aws.amazon.com/parallelcluster/latest/ug/network-configuration-v3-multi-az.html"""
+def _network(queue: Queue, options: ParallelClusterOptions) -> Iterator[QueueProblem]:
+    """Yield problems of subnets and placement.
+
+    https://docs.aws.amazon.com/parallelcluster/latest/ug/network-configuration-v3-multi-az.html
+    """
     subnets = queue.subnets or options.subnets
     if queue.placement_group and queue.capacity == "capacity-block":
-        what = "machines of a capacity block are placed by it"
-        yield Wrong("placement_group", what, "take placement_group away")
+        what = "a capacity block determines the placement of its machines"
+        yield QueueProblem("placement_group", what, "remove placement_group")
     if len(subnets) < 2:
         return
     near = [word for word in ("efa", "placement", "placement_group") if getattr(queue, word)]
     if near:
-        what = f"{len(subnets)} subnets, and {near[0]} is of one zone"
-        yield Wrong(near[0], what, "name one subnet, or take it away")
+        what = f"{len(subnets)} subnets, but {near[0]} works in one availability zone only"
+        yield QueueProblem(near[0], what, f"name one subnet, or remove {near[0]}")
     new = [name for name, storage in options.storage.items() if not storage.file_system]
     if new:
-        what = f"{len(subnets)} subnets, and the new file system '{new[0]}' is in one"
-        yield Wrong("subnets", what, "name one subnet, or a file system that is there already")
+        what = f"{len(subnets)} subnets, but the new file system '{new[0]}' is in one"
+        yield QueueProblem("subnets", what, "name one subnet, or an existing file system")
 
 
 def job(spec: Spec, options: ParallelClusterOptions) -> Iterator[Problem]:
-    """What the job asks of its queue, where the queues are in order."""
+    """Yield problems of the job in its queues."""
     there: Mapping[str, Queue] = queues.queues(spec, options)
     if options.queue and options.queue not in there:
-        hint = did_you_mean(options.queue, there) or f"there are: {', '.join(there)}"
+        hint = did_you_mean(options.queue, there) or f"use one of {', '.join(there)}"
         yield Problem(at(spec, "queue"), f"the cluster has no queue '{options.queue}'", hint)
         return
     sent = queues.of_job(spec, options)
     if not sent:
         bought = spec.cluster.capacity.value
-        what = f"no queue of the profile has machines for it, bought as {bought}"
-        hint = f"there are: {', '.join(there)}; add one, or say which with queue: NAME"
+        what = f"no queue of the profile has large enough machines with capacity {bought}"
+        hint = f"add a queue, or set queue to one of {', '.join(there)}"
         yield Problem(("cluster",), what, hint)
     for name in sent:
         most = there[name].max_count
         if spec.cluster.nodes.max > most:
-            what = f"{spec.cluster.nodes.max} nodes, and the queue '{name}' has {most} at most"
+            what = f"{spec.cluster.nodes.max} nodes, but the queue '{name}' has {most} at most"
             yield Problem(
-                ("cluster", "nodes"), what, "raise max_count of the queue, or ask for less"
+                ("cluster", "nodes"), what, "raise max_count of the queue, or ask for fewer nodes"
             )
         if not queues.fits(spec, there[name]):
-            what = f"machines of the queue '{name}' are smaller than a node"
-            yield Problem(("cluster",), what, "ask for less, or take another queue")
+            what = f"the machines of the queue '{name}' are too small for a node"
+            yield Problem(("cluster",), what, "ask for less, or use another queue")

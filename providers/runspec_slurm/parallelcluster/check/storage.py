@@ -1,4 +1,4 @@
-"""What is wrong with file systems, each rule with its source."""
+"""Checks of file systems, each rule with its source."""
 
 from __future__ import annotations
 
@@ -29,12 +29,14 @@ def problems(spec: Spec, options: ParallelClusterOptions) -> Iterator[Problem]:
     for name, storage in options.storage.items():
         where = at(spec, "storage", name)
         if not NAME.fullmatch(name) or name == "default":
-            hint = "30 characters at most, and not 'default'"
-            yield Problem(where, f"ParallelCluster takes no file system called '{name}'", hint)
+            hint = "use 30 characters at most, and not 'default'"
+            yield Problem(
+                where, f"ParallelCluster does not allow a file system called '{name}'", hint
+            )
         if storage.mount in RESERVED:
             what = f"'{storage.mount}' belongs to the system"
             yield Problem(
-                at(spec, "storage", name, "mount"), what, "mount it at /workspace or the like"
+                at(spec, "storage", name, "mount"), what, "use another folder, such as /workspace"
             )
         if not storage.file_system:
             yield from _new(spec, name, storage)
@@ -46,12 +48,12 @@ def _number(spec: Spec, options: ParallelClusterOptions) -> Iterator[Problem]:
     new = [name for name, storage in options.storage.items() if not storage.file_system]
     there = len(options.storage) - len(new)
     if len(new) > MOST_NEW:
-        what = f"{len(new)} new file systems, and a cluster makes {MOST_NEW}"
-        hint = f"make '{new[1]}' by itself, and name it: file_system: fs-..."
+        what = f"{len(new)} new file systems, but a cluster makes {MOST_NEW} at most"
+        hint = f"make '{new[1]}' by yourself, and set file_system: fs-..."
         yield Problem(at(spec, "storage"), what, hint)
     if there > MOST_THERE:
-        what = f"{there} file systems, and a cluster mounts {MOST_THERE}"
-        yield Problem(at(spec, "storage"), what, "take some away")
+        what = f"{there} file systems, but a cluster mounts {MOST_THERE} at most"
+        yield Problem(at(spec, "storage"), what, "remove some")
 
 
 def _new(spec: Spec, name: str, storage: Storage) -> Iterator[Problem]:
@@ -59,16 +61,16 @@ def _new(spec: Spec, name: str, storage: Storage) -> Iterator[Problem]:
     if size != SMALLEST_GIB and size % STEP_GIB:
         near = SMALLEST_GIB if size < SMALLEST_GIB else -(-size // STEP_GIB) * STEP_GIB
         what = (
-            f"{size:,} GiB, and FSx for Lustre has {SMALLEST_GIB:,} or a multiple of {STEP_GIB:,}"
+            f"{size:,} GiB, but FSx for Lustre has {SMALLEST_GIB:,} or a multiple of {STEP_GIB:,}"
         )
         yield Problem(at(spec, "storage", name, "size_gib"), what, f"set size_gib: {near}")
     where = at(spec, "storage", name, "throughput")
     if storage.kind == "scratch" and storage.throughput is not None:
-        what = "a throughput is of a persistent file system"
-        yield Problem(where, what, "set kind: persistent, or take throughput away")
+        what = "only a persistent file system has a throughput"
+        yield Problem(where, what, "set kind: persistent, or remove throughput")
     if storage.kind == "persistent" and storage.throughput not in THROUGHPUT:
         shown = "no throughput" if storage.throughput is None else f"{storage.throughput} MB/s/TiB"
-        what = f"'{name}': {shown}, and a persistent file system has one of {', '.join(map(str, THROUGHPUT))}"
+        what = f"'{name}': {shown}, but a persistent file system has one of {', '.join(map(str, THROUGHPUT))}"
         yield Problem(where, what, f"set throughput: {THROUGHPUT[0]}")
 
 
@@ -76,7 +78,7 @@ def _apart(spec: Spec, one: str, first: str, other: str, second: str) -> Iterato
     where = at(spec, "storage", other, "mount")
     if first == second:
         what = f"'{one}' and '{other}' are both mounted at {first}"
-        yield Problem(where, what, "mount them apart")
+        yield Problem(where, what, "use two different folders")
     elif first.startswith(f"{second}/") or second.startswith(f"{first}/"):
-        what = f"'{one}' at {first} and '{other}' at {second} are one in the other"
-        yield Problem(where, what, "mount them beside each other")
+        what = f"of '{one}' at {first} and '{other}' at {second}, one is inside the other"
+        yield Problem(where, what, "use folders that do not contain each other")

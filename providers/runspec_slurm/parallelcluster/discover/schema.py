@@ -1,7 +1,7 @@
-"""Asks the schema of aws-parallelcluster about configurations; runs in its environment and not in ours.
+"""Check configurations by the schema of aws-parallelcluster, in the environment of the library.
 
-Standard input is a JSON list of configurations, standard output a JSON object: the library's version, and for each
-configuration a list of [path, what]. The schema needs no network, no credentials and no Node.js.
+Standard input is a JSON list of configurations. Standard output is a JSON object with the library's version and, for
+each configuration, a list of [path, message]. The schema needs no network, no credentials and no Node.js.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import Any
 
 
 def main() -> None:
-    os.environ["AWS_DEFAULT_REGION"] = "us-east-1"  # read while it is imported; nobody is asked
+    os.environ["AWS_DEFAULT_REGION"] = (
+        "us-east-1"  # read when the library is imported; no request is made
+    )
     from pcluster.schemas.cluster_schema import ClusterSchema
     from pcluster.utils import get_installed_version
 
@@ -23,7 +25,7 @@ def main() -> None:
 
 
 def problems(schema: Any, configuration: Any) -> list[list[str]]:
-    """Return the schema's problems, each as a path and a message."""
+    """Return the problems that the schema finds, each as a path and a message."""
     try:
         schema(cluster_name="runspec").load(configuration)
     except Exception as exc:  # noqa: BLE001 - the schema's code may raise anything for a wrong type

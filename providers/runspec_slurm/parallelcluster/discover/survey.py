@@ -1,4 +1,4 @@
-"""What the schema of aws-parallelcluster says of the cluster of a spec, where the library is installed."""
+"""Discovery: the problems that the schema of aws-parallelcluster finds in the configuration of a cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONGEST_S = 120.0
 
 
 def survey(spec: Spec, options: ParallelClusterOptions) -> dict[str, Any]:
-    """Return `{"schema": {"version", "problems"}}`, or nothing where nobody can be asked."""
+    """Return `{"schema": {"version", "problems"}}`, or an empty mapping if the library is not installed."""
     if not options.manage:
         return {}
     try:
@@ -45,7 +45,7 @@ def survey(spec: Spec, options: ParallelClusterOptions) -> dict[str, Any]:
 
 
 def ask(interpreter: Path, configurations: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return what the library says of *configurations*: its version, and the problems of each."""
+    """Return the library's version and the problems of each configuration; None if the library does not answer."""
     try:
         done = subprocess.run(
             [str(interpreter), "-I", str(SCRIPT)],
@@ -63,13 +63,13 @@ def ask(interpreter: Path, configurations: Sequence[Mapping[str, Any]]) -> dict[
 
 
 def _kept(interpreter: Path, configuration: Mapping[str, Any]) -> Path:
-    """Return where an answer is kept: asking takes over a second, and equal questions have equal answers."""
+    """Return the file of a cached answer. A check takes over a second, and its answer does not change."""
     asked = digest([str(interpreter), _changed(interpreter), configuration])
     return state_folder() / "parallelcluster" / "schema" / f"{asked[:32]}.json"
 
 
 def _changed(interpreter: Path) -> float:
-    """Return when packages were last put beside *interpreter*: another version may answer otherwise."""
+    """Return when the packages of *interpreter* last changed, because another version may answer differently."""
     times = [p.stat().st_mtime for p in interpreter.parent.parent.glob("lib/python*/site-packages")]
     return max(times, default=0.0)
 

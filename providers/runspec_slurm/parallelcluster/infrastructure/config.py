@@ -1,4 +1,4 @@
-"""The configuration of a cluster, version 3, as a plain mapping: from the spec and the settings.
+"""The configuration of a cluster, version 3, as a plain mapping, computed from the spec and the options.
 
 https://docs.aws.amazon.com/parallelcluster/latest/ug/cluster-configuration-file-v3.html
 """
@@ -19,14 +19,14 @@ POLICY = ["NEW", "CHANGED", "DELETED"]
 
 
 def name(spec: Spec, options: ParallelClusterOptions) -> str:
-    """Return the cluster's name: the profile's, or one that says what the cluster is; of a host alone, the host."""
+    """Return the name of the cluster: that of the profile, the host if only that is set, or one from a digest."""
     if not options.manage and options.host:
         return options.cluster or options.host
     return options.cluster or f"runspec-{digest(_plain(spec, options))[:12]}"
 
 
 def configuration(spec: Spec, options: ParallelClusterOptions) -> dict[str, Any]:
-    """Return the whole configuration; its tag tells whether a cluster is what this says."""
+    """Return the complete configuration, with a tag by which a cluster can be compared with it."""
     found = _plain(spec, options)
     tags = {**options.tags, TAG: digest(found)}
     return {**found, "Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
@@ -55,7 +55,7 @@ def _plain(spec: Spec, options: ParallelClusterOptions) -> dict[str, Any]:
 
 
 def _given(**values: Any) -> dict[str, Any]:
-    """Return those of *values* that are given: the library's own defaults are not repeated."""
+    """Return *values* without empty ones, for which the library has defaults."""
     return {key: value for key, value in values.items() if value not in (None, (), {}, [])}
 
 
@@ -117,7 +117,7 @@ def _queue(name: str, queue: Queue, options: ParallelClusterOptions) -> dict[str
 
 
 def placement(queue: Queue) -> dict[str, Any]:
-    """Return the placement group; with EFA the library wants a word on it in any case."""
+    """Return the settings of the placement group, which the library requires in any case with EFA."""
     if queue.placement_group:
         return {"Enabled": True, "Name": queue.placement_group}
     if queue.placement or queue.efa:
@@ -128,7 +128,7 @@ def placement(queue: Queue) -> dict[str, Any]:
 def _machines(queue: Queue) -> dict[str, Any]:
     efa = {"Enabled": True, **({"GdrSupport": True} if queue.gdr else {})} if queue.efa else {}
     kinds: dict[str, Any] = {"Instances": [{"InstanceType": t} for t in queue.instance_types]}
-    if queue.reservation:  # is of one type of machine: the library takes it with this word alone
+    if queue.reservation:  # has one instance type, for which the library requires this key
         kinds = {"InstanceType": next(iter(queue.instance_types), "")}
     return {
         "Name": resource(queue),
@@ -140,9 +140,9 @@ def _machines(queue: Queue) -> dict[str, Any]:
 
 
 def resource(queue: Queue) -> str:
-    """Return the name of the machines in their queue: another first type is another name.
+    """Return the name of the compute resource of a queue, which contains the first instance type.
 
-    So a new type is added, which a running fleet allows, and not changed, which it does not.
+    With another type, an update adds a compute resource, which is possible while machines run, and changes none.
 
     >>> resource(Queue(instance_types=("p3.8xlarge",)))
     'p3-8xlarge'
@@ -174,7 +174,7 @@ def _lustre(storage: Storage) -> Mapping[str, Any]:
         return {**found, **_given(DataRepositoryAssociations=_associations(storage))}
     found = {**common, "DeploymentType": "SCRATCH_2"}
     if storage.data:
-        # What is exported lies where it is imported from: the next cluster begins with it.
+        # Exports go to the prefix of the imports, so that the next cluster starts with the data.
         # https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateFileSystemLustreConfiguration.html
         found |= {
             "ImportPath": storage.data,
@@ -185,7 +185,7 @@ def _lustre(storage: Storage) -> Mapping[str, Any]:
 
 
 def _associations(storage: Storage) -> list[dict[str, Any]]:
-    """https://docs.aws.amazon.com/fsx/latest/LustreGuide/create-dra-linked-data-repo.html"""
+    """Return the links to S3: https://docs.aws.amazon.com/fsx/latest/LustreGuide/create-dra-linked-data-repo.html"""
     if not storage.data:
         return []
     return [

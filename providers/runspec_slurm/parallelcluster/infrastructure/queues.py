@@ -1,4 +1,4 @@
-"""The queues of the cluster of a spec, with the machines of each, and which of them the job goes to."""
+"""The queues of a cluster with their machines, and the queues of a job."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from runspec_jobs.provider import Capacity, Spec
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions, Queue
 from runspec_slurm.parallelcluster.resources import KNOWN, MIB, Instance, fitting, holds
 
-ON_DEMAND, SPOT = "ondemand", "spot"  # what queues of our own are called
-ALIKE = 4  # types of spot machines of one queue: the more, the likelier is one to be had
+ON_DEMAND, SPOT = "ondemand", "spot"  # names of queues that runspec makes
+ALIKE = 4  # instance types in a spot queue: with more types, one is more likely to be available
 
 
 class Needs(NamedTuple):
-    """What one node asks for at least."""
+    """The least resources that a node needs."""
 
     cpus: int
     memory_mib: int
@@ -29,7 +29,7 @@ def needs(spec: Spec) -> Needs:
 
 
 def queues(spec: Spec, options: ParallelClusterOptions) -> dict[str, Queue]:
-    """Return the queues of the cluster: the profile's, or such as the spec needs."""
+    """Return the queues of the cluster: those of the profile, or else those that the spec needs."""
     if options.queues:
         return {
             name: queue
@@ -62,9 +62,9 @@ def _own(spec: Spec, options: ParallelClusterOptions, queue: Queue) -> Queue:
 
 
 def types(spec: Spec, queue: Queue) -> tuple[str, ...]:
-    """Return the machines of *queue* that fit *spec*: the smallest, and of spot machines some like it.
+    """Return the instance types of *queue* that fit *spec*: the smallest and, for spot, some similar ones.
 
-    What is in one queue must be alike in vCPUs and GPUs.
+    All types in a queue must have the same number of vCPUs and GPUs.
     https://docs.aws.amazon.com/parallelcluster/latest/ug/slurm-multiple-instance-allocation-v3.html
     """
     found = [i for i in fitting(*needs(spec)) if i.efa or not queue.efa]
@@ -79,13 +79,13 @@ def _kind(instance: Instance) -> tuple[int, int, str, bool]:
 
 
 def fits(spec: Spec, queue: Queue) -> bool:
-    """Return whether every machine of *queue* holds a node of *spec*; a type that the table lacks does."""
+    """Return whether every instance type of *queue* is large enough for a node; unknown types count as such."""
     known = [KNOWN[name] for name in queue.instance_types if name in KNOWN]
     return all(holds(instance, *needs(spec)) for instance in known)
 
 
 def of_job(spec: Spec, options: ParallelClusterOptions) -> tuple[str, ...]:
-    """Return the queues that the job is sent to, the first one first; none where none fits."""
+    """Return the queues to which the job is submitted, by preference; an empty tuple if none fits."""
     there = queues(spec, options)
     if options.queue:
         return (options.queue,) if options.queue in there else ()

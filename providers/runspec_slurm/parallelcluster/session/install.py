@@ -1,7 +1,7 @@
-"""The program `pcluster`: where it is, and the environment of its own that it is put into.
+"""The program `pcluster`: finding it, and installing it into an environment of its own.
 
-aws-parallelcluster pins versions (attrs, packaging, cattrs, ...) that nothing of runspec may be held to, so it is
-never imported here.
+aws-parallelcluster pins versions (attrs, packaging, cattrs, ...) that must not restrict runspec, so it is never
+imported here.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ CONSTRAINTS = Path(__file__).parents[1] / "constraints-parallelcluster.txt"
 MARK = ".complete"
 INSTALL_S = 900.0
 KEPT_OUT = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME", "UV_PROJECT_ENVIRONMENT")
-Told = Callable[[str], None]
+Tell = Callable[[str], None]
 
 
 def found(options: ParallelClusterOptions) -> Path | None:
-    """Return the program: the profile's, the one on PATH, or our own; None where there is none yet.
+    """Return the program: that of the profile, the one on PATH, or runspec's own; None if it is not installed yet.
 
-    Raises Unavailable when the profile names one that is not there.
+    Raises Unavailable if the program that the profile names does not exist.
     """
     if options.pcluster:
         named = shutil.which(os.path.expanduser(options.pcluster))
         if named is None:
             what = f"there is no program '{options.pcluster}'"
-            raise Unavailable(what, "mend providers.parallelcluster.pcluster, or take it away")
+            raise Unavailable(what, "correct providers.parallelcluster.pcluster, or remove it")
         return Path(named)
     on_path = shutil.which("pcluster")
     if on_path is not None:
@@ -49,24 +49,24 @@ def own_folder() -> Path:
 
 
 def complete(folder: Path) -> bool:
-    """Return whether *folder* was filled to its end, and its interpreter is still there."""
+    """Return whether *folder* was installed completely, and its interpreter still exists."""
     return (folder / MARK).exists() and (folder / "bin" / "python").exists()
 
 
-def program(options: ParallelClusterOptions, told: Told) -> Path:
-    """Return the program, installed first where it is nowhere. Raises Unavailable."""
+def program(options: ParallelClusterOptions, tell: Tell) -> Path:
+    """Return the program, and install it first if necessary. Raises Unavailable."""
     there = found(options)
     if there is None:
-        install(own_folder(), told)
+        install(own_folder(), tell)
         there = own_folder() / "bin" / "pcluster"
     if shutil.which("node") is None:
         # https://docs.aws.amazon.com/parallelcluster/latest/ug/install-v3-virtual-environment.html
-        raise Unavailable("pcluster needs Node.js, and there is no node here", "install nodejs")
+        raise Unavailable("pcluster needs Node.js, which is not installed", "install nodejs")
     return there
 
 
 def python(pcluster: Path) -> Path | None:
-    """Return the interpreter that *pcluster* runs in: beside it, or named in its first lines."""
+    """Return the Python of *pcluster*: the one beside it, or the one in its first lines; None if neither exists."""
     beside = pcluster.resolve().parent / "python"
     if beside.exists():
         return beside
@@ -78,9 +78,9 @@ def python(pcluster: Path) -> Path | None:
     return None
 
 
-def install(folder: Path, told: Told) -> None:
-    """Make *folder* the environment of aws-parallelcluster, with the hashes that are pinned; or raise Unavailable."""
-    told(f"install aws-parallelcluster {VERSION} into {folder}, once")
+def install(folder: Path, tell: Tell) -> None:
+    """Install aws-parallelcluster with pinned hashes into *folder*. Raises Unavailable."""
+    tell(f"installing aws-parallelcluster {VERSION} into {folder}, once")
     uv = _uv()
     with _locked(folder):
         if complete(folder):
@@ -119,7 +119,7 @@ def _uv() -> str:
     except (ImportError, FileNotFoundError):
         there = shutil.which("uv")
     if there is None:
-        raise Unavailable("neither pcluster nor uv, which installs it, is here", _WAY)
+        raise Unavailable("neither pcluster is installed nor uv, which could install it", _WAY)
     return there
 
 

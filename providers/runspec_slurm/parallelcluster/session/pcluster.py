@@ -1,4 +1,4 @@
-"""Calls of `pcluster`, whose answers are JSON, and what it means when it says no.
+"""Calls of `pcluster`, whose answers are JSON, and the translation of its errors.
 
 https://docs.aws.amazon.com/parallelcluster/latest/ug/pcluster-v3.html
 """
@@ -27,10 +27,10 @@ from runspec_jobs.provider import (
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions
 from runspec_slurm.parallelcluster.session import install
 
-LONGEST_S = 600.0  # of one call; making and deleting go on without it
+LONGEST_S = 600.0  # for one call; creating and deleting continue after it
 CHANGES = ("create-cluster", "update-cluster", "update-compute-fleet", "delete-cluster")
 KEPT_OUT = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PCLUSTER_LOG_TO_STDOUT")
-MOST = 5  # problems of a configuration that are told
+MOST = 5  # problems of a configuration in an error message
 
 # pcluster/api/controllers/cluster_operations_controller.py of 3.16.1
 NOT_THERE = re.compile(r"does not exist|Cluster '?\S+'? not found", re.IGNORECASE)
@@ -52,18 +52,18 @@ REFUSED = re.compile(
 
 
 class NotThere(RunspecError):
-    """There is no such cluster."""
+    """The error that a cluster does not exist."""
 
 
 class StopFirst(RemoteError):
-    """The service changes this only while no machine of a queue runs."""
+    """The error that an update is possible only while no machine of the queues runs."""
 
 
 class Cli:
-    """Runs `pcluster` for one account and region. Credentials come from the environment, as for any SDK."""
+    """Runs `pcluster` for one account and region. Credentials come from the environment, as with any AWS SDK."""
 
-    def __init__(self, options: ParallelClusterOptions, told: install.Told) -> None:
-        self.options, self.told = options, told
+    def __init__(self, options: ParallelClusterOptions, tell: install.Tell) -> None:
+        self.options, self.tell = options, tell
         self._program: Path | None = None
 
     def run(
@@ -73,13 +73,13 @@ class Cli:
         *words: str,
         configuration: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Return the answer of one call.
+        """Call an operation and return its answer.
 
-        Raises NotThere, StopFirst, RemoteError for what was refused, and NoAnswer where a change may have been
-        made; for what only looks, Unavailable.
+        Raises NotThere, StopFirst, and RemoteError if the call was refused. If the outcome is unknown, raises NoAnswer
+        for a change, and Unavailable for a query.
         """
         if self._program is None:
-            self._program = install.program(self.options, self.told)
+            self._program = install.program(self.options, self.tell)
         with _file(configuration) as place:
             argv = [str(self._program), operation, "--cluster-name", cluster, *words]
             argv += ["--region", self.options.region] if self.options.region else []
@@ -88,7 +88,7 @@ class Cli:
         answer = _json(out)
         if code == 0 and answer is not None:
             return answer
-        if code == 0:  # it was done, whatever the part of the answer that came may read like
+        if code == 0:  # the operation was carried out, whatever the incomplete answer looks like
             kind = NoAnswer if operation in CHANGES else Unavailable
             raise kind(f"pcluster {operation}: its answer was cut off")
         raise failure(operation, answer, out)
@@ -104,7 +104,7 @@ class Cli:
 
 @contextlib.contextmanager
 def _file(configuration: Mapping[str, Any] | None) -> Iterator[str | None]:
-    """Yield a file that holds *configuration*, in a folder of ours alone; JSON is YAML."""
+    """Yield a private file with *configuration* as JSON, which is also YAML."""
     if configuration is None:
         yield None
         return
@@ -119,7 +119,7 @@ def _carried_out(argv: list[str], env: dict[str, str], changes: bool) -> tuple[i
     try:
         process = subprocess.Popen(
             argv,
-            cwd="/",  # as for all that is started: not in the folder of a job file
+            cwd="/",  # so that no file beside a job file configures the command
             env=env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -138,13 +138,13 @@ def _carried_out(argv: list[str], env: dict[str, str], changes: bool) -> tuple[i
     finally:
         _end(process)
     if process.returncode < 0:
-        what = f"pcluster {argv[1]} was ended by signal {-process.returncode}"
+        what = f"pcluster {argv[1]} was killed by signal {-process.returncode}"
         raise (NoAnswer if changes else Unavailable)(what)
     return process.returncode, out
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """End the program with the Node.js that it starts, if it has not ended."""
+    """Kill the program and the Node.js that it starts, if it has not ended."""
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -152,7 +152,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def _json(out: str) -> dict[str, Any] | None:
-    """Return the JSON object in *out*: warnings of Python or Node.js may stand before it."""
+    """Return the JSON object in *out*, which may have warnings of Python or Node.js before it, or None."""
     for start in (match.start() for match in re.finditer(r"^\{", out, re.MULTILINE)):
         with contextlib.suppress(ValueError):
             found, _ = json.JSONDecoder().raw_decode(out[start:])
@@ -162,7 +162,7 @@ def _json(out: str) -> dict[str, Any] | None:
 
 
 def failure(operation: str, answer: Mapping[str, Any] | None, out: str) -> RunspecError:
-    """Return the error for what `pcluster` said instead of an answer."""
+    """Return the error for the output of a failed `pcluster`."""
     last = next((line for line in reversed(out.splitlines()) if line.strip()), "no reason")
     said = str((answer or {}).get("message") or last.strip())
     what = f"pcluster {operation}: {said}"
@@ -172,7 +172,8 @@ def failure(operation: str, answer: Mapping[str, Any] | None, out: str) -> Runsp
         return NotThere(what)
     if CREDENTIALS.search(said):
         return CredentialsError(
-            what, "set AWS_ACCESS_KEY_ID and its secret, or account_profile of the profile"
+            what,
+            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or account_profile in the profile",
         )
     if BUSY.search(said):
         return RemoteError(what, transient=True)
@@ -186,7 +187,7 @@ def failure(operation: str, answer: Mapping[str, Any] | None, out: str) -> Runsp
 
 
 def _wrong(answer: Mapping[str, Any]) -> str:
-    """Return what validators said of a configuration, or what an update would change and may not."""
+    """Return the messages about an invalid configuration, or about changes that an update cannot make."""
     found = [
         f"{one.get('type', 'schema')}: {one.get('message', '')}"
         for one in answer.get("configurationValidationErrors") or ()
@@ -204,13 +205,12 @@ def _refused(what: str, answer: Mapping[str, Any]) -> RemoteError:
     changes = answer.get("updateValidationErrors") or ()
     if changes and all("must be stopped" in str(one.get("message")) for one in changes):
         hint = (
-            "keep the queues that are there, and add others beside them; or set "
-            "providers.parallelcluster.update: terminate, which ends machines that are taken out, or stop, which "
-            "ends all jobs of the cluster"
+            "keep the existing queues and only add others, or set providers.parallelcluster.update: terminate, which "
+            "ends the machines that are removed, or stop, which ends all jobs of the cluster"
         )
         return StopFirst(what, hint)
     if changes:
         return RemoteError(
-            what, "a cluster of another name can have it: change providers.parallelcluster.cluster"
+            what, "set providers.parallelcluster.cluster to another name, for a new cluster"
         )
-    return RemoteError(what, "mend the settings of providers.parallelcluster")
+    return RemoteError(what, "correct the settings of providers.parallelcluster")

@@ -39,12 +39,12 @@ def test_a_program_that_is_missing_is_named(
 
     said = found()
 
-    assert said["node is not here"] is False and said["ssh is not here"] is False
+    assert said["node is not installed"] is False and said["ssh is not installed"] is False
     assert any("installs aws-parallelcluster" in what for what in said)
 
 
 def test_a_key_that_is_not_there_is_told(programs: Path) -> None:
-    assert found(ssh_key="/nowhere/key")["the key /nowhere/key is not here"] is False
+    assert found(ssh_key="/nowhere/key")["the key /nowhere/key does not exist"] is False
 
 
 def test_credentials_that_are_refused_are_told(programs: Path) -> None:

@@ -33,15 +33,15 @@ def storage(**fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "settings,words",
     [
-        ({"region": None}, "names no region"),
-        ({"subnets": None}, "names no subnets"),
-        ({"key_pair": None}, "names no key_pair"),
+        ({"region": None}, "has no region"),
+        ({"subnets": None}, "has no subnets"),
+        ({"key_pair": None}, "has no key_pair"),
         ({"os": "ubuntu2004"}, "did you mean 'ubuntu2404'"),
         ({"os": "centos7"}, "alinux2023"),
         ({"os": "rocky9"}, "build-image"),
-        ({"tags": {"aws:name": "x"}}, "not yours"),
-        ({"slurm_settings": {"SuspendTime": "60"}}, "ParallelCluster's own"),
-        ({"min_count": 12}, "min_count is 12, above max_count, which is 10"),
+        ({"tags": {"aws:name": "x"}}, "are reserved"),
+        ({"slurm_settings": {"SuspendTime": "60"}}, "set by ParallelCluster"),
+        ({"min_count": 12}, "min_count is 12, which is more than max_count, 10"),
         ({"efa": True, "instance_types": ["c6i.large"]}, "has no Elastic Fabric Adapter"),
         ({"queue": "gpu"}, "no queue 'gpu'"),
         ({"instance_types": ["p3.8xlarge"]}, "custom_ami"),
@@ -58,25 +58,25 @@ def test_settings_that_no_cluster_can_have_are_refused(
 @pytest.mark.parametrize(
     "settings,words",
     [
-        ({"queues": {"GPU": CPU}}, "takes no such name"),
-        ({"queues": {"default": CPU}}, "takes no such name"),
-        ({"queues": {"a" * 26: CPU}}, "25 at most"),
+        ({"queues": {"GPU": CPU}}, "does not allow this name"),
+        ({"queues": {"default": CPU}}, "does not allow this name"),
+        ({"queues": {"a" * 26: CPU}}, "at most 25"),
         ({"queues": {f"q{n}": CPU for n in range(51)}}, "51 queues"),
-        (queue(min_count=5, max_count=4), "above max_count"),
-        (queue(spot_price=1.5), "spot price"),
-        (queue(reservation="cr-0123456789abcdef0", reservation_group="arn:x"), "both given"),
+        (queue(min_count=5, max_count=4), "more than max_count"),
+        (queue(spot_price=1.5), "spot_price is set"),
+        (queue(reservation="cr-0123456789abcdef0", reservation_group="arn:x"), "both set"),
         (
             queue(reservation="cr-0123456789abcdef0", instance_types=["c6i.large", "c7i.large"]),
-            "of one type of machine",
+            "has one instance type",
         ),
-        (queue(gdr=True), "gdr is of"),
+        (queue(gdr=True), "gdr needs"),
         (queue(settings={"Nodes": "x"}), "of a partition"),
-        (queue(subnets=[SUBNET, OTHER], placement=True), "one zone"),
+        (queue(subnets=[SUBNET, OTHER], placement=True), "one availability zone"),
         ({**queue(subnets=[SUBNET, OTHER]), "storage": {"workspace": NEW}}, "is in one"),
-        (queue(capacity="capacity-block", min_count=4, max_count=4), "none is named"),
+        (queue(capacity="capacity-block", min_count=4, max_count=4), "none is set"),
         (
             queue(capacity="capacity-block", reservation="cr-0123456789abcdef0", max_count=4),
-            "there always",
+            "always run",
         ),
     ],
 )  # fmt: skip
@@ -89,7 +89,7 @@ def test_spot_machines_of_a_reservation_are_refused() -> None:
 
     found = only(of, **queue(capacity="spot", reservation="cr-0123456789abcdef0"))
 
-    assert "do not come from a capacity reservation" in found
+    assert "cannot use a capacity reservation" in found
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_spot_machines_of_a_reservation_are_refused() -> None:
         ({"storage": {"default": NEW}}, "called 'default'"),
         ({"storage": {"a": NEW, "b": {"mount": "/other"}}}, "2 new file systems"),
         ({"storage": {"a": NEW, "b": {**THERE, "mount": "/workspace"}}}, "both mounted"),
-        ({"storage": {"a": NEW, "b": {**THERE, "mount": "/workspace/b"}}}, "one in the other"),
+        ({"storage": {"a": NEW, "b": {**THERE, "mount": "/workspace/b"}}}, "one is inside the other"),
     ],
 )  # fmt: skip
 def test_file_systems_that_cannot_be_made_are_refused(settings: dict[str, Any], words: str) -> None:
@@ -132,13 +132,13 @@ def test_what_the_service_takes_is_no_problem(settings: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "cluster,settings,words",
     [
-        ({"nodes": 12}, queue(max_count=8), "12 nodes, and the queue 'cpu' has 8"),
-        ({"gpus": 1}, queue(), "no queue of the profile has machines for it"),
-        ({"gpus": 1}, {**queue(), "queue": "cpu"}, "smaller than a node"),
+        ({"nodes": 12}, queue(max_count=8), "12 nodes, but the queue 'cpu' has 8"),
+        ({"gpus": 1}, queue(), "no queue of the profile has large enough machines"),
+        ({"gpus": 1}, {**queue(), "queue": "cpu"}, "too small for a node"),
         ({"cpus": 64}, queue(), "no queue of the profile"),
-        ({"capacity": "spot"}, queue(), "bought as spot"),
-        ({"gpus": 1, "gpu_type": "V10"}, {}, "no machine has a 'V10'"),
-        ({"gpus": 16}, {}, "no machine has all"),
+        ({"capacity": "spot"}, queue(), "with capacity spot"),
+        ({"gpus": 1, "gpu_type": "V10"}, {}, "no EC2 instance type has a 'V10'"),
+        ({"gpus": 16}, {}, "no EC2 instance type is large enough"),
     ],
 )  # fmt: skip
 def test_a_job_that_would_wait_for_ever_is_refused(
@@ -170,7 +170,7 @@ def test_what_the_schema_of_the_library_says_is_told_with_its_field() -> None:
 def test_it_is_said_when_the_schema_was_not_asked() -> None:
     found = problems(spec(), "note", survey={})
 
-    assert any("was not asked" in note.what for note in found)
+    assert any("was not checked" in note.what for note in found)
 
 
 def test_of_a_cluster_that_is_there_nothing_is_asked() -> None:
@@ -178,7 +178,7 @@ def test_of_a_cluster_that_is_there_nothing_is_asked() -> None:
 
 
 def test_a_cluster_that_is_there_has_a_name_or_an_address() -> None:
-    assert "which cluster is there" in only(spec(), manage=False)
+    assert "but no cluster" in only(spec(), manage=False)
     assert problems(spec(), manage=False, cluster="theirs") == []
 
 

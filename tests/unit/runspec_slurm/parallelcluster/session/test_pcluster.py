@@ -231,7 +231,7 @@ def test_without_node_it_is_said_before_anything_is_called(
         else str(program.path.parent),
     )
 
-    with pytest.raises(Unavailable, match="node"):
+    with pytest.raises(Unavailable, match="pcluster needs Node"):
         client().run("describe-cluster", "x")
 
 
