@@ -107,7 +107,7 @@ def _container(spec: Spec) -> Iterator[Problem]:
 
 def _limits(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
     if spec.timeout is not None and spec.timeout < LEAST_TIMEOUT_S:
-        what = f"{spec.timeout} s, and the shortest timeout of AWS Batch is {LEAST_TIMEOUT_S} s"
+        what = f"{spec.timeout} s, but the shortest timeout of AWS Batch is {LEAST_TIMEOUT_S} s"
         yield Problem(("timeout",), what, "set timeout: 60s or longer")
     attempts = spec.retry.attempts + spec.retry.spot_attempts - 1
     if attempts > MAX_ATTEMPTS and spec.cluster.capacity is not Capacity.ON_DEMAND:
@@ -201,11 +201,11 @@ def _too_much(spec: Spec, options: AwsOptions) -> Problem:
         ("memory", wanted.memory_mib, most.usable_mib),
     ):
         if asked > there and getattr(spec.cluster, key) is not None:
-            what = f"{asked:,}{' MiB' if key == 'memory' else ''}, and the largest machine has {there:,}"
+            what = f"{asked:,}{' MiB' if key == 'memory' else ''}, but the largest machine has {there:,}"
             return Problem(
                 ("cluster", key), what, "ask for less for each node, or set instance_types"
             )
-    what = "no instance type has enough of everything that each node asks for"
+    what = "no instance type meets all requirements of a node together"
     return Problem(("cluster",), what, "ask for less, or set providers.aws-batch.instance_types")
 
 
@@ -262,7 +262,7 @@ def _waiting(options: AwsOptions) -> Iterator[Problem]:
         hint = "set jobStateTimeLimitActions of that queue, or remove max_queue_wait or queue from the profile"
         yield Problem(("provider",), what, hint)
     elif not LEAST_WAIT_S <= wait_s <= MOST_WAIT_S:
-        what = f"max_queue_wait: {wait_s:,} s, and AWS Batch accepts 10 minutes to 24 hours"
+        what = f"max_queue_wait: {wait_s:,} s, but AWS Batch accepts 10 minutes to 24 hours"
         yield Problem(("provider",), what, "set max_queue_wait to 10m at least and 24h at most")
 
 
@@ -311,9 +311,7 @@ def _shared(at: tuple[str | int, ...], key: str, options: AwsOptions) -> Iterato
         yield Problem(at, what, "use efs:fs-..., or remove fargate from the profile")
     elif options.queue:
         what = "runspec cannot mount FSx for Lustre on the machines of the profile's queue"
-        hint = (
-            f"mount it there yourself and set {key}: host:/FOLDER, or remove queue from the profile"
-        )
+        hint = f"mount it on these machines yourself and set {key}: host:/FOLDER, or remove queue from the profile"
         yield Problem(at, what, hint)
     elif options.launch_template:
         what = "mounting FSx for Lustre needs a launch template made by runspec, and the profile sets launch_template"
@@ -342,5 +340,5 @@ def _size(spec: Spec, facts: Facts) -> Iterator[Problem]:
     count = job.size(spec, facts)
     if count > job.MAX_BYTES:
         path = "run" if spec.command is None else "command"
-        what = f"the job definition has {count:,} bytes, and the limit of AWS Batch is {job.MAX_BYTES:,}"
+        what = f"the job definition has {count:,} bytes, but the limit of AWS Batch is {job.MAX_BYTES:,}"
         yield Problem((path,), what, "put the text into a file of a mount", at="key")

@@ -119,7 +119,7 @@ class AwsClient:
         pause_s, end = PAUSE_S, time.monotonic() + GONE_S
         while not done():
             if time.monotonic() > end:
-                raise NoAnswer(f"{request.operation}: not done in {GONE_S:.0f} s")
+                raise NoAnswer(f"{request.operation}: not finished after {GONE_S:.0f} s")
             time.sleep(pause_s)
             pause_s = min(LONGEST_PAUSE_S, pause_s * 1.5)
 

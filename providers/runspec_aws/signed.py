@@ -89,9 +89,9 @@ def _times(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
     good_s = options.signed_for
     if good_s > LONGEST_S:
         hint = "set signed_for: 7d or less"
-        yield Problem(("provider",), f"signed_for: {good_s} s, and S3 accepts 7 days at most", hint)
+        yield Problem(("provider",), f"signed_for: {good_s} s, but S3 accepts 7 days at most", hint)
     elif spec.outputs and (spec.timeout or 0) >= good_s:
-        what = f"{spec.timeout} s, and the URLs for outputs are valid for {good_s} s"
+        what = f"{spec.timeout} s, but the URLs for outputs are valid for {good_s} s"
         yield Problem(("timeout",), what, "increase providers.aws-batch.signed_for, to 7d at most")
     what = (
         f"files: signed: the URLs are valid for {_length(good_s)} from now, and expire earlier with "

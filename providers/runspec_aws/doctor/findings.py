@@ -144,7 +144,9 @@ def _quotas(session: Session, options: AwsOptions) -> Iterator[Finding]:
             continue
         value = int(found)
         if "GPU" in kind:  # not every account has such a quota, and not every job needs it
-            yield Finding(f"{value:,} {kind} vCPUs at once", True)
+            yield Finding(f"the quota of {kind} vCPUs at once is {value:,}", True)
             continue
         hint = f"request an increase, or set max_vcpus: {value}"
-        yield Finding(f"{value:,} {kind} vCPUs at once", value >= options.max_vcpus, hint)
+        yield Finding(
+            f"the quota of {kind} vCPUs at once is {value:,}", value >= options.max_vcpus, hint
+        )

@@ -221,7 +221,9 @@ def _await(done: Callable[[], bool], context: ProbeContext, longest_s: float) ->
     began = time.monotonic()
     while not done():
         if time.monotonic() - began > longest_s:
-            raise Unavailable(f"no result in {longest_s:.0f} s")
+            raise Unavailable(
+                f"the service did not do in {longest_s:.0f} s what the probe waits for"
+            )
         context.sleep(PAUSE_S)
     return time.monotonic() - began
 

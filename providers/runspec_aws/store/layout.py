@@ -115,5 +115,5 @@ def _rule(options: AwsOptions) -> str:
     groups = ", ".join(options.security_groups) or "of the compute environment"
     return (
         f"one of the security groups {groups} must let all TCP in from itself, and no network ACL of the subnets "
-        "keep it out: https://docs.aws.amazon.com/vpc/latest/userguide/security-group-rules.html"
+        "may deny it: https://docs.aws.amazon.com/vpc/latest/userguide/security-group-rules.html"
     )

@@ -114,7 +114,10 @@ def _image(options: BatchOptions, images: list[Mapping[str, Any]]) -> Iterator[F
         until = f", until {ends}" if ends else ""
         yield Finding(f"image {options.image} with {options.node_agent}{until}", True)
         if not any(str(able).lower() == CONTAINERS for able in good[0].get("capabilities") or ()):
-            yield Finding(f"image {options.image} runs only jobs without an image", True)
+            yield Finding(
+                f"image {options.image} supports only jobs without container.image",
+                True,
+            )
     elif there:
         agents = ", ".join(sorted({str(i.get("nodeAgentSKUId")) for i in there}))
         what = f"image {options.image} does not support {options.node_agent}"
@@ -208,7 +211,7 @@ def _usages(options: BatchOptions, subscription: Subscription, hint: str) -> Ite
 def _account_quotas(options: BatchOptions, account: Mapping[str, Any]) -> Iterator[Finding]:
     """https://learn.microsoft.com/azure/batch/batch-quota-limit#core-quotas"""
     if (whole := account.get("dedicatedCoreQuota")) is not None:
-        yield Finding(f"{whole:,} dedicated vCPUs in total", whole >= ENOUGH_VCPUS, MORE)
+        yield Finding(f"the quota of all dedicated vCPUs is {whole:,}", whole >= ENOUGH_VCPUS, MORE)
     if not account.get("dedicatedCoreQuotaPerVMFamilyEnforced"):
         return
     listed = account.get("dedicatedCoreQuotaPerVMFamily") or ()
@@ -217,4 +220,4 @@ def _account_quotas(options: BatchOptions, account: Mapping[str, Any]) -> Iterat
     for family, least in _families(options).items():
         quota = quotas.get(vm_sizes.family_key(family), 0)
         good = quota >= least or options.vm_size is None
-        yield Finding(f"{quota:,} dedicated vCPUs of {family}", good, MORE)
+        yield Finding(f"the quota of dedicated vCPUs of {family} is {quota:,}", good, MORE)

@@ -114,7 +114,7 @@ def _machine(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
     if options.vm_size:
         key = resources.lacking(spec, size) if size else ""
         if size and key and not (key == "gpus" and not cluster.gpus):
-            what = f"vm_size: {options.vm_size} of the profile has less"
+            what = f"vm_size: {options.vm_size} in the profile has less than this"
             yield Problem(
                 ("cluster", key), what, "remove vm_size from the profile, or ask for less"
             )
@@ -133,7 +133,7 @@ def _machine(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
                     ("cluster", key), f"no machine of Batch AI had more than {shown}", hint
                 )
                 return
-        what = "no machine of Batch AI had enough of everything that each node asks for"
+        what = "no machine of Batch AI met all requirements of a node together"
         yield Problem(("cluster",), what, f"ask for less, set vm_size, or {AWAY}")
 
 
@@ -148,7 +148,7 @@ def _container(spec: Spec, options: BatchAiOptions, facts: Facts) -> Iterator[Pr
         yield Problem(("container", "image"), f"'{named}' cannot be pulled from a registry", hint)
     elif named != wanted.image:
         yield Problem(
-            ("container", "image"), f"the settings replace it by {named}", severity="note"
+            ("container", "image"), f"the profile replaces this image by {named}", severity="note"
         )
     if wanted.shm and not named:
         what = "only containers have a /dev/shm of their own"
@@ -158,13 +158,13 @@ def _container(spec: Spec, options: BatchAiOptions, facts: Facts) -> Iterator[Pr
         yield Problem(("container", "python"), what, severity="note")
     if wanted.requirements is not None:
         what = (
-            "each node installs them with pip before the job"
+            "each node installs the packages with pip before the job"
             if job.installs(spec, options)
-            else "not installed: the image that replaces the spec's must contain them"
+            else "not installed: the image that replaces the spec's must contain the packages"
         )
         yield Problem(("container", "requirements"), what, severity="note")
     if wanted.build_constraints and job.installs(spec, options):
-        what = "ignored: the image's pip builds source packages without them"
+        what = "ignored: the image's pip builds source packages without these constraints"
         yield Problem(("container", "build_constraints"), what, severity="note")
 
 
@@ -210,7 +210,7 @@ def _script(spec: Spec, name: str, where: Path, options: BatchAiOptions) -> Iter
     interpreter, *rest = command_line.program(spec, {}, options)
     script = rest[0] if rest else ""
     if not script or script[0] in "-'\"" or "python" not in interpreter.rpartition("/")[2]:
-        what = f"{name} starts a Python script, and this is not one"
+        what = f"the toolkit {name} starts a Python script, and this command is not one"
         hint = "write [python, script.py, argument], or set toolkit: custom-mpi or custom"
         yield Problem(where, what, hint)
 
@@ -256,7 +256,7 @@ def _references(spec: Spec) -> Iterator[Problem]:
 def _not_retried(name: str, options: BatchAiOptions) -> Problem:
     """Return the note that a job is not retried: the service requeued jobs only if a node was lost."""
     what = f"ignored: Batch AI itself starts the toolkit {name}, once"
-    hint = f"{AWAY}, which retries it"
+    hint = f"{AWAY}, which retries jobs"
     if not options.contract:
         what = "ignored: with contract: false, runspec adds nothing to the job that could retry it"
         hint = "remove contract: false"
@@ -301,7 +301,7 @@ def _kept(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
     for i, output in enumerate(spec.outputs):
         if output.origin == "first":
             what = "all nodes of Batch AI write to one folder, so files of other nodes are kept as well"
-            hint = f"remove from and write to it on rank 0 only, or {AWAY}"
+            hint = f"remove from: first, and write to the output on rank 0 only, or {AWAY}"
             yield Problem(("outputs", i, "from"), what, hint)
         elif options.contract or output.origin:
             what = "all nodes of Batch AI write to one folder: use different file names on different nodes"

@@ -196,7 +196,8 @@ class FileStream:
             except PermissionError:
                 self._url = ""
         raise RemoteError(
-            f"{self.name}: the store refuses its links", "check the clock of this machine"
+            f"{self.name}: the store refuses the signed links to this file",
+            "check the clock of this machine",
         )
 
     def _renewed(self) -> bool:

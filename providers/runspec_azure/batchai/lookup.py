@@ -28,7 +28,7 @@ class Placed(NamedTuple):
 
 
 def ours(found: Any) -> bool:
-    """Return whether runspec made a group or a workspace; others may contain other resources."""
+    """Return whether the tags of the resource group or workspace *found* say that runspec made it."""
     tags = getattr(found, "tags", None) or {}
     return all(tags.get(key) == value for key, value in OURS.items())
 
@@ -42,7 +42,8 @@ def refuse(arm: Arm, kind: str, path: Mapping[str, str]) -> None:
     """
     for what in _inside(arm, kind, path):
         raise Conflict(
-            f"{what} would be deleted, too", "runspec destroy RUN, or delete it yourself first"
+            f"this would also delete {what}",
+            "destroy its run (runspec destroy RUN), or delete it yourself",
         )
 
 

@@ -62,7 +62,9 @@ class Arm:
                 "Azure Batch AI was retired on 31 March 2019, and its public endpoint was shut down: "
                 "provider: azure-batch runs the same spec"
             )
-            raise Unavailable(what, "or set arm_url to an endpoint with its API")
+            raise Unavailable(
+                what, "or set arm_url to an endpoint that implements the API of Batch AI"
+            )
         if not clouds.is_confidential(url):
             raise UsageError(f"arm_url: {options.arm_url} is not encrypted", "write https://...")
         if not options.subscription:

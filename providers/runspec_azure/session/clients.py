@@ -218,7 +218,9 @@ def secret(source: str | None) -> str | None:
         known = b""
     if not known:  # the message must not contain the value
         what = f"the content of {source} is not the key of an account, which is base64"
-        raise CredentialsError(what, "copy it from the portal: the account, Keys or Access keys")
+        raise CredentialsError(
+            what, "copy the key from the portal: open the account, then Keys or Access keys"
+        )
     return found.strip()
 
 

@@ -28,7 +28,9 @@ class TokenHosts(SansIOHTTPPolicy[Any, Any]):
         if not self.allows(url):
             parts = urlsplit(url)
             what = f"an answer of Azure refers to {parts.scheme}://{parts.netloc}, which is not a host of Azure"
-            raise CredentialsError(what, "no login was sent to it; check the URLs in the profile")
+            raise CredentialsError(
+                what, "no token was sent to that host; check the URLs in the profile"
+            )
 
     def allows(self, url: str) -> bool:
         """Return whether a token may be sent to *url*."""

@@ -50,7 +50,7 @@ def _named(interpreter: str, wanted: str) -> tuple[str, str]:
     if found is None:
         raise Unavailable(
             f"'{interpreter}' cannot be started as a Python interpreter",
-            "set the path of another one",
+            "set the path of another interpreter",
         )
     if not python_fits(found[1], wanted):
         hint = "set the path of another interpreter, or change container.python"

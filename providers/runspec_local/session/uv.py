@@ -134,13 +134,13 @@ HINTS = {
     r"|No module named '(?:distutils|imp|asynchat|asyncore)'": TOO_NEW,
     r"No module named '(?:pkg_resources|setuptools)'|has no attribute 'ImpImporter'": (
         "old packages need old tools to be built: set container.build_constraints: "
-        "['setuptools<74']; or an older container.python{which}"
+        "['setuptools<74'], or set an older container.python{which}"
     ),
     r"No space left|Disk quota": "free some space, or set RUNSPEC_HOME to a folder on another disk",
     r"network was disabled": "UV_OFFLINE is set: unset it",
-    r"was not found in the package registry": "check its spelling. " + INDEX,
+    r"was not found in the package registry": "check the spelling of its name. " + INDEX,
     NETWORK.pattern: "check that the package index can be reached. " + INDEX,
-    r"Failed to build": "it may lack a compiler or a library, or an older container.python{which}",
+    r"Failed to build": "the package may need a compiler, a library or an older container.python{which}",
 }
 
 

@@ -64,7 +64,7 @@ def _run(step: List[str], env: Mapping[str, str]) -> None:
     done = subprocess.run(step, env=dict(env), stdin=subprocess.DEVNULL, check=False)
     if done.returncode:
         raise Failure(
-            "the job's packages cannot be installed: {} exited with {}".format(
+            "the job's packages cannot be installed: {} ended with exit code {}".format(
                 step[0], done.returncode
             ),
             USAGE,

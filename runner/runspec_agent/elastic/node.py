@@ -227,7 +227,7 @@ class Elastic:
         self.turn = self.saver = self.mirror = None
         if not self.told:
             self.agent.tell(
-                "the program of generation {} ended with {}".format(turn.generation, code)
+                "the program of generation {} ended with exit code {}".format(turn.generation, code)
             )
             code = 1 if lost and code == 0 else code
             if code == 0 and saver is not None:
@@ -313,7 +313,7 @@ class Elastic:
             view = self.member.view()
             if self.signals.stopping or view.rank is None or view.generation != generation:
                 return None
-        text = "the first node has not written where generation {} meets"
+        text = "the first node has not written at which port the nodes of generation {} meet"
         self.agent.tell(text.format(generation))
         self.member.finish(generation, LOST)
         return None

@@ -39,7 +39,7 @@ class Window:
         wanted = self._left if size < 0 else min(size, self._left)
         block = self._stream.read(wanted)
         if len(block) < wanted:
-            raise Failure("it changed while it was read")
+            raise Failure("the file changed while it was read")
         self._left -= len(block)
         return block
 

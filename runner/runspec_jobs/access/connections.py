@@ -132,7 +132,10 @@ class Program:
             first = self.read()
         except OSError as exc:
             self._said.seek(0)
-            raise OSError(_last_line(self._said.read()) or "the program ended at once") from exc
+            raise OSError(
+                _last_line(self._said.read())
+                or "the program that connects to the node ended at once"
+            ) from exc
         if first == b"refused":
             raise Refused
         if first != b"ok":
@@ -149,7 +152,7 @@ class Program:
         while len(found) < size:
             data = self._process.stdout.read(size - len(found))
             if not data:
-                raise ConnectionResetError("the program has ended")
+                raise ConnectionResetError("the program that connects to the node has ended")
             found += data
         return bytes(found)
 
@@ -211,7 +214,9 @@ class PersistentForward:
             except (FileNotFoundError, ConnectionRefusedError) as exc:
                 sock.close()
                 if self._closing or self.ended or time.monotonic() > until:
-                    raise OSError(self._why() or "it does not answer") from exc
+                    raise OSError(
+                        self._why() or "the program that connects to the node does not answer"
+                    ) from exc
             time.sleep(PAUSE_S)
 
     def _why(self) -> str:

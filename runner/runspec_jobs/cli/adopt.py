@@ -166,7 +166,9 @@ def _row(run: str, store: Store) -> dict[str, Any] | None:
     try:
         content = store.adopts.kept_state(run)
         if content is None:
-            raise Damaged("an earlier version of runspec started it, and put no state in the store")
+            raise Damaged(
+                "an earlier version of runspec started the run, and put no state in the store"
+            )
         kept = engine.read(content, run)
         if kept.provider != store.provider.name:
             return None

@@ -141,7 +141,7 @@ def _why(exc: Exception) -> str:
 
 
 def _damaged(run: str, why: str) -> Damaged:
-    hint = "use the machine that started it, or delete what it has left with runspec gc"
+    hint = "use the machine that started the run, or delete what the run has left with runspec gc"
     return Damaged(f"the state of {run} in the store is damaged: {why}", hint)
 
 

@@ -199,7 +199,7 @@ def _settle(step: Step, hands: ApplyContext) -> None:
     end, looks = hands.clock() + SETTLED_S, pauses(LOOK_S, LONGEST_SETTLE_S)
     while not hands.client.settled(step):
         if hands.clock() > end:
-            what = f"{step.title}: it cannot be used after {SETTLED_S:.0f} s"
+            what = f"{step.title}: the resource cannot be used after {SETTLED_S:.0f} s"
             raise UnknownOutcome(what, "run the same command again")
         hands.sleep(next(looks))
 

@@ -107,7 +107,10 @@ def printed(client: Client, run: str, metric: Metric) -> MetricCollector:
 def saved(client: Client, run: str, metric: Metric) -> dict[int, Measured]:
     """Return the metric of each task from the saved file of its first node."""
     if not isinstance(client, SupportsOutputs):
-        raise Unavailable("this provider cannot read outputs", "have the job print it")
+        raise Unavailable(
+            "this provider cannot read outputs",
+            "let the job print the metric, and set pattern or reader",
+        )
     assert metric.file is not None, "BUG: the metric has no file"
     output, _, path = metric.file.partition("/")
     found: dict[int, Measured] = {}

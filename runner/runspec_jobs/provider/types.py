@@ -161,7 +161,7 @@ def changes_of(records: Iterable[tuple[int, bytes]]) -> list[MembershipChange]:
         return sorted(_change(task, json.loads(content)) for task, content in records)
     except (ValueError, LookupError, TypeError, AttributeError) as exc:
         what = f"the record of a change cannot be read: {type(exc).__name__}: {exc}"
-        raise RemoteError(what, "was the run made by another version of runspec?") from exc
+        raise RemoteError(what, "use the version of runspec that started the run") from exc
 
 
 def _change(task: int, told: Mapping[str, Any]) -> MembershipChange:

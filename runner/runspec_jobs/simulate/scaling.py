@@ -95,4 +95,4 @@ def broken(scaling: Series, most: int, at: Path) -> Iterator[Problem]:
     silent = [n for n in range(1, most + 1) if not curve.samples_per_s(n)]
     if silent:
         what = f"no positive throughput follows from these points for {silent[-1]} nodes"
-        yield Problem((*at, "points"), what, "measure fewer nodes too")
+        yield Problem((*at, "points"), what, "add measurements with fewer nodes")

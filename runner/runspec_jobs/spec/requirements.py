@@ -20,8 +20,8 @@ COMMENT = re.compile(r"(?:^|\s+)#.*$")
 
 INDEX = "set UV_DEFAULT_INDEX or UV_INDEX in the environment of runspec instead"
 OPTIONS = {
-    "-r": "write its lines here",
-    "--requirement": "write its lines here",
+    "-r": "write the lines of that file here",
+    "--requirement": "write the lines of that file here",
     "-c": "write the versions here, as requirements",
     "--constraint": "write the versions here, as requirements",
     "-e": "put the package into a folder that is mounted, or onto an index",

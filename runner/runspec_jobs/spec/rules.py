@@ -214,7 +214,7 @@ def _launch(spec: Spec) -> Iterator[Problem]:
     processes = spec.cluster.nodes.max * spec.processes_per_node
     if spec.global_batch is not None and spec.global_batch < processes:
         what = f"{processes} processes cannot share a batch of {spec.global_batch} samples"
-        yield Problem(("global_batch",), what, "make it larger, or use fewer nodes")
+        yield Problem(("global_batch",), what, "make global_batch larger, or use fewer nodes")
     if spec.processes_per_node > 1 and spec.launch is Launch.NONE:
         what = "launch: none starts one process per node"
         yield Problem(("processes_per_node",), what, "set launch: mpi or torchrun", at="key")

@@ -82,12 +82,12 @@ def _not_a_word(value: Text) -> tuple[str, str | None]:
     if found == "null":
         return "no value", None
     reads = "a number" if found in ("int", "float") else "true or false"
-    return f"'{value}' reads as {reads} here", f'put it in quotes: "{value}"'
+    return f"'{value}' is read as {reads} here", f'put it in quotes: "{value}"'
 
 
 def _free(value: Any) -> Any:
     if isinstance(value, Text) and kind(value) == "null":
-        raise problem("no value", 'write "" for an empty one')
+        raise problem("no value", 'write "" for an empty value')
     return value
 
 

@@ -56,7 +56,7 @@ def _one_cloud(options: BatchOptions) -> Iterator[Problem]:
         url = getattr(options, name) or ""
         other = clouds.of_url(url)
         if other is not None and other != cloud:
-            what = f"{name}: {url} is in the cloud '{other.name}', and the profile is for '{cloud.name}'"
+            what = f"{name}: {url} is in the cloud '{other.name}', but the profile is for '{cloud.name}'"
             hint = f"set cloud: {other.name}, or a URL of the cloud '{cloud.name}'"
             yield Problem(("provider",), what, hint)
 

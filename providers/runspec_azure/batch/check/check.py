@@ -86,13 +86,15 @@ def _container(spec: Spec) -> Iterator[Problem]:
             hint = "push it to a registry, or use container.requirements instead"
             yield Problem(at, "images named localhost/... cannot be pulled from a registry", hint)
         else:
-            what = "the image exists on this machine only: the job runs without it and installs its requirements"
+            what = "the image exists on this machine only: the job installs container.requirements without it"
             yield Problem(at, what, severity="note")
     elif container.image and not re.match(r"[A-Za-z0-9]", container.image):
         what = f"'{container.image}' is a file and not an image of a registry"
         yield Problem(at, what, "push it to a registry")
     if container.requirements is not None and pool.image(spec):
-        what = "the image's python3 installs them when the job starts, and needs venv or pip"
+        what = (
+            "the image's python3 installs the packages when the job starts, and needs venv or pip"
+        )
         yield Problem(("container", "requirements"), what, at="key", severity="note")
     if container.python:
         where = "image" if pool.image(spec) else "machine"
@@ -106,7 +108,7 @@ def _container(spec: Spec) -> Iterator[Problem]:
 def _limits(spec: Spec) -> Iterator[Problem]:
     """Yield a problem for a long timeout; attempts (10) and tasks (10,000) are limited by specs, not by Azure Batch."""
     if spec.timeout is not None and spec.timeout > MOST_DAYS * DAY_S:
-        what = f"{spec.timeout // DAY_S:,} days, and Azure Batch ends every task after {MOST_DAYS} days"
+        what = f"{spec.timeout // DAY_S:,} days, but Azure Batch ends every task after {MOST_DAYS} days"
         yield Problem(("timeout",), what, f"set timeout: {MOST_DAYS}d or shorter")
 
 
@@ -120,10 +122,10 @@ def _gang(spec: Spec, facts: Facts) -> Iterator[Problem]:
     nodes = asked.min if asked.elastic else asked.max  # the number that it waits for
     most = autoscale.together(facts)
     if nodes > most:
-        what = f"{nodes:,} nodes, and a pool with inter-node communication has {most} at most"
+        what = f"{nodes:,} nodes, but a pool with inter-node communication has {most} at most"
         yield Problem(at, what, f"set nodes: {most}, or run a sweep of tasks with one node")
     elif nodes > options.max_nodes and not options.pool:
-        what = f"{nodes:,} nodes, and the pool has {options.max_nodes:,} at most: the job would wait for ever"
+        what = f"{nodes:,} nodes, but the pool has {options.max_nodes:,} at most: the job would wait for ever"
         hint = f"set max_nodes: {nodes} in the profile, or nodes: {options.max_nodes}"
         yield Problem(at, what, hint)
 
@@ -265,12 +267,12 @@ def _short(spec: Spec, machine: Machine) -> Iterator[Problem]:
     for want in _wants(spec, [machine]):
         if want.asked > want.there:
             what = (
-                f"{want.asked:,.6g}{want.unit}, and {machine.name} has {want.there:,.6g}{want.unit}"
+                f"{want.asked:,.6g}{want.unit}, but {machine.name} has {want.there:,.6g}{want.unit}"
             )
             yield Problem(("cluster", want.key), what, "ask for less, or set another vm_size")
     kind = spec.cluster.gpu_type
     if kind and machine.gpus and machine.gpu_type.lower() != kind.lower():
-        what = f"'{kind}', and {machine.name} has {machine.gpu_type}"
+        what = f"'{kind}', but {machine.name} has {machine.gpu_type}"
         yield Problem(("cluster", "gpu_type"), what, "set another vm_size")
 
 
@@ -284,12 +286,12 @@ def _too_much(spec: Spec, facts: Facts) -> Problem:
     for want in _wants(spec, among):
         if want.asked > want.there and getattr(spec.cluster, want.key) is not None:
             what = (
-                f"{want.asked:,.6g}{want.unit}, and the largest machine has "
+                f"{want.asked:,.6g}{want.unit}, but the largest machine has "
                 f"{want.there:,.6g}{want.unit}"
             )
             hint = "ask for less for each node, or set vm_size in the profile"
             return Problem(("cluster", want.key), what, hint)
-    what = "no machine has enough of everything that each node asks for"
+    what = "no machine meets all requirements of a node together"
     return Problem(("cluster",), what, "ask for less, or set vm_size in the profile")
 
 
@@ -320,7 +322,7 @@ def _profile(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
             hint = f"add providers: {{azure-batch: {{{key}: {example}}}}} to the profile"
             yield Problem(("provider",), f"the profile has no `{key}`", hint)
     if not 300 <= options.spot_wait <= 3600:
-        what = f"spot_wait: {options.spot_wait:,} s, and Azure Batch evaluates a formula every 5 minutes"
+        what = f"spot_wait: {options.spot_wait:,} s, but Azure Batch evaluates a formula every 5 minutes"
         yield Problem(
             setting(spec, "spot_wait"), what, "set spot_wait to 5m at least and 1h at most"
         )
@@ -354,12 +356,16 @@ def _mounts(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
             yield from _shared(at, key, options)
     for i in sorted(shared.values())[MOST_MOUNTS:]:
         what = f"a node can mount at most {MOST_MOUNTS} file systems"
-        yield Problem(("mounts", i, "source"), what, "combine some of them, or use store://")
+        yield Problem(
+            ("mounts", i, "source"),
+            what,
+            "put several mounts into one file system, or use store://",
+        )
 
 
 def _shared(at: tuple[str | int, ...], key: str, options: BatchOptions) -> Iterator[Problem]:
     if options.pool:
-        what = f"the profile's pool must mount it at '{key}' (relativeMountPath)"
+        what = f"the profile's pool must mount this file system at '{key}' (relativeMountPath)"
         yield Problem(at, what, severity="note")
         return
     if key not in options.shared:

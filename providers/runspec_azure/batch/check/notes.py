@@ -33,7 +33,7 @@ def _machines(spec: Spec, facts: Facts) -> Iterator[Problem]:
     options: BatchOptions = facts.options
     if options.max_nodes > autoscale.together(facts):
         what = (
-            f"max_nodes: {options.max_nodes:,}, and a pool with inter-node communication has "
+            f"max_nodes: {options.max_nodes:,}, but a pool with inter-node communication has "
             f"{autoscale.together(facts)} at most"
         )
         yield Problem(("cluster", "nodes"), what, severity="note")

@@ -40,7 +40,7 @@ def _vault(at: Path, where: str, options: BatchOptions) -> Iterator[Problem]:
             at, f"the source of '{at[-1]}' in the profile is not a secret of a key vault", hint
         )
     elif not options.identity:
-        what = f"the job itself reads '{where}', and it has no identity"
+        what = f"the job itself must read '{where}', but has no identity"
         yield Problem(at, what, "set identity in the profile, or keep the secret in env:NAME")
     elif (other := clouds.of_url(key_vault.url(where) or "")) not in (None, clouds.of(options)):
         what = f"'{where}' is in the cloud '{other.name}', where the job's identity is not valid"

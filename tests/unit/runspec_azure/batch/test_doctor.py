@@ -131,7 +131,9 @@ def test_an_image_with_another_node_agent_is_said(azure: resource_manager.Azure)
 def test_an_image_without_containers_is_said(
     azure: resource_manager.Azure, able: tuple[str, ...]
 ) -> None:
-    without = "image microsoft-dsvm:ubuntu-hpc:2204:latest runs only jobs without an image"
+    without = (
+        "image microsoft-dsvm:ubuntu-hpc:2204:latest supports only jobs without container.image"
+    )
     assert without not in said(azure)
 
     azure.images[0]["capabilities"] = list(able)
@@ -236,8 +238,8 @@ def test_an_account_of_batchs_own_has_quotas_of_its_own(azure: resource_manager.
 
     found = said(azure, vm_size="Standard_D2ds_v5")
 
-    assert found["0 dedicated vCPUs in total"] is False
-    assert found["1 dedicated vCPUs of standardDDSv5Family"] is False
+    assert found["the quota of all dedicated vCPUs is 0"] is False
+    assert found["the quota of dedicated vCPUs of standardDDSv5Family is 1"] is False
     assert (
         found[
             "pool_allocation: user-subscription in the profile, and the account has batch-service"
@@ -315,7 +317,7 @@ def test_an_account_of_batchs_own_with_just_enough_cores_is_good(
     found = said(azure, vm_size="Standard_D2ds_v5", pool_allocation=None)
 
     assert all(found.values())
-    assert "2 dedicated vCPUs of standardDDSv5Family" in found
+    assert "the quota of dedicated vCPUs of standardDDSv5Family is 2" in found
 
 
 def test_machines_that_are_away_are_not_all_there(azure: resource_manager.Azure) -> None:

@@ -188,7 +188,7 @@ def test_a_workspace_that_holds_something_of_others_is_not_deleted(here: Here, k
         }
         arm.maker.file_servers.begin_create(*where, {"properties": body}).result()
 
-    with pytest.raises(Conflict, match=f"the {kind} theirs would be deleted, too"):
+    with pytest.raises(Conflict, match=f"this would also delete the {kind} theirs"):
         here.client.call(steps["workspace"].undo)
 
 

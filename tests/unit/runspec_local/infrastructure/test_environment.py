@@ -495,7 +495,7 @@ def test_old_packages_get_a_hint_for_old_tools(said: str) -> None:
     )
     assert error.hint == (
         "old packages need old tools to be built: set container.build_constraints: "
-        "['setuptools<74']; or an older container.python (this is Python 3.11.7); "
+        "['setuptools<74'], or set an older container.python (this is Python 3.11.7); "
         "uv's whole output: /l.log"
     )
 
