@@ -222,7 +222,7 @@ def _await(done: Callable[[], bool], context: ProbeContext, longest_s: float) ->
     while not done():
         if time.monotonic() - began > longest_s:
             raise Unavailable(
-                f"the service did not do in {longest_s:.0f} s what the probe waits for"
+                f"the probe waited {longest_s:.0f} s for the service without a result"
             )
         context.sleep(PAUSE_S)
     return time.monotonic() - began

@@ -122,7 +122,7 @@ class Jobs:
             raise Unavailable(
                 f"{self.store.way.where}: the workspace {place} does not exist or is empty",
                 "check that its file system is mounted, and that the profile names the workspace of the run; if all "
-                f"runs were deleted, confirm it with mkdir -p {place}/runs",
+                f"runs were deleted, confirm this with mkdir -p {place}/runs",
             )
 
     def submit(self, run: str, argv: Sequence[str], script: str) -> Response:

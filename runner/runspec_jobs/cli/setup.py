@@ -66,7 +66,7 @@ def init(args: Namespace) -> int:
     if made is not None:
         trust_it = f"runspec trust {shlex.quote(str(made))}"
         output.tell(f"fill in {made}, then run: {trust_it}")
-        output.tell(f"to check it: runspec doctor {args.provider}")
+        output.tell(f"to check the profile: runspec doctor {args.provider}")
     elif first is not None and there is not None and not _tells(there.path, args.provider):
         output.tell(f"{there.path} has no settings of {args.provider}; add and fill in these:")
         output.out(first.rstrip("\n"))

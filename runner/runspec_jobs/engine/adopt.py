@@ -129,7 +129,7 @@ def read(content: bytes, run: str) -> Kept:
     except NOT_OURS as exc:  # ValidationError is a ValueError
         raise _damaged(run, _why(exc)) from exc
     if kept.run != run:
-        raise _damaged(run, f"it is the state of '{kept.run}'")
+        raise _damaged(run, f"its content is the state of '{kept.run}'")
     return kept
 
 

@@ -90,7 +90,7 @@ class Cli:
             return answer
         if code == 0:  # the operation was carried out, whatever the incomplete answer looks like
             kind = NoAnswer if operation in CHANGES else Unavailable
-            raise kind(f"pcluster {operation}: its answer was cut off")
+            raise kind(f"pcluster {operation}: the answer was cut off")
         raise failure(operation, answer, out)
 
     def _env(self) -> dict[str, str]:
