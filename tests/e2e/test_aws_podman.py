@@ -86,7 +86,7 @@ def test_an_image_that_is_not_there_is_said_to_be_the_reason(
     found = ended(capsys, write("echo", container={"image": "127.0.0.1:9/no/such:1"}))
 
     assert found["state"] == "failed"
-    assert "the image could not be got" in found["reason"]
+    assert "the image could not be pulled" in found["reason"]
 
 
 def test_cancel_ends_the_container(region: Region) -> None:

@@ -172,7 +172,7 @@ def test_who_writes_the_same_file_at_the_same_time_mixes_nothing_in(
 
     def opened() -> io.BytesIO:
         if parts.pop() == 0:  # before the second part of ours, two of another come, and no more
-            with pytest.raises(Failure, match="it changed"):
+            with pytest.raises(Failure, match="changed while it was read"):
                 bucket.put_file("a", lambda: io.BytesIO(b"y" * 20), 20, "0" * 64)
         return io.BytesIO(content)
 
