@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runspec_jobs.provider import Finding, RunspecError
-from runspec_slurm.discover.cluster import asked
+from runspec_slurm.discover.cluster import query
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import Queue
 from runspec_slurm.session.clean_environment import CLEAN
@@ -62,7 +62,7 @@ def examine(options: SlurmOptions) -> Iterator[Finding]:
     yield Finding(f"{way.where} has Slurm's commands", True)
     yield _controller(way)
     yield from _workspace(way, options)
-    found = asked(way, options)
+    found = query(way, options)
     yield from _partitions(found, options)
     yield from _tools(found, options)
     yield from _federation(way)

@@ -63,7 +63,7 @@ ACCOUNT = (
 )
 ACCOUNTS = "sacct --noheader --allocations --starttime=now --format=JobID >/dev/null"
 
-# What Slurm says when nobody knows whether it was done. They are its errors of communication:
+# Messages of Slurm after which the outcome is unknown, which are its communication errors:
 # https://github.com/SchedMD/slurm/blob/slurm-22-05-8-1/src/common/slurm_errno.c
 UNSURE = (
     "Socket timed out",

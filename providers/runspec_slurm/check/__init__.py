@@ -1,1 +1,1 @@
-"""What Slurm cannot do of a spec."""
+"""Checks of a spec for Slurm."""

@@ -51,7 +51,10 @@ def _nodes(spec: Spec) -> Iterator[Problem]:
 
 
 def _words(spec: Spec) -> Iterator[Problem]:
-    """https://slurm.schedmd.com/sbatch.html#SECTION_INPUT-ENVIRONMENT-VARIABLES"""
+    """Yield variables that Slurm itself reads.
+
+    https://slurm.schedmd.com/sbatch.html#SECTION_INPUT-ENVIRONMENT-VARIABLES
+    """
     for where in ("env", "secrets"):
         for name in getattr(spec, where):
             if name.startswith(RESERVED):

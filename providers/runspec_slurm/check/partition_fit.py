@@ -76,7 +76,10 @@ def _capacity(spec: Spec, facts: Facts) -> Iterator[Problem]:
 
 
 def _array(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    """https://slurm.schedmd.com/slurm.conf.html#OPT_MaxArraySize, #OPT_MaxJobCount"""
+    """Yield problems with the size of the array.
+
+    https://slurm.schedmd.com/slurm.conf.html#OPT_MaxArraySize, #OPT_MaxJobCount
+    """
     count, said = tasks_in_all(spec), resources.found(facts)
     most, jobs = said.get("max_array"), said.get("max_jobs")
     at: Path = ("sweep",) if spec.sweep else ("cluster", "nodes")
@@ -128,9 +131,8 @@ def _nodes(spec: Spec, partition: Partition) -> Iterator[Problem]:
     """Yield problems with the number of nodes; powered down nodes count, because Slurm starts them for a job."""
     most, at = partition.most_nodes, ("cluster", "nodes")
     elastic = spec.cluster.nodes.elastic
-    nodes = (
-        spec.cluster.nodes.min if elastic else spec.cluster.nodes.max
-    )  # how many have to be there at once
+    # An elastic job waits only for its smallest number of nodes.
+    nodes = spec.cluster.nodes.min if elastic else spec.cluster.nodes.max
     name = partition.name
     if most is not None and nodes > most:
         what = f"{nodes:,}, but the partition '{name}' has {most:,}: the job would wait for ever"

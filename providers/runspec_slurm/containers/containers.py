@@ -127,9 +127,8 @@ def _podman(spec: Spec, facts: Facts, exported: tuple[str, ...]) -> tuple[str, .
     if spec.container.shm:
         found.append(f"--shm-size={spec.container.shm}b")
     elif spec.cluster.gpus:
-        found.append(
-            "--ipc=host"
-        )  # data loaders share batches in /dev/shm, for which 64 MiB is too little
+        # Data loaders share batches in /dev/shm, for which the default of 64 MiB is too little.
+        found.append("--ipc=host")
     if spec.cluster.gpus:
         found.append("--device=nvidia.com/gpu=all")  # CUDA_VISIBLE_DEVICES selects those of the job
     image = docker(spec.container.image or "")

@@ -55,11 +55,11 @@ def survey(spec: Spec, options: SlurmOptions) -> dict[str, Any]:
         "containers": spec.container.image is not None,
     }
     wanted = [name for name in WANTED if depends[name]]
-    found = asked(transport(options.host, options.ssh_options), options, wanted)
+    found = query(transport(options.host, options.ssh_options), options, wanted)
     return {"slurm": found} if "partitions" in found else {}
 
 
-def asked(way: Transport, options: SlurmOptions, wanted: Sequence[str] = WANTED) -> dict[str, Any]:
+def query(way: Transport, options: SlurmOptions, wanted: Sequence[str] = WANTED) -> dict[str, Any]:
     """Query the cluster by one command. Return an empty mapping if it cannot be reached."""
     try:
         done = way.run(ASK, [options.python, *wanted], timeout_s=PATIENCE_S)
@@ -94,7 +94,7 @@ def parts_of(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _config(text: str) -> dict[str, Any]:
-    """https://slurm.schedmd.com/slurm.conf.html"""
+    """Return the facts in a configuration: https://slurm.schedmd.com/slurm.conf.html"""
     said = {k.strip(): v.strip() for k, _, v in (x.partition("=") for x in text.splitlines())}
     found: dict[str, Any] = {
         "version": said.get("SLURM_VERSION", ""),

@@ -20,9 +20,8 @@ from runspec_slurm.parallelcluster.lookup import DONE, address_of
 PAUSE_S = 2.0
 MACHINE_S = 1200.0  # for a machine to start and the job to end
 ARCHIVED_S = 300.0
-MACHINE = (
-    0.20  # dollars for some minutes of a machine of the first queue, on which the price depends
-)
+# Dollars for some minutes of a machine of the first queue, on which the price depends.
+MACHINE = 0.20
 KNOWN_STATES = ("COMPLETED", "COMPLETING")
 
 PYTHON = """\

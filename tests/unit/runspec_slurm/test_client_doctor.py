@@ -89,7 +89,7 @@ def test_a_machine_without_slurm_is_told_which_host_is_missing(
 
 @pytest.mark.slow
 def test_what_the_cluster_says_is_what_plans_go_by(up: Cluster) -> None:
-    found = cluster.asked(Here(), SlurmOptions())
+    found = cluster.query(Here(), SlurmOptions())
 
     main = clusters.Partition("main", **found["partitions"]["main"])
     assert (main.default, main.nodes, main.cpus, main.memory_mb) == (True, 4, 2, 2000)
@@ -116,7 +116,7 @@ def test_a_partition_that_is_hidden_is_one_that_a_job_may_go_to(
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 
-    found = cluster.asked(Here(), SlurmOptions())
+    found = cluster.query(Here(), SlurmOptions())
 
     assert (found["partitions"]["spot"]["nodes"], found["partitions"]["spot"]["cpus"]) == (4, 2)
 

@@ -1,1 +1,1 @@
-"""What the schema of aws-parallelcluster says of a cluster."""
+"""Discovery by the schema of aws-parallelcluster."""

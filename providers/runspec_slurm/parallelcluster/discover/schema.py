@@ -14,9 +14,8 @@ from typing import Any
 
 
 def main() -> None:
-    os.environ["AWS_DEFAULT_REGION"] = (
-        "us-east-1"  # read when the library is imported; no request is made
-    )
+    # The library reads the region when it is imported; no request is made.
+    os.environ["AWS_DEFAULT_REGION"] = "us-east-1"
     from pcluster.schemas.cluster_schema import ClusterSchema
     from pcluster.utils import get_installed_version
 
