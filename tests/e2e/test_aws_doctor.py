@@ -132,7 +132,10 @@ def test_doctor_says_whether_nodes_reach_each_other(
     ec2.authorize_security_group_egress(GroupId=group, IpPermissions=itself)
     both = doctor(tmp_path, network, capsys, efa=True)
 
-    assert any(line.startswith("BAD aws-batch: no security group allows inbound traffic") for line in closed)
+    assert any(
+        line.startswith("BAD aws-batch: no security group allows inbound traffic")
+        for line in closed
+    )
     good = f"ok  aws-batch: {group} allows traffic between nodes of one job"
     assert good in inward
     assert any("which EFA needs" in line for line in adapters)
