@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from runspec_aws.status import jobs
+from runspec_aws.status.jobs import CANCELLED
+from runspec_jobs.provider import NOT_NEEDED
 
 
 def test_reasons_of_ended_jobs_are_those_of_version_0_1_0() -> None:
-    assert jobs.NOT_NEEDED == "the job is over: it is not needed any more"
-    assert jobs.CANCELLED == "cancelled by runspec"
+    assert NOT_NEEDED == "the job is over: it is not needed any more"
+    assert CANCELLED == "cancelled by runspec"
