@@ -78,16 +78,16 @@ class AwsClient:
             return {}
         if request.operation == "in_turn":
             for part in requests_of(request):
-                self._undo(part)
+                self.undo(part)
             return {}
         if lookup.undoes(request):
-            return self._undo(request)
-        answer = self._send(request)
+            return self.undo(request)
+        answer = self.send(request)
         if request.operation == "submit_job":
             self.jobs.remember(answer["jobName"], answer["jobId"])
         return answer
 
-    def _send(self, request: Request) -> Response:
+    def send(self, request: Request) -> Response:
         asked = self.files.with_urls(request.params)
         params = {k: _body(v) if k == "Body" else v for k, v in asked.items()}
         what = f"{request.service} {request.operation}"
@@ -99,7 +99,7 @@ class AwsClient:
             raise NoAnswer(f"{what}: the reply was cut off")
         return {key: found[key] for key in kept} or lookup.named(request)
 
-    def _undo(self, request: Request) -> Response:
+    def undo(self, request: Request) -> Response:
         """Delete something, after deletions that have already begun, and wait until it no longer exists."""
         if not lookup.there(self.session, request):
             return {}
@@ -107,7 +107,7 @@ class AwsClient:
             self.jobs.refuse_if_used(request.params["jobQueue"])
         self._await(lambda: not lookup.busy(self.session, request), request)
         try:
-            self._send(request)
+            self.send(request)
         except RemoteError:  # "not found" may answer a repeated call whose first attempt succeeded
             if lookup.there(self.session, request) and not lookup.leaving(self.session, request):
                 raise
@@ -156,7 +156,7 @@ class AwsClient:
 
     def keep_state(self, run: str, content: bytes) -> None:
         where = {"Bucket": self.session.bucket, "Key": self.files.key("runs", run, STATE)}
-        self._send(s3("put_object", **where, Body=content, ContentType="application/json"))
+        self.send(s3("put_object", **where, Body=content, ContentType="application/json"))
 
     def kept_state(self, run: str) -> bytes | None:
         return self.files.read("runs", run, STATE)

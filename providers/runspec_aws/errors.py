@@ -59,7 +59,7 @@ def translated(what: str) -> Iterator[None]:
     try:
         yield
     except exceptions.ClientError as exc:
-        raise _refused(what, exc) from exc
+        raise refusal(what, exc) from exc
     except (exceptions.NoCredentialsError, exceptions.PartialCredentialsError) as exc:
         raise CredentialsError("there are no AWS credentials on this machine", LOGIN) from exc
     except (exceptions.CredentialRetrievalError, exceptions.TokenRetrievalError) as exc:
@@ -77,7 +77,7 @@ def translated(what: str) -> Iterator[None]:
     except exceptions.BotoCoreError as exc:
         raise Unavailable(f"{what}: {exc}") from exc
     except (ValueError, LookupError, TypeError, AttributeError) as exc:
-        if not _while_parsing(exc):
+        if not while_parsing(exc):
             raise
         raise NoAnswer(f"{what}: the reply cannot be read: {exc}") from exc
 
@@ -97,7 +97,7 @@ def moved(what: str) -> Iterator[None]:
         raise _bulk_refused(what, exc) from exc
 
 
-def _while_parsing(exc: Exception) -> bool:
+def while_parsing(exc: Exception) -> bool:
     """Return whether botocore was parsing an answer, which may raise any error if the answer is cut off."""
     frames = traceback.walk_tb(exc.__traceback__)
     return any(frame.f_globals.get("__name__") == "botocore.parsers" for frame, _ in frames)
@@ -129,7 +129,7 @@ def _between(text: str, begin: str, end: str) -> str:
     return found if there else ""
 
 
-def _refused(what: str, exc: exceptions.ClientError) -> Exception:
+def refusal(what: str, exc: exceptions.ClientError) -> Exception:
     error = exc.response.get("Error") or {}  # a proxy's page has no such field
     code, text = str(error.get("Code", "")), error.get("Message", "")
     status = exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)

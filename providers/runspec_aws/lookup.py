@@ -113,7 +113,7 @@ def described(session: Session, kind: Kind, name: str) -> Found:
     at, known = session.valid.get((kind.describe, name), (-math.inf, None))
     if time.monotonic() - at < FRESH_S:
         return known
-    found = _any(session, kind, name)
+    found = any_state(session, kind, name)
     if found is None or found.get("status") in LEAVING:
         return None
     if found.get("status") == "VALID":
@@ -131,7 +131,7 @@ def _made(kind: Kind, key: str) -> Callable[..., Response | None]:
     return look
 
 
-def _definition(session: Session, params: Mapping[str, Any]) -> Response | None:
+def definition(session: Session, params: Mapping[str, Any]) -> Response | None:
     """Return any active revision: the name is a hash of the content, so all are equal."""
     with translated("describe_job_definitions"):
         found = session.look("batch").describe_job_definitions(
@@ -150,7 +150,7 @@ FINDERS: Mapping[str, Callable[[Session, Mapping[str, Any]], Response | None]] =
     "create_launch_template": _template,
     "create_compute_environment": _made(ENVIRONMENT, "computeEnvironmentName"),
     "create_job_queue": _made(QUEUE, "jobQueueName"),
-    "register_job_definition": _definition,
+    "register_job_definition": definition,
 }
 
 
@@ -208,7 +208,7 @@ def there(session: Session, undo: Request) -> bool:
     params, operation = undo.params, undo.operation
     if operation in THINGS:
         kind, key = THINGS[operation]
-        found = _any(session, kind, params[key])
+        found = any_state(session, kind, params[key])
         off = operation.startswith("update") and found is not None and found["state"] == "DISABLED"
         return found is not None and not off
     if operation == "deregister_job_definition":
@@ -219,7 +219,7 @@ def there(session: Session, undo: Request) -> bool:
     return look(session, params) is not None
 
 
-def _any(session: Session, kind: Kind, name: str) -> Found:
+def any_state(session: Session, kind: Kind, name: str) -> Found:
     with translated(kind.describe):
         answer = getattr(session.look("batch"), kind.describe)(**{kind.asked: [name]})
     found = [thing for thing in got(answer, kind.listed) if thing.get("status") != "DELETED"]
@@ -240,7 +240,7 @@ def _status(session: Session, undo: Request) -> str | None:
     if undo.operation not in THINGS:
         return None
     kind, key = THINGS[undo.operation]
-    found = _any(session, kind, undo.params[key])
+    found = any_state(session, kind, undo.params[key])
     return None if found is None else found.get("status")
 
 

@@ -43,7 +43,7 @@ class OrphanFinder:
         ):
             yield from self._things(kind, noun, key, made)
         if self.session.own_queue:
-            yield from self._machines(made)
+            yield from self.machines(made)
         yield from self._objects(made)
         yield from self._uploads()
 
@@ -90,7 +90,7 @@ class OrphanFinder:
                 remove = deletion((noun, key), name)
                 yield Orphan(f"{noun.replace('_', ' ')} {name}", (remove,))
 
-    def _machines(self, made: Collection[str]) -> Iterator[Orphan]:
+    def machines(self, made: Collection[str]) -> Iterator[Orphan]:
         """Yield the EC2 resources of compute environments."""
         ec2 = self.session.look("ec2")
         pages = ec2.get_paginator("describe_launch_templates")

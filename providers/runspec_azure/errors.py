@@ -59,7 +59,7 @@ def translated(what: str, hints: Hints = BATCH) -> Iterator[None]:
     except exceptions.DecodeError as exc:
         raise NoAnswer(f"{what}: the reply was cut off") from exc
     except exceptions.HttpResponseError as exc:
-        raise _refused(what, exc, hints) from exc
+        raise refusal(what, exc, hints) from exc
     except exceptions.ServiceRequestError as exc:
         if any(word in f"{exc.inner_exception!r} {exc}" for word in NEVER_CAME):
             text = f"{what}: cannot reach Azure: {first_line(exc)}"
@@ -97,7 +97,7 @@ def first_line(exc: BaseException) -> str:
     return SIGNATURE.sub(r"\1=...", str(text).strip().partition("\n")[0])
 
 
-def _refused(what: str, exc: exceptions.HttpResponseError, hints: Hints) -> Exception:
+def refusal(what: str, exc: exceptions.HttpResponseError, hints: Hints) -> Exception:
     status, code = exc.status_code or 0, service_code(exc)
     text = ": ".join(part for part in (what, str(code or status), _message(exc)) if part)
     if status in (401, 403):

@@ -93,11 +93,11 @@ class Signer:
         at, found = self._made.get((rights, key), (0.0, ""))
         if not found or time.monotonic() - at > FRESH_S:
             with translated("sign for the job"):
-                found = self._signed(rights, key)
+                found = self.sign(rights, key)
             self._made[rights, key] = (time.monotonic(), found)
         return found
 
-    def _signed(self, rights: str, key: str) -> str:
+    def sign(self, rights: str, key: str) -> str:
         """https://learn.microsoft.com/rest/api/storageservices/create-service-sas"""
         wanted_s = float(self.options.signed_for)
         own: dict[str, Any] = {

@@ -37,7 +37,7 @@ def put(bundle: Bundle, path: Path, progress: Progress) -> None:
         except BaseException:  # also KeyboardInterrupt: remove the unfinished folder, raise
             _take_away(fresh, ignore_errors=True)
             raise
-        _name(fresh, path)
+        swap_name(fresh, path)
 
 
 def _sweep(path: Path) -> None:
@@ -112,7 +112,7 @@ def _open_folder(path: str) -> None:
         os.chmod(path, PRIVATE)
 
 
-def _name(fresh: Path, path: Path) -> None:
+def swap_name(fresh: Path, path: Path) -> None:
     try:
         os.rename(fresh, path)
     except OSError:

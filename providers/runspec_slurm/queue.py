@@ -212,7 +212,7 @@ class Queue:
         done = self._run(script, [self.store.workspace, *args])
         if done.code and any(said in done.err for said in NO_JOB):
             return ""
-        self._refuse(command, done)
+        self.refuse(command, done)
         return done.out.decode(errors="replace")
 
     def _changed(
@@ -224,10 +224,10 @@ class Queue:
             raise RemoteError(exc.message, exc.hint, transient=True) from exc
         if command == "scancel" and _over(done):
             return b""
-        self._refuse(command, done)
+        self.refuse(command, done)
         return done.out
 
-    def _refuse(self, command: str, done: Done) -> None:
+    def refuse(self, command: str, done: Done) -> None:
         """Raise the error of *command*, if it failed."""
         if not done.code and not done.lost:
             return

@@ -129,8 +129,8 @@ class Workspace:
     def client(self) -> BatchAiClient:
         """Return a client that knows nothing yet, over connections that are there."""
         found, known = BatchAiClient(self.options), self._known.arm
-        known._bearer.__dict__["_login"] = Login()
-        found.arm._bearer, found.store = known._bearer, self._known.store
+        known.bearer.__dict__["_login"] = Login()
+        found.arm.bearer, found.store = known.bearer, self._known.store
         for name in ("maker", "looker", "_manager"):
             found.arm.__dict__[name] = getattr(known, name)
         return found
@@ -246,9 +246,7 @@ class Subscribed:
         self.pool = next(one.do for one in steps if one.id == "pool")
         ways: Any = {"base_url": server.url, "authentication_policy": OverHttp()}
         self.management = Management.__new__(Management)
-        self.management._client = BatchManagementClient(
-            Login(), SUBSCRIPTION, retry_total=0, **ways
-        )
+        self.management.client = BatchManagementClient(Login(), SUBSCRIPTION, retry_total=0, **ways)
         self.subscription = Subscription(self.options, Login(), retry_total=1, **ways)
         self.reset()
 

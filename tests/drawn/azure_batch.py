@@ -163,9 +163,9 @@ class Account:
         if self._known is None:
             self._known = found
         kept = self._known
-        for name in ("_maker", "_looker"):
+        for name in ("writer", "reader"):
             found.session.__dict__[name] = getattr(kept.session, name)
-        found.blobs.__dict__["_store"] = kept.blobs._store
+        found.blobs.__dict__["store"] = kept.blobs.store
         return found
 
 

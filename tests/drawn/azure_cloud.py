@@ -55,7 +55,7 @@ class Cloud:
         if operation in self.truth:
             return self.truth[operation](asked)
         if asked.path.startswith(STORE):
-            return self._blob(operation, asked)
+            return self.blob(operation, asked)
         self.unknown.append(f"{operation} has no truth here")
         return Reply(404)
 
@@ -63,7 +63,7 @@ class Cloud:
         """Have *operation* answer with *value* as JSON."""
         self.truth[operation] = lambda _: reply(status, value)
 
-    def _blob(self, operation: str, asked: ReceivedRequest) -> Reply:
+    def blob(self, operation: str, asked: ReceivedRequest) -> Reply:
         name = unquote(asked.path[len(STORE) + 1 :])
         if operation == "Container_ListBlobs":
             return Reply(200, XML, listed(self.blobs, asked.query).encode())

@@ -31,19 +31,19 @@ class Planted(NamedTuple):
 
 PLANTED = {
     "an optional member is taken to be there": Planted(
-        jobs.Jobs._listed, 'job.get("createdAt", 0)', 'job["createdAt"]', "ListJobs, find"
+        jobs.Jobs.listed, 'job.get("createdAt", 0)', 'job["createdAt"]', "ListJobs, find"
     ),
     "a status that is not known is a crash": Planted(
-        jobs.Jobs._state,
+        jobs.Jobs.state_of,
         'STATES.get(job["status"], State.WAITING)',
         'STATES[job["status"]]',
         "DescribeJobs, state",
     ),
     "a status that is not known is a failure": Planted(
-        jobs.Jobs._state, "State.WAITING)\n", "State.FAILED)\n", "DescribeJobs, state"
+        jobs.Jobs.state_of, "State.WAITING)\n", "State.FAILED)\n", "DescribeJobs, state"
     ),
     "an empty page is the end": Planted(
-        jobs.Jobs._listed_as,
+        jobs.Jobs.listed_as,
         'yield from got(page, "jobSummaryList")',
         'yield from (found := got(page, "jobSummaryList"))\n            if not found:\n                return',
         "ListJobs, find",
@@ -55,19 +55,19 @@ PLANTED = {
         "ListObjectsV2, destroy",
     ),
     "an answer without its list is an empty one": Planted(
-        lookup._definition,
+        lookup.definition,
         'got(found, "jobDefinitions")',
         'found.get("jobDefinitions")',
         "DescribeJobDefinitions, find",
     ),
     "a null list is a crash": Planted(
-        lookup._any,
+        lookup.any_state,
         "got(answer, kind.listed)",
         "answer.get(kind.listed)",
         "DescribeJobQueues, find",
     ),
     "a reply that is cut off is one": Planted(
-        AwsClient._send, "any(key not in found for key in kept)", "False", "SubmitJob, call"
+        AwsClient.send, "any(key not in found for key in kept)", "False", "SubmitJob, call"
     ),
     "an error that nobody knows means that nothing is there": Planted(
         lookup.absent, "code_of(exc) in codes", "code_of(exc)", "GetObject, state"
@@ -76,10 +76,10 @@ PLANTED = {
         logs.CloudStream.read, "after != token", "False", "GetLogEvents, logs"
     ),
     "a body that is no text is a crash": Planted(
-        errors._while_parsing, "return any(", "return not any(", "TerminateJob, cancel"
+        errors.while_parsing, "return any(", "return not any(", "TerminateJob, cancel"
     ),
     "expired credentials are any refusal": Planted(
-        errors._refused, "code in DENIED", 'code == ""', "PutObject, call"
+        errors.refusal, "code in DENIED", 'code == ""', "PutObject, call"
     ),
     "an output that cannot be listed whole is none": Planted(
         Objects.outputs,

@@ -165,7 +165,7 @@ def blob_read(machine: Machine) -> st.SearchStrategy[Case]:
 def effects(
     operation: str, made: Callable[[Truth], st.SearchStrategy[Case]] = of_effects
 ) -> Callable[[Machine], st.SearchStrategy[Case]]:
-    return lambda machine: made(lambda asked: machine._blob(operation, asked))
+    return lambda machine: made(lambda asked: machine.blob(operation, asked))
 
 
 def notices(machine: Machine) -> st.SearchStrategy[Case]:

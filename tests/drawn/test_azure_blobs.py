@@ -35,7 +35,7 @@ class Way(NamedTuple):
 
 
 def opened(blobs: Blobs, account: Account) -> bytes:
-    with blobs._open(KEY) as stream:
+    with blobs.open_blob(KEY) as stream:
         return stream.read()
 
 
@@ -65,7 +65,7 @@ def reading(account: Account) -> st.SearchStrategy[Case]:
 
 
 def effects(operation: str) -> Callable[[Account], st.SearchStrategy[Case]]:
-    return lambda account: of_effects(lambda asked: account.cloud._blob(operation, asked))
+    return lambda account: of_effects(lambda asked: account.cloud.blob(operation, asked))
 
 
 WAYS = {
@@ -130,7 +130,7 @@ def test_whatever_blob_storage_answers_the_client_gets_what_is_there_or_says_wha
 ) -> None:
     way = WAYS[name]
     blobs = account.client().blobs
-    blobs.__dict__["_store"] = quick(server)
+    blobs.__dict__["store"] = quick(server)
     server.wrong.clear()
 
     def check(case: Case) -> None:

@@ -41,11 +41,11 @@ FAULTS = {
         RUNNING,
     ),
     "a missing member is expected": Planted(
-        Fault(responses._complete, 'found.get(key, "") == ""', "False"), "Job_Get", RUNNING
+        Fault(responses.complete, 'found.get(key, "") == ""', "False"), "Job_Get", RUNNING
     ),
     "a new word of an enumeration is expected to be known": Planted(
         Fault(
-            status.Tasks._node, 'STATES.get(task["state"], State.WAITING)', 'STATES[task["state"]]'
+            status.Tasks.node, 'STATES.get(task["state"], State.WAITING)', 'STATES[task["state"]]'
         ),
         "Task_List",
         RUNNING,
@@ -58,7 +58,7 @@ FAULTS = {
         RUNNING,
     ),
     "a refusal is taken for nothing there": Planted(
-        Fault(status.Tasks._all, "status_of(exc) == 404", "status_of(exc) >= 400"),
+        Fault(status.Tasks.all_of, "status_of(exc) == 404", "status_of(exc) >= 400"),
         "Task_List",
         RUNNING,
     ),
@@ -69,7 +69,7 @@ FAULTS = {
     ),
     "a log goes on behind what was asked for": Planted(
         Fault(
-            logs.TaskStream._read,
+            logs.TaskStream.read_file,
             'Chunk(data, f"{at}:{done + len(data)}")',
             'Chunk(data, f"{at}:{done + BLOCK_BYTES}")',
         ),
@@ -77,13 +77,13 @@ FAULTS = {
         LOGS,
     ),
     "a busy service is not asked again": Planted(
-        Fault(errors._refused, "RemoteError(text, transient=True)", "RemoteError(text)"),
+        Fault(errors.refusal, "RemoteError(text, transient=True)", "RemoteError(text)"),
         "Job_Get",
         RUNNING,
     ),
     "a new member makes a job another's": Planted(
         Fault(
-            client._holds,
+            client.holds,
             "all(_holds(there.get(key), one) for key, one in wanted.items())",
             "bool(there == wanted)",
         ),

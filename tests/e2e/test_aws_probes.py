@@ -69,14 +69,14 @@ def test_what_holds_is_confirmed_and_nothing_is_left(
 
 def unconditional(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have S3 never see a condition: it writes whatever is there."""
-    opened = sessions.Session._client
+    opened = sessions.Session.new_client
 
     def without(self: sessions.Session, service: str, config: Any) -> Any:
         client = opened(self, service, config)
         client.meta.events.register("before-sign.s3.PutObject", _bare, unique_id="bare")
         return client
 
-    monkeypatch.setattr(sessions.Session, "_client", without)
+    monkeypatch.setattr(sessions.Session, "new_client", without)
 
 
 def _bare(request: Any, **_: Any) -> None:

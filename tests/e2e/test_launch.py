@@ -210,7 +210,7 @@ def littered(folder: Path) -> Path:
 def _connections(nodes: Nodes) -> set[str]:
     """Give the far ends of all TCP connections that processes of *nodes* hold."""
     inodes: set[str] = set()
-    for pid, _, _ in nodes._marked():
+    for pid, _, _ in nodes.marked():
         for entry in Path(f"/proc/{pid}/fd").iterdir():
             try:
                 found = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(entry))

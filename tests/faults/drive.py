@@ -87,10 +87,10 @@ def without_rename() -> None:
         found = run_record.Record(run_record.runs_folder() / made.run)
         atomic_io.make_folder(found.folder)
         atomic_io.write(found.folder / "job.yaml", text)
-        atomic_io.write(found.folder / "plan.json", run_record._json(model.to_json(made)))
+        atomic_io.write(found.folder / "plan.json", run_record.json_bytes(model.to_json(made)))
         atomic_io.write(
             found.folder / "facts.json",
-            run_record._json(run_record._facts_json(facts, base, profile)),
+            run_record.json_bytes(run_record.facts_json(facts, base, profile)),
         )
         with found.opened() as opened:
             opened.add("born", run=made.run, digest=made.digest)
@@ -107,7 +107,7 @@ def without_whole_folders() -> None:
         return self if name.startswith(".new-") else real(self, name)
 
     Path.with_name = with_name  # type: ignore[method-assign, assignment]
-    store._name = lambda fresh, path: None
+    store.swap_name = lambda fresh, path: None
 
 
 SAFEGUARDS: Mapping[str, Callable[[], None]] = {

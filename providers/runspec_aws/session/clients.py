@@ -74,13 +74,13 @@ class Session:
 
     def make(self, service: str) -> Any:
         """Return the client that sends each call only once."""
-        return self._client(service, ONCE)
+        return self.new_client(service, ONCE)
 
     def look(self, service: str) -> Any:
         """Return the client for calls that only read; it repeats failed calls."""
-        return self._client(service, PATIENT)
+        return self.new_client(service, PATIENT)
 
-    def _client(self, service: str, config: Config) -> Any:
+    def new_client(self, service: str, config: Config) -> Any:
         """Return a client, which threads may share; a boto3 session can make only one at a time.
 
         https://docs.aws.amazon.com/boto3/latest/guide/session.html

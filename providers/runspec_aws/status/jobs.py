@@ -62,7 +62,7 @@ class Jobs:
         self.poller = JobPoller(session)
         self.children = Children(session, self.poller)
         self._ids: dict[str, str] = {}
-        self._records: dict[str, dict[str, Any]] = {}
+        self.records: dict[str, dict[str, Any]] = {}
         self._codes: dict[
             str, dict[attempts.AttemptKey, int | None]
         ] = {}  # of attempts that were followed by another
@@ -75,30 +75,30 @@ class Jobs:
 
     def record(self, run: str) -> dict[str, Any] | None:
         """Return the record of the run from the store; None if it was destroyed."""
-        if run not in self._records:
+        if run not in self.records:
             found = self.files.read("runs", run, "record.json")
             if found is None:
                 return None
-            self._records[run] = read_record(found, f"the record of {run}")
-        return self._records[run]
+            self.records[run] = read_record(found, f"the record of {run}")
+        return self.records[run]
 
     def find(self, run: str) -> Response | None:
         """Return the job of *run*. If there are several, the oldest is used, and the others are terminated.
 
         If one of them has claimed the run, that one is used instead.
         """
-        found = self._listed(run)
+        found = self.listed(run)
         if not found:
             return None
         claim = (self.files.read("runs", run, "claim") or b"").decode()
         first = next((job for job in found if job["jobId"] == claim), found[0])
         for other in found:
             if other is not first:
-                self._terminate(other["jobId"], "a second job of the same run")
+                self.terminate(other["jobId"], "a second job of the same run")
         self.remember(run, first["jobId"])
         return {key: first[key] for key in ("jobArn", "jobId", "jobName")}
 
-    def _listed(self, run: str) -> list[Job]:
+    def listed(self, run: str) -> list[Job]:
         """Return the jobs whose name is *run*, oldest first. Names match regardless of case."""
         record = self.record(run)
         if record is None:
@@ -112,9 +112,9 @@ class Jobs:
         return sorted(found, key=lambda job: (job.get("createdAt", 0), job["jobId"]))
 
     def _named(self, queue: str, name: str) -> Iterator[Job]:
-        return self._listed_as(queue, filters=[{"name": "JOB_NAME", "values": [name]}])
+        return self.listed_as(queue, filters=[{"name": "JOB_NAME", "values": [name]}])
 
-    def _listed_as(self, queue: str, **how: Any) -> Iterator[Job]:
+    def listed_as(self, queue: str, **how: Any) -> Iterator[Job]:
         """Yield the jobs of *queue*, page by page: an empty page is not the end."""
         pages = self.session.look("batch").get_paginator("list_jobs")
         with translated("list_jobs"):
@@ -124,7 +124,7 @@ class Jobs:
     def refuse_if_used(self, queue: str) -> None:
         """Raise Conflict while *queue* has any jobs, which deleting it would end."""
         for status in (s for s, state in STATES.items() if not state.terminal):
-            for job in self._listed_as(queue, jobStatus=status):
+            for job in self.listed_as(queue, jobStatus=status):
                 what = f"{job['jobName']} is {status} in {queue}"
                 raise Conflict(
                     f"{what}: deleting the queue would end it",
@@ -144,7 +144,7 @@ class Jobs:
             job["jobName"]
             for queue in queues
             for status in [*asked, "RUNNABLE"]
-            for job in self._listed_as(queue, jobStatus=status)
+            for job in self.listed_as(queue, jobStatus=status)
         }
 
     def look_at_all(self, run: str, record: Mapping[str, Any]) -> None:
@@ -199,7 +199,7 @@ class Jobs:
         job = self.job(run)
         if job is None:
             return Status(State.GONE)
-        state = self._state(job)
+        state = self.state_of(job)
         nodes = self._nodes(run, record, state.terminal)
         end = self._elastic_end(run, record, job)
         if end is not None and state.terminal and state is not State.CANCELLED:
@@ -233,7 +233,7 @@ class Jobs:
         if end is not None:
             for child in self.poller.describe([place.job for place in places]).values():
                 if child["status"] in QUEUED and child["jobId"] not in self._not_needed:
-                    self._terminate(child["jobId"], NOT_NEEDED)
+                    self.terminate(child["jobId"], NOT_NEEDED)
                     self._not_needed.add(child["jobId"])
         return end
 
@@ -257,13 +257,13 @@ class Jobs:
     def _gone(self, run: str) -> bool:
         """Return whether the run was destroyed after its record was read; checked once the job has ended."""
         known = self.poller.known(self._ids.get(run, ""))
-        if self._state(known).terminal and self._destroyed(run):
-            self._records.pop(run, None)
+        if self.state_of(known).terminal and self._destroyed(run):
+            self.records.pop(run, None)
             return True
         return False
 
     @staticmethod
-    def _state(job: Job) -> State:
+    def state_of(job: Job) -> State:
         if not job:
             return State.WAITING
         # A status of a later version of the service is not one of the two that end a job.
@@ -276,12 +276,12 @@ class Jobs:
         if len(places) > SHOWN and not ended:
             return ()
         found = self.poller.describe([place.job for place in places], anew=ended)
-        codes = self._noted(run)
+        codes = self.recorded_codes(run)
         return tuple(
             _node(place, found[place.job], codes) for place in places if place.job in found
         )
 
-    def _noted(self, run: str) -> attempts.Codes:
+    def recorded_codes(self, run: str) -> attempts.Codes:
         """Return a function for the codes that jobs recorded before they exited with AGAIN; it reads the store once.
 
         It is for attempts that are over: their records do not change any more.
@@ -304,10 +304,10 @@ class Jobs:
         if self.record(run) is None:
             return
         self.files.put_new(b"cancelled", "runs", run, "claim")
-        ids = {job["jobId"] for job in self._listed(run)} | {self._ids.get(run, "")} - {""}
+        ids = {job["jobId"] for job in self.listed(run)} | {self._ids.get(run, "")} - {""}
         for job in self.poller.describe(ids).values():
-            if not self._state(job).terminal:
-                self._terminate(job["jobId"], CANCELLED)
+            if not self.state_of(job).terminal:
+                self.terminate(job["jobId"], CANCELLED)
                 self.poller.forget(job["jobId"])
 
     def stop(self, run: str, tasks: Collection[int]) -> None:
@@ -318,7 +318,7 @@ class Jobs:
         https://docs.aws.amazon.com/batch/latest/userguide/job_retries.html
         """
         record, job = self.record(run), self.job(run)
-        if record is None or job is None or self._state(job).terminal:
+        if record is None or job is None or self.state_of(job).terminal:
             return
         if record["shape"] != JobKind.ARRAY:
             self.end(run)
@@ -328,8 +328,8 @@ class Jobs:
             self._stop_requests[run].add(task)
         mine = {place.job for place in self.places(run, record) if place.task in tasks}
         for name, child in self.poller.describe(mine - self._stopped).items():
-            if not self._state(child).terminal:
-                self._terminate(name, CANCELLED)
+            if not self.state_of(child).terminal:
+                self.terminate(name, CANCELLED)
                 self.poller.forget(name)
             self._stopped.add(name)
 
@@ -338,10 +338,10 @@ class Jobs:
         if described(self.session, QUEUE, queue) is None:
             return
         for job in self._named(queue, name):
-            if job["jobName"] == name and not self._state(job).terminal:
-                self._terminate(job["jobId"], CANCELLED)
+            if job["jobName"] == name and not self.state_of(job).terminal:
+                self.terminate(job["jobId"], CANCELLED)
 
-    def _terminate(self, job: str, reason: str) -> None:
+    def terminate(self, job: str, reason: str) -> None:
         """Terminate a job with TerminateJob, which works in every state; CancelJob ignores running jobs.
 
         For a child of an array that waits, see docs/unverified.md, aws-21.
@@ -373,7 +373,7 @@ def _runs(job: Job) -> bool:
 
 
 def _node(place: Place, job: Job, codes: attempts.Codes) -> NodeStatus:
-    state = Jobs._state(job)  # noqa: SLF001
+    state = Jobs.state_of(job)
     over = attempts.over(job, place.task, place.rank, codes)
     reason = reasons.ended(job) if state is State.FAILED else reasons.waiting(job)
     code = exit_code(job) if state.terminal else None

@@ -208,7 +208,7 @@ class AzureClient:
         if found is None or found.get("state") == "deleting":
             return None
         for key in keys:
-            if not _holds(found.get(key), body[key]):
+            if not holds(found.get(key), body[key]):
                 what = f"{body['id']} exists already with a different {key}"
                 raise Conflict(what, "delete it, or set another prefix in the profile")
         return named(do)
@@ -352,13 +352,13 @@ def _refuse_refused(answer: Any) -> None:
         raise RemoteError(what, transient=status == "servererror")
 
 
-def _holds(found: Any, wanted: Any) -> bool:
+def holds(found: Any, wanted: Any) -> bool:
     """Return whether *found* contains all of *wanted*: the service adds members, reorders lists and ignores case."""
     if isinstance(wanted, Mapping):
         there: Any = found if isinstance(found, Mapping) else {}
-        return all(_holds(there.get(key), one) for key, one in wanted.items())
+        return all(holds(there.get(key), one) for key, one in wanted.items())
     if isinstance(wanted, list):
-        return all(any(_holds(other, one) for other in found or ()) for one in wanted)
+        return all(any(holds(other, one) for other in found or ()) for one in wanted)
     return bool(_plain(found) == _plain(wanted))
 
 

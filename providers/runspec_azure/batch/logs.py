@@ -69,7 +69,7 @@ class TaskStream:
         log, mark = (self.run, self.number, self.at), f"{position} {self._mark()}"
         if self.run not in self.logs.ended and not self.logs.turns.due(log, mark):
             return Chunk(b"", position)
-        chunk = self._read(position)
+        chunk = self.read_file(position)
         over, new = "completed" in mark, bool(chunk.data)
         self.logs.turns.note(log, mark, new=new, calls=self._calls(), last=over)
         return chunk
@@ -89,7 +89,7 @@ class TaskStream:
         requeued = bool(found.get("executionInfo", {}).get("requeueCount"))
         return 1 + (self.at > 0) + requeued
 
-    def _read(self, position: str) -> Chunk:
+    def read_file(self, position: str) -> Chunk:
         at, done = map(int, position.split(":"))
         while True:
             seen = self._seen()  # before the file, so that no output is missed

@@ -57,14 +57,14 @@ class Tasks:
     def __init__(self, session: Session, blobs: Blobs) -> None:
         self.session, self.blobs = session, blobs
         self._records: dict[str, dict[str, Any]] = {}
-        self._known: dict[tuple[str, str], tuple[float, Any]] = {}
+        self.known: dict[tuple[str, str], tuple[float, Any]] = {}
         self._ended: dict[str, Sequence[Found]] = {}
         self._terminated: set[tuple[str, str]] = set()  # tasks that an elastic job no longer needs
         self._notes: dict[str, dict[tuple[int, int, int], int]] = {}
 
     def forget(self) -> None:
         """Discard the cached answers, after a request that changed something or when newer ones are needed."""
-        self._known.clear()
+        self.known.clear()
         self._ended.clear()
 
     def record(self, run: str) -> dict[str, Any] | None:
@@ -94,9 +94,9 @@ class Tasks:
         if run in self._ended:
             return self._ended[run]
         pages = -(-self._records.get(run, {}).get("count", 1) // PAGE)
-        return self._cached("tasks", run, timing.FRESH_S * pages, lambda: self._all(run))
+        return self._cached("tasks", run, timing.FRESH_S * pages, lambda: self.all_of(run))
 
-    def _all(self, run: str) -> Sequence[Found]:
+    def all_of(self, run: str) -> Sequence[Found]:
         try:
             found = self.session.pages("Task_List", {"jobId": run}, {"$select": SELECT})
         except RemoteError as exc:
@@ -116,7 +116,7 @@ class Tasks:
 
         A list may be older than the job's state, so a task that has not ended in the list is requested separately.
         """
-        self._known.pop(("tasks", run), None)  # the cached list is older than the job's state
+        self.known.pop(("tasks", run), None)  # the cached list is older than the job's state
         found = {task["id"]: task for task in self.all(run)}
         late = [n for n in range(count) if not _ended(found.get(jobs.task_id(n)))]
         lost = False
@@ -149,7 +149,7 @@ class Tasks:
         return min(attempts_of(task), max(1, count))
 
     def forget_attempts(self, run: str, task: int) -> None:
-        self._known.pop((f"attempts {task}", run), None)
+        self.known.pop((f"attempts {task}", run), None)
 
     def ids(self, run: str) -> set[str]:
         return {task["id"] for task in self.all(run)}
@@ -181,10 +181,10 @@ class Tasks:
     def _cached(
         self, kind: str, name: str, fresh_s: float, ask: Callable[[], Answered]
     ) -> Answered:
-        at, found = self._known.get((kind, name), (-math.inf, None))
+        at, found = self.known.get((kind, name), (-math.inf, None))
         if time.monotonic() - at >= fresh_s:
             found = ask()
-            self._known[kind, name] = (time.monotonic(), found)
+            self.known[kind, name] = (time.monotonic(), found)
         return cast(Answered, found)
 
     def status(self, run: str) -> Status:
@@ -209,7 +209,7 @@ class Tasks:
             return elastic_status(end, nodes)
         if not over and (not ended or (_terminate_reason(job) in ALL_OVER and not lost)):
             return self._going(run, record, tasks)
-        self._known.pop(("stops", run), None)  # all tasks were stopped before the end of the job
+        self.known.pop(("stops", run), None)  # all tasks were stopped before the end of the job
         nodes = tuple(self._nodes(run, record, tasks))
         stopped = {n.task for n in nodes if n.state is State.CANCELLED}
         wanted = [n for n in nodes if n.task not in stopped]
@@ -279,9 +279,9 @@ class Tasks:
         for task in tasks:
             number = number_of(task)
             for rank in range(record["nodes"]):
-                yield self._node(run, task, number, rank)
+                yield self.node(run, task, number, rank)
 
-    def _node(self, run: str, task: Found, number: int, rank: int) -> NodeStatus:
+    def node(self, run: str, task: Found, number: int, rank: int) -> NodeStatus:
         state, info = STATES.get(task["state"], State.WAITING), task.get("executionInfo", {})
         attempts = self.count_attempts(run, task, (number, rank))
         code = info.get("exitCode") if state.terminal else None

@@ -133,7 +133,7 @@ class BatchAiClient:
         if names:
             self._jobs[run] = sorted(names)
 
-    def _path(self, name: str) -> Mapping[str, str]:
+    def path_of(self, name: str) -> Mapping[str, str]:
         names = {"experimentName": self.options.experiment, "jobName": name}
         path: Mapping[str, str] = batchai("Jobs_Get", self.options, names).params["path"]
         return path
@@ -150,10 +150,10 @@ class BatchAiClient:
         """Return the jobs of *run* without the cache: several jobs with one list request."""
         names = self._jobs.get(run) or [run]
         if names == [run]:
-            job = self.arm.look("Jobs", self._path(run))
+            job = self.arm.look("Jobs", self.path_of(run))
             if job is not None:
                 return [(0, job)]
-        listed = self.arm.jobs(self._path(run))
+        listed = self.arm.jobs(self.path_of(run))
         numbered = re.compile(rf"{re.escape(run)}-(\d{{5}})")
         matches = [(numbered.fullmatch(str(job.name)), job) for job in listed]
         return sorted((int(m[1]), job) for m, job in matches if m) if matches else []
@@ -186,7 +186,7 @@ class BatchAiClient:
         at, known, last = self._codes.get(job.name, (-math.inf, {}, False))
         pause_s = timing.LISTED_S * max(1, len(self._codes))  # all jobs share one rate of requests
         if not last and (over or time.monotonic() - at > pause_s):
-            known = logs.codes(self.files, self._path(job.name)) or known
+            known = logs.codes(self.files, self.path_of(job.name)) or known
             self._codes[job.name] = (time.monotonic(), known, over)
         return known
 
@@ -233,13 +233,13 @@ class BatchAiClient:
     def _streams_of(self, task: int, job: Any) -> Sequence[Stream]:
         state = status.node(task, job).state
         waits = state is State.WAITING
-        return self.files.streams(task, self._path(job.name), over=state.terminal, waits=waits)
+        return self.files.streams(task, self.path_of(job.name), over=state.terminal, waits=waits)
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
         made = [
             file
             for task, job in self._found(run)
-            for file in logs.outputs(self.files, task, self._path(job.name), self._names(job))
+            for file in logs.outputs(self.files, task, self.path_of(job.name), self._names(job))
         ]
         return sorted(made, key=lambda file: (file.output, file.task, file.rank, file.path))
 

@@ -38,7 +38,7 @@ class Bearer(SansIOHTTPPolicy[Any, Any]):
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
-        self._token: Any = None
+        self.token: Any = None
 
     @cached_property
     def _login(self) -> Any:
@@ -47,9 +47,9 @@ class Bearer(SansIOHTTPPolicy[Any, Any]):
         return login.found(self._cloud)
 
     def on_request(self, request: PipelineRequest[Any]) -> None:
-        if self._token is None or self._token.expires_on - time.time() < RENEWED_S:
-            self._token = self._login.get_token(self._cloud.manager_scope)
-        request.http_request.headers["Authorization"] = f"Bearer {self._token.token}"
+        if self.token is None or self.token.expires_on - time.time() < RENEWED_S:
+            self.token = self._login.get_token(self._cloud.manager_scope)
+        request.http_request.headers["Authorization"] = f"Bearer {self.token.token}"
 
 
 class Arm:
@@ -74,7 +74,7 @@ class Arm:
             )
         self.options = options
         self._retries = retries
-        self._bearer = Bearer(clouds.of(options))
+        self.bearer = Bearer(clouds.of(options))
 
     @cached_property
     def maker(self) -> Any:
@@ -100,7 +100,7 @@ class Arm:
             nobody,
             self.options.subscription,
             base_url=self.options.arm_url or cloud.manager_url,
-            authentication_policy=self._bearer,
+            authentication_policy=self.bearer,
             per_retry_policies=[TokenHosts(self.options)],
             polling_interval=0,
             retry_total=retries,

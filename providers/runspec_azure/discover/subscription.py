@@ -51,8 +51,8 @@ class Subscription:
             "per_retry_policies": [TokenHosts(options)],
             **settings,
         }
-        self._compute = ComputeManagementClient(login, options.subscription, **common)
-        self._resources = ResourceManagementClient(login, options.subscription, **common)
+        self.compute = ComputeManagementClient(login, options.subscription, **common)
+        self.resources = ResourceManagementClient(login, options.subscription, **common)
 
     @cached_property
     def account(self) -> Mapping[str, Any] | None:
@@ -62,7 +62,7 @@ class Subscription:
         """
         with translated("look for the Batch account"):
             wanted_type = f"resourceType eq '{ACCOUNTS}'"
-            ask = self._resources.resources.list
+            ask = self.resources.resources.list
             listed = collected("Resources_List", lambda: ask(filter=wanted_type, cls=elements))
             wanted = self.account_name.lower()
             ids = [one.id for one in listed if str(one.name).lower() == wanted]
@@ -70,7 +70,7 @@ class Subscription:
                 return None
             if not ids[0]:
                 raise NoAnswer("look for the Batch account: the reply lacks its id")
-            found = self._resources.resources.get_by_id(ids[0], api_version=API_VERSION)
+            found = self.resources.resources.get_by_id(ids[0], api_version=API_VERSION)
         return {"location": found.location, **(found.properties or {})}
 
     @property
@@ -91,7 +91,7 @@ class Subscription:
         https://learn.microsoft.com/rest/api/compute/resource-skus/list
         """
         with translated("list VM sizes"):
-            return listed_skus(self._compute, self.region, vm_sizes.known)
+            return listed_skus(self.compute, self.region, vm_sizes.known)
 
     @cached_property
     def usages(self) -> Mapping[str, Usage]:
@@ -99,7 +99,7 @@ class Subscription:
 
         https://learn.microsoft.com/rest/api/compute/usage/list
         """
-        ask = self._compute.usage.list
+        ask = self.compute.usage.list
         with translated("list quotas"):
             return {
                 vm_sizes.family_key(str(one.name.value)): Usage(

@@ -108,7 +108,7 @@ class Session:
 
     def make(self, operation: str, path: Mapping[str, str], body: Any = None) -> Any:
         """Send a request that makes or changes something, once; return its answer, or None if that is empty."""
-        return responses.given(_content(self._send(self._maker, operation, path, {}, body)))
+        return responses.given(_content(self._send(self.writer, operation, path, {}, body)))
 
     def look(
         self, operation: str, path: Mapping[str, str] | None = None, query: Any = None
@@ -124,22 +124,22 @@ class Session:
         while next_:
             with translated(operation):
                 request = HttpRequest("GET", next_)
-                page = self._looker.send_request(request, stream=True).json()
+                page = self.reader.send_request(request, stream=True).json()
             more, next_ = responses.listed(operation, page)
             found += more
         return found
 
     def _looked(self, operation: str, path: Mapping[str, str] | None, query: Any) -> Any:
-        return _content(self._send(self._looker, operation, path or {}, query or {}))
+        return _content(self._send(self.reader, operation, path or {}, query or {}))
 
     def head(self, operation: str, path: Mapping[str, str]) -> Mapping[str, str]:
         """Return the headers of a file."""
-        return self._send(self._looker, operation, path, {}, method="HEAD").headers
+        return self._send(self.reader, operation, path, {}, method="HEAD").headers
 
     def part(self, operation: str, path: Mapping[str, str], start: int, end: int) -> bytes:
         """Return the bytes of a file from *start* up to *end*."""
         headers = {"ocp-range": f"bytes={start}-{end - 1}", "Accept": "application/octet-stream"}
-        return self._send(self._looker, operation, path, {}, headers=headers).content
+        return self._send(self.reader, operation, path, {}, headers=headers).content
 
     def _send(
         self,
@@ -167,12 +167,12 @@ class Session:
             return client.send_request(request, stream=True)
 
     @cached_property
-    def _maker(self) -> BatchClient:
+    def writer(self) -> BatchClient:
         """Return the client that does not retry: after a lost reply, a retry would hide what the first request made."""
         return self._opened(RetryPolicy.no_retries())
 
     @cached_property
-    def _looker(self) -> BatchClient:
+    def reader(self) -> BatchClient:
         return self._opened(RetryPolicy(retry_total=RETRIES, retry_backoff_factor=0.2))
 
     def _opened(self, retries: RetryPolicy[Any, Any]) -> BatchClient:

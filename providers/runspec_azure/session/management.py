@@ -19,7 +19,7 @@ class Management:
 
     def __init__(self, options: Any, login: TokenCredential) -> None:
         cloud = clouds.of(options)
-        self._client = BatchManagementClient(
+        self.client = BatchManagementClient(
             login,
             options.subscription,
             base_url=options.arm_url or cloud.manager_url,
@@ -34,4 +34,4 @@ class Management:
         """Make a pool. If one of that name exists, the service refuses with 412."""
         where = (path["resourceGroupName"], path["accountName"], path["poolName"])
         with translated("Pool_Create"):
-            self._client.pool.create(*where, dict(body), match_condition=MatchConditions.IfMissing)
+            self.client.pool.create(*where, dict(body), match_condition=MatchConditions.IfMissing)

@@ -51,7 +51,7 @@ def one(operation: str, value: Any) -> Found:
     if not isinstance(value, dict):
         raise NoAnswer(f"{operation}: the reply was cut off")
     found: Found = given(value)
-    _complete(operation, found)
+    complete(operation, found)
     return found
 
 
@@ -62,11 +62,11 @@ def listed(operation: str, value: Any) -> tuple[list[Found], str]:
     page = given(value)
     found: list[Found] = page.get("value", [])
     for each in found:
-        _complete(operation, each)
+        complete(operation, each)
     return found, str(page.get("odata.nextLink", ""))
 
 
-def _complete(operation: str, found: Found) -> None:
+def complete(operation: str, found: Found) -> None:
     for key in NEEDED.get(operation, ()):
         if found.get(key, "") == "":
             raise NoAnswer(f"{operation}: the reply lacks '{key}'")

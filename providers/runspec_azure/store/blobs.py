@@ -61,7 +61,7 @@ class Blobs:
         return self.session.login
 
     @cached_property
-    def _store(self) -> AzureStore:
+    def store(self) -> AzureStore:
         end = layout.endpoint(self.options)
         own: dict[str, Any] = {"account_key": self.account_key} if self.account_key else {}
         if not own:
@@ -108,8 +108,8 @@ class Blobs:
         try:
             with translated(f"read {key}"), _known():
                 if end is None:
-                    return bytes(obstore.get(self._store, key).bytes())
-                return bytes(obstore.get_range(self._store, key, start=start, end=end))
+                    return bytes(obstore.get(self.store, key).bytes())
+                return bytes(obstore.get_range(self.store, key, start=start, end=end))
         except FileNotFoundError:
             return None
 
@@ -117,20 +117,20 @@ class Blobs:
         """Return the size of a blob in bytes; None if it does not exist."""
         try:
             with translated(f"look for {key}"), _known():
-                return int(obstore.head(self._store, key)["size"])
+                return int(obstore.head(self.store, key)["size"])
         except FileNotFoundError:
             return None
 
     def put(self, key: str, content: bytes) -> None:
         with self._contained(), translated(f"write {key}"):
-            obstore.put(self._store, key, content, use_multipart=False)
+            obstore.put(self.store, key, content, use_multipart=False)
 
     def put_new(self, content: bytes, *parts: str) -> bool:
         """Write a small blob if it does not exist; return whether it was written."""
         key = self.key(*parts)
         try:
             with self._contained(), translated(f"write {key}"), _known(), _unless_there():
-                obstore.put(self._store, key, content, mode="create", use_multipart=False)
+                obstore.put(self.store, key, content, mode="create", use_multipart=False)
         except FileExistsError:
             return False
         return True
@@ -150,7 +150,7 @@ class Blobs:
         """Write a blob of *count* bytes from an iterator, completely or not at all."""
         part = max(PART_BYTES, -(-count // PARTS))
         with self._contained(), translated(f"upload {key}"):
-            obstore.put(self._store, key, blocks, chunk_size=part, max_concurrency=AT_ONCE)
+            obstore.put(self.store, key, blocks, chunk_size=part, max_concurrency=AT_ONCE)
 
     @contextlib.contextmanager
     def _contained(self) -> Iterator[None]:
@@ -166,14 +166,14 @@ class Blobs:
     def remove(self, key: str) -> None:
         try:
             with translated(f"delete {key}"), _known():
-                obstore.delete(self._store, key)
+                obstore.delete(self.store, key)
         except FileNotFoundError:
             pass
 
     def listing(self, prefix: str) -> Iterator[Entry]:
         """Yield every blob whose name begins with *prefix*, a folder of names."""
         with self._contained(), translated(f"list {prefix}"):
-            for page in obstore.list(self._store, prefix.rstrip("/")):
+            for page in obstore.list(self.store, prefix.rstrip("/")):
                 for found in page:
                     if found["path"].startswith(prefix):
                         yield Entry(found["path"], int(found["size"]))
@@ -181,7 +181,7 @@ class Blobs:
     def folders(self, prefix: str) -> list[str]:
         """Return the names directly below *prefix* that have blobs below them."""
         with self._contained(), translated(f"list {prefix}"):
-            found = obstore.list_with_delimiter(self._store, prefix.rstrip("/"))
+            found = obstore.list_with_delimiter(self.store, prefix.rstrip("/"))
             return [name.rstrip("/").rpartition("/")[2] for name in found["common_prefixes"]]
 
     def empty(self, prefix: str) -> None:
@@ -191,22 +191,22 @@ class Blobs:
         try:
             with translated(f"delete {prefix}*"), _known():
                 if keys:
-                    obstore.delete(self._store, keys)
+                    obstore.delete(self.store, keys)
         except FileNotFoundError:
             for key in keys:  # another process is deleting them, too
                 self.remove(key)
 
     def outputs(self, run: str) -> list[OutputFile]:
         base = self.key("runs", run, "outputs", "")
-        return read_saved_outputs(base, self.listing(base), self._open)
+        return read_saved_outputs(base, self.listing(base), self.open_blob)
 
-    def _open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
+    def open_blob(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
         """Return a file of the bytes from *start* up to *end*."""
         if start == end:
             return io.BytesIO()
         with _streamed(key):
             if end is None:
-                body: Any = obstore.open_reader(self._store, key)
+                body: Any = obstore.open_reader(self.store, key)
                 return io.BufferedReader(BodyReader(body, partial(_streamed, key)))
         data = self.part(key, start, end)
         if data is None:

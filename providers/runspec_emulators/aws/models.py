@@ -63,7 +63,7 @@ def routes() -> tuple[Route, ...]:
 def read(method: str, target: str, headers: Mapping[str, str], body: bytes) -> Request:
     """Read a request of either service; *headers* are by their names in lower case.
 
-    Raise ServiceError for a request that no operation has.
+    Raise ServiceError for a request that matches no operation.
     """
     split = urlsplit(target)
     prefix, _, name = headers.get("x-amz-target", "").partition(".")

@@ -24,10 +24,11 @@ def variables(made: str | None, folder: Path) -> dict[str, str]:
 
 
 def share(made: str, folder: Path) -> None:
-    """Share the bytecode of the libraries in the environment *made* between all nodes, in a folder of the environment.
+    """Let all nodes share the bytecode of the libraries of the environment *made*, which is kept in the environment.
 
-    An environment never changes, nor do the libraries of its Python, whose version is in its key. If the folder
-    cannot be written, each node compiles for itself.
+    Python writes the bytecode of this node to *folder*, which gets links to the shared one. An environment never
+    changes, nor do the libraries of its Python, whose version is in its key. If the environment cannot be written,
+    each node compiles for itself.
     """
     with contextlib.suppress(OSError, ValueError):
         for library in _libraries(Path(made)):

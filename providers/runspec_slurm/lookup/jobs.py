@@ -62,21 +62,21 @@ class Pace:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self._mark: Any = None
-        self._next_s = 0.0
-        self._pause_s = timing.ASK_FIRST_S
+        self.next_s = 0.0
+        self.pause_s = timing.ASK_FIRST_S
 
     def due(self, mark: Any) -> bool:
         """Return whether to poll now. *mark* is the state of the run in the workspace."""
         if mark != self._mark:
-            self._mark, self._next_s, self._pause_s = mark, 0.0, timing.ASK_FIRST_S
-        return time.monotonic() >= self._next_s
+            self._mark, self.next_s, self.pause_s = mark, 0.0, timing.ASK_FIRST_S
+        return time.monotonic() >= self.next_s
 
     def take(self, rows: list[Row]) -> None:
         if rows != self.rows:
-            self._pause_s = timing.ASK_FIRST_S
+            self.pause_s = timing.ASK_FIRST_S
         self.rows = rows
-        self._next_s = time.monotonic() + self._pause_s
-        self._pause_s = min(timing.ASK_LAST_S, self._pause_s * timing.ASK_GROWS)
+        self.next_s = time.monotonic() + self.pause_s
+        self.pause_s = min(timing.ASK_LAST_S, self.pause_s * timing.ASK_GROWS)
 
 
 class Jobs:
@@ -91,7 +91,7 @@ class Jobs:
         self.unknown = UnknownOutcomes(store)
         self._ids: dict[str, str] = {}  # from the journal
         self._records: dict[str, dict[str, Any]] = {}
-        self._paces: dict[str, Pace] = {}
+        self.paces: dict[str, Pace] = {}
         self._ended: dict[str, Status] = {}
 
     def remember(self, run: str, job: str) -> None:
@@ -100,7 +100,7 @@ class Jobs:
     def forget(self, run: str) -> None:
         """Drop all reused answers about *run*, which has changed."""
         self.poller.forget(run)
-        self._paces.pop(run, None)
+        self.paces.pop(run, None)
         self._ended.pop(run, None)
 
     def record(self, run: str) -> dict[str, Any] | None:
@@ -182,7 +182,7 @@ class Jobs:
 
     def _rows(self, run: str, job: str | None, seen: Seen) -> list[Row]:
         """Return the rows of the job of *run*, from the controller or from its last answer."""
-        known = self._paces.setdefault(run, Pace())
+        known = self.paces.setdefault(run, Pace())
         if job is not None and self._all_succeeded(run, seen):
             rows = [row for row in known.rows if row.job == job and self.ownership.is_of(run, row)]
             return [row._replace(state=COMPLETED) for row in rows]

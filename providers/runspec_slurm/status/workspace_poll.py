@@ -112,7 +112,7 @@ class WorkspacePoller:
 
 
 def read(text: str) -> Seen:
-    """Return the files of a run from the output of LOOK."""
+    """Return what the files of a run say, from the output of LOOK."""
     words = dict[str, str]()
     ends, codes, logs = set[AttemptKey](), dict[AttemptKey, int](), dict[tuple[int, int], int]()
     stops = set[int]()

@@ -55,13 +55,13 @@ class Tunnel:
         self._ask, self._tell = ask, tell
         self._way = ask()
         self._doubted, self._asked_s = False, time.monotonic()
-        self._listener = _listen(port, local, self._way)
-        self.port: int = self._listener.getsockname()[1]
+        self.listener = _listen(port, local, self._way)
+        self.port: int = self.listener.getsockname()[1]
         self._dialler = Connector()
         self._lock, self._asking = threading.Lock(), threading.Lock()
         self._told = ""
         self._ended = False
-        self._open: list[Connection] = []
+        self.connections: list[Connection] = []
         self._spawn(self._accept)
 
     def _spawn(self, work: Callable[[], None]) -> threading.Thread:
@@ -72,7 +72,7 @@ class Tunnel:
     def _accept(self) -> None:
         while True:
             try:
-                sock, _ = self._listener.accept()
+                sock, _ = self.listener.accept()
             except OSError:
                 if self._ended:
                     return
@@ -91,7 +91,7 @@ class Tunnel:
     def _serve(self, one: Connection) -> None:
         """Forward one connection until it ends."""
         with self._lock:
-            self._open.append(one)
+            self.connections.append(one)
         try:
             there = self._reach()
             if there is None:
@@ -107,7 +107,7 @@ class Tunnel:
         finally:
             one.here.close()
             with self._lock:
-                self._open.remove(one)
+                self.connections.remove(one)
 
     def _back(self, one: Connection, there: End) -> None:
         """Forward data from the node; a forwarding program does not report that no program listens at the node."""
@@ -161,19 +161,19 @@ class Tunnel:
         """Accept no more connections, and give open ones *drain_s* seconds to end by themselves."""
         self._ended = True
         with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes up the thread in accept()
-        self._listener.close()
+            self.listener.shutdown(socket.SHUT_RDWR)  # wakes up the thread in accept()
+        self.listener.close()
         if drain_s:
-            for one in [one for one in list(self._open) if one.answered]:
+            for one in [one for one in list(self.connections) if one.answered]:
                 one.here.deafen()
             self._await_open(time.monotonic() + drain_s)
-        for one in list(self._open):
+        for one in list(self.connections):
             one.cut()
         self._dialler.close()
         self._await_open(time.monotonic() + LEAVE_S)
 
     def _await_open(self, until: float) -> None:
-        while self._open and time.monotonic() < until:
+        while self.connections and time.monotonic() < until:
             time.sleep(0.01)
 
 

@@ -492,7 +492,7 @@ def _simulating(make: Make) -> None:
     simulate.add_argument(
         "--take",
         metavar="POOL=N,...",
-        help="how many nodes of which pool to use, the first pool first "
+        help="use at most N nodes of each of these pools of the --prices file, in this order of preference "
         "(default: as the spec's capacity says)",
     )
     simulate.add_argument(

@@ -69,7 +69,7 @@ def bundle(folder: Path, *, progress: Progress | None = None) -> FolderBundle:
         walk.run()
         walk.complain()
         opener.folder("")  # close the subfolders: hashing looks up each path again
-        files = _hashed(walk, progress)
+        files = hash_file(walk, progress)
         walk.complain()
         return FolderBundle(
             folder=folder.absolute(),
@@ -102,7 +102,7 @@ class _Meter:
             self.told = done
 
 
-def _hashed(walk: Walk, progress: Progress | None) -> tuple[File, ...]:
+def hash_file(walk: Walk, progress: Progress | None) -> tuple[File, ...]:
     meter = _Meter(progress, sum(found.bytes for found in walk.found))
     files = []
     for found in walk.found:
@@ -121,7 +121,7 @@ def _hash(opener: Opener, found: Found, meter: _Meter) -> File:
     for _ in range(ATTEMPTS):
         with io.FileIO(opener.open(found.place)) as file:
             before = os.fstat(file.fileno())
-            size, sha256 = _read(file, before.st_size, meter)
+            size, sha256 = read_folder(file, before.st_size, meter)
             after = os.fstat(file.fileno())
         if (before.st_size, before.st_mtime_ns) == (size, after.st_mtime_ns):
             return File(found.path, size, bool(after.st_mode & stat.S_IXUSR), sha256)
@@ -129,7 +129,7 @@ def _hash(opener: Opener, found: Found, meter: _Meter) -> File:
     raise _Unsteady
 
 
-def _read(file: io.FileIO, expected: int, meter: _Meter) -> tuple[int, str]:
+def read_folder(file: io.FileIO, expected: int, meter: _Meter) -> tuple[int, str]:
     """Return size and SHA-256; of a growing file, read at most one chunk more than *expected* bytes."""
     size, sha256 = 0, hashlib.sha256()
     while size <= expected and (data := file.read(CHUNK_BYTES)):

@@ -205,9 +205,9 @@ def _created(
         atomic_io.write(fresh / "job.yaml", text)
         atomic_io.write(
             fresh / "plan.json",
-            _json({**model.to_json(made), **record_formats.written(model.FORMAT)}),
+            json_bytes({**model.to_json(made), **record_formats.written(model.FORMAT)}),
         )
-        atomic_io.write(fresh / "facts.json", _json(_facts_json(facts, base, profile)))
+        atomic_io.write(fresh / "facts.json", json_bytes(facts_json(facts, base, profile)))
         started = journal.Journal(fresh)
         yield started
         started.close()
@@ -243,7 +243,7 @@ def _number_at(born: float) -> int:
     return max((memory.number for memory in known if memory.born <= born), default=0)
 
 
-def _facts_json(facts: Facts, base: Path, profile: Path | None) -> Mapping[str, Any]:
+def facts_json(facts: Facts, base: Path, profile: Path | None) -> Mapping[str, Any]:
     return {
         **record_formats.written(FACTS),
         "base": str(base),
@@ -255,7 +255,7 @@ def _facts_json(facts: Facts, base: Path, profile: Path | None) -> Mapping[str, 
     }
 
 
-def _json(value: Any) -> bytes:
+def json_bytes(value: Any) -> bytes:
     return json.dumps(value, indent=1, ensure_ascii=False).encode() + b"\n"
 
 

@@ -52,7 +52,7 @@ class Store:
         if ask.key == STATE:
             self._written(State.of(found) if found else None, State.of(ask.content), who)
         elif ask.key == FENCE:
-            self._marked(
+            self.marked(
                 FencingToken.of(found) if found else FencingToken(), FencingToken.of(ask.content)
             )
         self._put(ask)
@@ -93,7 +93,7 @@ class Store:
             if not self.world.bounds.least <= len(new.members) <= self.world.bounds.most:
                 raise Broken(f"{len(new.members)} nodes run")
 
-    def _marked(self, old: FencingToken, new: FencingToken) -> None:
+    def marked(self, old: FencingToken, new: FencingToken) -> None:
         """Nothing is written for a generation when a later one has begun."""
         if new.generation < old.generation:
             raise Broken(f"the fence falls from {old.generation} to {new.generation}")

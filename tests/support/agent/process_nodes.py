@@ -123,16 +123,16 @@ class Nodes:
     def left(self, but: int | None = None) -> list[str]:
         """Give the command lines of what still runs of this job, except on node *but*."""
         there = f"RUNSPEC_RANK={but}\0".encode()
-        return [line for _, line, environ in self._marked() if there not in environ]
+        return [line for _, line, environ in self.marked() if there not in environ]
 
-    def _marked(self) -> Iterator[tuple[int, str, bytes]]:
+    def marked(self) -> Iterator[tuple[int, str, bytes]]:
         lines = dict(process_table.words())
         for pid, environ in process_table.environments():
             if self.mark.encode() in environ:  # a zombie has none
                 yield pid, os.fsdecode(lines.get(pid, b"").replace(b"\0", b" ")), environ
 
     def close(self) -> None:
-        for pid, _, _ in list(self._marked()):
+        for pid, _, _ in list(self.marked()):
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:

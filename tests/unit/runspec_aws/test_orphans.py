@@ -27,7 +27,7 @@ class Uploads(OrphanFinder):
     def _nothing(self, *_: object) -> Iterator[Orphan]:
         yield from ()
 
-    _runs = _definitions = _objects = _things = _machines = _nothing  # type: ignore[assignment]  # none of it
+    _runs = _definitions = _objects = _things = machines = _nothing  # type: ignore[assignment]  # none of it
 
 
 def test_an_upload_that_may_be_going_on_is_spared() -> None:
@@ -56,10 +56,10 @@ def test_what_machines_are_made_with_is_ours_by_the_whole_of_its_name() -> None:
     nothing: Any = None
     collector = OrphanFinder(session, nothing, nothing)
 
-    found = {one.remove[0].operation: one.remove[0].params for one in collector._machines(())}
+    found = {one.remove[0].operation: one.remove[0].params for one in collector.machines(())}
 
     assert found == {
         "delete_launch_template": {"LaunchTemplateName": names[0]},
         "delete_placement_group": {"GroupName": names[2]},
     }
-    assert list(collector._machines(names)) == []
+    assert list(collector.machines(names)) == []

@@ -39,8 +39,8 @@ def undone(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     def send(request: Request) -> Any:
         raise RemoteError("JobQueue not found: q")
 
-    monkeypatch.setattr(client, "_send", send)
-    client._undo(UNDO)
+    monkeypatch.setattr(client, "send", send)
+    client.undo(UNDO)
 
 
 def test_what_is_leaving_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

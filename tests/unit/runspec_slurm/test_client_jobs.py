@@ -301,13 +301,13 @@ def test_who_follows_a_quiet_job_seldom_asks_the_controller(
         time.sleep(0.05)
     for _ in range(2):  # what it has printed is news, so the controller is asked once more
         client.state("quiet-1")
-    asked, known = counted(tmp_path, monkeypatch), client.jobs._paces["quiet-1"]
+    asked, known = counted(tmp_path, monkeypatch), client.jobs.paces["quiet-1"]
     pauses = []
 
     for _ in range(40):
-        known._next_s = 0.0
+        known.next_s = 0.0
         client.state("quiet-1")
-        pauses.append(known._pause_s)
+        pauses.append(known.pause_s)
     client.cancel("quiet-1")
 
     assert pauses == sorted(pauses)

@@ -110,7 +110,7 @@ def test_a_real_refusal_says_whether_anything_was_done(call: dict[str, Any]) -> 
         assert command.of_job("99999") == []
         return
     with pytest.raises(kind) as refused:
-        command._refuse(call["argv"][0], Done(code, b"", call["err"]))
+        command.refuse(call["argv"][0], Done(code, b"", call["err"]))
 
     assert refused.value.message
 

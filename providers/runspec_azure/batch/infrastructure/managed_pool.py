@@ -17,7 +17,7 @@ SAME = ("vmSize", "taskSlotsPerNode", "networkConfiguration", "mountConfiguratio
 
 
 def create(name: str, content: Mapping[str, Any], options: BatchOptions) -> Request:
-    """Return the request that makes a pool; *content* is the body for the API of Azure Batch itself."""
+    """Return the Resource Manager's request that makes a pool, from its *content* in the form of the Batch service."""
     path = {
         "subscriptionId": options.subscription or "",
         "resourceGroupName": options.resource_group or "",

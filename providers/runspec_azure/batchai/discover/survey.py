@@ -18,10 +18,10 @@ NO_MPIRUN = "RUNSPEC_REHEARSAL_NO_MPIRUN"
 def survey(spec: Spec, options: BatchAiOptions) -> dict[str, Any]:
     """Return the quotas, and whether mpirun is missing in a rehearsal."""
     lacks = {"mpirun": False} if NO_MPIRUN in os.environ else {}
-    return lacks | _quotas(spec, options)
+    return lacks | quotas_of(spec, options)
 
 
-def _quotas(spec: Spec, options: BatchAiOptions) -> dict[str, Any]:
+def quotas_of(spec: Spec, options: BatchAiOptions) -> dict[str, Any]:
     """Return the current values and limits by the names of the usages.
 
     There are none if the cluster exists already, since its nodes are included in the current values. No step of a

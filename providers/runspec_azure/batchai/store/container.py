@@ -151,7 +151,7 @@ class Store:
 
     def _put(self, prefix: str, bundle: Bundle, progress: Progress, whole: int) -> None:
         """Upload small files in parallel, and then large ones in blocks."""
-        done, store = 0, self._store()
+        done, store = 0, self.blobs.store
         small = [file for file in bundle.files if file.bytes <= SMALL_BYTES]
         with ThreadPoolExecutor(AT_ONCE) as threads:
             for sent in threads.map(partial(_put_small, store, prefix, bundle), small):
@@ -168,10 +168,6 @@ class Store:
             # Read to the end, where the content is verified.
             blocks = iter(partial(opened.read, BLOCK_BYTES), b"")
             self.blobs.put_blocks(key, blocks, file.bytes)
-
-    def _store(self) -> AzureStore:
-        known: AzureStore = self.blobs._store  # noqa: SLF001 - the same package's
-        return known
 
 
 def _put_small(store: AzureStore, prefix: str, bundle: Bundle, file: File) -> File:

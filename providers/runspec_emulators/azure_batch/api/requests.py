@@ -27,7 +27,7 @@ class Request(NamedTuple):
 
 
 def read(method: str, target: str, headers: Mapping[str, str], body: bytes) -> Request:
-    """Read a request; raise ServiceError for one that no operation has, or that is no JSON."""
+    """Read a request; raise ServiceError for one that matches no operation, or that is no JSON."""
     found, path = find(method, target)
     query = dict(parse_qsl(urlsplit(target).query, keep_blank_values=True))
     if not body:

@@ -16,7 +16,7 @@ from runspec_emulators.azure_batch.world import World
 
 
 def variables(world: World, node: Node) -> dict[str, str]:
-    """Return the variables of all tasks on a node, the start task included.
+    """Return the environment variables that every task on a node gets, the start task included.
 
     https://learn.microsoft.com/en-us/azure/batch/batch-compute-node-environment-variables
     """

@@ -49,7 +49,9 @@ def opened(method: str, url: str, data: Any = None, **headers: str) -> Any:
 
 
 def bearer(one: Mapping[str, Any], machine: Mapping[str, str], code: str) -> dict[str, str]:
-    """Return the headers that open what names an identity: the machine asks for a token by it.
+    """Return the headers for a request to the blob storage that *one* refers to, empty if it names no identity.
+
+    They contain a token that the node gets for the identity. Raise TransferError with *code* if it gets none.
 
     "The reference to the user assigned identity to use to access Azure Blob Storage"; the pool has
     to have it. Blob storage takes tokens from this version on, over https alone.

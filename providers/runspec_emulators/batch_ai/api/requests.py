@@ -102,7 +102,7 @@ class Request(NamedTuple):
 
 
 def read(method: str, target: str, body: bytes) -> Request:
-    """Read a request; raise ServiceError for one that no operation has."""
+    """Read a request; raise ServiceError for one that matches no operation."""
     split = urlsplit(target)
     query = dict(parse_qsl(split.query, keep_blank_values=True))
     # The next page of a list is got by GET, the first by whichever method: so do all SDKs.

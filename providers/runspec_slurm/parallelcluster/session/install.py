@@ -81,18 +81,18 @@ def python(pcluster: Path) -> Path | None:
 def install(folder: Path, tell: Tell) -> None:
     """Install aws-parallelcluster with pinned hashes into *folder*. Raises Unavailable."""
     tell(f"installing aws-parallelcluster {VERSION} into {folder}, once")
-    uv = _uv()
+    uv = find_uv()
     with _locked(folder):
         if complete(folder):
             return
         shutil.rmtree(folder, ignore_errors=True)
-        _run(uv, "venv", "--quiet", "--no-project", "--python", sys.executable, str(folder))
+        run_uv(uv, "venv", "--quiet", "--no-project", "--python", sys.executable, str(folder))
         into = str(folder / "bin" / "python")
-        _run(uv, "pip", "sync", "--quiet", "--require-hashes", "--python", into, str(CONSTRAINTS))
+        run_uv(uv, "pip", "sync", "--quiet", "--require-hashes", "--python", into, str(CONSTRAINTS))
         (folder / MARK).touch()
 
 
-def _run(uv: str, *words: str) -> None:
+def run_uv(uv: str, *words: str) -> None:
     env = {name: value for name, value in os.environ.items() if name not in KEPT_OUT}
     argv = [uv, *words, "--no-config", "--color", "never"]
     try:
@@ -111,7 +111,7 @@ def _run(uv: str, *words: str) -> None:
 _WAY = f"install it yourself: pipx install aws-parallelcluster=={VERSION}"
 
 
-def _uv() -> str:
+def find_uv() -> str:
     try:
         import uv
 

@@ -84,7 +84,7 @@ class Cli:
             argv = [str(self._program), operation, "--cluster-name", cluster, *words]
             argv += ["--region", self.options.region] if self.options.region else []
             argv += ["--cluster-configuration", place] if place else []
-            code, out = _carried_out(argv, self._env(), operation in CHANGES)
+            code, out = execute(argv, self._env(), operation in CHANGES)
         answer = _json(out)
         if code == 0 and answer is not None:
             return answer
@@ -115,7 +115,7 @@ def _file(configuration: Mapping[str, Any] | None) -> Iterator[str | None]:
         yield str(place)
 
 
-def _carried_out(argv: list[str], env: dict[str, str], changes: bool) -> tuple[int, str]:
+def execute(argv: list[str], env: dict[str, str], changes: bool) -> tuple[int, str]:
     try:
         process = subprocess.Popen(
             argv,

@@ -42,7 +42,7 @@ def test_the_store_is_asked_once_for_the_codes_of_all_nodes() -> None:
     """Most have noted nothing: nodes that are tried together end for another's failure."""
     store = Store("0-7/1-6")
 
-    codes = jobs(store)._noted("r")
+    codes = jobs(store).recorded_codes("r")
     found = [
         over({"attempts": [FAILED, FAILED]}, 0, rank, codes)[0].exit_code for rank in range(50)
     ]
@@ -55,10 +55,10 @@ def test_a_code_that_is_known_is_not_asked_for_again_and_a_new_try_is() -> None:
     store = Store("0-0/1-6")
     known = jobs(store)
 
-    assert [known._noted("r")(AttemptKey(0, 0, 1)) for _ in range(3)] == [6, 6, 6]
+    assert [known.recorded_codes("r")(AttemptKey(0, 0, 1)) for _ in range(3)] == [6, 6, 6]
     assert store.listed == 1
     store.notes = ("0-0/1-6", "0-0/2-7")
-    assert known._noted("r")(AttemptKey(0, 0, 2)) == 7
+    assert known.recorded_codes("r")(AttemptKey(0, 0, 2)) == 7
 
 
 def test_a_wish_is_in_the_store_before_a_child_is_told_to_end_and_each_is_said_once(
@@ -66,13 +66,13 @@ def test_a_wish_is_in_the_store_before_a_child_is_told_to_end_and_each_is_said_o
 ) -> None:
     done: list[str] = []
     own = jobs(SimpleNamespace(put_new=lambda content, *parts: done.append("/".join(parts))))
-    own._records["r"] = {"shape": "array", "nodes": 2, "sweep": [["n", ["a", "b", "c"]]]}
+    own.records["r"] = {"shape": "array", "nodes": 2, "sweep": [["n", ["a", "b", "c"]]]}
     own.remember("r", "j")
     monkeypatch.setattr(own, "job", lambda run: {"jobId": "j", "status": "RUNNING"})
     monkeypatch.setattr(
         own.poller, "describe", lambda ids: {i: {"status": "RUNNING"} for i in sorted(ids)}
     )
-    monkeypatch.setattr(own, "_terminate", lambda job, reason: done.append(job))
+    monkeypatch.setattr(own, "terminate", lambda job, reason: done.append(job))
 
     own.stop("r", {1})
     own.stop("r", {1})

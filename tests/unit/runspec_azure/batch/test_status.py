@@ -312,7 +312,7 @@ def test_a_stop_that_came_after_the_last_look_counts_at_the_end() -> None:
         ["0", "1"],
         (task("completed", 0, **BAD), task("completed", 1, **LEFT)),
     )
-    tasks._known.pop(("tasks", RUN))
+    tasks.known.pop(("tasks", RUN))
 
     assert tasks.status(RUN).state is State.CANCELLED
 

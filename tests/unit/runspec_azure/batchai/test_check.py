@@ -230,7 +230,7 @@ def test_a_rehearsal_without_mpirun_says_so_before_it_begins(
 def test_a_rehearsal_looks_for_mpirun_where_its_jobs_will(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(survey, "_quotas", lambda *_: {"quotas": {}})
+    monkeypatch.setattr(survey, "quotas_of", lambda *_: {"quotas": {}})
     monkeypatch.setenv("PATH", str(tmp_path))
     asked = spec(), BatchAiOptions()
     missing = emulator.lacks(None)

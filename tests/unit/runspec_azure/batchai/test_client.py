@@ -466,7 +466,7 @@ def test_a_row_that_is_no_try_is_left_out(here: Here, half: str) -> None:
 def test_a_code_that_is_half_written_is_none_yet(here: Here) -> None:
     text = 'printf "1 1" > "$AZ_BATCHAI_STDOUTERR_DIR/runspec-tries"; sleep 300'
     here.make(batch_ai_specs.spec(run=text))
-    path = here.client._path("job-abc123")
+    path = here.client.path_of("job-abc123")
     until(lambda: here.client.files.link(path, "stdouterr", "runspec-tries"))
 
     assert logs.codes(here.client.files, path) == {}

@@ -55,7 +55,7 @@ def test_no_token_follows_an_answer_of_batch_ai_to_another_host(
     with Server(lambda _: answer) as service:
         own = {"arm_url": service.url, "subscription": SUBSCRIPTION, "location": "eastus"}
         arm = Arm(BatchAiOptions.model_validate(own), retries=0)
-        arm._bearer._token = AccessToken(CANARY, int(time.time()) + 3600)
+        arm.bearer.token = AccessToken(CANARY, int(time.time()) + 3600)
 
         with pytest.raises(CredentialsError, match="not a host of Azure"):
             arm.usages()
@@ -89,10 +89,10 @@ def test_each_client_that_sends_a_login_has_the_policy_behind_redirects_and_befo
     own = options(subscription=SUBSCRIPTION)
     session = Session(own)
     session.__dict__["login"] = Login()
-    manager: Any = Management(own, Login())._client
+    manager: Any = Management(own, Login()).client
     subscription: Any = Subscription(own, Login(), base_url="https://management.azure.com")
-    clients: list[Any] = [session._maker, session._looker, manager]
-    clients += [subscription._compute, subscription._resources]
+    clients: list[Any] = [session.writer, session.reader, manager]
+    clients += [subscription.compute, subscription.resources]
 
     for client in clients:
         names = _policies(client)

@@ -301,7 +301,7 @@ def test_a_program_that_stays_does_not_outlive_a_runspec_that_is_killed(tmp_path
 
 def test_it_listens_on_the_loopback_address_alone() -> None:
     with tunnel(Address("192.0.2.1", 8888)) as opened:
-        assert opened._listener.getsockname()[0] == "127.0.0.1"
+        assert opened.listener.getsockname()[0] == "127.0.0.1"
 
 
 def test_a_port_that_is_in_use_is_an_error_where_it_was_named_and_else_another_is_taken() -> None:
@@ -354,7 +354,7 @@ def test_a_connection_that_never_ends_ends_with_the_tunnel() -> None:
         tunnel(Address("127.0.0.1", port)) as opened,
         connect(opened) as sock,
     ):
-        until(lambda: any(one.there for one in opened._open))
+        until(lambda: any(one.there for one in opened.connections))
         opened.close()
 
         with pytest.raises(ConnectionResetError):

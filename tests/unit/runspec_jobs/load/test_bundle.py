@@ -590,13 +590,13 @@ def to_nothing(folder: Path) -> None:
 def test_a_swap_between_walk_and_hash_is_told(
     swap: Swap, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hashed = subject._hashed
+    hashed = subject.hash_file
 
     def swapped(*args: object) -> object:
         swap(folder)
         return hashed(*args)  # type: ignore[arg-type]  # passed on as they came
 
-    monkeypatch.setattr(subject, "_hashed", swapped)
+    monkeypatch.setattr(subject, "hash_file", swapped)
 
     assert whats(folder) == ["these change while they are read: 'lib/model.py'"]
 
@@ -630,8 +630,8 @@ class Scribe:
     """A file that is written to each time that it is read, for the first *times*."""
 
     def __init__(self, path: Path, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.path, self.times, self.read = path, times, subject._read
-        monkeypatch.setattr(subject, "_read", self)
+        self.path, self.times, self.read = path, times, subject.read_folder
+        monkeypatch.setattr(subject, "read_folder", self)
         monkeypatch.setattr(subject, "PAUSE_S", 0)
 
     def __call__(self, file: object, *args: object) -> object:

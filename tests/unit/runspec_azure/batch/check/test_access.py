@@ -42,13 +42,13 @@ def test_a_signature_is_for_https_alone_and_made_anew_before_it_is_old(
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
     signer = client(monkeypatch, signed_for="1h").signer
     made: list[str] = []
-    real = signer._signed
+    real = signer.sign
 
     def signed(rights: str, key: str) -> str:
         made.append(real(rights, key))
         return made[-1]
 
-    monkeypatch.setattr(signer, "_signed", signed)
+    monkeypatch.setattr(signer, "sign", signed)
 
     first = signer.with_urls({"a": [{"$signed": "racwdl"}, {"$signed": "racwdl"}]})["a"][0]
     clock[0] += signing.FRESH_S + 1

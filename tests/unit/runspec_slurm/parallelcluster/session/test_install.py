@@ -30,7 +30,7 @@ def test_what_is_there_whole_is_not_made_again(
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "python").touch()
     (folder / install.MARK).touch()
-    monkeypatch.setattr(install, "_run", lambda *_: pytest.fail("made again"))
+    monkeypatch.setattr(install, "run_uv", lambda *_: pytest.fail("made again"))
 
     install.install(folder, lambda line: None)
 
@@ -46,7 +46,7 @@ def test_half_of_it_is_none_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         if words[0] == "pip" and calls.count("pip") == 1:
             raise Unavailable("no network")
 
-    monkeypatch.setattr(install, "_run", run)
+    monkeypatch.setattr(install, "run_uv", run)
     with pytest.raises(Unavailable):
         install.install(folder, lambda line: None)
     assert not (folder / install.MARK).exists()
@@ -61,7 +61,7 @@ def test_what_uv_says_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.Monk
     uv = tmp_path / "uv"
     uv.write_text("#!/bin/sh\necho 'error: no route to the index' >&2\nexit 2\n")
     uv.chmod(0o755)
-    monkeypatch.setattr(install, "_uv", lambda: str(uv))
+    monkeypatch.setattr(install, "find_uv", lambda: str(uv))
 
     with pytest.raises(Unavailable, match="no route to the index") as caught:
         install.install(tmp_path / "new", lambda line: None)
