@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from runspec_jobs.cli import apply
+from runspec_jobs.engine import clients
 from runspec_jobs.engine.apply import ready
 from runspec_jobs.state import run_record
 from tests.support.root import ROOT
@@ -64,7 +64,7 @@ def run_of(name: str) -> str:
 def submitted_again(name: str) -> None:
     """Have the service of a run be asked for all that its plan says, word for word; the agent is there already."""
     of = run_record.find(name)
-    _, client, _ = apply.connect(of)
+    _, client, _ = clients.connect(of)
     answers = of.memory().answers
     for step in of.plan.steps:
         if step.id == "inside" or client.find(step) is not None:

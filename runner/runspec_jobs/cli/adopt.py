@@ -6,8 +6,9 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from runspec_jobs.cli import apply as applying, cleanup, output
-from runspec_jobs.engine import adopt as engine, apply
+from runspec_jobs.cli import cleanup, output
+from runspec_jobs.engine import adopt as engine, apply, clients
+from runspec_jobs.engine.wait import ways
 from runspec_jobs.errors import OK, Conflict, Damaged, RunspecError, Unavailable, UsageError
 from runspec_jobs.load import inputs, registry
 from runspec_jobs.load.inputs import ProfileInUse
@@ -58,7 +59,7 @@ def _say(adopted: list[Record], args: Namespace) -> None:
         return
     for of in adopted:
         output.out(of.run)
-        output.tell(f"adopted {of.run}. {applying.ways(of.run)}")
+        output.tell(f"adopted {of.run}. {ways(of.run)}")
 
 
 def _opened(name: str) -> Store:
@@ -98,7 +99,7 @@ def _adopt(run: str, store: Store) -> Record:
             with run_record.site_lock(output.tell, shared=True):
                 of = _put_on_record(run, store)
     with of.opened(output.tell) as journal:
-        engine.look(of.plan, journal, applying.connect(of)[1])
+        engine.look(of.plan, journal, clients.connect(of)[1])
     return of
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from runspec_jobs.cli import apply, choose_run, output
-from runspec_jobs.engine import apply as engine
+from runspec_jobs.cli import choose_run, output
+from runspec_jobs.engine import apply as engine, clients
+from runspec_jobs.engine.start import destroy_run
 from runspec_jobs.errors import OK, Conflict, UsageError
 from runspec_jobs.plan import model
 from runspec_jobs.provider import Scope, Status, Step
@@ -33,7 +34,7 @@ def _cancel(of: Record, args: Namespace) -> None:
             status = engine.abandon(journal, "cancel")
         else:
             hands = engine.ApplyContext(
-                apply.connect(of)[1], output.ProgressPrinter(quiet=args.json)
+                clients.connect(of)[1], output.ProgressPrinter(quiet=args.json)
             )
             status = engine.cancel(of.plan, journal, hands)
     _say(of, status, args)
@@ -53,7 +54,7 @@ def destroy(args: Namespace) -> int:
         raise UsageError("no run given", "name a run (see runspec list), or use --site")
     for of in _meant(args.run):
         with of.opened(output.tell) as journal:
-            apply.destroy_run(of, journal, output.ProgressPrinter(quiet=args.json))
+            destroy_run(of, journal, output.ProgressPrinter(quiet=args.json))
         if args.json:
             output.out_json({"run": of.run, "state": "destroyed"})
         else:
@@ -108,7 +109,7 @@ def _delete_shared(printer: output.ProgressPrinter) -> list[str]:
         steps = [s for s in steps if _fresh(s, seen)]
         if not steps:
             continue
-        _, client, _ = apply.connect(of)
+        _, client, _ = clients.connect(of)
         with of.opened(output.tell) as journal:
             engine.undo(steps, journal, engine.ApplyContext(client, printer))
         deleted += [step.title for step in steps]

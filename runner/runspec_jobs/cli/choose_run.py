@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from runspec_jobs.cli import apply, output
-from runspec_jobs.engine import apply as engine
+from runspec_jobs.cli import output
+from runspec_jobs.engine import apply as engine, clients
 from runspec_jobs.errors import Damaged, RunspecError
 from runspec_jobs.state import run_record
 from runspec_jobs.state.run_record import Record
@@ -74,7 +74,7 @@ def _is_alive(of: Record) -> bool:
     try:
         if memory.want == "destroy" or not engine.is_made(of.plan, memory):
             return True
-        return not apply.connect(of)[1].state(of.run).state.terminal
+        return not clients.connect(of)[1].state(of.run).state.terminal
     except Damaged:
         return False
     except RunspecError:

@@ -7,9 +7,9 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from runspec_jobs.cli import apply, choose_run, output
+from runspec_jobs.cli import choose_run, output
 from runspec_jobs.diagnostics.problem import did_you_mean
-from runspec_jobs.engine import publish
+from runspec_jobs.engine import clients, publish
 from runspec_jobs.errors import OK, Conflict, RemoteError, Unavailable, UsageError
 from runspec_jobs.provider import OutputFile, Progress, SupportsOutputs
 from runspec_jobs.provider.saved_outputs import newest
@@ -22,7 +22,7 @@ ATTEMPTS = 5  # to copy a save, while the job goes on and replaces it
 
 def fetch(args: Namespace) -> int:
     of = choose_run.kept(args.run)
-    _, client, _ = apply.connect(of)
+    _, client, _ = clients.connect(of)
     if not isinstance(client, SupportsOutputs):
         raise Unavailable(f"'{of.plan.provider}' cannot read outputs")
     target = Path(args.to or of.run)

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from runspec_jobs.cli import apply
 from runspec_jobs.diagnostics.render import plain
-from runspec_jobs.engine import apply as engine
+from runspec_jobs.engine import apply as engine, clients
 from runspec_jobs.errors import RunspecError
 from runspec_jobs.provider import (
     Attempt,
@@ -75,12 +74,12 @@ class Known(NamedTuple):
 
 def changes(of: Record, memory: RunState) -> Known | None:
     """Return the membership changes of a run; None, without a request, if it is not elastic or was not made."""
-    spec = apply.spec(of)
+    spec = clients.spec(of)
     elastic = spec is not None and spec.cluster.nodes.elastic
     if not elastic or memory.deleted or not engine.is_made(of.plan, memory):
         return None
     try:
-        _, client, _ = apply.connect(of)
+        _, client, _ = clients.connect(of)
         if isinstance(client, SupportsMembershipChanges):
             return Known(client.changes(of.run))
     except RunspecError as exc:

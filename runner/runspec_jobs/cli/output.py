@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from runspec_jobs.diagnostics.render import as_json, columns, plain
+from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.report.svg import brief
 
 if TYPE_CHECKING:
@@ -116,8 +117,11 @@ def interactive() -> bool:
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
-class ProgressPrinter:
-    """Prints the progress of a plan that is carried out: bars and a spinner on a terminal, else lines."""
+class ProgressPrinter(Reporter):
+    """Prints the progress of a plan that is carried out: bars and a spinner on a terminal, else lines.
+
+    With *quiet*, only what has to be waited for is printed.
+    """
 
     def __init__(self, *, quiet: bool = False) -> None:
         self.quiet = quiet
@@ -129,6 +133,13 @@ class ProgressPrinter:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def note(self, text: str) -> None:
+        if not self.quiet:
+            tell(text)
+
+    def wait(self, text: str) -> None:
+        tell(text)
 
     def step(self, title: str) -> None:
         self.close()

@@ -11,7 +11,8 @@ from typing import Any
 from runspec_jobs.cli import apply, choose_run, node_table, output, status
 from runspec_jobs.cli.node_table import Known
 from runspec_jobs.diagnostics.render import plain
-from runspec_jobs.engine import apply as engine, early_stop
+from runspec_jobs.engine import apply as engine, clients, early_stop
+from runspec_jobs.engine.wait import ways
 from runspec_jobs.errors import DETACHED, OK, UsageError
 from runspec_jobs.load import source
 from runspec_jobs.load.source import InvalidSpec
@@ -106,7 +107,7 @@ def _run(of: Record, args: Namespace) -> int:
     if elastic and spec.metric is None and args.spec is None and not args.stop_rest:
         return _changes_alone(of, args)
     metric = _metric(spec, args)
-    _, client, _ = apply.connect(of)
+    _, client, _ = clients.connect(of)
     if args.follow and not _follow(of, client, metric, args):
         return DETACHED
     status = _status(of)
@@ -138,7 +139,7 @@ def _ranks(
 
 def _changes_alone(of: Record, args: Namespace) -> int:
     """Report on the membership changes of an elastic job without a metric."""
-    if args.follow and not _follow(of, apply.connect(of)[1], None, args):
+    if args.follow and not _follow(of, clients.connect(of)[1], None, args):
         return DETACHED
     known = node_table.changes(of, of.memory())
     _write_page(args, lambda: _pages().page(of.run, _section(known)))
@@ -189,7 +190,7 @@ def _follow(of: Record, client: Client, metric: Metric | None, args: Namespace) 
                 client, of.run, show, tell=output.tell, timeout_s=limit_s, sleep=slept
             )
     except KeyboardInterrupt:
-        output.tell(f"interrupted; the job goes on. {apply.ways(of.run)}")
+        output.tell(f"interrupted; the job goes on. {ways(of.run)}")
         return False
     with of.opened(output.tell) as journal:
         engine.note_end(journal, status)
@@ -321,7 +322,7 @@ def _measured(group: Spec, args: Namespace) -> Series:
 def _point(size: int, of: Record | None, metric: Metric) -> Point:
     if of is None:
         return Point(size, None, "not applied yet")
-    _, client, _ = apply.connect(of)
+    _, client, _ = clients.connect(of)
     status = _status(of)
     (task,) = _each(of, client, of.spec, metric, status)
     found = task.measured

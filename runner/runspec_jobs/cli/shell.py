@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from runspec_jobs.access import port_forward
-from runspec_jobs.cli import apply, choose_run, output, status as looking
-from runspec_jobs.engine import apply as engine
+from runspec_jobs.cli import choose_run, output, status as looking
+from runspec_jobs.engine import apply as engine, clients
 from runspec_jobs.errors import DETACHED, OK, RunspecError, Unavailable
 from runspec_jobs.load import registry
 from runspec_jobs.provider import (
@@ -142,7 +142,7 @@ def _looked(at: Place) -> Status | None:
 def _place(args: Namespace, what: str) -> Place:
     """Return the node that is meant. Raises UsageError if it does not exist, and Unavailable if it is not running."""
     of = choose_run.kept(args.run)
-    count, tasks = apply.shape(of)
+    count, tasks = clients.shape(of)
     looking.check_number("node", args.node, count)
     looking.check_number("task", args.task, tasks)
     if what not in _enters(registry.load(of.plan.provider)):
@@ -153,7 +153,7 @@ def _place(args: Namespace, what: str) -> Place:
     if not engine.is_made(of.plan, memory):
         what = f"{of.run} is not submitted yet"
         raise Unavailable(what, "run the same apply again to continue it")
-    _, client, _ = apply.connect(of)
+    _, client, _ = clients.connect(of)
     status = client.state(of.run)
     if status.state.terminal:
         raise _over(of.run, status)

@@ -10,7 +10,8 @@ from typing import Any
 
 from runspec_jobs.cli import apply, choose_run, node_table, output
 from runspec_jobs.diagnostics.render import plain
-from runspec_jobs.engine import apply as engine
+from runspec_jobs.engine import apply as engine, clients
+from runspec_jobs.engine.wait import job_goes_on, ways
 from runspec_jobs.errors import OK, Damaged, JobFailed, Lacking, RunspecError, TimedOut, UsageError
 from runspec_jobs.load import registry
 from runspec_jobs.logs import follow as log, save
@@ -110,7 +111,7 @@ def standing(of: Record, memory: RunState) -> Status:
         hint = "if interrupted, run the same apply again to continue it"
         return Status(State.WAITING, f"its apply was interrupted or is still running; {hint}")
     try:
-        _, client, _ = apply.connect(of)
+        _, client, _ = clients.connect(of)
         return client.state(of.run)
     except Damaged:
         raise
@@ -145,7 +146,7 @@ def with_nodes(of: Record, memory: RunState, found: Status) -> Status:
         return found
     try:
         with registry.extras():
-            _, client, _ = apply.connect(of)
+            _, client, _ = clients.connect(of)
             return found._replace(nodes=client.state(of.run).nodes)
     except RunspecError:
         return found
@@ -154,10 +155,10 @@ def with_nodes(of: Record, memory: RunState, found: Status) -> Status:
 def logs(args: Namespace) -> int:
     limit_s = apply.wait_limit(args)
     of = choose_run.kept(args.run)
-    count, tasks = apply.shape(of)
+    count, tasks = clients.shape(of)
     check_number("node", args.node, count)
     check_number("task", args.task, tasks)
-    _, client, _ = apply.connect(of)
+    _, client, _ = clients.connect(of)
     wanted = log.chosen(args.node, args.task)
     if args.save:
         return _save(of, client, args, limit_s, wanted)
@@ -180,7 +181,7 @@ def _save(
     of: Record, client: Client, args: Namespace, limit_s: float | None, wanted: log.Wanted
 ) -> int:
     """Save a copy of every stream; with `--follow`, until the run has ended."""
-    count, tasks = apply.shape(of)
+    count, tasks = clients.shape(of)
     source = log.tail(client)
     pause_s = max(SAVE_PAUSE_S, source.poll_s)
     status: Status | None = None
@@ -189,7 +190,7 @@ def _save(
     def pause(least_s: float) -> None:
         if limit_s is not None and time.monotonic() - began > limit_s:
             what = f"the logs of {of.run} are not complete after {limit_s:g} s"
-            raise TimedOut(f"{what}; run the same command again to continue", apply.ways(of.run))
+            raise TimedOut(f"{what}; run the same command again to continue", ways(of.run))
         sleep(max(pause_s, least_s))
 
     def over() -> bool:
@@ -197,7 +198,7 @@ def _save(
         status = client.state(of.run) if args.follow else None
         return status is None or status.state.terminal
 
-    with output.interruptible() as sleep, apply.job_goes_on(of.run):
+    with output.interruptible() as sleep, job_goes_on(of.run):
         saved = save.save(
             lambda: [s for s in source.streams(of.run) if wanted(s)],
             lambda s: save.name(s, Path(args.save), count, tasks),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from runspec_jobs.plan.model import Plan, step_json
+from runspec_jobs.plan.model import Plan, step_json, with_run
 
 
 @dataclass(frozen=True)
@@ -21,17 +20,12 @@ class Change:
 
 def differences(before: Plan, after: Plan) -> list[Change]:
     """Return the fields that differ apart from the run ids."""
-    old = {s.id: _neutral(step_json(s), before.run) for s in before.steps}
-    new = {s.id: _neutral(step_json(s), after.run) for s in after.steps}
+    old = {s.id: with_run(step_json(s), before.run, "RUN") for s in before.steps}
+    new = {s.id: with_run(step_json(s), after.run, "RUN") for s in after.steps}
     changes: list[Change] = []
     for step in [*old, *(step for step in new if step not in old)]:
         changes += _differences(step, old.get(step), new.get(step))
     return changes
-
-
-def _neutral(value: Any, run: str) -> Any:
-    text = json.dumps(value)
-    return json.loads(text.replace(json.dumps(run)[1:-1], "RUN"))
 
 
 def _differences(path: str, before: Any, after: Any) -> Iterator[Change]:

@@ -34,14 +34,22 @@ def make_plan(provider: Provider, spec: Spec, token: str, facts: Facts) -> Plan:
     """Return the plan of *spec*, which must be valid, for the run with *token* in its name."""
     run, preview = f"{spec.name}-{token}", f"{spec.name}-{PREVIEW}"
     steps = tuple(provider.plan(spec, run, facts))
-    neutral = steps if run == preview else tuple(provider.plan(spec, preview, facts))
-    return Plan(provider.name, run, digest(neutral), steps)
+    neutral = with_run([step_json(step) for step in steps], run, preview)
+    return Plan(provider.name, run, _digest(neutral), steps)
 
 
 def digest(steps: Iterable[Step]) -> str:
     """Return the digest of *steps*, in hexadecimal after "sha256:"."""
-    text = canonical([step_json(step) for step in steps])
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    return _digest([step_json(step) for step in steps])
+
+
+def _digest(steps: Any) -> str:
+    return f"sha256:{hashlib.sha256(canonical(steps).encode()).hexdigest()}"
+
+
+def with_run(value: Any, run: str, other: str) -> Any:
+    """Return JSON *value* with the name *other* wherever it contains the name *run*."""
+    return json.loads(json.dumps(value).replace(json.dumps(run)[1:-1], other))
 
 
 def canonical(value: Any) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from runspec_jobs.cli import apply
 from runspec_jobs.cli.app import run
+from runspec_jobs.engine import clients
 from runspec_jobs.provider import MembershipChange, RemoteError
 from tests.support.change_records import at, record
 
@@ -157,12 +157,12 @@ class Watched:
 
 def watched(monkeypatch: pytest.MonkeyPatch, error: Exception) -> list[Watched]:
     made: list[Watched] = []
-    connect = apply.connect
+    connect = clients.connect
 
     def connected(of: Any) -> Any:
         provider, client, facts = connect(of)
         made.append(Watched(client, error))
         return provider, made[-1], facts
 
-    monkeypatch.setattr(apply, "connect", connected)
+    monkeypatch.setattr(clients, "connect", connected)
     return made

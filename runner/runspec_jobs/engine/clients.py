@@ -1,0 +1,37 @@
+"""Connects to the services of runs on record."""
+
+from __future__ import annotations
+
+from runspec_jobs.errors import Damaged
+from runspec_jobs.load import registry
+from runspec_jobs.provider import Client, Facts, Provider, Spec, SupportsRehydration
+from runspec_jobs.spec import placeholders
+from runspec_jobs.state.run_record import Record
+
+
+def connect(of: Record) -> tuple[Provider, Client, Facts]:
+    """Return the provider of a run on record, a client for it, and the facts that it was planned from."""
+    provider = registry.load(of.plan.provider)
+    facts = of.facts(provider)
+    return provider, rehydrated(provider.connect(facts), of), facts
+
+
+def rehydrated(client: Client, of: Record) -> Client:
+    """Return *client*, after passing it the answers in the journal of a run if it can use them."""
+    if isinstance(client, SupportsRehydration):
+        client.remember(of.run, of.memory().answers)
+    return client
+
+
+def shape(of: Record) -> tuple[int, int]:
+    """Return the number of nodes of each task of a run, and the number of its tasks."""
+    found = of.spec
+    return found.cluster.nodes.max, placeholders.length(found.sweep)
+
+
+def spec(of: Record) -> Spec | None:
+    """Return the spec of a run, or None if this version of runspec cannot read it."""
+    try:
+        return of.spec
+    except Damaged:
+        return None

@@ -1,0 +1,168 @@
+"""Decides which run an apply concerns, and starts or continues it.
+
+| newest run of the name | same digest | another digest |
+| --- | --- | --- |
+| its apply was interrupted | continue it | start another if no step of the run was begun, else Conflict |
+| waiting or running | start nothing | Conflict |
+| succeeded, or forgotten by its service | start nothing | start another |
+| failed or cancelled | start another | start another |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runspec_jobs.engine import adopt, apply as engine
+from runspec_jobs.engine.clients import connect, rehydrated
+from runspec_jobs.engine.reporter import Reporter
+from runspec_jobs.errors import Conflict, Damaged
+from runspec_jobs.load.inputs import PlanInputs
+from runspec_jobs.plan import diff, model
+from runspec_jobs.provider import Client, State, Status, SupportsAdoption, SupportsProgress
+from runspec_jobs.state import run_record
+from runspec_jobs.state.journal import Journal, RunState
+from runspec_jobs.state.run_record import Record
+
+
+@dataclass(frozen=True)
+class Started:
+    """The run that an apply concerns; *status* is set if it has ended."""
+
+    record: Record
+    client: Client
+    status: Status | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A run that may have to be started or continued, and a message about it."""
+
+    record: Record
+    client: Client
+    message: str
+    status: Status | None = None
+
+
+def start(found: PlanInputs, client: Client, reporter: Reporter, *, new: bool = False) -> Started:
+    """Start or continue the run of *found* if necessary, and return it; *new* starts one in any case.
+
+    Raises Conflict if a run of the name is alive with another spec, and Damaged if the record of one cannot be read.
+    """
+    with run_record.name_lock(found.spec.name, reporter.wait):
+        choice = _choose(found, client, new, reporter)
+        reporter.note(choice.message)
+        with run_record.site_lock(reporter.wait, shared=True):
+            ended = _make(choice.record, found, client, reporter)
+    return Started(choice.record, choice.client, choice.status or ended)
+
+
+def _choose(found: PlanInputs, client: Client, new: bool, reporter: Reporter) -> Choice:
+    """Return the run that this spec already has, or else a new one. The caller holds the lock of the name."""
+    made = model.make_plan(found.provider, found.spec, run_record.new_token(), found.facts)
+    if not new and (wrong := run_record.damaged(found.spec.name)):
+        raise wrong  # it may be alive
+    for age, old in enumerate(reversed([] if new else run_record.of_name(found.spec.name))):
+        choice = _same(old, made, client, found, reporter)
+        # An older run that has ended does not count: the newest one has failed or was cancelled.
+        if choice is not None and (age == 0 or choice.status is None):
+            return choice
+    base, name = found.base.absolute(), found.spec.name
+    fresh = run_record.create(found.text.data, made, found.facts, base, name, found.profile)
+    return Choice(fresh, client, f"run {made.run}")
+
+
+def _same(
+    old: Record, made: model.Plan, client: Client, found: PlanInputs, reporter: Reporter
+) -> Choice | None:
+    """Return the earlier run *old* if this apply continues or reports it; None if a new run is needed.
+
+    Raises Conflict if *old* is alive and has another spec.
+    """
+    memory, before = old.memory(), old.plan
+    succeeded = memory.status is not None and memory.status.state is State.SUCCEEDED
+    if memory.want == "destroy" or (memory.want == "cancel" and not succeeded):
+        return None
+    if not engine.is_made(before, memory):
+        return _unfinished(old, _is_equal(old, made, found), made, reporter)
+    same = before.provider == found.provider.name
+    old_client = rehydrated(client, old) if same else connect(old)[1]
+    status = memory.status or old_client.state(old.run)
+    if not status.state.terminal:
+        if _is_equal(old, made, found):
+            message = f"run {old.run} is already {status.state}; starting no other"
+            return Choice(old, client, message)
+        raise Conflict(
+            f"{old.run} is {status.state} with another spec: {_changed(before, made)}",
+            f"cancel it with runspec cancel {old.run}, or start another run with apply --new",
+        )
+    if status.state in (State.SUCCEEDED, State.GONE) and _is_equal(old, made, found):
+        ended = "is gone" if status.state is State.GONE else f"has already {status.state}"
+        message = f"run {old.run} {ended}; starting no other (--new starts one)"
+        return Choice(old, client, message, status)
+    return None
+
+
+def _is_equal(old: Record, made: model.Plan, found: PlanInputs) -> bool:
+    """Return whether an earlier run has the spec that *made* plans.
+
+    An older version of runspec may have planned the spec differently, so the spec of that run is planned again.
+    """
+    if old.plan.digest == made.digest:
+        return True
+    if old.plan.provider != found.provider.name:
+        return False
+    try:
+        anew = model.make_plan(found.provider, old.spec, model.PREVIEW, old.facts(found.provider))
+    except (Damaged, LookupError):
+        return False  # this version refuses the spec or the options, or discovers more of clusters
+    return anew.digest == made.digest
+
+
+def _unfinished(old: Record, equal: bool, made: model.Plan, reporter: Reporter) -> Choice | None:
+    """Return the run of an interrupted apply if its spec is *equal*; else None, if that apply made nothing.
+
+    Raises Conflict if it made something.
+    """
+    if equal:
+        return Choice(old, connect(old)[1], f"continuing run {old.run}, which was interrupted")
+    with old.opened(reporter.wait) as journal:
+        of_run = {s.id for s in old.plan.steps if s.scope == "run"}
+        if of_run & journal.memory.begun:
+            raise Conflict(
+                f"{old.run} was started with another spec: {_changed(old.plan, made)}",
+                f"destroy it with runspec destroy {old.run}, or start another run with apply --new",
+            )
+        destroy_run(old, journal, reporter)
+    return None
+
+
+def destroy_run(of: Record, journal: Journal, reporter: Reporter) -> None:
+    """Destroy a run; neither a login nor the provider is needed if no step of it has begun."""
+    if journal.memory.attempted:
+        engine.destroy(of.plan, journal, engine.ApplyContext(connect(of)[1], reporter))
+    else:
+        engine.abandon(journal, "destroy")
+
+
+def _changed(before: model.Plan, after: model.Plan) -> str:
+    paths = [change.path for change in diff.differences(before, after)]
+    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    return f"{', '.join(paths[:3])}{more} changed" if paths else f"planned for '{before.provider}'"
+
+
+def _make(old: Record, found: PlanInputs, client: Client, reporter: Reporter) -> Status | None:
+    """Carry out the remaining steps of a run; return its status if another command has ended it meanwhile."""
+    with old.opened(reporter.wait) as journal:
+        if journal.memory.want != "run":
+            return ended_by_others(journal.memory)
+        if isinstance(client, SupportsProgress):
+            client.listen(reporter.line)
+        state = adopt.state(old, found.provider) if isinstance(client, SupportsAdoption) else None
+        hands = engine.ApplyContext(client, reporter, found.bundles, state=state)
+        engine.make(old.plan, journal, hands)
+    return None
+
+
+def ended_by_others(memory: RunState) -> Status:
+    """Return the status of a run that another command has cancelled or destroyed."""
+    return memory.status or Status(State.CANCELLED, f"runspec {memory.want} ended it meanwhile")

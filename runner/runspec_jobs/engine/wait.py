@@ -1,0 +1,79 @@
+"""Follows a run to its end, and notes in its journal how it has ended."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+
+from runspec_jobs.engine import apply as engine, early_stop, publish
+from runspec_jobs.engine.reporter import Reporter
+from runspec_jobs.engine.start import ended_by_others
+from runspec_jobs.errors import CredentialsError, TimedOut
+from runspec_jobs.logs import follow
+from runspec_jobs.provider import Client, State, Status
+from runspec_jobs.state.run_record import Record
+
+Show = Callable[[follow.Line], None]
+
+
+def wait(
+    of: Record,
+    client: Client,
+    show: Show,
+    reporter: Reporter,
+    *,
+    wanted: follow.Wanted = follow.every,
+    timeout_s: float | None = None,
+    answered: bool = False,
+    stops: bool = True,
+    publishes: bool = False,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Status:
+    """Show every line of a run until it has ended, note its status in the journal, and return it.
+
+    With *stops*, tasks are stopped as the metric of the spec demands; with *publishes*, outputs get their plain names
+    if the last agent of the run could not give them. *answered* is true if the service has just answered for this run.
+    Raises TimedOut if the run does not end within *timeout_s*; the run goes on then.
+    """
+    metric = of.spec.metric if stops else None
+    try:
+        with (
+            early_stop.stopper(of, client, metric, reporter.wait) as stopper,
+            job_goes_on(of.run),
+        ):
+            status = follow.follow(
+                client,
+                of.run,
+                early_stop.both(show, stopper),
+                wanted,
+                waits=lambda why: reporter.note(f"{of.run} {why}"),
+                tell=reporter.wait,
+                timeout_s=timeout_s,
+                answered=answered,
+                sleep=early_stop.watched(sleep, stopper),
+            )
+    except TimedOut as exc:
+        raise TimedOut(exc.message, ways(of.run)) from None
+    with of.opened(reporter.wait) as journal:
+        if status.state is State.GONE and journal.memory.want != "run":
+            status = ended_by_others(journal.memory)
+        engine.note_end(journal, status)
+        if publishes and of.spec.outputs:
+            publish.publish_ended(journal, of.run, client, status, reporter.wait)
+    return status
+
+
+@contextlib.contextmanager
+def job_goes_on(run: str) -> Iterator[None]:
+    """Add to a CredentialsError that the job goes on, because only this command needs the credentials."""
+    try:
+        yield
+    except CredentialsError as exc:
+        more = f"; the job goes on. {ways(run)}"
+        raise CredentialsError(exc.message, f"{exc.hint or 'log in again'}{more}") from exc
+
+
+def ways(run: str) -> str:
+    """Return the commands that follow and stop a run, as a hint."""
+    return f"follow: runspec logs -f {run}   stop: runspec cancel {run}"
