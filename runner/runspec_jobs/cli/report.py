@@ -8,22 +8,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runspec_jobs.cli import apply, choose_run, node_table, output, status
+from runspec_jobs.cli import apply, node_table, output
 from runspec_jobs.cli.node_table import Known
 from runspec_jobs.diagnostics.render import plain
-from runspec_jobs.engine import apply as engine, clients, early_stop
+from runspec_jobs.engine import apply as engine, clients, early_stop, named_run
+from runspec_jobs.engine.status import full_status
+from runspec_jobs.engine.tasks import measured_tasks
 from runspec_jobs.engine.wait import ways
 from runspec_jobs.errors import DETACHED, OK, UsageError
 from runspec_jobs.load import source
 from runspec_jobs.load.source import InvalidSpec
-from runspec_jobs.logs import follow, measure
-from runspec_jobs.provider import Client, NodeStatus, Spec, State, Status
+from runspec_jobs.logs import follow
+from runspec_jobs.provider import Client, Spec, State, Status
 from runspec_jobs.report import elastic_costs, ranking, scaling_law, tables
 from runspec_jobs.report.metric_extraction import Measured
-from runspec_jobs.report.ranking import Placed, Task
+from runspec_jobs.report.ranking import Placed
 from runspec_jobs.report.scaling_law import Asked, Baseline, Point, Scaled, Series
 from runspec_jobs.spec.metric import Metric
-from runspec_jobs.spec.placeholders import tasks
 from runspec_jobs.state import atomic_io, run_group
 from runspec_jobs.state.run_record import Record
 
@@ -31,8 +32,6 @@ POINTS_BYTES = 16 << 20
 OF_A_RUN = ("follow", "stop_rest", "timeout")
 ENDED_BADLY = (str(State.FAILED), str(State.CANCELLED))
 OF_SIZES = ("baseline", "price_per_node_hour", "samples")
-# The node of a task whose state comes first here is shown for the task.
-SAYS = (State.FAILED, State.CANCELLED, State.RUNNING, State.WAITING, State.SUCCEEDED)
 
 
 def report(args: Namespace) -> int:
@@ -47,7 +46,7 @@ def report(args: Namespace) -> int:
         _refuse(args, OF_A_RUN, f"{args.run}, which has several sizes, each with a run of its own")
         return _sizes(group.name, (), [_measured(group, args)], asked, args)
     _refuse(args, OF_SIZES, f"{args.run}, which has no sizes to compare")
-    return _run(choose_run.kept(args.run), args)
+    return _run(named_run.kept(args.run, output.tell), args)
 
 
 def _refuse(args: Namespace, names: Sequence[str], what: str) -> None:
@@ -110,8 +109,8 @@ def _run(of: Record, args: Namespace) -> int:
     _, client, _ = clients.connect(of)
     if args.follow and not _follow(of, client, metric, args):
         return DETACHED
-    status = _status(of)
-    found = ranking.ranked(metric, _each(of, client, spec, metric, status))
+    status = full_status(of)
+    found = ranking.ranked(metric, measured_tasks(of, client, spec, metric, status))
     if args.stop_rest:
         _stop_rest(of, client, found, status, len(found), args)
     known = node_table.changes(of, of.memory())
@@ -145,7 +144,7 @@ def _changes_alone(of: Record, args: Namespace) -> int:
     _write_page(args, lambda: _pages().page(of.run, _section(known)))
     if args.json:
         output.out_json(
-            {"run": of.run, "state": _status(of).state, **node_table.changes_json(known)}
+            {"run": of.run, "state": full_status(of).state, **node_table.changes_json(known)}
         )
     else:
         _show(known)
@@ -171,11 +170,6 @@ def _section(known: Known | None) -> Iterable[str]:
     return found
 
 
-def _status(of: Record) -> Status:
-    memory = of.memory()
-    return status.with_nodes(of, memory, status.standing(of, memory))
-
-
 def _follow(of: Record, client: Client, metric: Metric | None, args: Namespace) -> bool:
     """Wait for the end of a run without printing its log; return False if Ctrl-C ended the wait."""
     limit_s = apply.wait_limit(args)
@@ -195,44 +189,6 @@ def _follow(of: Record, client: Client, metric: Metric | None, args: Namespace) 
     with of.opened(output.tell) as journal:
         engine.note_end(journal, status)
     return True
-
-
-def _each(of: Record, client: Client, spec: Spec, metric: Metric, status: Status) -> list[Task]:
-    values = tasks(spec)
-    if metric.file is not None:
-        saved = measure.saved(client, of.run, metric)
-        nothing = Measured(None, f"{metric.file} was not saved")
-        measured = [saved.get(number, nothing) for number in range(len(values))]
-    else:
-        watch = measure.printed(client, of.run, metric)
-        measured = [watch.measured(number) for number in range(len(values))]
-    stand = _standing(status)
-    return [
-        _task(number, one, measured[number], stand.get(number), status)
-        for number, one in enumerate(values)
-    ]
-
-
-def _task(
-    number: int, values: Mapping[str, str], found: Measured, node: NodeStatus | None, of: Status
-) -> Task:
-    if node is None:
-        known = of.state if not of.nodes else "not begun"
-        return Task(number, values, str(known), found)
-    if found.value is None:
-        reason = node.reason or (node.attempts[-1].reason if node.attempts else "")
-        found = found._replace(why="; ".join(text for text in (reason, found.why) if text))
-    return Task(number, values, str(node.state), found)
-
-
-def _standing(status: Status) -> dict[int, NodeStatus]:
-    """Return for each task the node whose state comes first in SAYS."""
-    found: dict[int, NodeStatus] = {}
-    for node in status.nodes:
-        before = found.get(node.task)
-        if before is None or SAYS.index(node.state) < SAYS.index(before.state):
-            found[node.task] = node
-    return found
 
 
 def _stop_rest(
@@ -323,8 +279,8 @@ def _point(size: int, of: Record | None, metric: Metric) -> Point:
     if of is None:
         return Point(size, None, "not applied yet")
     _, client, _ = clients.connect(of)
-    status = _status(of)
-    (task,) = _each(of, client, of.spec, metric, status)
+    status = full_status(of)
+    (task,) = measured_tasks(of, client, of.spec, metric, status)
     found = task.measured
     if found.value is not None and not scaling_law.sensible(found.value):
         found = Measured(None, f"{metric.name} is {found.value:g}")

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from runspec_jobs.access import port_forward
-from runspec_jobs.cli import choose_run, output, status as looking
-from runspec_jobs.engine import apply as engine, clients
+from runspec_jobs.cli import output, status as looking
+from runspec_jobs.engine import apply as engine, clients, named_run
 from runspec_jobs.errors import DETACHED, OK, RunspecError, Unavailable
 from runspec_jobs.load import registry
 from runspec_jobs.provider import (
@@ -141,7 +141,7 @@ def _looked(at: Place) -> Status | None:
 
 def _place(args: Namespace, what: str) -> Place:
     """Return the node that is meant. Raises UsageError if it does not exist, and Unavailable if it is not running."""
-    of = choose_run.kept(args.run)
+    of = named_run.kept(args.run, output.tell)
     count, tasks = clients.shape(of)
     looking.check_number("node", args.node, count)
     looking.check_number("task", args.task, tasks)

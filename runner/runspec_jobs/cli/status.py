@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from runspec_jobs.cli import apply, choose_run, node_table, output
+from runspec_jobs.cli import apply, node_table, output
 from runspec_jobs.diagnostics.render import plain
-from runspec_jobs.engine import apply as engine, clients
+from runspec_jobs.engine import apply as engine, clients, named_run
+from runspec_jobs.engine.status import UNKNOWN, known_status, with_nodes
 from runspec_jobs.engine.wait import job_goes_on, ways
-from runspec_jobs.errors import OK, Damaged, JobFailed, Lacking, RunspecError, TimedOut, UsageError
+from runspec_jobs.errors import OK, Damaged, JobFailed, Lacking, TimedOut, UsageError
 from runspec_jobs.load import registry
 from runspec_jobs.logs import follow as log, save
 from runspec_jobs.logs.outage import Outage
@@ -23,7 +24,6 @@ from runspec_jobs.state.run_record import Record
 
 SAVE_PAUSE_S = 0.2
 UNREADABLE, NOT_STARTED = "unreadable", "not-started"  # in place of a state
-UNKNOWN = "its state is not known now: {}"
 
 
 def list_runs(args: Namespace) -> int:
@@ -75,7 +75,7 @@ def _listed(of: Record) -> dict[str, Any]:
         memory = of.memory()
         try:
             with registry.extras():
-                return _row(of, memory, standing(of, memory))
+                return _row(of, memory, known_status(of, memory))
         except Lacking as exc:
             return _row(of, memory, Status(State.WAITING, UNKNOWN.format(exc.message)))
     except Damaged as exc:
@@ -101,28 +101,10 @@ def _shown_state(of: Record, memory: RunState, status: Status) -> str:
     return status.state if begun else NOT_STARTED
 
 
-def standing(of: Record, memory: RunState) -> Status:
-    """Return the status of a run: from its journal if it has ended, else from its service."""
-    if memory.status is not None or memory.deleted:
-        return memory.status or Status(State.GONE)
-    if not engine.is_made(of.plan, memory):
-        if memory.refused:
-            return Status(State.WAITING, f"its apply was refused: {memory.refused}")
-        hint = "if interrupted, run the same apply again to continue it"
-        return Status(State.WAITING, f"its apply was interrupted or is still running; {hint}")
-    try:
-        _, client, _ = clients.connect(of)
-        return client.state(of.run)
-    except Damaged:
-        raise
-    except RunspecError as exc:
-        return Status(State.WAITING, UNKNOWN.format(exc.message))
-
-
 def status(args: Namespace) -> int:
-    of = choose_run.run(args.run)
+    of = named_run.run(args.run, output.tell)
     memory = of.memory()
-    stands = standing(of, memory)
+    stands = known_status(of, memory)
     found = with_nodes(of, memory, stands)
     changed = node_table.changes(of, memory)
     shown = {**found._asdict(), "nodes": node_table.rows(found.nodes), "want": memory.want}
@@ -140,21 +122,9 @@ def status(args: Namespace) -> int:
     return OK
 
 
-def with_nodes(of: Record, memory: RunState, found: Status) -> Status:
-    """Return the status with its nodes from the service, if it has none and the service knows them."""
-    if found.nodes or memory.deleted or not engine.is_made(of.plan, memory):
-        return found
-    try:
-        with registry.extras():
-            _, client, _ = clients.connect(of)
-            return found._replace(nodes=client.state(of.run).nodes)
-    except RunspecError:
-        return found
-
-
 def logs(args: Namespace) -> int:
     limit_s = apply.wait_limit(args)
-    of = choose_run.kept(args.run)
+    of = named_run.kept(args.run, output.tell)
     count, tasks = clients.shape(of)
     check_number("node", args.node, count)
     check_number("task", args.task, tasks)

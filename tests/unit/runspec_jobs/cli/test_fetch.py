@@ -11,8 +11,8 @@ from typing import BinaryIO
 
 import pytest
 
-from runspec_jobs.cli import fetch
-from runspec_jobs.cli.fetch import place
+from runspec_jobs.engine import fetch
+from runspec_jobs.engine.fetch import place
 from runspec_jobs.errors import Conflict, RemoteError, UsageError
 from runspec_jobs.provider import OutputFile
 
@@ -64,7 +64,7 @@ class Saving:
 
 
 def fetched(client: Saving, to: Path, save: int | None = None) -> dict[str, str]:
-    fetch.fetch_outputs(client, "run", None, save, to, lambda done, whole: None)
+    fetch.fetch(client, "run", None, save, to, lambda done, whole: None)
     return {path.name: path.read_text() for path in to.rglob("*") if path.is_file()}
 
 

@@ -1,18 +1,20 @@
-"""Chooses the run that the name of a spec means, and prints a note if other runs could have been meant."""
+"""Chooses the run that the name of a spec means, and notes if other runs could have been meant."""
 
 from __future__ import annotations
 
-from runspec_jobs.cli import output
+from collections.abc import Callable
+
 from runspec_jobs.engine import apply as engine, clients
 from runspec_jobs.errors import Damaged, RunspecError
 from runspec_jobs.state import run_record
 from runspec_jobs.state.run_record import Record
 
+Note = Callable[[str], None]  # takes a message for a person
 ASKED = 20  # the most runs of a name whose state is queried, the newest ones
 
 
-def run(name: str) -> Record:
-    """Return the run that *name* means, and print a note if other runs of the name are alive or newer.
+def run(name: str, note: Note) -> Record:
+    """Return the run that *name* means, and note if other runs of the name are alive or newer.
 
     *name* is the id of a run, or the name of a spec, which means its newest run that is alive, or else its newest run.
     Raises UsageError if there is none.
@@ -21,28 +23,26 @@ def run(name: str) -> Record:
     if newest.run == name:
         return newest
     if wrong := run_record.damaged(name):
-        output.tell(f"ignoring a run of '{name}' whose record cannot be read: {wrong.message}")
+        note(f"ignoring a run of '{name}' whose record cannot be read: {wrong.message}")
     open_ = [of for of in run_record.of_name(name) if _may_be_alive(of)]
     if open_ in ([], [newest]):
-        _tell_fallback(name, newest)
+        _note_fallback(name, newest, note)
         return newest
     alive = [of for of in reversed(open_[-ASKED:]) if _is_alive(of)]
     chosen = alive[0] if alive else newest
     if len(alive) > 1:
         others = ", ".join(of.run for of in alive[1:])
-        output.tell(f"'{name}' means {chosen.run}, {_rank(chosen, newest)}; also alive: {others}")
+        note(f"'{name}' means {chosen.run}, {_rank(chosen, newest)}; also alive: {others}")
     elif chosen != newest:
-        output.tell(
-            f"'{name}' means {chosen.run}, which is alive; {newest.run} is newer but has ended"
-        )
+        note(f"'{name}' means {chosen.run}, which is alive; {newest.run} is newer but has ended")
     else:
-        _tell_fallback(name, newest)
+        _note_fallback(name, newest, note)
     return chosen
 
 
-def kept(name: str) -> Record:
+def kept(name: str, note: Note) -> Record:
     """Return the run that *name* means, as `run` does. Raises UsageError also if it was destroyed."""
-    return run_record.kept(run(name))
+    return run_record.kept(run(name, note))
 
 
 def _rank(chosen: Record, newest: Record) -> str:
@@ -54,11 +54,11 @@ def _rank(chosen: Record, newest: Record) -> str:
     return "its newest run"
 
 
-def _tell_fallback(name: str, chosen: Record) -> None:
-    """Print a note if a newer run of that name was destroyed."""
+def _note_fallback(name: str, chosen: Record, note: Note) -> None:
+    """Note if a newer run of that name was destroyed."""
     last = run_record.newest(name)
     if last is not None and last != chosen:
-        output.tell(f"{last.run}, the newest run of '{name}', was destroyed; using {chosen.run}")
+        note(f"{last.run}, the newest run of '{name}', was destroyed; using {chosen.run}")
 
 
 def _may_be_alive(of: Record) -> bool:

@@ -1,0 +1,101 @@
+"""Cancels and destroys runs, and deletes the resources that runs share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from runspec_jobs.engine import apply as engine, named_run
+from runspec_jobs.engine.clients import connect
+from runspec_jobs.engine.reporter import Reporter
+from runspec_jobs.engine.start import destroy_run
+from runspec_jobs.errors import Conflict
+from runspec_jobs.plan import model
+from runspec_jobs.provider import Scope, Status, Step
+from runspec_jobs.state import run_group, run_record
+from runspec_jobs.state.run_record import Record
+
+
+def cancel(of: Record, reporter: Reporter) -> Status:
+    """Cancel a run, wait until it has ended, and return its status. Calling it again is safe."""
+    with of.opened(reporter.wait) as journal:
+        if not journal.memory.attempted:
+            return engine.abandon(journal, "cancel")
+        hands = engine.ApplyContext(connect(of)[1], reporter)
+        return engine.cancel(of.plan, journal, hands)
+
+
+def destroy(of: Record, reporter: Reporter) -> None:
+    """Cancel a run and delete what was made for it alone, its outputs too. Calling it again is safe."""
+    with of.opened(reporter.wait) as journal:
+        destroy_run(of, journal, reporter)
+
+
+def meant(name: str, note: Callable[[str], None]) -> list[Record]:
+    """Return the run that *name* means, or the newest run of each size if *name* is a spec with `scaling`.
+
+    Raises UsageError if there is none.
+    """
+    group = run_group.find(name)
+    if group is None:
+        return [named_run.run(name, note)]
+    return [of for of in run_group.runs(group).values() if of is not None]
+
+
+def forget_group(name: str) -> None:
+    """Forget the group called *name*, if there is one and its last run was destroyed."""
+    group = run_group.find(name)
+    if group is not None and not any(run_group.runs(group).values()):
+        run_group.forget(name)
+
+
+def destroy_shared(reporter: Reporter) -> list[str]:
+    """Delete the resources that runs share, and return the titles of their steps.
+
+    Raises Conflict while a run is left that may need them.
+    """
+    with run_record.site_lock(reporter.wait, shared=False):
+        return _delete_shared(reporter)
+
+
+def _delete_shared(reporter: Reporter) -> list[str]:
+    """Delete the shared resources and return the titles of their steps.
+
+    The caller holds the site lock, so that no apply finds a resource that is about to be deleted.
+    """
+    records = run_record.all_runs()
+    unreadable = [r for r in records if run_record.unreadable(r)]
+    if unreadable:
+        raise Conflict(
+            f"{unreadable[0].run} may still need shared resources, and its record cannot be read",
+            f"runspec list says why; if you move {unreadable[0].folder} away, runspec forgets the run",
+        )
+    alive = [r.run for r in records if not r.memory().deleted]
+    if alive:
+        raise Conflict(
+            f"{len(alive)} {'run' if len(alive) == 1 else 'runs'} may still need shared resources: "
+            f"{', '.join(alive[:3])}{', ...' if len(alive) > 3 else ''}",
+            "destroy each of them first: runspec destroy RUN",
+        )
+    deleted: list[str] = []
+    seen: set[str] = set()
+    for of in reversed(records):
+        memory = of.memory()
+        left = memory.attempted - memory.undone
+        steps = [s for s in of.plan.steps if s.scope is Scope.SITE and s.id in left]
+        steps = [s for s in steps if _fresh(s, seen)]
+        if not steps:
+            continue
+        _, client, _ = connect(of)
+        with of.opened(reporter.wait) as journal:
+            engine.undo(steps, journal, engine.ApplyContext(client, reporter))
+        deleted += [step.title for step in steps]
+    return deleted
+
+
+def _fresh(step: Step, seen: set[str]) -> bool:
+    """Return whether no equal step is in *seen*, and add it: equal steps make the same resource."""
+    key = model.canonical(model.step_json(step)["do"])
+    if key in seen:
+        return False
+    seen.add(key)
+    return True

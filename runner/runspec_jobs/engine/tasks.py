@@ -1,0 +1,57 @@
+"""The tasks of a run with what its metric has measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from runspec_jobs.logs import measure
+from runspec_jobs.provider import Client, NodeStatus, Spec, State, Status
+from runspec_jobs.report.metric_extraction import Measured
+from runspec_jobs.report.ranking import Task
+from runspec_jobs.spec.metric import Metric
+from runspec_jobs.spec.placeholders import tasks
+from runspec_jobs.state.run_record import Record
+
+# The node of a task whose state comes first here is shown for the task.
+SAYS = (State.FAILED, State.CANCELLED, State.RUNNING, State.WAITING, State.SUCCEEDED)
+
+
+def measured_tasks(
+    of: Record, client: Client, spec: Spec, metric: Metric, status: Status
+) -> list[Task]:
+    """Return all tasks of a run, each with its state and the values of *metric*, from its log or its saved files."""
+    values = tasks(spec)
+    if metric.file is not None:
+        saved = measure.saved(client, of.run, metric)
+        nothing = Measured(None, f"{metric.file} was not saved")
+        measured = [saved.get(number, nothing) for number in range(len(values))]
+    else:
+        watch = measure.printed(client, of.run, metric)
+        measured = [watch.measured(number) for number in range(len(values))]
+    stand = _standing(status)
+    return [
+        _task(number, one, measured[number], stand.get(number), status)
+        for number, one in enumerate(values)
+    ]
+
+
+def _task(
+    number: int, values: Mapping[str, str], found: Measured, node: NodeStatus | None, of: Status
+) -> Task:
+    if node is None:
+        known = of.state if not of.nodes else "not begun"
+        return Task(number, values, str(known), found)
+    if found.value is None:
+        reason = node.reason or (node.attempts[-1].reason if node.attempts else "")
+        found = found._replace(why="; ".join(text for text in (reason, found.why) if text))
+    return Task(number, values, str(node.state), found)
+
+
+def _standing(status: Status) -> dict[int, NodeStatus]:
+    """Return for each task the node whose state comes first in SAYS."""
+    found: dict[int, NodeStatus] = {}
+    for node in status.nodes:
+        before = found.get(node.task)
+        if before is None or SAYS.index(node.state) < SAYS.index(before.state):
+            found[node.task] = node
+    return found
