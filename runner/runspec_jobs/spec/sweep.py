@@ -20,7 +20,17 @@ from pydantic_core import CoreSchema
 
 from runspec_jobs.document.nodes import Text, kind, resolve
 from runspec_jobs.spec.base import Model
-from runspec_jobs.spec.types import KEY, Free, Key, Natural, Whole, compiled, problem, whole
+from runspec_jobs.spec.types import (
+    KEY,
+    Free,
+    Key,
+    Natural,
+    Whole,
+    compiled,
+    problem,
+    whole,
+    written,
+)
 
 if TYPE_CHECKING:
     from runspec_jobs.spec.sampling import Draw
@@ -83,7 +93,7 @@ def _number(value: Any) -> Any:
     return text
 
 
-Number = Annotated[str, BeforeValidator(_number), WithJsonSchema({"type": "number"})]
+Number = Annotated[str, BeforeValidator(_number), written(Text), WithJsonSchema({"type": "number"})]
 
 
 def _two(value: Any) -> Any:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainSerializer, SerializationInfo, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from runspec_jobs.document.nodes import Text, kind, resolve
@@ -157,6 +157,18 @@ def text_like(pattern: str, what: str, hint: str) -> tuple[BeforeValidator, With
     return BeforeValidator(matching(pattern, what, hint)), schema
 
 
+AS_WRITTEN = {"as written": True}  # the context in which a spec is dumped as the file would have it
+
+
+def written(form: Callable[[Any], str]) -> PlainSerializer:
+    """Return the serializer of a value that a file writes differently; it acts in the context AS_WRITTEN only."""
+
+    def serialize(value: Any, info: SerializationInfo) -> Any:
+        return form(value) if info.context is AS_WRITTEN and value is not None else value
+
+    return PlainSerializer(serialize)
+
+
 Whole = Annotated[int, BeforeValidator(whole)]
 Natural = Annotated[int, Field(ge=0), BeforeValidator(whole)]
 Positive = Annotated[int, Field(ge=1), BeforeValidator(whole)]
@@ -170,16 +182,19 @@ Saves = Annotated[
     int,
     Field(ge=1, le=999),
     BeforeValidator(saves),
+    written(lambda count: f"last {count}"),
     WithJsonSchema({"type": "string", "pattern": SAVES, "examples": ["last 3"]}),
 ]
 Seconds = Annotated[
     int,
     BeforeValidator(seconds),
+    written(lambda count: f"{count}s"),
     WithJsonSchema({"type": "string", "pattern": DURATION, "examples": ["90s", "1h30m"]}),
 ]
 Bytes = Annotated[
     int,
     BeforeValidator(size_bytes),
+    written(lambda count: f"{count // KIB}KiB"),
     WithJsonSchema({"type": "string", "pattern": BYTES, "examples": ["16GiB"]}),
 ]
 Image = Annotated[

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from runspec_jobs.cli.app import run
-from runspec_jobs.engine.fetch import place
 from runspec_jobs.cli.import_ import write
+from runspec_jobs.engine.fetch import place
 from runspec_jobs.errors import Conflict, UsageError
 from runspec_jobs.provider import OutputFile, paths
 

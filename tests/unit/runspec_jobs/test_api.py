@@ -1,0 +1,164 @@
+"""Jobs run from Python as from the command line: nothing is printed, and one run is made however many apply."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runspec_jobs import api
+from runspec_jobs.errors import Conflict, TimedOut, UsageError
+from runspec_jobs.load.source import InvalidSpec, read
+from runspec_jobs.spec import validate
+from tests.support.root import ROOT
+from tests.support.spec_examples import GOOD
+from tests.support.wait import until
+
+SPECS = [
+    path for path in sorted((ROOT / "specs").rglob("*.yaml")) if "apiVersion" in path.read_text()
+]
+
+
+def value(name: str, *command: str, **more: Any) -> dict[str, Any]:
+    head = {"apiVersion": "runspec/v1", "name": name, "provider": "local"}
+    return {**head, "command": list(command), **more}
+
+
+def test_the_page_runs_from_top_to_bottom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "python.md").read_text()
+    names: dict[str, Any] = {}
+
+    for block in re.findall(r"(?ms)^```python\n(.*?)^```", page):
+        exec(block, names)
+
+    shown = capsys.readouterr().out
+    assert "[task 1] found 25" in shown
+    assert "100 25.0" in shown
+    assert re.search(r"primes-out/\S+ 97\n", shown)
+    assert "there is no run 'no-such-run'" in shown
+
+
+@pytest.mark.parametrize("text", [*GOOD.values(), *(path.read_text() for path in SPECS)])
+def test_a_spec_is_the_same_as_text_as_a_mapping_and_as_a_model(text: str) -> None:
+    document = read("a.yaml", text.encode()).document
+    assert document is not None
+    spec, _ = validate.spec(document)
+    assert spec is not None
+
+    again = api.read_spec(spec).document
+
+    assert again is not None
+    assert validate.spec(again) == (spec, [])
+
+
+def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    run = api.apply(api.load(value("quiet", "echo", "hi")))
+
+    assert run.wait().state == api.State.SUCCEEDED
+    assert [line.text for line in run.logs()] == ["hi"]
+    assert [line.text for line in run.logs(follow=True)] == ["hi"]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_events_tell_what_is_done() -> None:
+    events: list[api.Event] = []
+
+    run = api.apply(api.load(value("events", "true")), on_event=events.append)
+
+    assert events[0] == api.Event("note", f"run {run.id}")
+    assert [event.kind for event in events[1:]] == ["step"]
+
+
+def test_mistakes_have_positions_and_start_nothing() -> None:
+    with pytest.raises(InvalidSpec) as wrong:
+        api.load(value("Wrong", "true"))
+
+    (text,) = wrong.value.texts
+    assert [found.path for found in text.diagnostics] == ["name"]
+    assert [found.path for found in api.validate(value("Wrong", "true"))] == ["name"]
+    assert api.validate(value("right", "true")) == []
+    assert api.runs() == []
+
+
+def test_a_run_of_another_spec_is_a_conflict_and_the_same_is_found_again() -> None:
+    run = api.apply(api.load(value("long", "sleep", "60")))
+
+    assert api.apply(api.load(value("long", "sleep", "60"))) == run == api.get("long")
+    with pytest.raises(Conflict, match="another spec"):
+        api.apply(api.load(value("long", "sleep", "61")))
+    with pytest.raises(TimedOut):
+        run.wait(timeout_s=0.05)
+
+    assert run.cancel().state == api.State.CANCELLED
+    run.destroy()
+    assert api.runs() == []
+    with pytest.raises(UsageError, match="was destroyed"):
+        api.get(run.id)
+
+
+def test_a_followed_log_can_be_left() -> None:
+    """Its thread ends, and the job goes on."""
+    run = api.apply(api.load(_script("talks", "while :; do echo on; sleep 0.05; done")))
+    before = threading.active_count()
+
+    lines = run.logs(follow=True)
+    assert next(lines).text == "on"
+    lines.close()  # type: ignore[attr-defined]  # a generator has it
+
+    until(lambda: threading.active_count() <= before)
+    assert run.status().state == api.State.RUNNING
+    run.destroy()
+
+
+def _script(name: str, text: str) -> dict[str, Any]:
+    found = value(name)
+    del found["command"]
+    return {**found, "run": text}
+
+
+def test_a_missing_newline_and_a_long_line_lose_nothing() -> None:
+    run = api.apply(
+        api.load(_script("lines", "head -c 3000000 /dev/zero | tr '\\0' x; echo; printf end"))
+    )
+    run.wait()
+
+    expected = [3_000_000, 3]
+    assert [len(line.text) for line in run.logs()] == expected
+    assert [len(line.text) for line in run.logs(follow=True)] == expected
+
+
+def test_sizes_are_applied_one_by_one() -> None:
+    job = api.load(value("sizes", "true", scaling={"nodes": [1, 2]}, cluster={"nodes": 1}))
+
+    with pytest.raises(UsageError, match="scaling"):
+        api.apply(job)
+    found = [api.apply(one, detach=False) for one in job.sizes()]
+
+    assert [run.name for run in found] == ["sizes-n1", "sizes-n2"]
+
+
+@pytest.mark.parametrize("names", ["equal", "distinct"])
+def test_threads_that_apply_at_once_make_one_run_of_each_name(names: str) -> None:
+    """Eight threads, fifty applies each; a job is short, and later applies find its run."""
+
+    def work(thread: int) -> list[tuple[str, str]]:
+        found = []
+        for number in range(50):
+            name = f"job-{number % 5}" if names == "equal" else f"job-{thread}-{number % 5}"
+            found.append((name, api.apply(api.load(value(name, "true"))).id))
+        return found
+
+    with ThreadPoolExecutor(8) as threads:
+        made = {pair for pairs in threads.map(work, range(8)) for pair in pairs}
+
+    count = 5 if names == "equal" else 40
+    assert Counter(name for name, _ in made) == dict.fromkeys({name for name, _ in made}, 1)
+    assert len(made) == len(api.runs()) == count
