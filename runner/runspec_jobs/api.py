@@ -23,11 +23,11 @@ from runspec_jobs.engine import (
     clients,
     end,
     fetch as copying,
+    measured_tasks,
     named_run,
     publish,
-    start,
+    start_run,
     status as standing,
-    tasks,
     wait as waiting,
 )
 from runspec_jobs.engine.reporter import Reporter
@@ -158,7 +158,7 @@ def apply(
     else:
         run_group.keep(job.group.spec, job.group.text.data)
     client = job.inputs.provider.connect(job.inputs.facts)
-    started = start.start(job.inputs, client, _Events(on_event), new=new)
+    started = start_run.start(job.inputs, client, _Events(on_event), new=new)
     run = Run(started.record)
     if not detach:
         run.wait(on_event=on_event)
@@ -261,7 +261,7 @@ class Run:
         if spec.metric is None:
             raise UsageError("the spec has no metric", "add metric: {name, goal, pattern}")
         _, client, _ = clients.connect(self.record)
-        return tasks.measured_tasks(self.record, client, spec, spec.metric, self.status())
+        return measured_tasks.measured_tasks(self.record, client, spec, spec.metric, self.status())
 
     def outputs(self) -> list[OutputFile]:
         """Return the saved files of all outputs and saves. Raises Unavailable if the provider cannot read outputs."""

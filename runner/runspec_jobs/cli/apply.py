@@ -12,7 +12,7 @@ from runspec_jobs.cli import output, plan, smoke
 from runspec_jobs.cli.log_printer import LogPrinter
 from runspec_jobs.diagnostics.render import plain
 from runspec_jobs.engine.clients import shape
-from runspec_jobs.engine.start import start
+from runspec_jobs.engine.start_run import start
 from runspec_jobs.engine.wait import wait, ways
 from runspec_jobs.errors import DETACHED, OK, JobFailed, UsageError
 from runspec_jobs.load import inputs

@@ -12,8 +12,8 @@ from runspec_jobs.cli import apply, node_table, output
 from runspec_jobs.cli.node_table import Known
 from runspec_jobs.diagnostics.render import plain
 from runspec_jobs.engine import apply as engine, clients, early_stop, named_run
+from runspec_jobs.engine.measured_tasks import measured_tasks
 from runspec_jobs.engine.status import full_status
-from runspec_jobs.engine.tasks import measured_tasks
 from runspec_jobs.engine.wait import ways
 from runspec_jobs.errors import DETACHED, OK, UsageError
 from runspec_jobs.load import source

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from runspec_jobs.engine import apply as engine, named_run
 from runspec_jobs.engine.clients import connect
 from runspec_jobs.engine.reporter import Reporter
-from runspec_jobs.engine.start import destroy_run
+from runspec_jobs.engine.start_run import destroy_run
 from runspec_jobs.errors import Conflict
 from runspec_jobs.plan import model
 from runspec_jobs.provider import Scope, Status, Step

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from runspec_jobs.engine import apply as engine, early_stop, publish
 from runspec_jobs.engine.reporter import Reporter
-from runspec_jobs.engine.start import ended_by_others
+from runspec_jobs.engine.start_run import ended_by_others
 from runspec_jobs.errors import CredentialsError, TimedOut
 from runspec_jobs.logs import follow
 from runspec_jobs.provider import Client, State, Status
