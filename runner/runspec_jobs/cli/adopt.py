@@ -12,6 +12,7 @@ from runspec_jobs.engine.wait import ways
 from runspec_jobs.errors import OK, Conflict, Damaged, RunspecError, Unavailable, UsageError
 from runspec_jobs.load import inputs, registry
 from runspec_jobs.load.inputs import ProfileInUse
+from runspec_jobs.load.source import InvalidSpec
 from runspec_jobs.provider import Client, Facts, Provider, State, Status, SupportsAdoption
 from runspec_jobs.state import run_record
 from runspec_jobs.state.run_record import Record
@@ -147,6 +148,8 @@ def remote() -> tuple[list[dict[str, Any]], int]:
             with registry.extras():
                 store = _store(name)
                 rows += _rows(store) if store is not None else []
+        except InvalidSpec:
+            raise  # the profile is wrong, or not trusted: that stands in the way of all of them
         except RunspecError as exc:
             output.tell(f"{name}: {exc.message}")
             code = code or exc.exit_code

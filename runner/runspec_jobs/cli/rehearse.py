@@ -16,7 +16,7 @@ from runspec_jobs.errors import Unavailable, UsageError
 from runspec_jobs.load import inputs, profile, registry, source
 from runspec_jobs.load.source import InvalidSpec
 from runspec_jobs.provider import Emulation, Spec, SupportsEmulation
-from runspec_jobs.state import run_record
+from runspec_jobs.state import atomic_io, run_record
 
 
 def rehearse(args: Namespace) -> int:
@@ -77,7 +77,8 @@ def rehearsal_folder(args: Namespace) -> Iterator[Path]:
     """Yield the folder of `--folder`, or a temporary one."""
     if args.folder is not None:
         folder = Path(args.folder).absolute()
-        folder.mkdir(parents=True, exist_ok=True)
+        with atomic_io.translate_os_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
         yield folder
         return
     output.tell("outputs and logs are deleted at the end; --folder FOLDER keeps them")

@@ -118,10 +118,14 @@ class Record:
 
     @contextlib.contextmanager
     def opened(self, waiting: atomic_io.Waiting = atomic_io.silent) -> Iterator[journal.Journal]:
-        """Hold the run's lock, and yield its journal; *waiting* is called if another process holds the lock."""
+        """Hold the run's lock, and yield its journal; *waiting* is called if another process holds the lock.
+
+        Raises Damaged, and leaves the journal as it is, if it cannot be read.
+        """
         with atomic_io.locked(
             self.folder / "lock", f"another runspec at work on {self.run}", waiting
         ):
+            journal.read(self.folder)  # a journal without its beginning is not continued
             opened = journal.Journal(self.folder)
             try:
                 yield opened

@@ -12,7 +12,7 @@ import pytest
 
 from runspec_jobs.cli import rehearse
 from runspec_jobs.cli.app import run
-from runspec_jobs.errors import UsageError
+from runspec_jobs.errors import Unavailable, UsageError
 from runspec_jobs.load import profile, registry, source as jobs
 from runspec_jobs.provider import Emulation, Status, SupportsProfileTemplate
 from runspec_jobs.spec import validate
@@ -36,6 +36,19 @@ def test_a_folder_that_was_named_stays(tmp_path: Path, capsys: pytest.CaptureFix
 
     assert folder.is_dir()
     assert capsys.readouterr().err == ""
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_with_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    (tmp_path / "job.yaml").write_text(
+        "apiVersion: runspec/v1\nname: job\nprovider: slurm\ncommand: [echo]\n"
+    )
+
+    assert run(["rehearse", "job.yaml", "--folder", "file"]) == Unavailable.exit_code
+    assert "cannot write" in capsys.readouterr().err
 
 
 INTRODUCED = [

@@ -251,6 +251,31 @@ def test_a_damaged_file_stands_in_the_way_of_its_own_run_alone(
     assert run(["destroy", "job"]) == 0
 
 
+@pytest.mark.parametrize("verb", ["cancel", "destroy"])
+@pytest.mark.parametrize(
+    "content", [b"", None, b"garbage\ngarbage", b'{"crc": "01234567", "event": "bo']
+)
+def test_a_run_without_the_beginning_of_its_journal_is_not_called_ended(
+    spec: Path, capsys: Capture, verb: str, content: bytes | None
+) -> None:
+    """Its job may be alive; and what is left of the file may help to restore it."""
+    spec.write_text(f"{HEAD}command: [sleep, '300']\n")
+    assert run(["apply", "-d", str(spec)]) == 0
+    (damaged,) = run_record.of_name("job")
+    path = damaged.folder / "journal.jsonl"
+    whole = path.read_bytes()
+    path.unlink() if content is None else path.write_bytes(content)
+    capsys.readouterr()
+
+    assert run([verb, damaged.run]) == 69
+    assert str(path) in capsys.readouterr().err
+    assert (path.read_bytes() if path.exists() else None) == content
+    path.write_bytes(whole)
+    assert run(["status", damaged.run, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["state"] == "running"
+    assert run(["destroy", damaged.run]) == 0
+
+
 @pytest.mark.parametrize(
     "content, why",
     [

@@ -189,7 +189,7 @@ def test_a_job_that_cannot_be_is_refused_before_a_survey(checkout: Checkout, ssh
     assert not checkout.mark.exists()
 
 
-@pytest.mark.parametrize("words", [["doctor", "slurm"], ["gc", "slurm"]])
+@pytest.mark.parametrize("words", [["doctor", "slurm"], ["gc", "slurm"], ["list", "--remote"]])
 def test_verbs_without_a_job_ask_for_trust(
     checkout: Checkout, ssh: None, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
