@@ -8,8 +8,8 @@ import sys
 
 
 def main() -> int:
-    """Run the command line and return the exit code; `--version` loads nothing else."""
-    if sys.argv[1:] == ["--version"]:
+    """Run the command line and return the exit code; the version is printed without loading anything else."""
+    if sys.argv[1:] in (["--version"], ["version"]):
         from runspec_jobs import __version__
 
         print(f"runspec {__version__}")  # noqa: T201 - printed here, so that it does not wait for the import of the cli

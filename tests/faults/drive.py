@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from runspec_jobs.cli import app
+from runspec_jobs.cli.commands.verbs import VERBS
 from runspec_jobs.load import registry
 from runspec_jobs.plan import model
 from runspec_jobs.state import atomic_io, journal, run_record
@@ -171,8 +172,8 @@ def fork(case: Mapping[str, Any]) -> int:
 
 def serve() -> None:
     """Answer each case with `{"id": ..., "pid": ...}`, and again with its `code` when it has ended."""
-    for name in set(app.MODULES.values()):
-        importlib.import_module(f"runspec_jobs.cli.{name}")
+    for module in {verb.module for verb in VERBS.values() if verb.module is not None}:
+        importlib.import_module(f"runspec_jobs.cli.{module}")
     registry.load("local")
     for sdk in sys.argv[1:]:
         wired(sdk).warm()

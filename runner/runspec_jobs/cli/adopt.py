@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,32 +30,31 @@ class Store(NamedTuple):
     own: ProfileInUse
 
 
-def adopt(args: Namespace) -> int:
+def adopt(provider: str, run: str | None, *, as_json: bool) -> int:
     """Copy records of runs from a store; of several runs, one that cannot be adopted does not stop the others."""
-    store = _opened(args.provider)
-    if args.run is not None:
-        found = _adopt(args.run, store)
-        _say([found], args)
+    store = _opened(provider)
+    if run is not None:
+        _say([_adopt(run, store)], provider, as_json=as_json)
         return OK
     adopted: list[Record] = []
     code = OK
-    for run in _not_here(store):
+    for name in _not_here(store):
         try:
-            adopted.append(_adopt(run, store))
+            adopted.append(_adopt(name, store))
         except OfAnother:
             continue
         except (Conflict, Damaged, UsageError) as exc:
             output.tell(exc.message)
             code = code or exc.exit_code
-    _say(adopted, args)
-    if not adopted and code == OK and not args.json:
-        output.tell(f"no runs to adopt in the store of {args.provider}")
+    _say(adopted, provider, as_json=as_json)
+    if not adopted and code == OK and not as_json:
+        output.tell(f"no runs to adopt in the store of {provider}")
     return code
 
 
-def _say(adopted: list[Record], args: Namespace) -> None:
-    if args.json:
-        output.out_json([{"run": of.run, "provider": args.provider} for of in adopted])
+def _say(adopted: list[Record], provider: str, *, as_json: bool) -> None:
+    if as_json:
+        output.out_json([{"run": of.run, "provider": provider} for of in adopted])
         return
     for of in adopted:
         output.out(of.run)

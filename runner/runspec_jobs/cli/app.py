@@ -2,73 +2,38 @@
 
 from __future__ import annotations
 
-import gc
-import importlib
+import io
 import os
 import sys
-from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import typer
 
 from runspec_jobs import __version__, errors
-from runspec_jobs.cli import arguments, output
-
-MODULES = {
-    "init": "setup",
-    "validate": "validate",
-    "plan": "plan",
-    "simulate": "simulate",
-    "import": "import_",
-    "trust": "trust",
-    "apply": "apply",
-    "list": "status",
-    "status": "status",
-    "logs": "status",
-    "fetch": "fetch",
-    "report": "report",
-    "shell": "shell",
-    "tunnel": "shell",
-    "adopt": "adopt",
-    "cancel": "cancel",
-    "destroy": "cancel",
-    "rehearse": "rehearse",
-    "gc": "cleanup",
-    "policy": "cleanup",
-    "doctor": "setup",
-    "schema": "setup",
-    "providers": "setup",
-    "completion": "setup",
-}
-# Commands whose name means something else in Python or in their module.
-FUNCTIONS = {"list": "list_runs", "plan": "plan_", "import": "import_", "trust": "trust_"}
+from runspec_jobs.cli.commands import group
 
 
 def run(words: Sequence[str]) -> int:
     """Carry out the command line *words* and return the exit code."""
-    args = None
-    output.tolerant()
+    given: Mapping[str, Any] = {}
+    tolerant()
     try:
-        completing = "_ARGCOMPLETE" in os.environ
-        top = arguments.parser("" if completing else next(iter(words), ""))
-        if completing:
-            import argcomplete
-
-            argcomplete.autocomplete(top)
-        own, rest = arguments.parted(words)
-        args = top.parse_args(own)
-        args.words = rest
-        if args.version:
-            output.out(f"runspec {__version__}")
-            return errors.OK
-        if args.verb is None:
-            top.print_help(sys.stderr)
-            return errors.UsageError.exit_code
-        if args.no_color:
-            os.environ["NO_COLOR"] = "1"
-        return verb(args)
+        if group.COMPLETE in os.environ:
+            group.complete()
+        program = group.program()
+        with program.make_context(group.PROGRAM, list(words)) as ctx:
+            given = ctx.meta.setdefault(group.GIVEN, {})
+            code: int = program.invoke(ctx)
+            return code
+    except typer.Exit as exc:
+        return exc.exit_code
+    except SystemExit as exc:  # Typer, after completions
+        return exc.code if isinstance(exc.code, int) else errors.OK
     except errors.RunspecError as exc:
-        return print_error(exc, args)
+        return print_error(exc, given)
     except KeyboardInterrupt:
-        output.tell("interrupted; run the same command again to continue")
+        tell("interrupted; run the same command again to continue")
         return errors.DETACHED
     except BrokenPipeError:
         # The reader of standard output has closed it, so nothing more can be printed.
@@ -78,33 +43,38 @@ def run(words: Sequence[str]) -> int:
         return reported(exc)
 
 
-def verb(args: Namespace) -> int:
-    """Carry out one command and return its exit code; its module is imported only now."""
-    module = importlib.import_module(f"runspec_jobs.cli.{MODULES[args.verb]}")
-    gc.freeze()
-    gc.enable()
-    try:
-        code: int = getattr(module, FUNCTIONS.get(args.verb, args.verb))(args)
-    except ImportError:
-        from runspec_jobs.load import registry  # not every command needs it
-
-        with registry.extras():
-            raise
-    return code
+def tolerant() -> None:
+    """Make the standard streams print characters that they cannot encode as escapes, instead of raising an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
-def print_error(exc: errors.RunspecError, args: Namespace | None) -> int:
-    """Print an error, with `--json` as JSON too, and return its exit code."""
+def tell(text: str) -> None:
+    from runspec_jobs.cli import output  # not for help and completions, which should be quick
+
+    output.tell(text)
+
+
+def print_error(exc: errors.RunspecError, given: Mapping[str, Any]) -> int:
+    """Print an error, with `--json` as JSON too, and return its exit code.
+
+    *given* has the values of the verb's parameters, or nothing if they could not be read.
+    """
+    from runspec_jobs.cli import output
+
+    as_json = bool(given.get("as_json"))
     texts = getattr(exc, "texts", None)
     if texts is not None:
         from runspec_jobs.cli import diagnostics
 
-        diagnostics.print_all(texts, args)
+        form = diagnostics.wanted(given.get("output_format", "text"), as_json=as_json)
+        diagnostics.print_all(texts, form)
     else:
         output.tell(exc.message)
         if exc.hint:
             output.tell(f"  hint: {exc.hint}")
-    if args is not None and getattr(args, "json", False) and texts is None:
+    if as_json and texts is None:
         error = {"error": exc.message, "hint": exc.hint, "exit_code": exc.exit_code}
         output.out_json(error)
     return exc.exit_code
@@ -129,5 +99,5 @@ def reported(exc: Exception) -> int:
         where = f"a report is in {report.name}"
     except OSError as failed:
         where = f"no report could be written: {(failed.strerror or str(failed)).lower()}"
-    output.tell(f"this is a bug in runspec ({type(exc).__name__}); {where}")
+    tell(f"this is a bug in runspec ({type(exc).__name__}); {where}")
     return errors.Bug.exit_code

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,19 +38,19 @@ class Row(NamedTuple):
     removed: bool
 
 
-def gc(args: Namespace) -> int:
-    """Print the orphans of a provider; with --yes, delete them."""
-    provider, options = configured(args.provider)
+def gc(name: str, *, yes: bool, alive: bool, as_json: bool) -> int:
+    """Print the orphans of the provider called *name*; with *yes*, delete them, and with *alive* those in use too."""
+    provider, options = configured(name)
     client = provider.connect(Facts(options))
     if not isinstance(client, SupportsOrphans):
-        raise Unavailable(f"'{args.provider}' leaves no resources that gc could find")
-    rows = list(_of_probes(provider, yes=args.yes))
+        raise Unavailable(f"'{name}' leaves no resources that gc could find")
+    rows = list(_of_probes(provider, yes=yes))
     records = run_record.all_runs()
     unreadable = [of for of in records if _unreadable(of)]
     kept = [of for of in records if of not in unreadable and not of.memory().deleted]
     made = {text for of in kept for text in _texts(of)}
     found = list(client.find_orphans({of.run for of in (*kept, *unreadable)}, made))
-    removed = [one for one in found if args.yes and (args.alive or not one.alive)]
+    removed = [one for one in found if yes and (alive or not one.alive)]
     for of in unreadable:  # it may need shared resources
         output.tell(
             f"the record of {of.run} cannot be read, so shared resources stay (see runspec list)"
@@ -60,16 +59,16 @@ def gc(args: Namespace) -> int:
     for one in removed:
         _remove(client, one)
     rows += [Row(o.what, o.run, o.alive, removed=o in removed) for o in found]
-    if args.json:
+    if as_json:
         output.out_json([row._asdict() for row in rows])
         return OK
     for row in rows:
         output.out(f"{'removed' if row.removed else 'found  '} {plain(row.what)}")
     if not rows:
         output.tell("no orphans")
-    elif not args.yes:
+    elif not yes:
         orphans = "1 orphan" if len(rows) == 1 else f"{len(rows)} orphans"
-        output.tell(f"{orphans}; to delete: runspec gc {args.provider} --yes")
+        output.tell(f"{orphans}; to delete: runspec gc {name} --yes")
     return OK
 
 
@@ -137,12 +136,14 @@ def _end(client: Client, run: str) -> None:
         time.sleep(next(looks))
 
 
-def policy(args: Namespace) -> int:
-    """Print the minimal permissions for the plan of a spec."""
-    found = plan.each(plan.load(args, output.ProgressPrinter()))[-1]
+def policy(file: Path, *, of_job: bool, output_format: str, as_json: bool) -> int:
+    """Print the minimal permissions for the plan of a spec, or those of its job."""
+    printer = output.ProgressPrinter()
+    loaded = plan.load(file, printer, output_format=output_format, as_json=as_json)
+    found = plan.each(loaded)[-1]
     if not isinstance(found.provider, SupportsPolicy):
         raise Unavailable(f"'{found.provider.name}' has no permissions that runspec could list")
     made = model.make_plan(found.provider, found.spec, model.PREVIEW, found.facts)
-    rights = found.provider.policy(made.steps, found.facts.options, of_job=args.job)
+    rights = found.provider.policy(made.steps, found.facts.options, of_job=of_job)
     output.out(json.dumps(rights, indent=2))
     return OK

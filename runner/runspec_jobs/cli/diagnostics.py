@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
 from collections.abc import Iterable
 
 from runspec_jobs.cli import output
@@ -11,17 +10,15 @@ from runspec_jobs.diagnostics.render import Format, render
 from runspec_jobs.load.source import SourceFile
 
 
-def print_all(texts: Iterable[SourceFile], args: Namespace | None) -> None:
+def print_all(texts: Iterable[SourceFile], form: Format) -> None:
     """Print every diagnostic of *texts*: as text to standard error, in another format to standard output."""
-    form = wanted(args)
     for text in texts:
         print_one(text, form)
 
 
-def wanted(args: Namespace | None) -> Format:
-    if getattr(args, "json", False):
-        return Format.JSON
-    return Format(getattr(args, "output_format", "text"))
+def wanted(output_format: str, *, as_json: bool) -> Format:
+    """Return the format of `--output-format`; with `--json`, JSON."""
+    return Format.JSON if as_json else Format(output_format)
 
 
 def print_one(text: SourceFile, form: Format) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from pathlib import Path
 
 from runspec_jobs.cli import output
@@ -11,19 +10,21 @@ from runspec_jobs.errors import OK, Unavailable
 from runspec_jobs.provider import SupportsOutputs
 
 
-def fetch(args: Namespace) -> int:
-    of = named_run.kept(args.run, output.tell)
+def fetch(
+    run: str, to: Path | None, output_name: str | None, save: int | None, *, as_json: bool
+) -> int:
+    of = named_run.kept(run, output.tell)
     _, client, _ = clients.connect(of)
     if not isinstance(client, SupportsOutputs):
         raise Unavailable(f"'{of.plan.provider}' cannot read outputs")
-    target = Path(args.to or of.run)
-    with output.ProgressPrinter(quiet=args.json) as printer:
+    target = to or Path(of.run)
+    with output.ProgressPrinter(quiet=as_json) as printer:
         move = printer.progress(f"fetch {of.run}")
-        saved = engine.fetch(client, of.run, args.output, args.save, target, move)
+        saved = engine.fetch(client, of.run, output_name, save, target, move)
     if saved:
         publish.finish(of, client, output.tell)
     whole = sum(file.bytes for file in saved.values())
-    if args.json:
+    if as_json:
         files = [{"output": f.output, "path": str(p), "bytes": f.bytes} for p, f in saved.items()]
         output.out_json({"run": of.run, "files": files})
     else:

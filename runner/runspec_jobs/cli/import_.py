@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -31,15 +30,16 @@ def export(provider: Provider, made: Plan, folder: Path, *, as_json: bool) -> No
         output.out(name)
 
 
-def import_(args: Namespace) -> int:
-    provider = registry.load(args.provider)
+def import_(file: Path, cluster: Path | None, name: str, to: Path | None, *, as_json: bool) -> int:
+    """Convert *file* with the provider called *name*; write spec and profile to the folder *to*, or print them."""
+    provider = registry.load(name)
     if not isinstance(provider, SupportsImport):
-        raise Unavailable(f"'{args.provider}' cannot import files of other tools")
-    job = read(args.file)
-    found = provider.imports(job, read(args.cluster) if args.cluster else None)
+        raise Unavailable(f"'{name}' cannot import files of other tools")
+    job = read(file)
+    found = provider.imports(job, None if cluster is None else read(cluster))
     files = {"job.yaml": found.spec, paths.PROFILE: found.profile}
-    written = write(Path(args.to), files, over=False) if args.to else []
-    if args.json:
+    written = [] if to is None else write(to, files, over=False)
+    if as_json:
         result = {"spec": found.spec, "profile": found.profile, "notes": list(found.notes)}
         output.out_json({**result, "files": written})
         return OK
@@ -54,13 +54,13 @@ def import_(args: Namespace) -> int:
     return OK
 
 
-def read(name: str) -> ForeignFile:
-    """Return the file called *name*. Raises UsageError if it cannot be read."""
+def read(path: Path) -> ForeignFile:
+    """Return the file at *path*. Raises UsageError if it cannot be read."""
     try:
-        return ForeignFile(name, Path(name).read_text(encoding="utf-8"))
+        return ForeignFile(str(path), path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as exc:
         reason = getattr(exc, "strerror", None) or "it is not UTF-8 text"
-        raise UsageError(f"cannot read {name}: {reason[:1].lower()}{reason[1:]}") from exc
+        raise UsageError(f"cannot read {path}: {reason[:1].lower()}{reason[1:]}") from exc
 
 
 def write(folder: Path, files: Mapping[str, str], *, over: bool) -> list[str]:

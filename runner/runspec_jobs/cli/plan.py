@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from argparse import Namespace
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +25,34 @@ ROWS = 50  # the most tasks that are printed as text
 WIDTH = 100  # the most characters of a value that are printed as text
 
 
-def load(args: Namespace, printer: output.ProgressPrinter) -> inputs.PlanInputs:
-    """Return everything that planning the spec on the command line needs, and print its warnings and notes."""
-    path = Path(args.file)
+@dataclass(frozen=True)
+class PlanOptions:
+    """The options of `plan`."""
+
+    file: Path
+    provider: str | None
+    export: Path | None
+    diff: bool
+    detailed_exitcode: bool
+    smoke: bool
+    output_format: str
+    as_json: bool
+
+
+def load(
+    path: Path,
+    printer: output.ProgressPrinter,
+    provider: str | None = None,
+    *,
+    output_format: str,
+    as_json: bool,
+) -> inputs.PlanInputs:
+    """Return everything that planning the spec at *path* needs, and print its warnings and notes."""
     text = source.read_file(path)
     with printer:
-        found = inputs.gather(text, path.parent, printer.progress, getattr(args, "provider", None))
-    if text.diagnostics and not args.json:
-        diagnostics.print_one(text, diagnostics.wanted(args))
+        found = inputs.gather(text, path.parent, printer.progress, provider)
+    if text.diagnostics and not as_json:
+        diagnostics.print_one(text, diagnostics.wanted(output_format, as_json=as_json))
     return found
 
 
@@ -43,29 +63,36 @@ def each(found: inputs.PlanInputs) -> list[inputs.PlanInputs]:
     return [inputs.at_size(found, size) for size in found.spec.scaling.nodes]
 
 
-def plan_(args: Namespace) -> int:
-    found = each(load(args, output.ProgressPrinter()))
-    if args.smoke:
+def plan_(options: PlanOptions) -> int:
+    loaded = load(
+        options.file,
+        output.ProgressPrinter(),
+        options.provider,
+        output_format=options.output_format,
+        as_json=options.as_json,
+    )
+    found = each(loaded)
+    if options.smoke:
         found = [smoke.job_of(one) for one in found]
-    if args.export and len(found) > 1:
+    if options.export is not None and len(found) > 1:
         what = "--export writes one job, and a spec with `scaling` describes several"
         raise UsageError(what, "remove scaling, and set cluster.nodes")
-    changed = [_planned(one, args) for one in found]
-    return CHANGES if args.detailed_exitcode and any(changed) else OK
+    changed = [_planned(one, options) for one in found]
+    return CHANGES if options.detailed_exitcode and any(changed) else OK
 
 
-def _planned(found: inputs.PlanInputs, args: Namespace) -> bool:
+def _planned(found: inputs.PlanInputs, options: PlanOptions) -> bool:
     """Print one plan, or what changed in it; return whether it changed. With `--json`, each plan is one document."""
     made = model.make_plan(found.provider, found.spec, model.PREVIEW, found.facts)
     before = last_applied(found.spec.name)
     changes = None if before is None else diff.differences(before, made)
-    if args.export:
-        import_.export(found.provider, made, Path(args.export), as_json=args.json)
-    elif args.json and args.diff:
+    if options.export is not None:
+        import_.export(found.provider, made, options.export, as_json=options.as_json)
+    elif options.as_json and options.diff:
         output.out_json({"run": before and before.run, "changes": _changes_json(changes)})
-    elif args.json:
+    elif options.as_json:
         output.out(as_json(model.to_json(made), indent=2))
-    elif args.diff:
+    elif options.diff:
         _print_changes(before, changes)
     else:
         for line in view(made):

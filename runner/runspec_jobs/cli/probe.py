@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -49,28 +48,28 @@ class Context:
         output.tell(f"  {line}")
 
 
-def probe(args: Namespace) -> int:
-    """Run the probes of one provider, and print what each has observed."""
-    if args.provider is None:
+def probe(name: str | None, only: str | None, *, node: bool, yes: bool, as_json: bool) -> int:
+    """Run the probes of one provider, or only those in *only*, and print what each has observed."""
+    if name is None:
         raise UsageError(
             "--probe needs a provider", "for example: runspec doctor aws-batch --probe"
         )
-    if args.node:
-        line = f"runspec doctor {args.provider} --node"
+    if node:
+        line = f"runspec doctor {name} --node"
         raise UsageError("--node and --probe cannot be combined", f"run {line} by itself")
-    provider, options = configured(args.provider)
+    provider, options = configured(name)
     if not isinstance(provider, SupportsProbes):
-        raise Unavailable(f"'{args.provider}' has no probes", f"see {PAGE}")
-    chosen = _chosen(tuple(provider.probes(options)), args.only)
+        raise Unavailable(f"'{name}' has no probes", f"see {PAGE}")
+    chosen = _chosen(tuple(provider.probes(options)), only)
     _announce(provider.name, chosen)
-    if not args.yes:
+    if not yes:
         _ask(provider.name)
     with probe_leftovers.alone(provider.name) as free:
         if not free:
             what = f"another runspec is running probes of '{provider.name}'"
             raise Conflict(what, "wait until it has ended")
         _clean_up(provider)
-        return _carried_out(provider, options, chosen, json=args.json)
+        return _carried_out(provider, options, chosen, as_json=as_json)
 
 
 def _chosen(probes: Sequence[Probe], only: str | None) -> list[Probe]:
@@ -130,7 +129,7 @@ def _clean_up(provider: Provider) -> None:
 
 
 def _carried_out(
-    provider: Provider, options: Options, probes: Sequence[Probe], *, json: bool
+    provider: Provider, options: Options, probes: Sequence[Probe], *, as_json: bool
 ) -> int:
     client = provider.connect(Facts(options))
     name = f"probe-{os.urandom(5).hex()}"
@@ -141,7 +140,7 @@ def _carried_out(
         with output.interruptible() as sleep:
             for row in _observed(client, Context(session, sleep), probes):
                 rows.append(row)
-                if not json:
+                if not as_json:
                     _print(row)
     except KeyboardInterrupt:
         cut_off = True
@@ -151,7 +150,7 @@ def _carried_out(
             session.clean(client, output.tell)
         finally:
             _by_hand(provider.name, session.made)
-    if json:
+    if as_json:
         left = [{"what": one.what, "by_hand": one.by_hand} for one in session.made]
         output.out_json({"provider": provider.name, "probes": rows, "left": left})
     if cut_off:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import tempfile
-from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,9 +18,17 @@ from runspec_jobs.provider import Emulation, Spec, SupportsEmulation
 from runspec_jobs.state import atomic_io, run_record
 
 
-def rehearse(args: Namespace) -> int:
+def rehearse(
+    file: Path,
+    engine: str | None,
+    keep_in: Path | None,
+    *,
+    smoke: bool,
+    output_format: str,
+    as_json: bool,
+) -> int:
     """Apply, fetch and destroy a job against emulators; return the exit code of the apply."""
-    text, spec = _read(args)
+    text, spec = _read(file)
     if spec.scaling is not None:
         what = "rehearse runs one job, and a spec with `scaling` describes several"
         raise UsageError(what, "remove scaling, and set cluster.nodes")
@@ -30,40 +37,44 @@ def rehearse(args: Namespace) -> int:
         raise Unavailable(
             f"there is no emulator of '{provider.name}'", "run the job with runspec apply"
         )
-    own = inputs.profile_in_use(Path(args.file).parent)
+    own = inputs.profile_in_use(file.parent)
     options, wrong = inputs.settings(text, own, spec, provider)
     if options is None:
         raise InvalidSpec(*wrong)  # before anything is started, with lines of the user's own files
     settings, pool = own.settings(provider.name), spec.cluster.pool
     with (
-        rehearsal_folder(args) as folder,
-        provider.rehearse(profile.drawn(settings, pool), folder, args.engine) as stage,
+        rehearsal_folder(keep_in) as folder,
+        provider.rehearse(profile.drawn(settings, pool), folder, engine) as stage,
         _inside(stage, provider.name, folder, pool),
     ):
-        applied = Namespace(**vars(args) | {"detach": False, "new": True, "timeout": None})
+        applied = apply.ApplyOptions(
+            file,
+            new=True,
+            smoke=smoke,
+            output_format=output_format,
+            as_json=as_json,
+            rehearsed=True,
+        )
         code = apply.apply(applied)
         runs = [one.run for one in run_record.all_runs() if not one.memory().deleted]
-        if args.folder is not None:
-            _keep(runs[-1], folder, args)
+        if keep_in is not None:
+            _keep(runs[-1], folder, as_json=as_json)
         for run in reversed(runs):  # the job's, and that of its smoke test
-            cancel.destroy(Namespace(run=run, site=False, json=args.json))
-        cancel.destroy(Namespace(run=None, site=True, json=args.json))
+            cancel.destroy(run, site=False, as_json=as_json)
+        cancel.destroy(None, site=True, as_json=as_json)
     return code
 
 
-def _keep(run: str, folder: Path, args: Namespace) -> None:
+def _keep(run: str, folder: Path, *, as_json: bool) -> None:
     """Copy the outputs and the logs of the job, because the emulators delete their own."""
-    fetch.fetch(
-        Namespace(run=run, output=None, save=None, to=str(folder / "outputs"), json=args.json)
-    )
+    fetch.fetch(run, folder / "outputs", None, None, as_json=as_json)
     saved = folder / "logs"
     saved.mkdir(exist_ok=True)
-    which = {"node": None, "task": None, "follow": False, "timeout": None}
-    status.logs(Namespace(**vars(args) | which | {"run": run, "save": str(saved)}))
+    status.logs(status.LogsOptions(run, save=saved, as_json=as_json))
 
 
-def _read(args: Namespace) -> tuple[source.SourceFile, Spec]:
-    text = source.read_file(Path(args.file))
+def _read(file: Path) -> tuple[source.SourceFile, Spec]:
+    text = source.read_file(file)
     spec, problems = source.validated(text)
     if spec is None:
         if text.document is not None:
@@ -73,10 +84,10 @@ def _read(args: Namespace) -> tuple[source.SourceFile, Spec]:
 
 
 @contextlib.contextmanager
-def rehearsal_folder(args: Namespace) -> Iterator[Path]:
-    """Yield the folder of `--folder`, or a temporary one."""
-    if args.folder is not None:
-        folder = Path(args.folder).absolute()
+def rehearsal_folder(keep_in: Path | None) -> Iterator[Path]:
+    """Yield *keep_in*, the folder of `--folder`, or a temporary one."""
+    if keep_in is not None:
+        folder = keep_in.absolute()
         with atomic_io.translate_os_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         yield folder

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,34 +34,53 @@ ENDED_BADLY = (str(State.FAILED), str(State.CANCELLED))
 OF_SIZES = ("baseline", "price_per_node_hour", "samples")
 
 
-def report(args: Namespace) -> int:
-    asked = _asked(args)
-    if args.points is not None:
-        _refuse(args, ("run", "spec", *OF_A_RUN), "--points FILE")
-        title, notes, series = _points(Path(args.points))
-        return _sizes(title, notes, series, asked, args)
-    if args.run is None:
+@dataclass(frozen=True)
+class ReportOptions:
+    """The options of `report`."""
+
+    run: str | None
+    html: Path | None
+    spec: Path | None
+    points: Path | None
+    follow: bool
+    stop_rest: bool
+    baseline: str | None
+    price_per_node_hour: str | None
+    samples: str | None
+    timeout: str | None
+    as_json: bool
+
+
+def report(options: ReportOptions) -> int:
+    asked = _asked(options)
+    if options.points is not None:
+        _refuse(options, ("run", "spec", *OF_A_RUN), "--points FILE")
+        title, notes, series = _points(options.points)
+        return _sizes(title, notes, series, asked, options)
+    if options.run is None:
         raise UsageError("no run given", "name a run (see runspec list), or use --points FILE")
-    if (group := run_group.find(args.run)) is not None:
-        _refuse(args, OF_A_RUN, f"{args.run}, which has several sizes, each with a run of its own")
-        return _sizes(group.name, (), [_measured(group, args)], asked, args)
-    _refuse(args, OF_SIZES, f"{args.run}, which has no sizes to compare")
-    return _run(named_run.kept(args.run, output.tell), args)
+    if (group := run_group.find(options.run)) is not None:
+        _refuse(
+            options, OF_A_RUN, f"{options.run}, which has several sizes, each with a run of its own"
+        )
+        return _sizes(group.name, (), [_measured(group, options)], asked, options)
+    _refuse(options, OF_SIZES, f"{options.run}, which has no sizes to compare")
+    return _run(named_run.kept(options.run, output.tell), options)
 
 
-def _refuse(args: Namespace, names: Sequence[str], what: str) -> None:
+def _refuse(options: ReportOptions, names: Sequence[str], what: str) -> None:
     """Raise UsageError for the first of *names* that is on the command line: it has no effect with *what*."""
     for name in names:
-        if getattr(args, name):
-            given = args.run if name == "run" else f"--{name.replace('_', '-')}"
+        if getattr(options, name):
+            given = options.run if name == "run" else f"--{name.replace('_', '-')}"
             raise UsageError(f"{given} cannot be used with {what}", f"remove {given}")
 
 
-def _asked(args: Namespace) -> Asked:
+def _asked(options: ReportOptions) -> Asked:
     return Asked(
-        _number(args.baseline, "--baseline"),
-        _number(args.price_per_node_hour, "--price-per-node-hour"),
-        _number(args.samples, "--samples"),
+        _number(options.baseline, "--baseline"),
+        _number(options.price_per_node_hour, "--price-per-node-hour"),
+        _number(options.samples, "--samples"),
     )
 
 
@@ -77,11 +96,11 @@ def _number(text: str | None, option: str) -> float | None:
     return found
 
 
-def _metric(spec: Spec, args: Namespace) -> Metric:
+def _metric(spec: Spec, options: ReportOptions) -> Metric:
     """Return the metric of the spec, or of the spec in `--spec`."""
     found = spec.metric
-    if args.spec is not None:
-        text = source.read_file(Path(args.spec))
+    if options.spec is not None:
+        text = source.read_file(options.spec)
         other, problems = source.validated(text)
         if other is None or any(p.severity == "error" for p in problems):
             if text.document is not None:
@@ -99,23 +118,23 @@ def _metric(spec: Spec, args: Namespace) -> Metric:
 # A run
 
 
-def _run(of: Record, args: Namespace) -> int:
+def _run(of: Record, options: ReportOptions) -> int:
     """Report on one run: its tasks by the metric, and its membership changes."""
     spec = of.spec
     elastic = spec.cluster.nodes.elastic
-    if elastic and spec.metric is None and args.spec is None and not args.stop_rest:
-        return _changes_alone(of, args)
-    metric = _metric(spec, args)
+    if elastic and spec.metric is None and options.spec is None and not options.stop_rest:
+        return _changes_alone(of, options)
+    metric = _metric(spec, options)
     _, client, _ = clients.connect(of)
-    if args.follow and not _follow(of, client, metric, args):
+    if options.follow and not _follow(of, client, metric, options):
         return DETACHED
     status = full_status(of)
     found = ranking.ranked(metric, measured_tasks(of, client, spec, metric, status))
-    if args.stop_rest:
-        _stop_rest(of, client, found, status, len(found), args)
+    if options.stop_rest:
+        _stop_rest(of, client, found, status, len(found), options)
     known = node_table.changes(of, of.memory())
-    _write_page(args, lambda: _pages().ranking_page(of.run, metric, found, _section(known)))
-    if args.json:
+    _write_page(options, lambda: _pages().ranking_page(of.run, metric, found, _section(known)))
+    if options.as_json:
         ranks = _ranks(of, status, metric, found)
         output.out_json({**ranks, **node_table.changes_json(known)})
     else:
@@ -136,13 +155,13 @@ def _ranks(
     return {**what, "tasks": rows}
 
 
-def _changes_alone(of: Record, args: Namespace) -> int:
+def _changes_alone(of: Record, options: ReportOptions) -> int:
     """Report on the membership changes of an elastic job without a metric."""
-    if args.follow and not _follow(of, clients.connect(of)[1], None, args):
+    if options.follow and not _follow(of, clients.connect(of)[1], None, options):
         return DETACHED
     known = node_table.changes(of, of.memory())
-    _write_page(args, lambda: _pages().page(of.run, _section(known)))
-    if args.json:
+    _write_page(options, lambda: _pages().page(of.run, _section(known)))
+    if options.as_json:
         output.out_json(
             {"run": of.run, "state": full_status(of).state, **node_table.changes_json(known)}
         )
@@ -170,9 +189,9 @@ def _section(known: Known | None) -> Iterable[str]:
     return found
 
 
-def _follow(of: Record, client: Client, metric: Metric | None, args: Namespace) -> bool:
+def _follow(of: Record, client: Client, metric: Metric | None, options: ReportOptions) -> bool:
     """Wait for the end of a run without printing its log; return False if Ctrl-C ended the wait."""
-    limit_s = apply.wait_limit(args)
+    limit_s = apply.wait_limit(options.timeout)
     try:
         with (
             output.interruptible() as sleep,
@@ -197,7 +216,7 @@ def _stop_rest(
     found: Sequence[Placed],
     status: Status,
     count: int,
-    args: Namespace,
+    options: ReportOptions,
 ) -> None:
     kept = (p for p in found if p.place is not None and p.task.state not in ENDED_BADLY)
     best = next(kept, None)  # a failed task has no better result to wait for
@@ -209,7 +228,7 @@ def _stop_rest(
         early_stop.stop(
             of, client, rest, f"task {best.task.number} is the best so far", output.tell
         )
-    if not args.json:
+    if not options.as_json:
         tasks_s = "1 task" if len(rest) == 1 else f"{len(rest)} tasks"
         output.tell(f"stopping {tasks_s}; task {best.task.number} is the best so far")
 
@@ -218,7 +237,7 @@ def _stop_rest(
 
 
 def _sizes(
-    title: str, notes: Sequence[str], series: Sequence[Series], asked: Asked, args: Namespace
+    title: str, notes: Sequence[str], series: Sequence[Series], asked: Asked, options: ReportOptions
 ) -> int:
     found = [scaling_law.scaled(one, asked) for one in series]
     for one in found:
@@ -228,8 +247,8 @@ def _sizes(
                 f"--baseline: there is no measurement of size {asked.base:g}",
                 f"measured sizes: {sizes}",
             )
-    _write_page(args, lambda: _pages().scaling_page(title, found, notes))
-    if args.json:
+    _write_page(options, lambda: _pages().scaling_page(title, found, notes))
+    if options.as_json:
         shown = [scaling_law.to_json(one) for one in found]
         output.out_json({"format": FORMAT, "title": title, "notes": list(notes), "series": shown})
         return OK
@@ -268,9 +287,9 @@ def _points(path: Path) -> tuple[str, list[str], list[Series]]:
         raise UsageError(what, "specs/scaling/ has an example") from exc
 
 
-def _measured(group: Spec, args: Namespace) -> Series:
+def _measured(group: Spec, options: ReportOptions) -> Series:
     """Return the metric of the newest run of each size of a group."""
-    metric = _metric(group, args)
+    metric = _metric(group, options)
     points = [_point(size, of, metric) for size, of in run_group.runs(group).items()]
     return Series(group.name, "nodes", tuple(points), _baseline(group, metric))
 
@@ -313,13 +332,13 @@ def _pages() -> Any:
     return html
 
 
-def _write_page(args: Namespace, page: Any) -> None:
-    if args.html is None:
+def _write_page(options: ReportOptions, page: Any) -> None:
+    if options.html is None:
         return
-    path = Path(args.html)
+    path = options.html
     if path.is_dir():
         raise UsageError(f"--html: {path} is a folder", "name a file in the folder")
     with atomic_io.translate_os_errors(path), atomic_io.replaced(path) as file:
         file.write(page().encode())
-    if not args.json:
+    if not options.as_json:
         output.tell(f"wrote {path}")

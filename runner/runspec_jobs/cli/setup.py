@@ -1,4 +1,4 @@
-"""`runspec init`, `doctor`, `schema`, `providers` and `completion`."""
+"""`runspec init`, `doctor`, `schema` and `providers`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import json
 import re
 import shlex
 import sys
-from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from runspec_jobs.cli import diagnostics, output
-from runspec_jobs.diagnostics.render import placed, plain
+from runspec_jobs.diagnostics.render import Format, placed, plain
 from runspec_jobs.errors import OK, Conflict, Lacking, RunspecError, Unavailable, UsageError
 from runspec_jobs.load import inputs, registry, source, trust
 from runspec_jobs.load.source import InvalidSpec
@@ -48,27 +47,26 @@ run: |
 """
 
 
-def init(args: Namespace) -> int:
-    if args.provider not in [*registry.installed(), *registry.EXPECTED]:
-        raise UsageError(*registry.missing(args.provider))
-    path = Path(args.file)
+def init(path: Path, provider: str, *, as_json: bool) -> int:
+    if provider not in [*registry.installed(), *registry.EXPECTED]:
+        raise UsageError(*registry.missing(provider))
     schema = path.parent / ".runspec" / "job.schema.json"
-    _write_spec(path, schema, args.provider)
-    first = _introduced(args.provider)
+    _write_spec(path, schema, provider)
+    first = _introduced(provider)
     there = paths.find_profile(path.parent)
     made = None
     if first is not None and there is None:
         made = _write_profile(path.parent / paths.PROFILE, first)
-    if args.json:
+    if as_json:
         output.out_json({"file": str(path), "schema": str(schema), "profile": made and str(made)})
         return OK
     output.tell(f"wrote {path}, and its JSON Schema for your editor, {schema}")
     if made is not None:
         trust_it = f"runspec trust {shlex.quote(str(made))}"
         output.tell(f"fill in {made}, then run: {trust_it}")
-        output.tell(f"to check the profile: runspec doctor {args.provider}")
-    elif first is not None and there is not None and not _tells(there.path, args.provider):
-        output.tell(f"{there.path} has no settings of {args.provider}; add and fill in these:")
+        output.tell(f"to check the profile: runspec doctor {provider}")
+    elif first is not None and there is not None and not _tells(there.path, provider):
+        output.tell(f"{there.path} has no settings of {provider}; add and fill in these:")
         output.out(first.rstrip("\n"))
     output.tell(f"next: runspec {'apply' if first is None else 'plan'} {path}")
     return OK
@@ -135,17 +133,17 @@ def job_schema_text() -> str:
     return json.dumps(job_schema(options_models()), indent=2) + "\n"
 
 
-def schema(args: Namespace) -> int:
-    from runspec_jobs.plan.schema import full_schema, reference
+def schema(*, reference: bool) -> int:
+    from runspec_jobs.plan import schema as schemas
 
-    if args.reference:
-        sys.stdout.write(reference(full_schema(options_models())))
+    if reference:
+        sys.stdout.write(schemas.reference(schemas.full_schema(options_models())))
     else:
         sys.stdout.write(job_schema_text())
     return OK
 
 
-def providers(args: Namespace) -> int:
+def providers(*, as_json: bool) -> int:
     rows = []
     for name, point in registry.installed().items():
         row = {"name": name, "package": registry.package(point), "works": True, "why": ""}
@@ -154,7 +152,7 @@ def providers(args: Namespace) -> int:
         except RunspecError as exc:
             row |= {"works": False, "why": exc.message}
         rows.append(row)
-    if args.json:
+    if as_json:
         output.out_json(rows)
         return OK
     for row in rows:
@@ -167,23 +165,17 @@ def providers(args: Namespace) -> int:
     return OK
 
 
-def doctor(args: Namespace) -> int:
+def doctor(provider: str | None, *, node: bool, as_json: bool) -> int:
     """Print each finding as soon as it is made, because some checks take long."""
-    if args.probe:
-        from runspec_jobs.cli import probe
-
-        return probe.probe(args)
-    if args.only or args.yes:
-        raise UsageError("--only and --yes can only be used with --probe")
-    names = [args.provider] if args.provider else list(registry.installed())
+    names = [provider] if provider else list(registry.installed())
     found = []
-    for about, finding in _findings(names, node=args.node):
+    for about, finding in _findings(names, node=node):
         found.append((about, finding))
-        if not args.json:
+        if not as_json:
             output.out(f"{'ok ' if finding.ok else 'BAD'} {about}: {plain(finding.what)}")
             if finding.hint and not finding.ok:
                 output.out(f"      hint: {plain(finding.hint)}")
-    if args.json:
+    if as_json:
         output.out_json([{"about": about, **finding._asdict()} for about, finding in found])
     return OK if all(finding.ok for _, finding in found) else Unavailable.exit_code
 
@@ -207,7 +199,7 @@ def _profile() -> list[Finding]:
     try:
         inputs.profile_in_use(Path.cwd())
     except InvalidSpec as exc:
-        diagnostics.print_all(exc.texts, None)
+        diagnostics.print_all(exc.texts, Format.TEXT)
         return [Finding(f"{place.path} is invalid", False, "see the errors above")]
     except RunspecError as exc:
         return [Finding(exc.message, False, exc.hint)]
@@ -247,10 +239,3 @@ def _looked(provider: SupportsDoctor, options: Options, *, node: bool) -> Iterat
         yield Finding("the check from a node was skipped: fix the problems above first", False)
     else:
         yield from provider.examine_node(options)
-
-
-def completion(args: Namespace) -> int:
-    from argcomplete.shell_integration import shellcode
-
-    sys.stdout.write(shellcode(["runspec"], shell=args.shell))
-    return OK

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -40,14 +39,15 @@ class Place:
     label: str  # the text that names the task and the node, if the run has several
 
 
-def shell(args: Namespace) -> int:
-    at = _place(args, "shell")
+def shell(run: str, words: Sequence[str], node: int | None, task: int | None) -> int:
+    """Become a shell on a node of *run*, or the command *words* there."""
+    at = _place("shell", run, node, task)
     assert isinstance(at.client, SupportsExec), "BUG: its provider says that it supports exec"
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    found = at.client.shell(at.run, at.task, at.rank, args.words, terminal=terminal)
+    found = at.client.shell(at.run, at.task, at.rank, words, terminal=terminal)
     for line in found.notes:
         output.tell(line)
-    if not args.words:
+    if not words:
         output.tell(f"a shell at {at.run}{at.label}; `exit` leaves it, and the job goes on")
     _become(found)
 
@@ -65,9 +65,10 @@ def _become(what: ExecSpec) -> NoReturn:
         raise Unavailable(f"cannot start {name}: {(exc.strerror or str(exc)).lower()}") from None
 
 
-def tunnel(args: Namespace) -> int:
-    local, port = port_forward.ports(args.port)
-    at = _place(args, "tunnel")
+def tunnel(run: str, ports: str, node: int | None, task: int | None, *, as_json: bool) -> int:
+    """Forward a port, which *ports* names as `[LOCAL:]PORT`, until Ctrl-C or the end of the run."""
+    local, port = port_forward.ports(ports)
+    at = _place("tunnel", run, node, task)
     client = at.client
     assert isinstance(client, SupportsPortForward), (
         "BUG: its provider says that it supports tunnels"
@@ -76,7 +77,7 @@ def tunnel(args: Namespace) -> int:
         port, local, lambda: client.tunnel(at.run, at.task, at.rank, port), output.tell
     )
     asked = _listening()  # before the URL is printed
-    _print_url(at, port, opened.port, local, args)
+    _print_url(at, port, opened.port, local, as_json=as_json)
     try:
         ended = _until_it_ends(at, asked)
     except (KeyboardInterrupt, _Asked) as exc:
@@ -90,9 +91,9 @@ def tunnel(args: Namespace) -> int:
     return OK
 
 
-def _print_url(at: Place, port: int, local: int, wanted: int | None, args: Namespace) -> None:
+def _print_url(at: Place, port: int, local: int, wanted: int | None, *, as_json: bool) -> None:
     url = f"http://{port_forward.HERE}:{local}"
-    if args.json:
+    if as_json:
         where = {"run": at.run, "task": at.task, "node": at.rank, "port": port}
         output.out_json({**where, "local": local, "url": url})
         return
@@ -139,12 +140,12 @@ def _looked(at: Place) -> Status | None:
         return None
 
 
-def _place(args: Namespace, what: str) -> Place:
+def _place(what: str, run: str, node: int | None, task: int | None) -> Place:
     """Return the node that is meant. Raises UsageError if it does not exist, and Unavailable if it is not running."""
-    of = named_run.kept(args.run, output.tell)
+    of = named_run.kept(run, output.tell)
     count, tasks = clients.shape(of)
-    looking.check_number("node", args.node, count)
-    looking.check_number("task", args.task, tasks)
+    looking.check_number("node", node, count)
+    looking.check_number("task", task, tasks)
     if what not in _enters(registry.load(of.plan.provider)):
         raise _cannot(what, of.plan.provider)
     memory = of.memory()
@@ -157,17 +158,17 @@ def _place(args: Namespace, what: str) -> Place:
     status = client.state(of.run)
     if status.state.terminal:
         raise _over(of.run, status)
-    node = _node(of.run, status, args)
+    at = _node(of.run, status, node, task)
     label = ", ".join(
-        [*([f"task {node[0]}"] if tasks > 1 else []), *([f"node {node[1]}"] if count > 1 else [])]
+        [*([f"task {at[0]}"] if tasks > 1 else []), *([f"node {at[1]}"] if count > 1 else [])]
     )
-    return Place(client, of.run, *node, f" ({label})" if label else "")
+    return Place(client, of.run, *at, f" ({label})" if label else "")
 
 
-def _node(run: str, status: Status, args: Namespace) -> tuple[int, int]:
-    """Return task and rank of the first running node that `--task` and `--node` select."""
+def _node(run: str, status: Status, rank: int | None, task: int | None) -> tuple[int, int]:
+    """Return task and rank of the first running node with this *rank* and *task*, where they are given."""
     fits: Callable[[NodeStatus], bool] = lambda n: (  # noqa: E731 - it is one expression
-        args.task in (None, n.task) and args.node in (None, n.rank)
+        task in (None, n.task) and rank in (None, n.rank)
     )
     known = sorted(filter(fits, status.nodes), key=lambda n: (n.task, n.rank))
     for node in known:
@@ -180,7 +181,7 @@ def _node(run: str, status: Status, args: Namespace) -> tuple[int, int]:
         one = known[0]
         how = "is waiting" if one.state is State.WAITING else f"has ended ({one.state})"
         raise Unavailable(f"task {one.task}, node {one.rank} of {run} {how}", _way(run))
-    return args.task or 0, args.node or 0  # the service reports the run only, not its nodes
+    return task or 0, rank or 0  # the service reports the run only, not its nodes
 
 
 def _over(run: str, status: Status) -> Unavailable:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,41 +30,63 @@ RUNS = 200  # if something is drawn at random
 MOST = 1000  # nodes; a run of 256 for two hours takes half a second
 
 
-def simulate(args: Namespace) -> int:
-    texts = [source.read_file(Path(args.file)), _trace_text(Path(args.prices))]
-    texts.append(source.read_file(Path(args.scaling)))
+@dataclass(frozen=True)
+class SimulateOptions:
+    """The options of `simulate`; *samples* is the number of all epochs together."""
+
+    file: Path
+    prices: Path
+    scaling: Path
+    samples: int
+    series: str | None
+    fixed: int | None
+    take: str | None
+    join: str
+    loss: str
+    checkpoint: str | None
+    runs: int | None
+    seed: int
+    as_json: bool
+
+
+def simulate(options: SimulateOptions) -> int:
+    texts = [source.read_file(options.file), _trace_text(options.prices)]
+    texts.append(source.read_file(options.scaling))
     spec, prices = _spec(texts[0]), _trace(texts[1])
-    measured = _measured(args, texts[2], spec)
+    measured = _measured(options, texts[2], spec)
     take: Mapping[str, int] = {}
     if spec is not None and prices is not None and measured is not None:
-        take = _take(args, spec, prices, texts[1])
+        take = _take(options, spec, prices, texts[1])
     if wrong := [text for text in texts if text.failed]:
         raise source.InvalidSpec(*wrong)
     assert spec and prices and measured, "BUG: a file that could not be read has no diagnostic"
-    samples = args.samples * args.epochs
-    asked = Job(samples, measured.curve, _costs(args, spec), take, spec.retry.spot_attempts)
-    compared = list(compare.cases(spec, asked, prices, args.fixed))
-    runs = args.runs or (RUNS if _drawn(prices, compared) else 1)
-    results = [compare.result(case, prices, _dices(args.seed, runs)) for case in compared]
-    if args.json:
-        output.out_json(_json(args, asked, results))
+    asked = Job(
+        options.samples, measured.curve, _costs(options, spec), take, spec.retry.spot_attempts
+    )
+    compared = list(compare.cases(spec, asked, prices, options.fixed))
+    runs = options.runs or (RUNS if _drawn(prices, compared) else 1)
+    results = [compare.result(case, prices, _dices(options.seed, runs)) for case in compared]
+    if options.as_json:
+        output.out_json(_json(options, asked, results))
     else:
         for line in view(asked, results, measured.measured_to, prices.about):
             output.out(line)
     return OK
 
 
-def _measured(args: Namespace, text: source.SourceFile, spec: Spec | None) -> scaling.Series | None:
+def _measured(
+    options: SimulateOptions, text: source.SourceFile, spec: Spec | None
+) -> scaling.Series | None:
     read = _read(text, scaling.Scaling)
     if read is None:
         return None
-    found, problems = scaling.chosen(read, args.series, _most(args, spec))
+    found, problems = scaling.chosen(read, options.series, _most(options, spec))
     text.complain(problems)
     return found
 
 
-def _most(args: Namespace, spec: Spec | None) -> int:
-    most: int = max(spec.cluster.nodes.max if spec is not None else 1, args.fixed or 1)
+def _most(options: SimulateOptions, spec: Spec | None) -> int:
+    most: int = max(spec.cluster.nodes.max if spec is not None else 1, options.fixed or 1)
     if most > MOST:
         raise UsageError(f"cannot simulate {most:,} nodes", f"the largest number is {MOST:,}")
     return most
@@ -106,15 +128,15 @@ def _read(text: source.SourceFile, kind: type[M]) -> M | None:
 
 
 def _take(
-    args: Namespace, spec: Spec, prices: trace.Trace, text: source.SourceFile
+    options: SimulateOptions, spec: Spec, prices: trace.Trace, text: source.SourceFile
 ) -> Mapping[str, int]:
     """Return the number of nodes of each pool that the job may use: from `--take`, or else from its capacity."""
-    if args.take is None:
+    if options.take is None:
         take, problems = compare.wanted(spec, prices)
         text.complain(problems)
         return take
     take = {}
-    for word in args.take.split(","):
+    for word in options.take.split(","):
         name, _, count = word.partition("=")
         if not count.isdecimal() or not int(count):
             hint = "write --take on-demand=2,spot=4"
@@ -123,21 +145,21 @@ def _take(
             raise UsageError(f"--take: the pool '{name}' is used twice", "name each pool once")
         if name not in prices.pools:
             hint = did_you_mean(name, prices.pools) or f"pools: {', '.join(prices.pools)}"
-            raise UsageError(f"--take: {args.prices} has no pool '{name}'", hint)
+            raise UsageError(f"--take: {options.prices} has no pool '{name}'", hint)
         take[name] = int(count)
     return take
 
 
-def _costs(args: Namespace, spec: Spec) -> Costs:
+def _costs(options: SimulateOptions, spec: Spec) -> Costs:
     saved = [output.sync for output in spec.outputs if output.sync is not None]
-    every = _seconds(args, "checkpoint") if args.checkpoint else min(saved, default=None)
+    every = _seconds(options, "checkpoint") if options.checkpoint else min(saved, default=None)
     if every == 0:
         raise UsageError("the time between two saves must be more than 0", "write --checkpoint 5m")
-    return Costs(_seconds(args, "join"), _seconds(args, "loss"), every)
+    return Costs(_seconds(options, "join"), _seconds(options, "loss"), every)
 
 
-def _seconds(args: Namespace, name: str) -> float:
-    value = getattr(args, name)
+def _seconds(options: SimulateOptions, name: str) -> float:
+    value = getattr(options, name)
     try:
         return float(seconds(value))
     except ValueError as exc:  # the notation is that of durations in specs
@@ -224,11 +246,11 @@ def _long(seconds_: float) -> str:
     return "".join(parts[:2]) or "0s"
 
 
-def _json(args: Namespace, asked: Job, results: Sequence[Result]) -> dict[str, Any]:
+def _json(options: SimulateOptions, asked: Job, results: Sequence[Result]) -> dict[str, Any]:
     return {
         "samples": asked.samples,
         "samples_per_s": [[p.nodes, p.samples_per_s] for p in asked.curve.points],
-        "seed": args.seed,
+        "seed": options.seed,
         "costs": asked.costs._asdict(),
         "cases": [_case_json(result) for result in results],
     }

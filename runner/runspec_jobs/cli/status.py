@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,29 +26,42 @@ SAVE_PAUSE_S = 0.2
 UNREADABLE, NOT_STARTED = "unreadable", "not-started"  # in place of a state
 
 
-def list_runs(args: Namespace) -> int:
-    if args.remote:
-        return _list_remote(args)
+@dataclass(frozen=True)
+class LogsOptions:
+    """The options of `logs`."""
+
+    run: str
+    follow: bool = False
+    save: Path | None = None
+    node: int | None = None
+    task: int | None = None
+    timeout: str | None = None
+    as_json: bool = False
+
+
+def list_runs(*, destroyed: bool, as_json: bool) -> int:
+    """List the runs of this machine, with *destroyed* also destroyed ones."""
     listed = [_listed(of) for of in run_record.all_runs()]
-    rows = [row for row in listed if args.all or row["state"] != "destroyed"]
-    if not rows and not args.json:
+    rows = [row for row in listed if destroyed or row["state"] != "destroyed"]
+    if not rows and not as_json:
         output.tell(_none(destroyed=len(listed)))
-    _print_rows(rows, args)
+    _print_rows(rows, as_json=as_json)
     return OK
 
 
-def _list_remote(args: Namespace) -> int:
+def list_remote(*, as_json: bool) -> int:
+    """List the runs of other machines that can be adopted."""
     from runspec_jobs.cli import adopt  # only here, because importing it takes time
 
     rows, code = adopt.remote()
-    if not rows and not args.json:
+    if not rows and not as_json:
         output.tell("no runs of other machines in the stores of the profile")
-    _print_rows(rows, args)
+    _print_rows(rows, as_json=as_json)
     return code
 
 
-def _print_rows(rows: list[dict[str, Any]], args: Namespace) -> None:
-    if args.json:
+def _print_rows(rows: list[dict[str, Any]], *, as_json: bool) -> None:
+    if as_json:
         output.out_json(rows)
         return
     for row in rows:
@@ -101,15 +114,15 @@ def _shown_state(of: Record, memory: RunState, status: Status) -> str:
     return status.state if begun else NOT_STARTED
 
 
-def status(args: Namespace) -> int:
-    of = named_run.run(args.run, output.tell)
+def status(run: str, *, as_json: bool) -> int:
+    of = named_run.run(run, output.tell)
     memory = of.memory()
     stands = known_status(of, memory)
     found = with_nodes(of, memory, stands)
     changed = node_table.changes(of, memory)
     shown = {**found._asdict(), "nodes": node_table.rows(found.nodes), "want": memory.want}
     row = {**shown, **_row(of, memory, found), **node_table.changes_json(changed)}
-    if args.json:
+    if as_json:
         output.out_json(row)
         return OK
     output.out(f"{of.run} {row['state']}")
@@ -122,19 +135,20 @@ def status(args: Namespace) -> int:
     return OK
 
 
-def logs(args: Namespace) -> int:
-    limit_s = apply.wait_limit(args)
-    of = named_run.kept(args.run, output.tell)
+def logs(options: LogsOptions) -> int:
+    limit_s = apply.wait_limit(options.timeout)
+    of = named_run.kept(options.run, output.tell)
     count, tasks = clients.shape(of)
-    check_number("node", args.node, count)
-    check_number("task", args.task, tasks)
+    check_number("node", options.node, count)
+    check_number("task", options.task, tasks)
     _, client, _ = clients.connect(of)
-    wanted = log.chosen(args.node, args.task)
-    if args.save:
-        return _save(of, client, args, limit_s, wanted)
-    if args.follow:
-        return apply.watch(of, client, args, limit_s, wanted)
-    with apply.printing(of, args) as show:
+    wanted = log.chosen(options.node, options.task)
+    if options.save is not None:
+        return _save(of, client, options.save, options, limit_s, wanted)
+    how = apply.Following(as_json=options.as_json, of_logs=True)
+    if options.follow:
+        return apply.watch(of, client, how, limit_s, wanted)
+    with apply.printing(of, how) as show:
         for line in log.everything(client, of.run, wanted):
             show(line)
     return OK
@@ -148,9 +162,14 @@ def check_number(what: str, number: int | None, count: int) -> None:
 
 
 def _save(
-    of: Record, client: Client, args: Namespace, limit_s: float | None, wanted: log.Wanted
+    of: Record,
+    client: Client,
+    target: Path,
+    options: LogsOptions,
+    limit_s: float | None,
+    wanted: log.Wanted,
 ) -> int:
-    """Save a copy of every stream; with `--follow`, until the run has ended."""
+    """Save a copy of every stream to *target*; with `--follow`, until the run has ended."""
     count, tasks = clients.shape(of)
     source = log.tail(client)
     pause_s = max(SAVE_PAUSE_S, source.poll_s)
@@ -165,18 +184,18 @@ def _save(
 
     def over() -> bool:
         nonlocal status
-        status = client.state(of.run) if args.follow else None
+        status = client.state(of.run) if options.follow else None
         return status is None or status.state.terminal
 
     with output.interruptible() as sleep, job_goes_on(of.run):
         saved = save.save(
             lambda: [s for s in source.streams(of.run) if wanted(s)],
-            lambda s: save.name(s, Path(args.save), count, tasks),
+            lambda s: save.name(s, target, count, tasks),
             over,
             pause,
-            Outage(output.tell, patient=args.follow),
+            Outage(output.tell, patient=options.follow),
         )
-    _print_saved(saved, json=args.json)
+    _print_saved(saved, as_json=options.as_json)
     if status is None:
         return OK
     with of.opened() as journal:
@@ -184,8 +203,8 @@ def _save(
     return OK if status.state is State.SUCCEEDED else JobFailed.exit_code
 
 
-def _print_saved(saved: Sequence[tuple[Stream, Path, int]], *, json: bool) -> None:
-    if json:
+def _print_saved(saved: Sequence[tuple[Stream, Path, int]], *, as_json: bool) -> None:
+    if as_json:
         rows = [
             {"path": str(path), "bytes": size, "node": s.rank, "task": s.task}
             for s, path, size in saved

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from pathlib import Path
 
 from runspec_jobs.cli import output
@@ -12,26 +11,31 @@ from runspec_jobs.load import inputs, profile, registry, source, trust
 from runspec_jobs.provider import paths
 
 
-def trust_(args: Namespace) -> int:
-    if args.list:
-        return _list(args)
-    path = _meant(args)
-    if args.remove:
-        if not trust.remove(path):
-            raise UsageError(f"{path} was not trusted", "see runspec trust --list")
-        return _print_result(args, path, f"{path} is no longer trusted")
+def remove(file: Path | None, *, as_json: bool) -> int:
+    """Stop trusting *file*, or the profile that applies in this folder."""
+    path = _meant(file)
+    if not trust.remove(path):
+        raise UsageError(f"{path} was not trusted", "see runspec trust --list")
+    text = f"{path} is no longer trusted"
+    return _print_result(path, text, trusted=False, as_json=as_json)
+
+
+def add(file: Path | None, *, as_json: bool) -> int:
+    """Trust *file*, or the profile that applies in this folder, until it changes."""
+    path = _meant(file)
     text = source.read_file(path)
     found = inputs.profile_in(text)
     trust.add(path, text.data)
     lets = "; ".join(f"{name}: {', '.join(names)}" for name, names in _sets(found).items())
     effect = f"it may set {lets}" if lets else "it has no settings that require trust"
-    return _print_result(args, path, f"{trust.place(path)} is trusted until it changes; {effect}")
+    told = f"{trust.place(path)} is trusted until it changes; {effect}"
+    return _print_result(path, told, trusted=True, as_json=as_json)
 
 
-def _meant(args: Namespace) -> Path:
-    """Return the file on the command line, or the profile that applies in this folder."""
-    if args.file is not None:
-        return Path(args.file)
+def _meant(file: Path | None) -> Path:
+    """Return *file*, or without one the profile that applies in this folder."""
+    if file is not None:
+        return file
     place = paths.find_profile(Path.cwd())
     if place is None:
         raise UsageError("there is no profile in this folder", "name one: runspec trust FILE")
@@ -53,9 +57,9 @@ def _sets(found: profile.Profile) -> dict[str, list[str]]:
     return sets
 
 
-def _list(args: Namespace) -> int:
+def list_trusted(*, as_json: bool) -> int:
     rows = [{"file": name, "trusted": _same(name)} for name in sorted(trust.trusted())]
-    if args.json:
+    if as_json:
         output.out_json(rows)
         return OK
     for row in rows:
@@ -73,9 +77,9 @@ def _same(name: str) -> bool:
         return False
 
 
-def _print_result(args: Namespace, path: Path, text: str) -> int:
-    if args.json:
-        output.out_json({"file": trust.place(path), "trusted": not args.remove})
+def _print_result(path: Path, text: str, *, trusted: bool, as_json: bool) -> int:
+    if as_json:
+        output.out_json({"file": trust.place(path), "trusted": trusted})
     else:
         output.tell(text)
     return OK

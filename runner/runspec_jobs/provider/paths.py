@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from runspec_jobs.errors import UsageError
+from runspec_jobs.state_folder import expanded as expanded, home as home
 
 PROFILE = "runspec-profile.yaml"
 
@@ -17,27 +17,6 @@ class ProfilePlace(NamedTuple):
 
     path: Path
     own: bool
-
-
-def home() -> Path:
-    """Return the folder of all state: RUNSPEC_HOME, or the one of the XDG base directory specification.
-
-    https://specifications.freedesktop.org/basedir-spec/latest/
-    """
-    if named := os.environ.get("RUNSPEC_HOME"):
-        return expanded(named).absolute()
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return expanded(state).absolute() / "runspec"
-
-
-def expanded(path: str) -> Path:
-    """Return *path* with "~" expanded. Raises UsageError if there is no such home directory."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError as exc:
-        raise UsageError(
-            f"'{path}' cannot be expanded: there is no such user", "write the path in full"
-        ) from exc
 
 
 def find_profile(folder: Path) -> ProfilePlace | None:

@@ -23,6 +23,7 @@ from runspec_jobs.plan import model
 from runspec_jobs.provider import Facts, Provider, Source, Spec, paths
 from runspec_jobs.spec import validate
 from runspec_jobs.state import atomic_io, journal
+from runspec_jobs.state_folder import runs_folder as runs_folder
 
 TOKEN = "[0-9a-z]{6}"
 RUN = re.compile(rf"[a-z][a-z0-9-]*-{TOKEN}")
@@ -131,10 +132,6 @@ class Record:
                 yield opened
             finally:
                 opened.close()
-
-
-def runs_folder() -> Path:
-    return paths.home() / "runs"
 
 
 @contextlib.contextmanager

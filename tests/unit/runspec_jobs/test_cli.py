@@ -17,7 +17,6 @@ from runspec_jobs.cli.app import run
 from runspec_jobs.load import registry
 from runspec_jobs.state import run_record
 from tests.support.profiles import own_profile
-from tests.support.requirements import need
 from tests.support.wait import LIMIT_S, SOON_S
 
 HEAD = "apiVersion: runspec/v1\nname: job\nprovider: local\n"
@@ -226,16 +225,6 @@ def test_a_wrong_command_line_ends_with_2_and_advice(
     assert hint in capsys.readouterr().err
 
 
-def test_every_verb_helps_with_an_example_first(capsys: Capture) -> None:
-    from runspec_jobs.cli.app import MODULES
-
-    for verb in MODULES:
-        with pytest.raises(SystemExit):
-            run([verb, "--help"])
-        text = capsys.readouterr().out.split("\n\n")[1]
-        assert f"runspec {verb}" in text, text
-
-
 def test_an_unexpected_error_is_one_line_and_a_report_without_values(
     spec: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,51 +291,6 @@ def test_init_says_nothing_of_a_profile_that_has_the_provider(spec: Path, capsys
     assert run(["init", "--provider", "aws-batch", "fresh.yaml"]) == 0
 
     assert "profile" not in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_is_there_for_every_shell(shell: str, capsys: Capture) -> None:
-    assert run(["completion", shell]) == 0
-    assert "runspec" in capsys.readouterr().out
-
-
-COMPLETES = {
-    "bash": """
-        eval "$(runspec completion bash)"
-        COMP_WORDS=(runspec val) COMP_CWORD=1 COMP_LINE="runspec val" COMP_POINT=11 COMP_TYPE=9
-        _python_argcomplete runspec val
-        echo "${COMPREPLY[@]}"
-    """,
-    # zsh asks for completions on a terminal only: what it would be shown is printed instead.
-    "zsh": """
-        autoload -U compinit; compinit -u -D
-        eval "$(runspec completion zsh)"
-        [[ ${_comps[runspec]} == _python_argcomplete ]] || exit 1
-        words=(runspec val) CURRENT=2 BUFFER="runspec val" CURSOR=11
-        _describe() { print -r -- "${${(@P)2}%%:*}" }
-        _python_argcomplete runspec
-    """,
-    "fish": """
-        runspec completion fish | source
-        complete -C "runspec val" | string split --fields 1 \\t
-    """,
-}
-
-
-@pytest.mark.parametrize("shell", COMPLETES)
-def test_a_word_is_completed(shell: str, spec: Path) -> None:
-    need(shell)
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-
-    done = subprocess.run(
-        [shell, "-c", COMPLETES[shell]],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PATH": path},
-        check=False,
-    )
-
-    assert done.stdout.strip() == "validate", done.stderr
 
 
 def test_the_doctor_speaks_json(capsys: Capture) -> None:

@@ -2,44 +2,43 @@
 
 from __future__ import annotations
 
-import argparse
+import os
 from collections.abc import Iterator
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.core import TyperArgument, TyperOption
 
-from runspec_jobs.cli import arguments
+from runspec_jobs.cli.app import run
+from runspec_jobs.cli.commands import group
+from runspec_jobs.cli.commands.verbs import VERBS
 
 Words = list[str]
-VERBS = sorted(chain.from_iterable(arguments.GROUPS.values()))
+Capture = pytest.CaptureFixture[str]
 
 
-def actions(verb: str) -> list[argparse.Action]:
-    """Return what *verb* takes; of options that exclude each other, the first."""
-    (verbs,) = arguments.parser(verb)._subparsers._group_actions  # type: ignore[union-attr]  # argparse lists them nowhere else
-    parser: argparse.ArgumentParser = verbs.choices[verb]  # type: ignore[index]  # these are its subparsers
-    excluded = [a for group in parser._mutually_exclusive_groups for a in group._group_actions[1:]]
-    return [a for a in parser._actions if a.dest != "help" and a not in excluded]
+def value(param: TyperArgument | TyperOption, number: int) -> str:
+    if param.type_descriptor.choices is not None:
+        return str(param.type_descriptor.choices[0])
+    return str(number) if param.type_descriptor.annotation is int else f"word{number}"
 
 
-def value(action: argparse.Action, number: int) -> str:
-    if action.choices is not None:
-        return str(next(iter(action.choices)))
-    return str(number) if action.type is not None else f"word{number}"
+def arguments(verb: str) -> list[TyperArgument]:
+    return [param for param in group.load(verb).params if isinstance(param, TyperArgument)]
 
 
 def positional(verb: str) -> Words:
-    takes = [a for a in actions(verb) if not a.option_strings]
-    twice = [a for action in takes for a in ([action, action] if action.nargs == "+" else [action])]
-    return [value(action, number) for number, action in enumerate(twice)]
+    twice = [a for a in arguments(verb) for _ in range(2 if a.nargs == -1 else 1)]
+    return [value(argument, number) for number, argument in enumerate(twice)]
 
 
 def options(verb: str) -> list[Words]:
-    takes = [a for a in actions(verb) if a.option_strings]
+    takes = [param for param in group.load(verb).params if isinstance(param, TyperOption)]
     return [
-        [a.option_strings[0], *([] if a.nargs == 0 else [value(a, number)])]
-        for number, a in enumerate(takes, 1)
+        [param.opts[0], *([] if param.is_flag else [value(param, number)])]
+        for number, param in enumerate(takes, 1)
     ]
 
 
@@ -54,7 +53,7 @@ def placed(verb: str) -> Iterator[Words]:
 
 
 def parsed(verb: str, words: Words) -> dict[str, Any]:
-    return vars(arguments.parser(verb).parse_args([verb, *words]))
+    return dict(group.load(verb).make_context(verb, words).params)
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -65,10 +64,109 @@ def test_options_stand_anywhere_among_the_arguments_of_a_verb(verb: str) -> None
     for line in placed(verb):
         assert parsed(verb, line) == expected, line
     flat = chain.from_iterable(v if isinstance(v, list) else [v] for v in expected.values())
-    assert set(words) <= set(flat)
+    assert set(words) <= {str(one) for one in flat}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_option_reaches_its_parameter(verb: str) -> None:
+    without = parsed(verb, [*required(verb), *positional(verb)])
+
+    for option in options(verb):
+        found = parsed(verb, [*required(verb, option[0]), *option, *positional(verb)])
+        changed = {name for name in found if found[name] != without[name]}
+        assert len(changed) == 1 or option[0] in required(verb) or option[-1] == "text", option
+
+
+def required(verb: str, but: str = "") -> Words:
+    """Return the options without which *verb* is refused, except *but*."""
+    found = []
+    for number, param in enumerate(group.load(verb).params, 1):
+        if isinstance(param, TyperOption) and param.required and param.opts[0] != but:
+            found += [param.opts[0], value(param, 100 + number)]
+    return found
 
 
 def test_after_two_dashes_no_word_is_an_option() -> None:
     found = parsed("fetch", ["--", "run", "--output"])
 
-    assert (found["run"], found["to"], found["output"]) == ("run", "--output", None)
+    assert (found["run"], found["to"], found["output"]) == ("run", Path("--output"), None)
+
+
+def test_after_two_dashes_shell_takes_the_words_of_a_command() -> None:
+    ctx = group.load("shell").make_context("shell", "job --node 1 -- git log --node 2 -- x".split())
+
+    assert (ctx.params["run"], ctx.params["node"]) == ("job", 1)
+    assert ctx.args == "git log --node 2 -- x".split()
+
+
+@pytest.mark.parametrize("word", ["--quiet", "-q"])
+def test_a_file_whose_name_is_not_utf_8_is_a_file(
+    word: str, tmp_path: Path, capsys: Capture
+) -> None:
+    path = tmp_path / "bad\udcff.yaml"
+    path.write_text("apiVersion: runspec/v1\nname: job\nprovider: local\ncommand: [echo]\n")
+
+    assert run(["validate", word, str(path)]) == 0
+
+
+REFUSED = [
+    ("plan", "missing argument 'FILE'", "see runspec plan --help"),
+    ("plan a b", "unexpected argument 'b'", "see runspec plan --help"),
+    ("shell job ls", "unexpected argument 'ls'", "runspec shell RUN -- COMMAND"),
+    ("plan --jsn a", "no such option: --jsn", "did you mean '--json'?"),
+    ("plan -x a", "no such option: -x", "see runspec plan --help"),
+    ("plan a --provider", "--provider", "see runspec plan --help"),
+    ("plan a --provider --json", "--provider requires an argument", "see runspec plan --help"),
+    ("plan a --provider=", "--provider requires an argument", "see runspec plan --help"),
+    ("plan a --json=yes", "--json", "see runspec plan --help"),
+    ("plan a --prov x", "no such option: --prov", "did you mean '--provider'?"),
+    ("plan a --output-format jsn", "invalid value 'jsn'", "did you mean 'json'?"),
+    ("logs job --node one", "--node: 'one' is not a whole number", "see runspec logs --help"),
+    ("simulate a --prices p --scaling s", "missing option '--samples'", "simulate --help"),
+    (
+        "simulate a --prices p --scaling s --samples 0",
+        "--samples: '0' is not a whole number of at least 1",
+        "see runspec simulate --help",
+    ),
+    ("trust --list --remove", "--remove cannot be used with --list", "remove one of them"),
+    ("list --all --remote", "--remote cannot be used with --all", "remove one of them"),
+    ("doctor --only x", "--only and --yes can only be used with --probe", ""),
+    ("lst", "runspec has no command 'lst'", "did you mean 'list'?"),
+    ("zzzzzz", "runspec has no command 'zzzzzz'", "choose one of init, validate"),
+    ("help vlidate", "runspec has no command 'vlidate'", "did you mean 'validate'?"),
+    ("--jsn list", "no such option: --jsn", "see runspec --help"),
+    ("--json list", "no such option: --json", "see runspec --help"),
+]
+
+
+@pytest.mark.parametrize(("line", "what", "hint"), REFUSED)
+def test_a_line_that_is_refused_ends_with_2_and_a_hint(
+    line: str, what: str, hint: str, capsys: Capture
+) -> None:
+    assert run(line.split()) == 2
+
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    first, *others = printed.err.splitlines()
+    assert first.startswith("runspec: ") and what in first
+    assert hint in "".join(others)
+
+
+def test_an_option_may_be_given_twice_and_the_last_counts() -> None:
+    assert parsed("logs", ["job", "--node", "1", "--node", "2"])["node"] == 2
+
+
+def test_thousands_may_be_separated() -> None:
+    line = "a --prices p --scaling s --samples 60,000 --seed -5".split()
+
+    found = parsed("simulate", line)
+
+    assert (found["samples"], found["seed"]) == (60_000, -5)
+
+
+def test_no_color_may_stand_before_the_verb(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "")
+
+    assert run(["--no-color", "version"]) == 0
+
+    assert os.environ["NO_COLOR"] == "1"

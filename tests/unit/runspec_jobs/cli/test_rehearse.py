@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from runspec_local.provider import LocalProvider
 
 def test_a_folder_that_goes_away_is_said_to(capsys: pytest.CaptureFixture[str]) -> None:
     """Somebody may look for the outputs of the job."""
-    with rehearse.rehearsal_folder(Namespace(folder=None)) as folder:
+    with rehearse.rehearsal_folder(None) as folder:
         assert folder.is_dir()
 
     assert not folder.exists()
@@ -31,7 +30,7 @@ def test_a_folder_that_goes_away_is_said_to(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_folder_that_was_named_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with rehearse.rehearsal_folder(Namespace(folder=str(tmp_path / "kept"))) as folder:
+    with rehearse.rehearsal_folder(tmp_path / "kept") as folder:
         pass
 
     assert folder.is_dir()

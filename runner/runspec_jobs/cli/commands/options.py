@@ -1,0 +1,98 @@
+"""Options and arguments that several verbs share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from typer import Argument, Option
+
+from runspec_jobs.cli.commands import suggestions
+from runspec_jobs.errors import UsageError
+
+
+def flag(*names: str, **settings: Any) -> Any:
+    """Return an option without a value, for which Typer would show the type `bool`."""
+    return Option(*names, metavar="", **settings)
+
+
+def count(text: str | int) -> int:
+    """Return *text* as a whole number of at least 1, in which commas may separate thousands."""
+    try:
+        number = int(str(text).replace(",", ""))
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise ValueError(f"'{text}' is not a whole number of at least 1")
+    return number
+
+
+def integer(text: str | int) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"'{text}' is not a whole number") from None
+
+
+# `parser=Path`, because the check of text by Typer refuses file names that are not UTF-8.
+SpecFile = Annotated[
+    Path,
+    Argument(metavar="FILE", parser=Path, help="the spec", autocompletion=suggestions.specs),
+]
+RunName = Annotated[
+    str,
+    Argument(
+        metavar="RUN",
+        help="a run such as mnist-7k2m9p, or the name of a spec: its newest run that is alive, "
+        "or else its newest run",
+        autocompletion=suggestions.runs,
+    ),
+]
+MaybeRunName = Annotated[
+    str | None,
+    Argument(metavar="RUN", help="a run, or the name of a spec", autocompletion=suggestions.runs),
+]
+AsJson = Annotated[bool, flag("--json", help="print the result as JSON")]
+Form = Literal["text", "json", "github"]
+OutputFormat = Annotated[
+    Form,
+    Option(
+        "--output-format",
+        metavar="{text,json,github}",
+        show_default=False,
+        help="the format of reported problems (default: text)",
+    ),
+]
+Smoke = Annotated[
+    bool,
+    flag("--smoke", help="run the spec's smoke test first, and the job only if it succeeds"),
+]
+Timeout = Annotated[
+    str | None,
+    Option(
+        "--timeout", metavar="TIME", help="stop waiting after a time such as 10m; the job goes on"
+    ),
+]
+NodeNumber = Annotated[
+    int | None,
+    Option(
+        "--node", metavar="N", parser=integer, help="node N (default: the first that is running)"
+    ),
+]
+TaskNumber = Annotated[
+    int | None,
+    Option(
+        "--task",
+        metavar="N",
+        parser=integer,
+        help="task N of a sweep (default: the first task in which the node is running)",
+    ),
+]
+
+
+def exclusive(given: Mapping[str, bool]) -> None:
+    """Raise UsageError if more than one of the options is given."""
+    both = [option for option, is_given in given.items() if is_given]
+    if len(both) > 1:
+        raise UsageError(f"{both[1]} cannot be used with {both[0]}", "remove one of them")

@@ -1,0 +1,354 @@
+"""The options of the verbs that take a run. Each imports the module that carries it out only when it is called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Context, Option
+
+from runspec_jobs.cli.commands import suggestions
+from runspec_jobs.cli.commands.options import (
+    AsJson,
+    MaybeRunName,
+    NodeNumber,
+    RunName,
+    TaskNumber,
+    Timeout,
+    exclusive,
+    flag,
+    integer,
+)
+
+
+def list_(
+    all_: Annotated[bool, flag("--all", "-a", help="also list destroyed runs")] = False,
+    remote: Annotated[
+        bool,
+        flag("--remote", help="list runs of other machines that can be adopted, not the runs of this machine"),
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """List the runs of this machine.
+
+    Examples:
+      runspec list
+      runspec list --remote
+
+    More: docs/exit-codes.md
+    """
+    from runspec_jobs.cli import status
+
+    exclusive({"--all": all_, "--remote": remote})
+    if remote:
+        return status.list_remote(as_json=as_json)
+    return status.list_runs(destroyed=all_, as_json=as_json)
+
+
+def status(run: RunName, as_json: AsJson = False) -> int:
+    """Show the state of a run, and the reason.
+
+    Examples:
+      runspec status mnist
+      runspec status mnist-7k2m9p --json
+
+    More: docs/exit-codes.md
+    """
+    from runspec_jobs.cli import status
+
+    return status.status(run, as_json=as_json)
+
+
+def logs(
+    run: RunName,
+    follow: Annotated[
+        bool, flag("--follow", "-f", help="print new lines until the run has ended")
+    ] = False,
+    save: Annotated[
+        Path | None,
+        Option(
+            "--save",
+            metavar="PATH",
+            parser=Path,
+            help="save an exact copy of the log to this file or, for several nodes or tasks, to this folder",
+        ),
+    ] = None,
+    node: Annotated[
+        int | None,
+        Option("--node", metavar="N", parser=integer, help="only node N, counted from 0"),
+    ] = None,
+    task: Annotated[
+        int | None,
+        Option(
+            "--task", metavar="N", parser=integer, help="only task N of a sweep, counted from 0"
+        ),
+    ] = None,
+    timeout: Timeout = None,
+    as_json: AsJson = False,
+) -> int:
+    """Print the log of a run.
+
+    Examples:
+      runspec logs -f mnist
+      runspec logs mnist --save mnist.log
+
+    More: docs/exit-codes.md
+    """
+    from runspec_jobs.cli import status
+
+    return status.logs(status.LogsOptions(run, follow, save, node, task, timeout, as_json))
+
+
+def report(
+    run: MaybeRunName = None,
+    html: Annotated[
+        Path | None,
+        Option("--html", metavar="FILE", parser=Path, help="also write the report as an HTML page"),
+    ] = None,
+    spec: Annotated[
+        Path | None,
+        Option("--spec", metavar="FILE", parser=Path, help="use the metric of this spec, not of the run's spec"),
+    ] = None,
+    points: Annotated[
+        Path | None,
+        Option(
+            "--points",
+            metavar="FILE",
+            parser=Path,
+            help="compare the measurements in this JSON file, not those of a run",
+        ),
+    ] = None,
+    follow: Annotated[
+        bool,
+        flag(
+            "--follow",
+            "-f",
+            help="wait until the run has ended; stop the other tasks as metric.stop in the spec says",
+        ),
+    ] = False,
+    stop_rest: Annotated[
+        bool, flag("--stop-rest", help="stop all tasks except the best one so far")
+    ] = False,
+    baseline: Annotated[
+        str | None,
+        Option("--baseline", metavar="SIZE", help="the number of nodes that the others are compared with (default: the smallest)"),
+    ] = None,
+    price_per_node_hour: Annotated[
+        str | None,
+        Option(
+            "--price-per-node-hour",
+            metavar="PRICE",
+            help="price of a node for an hour, in any currency: also report the cost at each size of the job",
+        ),
+    ] = None,
+    samples: Annotated[
+        str | None,
+        Option(
+            "--samples", metavar="N", help="samples of a whole job: also report its time at each size"
+        ),
+    ] = None,
+    timeout: Timeout = None,
+    as_json: AsJson = False,
+) -> int:
+    """Rank a sweep, compare sizes, or show costs of membership changes.
+
+    Examples:
+      runspec report lr-search
+      runspec report --points specs/scaling/resnet50-imagenet.json
+
+    More: docs/report.md
+    """
+    from runspec_jobs.cli import report
+
+    return report.report(
+        report.ReportOptions(
+            run=run,
+            html=html,
+            spec=spec,
+            points=points,
+            follow=follow,
+            stop_rest=stop_rest,
+            baseline=baseline,
+            price_per_node_hour=price_per_node_hour,
+            samples=samples,
+            timeout=timeout,
+            as_json=as_json,
+        )
+    )
+
+
+def fetch(
+    run: RunName,
+    to: Annotated[
+        Path | None,
+        Argument(metavar="FOLDER", parser=Path, help="where to copy them (default: ./RUN)"),
+    ] = None,
+    output: Annotated[
+        str | None,
+        Option(
+            "--output",
+            metavar="NAME",
+            help="copy only this output",
+            autocompletion=suggestions.outputs,
+        ),
+    ] = None,
+    save: Annotated[
+        int | None,
+        Option(
+            "--save",
+            metavar="N",
+            parser=integer,
+            help="copy save number N instead of the last one, if the spec's `keep` keeps it",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Copy the outputs of a run to this machine.
+
+    Examples:
+      runspec fetch mnist out/
+      runspec fetch mnist --output model
+
+    More: docs/inside.md
+    """
+    from runspec_jobs.cli import fetch
+
+    return fetch.fetch(run, to, output, save, as_json=as_json)
+
+
+def shell(ctx: Context, run: RunName, node: NodeNumber = None, task: TaskNumber = None) -> int:
+    """Open a shell on a node, or run the command after -- there.
+
+    Examples:
+      runspec shell mnist
+      runspec shell mnist -- nvidia-smi
+
+    More: docs/exit-codes.md
+    """
+    from runspec_jobs.cli import shell
+
+    return shell.shell(run, ctx.args, node, task)
+
+
+def tunnel(
+    run: RunName,
+    port: Annotated[
+        str,
+        Argument(
+            metavar="[LOCAL:]PORT",
+            help="PORT of the node; LOCAL is the port of this machine (default: PORT if it is free; 0: any free port)",
+        ),
+    ],
+    node: NodeNumber = None,
+    task: TaskNumber = None,
+    as_json: AsJson = False,
+) -> int:
+    """Forward a port of this machine to a node of a run.
+
+    Examples:
+      runspec tunnel mnist 8888
+      runspec tunnel mnist 9000:8888 --node 1
+
+    More: docs/parallelcluster.md
+    """
+    from runspec_jobs.cli import shell
+
+    return shell.tunnel(run, port, node, task, as_json=as_json)
+
+
+def adopt(
+    provider: Annotated[
+        str,
+        Argument(
+            metavar="PROVIDER",
+            help="the provider of the run",
+            autocompletion=suggestions.providers,
+        ),
+    ],
+    run: Annotated[
+        str | None,
+        Argument(metavar="RUN", help="the run (default: all that have no record here)"),
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Copy the records of other machines' runs from the store.
+
+    Examples:
+      runspec adopt aws-batch
+      runspec adopt aws-batch mnist-7k2m9p
+
+    More: docs/adopt.md
+    """
+    from runspec_jobs.cli import adopt
+
+    return adopt.adopt(provider, run, as_json=as_json)
+
+
+def cancel(run: RunName, as_json: AsJson = False) -> int:
+    """Cancel a run, and wait until it has ended.
+
+    Examples:
+      runspec cancel mnist
+      runspec cancel mnist-7k2m9p
+
+    More: docs/exit-codes.md
+    """
+    from runspec_jobs.cli import cancel
+
+    return cancel.cancel(run, as_json=as_json)
+
+
+def destroy(
+    run: MaybeRunName = None,
+    site: Annotated[
+        bool,
+        flag(
+            "--site",
+            help="delete the resources that runs share (environments, uploads, queues), not a run",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Cancel a run and delete everything that was made for it alone.
+
+    Examples:
+      runspec destroy mnist
+      runspec destroy --site
+
+    More: docs/upgrades.md
+    """
+    from runspec_jobs.cli import cancel
+
+    return cancel.destroy(run, site=site, as_json=as_json)
+
+
+def gc(
+    provider: Annotated[
+        str,
+        Argument(
+            metavar="PROVIDER",
+            help="the provider to search",
+            autocompletion=suggestions.providers,
+        ),
+    ],
+    yes: Annotated[bool, flag("--yes", help="delete these resources")] = False,
+    alive: Annotated[
+        bool,
+        flag(
+            "--alive",
+            help="with --yes: also cancel jobs that are alive and that no local record mentions",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Find resources of runspec that no local record mentions.
+
+    Examples:
+      runspec gc aws-batch
+      runspec gc aws-batch --yes
+
+    More: docs/aws-batch.md
+    """
+    from runspec_jobs.cli import cleanup
+
+    return cleanup.gc(provider, yes=yes, alive=alive, as_json=as_json)

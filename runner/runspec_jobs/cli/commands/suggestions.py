@@ -1,0 +1,72 @@
+"""Words that a shell offers after TAB. What cannot be read is left out, because an error would break the line.
+
+The imports are few, and no code of providers runs: each TAB is a process of its own, which somebody waits for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+
+from runspec_jobs import state_folder
+from runspec_jobs.errors import RunspecError
+
+SUFFIXES = (".yaml", ".yml")
+PROVIDERS = "runspec.providers"  # as in `runspec_jobs.load.registry`, which imports far more
+
+
+def specs(incomplete: str) -> list[str]:
+    """Return the YAML files that begin so; none if a folder does too, so that the shell offers files and folders."""
+    folder, begun = os.path.split(incomplete)
+    found = []
+    with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
+        for entry in entries:
+            if not entry.name.startswith(begun) or (entry.name.startswith(".") and not begun):
+                continue
+            if entry.is_dir():
+                return []
+            if entry.name.endswith(SUFFIXES):
+                found.append(os.path.join(folder, entry.name))
+    return sorted(found)
+
+
+def runs(incomplete: str) -> list[str]:
+    """Return the names of specs that have runs, then the runs."""
+    found = sorted(entry.name for entry in _runs())
+    names = sorted({run[:-7] for run in found})
+    return [word for word in (*names, *found) if word.startswith(incomplete)]
+
+
+def outputs(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the outputs of the run that is on the command line, or of the newest run of that name."""
+    from runspec_jobs.document import reader  # slower to import than all others
+
+    typed = str(ctx.params.get("run"))
+    found = [entry for entry in _runs() if typed in (entry.name, entry.name[:-7])]
+    try:
+        newest = max(found, key=lambda entry: (entry.name == typed, entry.stat().st_mtime))
+        with open(os.path.join(newest.path, "job.yaml"), "rb") as file:
+            spec: Any = reader.read(file.read(reader.TEXT_BYTES)).value
+        names = [str(one["name"]) for one in spec["outputs"]]
+    except (OSError, ValueError, LookupError, TypeError, reader.YamlError):
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _runs() -> Iterator[os.DirEntry[str]]:
+    with (
+        contextlib.suppress(OSError, RunspecError),
+        os.scandir(state_folder.runs_folder()) as entries,
+    ):
+        yield from (entry for entry in entries if not entry.name.startswith("."))
+
+
+def providers(incomplete: str) -> list[str]:
+    from importlib.metadata import entry_points  # only here, because importing it takes time
+
+    names = {point.name for point in entry_points(group=PROVIDERS)}
+    return sorted(name for name in names if name.startswith(incomplete))

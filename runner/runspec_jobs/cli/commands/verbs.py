@@ -1,0 +1,92 @@
+"""The verbs of runspec: a table, so that listing them imports nothing that carries one out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+WRITE, RUN, WATCH, CLEAN_UP, SET_UP = "Write", "Run", "Watch", "Clean up", "Set up"
+
+
+class Verb(NamedTuple):
+    """A verb: its group in the help, the module with its options, the module that carries it out, one line of help."""
+
+    group: str
+    options: str
+    module: str | None
+    help: str
+    takes_command: bool = False  # the words after `--` are a command of the user
+
+    @property
+    def title(self) -> str:
+        """The line of help as a sentence."""
+        return f"{self.help[:1].upper()}{self.help[1:]}."
+
+
+VERBS: Mapping[str, Verb] = {
+    "init": Verb(WRITE, "spec_verbs", "setup", "write a first spec, for you to edit"),
+    "validate": Verb(WRITE, "spec_verbs", "validate", "check specs; contact no service"),
+    "plan": Verb(WRITE, "spec_verbs", "plan", "show every request that apply would make"),
+    "simulate": Verb(
+        WRITE, "spec_verbs", "simulate", "estimate the time and cost of a job, fixed and elastic"
+    ),
+    "import": Verb(WRITE, "spec_verbs", "import_", "convert another tool's job file to a spec"),
+    "schema": Verb(WRITE, "spec_verbs", "setup", "print the JSON Schema of specs"),
+    "apply": Verb(RUN, "spec_verbs", "apply", "run a spec and follow it until it ends"),
+    "rehearse": Verb(
+        RUN, "spec_verbs", "rehearse", "run a cloud job on this machine, against emulators"
+    ),
+    "list": Verb(WATCH, "run_verbs", "status", "list the runs of this machine"),
+    "status": Verb(WATCH, "run_verbs", "status", "show the state of a run, and the reason for that state"),
+    "logs": Verb(WATCH, "run_verbs", "status", "print the log of a run"),
+    "report": Verb(
+        WATCH,
+        "run_verbs",
+        "report",
+        "rank the tasks of a sweep, compare numbers of nodes, or show what membership changes cost",
+    ),
+    "fetch": Verb(WATCH, "run_verbs", "fetch", "copy the outputs of a run to this machine"),
+    "shell": Verb(
+        WATCH,
+        "run_verbs",
+        "shell",
+        "open a shell on a node, or run on it the command that follows --",
+        takes_command=True,
+    ),
+    "tunnel": Verb(
+        WATCH, "run_verbs", "shell", "forward a port of this machine to a node of a run"
+    ),
+    "adopt": Verb(
+        WATCH, "run_verbs", "adopt", "copy the records of other machines' runs from the store"
+    ),
+    "cancel": Verb(CLEAN_UP, "run_verbs", "cancel", "cancel a run, and wait until it has ended"),
+    "destroy": Verb(
+        CLEAN_UP,
+        "run_verbs",
+        "cancel",
+        "cancel a run and delete everything that was made for it alone",
+    ),
+    "gc": Verb(
+        CLEAN_UP, "run_verbs", "cleanup", "find resources of runspec that no local record mentions"
+    ),
+    "doctor": Verb(
+        SET_UP,
+        "setup_verbs",
+        "setup",
+        "check this machine and your account for what would stop a job",
+    ),
+    "providers": Verb(SET_UP, "setup_verbs", "setup", "list the providers"),
+    "policy": Verb(
+        SET_UP, "setup_verbs", "cleanup", "print the minimal permissions that a plan needs"
+    ),
+    "trust": Verb(SET_UP, "setup_verbs", "trust", "trust a profile in a checkout until it changes"),
+    "completion": Verb(
+        SET_UP,
+        "setup_verbs",
+        None,
+        "print a script with completions for bash, zsh, fish or powershell",
+    ),
+    "help": Verb(SET_UP, "setup_verbs", None, "show the commands, or the options of one"),
+    "version": Verb(SET_UP, "setup_verbs", None, "print the version"),
+}
+ALIASES: Mapping[str, str] = {"ls": "list", "rm": "destroy"}

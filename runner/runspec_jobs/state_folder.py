@@ -1,0 +1,34 @@
+"""The folder of runspec's state on this machine. It imports little, because the completion of words needs it too."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from runspec_jobs.errors import UsageError
+
+
+def home() -> Path:
+    """Return the folder of all state: RUNSPEC_HOME, or the one of the XDG base directory specification.
+
+    https://specifications.freedesktop.org/basedir-spec/latest/
+    """
+    if named := os.environ.get("RUNSPEC_HOME"):
+        return expanded(named).absolute()
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return expanded(state).absolute() / "runspec"
+
+
+def runs_folder() -> Path:
+    """Return the folder that has a folder for each run on record."""
+    return home() / "runs"
+
+
+def expanded(path: str) -> Path:
+    """Return *path* with "~" expanded. Raises UsageError if there is no such home directory."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as exc:
+        raise UsageError(
+            f"'{path}' cannot be expanded: there is no such user", "write the path in full"
+        ) from exc
