@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from typing import Annotated, Literal
+
+from typer import Option, Typer
+
+Port = Annotated[int, Option("--port", help="0: any free port")]
+Engine = Annotated[Literal["process", "podman"], Option("--engine")]
 
 
-def parser(name: str, folder: str) -> argparse.ArgumentParser:
-    """Return a parser with the options of all emulators; *folder* is the help for `--folder`."""
-    found = argparse.ArgumentParser(prog=f"python -m runspec_emulators.{name}", description=__doc__)
-    found.add_argument("--folder", type=Path, required=True, help=folder)
-    found.add_argument("--port", type=int, default=0)
-    found.add_argument("--engine", choices=("process", "podman"), default="process")
-    return found
+def call(main: Callable[..., None]) -> None:
+    """Call *main* with the options of the command line."""
+    app = Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(main)
+    app()
 
 
 def end() -> threading.Event:

@@ -30,7 +30,7 @@ Inner = Any  # a class of Click, which Typer has in a private module
 
 
 class VerbCommand(TyperCommand):
-    """One verb. It refuses what argparse refused, and its help is plain text unless a terminal shows it."""
+    """One verb. Words that are likely mistakes are refused, and its help is plain text unless a terminal shows it."""
 
     def parse_args(self, ctx: Inner, args: list[str]) -> list[str]:
         assert self.name is not None, "BUG: every verb has a name"

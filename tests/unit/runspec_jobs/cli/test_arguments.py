@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.core import TyperArgument, TyperOption
 
 from runspec_jobs.cli.app import run
 from runspec_jobs.cli.commands import group
 from runspec_jobs.cli.commands.verbs import VERBS
+from runspec_jobs.state import run_record
 
 Words = list[str]
 Capture = pytest.CaptureFixture[str]
@@ -170,3 +175,56 @@ def test_no_color_may_stand_before_the_verb(monkeypatch: pytest.MonkeyPatch) -> 
     assert run(["--no-color", "version"]) == 0
 
     assert os.environ["NO_COLOR"] == "1"
+
+
+# Exit codes
+
+
+def test_ctrl_c_ends_any_verb_with_130(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_record, "all_runs", interrupted)
+
+    assert run(["list"]) == 130
+    assert "run the same command again to continue" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--help"], ["plan", "--help"], ["help"], ["completion", "zsh"]])
+def test_output_that_nobody_reads_ends_with_141(words: Words) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "runspec_jobs", *words], stdout=writer, stderr=subprocess.PIPE
+    )
+
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize("error", [typer.Abort(), EOFError(), typer.Exit(7)])
+def test_an_abort_of_typer_is_a_bug_and_not_the_failure_of_a_job(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def aborted() -> None:
+        raise error
+
+    monkeypatch.setattr(run_record, "all_runs", aborted)
+
+    assert run(["list"]) == (7 if isinstance(error, typer.Exit) else 70)
+
+
+def test_an_error_of_a_verb_is_json_too(capsys: Capture) -> None:
+    assert run(["status", "nothing", "--json"]) == 2
+
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["exit_code"] == 2 and "there is no run 'nothing'" in printed["error"]
+
+
+def test_problems_have_the_format_that_is_asked_for(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "job.yaml").write_text("a: [")
+
+    assert run(["plan", str(tmp_path / "job.yaml"), "--output-format", "github"]) == 2
+
+    assert capsys.readouterr().out.startswith("::error ")
