@@ -35,7 +35,7 @@ def integer(text: str | int) -> int:
         raise ValueError(f"'{text}' is not a whole number") from None
 
 
-# `parser=Path`, because the check of text by Typer refuses file names that are not UTF-8.
+# With `parser=Path` Typer does not look at the file: the verb does, and says what is wrong with it.
 SpecFile = Annotated[
     Path,
     Argument(metavar="FILE", parser=Path, help="the spec", autocompletion=suggestions.specs),
