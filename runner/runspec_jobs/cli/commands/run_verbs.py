@@ -25,7 +25,10 @@ def list_(
     all_: Annotated[bool, flag("--all", "-a", help="also list destroyed runs")] = False,
     remote: Annotated[
         bool,
-        flag("--remote", help="list runs of other machines that can be adopted, not the runs of this machine"),
+        flag(
+            "--remote",
+            help="list runs of other machines that can be adopted, not the runs of this machine",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> int:
@@ -46,7 +49,7 @@ def list_(
 
 
 def status(run: RunName, as_json: AsJson = False) -> int:
-    """Show the state of a run, and the reason.
+    """Show the state of a run, and the reason for that state.
 
     Examples:
       runspec status mnist
@@ -107,7 +110,12 @@ def report(
     ] = None,
     spec: Annotated[
         Path | None,
-        Option("--spec", metavar="FILE", parser=Path, help="use the metric of this spec, not of the run's spec"),
+        Option(
+            "--spec",
+            metavar="FILE",
+            parser=Path,
+            help="use the metric of this spec, not of the run's spec",
+        ),
     ] = None,
     points: Annotated[
         Path | None,
@@ -131,7 +139,11 @@ def report(
     ] = False,
     baseline: Annotated[
         str | None,
-        Option("--baseline", metavar="SIZE", help="the number of nodes that the others are compared with (default: the smallest)"),
+        Option(
+            "--baseline",
+            metavar="SIZE",
+            help="the number of nodes that the others are compared with (default: the smallest)",
+        ),
     ] = None,
     price_per_node_hour: Annotated[
         str | None,
@@ -144,13 +156,15 @@ def report(
     samples: Annotated[
         str | None,
         Option(
-            "--samples", metavar="N", help="samples of a whole job: also report its time at each size"
+            "--samples",
+            metavar="N",
+            help="samples of a whole job: also report its time at each size",
         ),
     ] = None,
     timeout: Timeout = None,
     as_json: AsJson = False,
 ) -> int:
-    """Rank a sweep, compare sizes, or show costs of membership changes.
+    """Rank the tasks of a sweep, compare numbers of nodes, or show what membership changes cost.
 
     Examples:
       runspec report lr-search
@@ -217,7 +231,7 @@ def fetch(
 
 
 def shell(ctx: Context, run: RunName, node: NodeNumber = None, task: TaskNumber = None) -> int:
-    """Open a shell on a node, or run the command after -- there.
+    """Open a shell on a node, or run on it the command that follows --.
 
     Examples:
       runspec shell mnist

@@ -26,7 +26,8 @@ def doctor(
         ),
     ] = None,
     node: Annotated[
-        bool, flag("--node", help="also check from a node; this allocates a machine for a short time")
+        bool,
+        flag("--node", help="also check from a node; this allocates a machine for a short time"),
     ] = False,
     probe: Annotated[
         bool,
@@ -79,7 +80,10 @@ def providers(as_json: AsJson = False) -> int:
 def policy(
     file: SpecFile,
     job: Annotated[
-        bool, flag("--job", help="print the permissions that the job itself needs, not those of its user")
+        bool,
+        flag(
+            "--job", help="print the permissions that the job itself needs, not those of its user"
+        ),
     ] = False,
     output_format: OutputFormat = "text",
     as_json: AsJson = False,

@@ -185,7 +185,8 @@ def simulate(
         Option(
             "--take",
             metavar="POOL=N,...",
-            help="use at most N nodes of each of these pools of the --prices file, in this order of preference (default: as the spec's capacity says)",
+            help="use at most N nodes of each of these pools of the --prices file, in this order of "
+            "preference (default: as the spec's capacity says)",
         ),
     ] = None,
     join: Annotated[

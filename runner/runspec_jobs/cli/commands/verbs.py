@@ -37,7 +37,9 @@ VERBS: Mapping[str, Verb] = {
         RUN, "spec_verbs", "rehearse", "run a cloud job on this machine, against emulators"
     ),
     "list": Verb(WATCH, "run_verbs", "status", "list the runs of this machine"),
-    "status": Verb(WATCH, "run_verbs", "status", "show the state of a run, and the reason for that state"),
+    "status": Verb(
+        WATCH, "run_verbs", "status", "show the state of a run, and the reason for that state"
+    ),
     "logs": Verb(WATCH, "run_verbs", "status", "print the log of a run"),
     "report": Verb(
         WATCH,
