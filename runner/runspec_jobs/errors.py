@@ -53,6 +53,13 @@ class Unavailable(RunspecError):
     exit_code = 69
 
 
+class OutputFailed(Unavailable):
+    """Standard output cannot be written, for example because its disk is full."""
+
+    def __init__(self, exc: OSError) -> None:
+        super().__init__(f"cannot write to standard output: {(exc.strerror or str(exc)).lower()}")
+
+
 class Lacking(Unavailable):
     """A Python package that a provider needs is not installed, or is another version."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -12,10 +13,38 @@ import typer
 
 from runspec_jobs import __version__, errors
 from runspec_jobs.cli.commands import group
+from runspec_jobs.errors import OutputFailed
+
+CLOSED_PIPE = 141  # as after SIGPIPE: the reader of standard output has closed it
 
 
 def run(words: Sequence[str]) -> int:
     """Carry out the command line *words* and return the exit code."""
+    try:
+        code = _run(words)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_output()
+        return CLOSED_PIPE
+    except OutputFailed as exc:
+        return _report_output(exc)
+    except OSError as exc:
+        return _report_output(OutputFailed(exc))
+    return code
+
+
+def _report_output(exc: OutputFailed) -> int:
+    _discard_output()
+    tell(exc.message)
+    return exc.exit_code
+
+
+def _discard_output() -> None:
+    """Lead standard output nowhere, so that Python does not fail when it flushes the rest at its exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _run(words: Sequence[str]) -> int:
     given: Mapping[str, Any] = {}
     tolerant()
     try:
@@ -30,15 +59,20 @@ def run(words: Sequence[str]) -> int:
         return exc.exit_code
     except SystemExit as exc:  # Typer, after completions
         return exc.code if isinstance(exc.code, int) else errors.OK
+    except OutputFailed:
+        raise
     except errors.RunspecError as exc:
         return print_error(exc, given)
     except KeyboardInterrupt:
         tell("interrupted; run the same command again to continue")
         return errors.DETACHED
     except BrokenPipeError:
-        # The reader of standard output has closed it, so nothing more can be printed.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        raise
+    except OSError as exc:
+        # What the product writes to disk raises errors of its own; this comes from Typer's help.
+        if exc.errno == errno.ENOSPC and exc.filename is None:
+            raise OutputFailed(exc) from exc
+        return reported(exc)
     except Exception as exc:  # noqa: BLE001 - the last handler: a bug is reported without a traceback
         return reported(exc)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from runspec_jobs.diagnostics.render import as_json, columns, plain
 from runspec_jobs.engine.reporter import Reporter
+from runspec_jobs.errors import OutputFailed
 from runspec_jobs.report.svg import brief
 
 if TYPE_CHECKING:
@@ -34,13 +35,18 @@ def tolerant() -> None:
 
 
 def out(text: str) -> None:
-    """Print a result."""
-    print(text, flush=True)
+    """Print a result. Raises OutputFailed if standard output cannot be written, and BrokenPipeError if it is closed."""
+    write(f"{text}\n")
 
 
 def write(text: str) -> None:
-    """Print a part of a result without a line end."""
-    print(text, end="", flush=True)
+    """Print a part of a result without a line end; raises the errors of `out`."""
+    try:
+        print(text, end="", flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as exc:
+        raise OutputFailed(exc) from exc
 
 
 def out_json(value: Any) -> None:
