@@ -10,19 +10,18 @@ perhaps a hint. All functions may be called from several threads.
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from runspec_jobs.diagnostics.render import Diagnostic, plain
+from runspec_jobs.diagnostics.render import Diagnostic
 from runspec_jobs.document.nodes import flow
 from runspec_jobs.engine import (
     clients,
     end,
     fetch as copying,
+    log_lines,
     measured_tasks,
     named_run,
     publish,
@@ -30,6 +29,7 @@ from runspec_jobs.engine import (
     status as standing,
     wait as waiting,
 )
+from runspec_jobs.engine.log_lines import LogLine
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.errors import Unavailable, UsageError
 from runspec_jobs.load import source
@@ -49,7 +49,6 @@ __all__ = [
 ]  # fmt: skip
 
 Source = str | Path | Mapping[str, Any] | Spec
-QUEUED = 1000  # lines of a followed log that wait for the caller
 
 
 @dataclass(frozen=True)
@@ -67,14 +66,6 @@ class Event:
 
 
 OnEvent = Callable[[Event], None]
-
-
-class LogLine(NamedTuple):
-    """One line of the log of a node, without its line end; bytes that are not UTF-8 are replaced."""
-
-    task: int
-    node: int
-    text: str
 
 
 @dataclass(frozen=True)
@@ -225,9 +216,9 @@ class Run:
         _, client, _ = clients.connect(self.record)
         wanted = log.chosen(node, task)
         if follow:
-            yield from _followed(self.record, client, wanted)
+            yield from log_lines.followed(self.record, client, wanted)
             return
-        yield from _whole(log.everything(client, self.id, wanted))
+        yield from log_lines.whole(log.everything(client, self.id, wanted))
 
     def wait(
         self,
@@ -244,16 +235,14 @@ class Run:
         memory = self.record.memory()
         if memory.status is not None and on_line is None:
             return memory.status
-        show = _Joined(on_line) if on_line is not None else lambda line: None
+        joined = log_lines.Joined(on_line or (lambda line: None))
         _, client, _ = clients.connect(self.record)
-        return waiting.wait(
-            self.record,
-            client,
-            show,
-            _Events(on_event),
-            timeout_s=timeout_s,
-            publishes=True,
+        events = _Events(on_event)
+        status = waiting.wait(
+            self.record, client, joined, events, timeout_s=timeout_s, publishes=True
         )
+        joined.flush()
+        return status
 
     def metrics(self) -> list[Task]:
         """Return every task with the values of the spec's metric. Raises UsageError if the spec has no metric."""
@@ -323,85 +312,6 @@ class _Events(Reporter):
 
     def progress(self, title: str) -> Progress:
         return lambda done, whole: self._send(Event("transfer", title, done, whole))
-
-
-class _Joined:
-    """Joins the parts of long lines, which may come mixed with those of other nodes, and passes on whole lines."""
-
-    def __init__(self, show: Callable[[LogLine], None]) -> None:
-        self._show = show
-        self._parts: dict[tuple[int, int], list[bytes]] = {}
-
-    def __call__(self, found: log.Line) -> None:
-        key = (found.task, found.rank)
-        parts = self._parts.setdefault(key, [])
-        parts.append(found.text)
-        if found.ended:
-            self._pass(key)
-
-    def flush(self) -> None:
-        """Pass on the lines that have no line end."""
-        for key in list(self._parts):
-            self._pass(key)
-
-    def _pass(self, key: tuple[int, int]) -> None:
-        text = b"".join(self._parts.pop(key))
-        self._show(LogLine(*key, log.text(text, plain)))
-
-
-def _whole(lines: Iterator[log.Line]) -> Iterator[LogLine]:
-    found: list[LogLine] = []
-    joined = _Joined(found.append)
-    for line in lines:
-        joined(line)
-        yield from found
-        found.clear()
-    joined.flush()
-    yield from found
-
-
-class _Closed(Exception):
-    """The caller has closed the iterator over a followed log."""
-
-
-def _followed(of: Record, client: Any, wanted: log.Wanted) -> Iterator[LogLine]:
-    """Yield the lines of a run that another thread follows, which waits while QUEUED lines are not taken."""
-    lines: queue.Queue[LogLine | BaseException | None] = queue.Queue(QUEUED)
-    closed = threading.Event()
-
-    def put(line: LogLine | BaseException | None) -> None:
-        while not closed.is_set():
-            try:
-                return lines.put(line, timeout=0.1)
-            except queue.Full:
-                continue
-        raise _Closed
-
-    def sleep(seconds: float) -> None:
-        if closed.wait(seconds):
-            raise _Closed
-
-    def work() -> None:
-        joined = _Joined(put)
-        try:
-            waiting.wait(of, client, joined, Reporter(), wanted=wanted, stops=False, sleep=sleep)
-            joined.flush()
-            put(None)
-        except _Closed:
-            pass
-        except Exception as exc:  # noqa: BLE001 - it is raised in the thread of the caller
-            put(exc)
-
-    thread = threading.Thread(target=work, name=f"logs of {of.run}", daemon=True)
-    thread.start()
-    try:
-        while (line := lines.get()) is not None:
-            if isinstance(line, BaseException):
-                raise line
-            yield line
-    finally:
-        closed.set()
-        thread.join()
 
 
 def read_spec(spec: Source) -> source.SourceFile:

@@ -128,9 +128,11 @@ def test_a_missing_newline_and_a_long_line_lose_nothing() -> None:
     run = api.apply(
         api.load(_script("lines", "head -c 3000000 /dev/zero | tr '\\0' x; echo; printf end"))
     )
-    run.wait()
+    waited: list[api.LogLine] = []
+    run.wait(on_line=waited.append)
 
     expected = [3_000_000, 3]
+    assert [len(line.text) for line in waited] == expected
     assert [len(line.text) for line in run.logs()] == expected
     assert [len(line.text) for line in run.logs(follow=True)] == expected
 

@@ -1,0 +1,105 @@
+"""Whole lines of logs, for callers in Python."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from runspec_jobs.diagnostics.render import plain
+from runspec_jobs.engine.reporter import Reporter
+from runspec_jobs.engine.wait import wait
+from runspec_jobs.logs.follow import Line, Wanted, text as text_of
+from runspec_jobs.provider import Client
+from runspec_jobs.state.run_record import Record
+
+QUEUED = 1000  # lines of a followed log that wait for the caller
+
+
+class LogLine(NamedTuple):
+    """One line of the log of a node, without its line end; bytes that are not UTF-8 are replaced."""
+
+    task: int
+    node: int
+    text: str
+
+
+class Joined:
+    """Joins the parts of long lines, which may come mixed with those of other nodes, and passes on whole lines."""
+
+    def __init__(self, show: Callable[[LogLine], None]) -> None:
+        self._show = show
+        self._parts: dict[tuple[int, int], list[bytes]] = {}
+
+    def __call__(self, found: Line) -> None:
+        key = (found.task, found.rank)
+        parts = self._parts.setdefault(key, [])
+        parts.append(found.text)
+        if found.ended:
+            self._pass(key)
+
+    def flush(self) -> None:
+        """Pass on the lines that have no line end."""
+        for key in list(self._parts):
+            self._pass(key)
+
+    def _pass(self, key: tuple[int, int]) -> None:
+        text = b"".join(self._parts.pop(key))
+        self._show(LogLine(*key, text_of(text, plain)))
+
+
+def whole(lines: Iterator[Line]) -> Iterator[LogLine]:
+    """Yield *lines* with their parts joined; lines without a line end come last."""
+    found: list[LogLine] = []
+    joined = Joined(found.append)
+    for line in lines:
+        joined(line)
+        yield from found
+        found.clear()
+    joined.flush()
+    yield from found
+
+
+class _Closed(Exception):
+    """The caller has closed the iterator over a followed log."""
+
+
+def followed(of: Record, client: Client, wanted: Wanted) -> Iterator[LogLine]:
+    """Yield the lines of a run that another thread follows, which waits while QUEUED lines are not taken."""
+    lines: queue.Queue[LogLine | BaseException | None] = queue.Queue(QUEUED)
+    closed = threading.Event()
+
+    def put(line: LogLine | BaseException | None) -> None:
+        while not closed.is_set():
+            try:
+                return lines.put(line, timeout=0.1)
+            except queue.Full:
+                continue
+        raise _Closed
+
+    def sleep(seconds: float) -> None:
+        if closed.wait(seconds):
+            raise _Closed
+
+    def work() -> None:
+        joined = Joined(put)
+        try:
+            wait(of, client, joined, Reporter(), wanted=wanted, stops=False, sleep=sleep)
+            joined.flush()
+            put(None)
+        except _Closed:
+            pass
+        except Exception as exc:  # noqa: BLE001 - it is raised in the thread of the caller
+            put(exc)
+
+    thread = threading.Thread(target=work, name=f"logs of {of.run}", daemon=True)
+    thread.start()
+    try:
+        while (line := lines.get()) is not None:
+            if isinstance(line, BaseException):
+                raise line
+            yield line
+    finally:
+        closed.set()
+        thread.join()
