@@ -68,7 +68,8 @@ def gc(name: str, *, yes: bool, alive: bool, as_json: bool) -> int:
         output.tell("no orphans")
     elif not yes:
         orphans = "1 orphan" if len(rows) == 1 else f"{len(rows)} orphans"
-        output.tell(f"{orphans}; to delete: runspec gc {name} --yes")
+        in_use = " (and --alive for what live jobs use)" if any(row.alive for row in rows) else ""
+        output.tell(f"{orphans}; to delete: runspec gc {name} --yes{in_use}")
     return OK
 
 

@@ -1,0 +1,39 @@
+"""What `gc` says can be deleted, and by which options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runspec_jobs.cli import cleanup
+from runspec_jobs.provider import Options, Orphan
+
+
+class Service:
+    """Its client and its provider at once."""
+
+    name = "fake"
+
+    def __init__(self, *orphans: Orphan) -> None:
+        self.orphans = orphans
+
+    def connect(self, facts: Any) -> Service:
+        return self
+
+    def find_orphans(self, runs: Any, made: Any) -> tuple[Orphan, ...]:
+        return self.orphans
+
+
+@pytest.mark.parametrize("alive", [False, True])
+def test_the_hint_names_the_option_that_what_is_alive_needs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], alive: bool
+) -> None:
+    orphan = Orphan("a job", (), "job-abc234", alive=alive)
+    monkeypatch.setattr(cleanup, "configured", lambda name: (Service(orphan), Options()))
+
+    assert cleanup.gc("fake", yes=False, alive=False, as_json=False) == 0
+
+    hint = capsys.readouterr().err
+    assert "1 orphan; to delete: runspec gc fake --yes" in hint
+    assert ("--alive" in hint) is alive
