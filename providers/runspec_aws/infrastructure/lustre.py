@@ -80,8 +80,8 @@ def dns_name(found: System, region: str) -> str:
 def user_data(found: tuple[System, ...], region: str) -> str:
     """Return user data that mounts *found*, for a launch template: a MIME multi-part message in base64.
 
-    AWS Batch adds its own parts, and so requires this format. A command that is a list is run without a shell, and
-    JSON is valid YAML.
+    AWS Batch adds its own parts, and so requires this format. cloud-init runs a command that is a list without a
+    shell, and takes JSON because it is valid YAML.
 
     https://docs.aws.amazon.com/batch/latest/userguide/launch-templates.html
 

@@ -1,4 +1,4 @@
-"""HTTP as all emulators speak it: replies, and calls that are recorded and meet faults."""
+"""The HTTP of all emulators: it sends replies, records calls, and injects faults."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Serving(Handler, ABC):
-    """One connection to a service whose calls are recorded and meet faults."""
+    """One connection to a service that records its calls and injects faults."""
 
     server: Listener[Any]
     control_paths: ClassVar[control.Handlers]

@@ -15,7 +15,7 @@ SecretCheck = Callable[[Path, str, str], Iterable[Problem]]
 def not_in_profile(what: str, at: Path, key: str, known: Collection[str], entry: str) -> Problem:
     """Return the problem that the profile has no *what* called *key*.
 
-    *known* are those that it has. *entry* is an entry to add, such as `slurm: {shared: {data: /data}}`.
+    *known* are the names that the profile has. *entry* is an entry to add, such as `slurm: {shared: {data: /data}}`.
     """
     hint = did_you_mean(key, known) or f"add providers: {{{entry}}} to the profile"
     return Problem(at, f"the profile has no {what} '{key}'", hint)

@@ -121,7 +121,11 @@ def _not_named(bare: str) -> tuple[str, str | None] | None:
         Requirement(bare)
     except InvalidRequirement as exc:
         single = re.fullmatch(r"([\w.\[\]-]+)\s*=\s*([\w.*]+)", bare)
-        hint = f"write {single[1]}=={single[2]}" if single else "write it as numpy==1.26.4"
+        hint = (
+            f"write {single[1]}=={single[2]}"
+            if single
+            else "write it in a form such as numpy==1.26.4"
+        )
         why = str(exc).partition("\n")[0]
         return f"'{bare}' is not a requirement: {why[:1].lower()}{why[1:]}", hint
     return None

@@ -22,7 +22,8 @@ EXPIRY_MIN = 60  # linkexpiryinminutes: the default
 def listed(world: World, request: Request) -> Response:
     """Return the files and folders of one folder, which is below an output directory.
 
-    One that is not there yet is empty. Example: files have links and properties, folders neither.
+    A folder that does not exist yet is empty. In the reply, each file has a download link and properties; a folder has
+    neither.
     """
     job, query = jobs.job_of(world, request), request.query
     folder, live = root(world, job, query["outputdirectoryid"])

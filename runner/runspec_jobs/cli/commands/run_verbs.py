@@ -27,7 +27,7 @@ def list_(
         bool,
         flag(
             "--remote",
-            help="list runs of other machines that can be adopted, not the runs of this machine",
+            help="list runs that other machines started and this one can adopt, not those on record here",
         ),
     ] = False,
     as_json: AsJson = False,
