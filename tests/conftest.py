@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,6 +17,7 @@ import pytest
 from hypothesis import settings
 
 from runspec_emulators.azure_services.blob import package
+from tests.support import process_guard
 from tests.support.dealing_order import dealt
 
 # Real builds share the real cache, or every test would fetch the world again.
@@ -55,6 +56,21 @@ botocore.session.create_loader = functools.cache(botocore.session.create_loader)
 
 def pytest_configure() -> None:
     hear()
+    process_guard.install()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    process_guard.begin(item)
+    try:
+        return (yield)
+    finally:
+        process_guard.end()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    process_guard.mark(item)
 
 
 def pytest_xdist_auto_num_workers() -> int:

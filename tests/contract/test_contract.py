@@ -13,6 +13,7 @@ from tests.contract.harnesses import HARNESSES, MORE
 REGISTERED = list(registry.installed())
 
 
+@pytest.mark.process
 class TestContract(ProviderContract):
     @pytest.fixture(params=[*(name for name in REGISTERED if name in HARNESSES), *MORE])
     def world(

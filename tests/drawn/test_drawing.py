@@ -72,6 +72,7 @@ def test_optional_members_are_drawn_missing_null_empty_and_there() -> None:
     assert any("xNotInTheDescription" in value for value in found)
 
 
+@pytest.mark.process
 def test_a_reply_breaks_off_where_it_is_told_to() -> None:
     def answer(asked: ReceivedRequest) -> Reply:
         assert asked[:3] == ("PUT", "/a", {"b": "c"})

@@ -52,6 +52,7 @@ def sent(url: str) -> tuple[int, bytes] | type[Exception]:
         return type(exc)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_fault_is_met_by_one_request_and_the_service_gets_it_or_not(
     fault: str, monkeypatch: pytest.MonkeyPatch

@@ -25,7 +25,7 @@ LONG = {
     "e2e/test_podman.py": 90.0,
     "e2e/test_elastic.py": 90.0,
     "wherever_the_service_fails[aws-batch]": 82.0,
-    "runspec_slurm_parallelcluster/test_validators.py": 80.0,
+    "parallelcluster/check/test_validators.py": 80.0,
     "realnames/test_parallelcluster.py": 75.0,
     "e2e/test_slurm_cloud.py": 70.0,
     "e2e/test_azure_elastic.py": 60.0,

@@ -79,6 +79,7 @@ def calls() -> Iterator[Calls]:
     threading.setprofile(None)
 
 
+@pytest.mark.process
 def test_an_apply_on_this_machine_goes_the_way_of_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: Calls
 ) -> None:

@@ -65,6 +65,7 @@ def test_no_test_asks_for_a_name_beyond_this_machine() -> None:
         socket.create_connection(("example.org", 80))
 
 
+@pytest.mark.process
 def test_a_test_may_talk_to_this_machine() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
@@ -81,6 +82,7 @@ def test_every_test_has_a_home_of_its_own() -> None:
     assert "RUNSPEC_PROFILE" not in os.environ
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT])
 def test_what_a_test_starts_hears_signals_though_the_run_is_in_the_background(
     number: signal.Signals,
@@ -166,6 +168,7 @@ def test_every_pin_has_a_hash() -> None:
 # The files
 
 
+@pytest.mark.process
 def test_every_spec_tells_editors_its_schema() -> None:
     names = [name for name in kept() if re.fullmatch(r"(specs|bench)/.*\.ya?ml", name)]
     specs = [ROOT / n for n in names if "apiVersion: runspec/" in (ROOT / n).read_text()]
@@ -182,6 +185,7 @@ def schema_of(spec: Path) -> Path | None:
     return (spec.parent / named[1]).resolve() if named else None
 
 
+@pytest.mark.process
 def test_no_file_names_a_package_index_or_a_path_of_this_machine() -> None:
     hosts = r"py[p]i\.org|python[h]osted|registry\.n[p]mjs|deb\.d[e]bian\.org"
     foreign = re.compile(f"({hosts}|{re.escape(str(ROOT))}(?![a-z0-9]))")
@@ -229,6 +233,7 @@ def built(target: str, folder: Path) -> Path:
     return file
 
 
+@pytest.mark.process
 def test_the_wheel_holds_the_packages_and_nothing_else(tmp_path: Path) -> None:
     with zipfile.ZipFile(built("wheel", tmp_path)) as wheel:
         names = wheel.namelist()
@@ -239,6 +244,7 @@ def test_the_wheel_holds_the_packages_and_nothing_else(tmp_path: Path) -> None:
     assert {n for n in names if ".dist-info/" not in n} == sources
 
 
+@pytest.mark.process
 def test_the_sdist_holds_every_file_of_the_project(tmp_path: Path) -> None:
     with tarfile.open(built("sdist", tmp_path)) as sdist:
         names = {name.split("/", 1)[1] for name in sdist.getnames()}

@@ -95,6 +95,7 @@ def test_nothing_asks_for_more_than_python_3_11_0() -> None:
     assert found == []
 
 
+@pytest.mark.process
 def test_what_runs_inside_jobs_asks_for_no_more_than_python_3_6() -> None:
     """Vermin says so."""
     vermin = Path(sys.executable).with_name("vermin")

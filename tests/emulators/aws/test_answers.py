@@ -96,6 +96,7 @@ def test_an_answer_that_the_model_has_not_is_refused(more: dict[str, Any], said:
         answered(**more)
 
 
+@pytest.mark.process
 def test_a_wrong_answer_is_no_answer(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever asks gets an error with what is wrong, which no client takes for the service's."""
     monkeypatch.setattr(models, "LATER", frozenset())

@@ -17,6 +17,8 @@ from runspec_emulators.aws.batch.jobs import Attempt
 from tests.emulators.aws.stand import Stand, until
 from tests.support.aws.specs import PROFILE, spec
 
+pytestmark = pytest.mark.process
+
 
 def attempt(**members: Any) -> Attempt:
     return Attempt(1, "task", "arn", "i-1", "arn", "127.0.0.1", **members)

@@ -11,6 +11,8 @@ from botocore.exceptions import ClientError
 
 from tests.emulators.aws.stand import GROUP, Stand, container, until
 
+pytestmark = pytest.mark.process
+
 Make = Callable[..., Stand]
 
 

@@ -9,6 +9,8 @@ from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutE
 
 from tests.emulators.aws.stand import Stand, session
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def faulty(stand: Stand) -> Stand:

@@ -15,6 +15,8 @@ from botocore.exceptions import ClientError
 from runspec_emulators.frame.processes import marked
 from tests.emulators.aws.stand import Stand, until
 
+pytestmark = pytest.mark.process
+
 Make = Callable[..., Stand]
 
 

@@ -10,6 +10,8 @@ from botocore.exceptions import ClientError
 
 from tests.emulators.aws.stand import Stand, until
 
+pytestmark = pytest.mark.process
+
 Make = Callable[..., Stand]
 
 

@@ -14,6 +14,8 @@ from botocore.exceptions import ClientError
 from runspec_emulators.frame.listening import connect
 from tests.emulators.aws.stand import Stand
 
+pytestmark = pytest.mark.process
+
 Make = Callable[..., Stand]
 HERE = {"logGroupName": "group", "logStreamName": "stream"}
 

@@ -46,6 +46,7 @@ def submitted(url: str) -> tuple[Any, str]:
     return session().client("logs", endpoint_url=url), job["container"]["logStreamName"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("way", ["SIGTERM", "stdin"])
 def test_the_program_ends_with_all_its_jobs(tmp_path: Path, way: str) -> None:
     with program(tmp_path) as process:

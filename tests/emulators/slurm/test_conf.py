@@ -97,6 +97,7 @@ def test_the_machines_address_is_what_its_own_file_says(
     assert this_machine(tmp_path / "none") == Machine("here", "127.0.0.1", bound=False)
 
 
+@pytest.mark.process
 def test_ports_are_each_its_own() -> None:
     ports = free_ports(50)
 

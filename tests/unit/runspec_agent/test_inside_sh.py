@@ -24,6 +24,8 @@ from tests.support.agent.shells import (
     start,
 )
 
+pytestmark = pytest.mark.process
+
 PLACE = re.compile(rb"(\$?)\$\{([A-Za-z_][^}.$]*)\.([A-Za-z0-9_-]+)\}")
 KINDS = (b"mounts", b"outputs", b"sweep")
 VALUES: dict[bytes, bytes] = {

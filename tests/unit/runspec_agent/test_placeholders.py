@@ -48,6 +48,7 @@ def test_the_core_fills_in_and_keeps_as_the_table_says() -> None:
     assert not [text for text in TABLE if list(placeholders.unknown_places(text))]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("shell, form", CALLS)
 def test_the_job_fills_in_and_keeps_as_the_table_says(shell: str, form: str) -> None:
     assert dict(zip(TABLE, by_the_job(shell, form, list(TABLE)), strict=True)) == TABLE
@@ -59,6 +60,7 @@ def accepted(text: str) -> bool:
     return known and not list(placeholders.unknown_places(text))
 
 
+@pytest.mark.process
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.filter_too_much])
 @given(
     st.lists(

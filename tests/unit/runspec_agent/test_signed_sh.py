@@ -19,6 +19,8 @@ from tests.support.agent.shells import SHELLS, Word, every_shell, program
 from tests.support.agent.signed_store import BUCKET, TOOLS, Bucket, Image, answering
 from tests.support.wait import LIMIT_S
 
+pytestmark = pytest.mark.process
+
 WAYS = [(shell, tool) for shell in SHELLS for tool in TOOLS]
 PUTS = [way for way in WAYS if way != ("busybox", "wget")]
 

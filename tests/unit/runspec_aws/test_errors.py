@@ -60,6 +60,7 @@ def test_a_definite_refusal_is_one() -> None:
     assert not found.transient
 
 
+@pytest.mark.process
 def test_a_404_of_obstore_is_no_missing_file_of_this_machine() -> None:
     body = b"<Error><Code>NoSuchBucket</Code><Message>It is gone.</Message></Error>"
     with Server(lambda _: Reply(404, {"Content-Type": "application/xml"}, body)) as server:

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.aws.specs import PROFILE
 from tests.support.profiles import own_profile
 
@@ -34,6 +36,7 @@ command: [echo]
 """
 
 
+@pytest.mark.process
 def test_a_plan_is_made_with_the_network_taken_away(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(JOB)
     text = json.dumps({"providers": {"aws-batch": PROFILE}})

@@ -21,6 +21,8 @@ from runspec_jobs.load.bundle import bundle
 from runspec_jobs.provider import CredentialsError
 from tests.support.aws.specs import PROFILE
 
+pytestmark = pytest.mark.process
+
 PARTS, GOOD_FOR = 6, 2  # parts of the folder, and of which one key may send so many
 AT_LEAST_S = 0.11
 BEGUN = "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>"

@@ -12,6 +12,7 @@ from runspec_jobs.load import registry
 from runspec_jobs.provider import SupportsEmulation, Unavailable
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ["azure-batch", "azure-batch-ai"])
 def test_a_rehearsal_without_azurite_says_how_to_get_it(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -42,6 +42,7 @@ PROFILES = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("provider", PROFILES)
 def test_a_plan_is_made_with_no_sdk_and_the_network_taken_away(
     provider: str, tmp_path: Path

@@ -19,6 +19,8 @@ from tests.support.root import ROOT
 from tests.support.spec_examples import GOOD
 from tests.support.wait import until
 
+pytestmark = pytest.mark.process
+
 SPECS = [
     path for path in sorted((ROOT / "specs").rglob("*.yaml")) if "apiVersion" in path.read_text()
 ]

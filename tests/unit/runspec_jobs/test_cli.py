@@ -19,6 +19,8 @@ from runspec_jobs.state import run_record
 from tests.support.profiles import own_profile
 from tests.support.wait import LIMIT_S, SOON_S
 
+pytestmark = pytest.mark.process
+
 HEAD = "apiVersion: runspec/v1\nname: job\nprovider: local\n"
 Capture = pytest.CaptureFixture[str]
 

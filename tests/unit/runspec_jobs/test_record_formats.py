@@ -55,6 +55,7 @@ def event(**fields: Any) -> bytes:
 NEWER = {"format": "runspec.x/v9", "runspec": "9.1.0"}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ["journal.jsonl", "plan.json", "facts.json"])
 def test_a_file_of_a_newer_version_is_refused_in_words(
     made: run_record.Record, capsys: Capture, name: str
@@ -85,6 +86,7 @@ def test_a_file_of_a_newer_version_is_refused_in_words(
     assert run(["status", "other"]) == 0
 
 
+@pytest.mark.process
 def test_a_journal_that_a_newer_version_went_on_with_is_refused(
     made: run_record.Record, capsys: Capture
 ) -> None:
@@ -96,6 +98,7 @@ def test_a_journal_that_a_newer_version_went_on_with_is_refused(
     assert "runspec 9.1.0 wrote it" in capsys.readouterr().err
 
 
+@pytest.mark.process
 def test_an_event_that_cannot_be_understood_is_no_bug(
     made: run_record.Record, capsys: Capture
 ) -> None:
@@ -108,6 +111,7 @@ def test_an_event_that_cannot_be_understood_is_no_bug(
     assert "unreadable" in capsys.readouterr().out
 
 
+@pytest.mark.process
 def test_an_event_of_an_unknown_kind_changes_nothing(
     made: run_record.Record, capsys: Capture
 ) -> None:
@@ -118,6 +122,7 @@ def test_an_event_of_an_unknown_kind_changes_nothing(
     assert run(["status", made.run]) == 0
 
 
+@pytest.mark.process
 def test_options_that_this_version_does_not_know_are_named(
     made: run_record.Record, capsys: Capture
 ) -> None:
@@ -131,6 +136,7 @@ def test_options_that_this_version_does_not_know_are_named(
     assert "use runspec 9.1.0 that started this run" in told
 
 
+@pytest.mark.process
 def test_a_sequence_of_a_newer_version_is_not_overwritten(
     made: run_record.Record, capsys: Capture
 ) -> None:
@@ -143,6 +149,7 @@ def test_a_sequence_of_a_newer_version_is_not_overwritten(
     assert path.read_bytes() == b"runspec.sequence/v9\nof-another-form\n"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ["job.json", "started.json"])
 def test_a_local_run_of_a_newer_version_is_refused_in_words(
     made: run_record.Record, capsys: Capture, name: str
@@ -166,6 +173,7 @@ def test_a_local_run_of_a_newer_version_is_refused_in_words(
     assert run(["apply", "--new", "other.yaml"]) == 0  # it stands in no other run's way
 
 
+@pytest.mark.process
 def test_what_a_newer_version_saved_is_not_fetched_in_part(
     made: run_record.Record, capsys: Capture
 ) -> None:
@@ -182,6 +190,7 @@ def test_what_a_newer_version_saved_is_not_fetched_in_part(
     assert not Path("here").exists()
 
 
+@pytest.mark.process
 def test_what_is_written_names_its_format_and_its_version(made: run_record.Record) -> None:
     home = Path(os.environ["RUNSPEC_HOME"])
     born = json.loads((made.folder / "journal.jsonl").read_text().splitlines()[0])
@@ -198,6 +207,7 @@ def test_what_is_written_names_its_format_and_its_version(made: run_record.Recor
     assert {json.loads(p.read_text())["format"] for p in of_local} == {"runspec.local/v1"}
 
 
+@pytest.mark.process
 def test_a_run_of_a_version_that_named_no_formats_is_read(
     made: run_record.Record, capsys: Capture
 ) -> None:

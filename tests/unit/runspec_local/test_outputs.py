@@ -36,6 +36,7 @@ def applied(folder: Path, spec: str) -> tuple[int, dict[str, object]]:
     return done.returncode, json.loads(done.stdout)
 
 
+@pytest.mark.process
 def test_an_output_that_cannot_be_kept_is_a_failure_that_names_it(tmp_path: Path) -> None:
     code, told = applied(tmp_path, SPEC % ("", SPOIL))
 
@@ -54,6 +55,7 @@ def test_a_saver_that_stumbles_while_the_job_runs_is_made_good_at_the_end(tmp_pa
     assert kept.read_text() == "whole\n"
 
 
+@pytest.mark.process
 def test_a_try_that_was_not_saved_is_made_good_by_the_next(tmp_path: Path) -> None:
     spoilt_at_first = f'if [ "$RUNSPEC_ATTEMPT" = 1 ]; then {SPOIL}; exit 1; fi; rm -f {KEPT}'
 

@@ -73,6 +73,7 @@ def test_a_workspace_that_is_open_to_others_is_told(up: Cluster, tmp_path: Path)
     assert bad(found) == [f"other users can access the workspace {tmp_path}/open (mode 755)"]
 
 
+@pytest.mark.process
 def test_a_machine_without_slurm_is_told_which_host_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

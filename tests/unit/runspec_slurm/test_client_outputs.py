@@ -16,6 +16,8 @@ from runspec_slurm.store.batch_fetch import AT_ONCE_BYTES
 from runspec_slurm.store.workspace import WorkspaceStore
 from tests.support.slurm.login_node import login
 
+pytestmark = pytest.mark.process
+
 RUN, TASKS, FILES = "job-a1", 20, 25
 
 

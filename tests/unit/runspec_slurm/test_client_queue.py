@@ -318,6 +318,7 @@ def test_an_sbatch_that_was_killed_or_whose_answer_is_cut_off_may_have_submitted
     assert said(0, out="12 7\n").submit("job-a1", [], "") == ("12", "7")
 
 
+@pytest.mark.process
 def test_half_a_script_is_not_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sbatch would take it; it is what comes of a caller that is killed while it writes."""
     (tmp_path / "sbatch").write_text("#!/bin/sh\ncat >>submitted; echo 12\n")

@@ -282,6 +282,7 @@ def test_a_note_that_is_cut_off_is_none() -> None:
     assert dict(workspace_poll.noted(text)) == {AttemptKey(0, 1, 0): {"code": 0}}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("claim", "age_s", "shown", "expected"),
     [
@@ -309,6 +310,7 @@ def test_a_job_that_is_not_shown_is_not_lost_at_once(
     assert (found.state, found.reason) == expected
 
 
+@pytest.mark.process
 def test_a_job_that_nobody_knows_has_failed_when_nothing_came_of_it_for_minutes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -331,6 +333,7 @@ def test_a_job_that_nobody_knows_has_failed_when_nothing_came_of_it_for_minutes(
     assert after.state is State.SUCCEEDED
 
 
+@pytest.mark.process
 def test_what_is_printed_meanwhile_is_a_sign_of_life(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -345,6 +348,7 @@ def test_what_is_printed_meanwhile_is_a_sign_of_life(
     assert SlurmClient(client.options).state("job-a1").state is State.RUNNING
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("there", [False, True], ids=["no folder", "an empty folder"])
 def test_a_run_whose_workspace_is_away_is_not_gone(tmp_path: Path, *, there: bool) -> None:
     """As of a file system that is not mounted."""

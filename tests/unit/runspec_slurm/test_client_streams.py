@@ -16,6 +16,8 @@ from runspec_slurm.status.workspace_poll import WorkspacePoller
 from runspec_slurm.store.outputs import outputs
 from runspec_slurm.store.workspace import WorkspaceStore
 
+pytestmark = pytest.mark.process
+
 
 class Counted(Here):
     """Counts commands; what was seen is old at once."""

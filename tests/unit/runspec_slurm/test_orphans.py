@@ -30,6 +30,7 @@ def inside(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.process
 def test_compiled_modules_are_litter_where_their_zipapp_is(inside: Path) -> None:
     client = SlurmClient(SlurmOptions(workspace=str(inside.parent)))
     made = {f"inside/{KNOWN}.pyz"}
@@ -47,6 +48,7 @@ def test_compiled_modules_are_litter_where_their_zipapp_is(inside: Path) -> None
     assert list(client.find_orphans((), made)) == []
 
 
+@pytest.mark.process
 def test_who_takes_away_a_zipapp_takes_away_what_it_left(inside: Path) -> None:
     """As `destroy --site` does; what has only a like name stays."""
     client = SlurmClient(SlurmOptions(workspace=str(inside.parent)))

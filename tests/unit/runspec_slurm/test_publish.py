@@ -30,6 +30,7 @@ def store(tmp_path: Path) -> WorkspaceStore:
     return WorkspaceStore(transport(None, ()), str(tmp_path))
 
 
+@pytest.mark.process
 def test_every_name_is_linked_and_what_the_save_lacks_goes(
     store: WorkspaceStore, tmp_path: Path
 ) -> None:
@@ -48,6 +49,7 @@ def test_every_name_is_linked_and_what_the_save_lacks_goes(
     assert json.loads((top / ".runspec/published").read_bytes())["save"] == 2
 
 
+@pytest.mark.process
 def test_no_note_is_written_where_an_object_is_missing(
     store: WorkspaceStore, tmp_path: Path
 ) -> None:

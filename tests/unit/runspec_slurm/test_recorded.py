@@ -115,6 +115,7 @@ def test_a_real_refusal_says_whether_anything_was_done(call: dict[str, Any]) -> 
     assert refused.value.message
 
 
+@pytest.mark.process
 def test_words_that_sbatch_does_not_take_are_a_refusal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

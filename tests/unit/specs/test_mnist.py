@@ -292,6 +292,7 @@ def test_an_old_file_never_stays_beside_a_new_one(tmp_path: Path) -> None:
 # MNIST from the network
 
 
+@pytest.mark.process
 def test_mnist_is_used_when_it_can_be_had(
     mirror: Mirror, mnist: dict[str, bytes], uv: Uv, tmp_path: Path
 ) -> None:
@@ -321,6 +322,7 @@ FIRST = "train-images-idx3-ubyte"
 LAST = "t10k-labels-idx1-ubyte"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "answer, why",
     [
@@ -363,6 +365,7 @@ def test_one_file_that_is_not_right_means_no_mnist_at_all(
     assert re.search(why, reason)
 
 
+@pytest.mark.process
 def test_a_mirror_that_does_not_answer_is_left(
     mirror: Mirror,
     uv: Uv,
@@ -402,6 +405,7 @@ def test_a_name_server_that_does_not_answer_is_left(monkeypatch: pytest.MonkeyPa
     over.set()
 
 
+@pytest.mark.process
 def test_a_mirror_that_never_ends_is_left(mirror: Mirror) -> None:
     """No single wait is long, but all of them together are."""
 
@@ -419,6 +423,7 @@ def test_a_mirror_that_never_ends_is_left(mirror: Mirror) -> None:
         prepare_data.download(mirror.url, seconds=0.2)
 
 
+@pytest.mark.process
 def test_a_mirror_that_sends_too_much_is_left(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -430,6 +435,7 @@ def test_a_mirror_that_sends_too_much_is_left(
         prepare_data.download(mirror.url)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/", "file:///etc/", "no address"])
 def test_without_a_mirror_the_digits_are_drawn(url: str, uv: Uv, tmp_path: Path) -> None:
     """Nobody listens, or the address is none: the training runs all the same."""
@@ -447,6 +453,7 @@ def test_the_checksums_are_of_the_four_files() -> None:
 # scikit-learn's digits
 
 
+@pytest.mark.process
 def test_the_digits_are_drawn_in_an_environment_of_their_own(uv: Uv, tmp_path: Path) -> None:
     """Pinned packages, nothing of a project or this environment, the same Python and file."""
     prepare_data.run_digits(tmp_path)
@@ -486,6 +493,7 @@ def test_without_uv_there_is_an_error(
         prepare_data.prepare(tmp_path / "out", url="http://127.0.0.1:1/")
 
 
+@pytest.mark.process
 def test_a_failing_uv_is_an_error(uv: Uv, tmp_path: Path) -> None:
     """Nothing is trained on what it left behind."""
     uv.install(code=3)
@@ -504,6 +512,7 @@ def given(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("packed", [True, False])
 def test_the_four_files_of_a_folder_are_used_packed_or_plain(
     packed: bool, given: Path, tmp_path: Path, mirror: Mirror, uv: Uv
@@ -563,6 +572,7 @@ def test_a_damaged_npz_file_is_refused(
     assert names(tmp_path / "out") == []
 
 
+@pytest.mark.process
 def test_a_folder_without_the_data_is_an_error(
     given: Path, tmp_path: Path, mirror: Mirror, uv: Uv
 ) -> None:
@@ -572,6 +582,7 @@ def test_a_folder_without_the_data_is_an_error(
     assert (mirror.asked, uv.asked) == ([], [])
 
 
+@pytest.mark.process
 def test_a_folder_with_a_cut_file_is_an_error(
     given: Path, tmp_path: Path, mirror: Mirror, uv: Uv
 ) -> None:
@@ -587,6 +598,7 @@ def test_a_folder_with_a_cut_file_is_an_error(
 # The command
 
 
+@pytest.mark.process
 def test_the_command_prints_what_the_data_is(
     mirror: Mirror,
     mnist: dict[str, bytes],

@@ -29,6 +29,8 @@ from runspec_agent.store.s3 import S3Bucket
 from runspec_jobs.provider.payload import boot_py, zipapp_bytes
 from tests.support.agent.breakable_stores import Way
 
+pytestmark = pytest.mark.process
+
 ZIPAPP = zipapp_bytes()
 DIGEST = hashlib.sha256(ZIPAPP).hexdigest()
 NOW = datetime.datetime(2026, 2, 3, 4, 5, 6)  # noqa: DTZ001 - botocore's own is naive, too

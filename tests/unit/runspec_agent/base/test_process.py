@@ -14,6 +14,8 @@ import pytest
 from runspec_jobs.provider.payload import zipapp_bytes
 from tests.support.agent.process_nodes import Nodes
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[Nodes]:

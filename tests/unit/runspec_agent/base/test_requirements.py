@@ -17,6 +17,8 @@ from runspec_agent.base import requirements
 from runspec_agent.base.job_env import USAGE, Failure
 from tests.support.requirements import need
 
+pytestmark = pytest.mark.process
+
 BACKEND = """
 import pathlib, zipfile
 import helper

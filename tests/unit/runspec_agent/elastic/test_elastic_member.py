@@ -14,6 +14,8 @@ from runspec_agent.elastic.policy import DONE, RUNNING, Bounds, Node, Timing
 from runspec_agent.store.base import Bucket, connect
 from tests.support.agent.breakable_stores import Way
 
+pytestmark = pytest.mark.process
+
 PREFIX = "runs/r/elastic/t/"
 PATIENCE_S = 60.0
 Make = Callable[..., Member]

@@ -93,6 +93,7 @@ def node(tmp_path: Path) -> Callable[[int], Elastic]:
     return one
 
 
+@pytest.mark.process
 def test_a_store_that_is_silent_for_a_moment_costs_the_first_node_nothing(
     node: Callable[[int], Elastic],
 ) -> None:
@@ -151,6 +152,7 @@ def test_a_node_whose_membership_has_ended_by_a_mistake_goes(
     assert failure.value.code == LOST
 
 
+@pytest.mark.process
 def test_the_hosts_are_told_wherever_their_file_is(tmp_path: Path) -> None:
     """A name of a folder may have anything in it."""
     hosts = tmp_path / "it's $HOME" / "hosts"

@@ -55,6 +55,7 @@ def drive(then: str, folder: Path, program: str) -> str:
     return done.stdout
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("program", "same"), [(STAYS, True), (ENDS_ONCE, False)])
 def test_a_generation_begins_with_the_torchrun_that_waits(
     tmp_path: Path, program: str, same: bool
@@ -63,6 +64,7 @@ def test_a_generation_begins_with_the_torchrun_that_waits(
     assert drive(WAITS, tmp_path, program) == f"{same} None\n"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("met", "code"), [("true", 1), ("false", 75)])
 def test_a_generation_whose_port_was_taken_is_tried_again(
     tmp_path: Path, met: str, code: int

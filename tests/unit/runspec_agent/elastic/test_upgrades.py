@@ -46,6 +46,7 @@ def again(store: Path, name: str, agent: bytes, attempt: int) -> subprocess.Comp
     return subprocess.run(line, env=env, cwd=scratch, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.process
 def test_a_try_of_the_present_agent_begins_with_what_an_older_one_saved(store: Path) -> None:
     """And a third try, with what both have saved."""
     second = again(store, "running", zipapp_bytes(), 2)
@@ -55,6 +56,7 @@ def test_a_try_of_the_present_agent_begins_with_what_an_older_one_saved(store: P
     assert (third.returncode, third.stdout) == (0, "kept\nmore\n"), third.stderr
 
 
+@pytest.mark.process
 def test_the_older_agent_goes_on_with_its_own_store(store: Path) -> None:
     done = again(store, "running", old_versions.AGENT, 2)
 

@@ -56,6 +56,7 @@ def test_what_is_told_comes_first() -> None:
     assert address.own({"RUNSPEC_HOST": "node-1"}) == "node-1"
 
 
+@pytest.mark.process
 def test_the_service_knows_the_containers_network(service: Way) -> None:
     """A gang's nodes have interfaces of their own."""
     found = {"Networks": [{"NetworkMode": "awsvpc", "IPv4Addresses": ["10.0.0.7", "10.0.0.8"]}]}
@@ -63,6 +64,7 @@ def test_the_service_knows_the_containers_network(service: Way) -> None:
     assert asked(service, found) == "10.0.0.7"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "answer",
     [
@@ -79,6 +81,7 @@ def test_in_the_machines_network_the_way_out_is_the_address(service: Way, answer
     assert asked(service, answer) == OUT
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ["500", "reset before"])
 def test_a_service_that_fails_is_done_without(service: Way, kind: str) -> None:
     """It is asked once."""

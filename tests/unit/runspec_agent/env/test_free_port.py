@@ -10,6 +10,8 @@ import pytest
 
 from runspec_agent.env import address
 
+pytestmark = pytest.mark.process
+
 
 def test_a_free_port_is_none_that_a_connection_could_take() -> None:
     """Those that the system gives to whoever asks for any are left to it."""

@@ -37,6 +37,8 @@ from tests.support.agent.metadata_services import NOTICE, Machine
 from tests.support.agent.process_nodes import fake_mpirun as fake_mpirun
 from tests.support.wait import LIMIT_S
 
+pytestmark = pytest.mark.process
+
 ZIPAPP = zipapp_bytes()
 DIGEST = hashlib.sha256(ZIPAPP).hexdigest()
 RECORD: dict[str, Any] = {

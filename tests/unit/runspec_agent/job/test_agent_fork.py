@@ -12,6 +12,8 @@ import pytest
 from runspec_agent.job import agent_fork
 from runspec_jobs.provider.payload import zipapp_bytes
 
+pytestmark = pytest.mark.process
+
 # Forks with a main that says what it finds, and ends as the batch process would see it.
 FORKS = """
 import os, signal, sys

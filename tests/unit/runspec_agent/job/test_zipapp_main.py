@@ -16,6 +16,8 @@ from runspec_agent.job import bytecode_cache, zipapp_main
 from runspec_jobs.provider.payload import zipapp_bytes
 from tests.support.agent.process_nodes import fake_mpirun as fake_mpirun
 
+pytestmark = pytest.mark.process
+
 RECORD = {
     "run": "r",
     "shape": "single",

@@ -31,6 +31,7 @@ def sh(script: str, *words: str) -> list[str]:
     return ["sh", "-c", script, "sh", *words]
 
 
+@pytest.mark.process
 def test_each_rank_runs_in_its_own_node(make: Make) -> None:
     """Its own words, directory and variables; and knows who leads."""
     nodes = make(3)
@@ -57,6 +58,7 @@ def test_the_host_file_names_the_nodes_in_rank_order(make: Make) -> None:
     assert found == {"node-0 slots=4\nnode-1 slots=4\n"}
 
 
+@pytest.mark.process
 def test_one_node_needs_nowhere_to_meet(make: Make) -> None:
     """Mpirun runs its ranks by itself."""
     nodes = make(1, RUNSPEC_MEET="")
@@ -89,6 +91,7 @@ def test_the_remote_shell_reads_its_words_as_ssh_does(make: Make) -> None:
     assert sorted(nodes.said(0).split()) == ["0", "1", "b", "b"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_failing_rank_ends_every_node_with_its_code(make: Make, rank: int) -> None:
     """And nothing of the others stays."""
@@ -125,6 +128,7 @@ def test_nodes_do_not_wait_for_one_that_cannot_come(make: Make, tmp_path: Path) 
     assert "node 0 exited with code 2" in nodes.said(1)
 
 
+@pytest.mark.process
 def test_two_nodes_of_one_name_are_an_error(make: Make) -> None:
     """Mpirun would take them for one."""
     nodes = make(2)
@@ -181,6 +185,7 @@ while :; do sleep 0.05; done
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "told", [(0, 1), *(pytest.param((rank,), marks=pytest.mark.slow) for rank in (0, 1))]
 )
@@ -225,6 +230,7 @@ def test_a_user_signal_reaches_the_ranks_of_the_node(make: Make) -> None:
     assert nodes.codes() == [0, 0]
 
 
+@pytest.mark.process
 def test_a_stop_before_all_nodes_have_come_is_a_stop(make: Make) -> None:
     """143, and no program was started."""
     nodes = make(2)

@@ -14,6 +14,8 @@ from runspec_agent.rendezvous.rendezvous import Node
 from tests.support.agent.process_nodes import Nodes, fake_mpirun as fake_mpirun
 from tests.support.agent.shells import program
 
+pytestmark = pytest.mark.process
+
 # Starts so many ranks on each node, with what srun gives them, and tells the highest code. Those of the second node
 # descend from no agent of theirs, as all do where Slurm's daemon starts them.
 SRUN = """

@@ -39,6 +39,7 @@ def words(nodes: Nodes, rank: int) -> list[str]:
     return (nodes.home(rank) / "words").read_text().split("\0")[:-1]
 
 
+@pytest.mark.process
 def test_every_node_is_told_where_to_meet(nodes: Nodes) -> None:
     """The same address and port, its own rank, and the words as they are."""
     nodes.start_all(["train", "", "--lr", "${outputs.out}"])
@@ -69,6 +70,7 @@ def test_a_failing_node_ends_the_others(nodes: Nodes) -> None:
     assert nodes.left() == []
 
 
+@pytest.mark.process
 def test_a_stop_of_one_node_stops_all(nodes: Nodes) -> None:
     """All with 143, also those whose torchrun makes 1 of it."""
     program(nodes.folder / "bin", "after", 'trap "exit 1" TERM; while :; do sleep 0.05; done')

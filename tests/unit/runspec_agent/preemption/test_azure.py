@@ -12,6 +12,8 @@ from runspec_agent.preemption.azure import EVENTS, ScheduledEventsWatcher
 from tests.support.agent.metadata_services import AzureMachine
 from tests.support.wait import until
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[AzureMachine]:

@@ -11,6 +11,8 @@ from runspec_agent.preemption.ec2 import Ec2PreemptionWatcher
 from tests.support.agent.metadata_services import NOTICE, Machine
 from tests.support.wait import until
 
+pytestmark = pytest.mark.process
+
 ACTION = ("GET", "/latest/meta-data/spot/instance-action")
 
 

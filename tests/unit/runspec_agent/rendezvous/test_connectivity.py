@@ -23,6 +23,8 @@ from runspec_agent.rendezvous.rendezvous import Node
 from runspec_agent.store.folder import FolderBucket
 from tests.support.requirements import need, need_root
 
+pytestmark = pytest.mark.process
+
 HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
 TOKEN = "0" * 64
 

@@ -117,6 +117,7 @@ def asked(nodes: int, broken: bool, monkeypatch: pytest.MonkeyPatch) -> tuple[fl
     return bucket.asked / nodes, clock.now_s
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("broken", [False, True])
 def test_requests_of_a_node_do_not_grow_with_the_nodes(
     broken: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

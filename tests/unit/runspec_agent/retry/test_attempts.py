@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from runspec_agent.retry import attempts
 from runspec_agent.store.base import Bucket
 from tests.support.agent.breakable_stores import Way
+
+pytestmark = pytest.mark.process
 
 AT = "runs/r/tries/0-0/"
 

@@ -18,6 +18,8 @@ from runspec_agent.store.base import Bucket
 from tests.support.agent.breakable_stores import Way
 from tests.support.wait import SOON_S
 
+pytestmark = pytest.mark.process
+
 AT = "runs/r/gang/0/1/"
 Make = Callable[..., ExitBarrier]
 

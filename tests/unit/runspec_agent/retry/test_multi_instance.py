@@ -15,6 +15,8 @@ from runspec_agent.retry import multi_instance as module
 from runspec_agent.retry.multi_instance import MultiInstanceTask
 from runspec_agent.store.base import Bucket
 
+pytestmark = pytest.mark.process
+
 AT = "runs/r/nodes/0/"
 LIST = "127.0.0.3,127.0.0.2,127.0.0.4"
 Make = Callable[..., MultiInstanceTask]

@@ -18,6 +18,8 @@ from runspec_agent.store.base import Bucket
 from tests.support.agent.breakable_stores import Way
 from tests.support.wait import until
 
+pytestmark = pytest.mark.process
+
 PREFIX = "runs/r/rounds/0/"
 Join = Callable[..., RetryRound]
 

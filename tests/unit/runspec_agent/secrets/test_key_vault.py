@@ -17,6 +17,8 @@ from runspec_emulators.azure_services.identity import Identity
 from runspec_emulators.azure_services.vault import Vault
 from tests.support import certificates
 
+pytestmark = pytest.mark.process
+
 OURS, OTHER = "/subscriptions/s/ours", "/subscriptions/s/other"
 SECRET = "größer than = a 'quote'"
 

@@ -19,6 +19,8 @@ from runspec_agent.store.base import BLOCK, Bucket, file_digest
 from runspec_agent.store.s3 import S3Bucket
 from tests.support.agent.breakable_stores import Way
 
+pytestmark = pytest.mark.process
+
 
 def opened(content: bytes) -> Callable[[], IO[bytes]]:
     return lambda: BytesIO(content)

@@ -24,6 +24,8 @@ from tests.support.agent.breakable_stores import OBJECTS, Way
 from tests.support.requirements import need
 from tests.unit.runspec_agent.store.test_base import PART, put
 
+pytestmark = pytest.mark.process
+
 S3 = pytest.mark.parametrize("kind", ["s3"], indirect=True)
 BLOB = pytest.mark.parametrize(
     "kind", [pytest.param("blob", marks=pytest.mark.slow)], indirect=True

@@ -17,6 +17,8 @@ from runspec_agent.store.blob import REFUSED, BlobStore
 from runspec_agent.store.managed_identity import Login
 from runspec_emulators.azure_services.identity import Identity
 
+pytestmark = pytest.mark.process
+
 OURS, OTHER = "/subscriptions/s/ours", "/subscriptions/s/other"
 
 

@@ -40,6 +40,7 @@ def refusing() -> Iterator[Refusing]:
     found.close()
 
 
+@pytest.mark.process
 def test_the_name_and_the_word_of_the_proxy_go_to_the_proxy(
     refusing: Refusing, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,8 @@ from runspec_agent.store.folder import FolderBucket
 from runspec_agent.store.s3 import S3Bucket
 from tests.support.agent.breakable_stores import OBJECTS, Way
 
+pytestmark = pytest.mark.process
+
 # Every writer counts up until so many of its own writes have won.
 COUNTING = """
 import json, sys

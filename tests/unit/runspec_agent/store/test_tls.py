@@ -36,6 +36,8 @@ from tests.support import certificates
 from tests.support.agent.signed_store import TOOLS, image, line
 from tests.support.requirements import need, need_root
 
+pytestmark = pytest.mark.process
+
 HOUR_S = 3600
 KEYS = {"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "secret"}
 

@@ -152,6 +152,7 @@ def test_a_kill_at_any_moment_leaves_one_save(
     assert there == parsed((target / MANIFEST).read_bytes(), MANIFEST).objects
 
 
+@pytest.mark.process
 def test_saving_goes_on_until_sigterm_and_then_once_more(
     source: Path, target: Path, tmp_path: Path
 ) -> None:
@@ -171,6 +172,7 @@ def test_saving_goes_on_until_sigterm_and_then_once_more(
     assert (target / "last").read_text() == "last"
 
 
+@pytest.mark.process
 def test_once_says_what_is_not_saved(source: Path, target: Path, tmp_path: Path) -> None:
     """Exit 1 and a line for each."""
     (tmp_path / "inside.pyz").write_bytes(zipapp_bytes())

@@ -19,6 +19,8 @@ from runspec_jobs.load.bundle import bundle
 from runspec_jobs.provider import blob_name, tar_blocks
 from tests.support.agent.breakable_stores import OBJECTS, Way
 
+pytestmark = pytest.mark.process
+
 Change = Callable[[tarfile.TarInfo], None]
 
 

@@ -15,6 +15,8 @@ from runspec_agent.transfer import log_uploader
 from runspec_agent.transfer.log_uploader import Log
 from tests.support.agent.breakable_stores import Way
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def said(tmp_path: Path) -> Path:

@@ -20,6 +20,8 @@ from runspec_agent.transfer import output_saver as module, snapshot
 from runspec_agent.transfer.output_saver import OVER, Saver
 from tests.support.agent.breakable_stores import Way
 
+pytestmark = pytest.mark.process
+
 AT = "runs/r/outputs/model/0/0/"
 
 

@@ -16,6 +16,8 @@ from runspec_agent.store.base import Bucket
 from runspec_agent.transfer.store_mirror import Mirror
 from tests.support.agent.breakable_stores import Way
 
+pytestmark = pytest.mark.process
+
 AT = "runs/r/meet/0/"
 
 

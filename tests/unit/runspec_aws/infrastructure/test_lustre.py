@@ -162,6 +162,7 @@ def boot(folder: Path, tools: dict[str, str]) -> tuple[int, list[str]]:
 SOURCE = f"{ID}.fsx.eu-central-1.amazonaws.com@tcp:/abcdwxyz"
 
 
+@pytest.mark.process
 def test_a_machine_gets_the_client_and_mounts_with_the_documented_options(tmp_path: Path) -> None:
     """https://docs.aws.amazon.com/fsx/latest/LustreGuide/mounting-ec2-instance.html"""
     code, seen = boot(tmp_path, {})
@@ -174,6 +175,7 @@ def test_a_machine_gets_the_client_and_mounts_with_the_documented_options(tmp_pa
     assert (tmp_path / "mnt").is_dir()
 
 
+@pytest.mark.process
 def test_a_machine_tries_again(tmp_path: Path) -> None:
     failing_once = '[ -e "$SEEN.once" ] || { : > "$SEEN.once"; exit 1; }\n'
 
@@ -183,6 +185,7 @@ def test_a_machine_tries_again(tmp_path: Path) -> None:
     assert [line.split()[0] for line in seen] == ["dnf", "mount", "sleep", "dnf", "mount"]
 
 
+@pytest.mark.process
 def test_a_machine_without_the_file_system_ends_before_it_takes_a_job(tmp_path: Path) -> None:
     _, seen = boot(tmp_path, {"mount": "exit 1\n"})
 

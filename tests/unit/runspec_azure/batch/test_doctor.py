@@ -15,6 +15,8 @@ from runspec_azure.resources import request
 from tests.support.azure import resource_manager
 from tests.support.azure.specs import options, spec
 
+pytestmark = pytest.mark.process
+
 KEY = base64.b64encode(b"k" * 32).decode()
 
 

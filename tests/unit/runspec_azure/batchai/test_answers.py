@@ -11,6 +11,8 @@ from runspec_jobs.provider import NoAnswer, State, Status
 from tests.drawn.azure_arm import RUN, Subscribed, Workspace, counted
 from tests.support.http_server import Reply, Server
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Workspace]]:

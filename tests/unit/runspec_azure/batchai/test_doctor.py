@@ -14,6 +14,8 @@ from runspec_jobs.provider import Finding
 from tests.support.azure import resource_manager
 from tests.support.azure.batch_ai_specs import ACCOUNT
 
+pytestmark = pytest.mark.process
+
 KEY = base64.b64encode(b"k" * 32).decode()
 ALL = [resource_manager.sku(name.title(), "a family") for name in resources.KNOWN]
 

@@ -17,6 +17,8 @@ from runspec_jobs.provider import ForeignFile
 from tests.support.azure.batch_ai_specs import planned, properties, spec
 from tests.unit.runspec_azure.batchai.test_wire import EVERYTHING, fullest
 
+pytestmark = pytest.mark.process
+
 CODE = {"name": "code", "source": "./code", "target": "/job/code"}
 MODEL = {"name": "model", "path": "/job/model"}
 WORDS = [

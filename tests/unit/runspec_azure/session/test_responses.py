@@ -13,6 +13,8 @@ from tests.drawn.azure_batch import RUN, Account
 from tests.drawn.azure_table import reply
 from tests.support.http_server import Server
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:

@@ -47,6 +47,7 @@ def redirect(elsewhere: Server) -> Reply:
     return Reply(307, {"Location": f"{elsewhere.url}/next"}, b"{}")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("lead", ["the next page", "a redirect"])
 def test_no_token_follows_an_answer_of_batch_ai_to_another_host(
     elsewhere: Server, lead: str
@@ -64,6 +65,7 @@ def test_no_token_follows_an_answer_of_batch_ai_to_another_host(
     assert elsewhere.asked == []
 
 
+@pytest.mark.process
 def test_no_signature_follows_a_list_of_azure_batch_to_another_host(
     elsewhere: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,8 @@ from runspec_jobs.errors import Unavailable, UsageError
 from runspec_jobs.provider import Address, Forward, Route, StdioProxy, inside_zipapp
 from tests.support.wait import until
 
+pytestmark = pytest.mark.process
+
 BODY = os.urandom(1 << 20) * 5
 WAIT_S = 60.0
 # What `ssh -N -L SOCKET:HOST:PORT` is: it hides that nothing listens, and says nothing to us.

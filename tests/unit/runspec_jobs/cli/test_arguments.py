@@ -190,6 +190,7 @@ def test_ctrl_c_ends_any_verb_with_130(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert "run the same command again to continue" in capsys.readouterr().err
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("words", [["--help"], ["plan", "--help"], ["help"], ["completion", "zsh"]])
 def test_output_that_nobody_reads_ends_with_141(words: Words) -> None:
     reader, writer = os.pipe()

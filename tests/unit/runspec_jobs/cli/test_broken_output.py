@@ -23,6 +23,7 @@ def started(words: list[str], stdout: object) -> subprocess.CompletedProcess[str
     return subprocess.run(line, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)  # type: ignore[call-overload, no-any-return]  # a file
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_full_disk_is_told(words: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
@@ -35,6 +36,7 @@ def test_a_full_disk_is_told(words: list[str]) -> None:
     assert done.returncode == 69
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_reader_that_has_gone_is_no_error(words: list[str]) -> None:
     with subprocess.Popen(["true"], stdin=subprocess.PIPE) as reader:

@@ -104,6 +104,7 @@ def write(checkout: Path, name: str) -> str:
     return "job.yaml"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", SPECS)
 def test_plan_starts_no_program_in_a_checkout(
     checkout: Path, mark: Path, started: list[tuple[str, Any]], name: str
@@ -133,6 +134,7 @@ def test_validate_starts_no_program_at_all(
     assert not mark.exists()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("verb", ["validate", "plan"])
 def test_the_command_itself_imports_nothing_of_a_checkout(
     checkout: Path, mark: Path, verb: str

@@ -15,6 +15,8 @@ from runspec_jobs.engine import clients
 from runspec_jobs.provider import MembershipChange, RemoteError
 from tests.support.change_records import at, record
 
+pytestmark = pytest.mark.process
+
 HEAD = "apiVersion: runspec/v1\nname: job\nprovider: local\nproviders: {local: {engine: process}}\n"
 ELASTIC = HEAD + "cluster: {nodes: {min: 1, max: 2}}\n"
 STEPS = 'run: echo 1 >> "$RUNSPEC_PROGRESS"\n'

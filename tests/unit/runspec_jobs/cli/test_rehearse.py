@@ -109,12 +109,14 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.mark.process
 def test_what_a_rehearsed_job_printed_stays_in_the_folder(job: Path, tmp_path: Path) -> None:
     assert run(["rehearse", str(job), "--folder", str(tmp_path / "kept")]) == 0
 
     assert (tmp_path / "kept" / "logs" / "node-0.log").read_text() == "printed\n"
 
 
+@pytest.mark.process
 def test_an_interrupted_rehearsal_does_not_say_that_the_job_goes_on(
     job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -132,6 +134,7 @@ def test_an_interrupted_rehearsal_does_not_say_that_the_job_goes_on(
     assert "goes on" not in told and "destroyed" in told
 
 
+@pytest.mark.process
 def test_a_rehearsal_leaves_the_environment_as_it_was(job: Path, tmp_path: Path) -> None:
     """Whoever goes on in this process would be led to stand-ins that are gone."""
     before = dict(os.environ)
@@ -141,6 +144,7 @@ def test_a_rehearsal_leaves_the_environment_as_it_was(job: Path, tmp_path: Path)
     assert dict(os.environ) == before
 
 
+@pytest.mark.process
 def test_stand_ins_are_told_the_settings_of_the_pool_as_if_they_were_all_jobs(
     job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,8 @@ from runspec_local.provider import PROVIDER
 from tests.support.root import ROOT
 from tests.support.wait import SOON_S, until
 
+pytestmark = pytest.mark.process
+
 HEAD = "apiVersion: runspec/v1\nname: job\nprovider: local\nproviders: {local: {engine: process}}\n"
 SWEEP = "sweep: {n: [3, 1, 2]}\nmetric: {name: loss, goal: min, pattern: 'loss=(.*)'}\n"
 Capture = pytest.CaptureFixture[str]

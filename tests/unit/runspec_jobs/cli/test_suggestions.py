@@ -19,6 +19,8 @@ from runspec_jobs.load import registry
 from runspec_jobs.state import run_record
 from tests.support.requirements import need
 
+pytestmark = pytest.mark.process
+
 Capture = pytest.CaptureFixture[str]
 SHELLS = ("bash", "zsh", "fish", "powershell")
 HEAD = "apiVersion: runspec/v1\nname: job\nprovider: local\n"

@@ -149,11 +149,13 @@ def imported(code: str, *words: str) -> set[str]:
 MAIN = "from runspec_jobs.__main__ import main\nassert main() == 0"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("word", ["--version", "version"])
 def test_the_version_imports_neither_typer_nor_pydantic(word: str) -> None:
     assert imported(MAIN, word).isdisjoint({"typer", "pydantic", "rich", "yaml"})
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("words", [["--help"], ["plan", "--help"]])
 def test_help_imports_nothing_that_carries_out_a_verb(words: list[str]) -> None:
     found = imported(MAIN, *words)
@@ -162,6 +164,7 @@ def test_help_imports_nothing_that_carries_out_a_verb(words: list[str]) -> None:
     assert found.isdisjoint({"pydantic", "rich", "yaml"})
 
 
+@pytest.mark.process
 def test_a_verb_imports_its_own_module_alone(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(
         "apiVersion: runspec/v1\nname: job\nprovider: local\ncommand: [echo]\n"
@@ -205,6 +208,7 @@ def plain(text: str) -> str:
 COLOR = re.compile(r"\x1b\[1;36m\S")  # of options and verbs
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("words", [["--help"], ["plan", "--help"], ["help", "plan"], []])
 def test_help_has_colours_and_borders_on_a_terminal(words: list[str]) -> None:
     text = on_a_terminal(*words)
@@ -212,6 +216,7 @@ def test_help_has_colours_and_borders_on_a_terminal(words: list[str]) -> None:
     assert COLOR.search(text) and "╭─ Options ─" in plain(text)
 
 
+@pytest.mark.process
 def test_all_groups_are_on_a_terminal() -> None:
     text = plain(on_a_terminal("--help"))
 
@@ -219,6 +224,7 @@ def test_all_groups_are_on_a_terminal() -> None:
     assert [n for n in VERBS if not re.search(rf"│ {n}\s", text)] == []
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("words", "env"), [(["--help"], {"NO_COLOR": "1"}), (["--no-color", "--help"], {})]
 )

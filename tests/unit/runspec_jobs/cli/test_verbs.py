@@ -22,6 +22,8 @@ from runspec_local.client import LocalClient
 from runspec_local.provider import PROVIDER
 from tests.support.profiles import own_profile
 
+pytestmark = pytest.mark.process
+
 HEAD = "apiVersion: runspec/v1\nname: job\nprovider: local\nproviders: {local: {engine: process}}\n"
 Capture = pytest.CaptureFixture[str]
 

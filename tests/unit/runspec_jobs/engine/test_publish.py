@@ -170,6 +170,7 @@ def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> run_record.Record:
     return found
 
 
+@pytest.mark.process
 def test_apply_says_what_has_no_plain_name_and_fails_as_the_job_did(
     ended: run_record.Record, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -182,6 +183,7 @@ def test_apply_says_what_has_no_plain_name_and_fails_as_the_job_did(
     )
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("state", [State.RUNNING, State.WAITING, State.GONE])
 def test_a_run_that_goes_on_or_is_gone_is_never_published(
     ended: run_record.Record, monkeypatch: pytest.MonkeyPatch, state: State
@@ -198,6 +200,7 @@ def test_a_run_that_goes_on_or_is_gone_is_never_published(
     assert called == []
 
 
+@pytest.mark.process
 def test_fetch_publishes_a_run_that_has_ended_and_is_not_failed_by_it(
     ended: run_record.Record, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -27,6 +27,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+@pytest.mark.process
 def test_each_apply_plans_once_whether_it_starts_a_run_or_finds_one(planned: list[str]) -> None:
     run = api.apply(api.load(SPEC), detach=False)
     again = api.apply(api.load(SPEC))

@@ -242,6 +242,7 @@ def we_ignore(lines: list[str], path: str) -> bool:
     )
 
 
+@pytest.mark.process
 @settings(max_examples=120, deadline=None)
 @given(lines=st.lists(PATTERNS, min_size=1, max_size=4) | st.lists(PLAIN, min_size=1, max_size=4))
 @example(lines=["a/**", "!a/b"])
@@ -385,6 +386,7 @@ def test_a_listed_link_is_no_problem(folder: Path) -> None:
     assert paths(folder) == ["lib/model.py", "train.py"]
 
 
+@pytest.mark.process
 def test_pipes_and_sockets_are_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(folder / "lib/fifo")
     monkeypatch.chdir(folder)  # a socket's path is short
@@ -601,6 +603,7 @@ def test_a_swap_between_walk_and_hash_is_told(
     assert whats(folder) == ["these change while they are read: 'lib/model.py'"]
 
 
+@pytest.mark.process
 def test_links_are_not_followed_whenever_they_are_swapped(tmp_path: Path) -> None:
     """While another process swaps a folder for a link all the time, no secret gets in."""
     folder = made(tmp_path / "f", {"d/x": "mine", "plain": "p"})

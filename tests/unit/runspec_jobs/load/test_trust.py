@@ -352,6 +352,7 @@ def test_import_does_not_trust_what_it_writes(
     assert json.loads(capsys.readouterr().out) == []
 
 
+@pytest.mark.process
 def test_apply_names_the_profile_that_it_used(
     checkout: Checkout, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -123,6 +123,7 @@ def truth(folder: Path) -> list[str]:
     ]
 
 
+@pytest.mark.process
 def test_the_job_comes_after_its_smoke_test_and_an_equal_one_is_not_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
@@ -139,6 +140,7 @@ def test_the_job_comes_after_its_smoke_test_and_an_equal_one_is_not_repeated(
     assert truth(tmp_path)[6:] == [*tested, *ran]
 
 
+@pytest.mark.process
 def test_a_job_whose_smoke_test_fails_is_not_begun_until_it_succeeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
@@ -155,6 +157,7 @@ def test_a_job_whose_smoke_test_fails_is_not_begun_until_it_succeeds(
     assert truth(tmp_path) == ["job-smoke 0 1", "job-smoke 0 1", "job 0"]
 
 
+@pytest.mark.process
 def test_an_interrupted_smoke_test_goes_on_and_begins_no_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
@@ -167,6 +170,7 @@ def test_an_interrupted_smoke_test_goes_on_and_begins_no_job(
     assert run(["cancel", "job-smoke"]) == 0
 
 
+@pytest.mark.process
 def test_the_job_alone_is_detached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:

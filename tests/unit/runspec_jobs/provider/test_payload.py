@@ -48,6 +48,7 @@ def test_the_zipapp_is_python_3_6(name: str) -> None:
     ast.parse(source, feature_version=(3, 6))
 
 
+@pytest.mark.process
 def test_the_zipapp_needs_nothing_but_python(tmp_path: Path) -> None:
     """Isolated from all that is installed."""
     app = tmp_path / "inside.pyz"
@@ -58,6 +59,7 @@ def test_the_zipapp_needs_nothing_but_python(tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.process
 def test_a_verb_brings_no_other_one(tmp_path: Path) -> None:
     """A zipapp compiles what it imports each time, and an array has many tasks."""
     app = tmp_path / "inside.pyz"

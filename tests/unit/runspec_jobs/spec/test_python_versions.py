@@ -90,6 +90,7 @@ def test_a_spec_with_no_specifier_is_refused_for_every_provider(specifier: str) 
     assert told.what == f"'{specifier}' is not a version specifier"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("python, loaded", [("", "False"), ("container: {python: '3.11'}", "True")])
 def test_the_library_is_loaded_where_a_specifier_is_read_and_not_before(
     python: str, loaded: str

@@ -24,6 +24,8 @@ from runspec_local.session.pythons import find_python, search_path
 from runspec_local.session.uv import failure, find_uv, uv_environment
 from tests.support import process_table
 
+pytestmark = pytest.mark.process
+
 # --- which Python ---
 
 

@@ -14,6 +14,8 @@ from runspec_local.supervisor import bytecode
 from runspec_local.supervisor.node import Node
 from tests.unit.runspec_local.supervisor.test_node import job
 
+pytestmark = pytest.mark.process
+
 PROGRAM = "import json, lib, own; print(json.__cached__, lib.__cached__, own.__cached__, sep='\\n')"
 
 

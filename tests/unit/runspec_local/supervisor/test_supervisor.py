@@ -24,6 +24,8 @@ from runspec_local.supervisor.child import start_child
 from tests.support import process_table
 from tests.support.wait import until
 
+pytestmark = pytest.mark.process
+
 RUN = f"r-{os.getpid():06}"  # processes of a run are looked for on the whole machine
 
 

@@ -87,6 +87,7 @@ def test_all_of_an_older_versions_runs_are_listed(home: Path, capsys: Capture) -
     assert all(row["began"] > 1.7e9 for row in rows.values())
 
 
+@pytest.mark.process
 def test_runs_that_have_no_number_are_in_the_order_of_the_clock(home: Path) -> None:
     """New ones come after them, whatever the clock says."""
     old = [of.name for of in run_record.all_runs()]
@@ -137,6 +138,7 @@ def test_what_a_run_saved_is_fetched(home: Path, tmp_path: Path, name: str) -> N
     assert files == kept.get(name, {"out/a.txt": "kept\n"})
 
 
+@pytest.mark.process
 def test_a_run_that_goes_on_is_seen_and_cancelled(
     alive: list[subprocess.Popen[str]], capsys: Capture
 ) -> None:
@@ -151,6 +153,7 @@ def test_a_run_that_goes_on_is_seen_and_cancelled(
     assert told(capsys, "status", "running")["state"] == "cancelled"
 
 
+@pytest.mark.process
 def test_a_run_that_goes_on_is_destroyed_with_its_nodes(
     home: Path, alive: list[subprocess.Popen[str]]
 ) -> None:
@@ -177,6 +180,7 @@ def test_every_run_is_destroyed_and_nothing_of_it_stays(
     assert {row["run"]: row["state"] for row in told(capsys, "list", "--all")}[of] == "destroyed"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "name, state", [("ended", "succeeded"), ("running", "running"), ("failed", "failed")]
 )
@@ -196,6 +200,7 @@ def test_an_unchanged_job_file_means_its_run(
     assert ("starting no other" in said) == (name != "failed")
 
 
+@pytest.mark.process
 def test_another_job_file_is_refused_while_the_run_goes_on(
     alive: list[subprocess.Popen[str]], capsys: Capture
 ) -> None:

@@ -16,6 +16,8 @@ from runspec_slurm.containers.containers import uri
 from runspec_slurm.session.quoting import quoted
 from tests.support.slurm.specs import FOUND, RUN, facts, sbatch, spec
 
+pytestmark = pytest.mark.process
+
 # Says with how many words it was started, with which, and with which variables.
 STUB = """#!/bin/sh
 printf '%s\\0' "$#" "$0" "$@"

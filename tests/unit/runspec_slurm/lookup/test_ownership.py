@@ -31,6 +31,7 @@ def whose(tmp_path: Path) -> JobOwnership:
     return JobOwnership(store)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
@@ -50,6 +51,7 @@ def test_a_job_is_known_by_when_and_where_it_was_submitted(
     assert whose.is_of(RUN, row(tmp_path)._replace(**said)) is expected
 
 
+@pytest.mark.process
 def test_a_job_of_a_run_that_is_destroyed_is_nobodys(whose: JobOwnership, tmp_path: Path) -> None:
     whose.store.remove_tree("runs", RUN)
 

@@ -11,6 +11,8 @@ from runspec_slurm.parallelcluster import PROVIDER
 from tests.support.slurm import fake_pcluster
 from tests.support.slurm.parallelcluster_specs import options
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -13,6 +13,8 @@ import pytest
 from runspec_jobs.provider import RemoteError
 from runspec_slurm.parallelcluster import store
 
+pytestmark = pytest.mark.process
+
 # A file's state is kept beside it; what is asked for is done at the third look, as by the service.
 # The words: https://doc.lustre.org/lustre_manual.xhtml#lustrehsm (lfs hsm_state)
 LFS = r"""#!/bin/sh

@@ -22,6 +22,8 @@ from runspec_slurm.store import elastic_records
 from runspec_slurm.store.workspace import WorkspaceStore
 from tests.support.change_records import at, record
 
+pytestmark = pytest.mark.process
+
 
 class Way(Here):
     """Notes that a command was called; *near* False: files of another machine."""

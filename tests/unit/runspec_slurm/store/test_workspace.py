@@ -15,6 +15,8 @@ from runspec_slurm import timing
 from runspec_slurm.session.transport import Done, Here
 from runspec_slurm.store.workspace import Entry, WorkspaceStore
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:

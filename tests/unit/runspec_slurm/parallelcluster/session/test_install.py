@@ -57,6 +57,7 @@ def test_half_of_it_is_none_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (folder / install.MARK).exists()
 
 
+@pytest.mark.process
 def test_what_uv_says_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     uv = tmp_path / "uv"
     uv.write_text("#!/bin/sh\necho 'error: no route to the index' >&2\nexit 2\n")

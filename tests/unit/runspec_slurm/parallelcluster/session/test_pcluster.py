@@ -57,6 +57,7 @@ def client(**settings: Any) -> Cli:
     return Cli(options(**settings), lambda line: None)
 
 
+@pytest.mark.process
 def test_an_answer_is_the_json_that_it_prints(program: Program) -> None:
     program.says({"clusterStatus": "CREATE_COMPLETE"})
 
@@ -65,12 +66,14 @@ def test_an_answer_is_the_json_that_it_prints(program: Program) -> None:
     assert program.argv() == ["describe-cluster", "--cluster-name", "x", "--region", "us-east-1"]
 
 
+@pytest.mark.process
 def test_what_others_print_before_it_is_no_part_of_the_answer(program: Program) -> None:
     program.does('echo "!! Node 20 has reached {end}-of-life"; echo "{ old }"; echo \'{"a": 1}\'')
 
     assert client().run("describe-cluster", "x") == {"a": 1}
 
 
+@pytest.mark.process
 def test_the_configuration_goes_by_a_file_of_ours_alone_that_is_gone_afterwards(
     program: Program,
 ) -> None:
@@ -84,6 +87,7 @@ def test_the_configuration_goes_by_a_file_of_ours_alone_that_is_gone_afterwards(
     assert not Path((program.notes / "where").read_text().strip()).exists()
 
 
+@pytest.mark.process
 def test_credentials_are_in_the_environment_and_on_no_command_line(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,6 +101,7 @@ def test_credentials_are_in_the_environment_and_on_no_command_line(
     assert "hush" not in " ".join(program.argv())
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "operation,said,error,transient",
     [
@@ -157,6 +162,7 @@ def test_a_change_that_wants_the_fleet_to_stop_is_told_apart() -> None:
     assert type(both) is RemoteError and both.hint and "another name" in both.hint
 
 
+@pytest.mark.process
 def test_a_program_that_is_killed_may_have_done_it(program: Program) -> None:
     program.does("kill -9 $$")
 
@@ -166,6 +172,7 @@ def test_a_program_that_is_killed_may_have_done_it(program: Program) -> None:
         client().run("describe-cluster", "x")
 
 
+@pytest.mark.process
 def test_a_program_that_does_not_end_is_ended_with_all_it_started(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
