@@ -20,6 +20,7 @@ from tests.support.aws.emulated_account import (
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.essential
 def test_the_walk_through_is_one_file_and_one_command(
     region: Region, tmp_path: Path, capsys: Capture
 ) -> None:

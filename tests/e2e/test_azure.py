@@ -72,6 +72,7 @@ def test_a_cancelled_run_ends_and_says_so(account: AzureBatch, capsys: Capture) 
     assert row["state"] == "cancelled"
 
 
+@pytest.mark.essential
 def test_what_was_printed_outlives_its_machine(account: AzureBatch, capsys: Capture) -> None:
     write("echo one; echo two")
     found = said(capsys, "apply", "job.yaml")["run"]

@@ -74,6 +74,7 @@ def prepared(folder: Path, stand: BatchAI) -> None:
     assert run(["trust"]) == 0
 
 
+@pytest.mark.essential
 def test_the_hands_on_runs_from_its_own_file_and_leaves_nothing(
     stand: BatchAI, tmp_path: Path, capsys: Capture
 ) -> None:

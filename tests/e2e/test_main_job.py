@@ -78,6 +78,7 @@ def test_the_table_has_its_six_columns_and_a_row_for_every_epoch(
     assert [int(m[1]) for m in map(ROW.match, log) if m] == list(range(1, 21))
 
 
+@pytest.mark.essential
 def test_fetch_brings_back_a_model_that_is_right_nine_times_of_ten(
     applied: tuple[Path, str, str], tmp_path: Path
 ) -> None:

@@ -64,6 +64,7 @@ def runspec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runspec
         yield call
 
 
+@pytest.mark.essential
 def test_a_cluster_is_made_for_a_job_and_goes_when_nothing_needs_it(
     runspec: Runspec, tmp_path: Path
 ) -> None:

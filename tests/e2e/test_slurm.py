@@ -15,6 +15,7 @@ WORD = "canary-of-slurm-5309"
 CANARY = f"{WORD} 'q' $x"
 
 
+@pytest.mark.essential
 def test_a_job_gives_its_log_and_its_files_and_leaves_nothing(
     project: Project, tmp_path: Path
 ) -> None:
