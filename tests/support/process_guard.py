@@ -58,9 +58,10 @@ def mark(item: pytest.Item) -> None:
 
 
 def begin(item: pytest.Item) -> None:
-    """Let *item* start processes if it is marked."""
+    """Let *item* start processes if it is marked, or if marked tests were chosen as well: any may come first then."""
     marked = any(item.get_closest_marker(name) for name in MARKS)
-    GUARD.refuses = None if marked else item.nodeid
+    plain = "not process" in item.config.option.markexpr
+    GUARD.refuses = item.nodeid if plain and not marked else None
 
 
 def end() -> None:

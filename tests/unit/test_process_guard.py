@@ -7,7 +7,14 @@ import subprocess
 
 import pytest
 
-from tests.support.process_guard import ProcessStarted
+from tests.support.process_guard import GUARD, ProcessStarted
+
+
+@pytest.fixture(autouse=True)
+def _on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guard these tests even if marked tests were chosen as well."""
+    marked = request.node.get_closest_marker("process") is not None
+    monkeypatch.setattr(GUARD, "refuses", None if marked else request.node.nodeid)
 
 
 def test_a_test_that_is_not_marked_cannot_start_a_process() -> None:
