@@ -37,7 +37,7 @@ from runspec_jobs.load.inputs import PlanInputs, at_size, gather
 from runspec_jobs.logs import follow as log
 from runspec_jobs.plan import model
 from runspec_jobs.plan.model import Plan
-from runspec_jobs.provider import OutputFile, Progress, Spec, State, Status, SupportsOutputs
+from runspec_jobs.provider import Client, OutputFile, Progress, Spec, State, Status, SupportsOutputs
 from runspec_jobs.report.ranking import Task
 from runspec_jobs.spec.types import AS_WRITTEN
 from runspec_jobs.state import run_group, run_record
@@ -213,7 +213,7 @@ class Run:
 
         A followed log is yielded as it comes, with the nodes mixed. Closing the iterator ends the following.
         """
-        _, client, _ = clients.connect(self.record)
+        client = self._client()
         wanted = log.chosen(node, task)
         if follow:
             yield from log_lines.followed(self.record, client, wanted)
@@ -236,7 +236,7 @@ class Run:
         if memory.status is not None and on_line is None:
             return memory.status
         joined = log_lines.Joined(on_line or (lambda line: None))
-        _, client, _ = clients.connect(self.record)
+        client = self._client()
         events = _Events(on_event)
         status = waiting.wait(
             self.record, client, joined, events, timeout_s=timeout_s, publishes=True
@@ -249,12 +249,12 @@ class Run:
         spec = self.record.spec
         if spec.metric is None:
             raise UsageError("the spec has no metric", "add metric: {name, goal, pattern}")
-        _, client, _ = clients.connect(self.record)
+        client = self._client()
         return measured_tasks.measured_tasks(self.record, client, spec, spec.metric, self.status())
 
     def outputs(self) -> list[OutputFile]:
         """Return the saved files of all outputs and saves. Raises Unavailable if the provider cannot read outputs."""
-        return list(self._saved().outputs(self.id))
+        return list(self._reader(self._client()).outputs(self.id))
 
     def fetch(
         self,
@@ -270,11 +270,11 @@ class Run:
         RemoteError if a file does not have the content that was saved.
         """
         events = _Events(on_event)
-        client = self._saved()
+        client = self._client()
         move = events.progress(f"fetch {self.id}")
-        found = copying.fetch(client, self.id, output, save, Path(to), move)
+        found = copying.fetch(self._reader(client), self.id, output, save, Path(to), move)
         if found:
-            publish.finish(self.record, clients.connect(self.record)[1], events.wait)
+            publish.finish(self.record, client, events.wait)
         return list(found)
 
     def cancel(self, *, on_event: OnEvent | None = None) -> Status:
@@ -285,8 +285,10 @@ class Run:
         """Cancel the run and delete what was made for it alone, its outputs too. Calling it again is safe."""
         end.destroy(self.record, _Events(on_event))
 
-    def _saved(self) -> SupportsOutputs:
-        _, client, _ = clients.connect(self.record)
+    def _client(self) -> Client:
+        return clients.connect(self.record)[1]
+
+    def _reader(self, client: Client) -> SupportsOutputs:
         if not isinstance(client, SupportsOutputs):
             raise Unavailable(f"'{self.provider}' cannot read outputs")
         return client

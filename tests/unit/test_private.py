@@ -8,12 +8,12 @@ from pathlib import Path
 
 from tests.support.root import ROOT
 
-# Of named tuples and of libraries, which offer no other way, and of the parser of the command line.
+# Of named tuples and of libraries, which offer no other way.
 ALLOWED = set(
     """
 _asdict _replace _fields _make _exit
 _attribute_map _validation _visibility _rest_name_input _models _pipeline _impl_policies _client
-_session _subparsers _group_actions _actions _mutually_exclusive_groups _parse_block_device_mapping
+_session _parse_block_device_mapping
 """.split()
 )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import signal
 import sys
@@ -25,13 +24,6 @@ if TYPE_CHECKING:
 
 LONG_S = 0.3  # a transfer that is shorter has no progress bar
 BETWEEN_S = 0.1  # between two updates of a bar
-
-
-def tolerant() -> None:
-    """Make the standard streams print characters that they cannot encode as escapes, instead of raising an error."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
 
 
 def out(text: str) -> None:

@@ -1,12 +1,4 @@
-"""Decides which run an apply concerns, and starts or continues it.
-
-| newest run of the name | same digest | another digest |
-| --- | --- | --- |
-| its apply was interrupted | continue it | start another if no step of the run was begun, else Conflict |
-| waiting or running | start nothing | Conflict |
-| succeeded, or forgotten by its service | start nothing | start another |
-| failed or cancelled | start another | start another |
-"""
+"""Decides which run an apply concerns, and starts or continues it; docs/architecture.md has the table of cases."""
 
 from __future__ import annotations
 
