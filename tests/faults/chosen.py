@@ -1,9 +1,11 @@
-"""Which cells of a matrix are tried: a fair choice, the same in every run, or all of them by RUNSPEC_FAULTS=all.
+"""Which kills and faults each test of a matrix tries: at most MOST, the same in every run; all by RUNSPEC_FAULTS=all.
 
-What is chosen on clouds: a kill before and after every request that makes, changes or takes away, and at some of
-those that only look; of the faults of the wire, four at every request of the first kind and one at every other, so that
-each fault meets each kind of request somewhere. Of requests that wait by asking again, the first two. All is a kill
-at every boundary, which are the calls of the client as well, and every fault at every request.
+Those worth trying are listed first. On clouds they are a kill before and after every request that makes, changes or
+takes away, and at some of those that only look; of the faults of the wire, four at every request of the first kind and
+one at every other. Of requests that wait by asking again, the first two. `spaced` takes MOST of the list at equal
+distances, which are shorter than four, so that each request that changes something still meets a fault or two, and
+each fault some request. All is a kill at every boundary, which are the calls of the client as well, and every fault at
+every request.
 """
 
 from __future__ import annotations
@@ -11,11 +13,13 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from tests.faults.cells import sample
 
 ALL = os.environ.get("RUNSPEC_FAULTS") == "all"
+MOST = 20  # kills or faults of each test, unless all are tried
 AT_ONCE = 4  # faults, at a request that changes something
 LOOKS = 3  # kills of each verb where it only looks
 SEND, SENT = "send ", "sent "  # a kill before a request, and after it
@@ -25,6 +29,19 @@ POLLED = re.compile(r"\((\d{2,}|[3-9])\)$")
 READS = ("GET", "HEAD")
 # Requests that only look and are sent by POST: of Azure Batch, AWS Batch, and CloudWatch Logs, which has one path.
 ASKS = re.compile(r"listOutputFiles|^POST /(v1/(describe|list)\w+)?( \(\d+\))?$")
+
+Cell = TypeVar("Cell")
+
+
+def spaced(cells: Sequence[Cell], start: float = 0.5) -> list[Cell]:
+    """Take MOST of *cells* at equal distances, or all; *start* is where in the first stretch, from 0 to 1.
+
+    >>> spaced(range(60)) == list(range(1, 60, 3))
+    True
+    """
+    if ALL or len(cells) <= MOST:
+        return list(cells)
+    return [cells[int((n + start) * len(cells) / MOST)] for n in range(MOST)]
 
 
 def asked_first(places: Mapping[int, str]) -> dict[int, str]:
@@ -53,7 +70,7 @@ def kills(places: Mapping[int, str], kinds: Iterable[str] = (SEND, SENT)) -> lis
         return list(places)
     looks = [at for at, label in places.items() if not changes(label)]
     made = [at for at, s in places.items() if changes(s) and s.startswith(tuple(kinds))]
-    return [*made, *(looks[n - 1] for n in sample(len(looks), LOOKS))]
+    return spaced([*made, *(looks[n - 1] for n in sample(len(looks), LOOKS))])
 
 
 def strikes(requests: Mapping[int, str], faults: Iterable[str]) -> list[tuple[int, str]]:
@@ -62,4 +79,4 @@ def strikes(requests: Mapping[int, str], faults: Iterable[str]) -> list[tuple[in
     if ALL:
         return list(itertools.product(left, faults))
     counts = {at: AT_ONCE if changes(s) else 1 for at, s in left.items()}
-    return [(at, next(turn)) for at, count in counts.items() for _ in range(count)]
+    return spaced([(at, next(turn)) for at, count in counts.items() for _ in range(count)])

@@ -1,8 +1,8 @@
 """Each thing is made once and nothing is left, wherever the lights go out.
 
-The slow tests try every boundary: their number comes from a trace, never from here. Where two verbs pass the same
-boundaries, each is killed at every fourth one of them, and the one not where the other is; RUNSPEC_FAULTS=all tries
-all by both. The others try a few of all, chosen by `cells.SEED`.
+The slow tests try twenty boundaries of each verb, and all by RUNSPEC_FAULTS=all: their number comes from a trace, never
+from here. Verbs that pass the same boundaries are killed at different ones. The others try a few of all, chosen by
+`cells.SEED`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ VERBS: dict[str, cells.Cell] = {
     "destroy": cells.destroy,
     "destroy of an ended run": cells.destroy_ended,
 }
-# Of two that pass the same boundaries: at which each begins to be killed at every fourth one.
-TURNS = {
-    "apply, then destroy": 0,
-    "apply, then cancel": 2,
-    "destroy": 0,
-    "destroy of an ended run": 2,
+# Of those that pass the same boundaries: where in each stretch of them each is killed.
+STARTS = {
+    "apply": 0.1,
+    "apply, then destroy": 0.4,
+    "apply, then cancel": 0.7,
+    "destroy": 0.25,
+    "destroy of an ended run": 0.75,
 }
 
 
@@ -60,12 +61,6 @@ def of_supervisor(driver: Driver) -> list[str]:
         return [step["label"] for step in world.steps(trace)]
 
 
-def turn(verb: str, count: int) -> range:
-    """Choose where *verb* is killed, of the boundaries 1 to *count*."""
-    every = range(1, count + 1)
-    return every if chosen.ALL or verb not in TURNS else every[TURNS[verb] :: 4]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", VERBS)
 def test_killed_at_any_boundary_and_repeated_it_is_as_if_nothing_had_happened(
@@ -73,7 +68,9 @@ def test_killed_at_any_boundary_and_repeated_it_is_as_if_nothing_had_happened(
 ) -> None:
     labels = boundaries(pool[0], verb)
 
-    wrong = cells.spread(pool, VERBS[verb], turn(verb, len(labels)))
+    wrong = cells.spread(
+        pool, VERBS[verb], chosen.spaced(range(1, len(labels) + 1), STARTS.get(verb, 0.5))
+    )
 
     assert {labels[at - 1]: what for at, what in wrong.items()} == {}
 
@@ -109,7 +106,8 @@ def test_a_run_whose_supervisor_is_killed_at_any_boundary_tells_the_truth_and_le
 ) -> None:
     labels = of_supervisor(pool[0])
     started = len(labels) - labels[::-1].index("spawn sh")  # both nodes run from then on
-    places = range(1, len(labels) + 1) if last == QUICK else cells.sample(started, 8)
+    everywhere = range(1, len(labels) + 1)
+    places = chosen.spaced(everywhere) if last == QUICK else cells.sample(started, 8)
 
     wrong = cells.spread(pool, lambda driver, at: cells.bereft(driver, at, last), places)
 

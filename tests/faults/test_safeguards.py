@@ -18,6 +18,7 @@ from tests.faults.world import (
     stopped_at,
 )
 
+LEFT_S = 5.0  # after which a process counts as left, where that is expected
 Scenario = Callable[[Driver, tuple[str, ...]], list[str]]
 
 
@@ -55,6 +56,8 @@ def two_applies(driver: Driver, without: tuple[str, ...]) -> list[str]:
 def destroyed_while_applied(driver: Driver, without: tuple[str, ...]) -> list[str]:
     """A destroy comes while apply is about to start the job."""
     with new_world(driver, LONG) as world:
+        if without:
+            world.patience_s = LEFT_S
         how = {"at": "call call start", "do": "stop", "without": without}
         first = world.start("apply", "faults.yaml", "--detach", **how)
         with stopped_at(world, first):

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from tests.faults import cells
+from tests.faults import cells, chosen
 from tests.faults.cells import slow
 from tests.faults.world import (
     LONG,
@@ -56,7 +56,7 @@ def test_an_apply_that_comes_at_any_moment_of_another_starts_nothing(pool: list[
     with new_world(pool[0]) as world:
         count = len(world.run("apply", "faults.yaml").labels)
 
-    assert cells.spread(pool, cell, cells.sample(count, 12)) == {}
+    assert cells.spread(pool, cell, chosen.spaced(range(1, count + 1))) == {}
 
 
 @pytest.mark.slow

@@ -126,6 +126,8 @@ class World:
     canary: str = field(default_factory=lambda: secrets.token_hex(12))
     log: list[Ended] = field(default_factory=list)
     count: int = 0
+    patience_s: float = 60.0
+    """How long processes may take to end that were to end."""
 
     nodes: ClassVar[str] = "2"
     saving: ClassVar[tuple[str, ...]] = ("0", "1")
@@ -241,9 +243,9 @@ class World:
         """Give the processes that belong to this world, by their words or their environment."""
         return dict(processes(str(self.folder)))
 
-    def await_quiet(self, limit_s: float = 60.0) -> dict[int, str]:
-        """Give the processes that are left after *limit_s*; returns as soon as there are none."""
-        end = time.monotonic() + limit_s
+    def await_quiet(self) -> dict[int, str]:
+        """Give the processes that are left after `patience_s`; returns as soon as there are none."""
+        end = time.monotonic() + self.patience_s
         while (left := self.processes()) and time.monotonic() < end:
             time.sleep(0.05)
         return left
