@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from runspec_jobs.api.cleanup import destroy_shared, forget_group
+from runspec_jobs.api.lifecycle import get_all
 from runspec_jobs.cli import output
-from runspec_jobs.engine import end
 from runspec_jobs.errors import OK, UsageError
 
 
 def cancel(run: str, *, as_json: bool) -> int:
-    for of in end.meant(run, output.tell):
-        status = end.cancel(of, output.ProgressPrinter(quiet=as_json))
+    for of in get_all(run, on_event=output.tell_event):
+        status = of.cancel(on_event=output.ProgressPrinter(quiet=as_json))
         if as_json:
-            output.out_json({"run": of.run, "state": status.state, "reason": status.reason})
+            output.out_json({"run": of.id, "state": status.state, "reason": status.reason})
         else:
-            output.tell(f"{of.run} {status.state}")
+            output.tell(f"{of.id} {status.state}")
     return OK
 
 
@@ -22,13 +23,13 @@ def destroy(run: str | None, *, site: bool, as_json: bool) -> int:
         return _destroy_site(run, as_json=as_json)
     if run is None:
         raise UsageError("no run given", "name a run (see runspec list), or use --site")
-    for of in end.meant(run, output.tell):
-        end.destroy(of, output.ProgressPrinter(quiet=as_json))
+    for of in get_all(run, on_event=output.tell_event):
+        of.destroy(on_event=output.ProgressPrinter(quiet=as_json))
         if as_json:
-            output.out_json({"run": of.run, "state": "destroyed"})
+            output.out_json({"run": of.id, "state": "destroyed"})
         else:
-            output.tell(f"{of.run} destroyed")
-    end.forget_group(run)
+            output.tell(f"{of.id} destroyed")
+    forget_group(run)
     return OK
 
 
@@ -37,7 +38,7 @@ def _destroy_site(run: str | None, *, as_json: bool) -> int:
     if run is not None:
         what = f"--site deletes the resources that runs share, and takes no run (got '{run}')"
         raise UsageError(what, f"destroy the run first: runspec destroy {run}")
-    deleted = end.destroy_shared(output.ProgressPrinter(quiet=as_json))
+    deleted = destroy_shared(on_event=output.ProgressPrinter(quiet=as_json))
     if as_json:
         output.out_json({"destroyed": deleted})
     else:

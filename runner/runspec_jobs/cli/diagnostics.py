@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
+from runspec_jobs.api.specs import SourceFile
 from runspec_jobs.cli import output
 from runspec_jobs.diagnostics.render import Format, render
-from runspec_jobs.load.source import SourceFile
 
 
 def print_all(texts: Iterable[SourceFile], form: Format) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Self
 
+from runspec_jobs.api.lifecycle import Line, line_text, prefix
 from runspec_jobs.cli import output
 from runspec_jobs.diagnostics.render import as_json, plain
-from runspec_jobs.logs import follow
-from runspec_jobs.logs.follow import Line
 
 
 class LogPrinter:
@@ -34,9 +33,9 @@ class LogPrinter:
         """Print one line, or one part of a line."""
         whose = (found.task, found.rank)
         shown = (
-            as_json(follow.text(found.text, plain))[1:-1]
+            as_json(line_text(found.text, plain))[1:-1]
             if self.json
-            else follow.text(found.text, plain)
+            else line_text(found.text, plain)
         )
         goes_on = found.continues and self._open == whose and not self._drawn_over(found)
         before = self._tail() if self._open is not None and not goes_on else ""
@@ -52,7 +51,7 @@ class LogPrinter:
     def _head(self, found: Line) -> str:
         if self.json:
             return as_json({"task": found.task, "node": found.rank, "line": ""})[:-2]
-        return follow.prefix(found, self.nodes, self.tasks)
+        return prefix(found, self.nodes, self.tasks)
 
     def _tail(self) -> str:
         return '"}\n' if self.json else "\n"

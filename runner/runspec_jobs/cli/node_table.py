@@ -5,21 +5,11 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from runspec_jobs.api.lifecycle import Attempt, Membership, NodeStatus, State
 from runspec_jobs.diagnostics.render import plain
-from runspec_jobs.engine import apply as engine, clients
-from runspec_jobs.errors import RunspecError
-from runspec_jobs.provider import (
-    Attempt,
-    MembershipChange,
-    NodeStatus,
-    State,
-    SupportsMembershipChanges,
-)
 from runspec_jobs.report import elastic_costs
-from runspec_jobs.state.journal import RunState
-from runspec_jobs.state.run_record import Record
 
 LISTED = 20  # up to this number, all nodes are listed, else those that failed or were retried
 MOST = 50  # the most nodes that are listed then
@@ -65,29 +55,7 @@ def _how(attempt: Attempt) -> str:
     return plain("; ".join(text for text in (code, reason) if text) or "no exit code")
 
 
-class Known(NamedTuple):
-    """The membership changes of a run, or the reason why they are not known."""
-
-    changes: Sequence[MembershipChange]
-    unknown: str = ""
-
-
-def changes(of: Record, memory: RunState) -> Known | None:
-    """Return the membership changes of a run; None, without a request, if it is not elastic or was not made."""
-    spec = clients.spec(of)
-    elastic = spec is not None and spec.cluster.nodes.elastic
-    if not elastic or memory.deleted or not engine.is_made(of.plan, memory):
-        return None
-    try:
-        _, client, _ = clients.connect(of)
-        if isinstance(client, SupportsMembershipChanges):
-            return Known(client.changes(of.run))
-    except RunspecError as exc:
-        return Known((), exc.message)
-    return Known((), f"'{of.plan.provider}' does not report them")
-
-
-def changes_json(found: Known | None) -> dict[str, Any]:
+def changes_json(found: Membership | None) -> dict[str, Any]:
     """Return the changes as further keys of the JSON; if they are not known, the reason instead."""
     if found is None:
         return {}
@@ -100,7 +68,7 @@ def when(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
-def change_lines(found: Known | None) -> Iterator[str]:
+def change_lines(found: Membership | None) -> Iterator[str]:
     if found is not None and found.unknown:
         yield plain(f"  changes of nodes: {elastic_costs.NOT_KNOWN}: {found.unknown}")
     elif found is not None:

@@ -9,10 +9,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from runspec_jobs.api.events import Event
 from runspec_jobs.diagnostics.render import as_json, columns, plain
-from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.errors import OutputFailed
 from runspec_jobs.report.svg import brief
 
@@ -48,6 +49,11 @@ def out_json(value: Any) -> None:
 def tell(text: str) -> None:
     """Print a line of progress, or an error, to standard error."""
     print(f"runspec: {plain(text)}", file=sys.stderr, flush=True)
+
+
+def tell_event(event: Event) -> None:
+    """Print the text of an event to standard error, whatever its kind."""
+    tell(event.text)
 
 
 def print_table(table: Table) -> None:
@@ -115,8 +121,17 @@ def interactive() -> bool:
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
-class ProgressPrinter(Reporter):
-    """Prints the progress of a plan that is carried out: bars and a spinner on a terminal, else lines.
+@dataclass
+class Transfer:
+    """A transfer with the times, in seconds, at which it began and its bar was drawn last."""
+
+    began: float
+    drawn: float = 0.0
+    task: TaskID | None = None
+
+
+class ProgressPrinter:
+    """Prints the events of a plan that is carried out: bars and a spinner on a terminal, else lines.
 
     With *quiet*, only what has to be waited for is printed.
     """
@@ -125,6 +140,7 @@ class ProgressPrinter(Reporter):
         self.quiet = quiet
         self._bars: Bars | None = None
         self._spinner: Spinner | None = None
+        self._transfer: tuple[str, Transfer] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -132,35 +148,33 @@ class ProgressPrinter(Reporter):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def note(self, text: str) -> None:
-        if not self.quiet:
-            tell(text)
+    def __call__(self, event: Event) -> None:
+        if event.kind == "wait":
+            tell(event.text)
+        elif event.kind == "transfer":
+            self._move(event)
+        elif event.kind == "line":
+            self.line(event.text)
+        else:
+            if event.kind == "step":
+                self.close()
+            if not self.quiet:
+                tell(event.text)
 
-    def wait(self, text: str) -> None:
-        tell(text)
-
-    def step(self, title: str) -> None:
-        self.close()
-        if not self.quiet:
-            tell(title)
-
-    def progress(self, title: str) -> Callable[[int, int], None]:
+    def _move(self, event: Event) -> None:
+        """Draw the bar of a transfer, once it has taken a while."""
         if self.quiet or not interactive():
-            return lambda done, whole: None
-        began, last = time.monotonic(), 0.0
-        task: TaskID | None = None
-
-        def move(done: int, whole: int) -> None:
-            nonlocal task, last
-            now = time.monotonic()
-            if now - began < LONG_S or (now - last < BETWEEN_S and done < whole):
-                return
-            last = now
-            if task is None:
-                task = self._open().add_task(plain(title), total=whole or None)
-            self._open().update(task, completed=done, total=whole or None)
-
-        return move
+            return
+        now = time.monotonic()
+        if self._transfer is None or self._transfer[0] != event.text:
+            self._transfer = event.text, Transfer(now)
+        bar = self._transfer[1]
+        if now - bar.began < LONG_S or (now - bar.drawn < BETWEEN_S and event.done < event.total):
+            return
+        bar.drawn = now
+        if bar.task is None:
+            bar.task = self._open().add_task(plain(event.text), total=event.total or None)
+        self._open().update(bar.task, completed=event.done, total=event.total or None)
 
     def line(self, text: str) -> None:
         """Print a line that a tool printed while it works; on a terminal, each line replaces the one before."""
@@ -201,3 +215,4 @@ class ProgressPrinter(Reporter):
         if self._bars is not None:
             self._bars.stop()
             self._bars = None
+        self._transfer = None

@@ -9,17 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runspec_jobs.cli import diagnostics, import_, output, smoke
+from runspec_jobs.api import jobs
+from runspec_jobs.api.jobs import Change, Job, Plan, Scope
+from runspec_jobs.cli import diagnostics, import_, output
 from runspec_jobs.diagnostics.render import as_json, plain
 from runspec_jobs.errors import CHANGES, OK, UsageError
-from runspec_jobs.load import inputs, source
-from runspec_jobs.plan import diff, model
-from runspec_jobs.plan.diff import Change
-from runspec_jobs.plan.model import Plan
-from runspec_jobs.provider import Scope, Spec
-from runspec_jobs.spec import placeholders
-from runspec_jobs.spec.sweep import Random
-from runspec_jobs.state import run_record
 
 ROWS = 50  # the most tasks that are printed as text
 WIDTH = 100  # the most characters of a value that are printed as text
@@ -46,34 +40,26 @@ def load(
     *,
     output_format: str,
     as_json: bool,
-) -> inputs.PlanInputs:
-    """Return everything that planning the spec at *path* needs, and print its warnings and notes."""
-    text = source.read_file(path)
+) -> Job:
+    """Return the job of the spec at *path*, and print its warnings and notes."""
     with printer:
-        found = inputs.gather(text, path.parent, printer.progress, provider)
-    if text.diagnostics and not as_json:
-        diagnostics.print_one(text, diagnostics.wanted(output_format, as_json=as_json))
-    return found
-
-
-def each(found: inputs.PlanInputs) -> list[inputs.PlanInputs]:
-    """Return *found* once for each number of nodes in `scaling`, or as it is if the spec has no `scaling`."""
-    if found.spec.scaling is None:
-        return [found]
-    return [inputs.at_size(found, size) for size in found.spec.scaling.nodes]
+        job = jobs.load(path, provider=provider, on_event=printer)
+    if job.notes and not as_json:
+        diagnostics.print_one(job.text, diagnostics.wanted(output_format, as_json=as_json))
+    return job
 
 
 def plan_(options: PlanOptions) -> int:
-    loaded = load(
+    job = load(
         options.file,
         output.ProgressPrinter(),
         options.provider,
         output_format=options.output_format,
         as_json=options.as_json,
     )
-    found = each(loaded)
+    found = list(job.sizes())
     if options.smoke:
-        found = [smoke.job_of(one) for one in found]
+        found = [jobs.smoke_test(one) for one in found]
     if options.export is not None and len(found) > 1:
         what = "--export writes one job, and a spec with `scaling` describes several"
         raise UsageError(what, "remove scaling, and set cluster.nodes")
@@ -81,43 +67,37 @@ def plan_(options: PlanOptions) -> int:
     return CHANGES if options.detailed_exitcode and any(changed) else OK
 
 
-def _planned(found: inputs.PlanInputs, options: PlanOptions) -> bool:
+def _planned(job: Job, options: PlanOptions) -> bool:
     """Print one plan, or what changed in it; return whether it changed. With `--json`, each plan is one document."""
-    made = model.make_plan(found.provider, found.spec, model.PREVIEW, found.facts)
-    before = last_applied(found.spec.name)
-    changes = None if before is None else diff.differences(before, made)
+    made = jobs.plan(job)
+    before = jobs.last_applied(job.spec.name)
+    changes = jobs.changes(before, made)
     if options.export is not None:
-        import_.export(found.provider, made, options.export, as_json=options.as_json)
+        import_.export(job, options.export, as_json=options.as_json)
     elif options.as_json and options.diff:
         output.out_json({"run": before and before.run, "changes": _changes_json(changes)})
     elif options.as_json:
-        output.out(as_json(model.to_json(made), indent=2))
+        output.out(as_json(jobs.plan_json(made), indent=2))
     elif options.diff:
         _print_changes(before, changes)
     else:
         for line in view(made):
             output.out(line)
-        _show_drawn(found.spec)
+        _show_drawn(job)
     return changes is None or bool(changes)
 
 
-def _show_drawn(spec: Spec) -> None:
+def _show_drawn(job: Job) -> None:
     """Print the values that were drawn at random, because the spec does not show them."""
-    if not any(isinstance(part, Random) for part in spec.sweep.values()):
+    if not job.draws:
         return
     from runspec_jobs.report import tables
 
-    all_of_them = placeholders.tasks(spec)
+    tasks = job.tasks()
     output.out("")
-    output.print_table(tables.drawn(all_of_them[:ROWS]))
-    if len(all_of_them) > ROWS:
-        output.out(f"and {len(all_of_them) - ROWS:,} more tasks: --json lists all")
-
-
-def last_applied(name: str) -> Plan | None:
-    """Return the plan of the newest run of *name* that was not destroyed, or None."""
-    runs = run_record.of_name(name)
-    return runs[-1].plan if runs else None
+    output.print_table(tables.drawn(tasks[:ROWS]))
+    if len(tasks) > ROWS:
+        output.out(f"and {len(tasks) - ROWS:,} more tasks: --json lists all")
 
 
 def _changes_json(changes: list[Change] | None) -> list[dict[str, Any]] | None:

@@ -2,50 +2,15 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
+from runspec_jobs.api import probes as api
+from runspec_jobs.api.probes import PAGE, Left, Observed, Probe, Probing, Verdict
 from runspec_jobs.cli import output
-from runspec_jobs.cli.cleanup import configured
 from runspec_jobs.diagnostics.render import plain
-from runspec_jobs.errors import OK, Conflict, RunspecError, Unavailable, UsageError
-from runspec_jobs.provider import (
-    Client,
-    Facts,
-    Observation,
-    Options,
-    Probe,
-    Provider,
-    Request,
-    SupportsProbes,
-    Verdict,
-)
-from runspec_jobs.state import probe_leftovers
-from runspec_jobs.state.probe_leftovers import Left, Session
-
-PAGE = "docs/unverified.md"
-
-
-@dataclass(frozen=True)
-class Context:
-    """The context of a probe: see `runspec_jobs.provider.probe.ProbeContext`."""
-
-    session: Session
-    sleep: Callable[[float], None]
-
-    @property
-    def name(self) -> str:
-        return self.session.name
-
-    def note(self, what: str, by_hand: str, *remove: Request) -> None:
-        self.session.note(Left(what, by_hand, remove))
-
-    def tell(self, line: str) -> None:
-        output.tell(f"  {line}")
+from runspec_jobs.errors import OK, Unavailable, UsageError
 
 
 def probe(name: str | None, only: str | None, *, node: bool, yes: bool, as_json: bool) -> int:
@@ -57,35 +22,12 @@ def probe(name: str | None, only: str | None, *, node: bool, yes: bool, as_json:
     if node:
         line = f"runspec doctor {name} --node"
         raise UsageError("--node and --probe cannot be combined", f"run {line} by itself")
-    provider, options = configured(name)
-    if not isinstance(provider, SupportsProbes):
-        raise Unavailable(f"'{name}' has no probes", f"see {PAGE}")
-    chosen = _chosen(tuple(provider.probes(options)), only)
-    _announce(provider.name, chosen)
+    ids = None if only is None else [word.strip() for word in only.split(",")]
+    probing = api.choose(name, ids)
+    _announce(name, probing.probes)
     if not yes:
-        _ask(provider.name)
-    with probe_leftovers.alone(provider.name) as free:
-        if not free:
-            what = f"another runspec is running probes of '{provider.name}'"
-            raise Conflict(what, "wait until it has ended")
-        _clean_up(provider)
-        return _carried_out(provider, options, chosen, as_json=as_json)
-
-
-def _chosen(probes: Sequence[Probe], only: str | None) -> list[Probe]:
-    if only is None:
-        return list(probes)
-    wanted = [word.strip() for word in only.split(",")]
-    if unknown := [word for word in wanted if word not in {one.id for one in probes}]:
-        raise UsageError(
-            f"there is no probe '{unknown[0]}'",
-            f"choose one of {', '.join(one.id for one in probes)}",
-        )
-    before = {one.id: one.after for one in probes}
-    for word in wanted:
-        if (needed := before[word]) is not None and needed not in wanted:
-            wanted.append(needed)
-    return [one for one in probes if one.id in wanted]
+        _ask(name)
+    return _carried_out(name, probing, as_json=as_json)
 
 
 def _announce(name: str, probes: Sequence[Probe]) -> None:
@@ -117,73 +59,36 @@ def _ask(name: str) -> None:
         raise UsageError("not confirmed: no probe was run")
 
 
-def _clean_up(provider: Provider) -> None:
-    """Delete the resources that killed sessions have left. Raises Unavailable if one cannot be deleted."""
-    for session in probe_leftovers.sessions(provider.name):
-        things = "1 resource" if len(session.made) == 1 else f"{len(session.made)} resources"
-        output.tell(f"deleting {things} that {session.name} has left")
-        probe_leftovers.clean(session, provider, output.tell)
-        if session.made:
-            _by_hand(provider.name, session.made)
-            raise Unavailable(f"cannot delete all resources that {session.name} has left")
-
-
-def _carried_out(
-    provider: Provider, options: Options, probes: Sequence[Probe], *, as_json: bool
-) -> int:
-    client = provider.connect(Facts(options))
-    name = f"probe-{os.urandom(5).hex()}"
-    session = Session.begin(provider.name, name, options.model_dump(mode="json"))
-    rows: list[dict[str, Any]] = []
+def _carried_out(name: str, probing: Probing, *, as_json: bool) -> int:
+    rows: list[Observed] = []
     cut_off = False
     try:
-        with output.interruptible() as sleep:
-            for row in _observed(client, Context(session, sleep), probes):
+        with (
+            output.interruptible() as sleep,
+            contextlib.closing(probing.run(on_event=output.tell_event, sleep=sleep)) as observed,
+        ):
+            for row in observed:
                 rows.append(row)
                 if not as_json:
                     _print(row)
     except KeyboardInterrupt:
         cut_off = True
-        output.tell("interrupted; deleting the resources of the probes")
     finally:
-        try:
-            session.clean(client, output.tell)
-        finally:
-            _by_hand(provider.name, session.made)
+        _by_hand(name, probing.left)
     if as_json:
-        left = [{"what": one.what, "by_hand": one.by_hand} for one in session.made]
-        output.out_json({"provider": provider.name, "probes": rows, "left": left})
+        left = [{"what": one.what, "by_hand": one.by_hand} for one in probing.left]
+        shown = [row._asdict() for row in rows]
+        output.out_json({"provider": name, "probes": shown, "left": left})
     if cut_off:
         raise KeyboardInterrupt
     output.tell(f"assumptions without a probe, and how to check them by hand: {PAGE}")
-    refuted = any(row["verdict"] == Verdict.REFUTED for row in rows)
-    return Unavailable.exit_code if refuted or session.made else OK
+    refuted = any(row.verdict == Verdict.REFUTED for row in rows)
+    return Unavailable.exit_code if refuted or probing.left else OK
 
 
-def _observed(
-    client: Client, context: Context, probes: Sequence[Probe]
-) -> Iterator[dict[str, Any]]:
-    for one in probes:
-        context.sleep(0)  # raises KeyboardInterrupt if Ctrl-C was pressed during the last probe
-        output.tell(f"{one.id}: {one.title}")
-        began = time.monotonic()
-        try:
-            found = one.run(client, context)
-        except RunspecError as exc:
-            found = Observation(Verdict.UNKNOWN, exc.message)
-        seconds = round(time.monotonic() - began, 1)
-        yield {
-            "id": one.id,
-            "title": one.title,
-            "verdict": str(found.verdict),
-            "seen": found.seen,
-            "seconds": seconds,
-        }
-
-
-def _print(row: dict[str, Any]) -> None:
-    output.out(f"{row['verdict']:15} {row['id']:10} {plain(row['title'])}")
-    output.out(f"{'':26} seen: {plain(row['seen'])} ({row['seconds']:.1f} s)")
+def _print(row: Observed) -> None:
+    output.out(f"{row.verdict:15} {row.id:10} {plain(row.title)}")
+    output.out(f"{'':26} seen: {plain(row.seen)} ({row.seconds:.1f} s)")
 
 
 def _by_hand(name: str, still: Sequence[Left]) -> None:

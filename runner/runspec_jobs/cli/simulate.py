@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import BaseModel
-
+from runspec_jobs.api import simulation
+from runspec_jobs.api.simulation import SECONDS, Case, Question, Result, SimulatedJob, Spread
+from runspec_jobs.api.specs import seconds
 from runspec_jobs.cli import output
-from runspec_jobs.diagnostics.problem import did_you_mean
-from runspec_jobs.diagnostics.render import flawed, plain
-from runspec_jobs.document import reader
+from runspec_jobs.diagnostics.render import plain
 from runspec_jobs.errors import OK, UsageError
-from runspec_jobs.load import source
-from runspec_jobs.simulate import compare, price_table, scaling, trace
-from runspec_jobs.simulate.compare import Result, Spread
-from runspec_jobs.simulate.fleet import Dice
-from runspec_jobs.simulate.progress import Costs
-from runspec_jobs.simulate.runs import Job
-from runspec_jobs.spec import validate
-from runspec_jobs.spec.model import Spec
-from runspec_jobs.spec.types import SECONDS, seconds
-
-M = TypeVar("M", bound=BaseModel)
-RUNS = 200  # if something is drawn at random
-MOST = 1000  # nodes; a run of 256 for two hours takes half a second
 
 
 @dataclass(frozen=True)
@@ -50,116 +35,49 @@ class SimulateOptions:
 
 
 def simulate(options: SimulateOptions) -> int:
-    texts = [source.read_file(options.file), _trace_text(options.prices)]
-    texts.append(source.read_file(options.scaling))
-    spec, prices = _spec(texts[0]), _trace(texts[1])
-    measured = _measured(options, texts[2], spec)
-    take: Mapping[str, int] = {}
-    if spec is not None and prices is not None and measured is not None:
-        take = _take(options, spec, prices, texts[1])
-    if wrong := [text for text in texts if text.failed]:
-        raise source.InvalidSpec(*wrong)
-    assert spec and prices and measured, "BUG: a file that could not be read has no diagnostic"
-    asked = Job(
-        options.samples, measured.curve, _costs(options, spec), take, spec.retry.spot_attempts
-    )
-    compared = list(compare.cases(spec, asked, prices, options.fixed))
-    runs = options.runs or (RUNS if _drawn(prices, compared) else 1)
-    results = [compare.result(case, prices, _dices(options.seed, runs)) for case in compared]
+    found = simulation.simulate(_question(options))
     if options.as_json:
-        output.out_json(_json(options, asked, results))
+        output.out_json(_json(options, found.work, found.results))
     else:
-        for line in view(asked, results, measured.measured_to, prices.about):
+        for line in view(found.work, found.results, found.measured_to, found.about):
             output.out(line)
     return OK
 
 
-def _measured(
-    options: SimulateOptions, text: source.SourceFile, spec: Spec | None
-) -> scaling.Series | None:
-    read = _read(text, scaling.Scaling)
-    if read is None:
-        return None
-    found, problems = scaling.chosen(read, options.series, _most(options, spec))
-    text.complain(problems)
-    return found
+def _question(options: SimulateOptions) -> Question:
+    return Question(
+        options.file,
+        options.prices,
+        options.scaling,
+        options.samples,
+        series=options.series,
+        fixed=options.fixed,
+        take=None if options.take is None else _take(options.take),
+        join_s=_seconds("join", options.join),
+        loss_s=_seconds("loss", options.loss),
+        checkpoint_s=None
+        if options.checkpoint is None
+        else _seconds("checkpoint", options.checkpoint),
+        runs=options.runs,
+        seed=options.seed,
+    )
 
 
-def _most(options: SimulateOptions, spec: Spec | None) -> int:
-    most: int = max(spec.cluster.nodes.max if spec is not None else 1, options.fixed or 1)
-    if most > MOST:
-        raise UsageError(f"cannot simulate {most:,} nodes", f"the largest number is {MOST:,}")
-    return most
-
-
-def _trace_text(path: Path) -> source.SourceFile:
-    """Return the file of prices; a CSV table is converted to the document that it would be in YAML."""
-    text = source.read_file(path)
-    if path.suffix == ".csv":
-        text.diagnostics = []
-        try:
-            text.document = price_table.read(text.data)
-        except reader.YamlError as exc:
-            text.document, text.diagnostics = None, flawed(text.name, exc.flaws)
-    return text
-
-
-def _spec(text: source.SourceFile) -> Spec | None:
-    if text.document is None:
-        return None
-    spec, problems = validate.spec(text.document)
-    text.complain(problems)
-    return spec
-
-
-def _trace(text: source.SourceFile) -> trace.Trace | None:
-    found = _read(text, trace.Trace)
-    if found is not None:
-        text.complain(trace.broken(found))
-    return found
-
-
-def _read(text: source.SourceFile, kind: type[M]) -> M | None:
-    if text.document is None:
-        return None
-    found, problems = validate.model(kind, text.document.value)
-    text.complain(problems)
-    return found
-
-
-def _take(
-    options: SimulateOptions, spec: Spec, prices: trace.Trace, text: source.SourceFile
-) -> Mapping[str, int]:
-    """Return the number of nodes of each pool that the job may use: from `--take`, or else from its capacity."""
-    if options.take is None:
-        take, problems = compare.wanted(spec, prices)
-        text.complain(problems)
-        return take
-    take = {}
-    for word in options.take.split(","):
+def _take(text: str) -> Mapping[str, int]:
+    """Return the number of nodes of each pool in `--take`."""
+    take: dict[str, int] = {}
+    for word in text.split(","):
         name, _, count = word.partition("=")
         if not count.isdecimal() or not int(count):
             hint = "write --take on-demand=2,spot=4"
             raise UsageError(f"--take: '{word}' is not POOL=N with N of at least 1", hint)
         if name in take:
             raise UsageError(f"--take: the pool '{name}' is used twice", "name each pool once")
-        if name not in prices.pools:
-            hint = did_you_mean(name, prices.pools) or f"pools: {', '.join(prices.pools)}"
-            raise UsageError(f"--take: {options.prices} has no pool '{name}'", hint)
         take[name] = int(count)
     return take
 
 
-def _costs(options: SimulateOptions, spec: Spec) -> Costs:
-    saved = [output.sync for output in spec.outputs if output.sync is not None]
-    every = _seconds(options, "checkpoint") if options.checkpoint else min(saved, default=None)
-    if every == 0:
-        raise UsageError("the time between two saves must be more than 0", "write --checkpoint 5m")
-    return Costs(_seconds(options, "join"), _seconds(options, "loss"), every)
-
-
-def _seconds(options: SimulateOptions, name: str) -> float:
-    value = getattr(options, name)
+def _seconds(name: str, value: str) -> float:
     try:
         return float(seconds(value))
     except ValueError as exc:  # the notation is that of durations in specs
@@ -167,19 +85,8 @@ def _seconds(options: SimulateOptions, name: str) -> float:
         raise UsageError(what, "write it as 90s, 10m, 2h or 1h30m") from exc
 
 
-def _drawn(prices: trace.Trace, compared: Iterable[compare.Case]) -> bool:
-    pools = {prices.pools[name] for case in compared for name in case.job.take}
-    return any(pool.losses_per_hour or pool.wait for pool in pools)
-
-
-def _dices(seed: int, runs: int) -> Iterator[Dice]:
-    """Yield the random numbers of each run: equal ones for each case, so that cases differ in nothing else."""
-    for number in range(runs):
-        yield random.Random(f"{seed}/{number}").random  # noqa: S311 - not used for secrets
-
-
 def view(
-    asked: Job, results: Sequence[Result], measured_to: float | None, about: str | None
+    asked: SimulatedJob, results: Sequence[Result], measured_to: float | None, about: str | None
 ) -> Iterator[str]:
     """Yield *results* as lines of text; each is compared with the last."""
     curve, costs = asked.curve, asked.costs
@@ -202,7 +109,7 @@ def view(
         yield from _row(result, results[-1], wide)
 
 
-def _name(case: compare.Case) -> str:
+def _name(case: Case) -> str:
     nodes = f"{case.least}..{case.most}" if case.kind == "elastic" else str(case.most)
     pools = ", ".join(f"{name} {count}" for name, count in case.job.take.items())
     return f"{case.kind} {nodes} ({pools})"
@@ -246,7 +153,9 @@ def _long(seconds_: float) -> str:
     return "".join(parts[:2]) or "0s"
 
 
-def _json(options: SimulateOptions, asked: Job, results: Sequence[Result]) -> dict[str, Any]:
+def _json(
+    options: SimulateOptions, asked: SimulatedJob, results: Sequence[Result]
+) -> dict[str, Any]:
     return {
         "samples": asked.samples,
         "samples_per_s": [[p.nodes, p.samples_per_s] for p in asked.curve.points],

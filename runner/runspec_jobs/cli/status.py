@@ -6,24 +6,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from runspec_jobs.api import listing
+from runspec_jobs.api.lifecycle import Run, SavedLog, State, get
+from runspec_jobs.api.listing import UNREADABLE, Summary
 from runspec_jobs.cli import apply, node_table, output
 from runspec_jobs.diagnostics.render import plain
-from runspec_jobs.engine import apply as engine, clients, named_run
-from runspec_jobs.engine.status import UNKNOWN, known_status, with_nodes
-from runspec_jobs.engine.wait import job_goes_on, ways
-from runspec_jobs.errors import OK, Damaged, JobFailed, Lacking, TimedOut, UsageError
-from runspec_jobs.load import registry
-from runspec_jobs.logs import follow as log, save
-from runspec_jobs.logs.outage import Outage
-from runspec_jobs.provider import Client, State, Status, Stream
-from runspec_jobs.state import run_record
-from runspec_jobs.state.journal import RunState
-from runspec_jobs.state.run_record import Record
-
-SAVE_PAUSE_S = 0.2
-UNREADABLE, NOT_STARTED = "unreadable", "not-started"  # in place of a state
+from runspec_jobs.errors import OK, JobFailed, UsageError
 
 
 @dataclass(frozen=True)
@@ -41,8 +30,8 @@ class LogsOptions:
 
 def list_runs(*, destroyed: bool, as_json: bool) -> int:
     """List the runs of this machine, with *destroyed* also destroyed ones."""
-    listed = [_listed(of) for of in run_record.all_runs()]
-    rows = [row for row in listed if destroyed or row["state"] != "destroyed"]
+    listed = listing.summaries()
+    rows = [row for row in listed if destroyed or row.state != listing.DESTROYED]
     if not rows and not as_json:
         output.tell(_none(destroyed=len(listed)))
     _print_rows(rows, as_json=as_json)
@@ -51,24 +40,26 @@ def list_runs(*, destroyed: bool, as_json: bool) -> int:
 
 def list_remote(*, as_json: bool) -> int:
     """List the runs of other machines that can be adopted."""
-    from runspec_jobs.cli import adopt  # only here, because importing it takes time
+    from runspec_jobs.api import adoption  # only here, because importing it takes time
 
-    rows, code = adopt.remote()
+    rows, failures = adoption.remote()
+    for name, exc in failures.items():
+        output.tell(f"{name}: {exc.message}")
     if not rows and not as_json:
         output.tell("no runs of other machines in the stores of the profile")
     _print_rows(rows, as_json=as_json)
-    return code
+    return next((exc.exit_code for exc in failures.values()), OK)
 
 
-def _print_rows(rows: list[dict[str, Any]], *, as_json: bool) -> None:
+def _print_rows(rows: Sequence[Summary], *, as_json: bool) -> None:
     if as_json:
-        output.out_json(rows)
+        output.out_json([row._asdict() for row in rows])
         return
     for row in rows:
-        began = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["began"]))
-        output.out(f"{row['run']:48} {row['provider']:14} {row['state']:11} {began}")
-        if row["state"] == UNREADABLE:
-            output.out(f"  why: {plain(row['reason'])}")
+        began = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.began))
+        output.out(f"{row.run:48} {row.provider:14} {row.state:11} {began}")
+        if row.state == UNREADABLE:
+            output.out(f"  why: {plain(row.reason)}")
 
 
 def _none(*, destroyed: int) -> str:
@@ -82,50 +73,16 @@ def _none(*, destroyed: int) -> str:
     )
 
 
-def _listed(of: Record) -> dict[str, Any]:
-    """Return the row of a run; if its record is damaged, the row has the reason."""
-    try:
-        memory = of.memory()
-        try:
-            with registry.extras():
-                return _row(of, memory, known_status(of, memory))
-        except Lacking as exc:
-            return _row(of, memory, Status(State.WAITING, UNKNOWN.format(exc.message)))
-    except Damaged as exc:
-        known = {"run": of.run, "name": of.name, "provider": "-", "state": UNREADABLE}
-        return {**known, "reason": exc.message, "began": 0.0}
-
-
-def _row(of: Record, memory: RunState, status: Status) -> dict[str, Any]:
-    return {
-        "run": of.run,
-        "name": of.name,
-        "provider": of.plan.provider,
-        "state": _shown_state(of, memory, status),
-        "reason": status.reason,
-        "began": memory.born,
-    }
-
-
-def _shown_state(of: Record, memory: RunState, status: Status) -> str:
-    if memory.deleted:
-        return "destroyed"
-    begun = memory.status is not None or engine.is_made(of.plan, memory)
-    return status.state if begun else NOT_STARTED
-
-
 def status(run: str, *, as_json: bool) -> int:
-    of = named_run.run(run, output.tell)
-    memory = of.memory()
-    stands = known_status(of, memory)
-    found = with_nodes(of, memory, stands)
-    changed = node_table.changes(of, memory)
-    shown = {**found._asdict(), "nodes": node_table.rows(found.nodes), "want": memory.want}
-    row = {**shown, **_row(of, memory, found), **node_table.changes_json(changed)}
+    of = get(run, destroyed=True, on_event=output.tell_event)
+    found = of.status()
+    short = listing.summary(of, found)
+    changed = of.membership()
     if as_json:
-        output.out_json(row)
+        shown = {**found._asdict(), "nodes": node_table.rows(found.nodes), "want": of.wanted}
+        output.out_json({**shown, **short._asdict(), **node_table.changes_json(changed)})
         return OK
-    output.out(f"{of.run} {row['state']}")
+    output.out(f"{of.id} {short.state}")
     if found.reason:
         output.out(f"  why: {plain(found.reason)}")
     if found.exit_code is not None:
@@ -137,19 +94,17 @@ def status(run: str, *, as_json: bool) -> int:
 
 def logs(options: LogsOptions) -> int:
     limit_s = apply.wait_limit(options.timeout)
-    of = named_run.kept(options.run, output.tell)
-    count, tasks = clients.shape(of)
+    of = get(options.run, on_event=output.tell_event)
+    count, tasks = of.shape
     check_number("node", options.node, count)
     check_number("task", options.task, tasks)
-    _, client, _ = clients.connect(of)
-    wanted = log.chosen(options.node, options.task)
     if options.save is not None:
-        return _save(of, client, options.save, options, limit_s, wanted)
-    how = apply.Following(as_json=options.as_json, of_logs=True)
+        return _save(of, options.save, options, limit_s)
+    how = apply.Following(options.as_json, of_logs=True, node=options.node, task=options.task)
     if options.follow:
-        return apply.watch(of, client, how, limit_s, wanted)
+        return apply.watch(of, how, limit_s)
     with apply.printing(of, how) as show:
-        for line in log.everything(client, of.run, wanted):
+        for line in of.log_parts(node=options.node, task=options.task):
             show(line)
     return OK
 
@@ -161,55 +116,26 @@ def check_number(what: str, number: int | None, count: int) -> None:
         raise UsageError(f"--{what}: there is no {what} {number}", f"the run has {many}")
 
 
-def _save(
-    of: Record,
-    client: Client,
-    target: Path,
-    options: LogsOptions,
-    limit_s: float | None,
-    wanted: log.Wanted,
-) -> int:
-    """Save a copy of every stream to *target*; with `--follow`, until the run has ended."""
-    count, tasks = clients.shape(of)
-    source = log.tail(client)
-    pause_s = max(SAVE_PAUSE_S, source.poll_s)
-    status: Status | None = None
-    began = time.monotonic()
-
-    def pause(least_s: float) -> None:
-        if limit_s is not None and time.monotonic() - began > limit_s:
-            what = f"the logs of {of.run} are not complete after {limit_s:g} s"
-            raise TimedOut(f"{what}; run the same command again to continue", ways(of.run))
-        sleep(max(pause_s, least_s))
-
-    def over() -> bool:
-        nonlocal status
-        status = client.state(of.run) if options.follow else None
-        return status is None or status.state.terminal
-
-    with output.interruptible() as sleep, job_goes_on(of.run):
-        saved = save.save(
-            lambda: [s for s in source.streams(of.run) if wanted(s)],
-            lambda s: save.name(s, target, count, tasks),
-            over,
-            pause,
-            Outage(output.tell, patient=options.follow),
+def _save(of: Run, target: Path, options: LogsOptions, limit_s: float | None) -> int:
+    """Save a copy of every log to *target*; with `--follow`, until the run has ended."""
+    with output.interruptible() as sleep:
+        saved = of.save_logs(
+            target,
+            node=options.node,
+            task=options.task,
+            follow=options.follow,
+            timeout_s=limit_s,
+            on_event=output.tell_event,
+            sleep=sleep,
         )
-    _print_saved(saved, as_json=options.as_json)
-    if status is None:
-        return OK
-    with of.opened() as journal:
-        engine.note_end(journal, status)
-    return OK if status.state is State.SUCCEEDED else JobFailed.exit_code
+    _print_saved(saved.files, as_json=options.as_json)
+    done = saved.status is None or saved.status.state is State.SUCCEEDED
+    return OK if done else JobFailed.exit_code
 
 
-def _print_saved(saved: Sequence[tuple[Stream, Path, int]], *, as_json: bool) -> None:
+def _print_saved(saved: Sequence[SavedLog], *, as_json: bool) -> None:
     if as_json:
-        rows = [
-            {"path": str(path), "bytes": size, "node": s.rank, "task": s.task}
-            for s, path, size in saved
-        ]
-        output.out_json(rows)
+        output.out_json([{**one._asdict(), "path": str(one.path)} for one in saved])
         return
-    for _, path, size in saved:
-        output.tell(f"saved {path} ({size:,} bytes)")
+    for one in saved:
+        output.tell(f"saved {one.path} ({one.bytes:,} bytes)")

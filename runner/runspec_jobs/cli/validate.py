@@ -6,11 +6,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from runspec_jobs.api.specs import TEXT_BYTES, Diagnostic, SourceFile, check
 from runspec_jobs.cli import diagnostics, output
-from runspec_jobs.diagnostics.render import Diagnostic, Format
-from runspec_jobs.document import reader
+from runspec_jobs.diagnostics.render import Format
 from runspec_jobs.errors import OK, RunspecError, UsageError
-from runspec_jobs.load import source
 
 
 def validate(files: Sequence[Path], form: Format, *, quiet: bool) -> int:
@@ -33,17 +32,13 @@ def validate(files: Sequence[Path], form: Format, *, quiet: bool) -> int:
     return OK
 
 
-def _checked(file: Path) -> source.SourceFile:
+def _checked(file: Path) -> SourceFile:
     """Return one file with its diagnostics; an error is a diagnostic too, so that other files are still checked."""
     try:
         if str(file) == "-":
-            text = source.read("<stdin>", sys.stdin.buffer.read(reader.TEXT_BYTES + 1))
-        else:
-            text = source.read_file(file)
-        _, problems = source.validated(text)
-        if text.document is not None:
-            text.complain(problems)
+            return check(sys.stdin.buffer.read(TEXT_BYTES + 1), "<stdin>")
+        return check(file)
     except RunspecError as exc:
-        text = source.SourceFile(str(file), b"")
+        text = SourceFile(str(file), b"")
         text.diagnostics = [Diagnostic(str(file), 0, 0, 1, "", exc.message, exc.hint)]
-    return text
+        return text

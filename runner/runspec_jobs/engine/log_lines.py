@@ -10,7 +10,7 @@ from typing import NamedTuple
 from runspec_jobs.diagnostics.render import plain
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.engine.wait import wait
-from runspec_jobs.logs.follow import Line, Wanted, text as text_of
+from runspec_jobs.logs.follow import Line, Wanted, line_text
 from runspec_jobs.provider import Client
 from runspec_jobs.state.run_record import Record
 
@@ -46,7 +46,7 @@ class Joined:
 
     def _pass(self, key: tuple[int, int]) -> None:
         text = b"".join(self._parts.pop(key))
-        self._show(LogLine(*key, text_of(text, plain)))
+        self._show(LogLine(*key, line_text(text, plain)))
 
 
 def whole(lines: Iterator[Line]) -> Iterator[LogLine]:

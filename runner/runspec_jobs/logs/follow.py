@@ -263,7 +263,7 @@ def everything(client: Client, run: str, wanted: Wanted) -> Iterator[Line]:
             yield from reader.flush()
 
 
-def text(line: bytes, plain: Callable[[str], str]) -> str:
+def line_text(line: bytes, plain: Callable[[str], str]) -> str:
     """Return a line as the screen shows it: only the last text of a progress bar that overwrites itself."""
     shown = line.rstrip(b"\r").rpartition(b"\r")[2]
     return plain(shown.decode("utf-8", "replace").replace("\t", "    "))

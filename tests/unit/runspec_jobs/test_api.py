@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 
 from runspec_jobs import api
+from runspec_jobs.api.specs import read_spec
 from runspec_jobs.errors import Conflict, TimedOut, UsageError
 from runspec_jobs.load.source import InvalidSpec, read
 from runspec_jobs.spec import validate
@@ -55,10 +58,24 @@ def test_a_spec_is_the_same_as_text_as_a_mapping_and_as_a_model(text: str) -> No
     spec, _ = validate.spec(document)
     assert spec is not None
 
-    again = api.read_spec(spec).document
+    again = read_spec(spec).document
 
     assert again is not None
     assert validate.spec(again) == (spec, [])
+
+
+def test_every_name_is_there_and_nothing_is_imported_before_it_is_used() -> None:
+    code = (
+        "import sys, runspec_jobs.api as api; before = set(sys.modules);"
+        "assert not before & {'pydantic', 'runspec_jobs.api.jobs', 'runspec_jobs.engine'};"
+        "print(all(getattr(api, name) for name in api.__all__), sorted(dir(api)) == sorted(api.__all__))"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+    assert (done.stdout, done.stderr) == ("True True\n", "")
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = api.nothing
 
 
 def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:

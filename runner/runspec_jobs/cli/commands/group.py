@@ -54,9 +54,9 @@ class VerbCommand(TyperCommand):
         try:
             code: int = super().invoke(ctx)
         except ImportError:
-            from runspec_jobs.load import registry  # not every verb needs it
+            from runspec_jobs.api import machine  # not every verb needs it
 
-            with registry.extras():
+            with machine.extras():
                 raise
         return code
 

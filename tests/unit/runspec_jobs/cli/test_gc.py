@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from runspec_jobs.api import cleanup as api
 from runspec_jobs.cli import cleanup
 from runspec_jobs.provider import Options, Orphan
 
@@ -30,7 +31,7 @@ def test_the_hint_names_the_option_that_what_is_alive_needs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], alive: bool
 ) -> None:
     orphan = Orphan("a job", (), "job-abc234", alive=alive)
-    monkeypatch.setattr(cleanup, "configured", lambda name: (Service(orphan), Options()))
+    monkeypatch.setattr(api, "configured", lambda name: (Service(orphan), Options()))
 
     assert cleanup.gc("fake", yes=False, alive=False, as_json=False) == 0
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec_jobs.cli import rehearse
+from runspec_jobs.api import emulation
 from runspec_jobs.cli.app import run
 from runspec_jobs.errors import Unavailable, UsageError
 from runspec_jobs.load import profile, registry, source as jobs
@@ -20,21 +20,23 @@ from runspec_local.options import LocalOptions
 from runspec_local.provider import LocalProvider
 
 
-def test_a_folder_that_goes_away_is_said_to(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_goes_away_is_said_to() -> None:
     """Somebody may look for the outputs of the job."""
-    with rehearse.rehearsal_folder(None) as folder:
+    notes: list[str] = []
+    with emulation.work_folder(None, notes.append) as folder:
         assert folder.is_dir()
 
     assert not folder.exists()
-    assert "--folder FOLDER keeps them" in capsys.readouterr().err
+    assert "--folder FOLDER keeps them" in notes[0]
 
 
-def test_a_folder_that_was_named_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with rehearse.rehearsal_folder(tmp_path / "kept") as folder:
+def test_a_folder_that_was_named_stays(tmp_path: Path) -> None:
+    notes: list[str] = []
+    with emulation.work_folder(tmp_path / "kept", notes.append) as folder:
         pass
 
     assert folder.is_dir()
-    assert capsys.readouterr().err == ""
+    assert notes == []
 
 
 def test_a_folder_that_cannot_be_made_is_an_error_with_a_reason(

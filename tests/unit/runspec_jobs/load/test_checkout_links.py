@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from runspec_jobs.api.convert import write_files
 from runspec_jobs.cli.app import run
-from runspec_jobs.cli.import_ import write
 from runspec_jobs.engine.fetch import place
 from runspec_jobs.errors import Conflict, UsageError
 from runspec_jobs.provider import OutputFile, paths
@@ -131,7 +131,7 @@ def test_export_replaces_a_link(checkout: Path, mine: Path) -> None:
     for name in ("job.json", ".job.json.new"):
         (checkout / name).symlink_to(mine)
 
-    write(checkout, {"job.json": "{}"}, over=True)
+    write_files(checkout, {"job.json": "{}"}, over=True)
 
     assert mine.read_text() == TOKEN
     assert (checkout / "job.json").read_text() == "{}"

@@ -533,7 +533,7 @@ def test_a_stream_that_comes_while_others_are_saved_is_saved_too(tmp_path: Path)
     ],
 )
 def test_a_line_on_the_screen_is_harmless(raw: bytes, shown: str) -> None:
-    assert follow.text(raw, plain) == shown
+    assert follow.line_text(raw, plain) == shown
 
 
 def test_lines_say_whose_they_are_only_where_there_are_several() -> None:

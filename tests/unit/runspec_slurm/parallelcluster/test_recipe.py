@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from runspec_jobs.cli import output
+from runspec_jobs import api
 from runspec_jobs.cli.app import run
 from runspec_jobs.cli.commands import group
-from runspec_jobs.load import inputs, source
-from runspec_jobs.plan import model
 from tests.support.root import ROOT
 
 FOLDER = ROOT / "specs" / "parallelcluster"
@@ -29,12 +27,7 @@ def _trusted() -> None:
 
 
 def planned(name: str) -> dict[str, Any]:
-    path = FOLDER / name
-    found = inputs.gather(
-        source.read_file(path), FOLDER, output.ProgressPrinter(quiet=True).progress
-    )
-    made = model.make_plan(found.provider, found.spec, model.PREVIEW, found.facts)
-    return {step.id: step for step in made.steps}
+    return {step.id: step for step in api.plan(api.load(FOLDER / name)).steps}
 
 
 @pytest.mark.parametrize("name", SPECS)

@@ -1,0 +1,68 @@
+"""Runs jobs from Python: what the command line does, without printing and without exits.
+
+A walk through it is in docs/python.md. Every error is a `RunspecError` from `runspec_jobs.errors`, with a message and
+perhaps a hint. All functions may be called from several threads.
+
+>>> job = load({"apiVersion": "runspec/v1", "name": "hello", "provider": "local", "command": ["echo", "hi"]})
+>>> job.spec.name
+'hello'
+
+The names below are for programs, and stay. The command line is written on them and on the other modules of this
+package, which may change with it. Each module is imported when a name of it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from runspec_jobs.api.events import Event, OnEvent
+    from runspec_jobs.api.jobs import Job, Plan, load, plan
+    from runspec_jobs.api.lifecycle import (
+        LogLine,
+        OutputFile,
+        Run,
+        State,
+        Status,
+        Task,
+        apply,
+        get,
+        runs,
+    )
+    from runspec_jobs.api.specs import Diagnostic, InvalidSpec, Spec, validate
+
+__all__ = [
+    "Diagnostic", "Event", "InvalidSpec", "Job", "LogLine", "OnEvent", "OutputFile", "Plan", "Run", "Spec", "State",
+    "Status", "Task", "apply", "get", "load", "plan", "runs", "validate",
+]  # fmt: skip
+
+_MODULES = {
+    "events": ("Event", "OnEvent"),
+    "jobs": ("Job", "Plan", "load", "plan"),
+    "lifecycle": (
+        "LogLine",
+        "OutputFile",
+        "Run",
+        "State",
+        "Status",
+        "Task",
+        "apply",
+        "get",
+        "runs",
+    ),
+    "specs": ("Diagnostic", "InvalidSpec", "Spec", "validate"),
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    found = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,188 @@
+"""Takes over runs that other machines started, from the store of their provider."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from runspec_jobs.api.events import Events, OnEvent
+from runspec_jobs.api.lifecycle import Run
+from runspec_jobs.api.listing import UNREADABLE, Summary
+from runspec_jobs.api.profiles import configured
+from runspec_jobs.engine import adopt as engine, apply, clients
+from runspec_jobs.engine.reporter import Reporter
+from runspec_jobs.errors import Conflict, Damaged, RunspecError, Unavailable, UsageError
+from runspec_jobs.load import inputs, registry
+from runspec_jobs.load.inputs import ProfileInUse
+from runspec_jobs.load.source import InvalidSpec
+from runspec_jobs.provider import Client, Facts, Provider, State, Status, SupportsAdoption
+from runspec_jobs.state import run_record
+from runspec_jobs.state.run_record import Record
+
+
+class OfAnother(UsageError):
+    """A run in the store belongs to another provider."""
+
+
+class Store(NamedTuple):
+    """The store of one provider, in the account of this machine's profile, from which runs can be adopted."""
+
+    provider: Provider
+    client: Client
+    adopts: SupportsAdoption
+    own: ProfileInUse
+
+
+class Adopted(NamedTuple):
+    """The runs that were adopted, and the errors of those that could not be."""
+
+    runs: list[Run]
+    failures: list[RunspecError]
+
+
+def adopt(provider: str, run: str, *, on_event: OnEvent | None = None) -> Run:
+    """Copy the record of *run* from the store of *provider*, and return the run.
+
+    Raises Unavailable if other machines cannot read the store, UsageError if there is no such run or it is on record
+    here, and Conflict or Damaged if its state in the store is missing or cannot be read.
+    """
+    return Run(_adopt(run, _opened(provider), Events(on_event)))
+
+
+def adopt_all(provider: str, *, on_event: OnEvent | None = None) -> Adopted:
+    """Adopt all runs of the store that have no record here; one that cannot be adopted does not stop the others."""
+    store = _opened(provider)
+    found = Adopted([], [])
+    for name in _not_here(store):
+        try:
+            found.runs.append(Run(_adopt(name, store, Events(on_event))))
+        except OfAnother:
+            continue
+        except (Conflict, Damaged, UsageError) as exc:
+            found.failures.append(exc)
+    return found
+
+
+def remote() -> tuple[list[Summary], Mapping[str, RunspecError]]:
+    """Return the runs in the stores of the profile that have no record here, and the errors of stores by provider."""
+    rows: list[Summary] = []
+    failures: dict[str, RunspecError] = {}
+    for name in inputs.profile_in_use(Path.cwd()).found.providers:
+        try:
+            with registry.extras():
+                store = _store(name)
+                rows += _rows(store) if store is not None else []
+        except InvalidSpec:
+            raise  # the profile is wrong, or not trusted: that stands in the way of all of them
+        except RunspecError as exc:
+            failures[name] = exc
+    return rows, failures
+
+
+def _opened(name: str) -> Store:
+    """Return the store of the provider *name*. Raises Unavailable if other machines cannot read it."""
+    found = _store(name)
+    if found is None:
+        what = f"runs on '{name}' cannot be adopted: other machines cannot read its store"
+        raise Unavailable(what, "use the machine that started the run")
+    return found
+
+
+def _store(name: str) -> Store | None:
+    provider, options = configured(name)
+    client = provider.connect(Facts(options))
+    if not isinstance(client, SupportsAdoption):
+        return None
+    return Store(provider, client, client, inputs.profile_in_use(Path.cwd()))
+
+
+def _not_here(store: Store) -> list[str]:
+    """Return the runs of the store that have no record here; names that are no run ids are left out."""
+    here = {of.run for of in run_record.all_runs()}
+    return sorted(
+        run for run in store.adopts.kept_runs() if run_record.RUN.fullmatch(run) and run not in here
+    )
+
+
+def _adopt(run: str, store: Store, reporter: Reporter) -> Record:
+    if not run_record.RUN.fullmatch(run):
+        what = f"'{run}' is not the full name of a run, such as mnist-7k2m9p"
+        raise UsageError(what, "runspec list --remote shows the runs that can be adopted")
+    with run_record.name_lock(run[:-7], reporter.wait):
+        of = run_record.Record(run_record.runs_folder() / run)
+        if of.folder.exists():
+            _refuse_known(of)
+        else:
+            with run_record.site_lock(reporter.wait, shared=True):
+                of = _put_on_record(run, store)
+    with of.opened(reporter.wait) as journal:
+        engine.look(of.plan, journal, clients.connect(of)[1])
+    return of
+
+
+def _refuse_known(of: Record) -> None:
+    """Raise UsageError if the record of a run is complete here; a run that was adopted during its apply is not."""
+    memory = of.memory()
+    if memory.deleted or apply.is_made(of.plan, memory):
+        deleted = ", which was destroyed" if memory.deleted else ""
+        raise UsageError(
+            f"this machine has a record of {of.run}{deleted}", "see runspec list --all"
+        )
+
+
+def _put_on_record(run: str, store: Store) -> Record:
+    name = store.provider.name
+    content = store.adopts.kept_state(run)
+    if content is None:
+        if run not in store.adopts.kept_runs():
+            what = f"there is no run '{run}' in the store of {name}"
+            raise UsageError(what, "runspec list --remote shows the runs that can be adopted")
+        what = (
+            f"{run} has no state in the store of {name}: an earlier version of runspec started it"
+        )
+        hint = f"use the machine that started it, or end it with runspec gc {name} --yes --alive"
+        raise Conflict(what, hint)
+    kept = engine.read(content, run)
+    if kept.provider != name:
+        what = f"{run} runs on '{kept.provider}'"
+        raise OfAnother(what, f"runspec adopt {kept.provider} {run}")
+    found = engine.understood(kept, store.provider, store.own.found)
+    engine.demand_submitted(found, store.provider.connect(found.facts))
+    path = store.own.path
+    return engine.put_on_record(found, Path.cwd(), path and path.absolute())
+
+
+def _rows(store: Store) -> list[Summary]:
+    rows = (_row(run, store) for run in _not_here(store))
+    return [row for row in rows if row is not None]
+
+
+def _row(run: str, store: Store) -> Summary | None:
+    """Return a run in short, or None if it belongs to another provider.
+
+    That of a run that cannot be adopted has the reason.
+    """
+    began = 0.0
+    try:
+        content = store.adopts.kept_state(run)
+        if content is None:
+            raise Damaged(
+                "an earlier version of runspec started the run, and put no state in the store"
+            )
+        kept = engine.read(content, run)
+        if kept.provider != store.provider.name:
+            return None
+        began = kept.born
+        status = _standing(run, store)
+        state, reason = str(status.state), status.reason
+    except Damaged as exc:
+        state, reason = UNREADABLE, exc.message
+    return Summary(run, run[:-7], store.provider.name, state, reason, began)
+
+
+def _standing(run: str, store: Store) -> Status:
+    try:
+        return store.client.state(run)
+    except RunspecError as exc:
+        return Status(State.WAITING, f"its state is not known now: {exc.message}")

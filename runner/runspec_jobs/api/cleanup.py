@@ -1,0 +1,134 @@
+"""Resources that are left: those that runs share, and those that no record mentions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from runspec_jobs.api.events import Events, OnEvent
+from runspec_jobs.api.profiles import configured
+from runspec_jobs.engine import end
+from runspec_jobs.engine.end import forget_group as forget_group
+from runspec_jobs.errors import Damaged, Unavailable, UnknownOutcome
+from runspec_jobs.logs import outage
+from runspec_jobs.plan import model
+from runspec_jobs.provider import Client, Facts, Orphan, Provider, SupportsOrphans
+from runspec_jobs.state import probe_leftovers, run_record
+
+END_S = 300.0
+
+
+class Found(NamedTuple):
+    """One orphan; *removed* is true if it was deleted."""
+
+    what: str
+    run: str | None
+    alive: bool
+    removed: bool
+
+
+def orphans(
+    provider: str, *, delete: bool = False, alive: bool = False, on_event: OnEvent | None = None
+) -> list[Found]:
+    """Return the resources of runspec in the service of *provider* that no record on this machine mentions.
+
+    With *delete*, they are deleted; with *alive*, those too that live jobs use, which are cancelled first. Shared
+    resources stay while a record cannot be read. Raises Unavailable if the provider leaves nothing to find.
+    """
+    events = Events(on_event)
+    of, options = configured(provider)
+    client = of.connect(Facts(options))
+    if not isinstance(client, SupportsOrphans):
+        raise Unavailable(f"'{provider}' leaves no resources that gc could find")
+    rows = list(_of_probes(of, delete=delete, tell=events.note))
+    known = _known()
+    found = list(client.find_orphans(known.runs, known.texts))
+    removed = [one for one in found if delete and (alive or not one.alive)]
+    for run in known.unreadable:  # it may need shared resources
+        events.note(
+            f"the record of {run} cannot be read, so shared resources stay (see runspec list)"
+        )
+        removed = [one for one in removed if one.run is not None]
+    for one in removed:
+        _remove(client, one)
+    return rows + [Found(o.what, o.run, o.alive, removed=o in removed) for o in found]
+
+
+def destroy_shared(*, on_event: OnEvent | None = None) -> list[str]:
+    """Delete the resources that runs share, and return the titles of their steps.
+
+    Raises Conflict while a run is left that may need them.
+    """
+    return end.destroy_shared(Events(on_event))
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the records of this machine mention."""
+
+    runs: set[str]
+    texts: set[str]
+    unreadable: Sequence[str]
+
+
+def _known() -> Known:
+    records = run_record.all_runs()
+    unreadable = [of.run for of in records if _unreadable(of)]
+    kept = [of for of in records if of.run not in unreadable and not of.memory().deleted]
+    texts = {text for of in kept for text in _texts(of)}
+    return Known({*(of.run for of in kept), *unreadable}, texts, unreadable)
+
+
+def _unreadable(of: run_record.Record) -> bool:
+    try:
+        of.memory()
+        list(_texts(of))
+    except Damaged:
+        return True
+    return False
+
+
+def _of_probes(provider: Provider, *, delete: bool, tell: Callable[[str], None]) -> Iterator[Found]:
+    """Yield the resources that killed sessions of `doctor --probe` made; with *delete*, delete them first."""
+    if not probe_leftovers.sessions(provider.name):
+        return
+    with probe_leftovers.alone(provider.name) as free:
+        for session in probe_leftovers.sessions(provider.name):
+            made = session.made.copy()
+            if delete and free:
+                probe_leftovers.clean(session, provider, tell)
+            for one in made:
+                removed = one not in session.made
+                yield Found(f"{one.what}, of {session.name}", None, not free, removed=removed)
+
+
+def _texts(of: run_record.Record) -> Iterator[str]:
+    for step in of.plan.steps:
+        yield from _strings(model.step_json(step))
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _strings(item)
+
+
+def _remove(client: Client, one: Orphan) -> None:
+    if one.run is not None and one.alive:
+        _end(client, one.run)
+    for request in one.remove:
+        client.call(request)
+
+
+def _end(client: Client, run: str) -> None:
+    """Cancel *run* and wait until it has ended, so that its last save is deleted as well."""
+    client.cancel(run)
+    until, looks = time.monotonic() + END_S, outage.pauses()
+    while not client.state(run).state.terminal:
+        if time.monotonic() > until:
+            raise UnknownOutcome(f"{run} has not ended yet", "run the same command again")
+        time.sleep(next(looks))

@@ -1,0 +1,85 @@
+"""Reads and writes the files of other tools."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from runspec_jobs.api.jobs import Job, plan
+from runspec_jobs.errors import Conflict, Unavailable, UsageError
+from runspec_jobs.load import registry
+from runspec_jobs.provider import (
+    ForeignFile,
+    Imported as Imported,
+    SupportsExport,
+    SupportsImport,
+    paths,
+)
+from runspec_jobs.state import atomic_io
+
+PROFILE = paths.PROFILE
+
+
+class Exported(NamedTuple):
+    """The files that were written, and notes on what they leave out."""
+
+    files: Sequence[str]
+    notes: Sequence[str]
+
+
+def export(job: Job, folder: Path) -> Exported:
+    """Write the plan of *job* to *folder* as files for the own tool of its service, over those that are there.
+
+    Raises Unavailable if the provider has no such tool.
+    """
+    provider = job.inputs.provider
+    if not isinstance(provider, SupportsExport):
+        what = f"'{provider.name}' cannot export plans: its service has no tool that reads files"
+        raise Unavailable(what, "runspec plan --json prints every request")
+    found = provider.export(plan(job).steps)
+    return Exported(write_files(folder, found.files, over=True), tuple(found.notes))
+
+
+def import_job(file: Path, cluster: Path | None, provider: str) -> Imported:
+    """Convert *file*, a job of another tool, with the file of its *cluster* if there is one, to a spec and a profile.
+
+    Raises Unavailable if the provider reads no such files, and UsageError if a file cannot be read.
+    """
+    found = registry.load(provider)
+    if not isinstance(found, SupportsImport):
+        raise Unavailable(f"'{provider}' cannot import files of other tools")
+    job = _read(file)
+    return found.imports(job, None if cluster is None else _read(cluster))
+
+
+def write_imported(found: Imported, folder: Path) -> list[str]:
+    """Write spec and profile to *folder*, and return their paths. Raises Conflict if one exists."""
+    return write_files(folder, {"job.yaml": found.spec, PROFILE: found.profile}, over=False)
+
+
+def _read(path: Path) -> ForeignFile:
+    """Return the file at *path*. Raises UsageError if it cannot be read."""
+    try:
+        return ForeignFile(str(path), path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as exc:
+        reason = getattr(exc, "strerror", None) or "it is not UTF-8 text"
+        raise UsageError(f"cannot read {path}: {reason[:1].lower()}{reason[1:]}") from exc
+
+
+def write_files(folder: Path, files: Mapping[str, str], *, over: bool) -> list[str]:
+    """Write *files* to *folder* and return their paths. Raises Conflict if one exists, unless *over* is true."""
+    there = [str(folder / name) for name in files if os.path.lexists(folder / name)]
+    if there and not over:
+        raise Conflict(f"{there[0]} already exists", "write to another folder: --to FOLDER")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            with atomic_io.replaced(folder / name) as file:
+                file.write(text.encode())
+    except OSError as exc:
+        raise UsageError(
+            f"cannot write into {folder}: {(exc.strerror or str(exc)).lower()}"
+        ) from exc
+    return [str(folder / name) for name in files]

@@ -1,0 +1,108 @@
+"""Points this process at emulators of a service, so that a job is carried out on this machine as it would be there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from runspec_jobs.api.events import Events, OnEvent
+from runspec_jobs.api.specs import InvalidSpec, SourceFile
+from runspec_jobs.document.nodes import flow
+from runspec_jobs.engine.reporter import Reporter
+from runspec_jobs.errors import Unavailable, UsageError
+from runspec_jobs.load import inputs, profile, registry, source
+from runspec_jobs.provider import Emulation, Spec, SupportsEmulation
+from runspec_jobs.state import atomic_io
+
+
+@contextlib.contextmanager
+def emulated(
+    file: Path,
+    *,
+    engine: str | None = None,
+    folder: Path | None = None,
+    on_event: OnEvent | None = None,
+) -> Iterator[Path]:
+    """Start the emulators for the job in *file*, and yield the folder for their files: *folder*, or a temporary one.
+
+    Until the exit, which ends the emulators, this process has an environment, a profile and records of runs of its
+    own, so that every other function of this package works on the emulators. *engine* is the container engine to use.
+    Raises Unavailable if the provider has no emulator, and UsageError if the spec has `scaling`.
+    """
+    reporter = Events(on_event)
+    text, spec = _read(file)
+    if spec.scaling is not None:
+        what = "rehearse runs one job, and a spec with `scaling` describes several"
+        raise UsageError(what, "remove scaling, and set cluster.nodes")
+    provider = registry.load(spec.provider)
+    if not isinstance(provider, SupportsEmulation):
+        raise Unavailable(
+            f"there is no emulator of '{provider.name}'", "run the job with runspec apply"
+        )
+    own = inputs.profile_in_use(file.parent)
+    options, wrong = inputs.settings(text, own, spec, provider)
+    if options is None:
+        raise InvalidSpec(*wrong)  # before anything is started, with lines of the user's own files
+    settings, pool = own.settings(provider.name), spec.cluster.pool
+    with (
+        work_folder(folder, reporter.note) as at,
+        provider.rehearse(profile.drawn(settings, pool), at, engine) as stage,
+        _inside(stage, provider.name, at, pool, reporter),
+    ):
+        yield at
+
+
+def _read(file: Path) -> tuple[SourceFile, Spec]:
+    text = source.read_file(file)
+    spec, problems = source.validated(text)
+    if spec is None:
+        if text.document is not None:
+            text.complain(problems)
+        raise InvalidSpec(text)
+    return text, spec
+
+
+@contextlib.contextmanager
+def work_folder(keep_in: Path | None, note: Callable[[str], None]) -> Iterator[Path]:
+    """Yield *keep_in*, the folder of `--folder`, or a temporary one."""
+    if keep_in is not None:
+        folder = keep_in.absolute()
+        with atomic_io.translate_os_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        yield folder
+        return
+    note("outputs and logs are deleted at the end; --folder FOLDER keeps them")
+    folder = Path(tempfile.mkdtemp(prefix="runspec-rehearsal-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _inside(
+    stage: Emulation, provider: str, folder: Path, pool: str | None, reporter: Reporter
+) -> Iterator[None]:
+    """Point this process at the emulators, and at a state folder and a profile of their own, until the exit.
+
+    The emulators were started with the settings of *pool* for all jobs, so that pool has no settings of its own.
+    """
+    path = folder / "profile.yaml"
+    settings = {**stage.options, **({"pools": {pool: {}}} if pool else {})}
+    path.write_text(flow({"providers": {provider: settings}}))
+    path.chmod(0o600)
+    reporter.note(f"rehearsing on this machine, in {folder}")
+    for note in stage.notes:
+        reporter.note(note)
+    before = dict(os.environ)
+    os.environ.update(stage.env)
+    os.environ.update(RUNSPEC_HOME=str(folder / "home"), RUNSPEC_PROFILE=str(path))
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

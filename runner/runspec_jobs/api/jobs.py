@@ -1,0 +1,150 @@
+"""Jobs, which are specs with everything that planning them needs, and their plans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from runspec_jobs.api.events import Events, OnEvent
+from runspec_jobs.api.specs import Diagnostic, InvalidSpec, Source, SourceFile, read_spec
+from runspec_jobs.errors import Unavailable, UsageError
+from runspec_jobs.load import source
+from runspec_jobs.load.inputs import PlanInputs, at_size, gather, spec_in
+from runspec_jobs.plan import diff, model, smoke
+from runspec_jobs.plan.diff import Change as Change
+from runspec_jobs.plan.model import Plan as Plan
+from runspec_jobs.plan.smoke import UNREACHED as UNREACHED, unreached as unreached
+from runspec_jobs.provider import Scope as Scope, Spec, SupportsPolicy
+from runspec_jobs.spec import placeholders
+from runspec_jobs.spec.sweep import Random
+from runspec_jobs.state import run_record
+
+
+@dataclass(frozen=True)
+class Job:
+    """A spec that was read and checked, with everything that planning it needs; made by `load`."""
+
+    inputs: PlanInputs
+    group: PlanInputs | None = None
+
+    @property
+    def spec(self) -> Spec:
+        return self.inputs.spec
+
+    @property
+    def text(self) -> SourceFile:
+        return self.inputs.text
+
+    @property
+    def profile(self) -> Path | None:
+        """The path of the profile in use, or None."""
+        return self.inputs.profile
+
+    @property
+    def notes(self) -> Sequence[Diagnostic]:
+        """Warnings and notes about the spec, with their positions."""
+        return tuple(self.inputs.text.diagnostics)
+
+    def sizes(self) -> tuple[Job, ...]:
+        """Return a job for each number of nodes in `scaling`, or this job if the spec has no `scaling`."""
+        if self.spec.scaling is None:
+            return (self,)
+        each = (at_size(self.inputs, size) for size in self.spec.scaling.nodes)
+        return tuple(Job(one, self.inputs) for one in each)
+
+    def tasks(self) -> Sequence[Mapping[str, str]]:
+        """Return the values of the sweep for each task, those that are drawn at random too."""
+        return placeholders.tasks(self.spec)
+
+    @property
+    def draws(self) -> bool:
+        """Whether values of the sweep are drawn at random."""
+        return any(isinstance(part, Random) for part in self.spec.sweep.values())
+
+
+def load(
+    spec: Source,
+    *,
+    base: str | Path | None = None,
+    provider: str | None = None,
+    on_event: OnEvent | None = None,
+) -> Job:
+    """Read and check a spec: the path of a file, its content, a mapping as YAML would give it, or a `Spec`.
+
+    Relative paths in the spec start from *base*: by default the folder of the file, or the current folder. *provider*
+    replaces the provider of the spec. The folders to mount are read and hashed; no request is sent, except to the
+    schedulers of providers that ask them while planning. Raises InvalidSpec, whose `texts` have all problems with their
+    positions, UsageError if the file cannot be read, and Unavailable if the provider is not installed.
+    """
+    text = read_spec(spec)
+    if base is None:
+        base = Path(spec).parent if isinstance(spec, str | Path) else "."
+    return Job(gather(text, Path(base), Events(on_event).progress, provider))
+
+
+def smoke_test(job: Job) -> Job:
+    """Return the smoke test of *job* as a job with the same facts, machines and container.
+
+    Raises UsageError if the spec has no smoke test, and InvalidSpec if the provider cannot run it.
+    """
+    found = job.inputs
+    if found.spec.smoke is None:
+        raise UsageError(
+            f"{found.text.name} has no smoke test", "add smoke: [program, argument] or smoke: |"
+        )
+    assert found.text.document is not None, "BUG: a spec was read"
+    assert isinstance(found.text.document.value, dict), "BUG: a spec was checked"
+    data = smoke.text(found.spec, found.text.document.value).encode()
+    text = source.read(f"the smoke test of {found.text.name}", data)
+    spec = spec_in(text)
+    text.complain(found.provider.check(spec, found.facts))
+    if text.failed:
+        raise InvalidSpec(text)
+    return Job(replace(found, text=text, spec=spec), job.group)
+
+
+def plan(job: Job) -> Plan:
+    """Return the plan of *job*: all requests that `apply` would send, with a placeholder in place of the run id.
+
+    Raises UsageError if the spec has `scaling`: plan each of `job.sizes()`.
+    """
+    demand_one(job)
+    found = job.inputs
+    return model.make_plan(found.provider, found.spec, model.PREVIEW, found.facts)
+
+
+def plan_json(made: Plan) -> dict[str, Any]:
+    """Return a plan as JSON."""
+    return model.to_json(made)
+
+
+def last_applied(name: str) -> Plan | None:
+    """Return the plan of the newest run of *name* that was not destroyed, or None."""
+    found = run_record.of_name(name)
+    return found[-1].plan if found else None
+
+
+def changes(before: Plan | None, made: Plan) -> list[Change] | None:
+    """Return the fields in which *made* differs from *before*; None if there is no plan before it."""
+    return None if before is None else diff.differences(before, made)
+
+
+def policy(job: Job, *, of_job: bool = False) -> Mapping[str, Any]:
+    """Return the least permissions to apply *job*, or with *of_job* those that its own role needs.
+
+    Raises Unavailable if the provider has no permissions that could be listed.
+    """
+    found = job.sizes()[-1].inputs
+    if not isinstance(found.provider, SupportsPolicy):
+        raise Unavailable(f"'{found.provider.name}' has no permissions that runspec could list")
+    made = model.make_plan(found.provider, found.spec, model.PREVIEW, found.facts)
+    return found.provider.policy(made.steps, found.facts.options, of_job=of_job)
+
+
+def demand_one(job: Job) -> None:
+    """Raise UsageError if *job* has several sizes."""
+    if job.spec.scaling is not None:
+        what = f"{job.spec.name} describes a job for each number of nodes in `scaling`"
+        raise UsageError(what, "use each of job.sizes()")

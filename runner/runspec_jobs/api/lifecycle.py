@@ -1,0 +1,303 @@
+"""Runs: starting, finding, following and ending them, and reading what they have written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from runspec_jobs.api.events import Events, OnEvent
+from runspec_jobs.api.jobs import Job, demand_one
+from runspec_jobs.engine import (
+    apply as engine,
+    clients,
+    end,
+    fetch as copying,
+    log_lines,
+    named_run,
+    publish,
+    save_logs as saving,
+    start_run,
+    status as standing,
+    wait as waiting,
+)
+from runspec_jobs.engine.log_lines import LogLine as LogLine
+from runspec_jobs.engine.save_logs import SavedLog as SavedLog, SavedLogs as SavedLogs
+from runspec_jobs.engine.wait import ways as ways
+from runspec_jobs.errors import RunspecError, Unavailable, UsageError
+from runspec_jobs.logs import follow as log, measured_tasks
+from runspec_jobs.logs.follow import Line as Line, line_text as line_text, prefix as prefix
+from runspec_jobs.provider import (
+    Attempt as Attempt,
+    Client,
+    MembershipChange,
+    NodeStatus as NodeStatus,
+    OutputFile as OutputFile,
+    Spec,
+    State as State,
+    Status as Status,
+    SupportsMembershipChanges,
+    SupportsOutputs,
+)
+from runspec_jobs.report.ranking import Task as Task
+from runspec_jobs.spec.metric import Metric
+from runspec_jobs.state import run_group, run_record
+from runspec_jobs.state.run_record import Record
+
+
+class Membership(NamedTuple):
+    """The membership changes of an elastic run, or the reason why they are not known."""
+
+    changes: Sequence[MembershipChange]
+    unknown: str = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run on record. Runs are equal if their ids are.
+
+    *ended* is the status that `apply` has found if the run had already ended, else None.
+    """
+
+    record: Record
+    ended: Status | None = field(default=None, compare=False)
+    _connected: Client | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def id(self) -> str:
+        return self.record.run
+
+    @property
+    def name(self) -> str:
+        """The name of its spec."""
+        return self.record.name
+
+    @property
+    def provider(self) -> str:
+        return self.record.plan.provider
+
+    @property
+    def spec(self) -> Spec:
+        """The spec as it was applied. Raises Damaged if this version of runspec cannot read it."""
+        return self.record.spec
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The number of nodes of each task, and the number of tasks."""
+        return clients.shape(self.record)
+
+    @property
+    def wanted(self) -> str:
+        """What the last command wanted of it: "run", "cancel" or "destroy"."""
+        return self.record.memory().want
+
+    def status(self) -> Status:
+        """Return the status with all nodes: from the journal if the run has ended, else from the service.
+
+        If the service does not answer, the state is `waiting` and the reason says so.
+        """
+        return standing.full_status(self.record)
+
+    def logs(
+        self, *, node: int | None = None, task: int | None = None, follow: bool = False
+    ) -> Iterator[LogLine]:
+        """Yield the lines of the log so far, one node after the other; with *follow*, until the run has ended.
+
+        A followed log is yielded as it comes, with the nodes mixed. Closing the iterator ends the following.
+        """
+        if follow:
+            client, wanted = self.client(), log.chosen(node, task)
+            yield from log_lines.followed(self.record, client, wanted)
+            return
+        yield from log_lines.whole(self.log_parts(node=node, task=task))
+
+    def log_parts(self, *, node: int | None = None, task: int | None = None) -> Iterator[Line]:
+        """Yield the log so far, one node after the other, as bytes and with lines of more than 1 MiB in parts."""
+        yield from log.everything(self.client(), self.id, log.chosen(node, task))
+
+    def save_logs(
+        self,
+        target: str | Path,
+        *,
+        node: int | None = None,
+        task: int | None = None,
+        follow: bool = False,
+        timeout_s: float | None = None,
+        on_event: OnEvent | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> SavedLogs:
+        """Save an exact copy of each log to *target*, a file or, for several nodes or tasks, a folder.
+
+        With *follow*, continue until the run has ended. A copy that was interrupted is continued. Raises TimedOut
+        after *timeout_s* seconds.
+        """
+        want = saving.Wanted(Path(target), log.chosen(node, task), follow, timeout_s)
+        return saving.save(self.record, self.client(), want, Events(on_event), sleep)
+
+    def wait(
+        self,
+        *,
+        timeout_s: float | None = None,
+        on_line: Callable[[LogLine], None] | None = None,
+        on_event: OnEvent | None = None,
+    ) -> Status:
+        """Wait until the run has ended, and return its status; *on_line* gets every line of the log.
+
+        Tasks are stopped early if the metric of the spec says so, and outputs are published. Raises TimedOut after
+        *timeout_s* seconds; the run goes on then.
+        """
+        memory = self.record.memory()
+        if memory.status is not None and on_line is None:
+            return memory.status
+        joined = log_lines.Joined(on_line or (lambda line: None))
+        status = self.follow(joined, timeout_s=timeout_s, on_event=on_event)
+        joined.flush()
+        return status
+
+    def follow(
+        self,
+        on_part: Callable[[Line], None],
+        *,
+        node: int | None = None,
+        task: int | None = None,
+        timeout_s: float | None = None,
+        on_event: OnEvent | None = None,
+        stops: bool = True,
+        publishes: bool = True,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> Status:
+        """Wait as `wait` does, but pass on the log as `log_parts` yields it.
+
+        Without *stops*, no task is stopped early; without *publishes*, no output is published. *sleep* is called with
+        the seconds between two requests, and may raise an error to end the following.
+        """
+        return waiting.wait(
+            self.record,
+            self._connected or self.client(),
+            on_part,
+            Events(on_event),
+            wanted=log.chosen(node, task),
+            timeout_s=timeout_s,
+            answered=self._connected is not None,
+            stops=stops,
+            publishes=publishes,
+            sleep=sleep,
+        )
+
+    def metrics(self, metric: Metric | None = None) -> list[Task]:
+        """Return every task with the values of *metric*, by default the spec's. Raises UsageError if there is none."""
+        spec = self.record.spec
+        metric = metric or spec.metric
+        if metric is None:
+            raise UsageError("the spec has no metric", "add metric: {name, goal, pattern}")
+        client = self.client()
+        return measured_tasks.measured_tasks(self.record, client, spec, metric, self.status())
+
+    def membership(self) -> Membership | None:
+        """Return the membership changes; None, without a request, if the run is not elastic or was not made."""
+        of = self.record
+        spec, memory = clients.spec(of), of.memory()
+        elastic = spec is not None and spec.cluster.nodes.elastic
+        if not elastic or memory.deleted or not engine.is_made(of.plan, memory):
+            return None
+        try:
+            client = self.client()
+            if isinstance(client, SupportsMembershipChanges):
+                return Membership(client.changes(of.run))
+        except RunspecError as exc:
+            return Membership((), exc.message)
+        return Membership((), f"'{self.provider}' does not report them")
+
+    def outputs(self) -> list[OutputFile]:
+        """Return the saved files of all outputs and saves. Raises Unavailable if the provider cannot read outputs."""
+        return list(self._reader(self.client()).outputs(self.id))
+
+    def fetch(
+        self,
+        to: str | Path,
+        *,
+        output: str | None = None,
+        save: int | None = None,
+        on_event: OnEvent | None = None,
+    ) -> dict[Path, OutputFile]:
+        """Copy the newest save of every output, or the one of number *save*, into the folder *to*; return the files.
+
+        Raises UsageError if there is no such output or save, Conflict if a link in *to* leads out of it, and
+        RemoteError if a file does not have the content that was saved.
+        """
+        events = Events(on_event)
+        client = self.client()
+        move = events.progress(f"fetch {self.id}")
+        found = copying.fetch(self._reader(client), self.id, output, save, Path(to), move)
+        if found:
+            publish.finish(self.record, client, events.wait)
+        return found
+
+    def cancel(self, *, on_event: OnEvent | None = None) -> Status:
+        """Cancel the run, wait until it has ended, and return its status. Raises UnknownOutcome after five minutes."""
+        return end.cancel(self.record, Events(on_event))
+
+    def destroy(self, *, on_event: OnEvent | None = None) -> None:
+        """Cancel the run and delete what was made for it alone, its outputs too. Calling it again is safe."""
+        end.destroy(self.record, Events(on_event))
+
+    def client(self) -> Client:
+        """Return the provider's client for this run."""
+        return clients.connect(self.record)[1]
+
+    def _reader(self, client: Client) -> SupportsOutputs:
+        if not isinstance(client, SupportsOutputs):
+            raise Unavailable(f"'{self.provider}' cannot read outputs")
+        return client
+
+
+def apply(
+    job: Job, *, detach: bool = True, new: bool = False, on_event: OnEvent | None = None
+) -> Run:
+    """Start the run of *job*, or continue or return the one that it already has; *new* starts one in any case.
+
+    Calling it again after a crash at any moment makes nothing twice. With *detach* false, wait until the run has ended.
+    Raises Conflict if a run of that name is alive with another spec, UnknownOutcome if a service did not answer (call
+    again), UsageError if the spec has `scaling` (apply each of `job.sizes()`), and the errors of the service.
+    """
+    demand_one(job)
+    if job.group is None:
+        run_group.forget(job.spec.name)  # from now on the name means this run
+    else:
+        run_group.keep(job.group.spec, job.group.text.data)
+    client = job.inputs.provider.connect(job.inputs.facts)
+    started = start_run.start(job.inputs, client, Events(on_event), new=new)
+    run = Run(started.record, started.status, started.client)
+    if not detach:
+        run.wait(on_event=on_event)
+    return run
+
+
+def get(name: str, *, destroyed: bool = False, on_event: OnEvent | None = None) -> Run:
+    """Return the run with the id *name*, or for the name of a spec its newest run that is alive, else its newest run.
+
+    Raises UsageError if there is none, or if it was destroyed, unless *destroyed* is true.
+    """
+    find = named_run.run if destroyed else named_run.kept
+    return Run(find(name, Events(on_event).note))
+
+
+def get_all(name: str, *, on_event: OnEvent | None = None) -> list[Run]:
+    """Return the run that *name* means, or the newest run of each size if it is a spec with `scaling`.
+
+    Raises UsageError if there is none.
+    """
+    return [Run(of) for of in end.meant(name, Events(on_event).note)]
+
+
+def runs(name: str | None = None) -> list[Run]:
+    """Return the runs on record that are not destroyed, oldest first; only those of the spec *name* if it is given.
+
+    Records that cannot be read are left out; `runspec list` shows them.
+    """
+    if name is not None:
+        return [Run(of) for of in run_record.of_name(name)]
+    readable = (of for of in run_record.all_runs() if not run_record.unreadable(of))
+    return [Run(of) for of in readable if not of.memory().deleted]

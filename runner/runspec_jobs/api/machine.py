@@ -1,0 +1,250 @@
+"""What is installed on this machine, whether it works, and the first files of a project."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from runspec_jobs.diagnostics.render import placed
+from runspec_jobs.errors import Conflict, Lacking, RunspecError, UsageError
+from runspec_jobs.load import inputs, registry, source, trust
+from runspec_jobs.load.registry import extras as extras
+from runspec_jobs.load.source import InvalidSpec, SourceFile
+from runspec_jobs.provider import (
+    Finding as Finding,
+    Options,
+    SupportsDoctor,
+    SupportsNodeDoctor,
+    SupportsProfileTemplate,
+    paths,
+)
+from runspec_jobs.spec import validate
+from runspec_jobs.spec.types import NAME
+from runspec_jobs.state import atomic_io
+
+FIRST = """\
+# yaml-language-server: $schema={schema}
+apiVersion: runspec/v1
+name: {name}
+provider: {provider}               # the one field to change to run it elsewhere
+
+cluster:
+  nodes: 1                    # cpus, memory, gpus and disk are for each node
+  cpus: 1
+
+outputs:
+  - {{name: results, path: /job/results, sync: 30s}}    # saved, also if the job fails
+
+env: {{GREETING: hello}}
+
+run: |
+  echo "$GREETING from $RUNSPEC_RUN"
+  date > "${{outputs.results}}/when.txt"
+"""
+
+
+class FirstFiles(NamedTuple):
+    """The files that `write_first` wrote. *profile* is None if the provider needs none, or if one is there.
+
+    *missing* is the text of settings that the profile at *existing*, which was there, should have.
+    """
+
+    spec: Path
+    schema: Path
+    profile: Path | None
+    existing: Path | None
+    missing: str | None
+    needs_profile: bool
+
+
+class Installed(NamedTuple):
+    """A provider, the package that it comes from, and the reason if it does not work."""
+
+    name: str
+    package: str
+    works: bool
+    why: str
+
+
+class About(NamedTuple):
+    """A finding about the profile or a provider; *invalid* are the files with the problems that it mentions."""
+
+    about: str
+    finding: Finding
+    invalid: Sequence[SourceFile] = ()
+
+
+def write_first(path: Path, provider: str) -> FirstFiles:
+    """Write a first spec, its JSON Schema beside it and, if the provider needs one, a profile, which is trusted.
+
+    Raises Conflict if the spec exists, and UsageError if there is no such provider or a file cannot be written.
+    """
+    if provider not in [*registry.installed(), *registry.EXPECTED]:
+        raise UsageError(*registry.missing(provider))
+    schema = path.parent / ".runspec" / "job.schema.json"
+    _write_spec(path, schema, provider)
+    first = _profile_template(provider)
+    there = paths.find_profile(path.parent)
+    made, missing, existing = None, None, None
+    if first is not None and there is None:
+        made = _write_profile(path.parent / paths.PROFILE, first)
+    elif first is not None and there is not None and not _tells(there.path, provider):
+        missing, existing = first.rstrip("\n"), there.path
+    return FirstFiles(path, schema, made, existing, missing, first is not None)
+
+
+def _write_spec(path: Path, schema: Path, provider: str) -> None:
+    """Write a first spec, and the schema beside it. Raises Conflict if the spec exists."""
+    name = re.sub(r"[^a-z0-9-]+", "-", path.name.split(".")[0].lower()).strip("-")
+    name = name if re.fullmatch(NAME, name) else "job"
+    text = FIRST.format(name=name, provider=provider, schema=f".runspec/{schema.name}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+        schema.parent.mkdir(exist_ok=True)
+        with atomic_io.replaced(schema) as written:
+            written.write(job_schema().encode())
+    except FileExistsError as exc:
+        raise Conflict(f"{path} already exists", "name another file: runspec init FILE") from exc
+    except OSError as exc:
+        raise UsageError(f"cannot write {path}: {(exc.strerror or str(exc)).lower()}") from exc
+
+
+def _write_profile(path: Path, text: str) -> Path:
+    """Write a first profile, mark it as trusted, and return its path."""
+    data = text.encode()
+    try:
+        with path.open("xb") as new:
+            new.write(data)
+    except OSError as exc:
+        raise UsageError(f"cannot write {path}: {(exc.strerror or str(exc)).lower()}") from exc
+    trust.add(path, data)
+    return path
+
+
+def _profile_template(name: str) -> str | None:
+    """Return the profile template of a provider that needs a profile, else None."""
+    provider = registry.load(name) if name in registry.installed() else None
+    return provider.first_profile() if isinstance(provider, SupportsProfileTemplate) else None
+
+
+def _tells(path: Path, name: str) -> bool:
+    """Return whether the profile at *path* has settings of *name*, or is invalid, which `plan` reports."""
+    try:
+        return name in inputs.profile_in(source.read_file(path)).providers
+    except (RunspecError, InvalidSpec):
+        return True
+
+
+def _options_models() -> dict[str, type[Options]]:
+    """Return the options models of the providers that are part of runspec itself."""
+    own = {"runspec-jobs"}
+    points = registry.installed().items()
+    return {
+        name: registry.load(name).options_model
+        for name, point in points
+        if point.dist is not None and point.dist.name in own
+    }
+
+
+def job_schema() -> str:
+    """Return the JSON Schema of specs, as text."""
+    from runspec_jobs.plan import schema
+
+    return json.dumps(schema.job_schema(_options_models()), indent=2) + "\n"
+
+
+def reference() -> str:
+    """Return the reference of all fields of specs and profiles, as Markdown."""
+    from runspec_jobs.plan import schema
+
+    return schema.reference(schema.full_schema(_options_models()))
+
+
+def providers() -> list[Installed]:
+    """Return the providers that are installed."""
+    return [
+        _installed(name, registry.package(point)) for name, point in registry.installed().items()
+    ]
+
+
+def _installed(name: str, package: str) -> Installed:
+    try:
+        registry.load(name)
+    except RunspecError as exc:
+        return Installed(name, package, False, exc.message)
+    return Installed(name, package, True, "")
+
+
+def absent() -> list[str]:
+    """Return the names of providers that runspec expects and that are not installed."""
+    return [name for name in registry.EXPECTED if name not in registry.installed()]
+
+
+def findings(provider: str | None = None, *, node: bool = False) -> Iterator[About]:
+    """Check the profile and *provider*, or all of them, and yield each finding as soon as it is made.
+
+    With *node*, the provider is checked from a node too, if nothing that was found before stops a job.
+    """
+    yield from _profile()
+    for name in [provider] if provider else list(registry.installed()):
+        try:
+            with registry.extras():
+                for finding in _examine(name, node=node):
+                    yield About(name, finding)
+        except Lacking as exc:
+            yield About(name, Finding(exc.message, False, exc.hint))
+
+
+def _profile() -> list[About]:
+    place = paths.find_profile(Path.cwd())
+    if place is None:
+        none = "none found (runspec init --provider NAME writes one)"
+        return [About("profile", Finding(none, True))]
+    try:
+        inputs.profile_in_use(Path.cwd())
+    except InvalidSpec as exc:
+        bad = Finding(f"{place.path} is invalid", False, "see the errors above")
+        return [About("profile", bad, exc.texts)]
+    except RunspecError as exc:
+        return [About("profile", Finding(exc.message, False, exc.hint))]
+    return [About("profile", Finding(f"{place.path} can be read", True))]
+
+
+def _examine(name: str, *, node: bool) -> Iterable[Finding]:
+    provider = registry.load(name)
+    if not isinstance(provider, SupportsDoctor):
+        return [Finding("this provider has no checks", True)]
+    own = inputs.profile_in_use(Path.cwd())
+    text, at = own.text, ("providers", name)
+    options, problems = validate.model(provider.options_model, own.settings(name), at)
+    if options is not None:
+        inputs.demand_trust(own, provider)
+        return _looked(provider, options, node=node)
+    assert text is not None and text.document is not None, (
+        "BUG: settings that no file has are wrong"
+    )
+    found = placed(text.name, text.document, problems)
+    return [
+        Finding(f"{c.file}:{c.line}:{c.column}: {c.path}: {c.what}", False, c.hint) for c in found
+    ]
+
+
+def _looked(provider: SupportsDoctor, options: Options, *, node: bool) -> Iterator[Finding]:
+    """Yield the findings of a provider; with *node*, those from a node too, if nothing stops a job before."""
+    well = True
+    for finding in provider.examine(options):
+        well = well and finding.ok
+        yield finding
+    if not node:
+        return
+    if not isinstance(provider, SupportsNodeDoctor):
+        yield Finding("this provider has no checks from a node", True)
+    elif not well:
+        yield Finding("the check from a node was skipped: fix the problems above first", False)
+    else:
+        yield from provider.examine_node(options)

@@ -1,0 +1,169 @@
+"""Ways into the nodes of a run that is running: a shell, and ports that are forwarded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from runspec_jobs.access import port_forward
+from runspec_jobs.access.port_forward import HERE as HERE, ports as ports
+from runspec_jobs.api.events import Events, OnEvent
+from runspec_jobs.api.lifecycle import Run
+from runspec_jobs.engine import apply as engine, clients
+from runspec_jobs.errors import RunspecError, Unavailable
+from runspec_jobs.load import registry
+from runspec_jobs.provider import (
+    Client,
+    ExecSpec as ExecSpec,
+    NodeStatus,
+    State,
+    Status as Status,
+    SupportsAccessHints,
+    SupportsExec,
+    SupportsPortForward,
+)
+
+LOOK_S = 1.0  # the least pause between two queries for the state of the run
+SLEEP_S = 0.1  # the longest sleep while waiting
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of a run that is running; *label* names its task and the node, if the run has several."""
+
+    client: Client
+    run: str
+    task: int
+    rank: int
+    label: str
+
+    def shell(self, words: Sequence[str] = (), *, terminal: bool = False) -> ExecSpec:
+        """Return the program that is a shell on this node, or the command *words* there."""
+        assert isinstance(self.client, SupportsExec), "BUG: its provider says that it supports exec"
+        return self.client.shell(self.run, self.task, self.rank, words, terminal=terminal)
+
+    def forward(
+        self, port: int, local: int | None = None, *, on_event: OnEvent | None = None
+    ) -> Forwarded:
+        """Forward a port of this machine's loopback address to *port* of the node, until it is closed.
+
+        *local* is that port: 0 means any free one, and None *port* if it is free, or else any. Raises UsageError if
+        it cannot be used.
+        """
+        client = self.client
+        assert isinstance(client, SupportsPortForward), (
+            "BUG: its provider says that it supports tunnels"
+        )
+        tunnel = port_forward.Tunnel(
+            port,
+            local,
+            lambda: client.tunnel(self.run, self.task, self.rank, port),
+            Events(on_event).note,
+        )
+        return Forwarded(self, tunnel)
+
+
+@dataclass(frozen=True)
+class Forwarded:
+    """A port of this machine that is forwarded to a node."""
+
+    node: Node
+    tunnel: port_forward.Tunnel
+
+    @property
+    def local(self) -> int:
+        """The port of this machine."""
+        return self.tunnel.port
+
+    def wait(self, sleep: Callable[[float], None] = time.sleep) -> Status:
+        """Wait until the run has ended, and return its status; failed queries are repeated.
+
+        *sleep* is called often, and may raise an error to end the wait.
+        """
+        client = self.node.client
+        pause_s = max(LOOK_S, getattr(client, "poll_s", LOOK_S))
+        while True:
+            try:
+                status = client.state(self.node.run)
+                if status.state.terminal:
+                    return status
+            except RunspecError:
+                pass
+            for _ in range(int(pause_s / SLEEP_S)):
+                sleep(SLEEP_S)
+
+    def close(self, *, drain: bool = False) -> None:
+        """End the forwarding; with *drain*, after the last data that the node sends."""
+        self.tunnel.close(port_forward.DRAIN_S if drain else 0.0)
+
+
+def enter(run: Run, verb: str, *, node: int | None = None, task: int | None = None) -> Node:
+    """Return the first running node of *run* with that *node* and *task*, where they are given, to `shell` or `tunnel`.
+
+    Raises Unavailable if it is not running, or if the provider does not support the *verb*.
+    """
+    of = run.record
+    if verb not in _enters(registry.load(run.provider)):
+        raise _cannot(verb, run.provider)
+    memory = of.memory()
+    if memory.status is not None:
+        raise _over(run.id, memory.status)
+    if not engine.is_made(of.plan, memory):
+        what = f"{run.id} is not submitted yet"
+        raise Unavailable(what, "run the same apply again to continue it")
+    _, client, _ = clients.connect(of)
+    status = client.state(run.id)
+    if status.state.terminal:
+        raise _over(run.id, status)
+    at = _node(run.id, status, node, task)
+    count, tasks = run.shape
+    label = ", ".join(
+        [*([f"task {at[0]}"] if tasks > 1 else []), *([f"node {at[1]}"] if count > 1 else [])]
+    )
+    return Node(client, run.id, *at, f" ({label})" if label else "")
+
+
+def _node(run: str, status: Status, rank: int | None, task: int | None) -> tuple[int, int]:
+    """Return task and rank of the first running node with this *rank* and *task*, where they are given."""
+    fits: Callable[[NodeStatus], bool] = lambda n: (  # noqa: E731 - it is one expression
+        task in (None, n.task) and rank in (None, n.rank)
+    )
+    known = sorted(filter(fits, status.nodes), key=lambda n: (n.task, n.rank))
+    for node in known:
+        if node.state is State.RUNNING:
+            return node.task, node.rank
+    if status.state is State.WAITING or (status.nodes and not known):
+        why = f": {status.reason}" if status.reason else ""
+        raise Unavailable(f"{run} is waiting{why}", f"to follow it: runspec logs -f {run}")
+    if known:
+        one = known[0]
+        how = "is waiting" if one.state is State.WAITING else f"has ended ({one.state})"
+        raise Unavailable(f"task {one.task}, node {one.rank} of {run} {how}", _way(run))
+    return task or 0, rank or 0  # the service reports the run only, not its nodes
+
+
+def _over(run: str, status: Status) -> Unavailable:
+    return Unavailable(f"{run} has ended ({status.state}): no node of it is running", _way(run))
+
+
+def _way(run: str) -> str:
+    return f"see runspec status {run} and runspec logs {run}"
+
+
+def _enters(provider: object) -> tuple[str, ...]:
+    return tuple(provider.enters) if isinstance(provider, SupportsAccessHints) else ()
+
+
+def _cannot(what: str, provider: str) -> Unavailable:
+    """Return the error that *provider* does not support the command, with those that do."""
+    able = [name for name in registry.installed() if what in _enters(_loaded(name))]
+    which = f"providers that support it: {', '.join(able)}"
+    return Unavailable(f"'{provider}' does not support runspec {what}", which)
+
+
+def _loaded(name: str) -> object:
+    try:
+        return registry.load(name)
+    except RunspecError:
+        return None

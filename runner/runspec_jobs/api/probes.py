@@ -1,0 +1,152 @@
+"""Probes, which test assumptions about a service in the user's own account."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from runspec_jobs.api.events import Events, OnEvent
+from runspec_jobs.api.profiles import configured
+from runspec_jobs.engine.reporter import Reporter
+from runspec_jobs.errors import Conflict, RunspecError, Unavailable, UsageError
+from runspec_jobs.provider import (
+    Facts,
+    Observation,
+    Options,
+    Probe as Probe,
+    Provider,
+    Request,
+    SupportsProbes,
+    Verdict as Verdict,
+)
+from runspec_jobs.state import probe_leftovers
+from runspec_jobs.state.probe_leftovers import Left as Left, Session
+
+PAGE = "docs/unverified.md"
+
+
+class Observed(NamedTuple):
+    """What a probe has observed in *seconds*; *verdict* is the text of a `Verdict`."""
+
+    id: str
+    title: str
+    verdict: str
+    seen: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Context:
+    """The context of a probe: see `runspec_jobs.provider.probe.ProbeContext`."""
+
+    session: Session
+    sleep: Callable[[float], None]
+    reporter: Reporter
+
+    @property
+    def name(self) -> str:
+        return self.session.name
+
+    def note(self, what: str, by_hand: str, *remove: Request) -> None:
+        self.session.note(Left(what, by_hand, remove))
+
+    def tell(self, line: str) -> None:
+        self.reporter.note(f"  {line}")
+
+
+@dataclass
+class Probing:
+    """The probes that were chosen, in their order, and after `run` the resources that are *left*."""
+
+    provider: Provider
+    options: Options
+    probes: Sequence[Probe]
+    left: list[Left] = field(default_factory=list)
+
+    def run(
+        self,
+        *,
+        on_event: OnEvent | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> Generator[Observed]:
+        """Run the probes one after the other, yield what each has observed, and delete what they made.
+
+        Raises Conflict if another process is running probes of the provider, and Unavailable if what a killed session
+        has left cannot be deleted; *left* says what it is.
+        """
+        reporter = Events(on_event)
+        with probe_leftovers.alone(self.provider.name) as free:
+            if not free:
+                what = f"another runspec is running probes of '{self.provider.name}'"
+                raise Conflict(what, "wait until it has ended")
+            self._clean_up(reporter)
+            client = self.provider.connect(Facts(self.options))
+            name = f"probe-{os.urandom(5).hex()}"
+            options = self.options.model_dump(mode="json")
+            session = Session.begin(self.provider.name, name, options)
+            context = _Context(session, sleep, reporter)
+            try:
+                for one in self.probes:
+                    sleep(
+                        0
+                    )  # may raise an error, if the user has asked to stop during the last probe
+                    reporter.note(f"{one.id}: {one.title}")
+                    yield _observed(one, client, context)
+            except KeyboardInterrupt:
+                reporter.note("interrupted; deleting the resources of the probes")
+                raise
+            finally:
+                try:
+                    session.clean(client, reporter.note)
+                finally:
+                    self.left = list(session.made)
+
+    def _clean_up(self, reporter: Reporter) -> None:
+        """Delete the resources that killed sessions have left. Raises Unavailable if one cannot be deleted."""
+        for session in probe_leftovers.sessions(self.provider.name):
+            things = "1 resource" if len(session.made) == 1 else f"{len(session.made)} resources"
+            reporter.note(f"deleting {things} that {session.name} has left")
+            probe_leftovers.clean(session, self.provider, reporter.note)
+            if session.made:
+                self.left = list(session.made)
+                raise Unavailable(f"cannot delete all resources that {session.name} has left")
+
+
+def choose(provider: str, only: Sequence[str] | None = None) -> Probing:
+    """Return the probes of *provider*, or those with the ids in *only* and the probes that these need.
+
+    Raises Unavailable if the provider has no probes, and UsageError if there is none with that id.
+    """
+    of, options = configured(provider)
+    if not isinstance(of, SupportsProbes):
+        raise Unavailable(f"'{provider}' has no probes", f"see {PAGE}")
+    return Probing(of, options, _chosen(tuple(of.probes(options)), only))
+
+
+def _chosen(probes: Sequence[Probe], only: Sequence[str] | None) -> list[Probe]:
+    if only is None:
+        return list(probes)
+    wanted = list(only)
+    if unknown := [word for word in wanted if word not in {one.id for one in probes}]:
+        raise UsageError(
+            f"there is no probe '{unknown[0]}'",
+            f"choose one of {', '.join(one.id for one in probes)}",
+        )
+    before = {one.id: one.after for one in probes}
+    for word in wanted:
+        if (needed := before[word]) is not None and needed not in wanted:
+            wanted.append(needed)
+    return [one for one in probes if one.id in wanted]
+
+
+def _observed(one: Probe, client: object, context: _Context) -> Observed:
+    began = time.monotonic()
+    try:
+        found = one.run(client, context)
+    except RunspecError as exc:
+        found = Observation(Verdict.UNKNOWN, exc.message)
+    seconds = round(time.monotonic() - began, 1)
+    return Observed(one.id, one.title, str(found.verdict), found.seen, seconds)

@@ -1,0 +1,86 @@
+"""The profile that applies, and the profiles in checkouts that the user trusts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from runspec_jobs.errors import RunspecError, UsageError
+from runspec_jobs.load import inputs, profile, registry, source, trust
+from runspec_jobs.provider import Options, Provider, paths
+from runspec_jobs.spec import validate
+
+
+class Trusted(NamedTuple):
+    """A profile, whether it is trusted, and what it may therefore set: settings by provider."""
+
+    file: str
+    trusted: bool
+    sets: Mapping[str, Sequence[str]] = {}
+
+
+def configured(name: str) -> tuple[Provider, Options]:
+    """Return the provider of that name, and its options from the profile. Raises UsageError if these are wrong."""
+    provider = registry.load(name)
+    own = inputs.profile_in_use(Path.cwd())
+    options, problems = validate.model(provider.options_model, own.settings(name))
+    if options is None:
+        raise UsageError(f"the profile: {problems[0].what}", problems[0].hint)
+    inputs.demand_trust(own, provider)
+    return provider, options
+
+
+def trust_profile(file: Path | None = None) -> Trusted:
+    """Trust *file*, or the profile that applies in this folder, until it changes."""
+    path = _meant(file)
+    text = source.read_file(path)
+    found = inputs.profile_in(text)
+    trust.add(path, text.data)
+    return Trusted(trust.place(path), True, _sets(found))
+
+
+def distrust_profile(file: Path | None = None) -> Trusted:
+    """Stop trusting *file*, or the profile that applies in this folder. Raises UsageError if it was not trusted."""
+    path = _meant(file)
+    if not trust.remove(path):
+        raise UsageError(f"{path} was not trusted", "see runspec trust --list")
+    return Trusted(trust.place(path), False)
+
+
+def trusted_profiles() -> list[Trusted]:
+    """Return the profiles that were trusted; those that have changed since are no longer."""
+    return [Trusted(name, _same(name)) for name in sorted(trust.trusted())]
+
+
+def _meant(file: Path | None) -> Path:
+    """Return *file*, or without one the profile that applies in this folder."""
+    if file is not None:
+        return file
+    place = paths.find_profile(Path.cwd())
+    if place is None:
+        raise UsageError("there is no profile in this folder", "name one: runspec trust FILE")
+    if place.own:
+        raise UsageError(f"{place.path} is your own profile, which is always trusted")
+    return place.path
+
+
+def _sets(found: profile.Profile) -> dict[str, list[str]]:
+    """Return the settings that require trust, by provider; settings of missing providers are left out."""
+    sets = {}
+    for name, settings in found.providers.items():
+        try:
+            kind = registry.load(name).options_model
+        except RunspecError:
+            continue
+        if marked := profile.of_user_alone(kind, settings, ()):
+            sets[name] = [".".join(map(str, path)) for path in marked]
+    return sets
+
+
+def _same(name: str) -> bool:
+    """Return whether the file *name* has the content that was trusted."""
+    try:
+        return trust.is_trusted(Path(name), source.read_file(Path(name)).data)
+    except UsageError:
+        return False

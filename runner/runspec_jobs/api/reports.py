@@ -1,0 +1,218 @@
+"""Reports: the tasks of a run ranked by its metric, and the sizes of a job compared."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from runspec_jobs.api.events import Events, OnEvent
+from runspec_jobs.api.lifecycle import Run, Status
+from runspec_jobs.engine import apply as engine, early_stop
+from runspec_jobs.engine.status import full_status
+from runspec_jobs.errors import UsageError
+from runspec_jobs.load import source
+from runspec_jobs.load.source import InvalidSpec
+from runspec_jobs.logs import follow, measured_tasks
+from runspec_jobs.provider import Spec, State
+from runspec_jobs.report import ranking, scaling_law, tables
+from runspec_jobs.report.metric_extraction import Measured
+from runspec_jobs.report.ranking import Placed as Placed
+from runspec_jobs.report.scaling_law import (
+    Asked as Asked,
+    Baseline,
+    Point,
+    Scaled as Scaled,
+    Series as Series,
+)
+from runspec_jobs.spec.metric import Metric as Metric
+from runspec_jobs.state import atomic_io, run_group
+from runspec_jobs.state.run_record import Record
+
+FORMAT = "runspec.scaling/v1"
+POINTS_BYTES = 16 << 20
+ENDED_BADLY = (str(State.FAILED), str(State.CANCELLED))
+
+
+class Sizes(NamedTuple):
+    """Measurements at several sizes, as they are or as they compare."""
+
+    title: str
+    notes: Sequence[str]
+    series: Sequence[Scaled]
+
+
+class Stopped(NamedTuple):
+    """The task that is the best so far, and the others, which were asked to stop."""
+
+    best: int
+    rest: set[int]
+
+
+def metric_of(spec: Spec, other: Path | None = None) -> Metric:
+    """Return the metric of the spec, or of the spec in the file *other*.
+
+    Raises UsageError if there is none, and InvalidSpec if the other spec has errors.
+    """
+    found = spec.metric
+    if other is not None:
+        text = source.read_file(other)
+        read, problems = source.validated(text)
+        if read is None or any(p.severity == "error" for p in problems):
+            if text.document is not None:
+                text.complain(problems)
+            raise InvalidSpec(text)
+        found = read.metric
+    if found is None:
+        hint = (
+            "add metric: {name, goal, pattern}; for this run, pass the changed spec as --spec FILE"
+        )
+        raise UsageError("the spec has no metric", hint)
+    return found
+
+
+def ranked(run: Run, metric: Metric, status: Status) -> list[Placed]:
+    """Return all tasks of *run*, whose status is *status*, the best by *metric* first."""
+    client, spec = run.client(), run.spec
+    tasks = measured_tasks.measured_tasks(run.record, client, spec, metric, status)
+    return list(ranking.ranked(metric, tasks))
+
+
+def follow_metric(
+    run: Run,
+    metric: Metric | None,
+    *,
+    timeout_s: float | None = None,
+    on_event: OnEvent | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Status:
+    """Wait for the end of *run* without its log, and stop tasks early as *metric* says."""
+    of, client, tell = run.record, run.client(), Events(on_event).wait
+    with early_stop.stopper(of, client, metric, tell) as stopper:
+        show = early_stop.both(lambda line: None, stopper)
+        slept = early_stop.watched(sleep, stopper)
+        status = follow.follow(client, of.run, show, tell=tell, timeout_s=timeout_s, sleep=slept)
+    with of.opened(tell) as journal:
+        engine.note_end(journal, status)
+    return status
+
+
+def stop_rest(
+    run: Run, found: Sequence[Placed], status: Status, *, on_event: OnEvent | None = None
+) -> Stopped:
+    """Stop all tasks except the best so far. Raises UsageError if none has a value of the metric."""
+    kept = (p for p in found if p.place is not None and p.task.state not in ENDED_BADLY)
+    best = next(kept, None)  # a failed task has no better result to wait for
+    if best is None:
+        hint = f"wait, or cancel all tasks with runspec cancel {run.id}"
+        raise UsageError("no task has a value of the metric yet", hint)
+    number = best.task.number
+    rest = early_stop.left(status, len(found)) - {number}
+    if rest:
+        tell = Events(on_event).wait
+        early_stop.stop(run.record, run.client(), rest, f"task {number} is the best so far", tell)
+    return Stopped(number, rest)
+
+
+def stopped_tasks(run: Run) -> list[int]:
+    """Return the tasks that were stopped early."""
+    return sorted(run.record.memory().stopped)
+
+
+def is_group(name: str) -> bool:
+    """Return whether *name* means a spec with `scaling`, which was applied."""
+    return run_group.find(name) is not None
+
+
+def sizes(name: str, asked: Asked, spec: Path | None = None) -> Sizes:
+    """Compare the newest run of each size of the spec called *name*, by its metric or that of the file *spec*.
+
+    Raises UsageError if *asked* names a size that was not measured.
+    """
+    group = run_group.find(name)
+    assert group is not None, "BUG: the name is that of no group"
+    metric = metric_of(group, spec)
+    points = [_point(size, of, metric) for size, of in run_group.runs(group).items()]
+    series = Series(group.name, "nodes", tuple(points), _baseline(group, metric))
+    return Sizes(group.name, (), _scaled([series], asked))
+
+
+def sizes_in(path: Path, asked: Asked) -> Sizes:
+    """Compare the measurements in a file in the format of `report --json`."""
+    try:
+        with path.open("rb") as file:
+            found = json.loads(file.read(POINTS_BYTES))
+        if found["format"] != FORMAT:
+            raise ValueError(f"its format is not {FORMAT}")
+        series = [scaling_law.from_json(one) for one in found["series"]]
+        notes = [str(note) for note in found.get("notes", ())]
+        title = str(found.get("title", path.stem))
+    except OSError as exc:
+        raise UsageError(f"cannot read {path}: {(exc.strerror or str(exc)).lower()}") from exc
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
+        why = exc.args[0] if exc.args else "it is not JSON"
+        why = f"'{why}' is missing" if isinstance(exc, KeyError) else why
+        what = f"cannot read measurements from {path}: {why}"
+        raise UsageError(what, "specs/scaling/ has an example") from exc
+    return Sizes(title, notes, _scaled(series, asked))
+
+
+def sizes_json(found: Sizes) -> dict[str, Any]:
+    """Return a comparison as JSON, in the format that `sizes_in` reads."""
+    shown = [scaling_law.to_json(one) for one in found.series]
+    return {"format": FORMAT, "title": found.title, "notes": list(found.notes), "series": shown}
+
+
+def sensible(number: float) -> bool:
+    """Return whether *number* can be a size, a price or a count: finite and above 0."""
+    return scaling_law.sensible(number)
+
+
+def write_page(path: Path, page: Callable[[], str]) -> None:
+    """Write the HTML that *page* returns to the file *path*. Raises UsageError if that is a folder."""
+    if path.is_dir():
+        raise UsageError(f"--html: {path} is a folder", "name a file in the folder")
+    with atomic_io.translate_os_errors(path), atomic_io.replaced(path) as file:
+        file.write(page().encode())
+
+
+def _scaled(series: Sequence[Series], asked: Asked) -> list[Scaled]:
+    found = [scaling_law.scaled(one, asked) for one in series]
+    for one in found:
+        if one.base is None and asked.base is not None:
+            measured = ", ".join(f"{p.size:g}" for p in one.series.points if p.throughput)
+            raise UsageError(
+                f"--baseline: there is no measurement of size {asked.base:g}",
+                f"measured sizes: {measured}",
+            )
+    return found
+
+
+def _point(size: int, of: Record | None, metric: Metric) -> Point:
+    if of is None:
+        return Point(size, None, "not applied yet")
+    client, status = Run(of).client(), full_status(of)
+    (task,) = measured_tasks.measured_tasks(of, client, of.spec, metric, status)
+    found = task.measured
+    if found.value is not None and not scaling_law.sensible(found.value):
+        found = Measured(None, f"{metric.name} is {found.value:g}")
+    why = found.why if found.value is None else ""
+    note = of.run if status.state is State.SUCCEEDED else f"{of.run} {status.state}"
+    return Point(size, found.value, why, note)
+
+
+def _baseline(group: Spec, metric: Metric) -> Baseline:
+    assert group.scaling is not None, "BUG: a group has sizes"
+    wanted = group.container.requirements
+    packages = wanted if isinstance(wanted, str) else ", ".join(wanted or ())
+    return Baseline(
+        gpus_per_node=group.cluster.gpus or 0,
+        processes_per_node=group.processes_per_node,
+        batch=group.scaling.batch,
+        data=group.scaling.data,
+        software=group.scaling.software or group.container.image or packages or None,
+        provider=group.provider,
+        metric=f"{metric.name}: {tables.measured_by(metric)}",
+    )

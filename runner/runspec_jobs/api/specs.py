@@ -1,0 +1,54 @@
+"""Reads and checks specs: paths, texts, mappings or models, without a profile and without any request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from runspec_jobs.diagnostics.render import Diagnostic as Diagnostic
+from runspec_jobs.document.nodes import flow
+from runspec_jobs.document.reader import TEXT_BYTES as TEXT_BYTES
+from runspec_jobs.load import source
+from runspec_jobs.load.source import InvalidSpec as InvalidSpec, SourceFile as SourceFile
+from runspec_jobs.provider import Spec as Spec
+from runspec_jobs.spec.types import AS_WRITTEN, seconds as seconds
+
+Source = str | Path | bytes | Mapping[str, Any] | Spec
+
+
+def read_spec(spec: Source, name: str | None = None) -> SourceFile:
+    """Return the text of a spec, parsed, with its syntax errors. Raises UsageError if the file cannot be read.
+
+    *spec* is the path of a file, its content, a mapping as YAML would give it, or a `Spec`; diagnostics have the name
+    of the file, or *name*.
+    """
+    if isinstance(spec, bytes):
+        return source.read(name or "<spec>", spec)
+    if isinstance(spec, Mapping | Spec):
+        value = spec if isinstance(spec, Mapping) else _mapping(spec)
+        return source.read(name or "<spec>", flow(value).encode())
+    return source.read_file(Path(spec), name)
+
+
+def check(spec: Source, name: str | None = None) -> SourceFile:
+    """Return the text of a spec with its diagnostics, as `validate` finds them; its lines are what these point to."""
+    text = read_spec(spec, name)
+    _, problems = source.validated(text)
+    if text.document is not None:
+        text.complain(problems)
+    return text
+
+
+def validate(spec: Source) -> list[Diagnostic]:
+    """Return the problems of a spec, without a profile and without any request; an empty list if it is valid.
+
+    Raises UsageError if the file cannot be read.
+    """
+    return check(spec).diagnostics
+
+
+def _mapping(spec: Spec) -> Mapping[str, Any]:
+    return spec.model_dump(
+        by_alias=True, exclude_defaults=True, context=AS_WRITTEN, warnings="none"
+    )

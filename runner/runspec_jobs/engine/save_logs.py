@@ -1,0 +1,86 @@
+"""Saves exact copies of the logs of a run, until the run has ended if that is wanted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from runspec_jobs.engine import apply as engine, clients
+from runspec_jobs.engine.reporter import Reporter
+from runspec_jobs.engine.wait import job_goes_on, ways
+from runspec_jobs.errors import TimedOut
+from runspec_jobs.logs import follow as log, save as copying
+from runspec_jobs.logs.outage import Outage
+from runspec_jobs.provider import Client, Status
+from runspec_jobs.state.run_record import Record
+
+PAUSE_S = 0.2
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which logs to save where; *target* is a file or, for several nodes or tasks, a folder."""
+
+    target: Path
+    streams: log.Wanted
+    follow: bool = False
+    timeout_s: float | None = None
+
+
+class SavedLog(NamedTuple):
+    """The copy of one log."""
+
+    path: Path
+    bytes: int
+    node: int
+    task: int
+
+
+class SavedLogs(NamedTuple):
+    """The copies, and the status of the run if it was followed to its end."""
+
+    files: Sequence[SavedLog]
+    status: Status | None = None
+
+
+def save(
+    of: Record,
+    client: Client,
+    wanted: Wanted,
+    reporter: Reporter,
+    sleep: Callable[[float], None] = time.sleep,
+) -> SavedLogs:
+    """Save the logs; with *wanted.follow* until the run has ended. Raises TimedOut if that takes too long."""
+    count, tasks = clients.shape(of)
+    source = log.tail(client)
+    pause_s = max(PAUSE_S, source.poll_s)
+    status: Status | None = None
+    began = time.monotonic()
+
+    def pause(least_s: float) -> None:
+        if wanted.timeout_s is not None and time.monotonic() - began > wanted.timeout_s:
+            what = f"the logs of {of.run} are not complete after {wanted.timeout_s:g} s"
+            raise TimedOut(f"{what}; run the same command again to continue", ways(of.run))
+        sleep(max(pause_s, least_s))
+
+    def over() -> bool:
+        nonlocal status
+        status = client.state(of.run) if wanted.follow else None
+        return status is None or status.state.terminal
+
+    with job_goes_on(of.run):
+        saved = copying.save(
+            lambda: [s for s in source.streams(of.run) if wanted.streams(s)],
+            lambda s: copying.name(s, wanted.target, count, tasks),
+            over,
+            pause,
+            Outage(reporter.wait, patient=wanted.follow),
+        )
+    files = [SavedLog(path, size, s.rank, s.task) for s, path, size in saved]
+    if status is not None:
+        with of.opened(reporter.wait) as journal:
+            engine.note_end(journal, status)
+    return SavedLogs(files, status)
