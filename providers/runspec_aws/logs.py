@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,7 +12,6 @@ from runspec_aws.status.jobs import Jobs, Place
 from runspec_aws.status.poll import Job, has_ended
 from runspec_jobs.provider import Chunk, RemoteError, Stream
 
-PAUSE_S = 0.5
 ABSENT = frozenset({"ResourceNotFoundException"})
 STALE = frozenset({"InvalidParameterException"})
 
@@ -111,9 +109,7 @@ class CloudStream:
             if after != token:  # an empty page is not the end
                 token = after
             elif self._may_come(at):
-                if self.over_s is None:
-                    break
-                time.sleep(PAUSE_S)
+                return Chunk(b"", f"{at}:{size}:{token}", more=self.over_s is not None)
             elif at + 1 < len(self.attempts):
                 at, size, token = at + 1, 0, ""
             else:

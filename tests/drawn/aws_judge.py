@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from obstore.store import S3Store
 from urllib3 import HTTPResponse
 
-from runspec_aws import client, logs, lookup, orphans
+from runspec_aws import client, lookup, orphans
 from runspec_aws.client import AwsClient
 from runspec_aws.doctor import findings
 from runspec_aws.options import AwsOptions
@@ -37,7 +37,7 @@ from tests.support.http_server import ReceivedRequest
 ONCE = Config(retries={"mode": "standard", "total_max_attempts": 1}, read_timeout=60)
 SERVICES = ("batch", "logs", "s3", "ec2", "iam", "sts", "ecr", "service-quotas", "fsx")
 PART_BYTES = 4096
-WITH_CLOCK = (poll, client, lookup, jobs, orphans, logs)
+WITH_CLOCK = (poll, client, lookup, jobs, orphans)
 
 
 class Example(NamedTuple):

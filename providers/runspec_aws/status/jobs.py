@@ -157,25 +157,22 @@ class Jobs:
                 self.poller.describe([job, *places])
 
     def job(self, run: str) -> Job | None:
-        """Return the job of *run* as it is now; None if it does not exist, or the service has removed it."""
-        if run not in self._ids and not self._look(run):
+        """Return the job of *run* as it is now; None if the service does not show it."""
+        if run not in self._ids and self.find(run) is None:
             return None
-        job = self._ids[run]
+        return self.poller.describe([self._ids[run]]).get(self._ids[run])
+
+    def settled_job(self, run: str) -> Job | None:
+        """Return the job of *run*; None if it does not exist, or the service has removed it.
+
+        The service may not show a new job yet, so a missing one is looked for repeatedly for a while.
+        """
         end = time.monotonic() + timing.SETTLE_S
-        while not (found := self.poller.describe([job])) and time.monotonic() < end:
+        while (found := self.job(run)) is None and time.monotonic() < end:
             if self._destroyed(run):
                 return None
             time.sleep(0.2)
-        return found.get(job)
-
-    def _look(self, run: str) -> bool:
-        """Find the job of *run*; a list may not contain it yet."""
-        end = time.monotonic() + timing.SETTLE_S
-        while self.find(run) is None:
-            if self.record(run) is None or time.monotonic() > end:
-                return False
-            time.sleep(0.2)
-        return True
+        return found
 
     def _destroyed(self, run: str) -> bool:
         return self.files.read("runs", run, "record.json") is None
@@ -196,7 +193,7 @@ class Jobs:
         record = self.record(run)
         if record is None or self._gone(run):
             return Status(State.GONE)
-        job = self.job(run)
+        job = self.settled_job(run)
         if job is None:
             return Status(State.GONE)
         state = self.state_of(job)
@@ -317,7 +314,7 @@ class Jobs:
 
         https://docs.aws.amazon.com/batch/latest/userguide/job_retries.html
         """
-        record, job = self.record(run), self.job(run)
+        record, job = self.record(run), self.settled_job(run)
         if record is None or job is None or self.state_of(job).terminal:
             return
         if record["shape"] != JobKind.ARRAY:

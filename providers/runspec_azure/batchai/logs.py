@@ -170,6 +170,7 @@ class FileStream:
         self.task, self.rank = task, rank
         self.over = False
         self._url, self._since = "", 0.0
+        self._failed = 0  # how many reads in a row got no answer
 
     def know(self, file: Found) -> None:
         if not self._url or time.monotonic() - self._since > RENEWED_S:
@@ -180,7 +181,14 @@ class FileStream:
         log, mark, over = (self.path["jobName"], self.name), f"{start} {self.over}", self.over
         if not self.files.turns.due(log, mark):
             return Chunk(b"", str(start))
-        data = self._part(start)
+        try:
+            data = self._part(start)
+        except NoAnswer:
+            self._failed += 1
+            if self._failed >= ATTEMPTS:
+                raise
+            return Chunk(b"", str(start), more=True)
+        self._failed = 0
         self.files.turns.note(log, mark, new=bool(data), last=over)
         return Chunk(data, str(start + len(data)))
 
@@ -211,30 +219,37 @@ def part(url: str, start: int, end: int) -> bytes:
     """Return the bytes of a link from *start* up to *end*, or fewer at the end of the file.
 
     Raise PermissionError for a link that has expired, and NoAnswer, which never contains the link, because it is
-    a secret.
+    a secret. A busy share refuses some requests, so callers repeat a request without an answer.
     """
     if not is_confidential(url):
         raise RemoteError("the service returned an unencrypted link to a file of the job")
     request = urllib.request.Request(url, headers={"Range": f"bytes={start}-{end - 1}"})  # noqa: S310
-    pause_s, failure = FIRST_PAUSE_S, ""
-    for left in reversed(range(ATTEMPTS)):
-        try:
-            with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
-                data: bytes = answer.read()
-                return data[start:end] if answer.status == 200 else data
-        except urllib.error.HTTPError as exc:
-            exc.close()
-            if exc.code in (404, 416):
-                return b""
-            if exc.code == 403:
-                raise PermissionError from None
-            failure = f"the service answered {exc.code}"
-        except (OSError, HTTPException) as exc:
-            failure = type(exc).__name__
-        if left:
-            time.sleep(pause_s)
-            pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+            data: bytes = answer.read()
+            return data[start:end] if answer.status == 200 else data
+    except urllib.error.HTTPError as exc:
+        exc.close()
+        if exc.code in (404, 416):
+            return b""
+        if exc.code == 403:
+            raise PermissionError from None
+        failure = f"the service answered {exc.code}"
+    except (OSError, HTTPException) as exc:
+        failure = type(exc).__name__
     raise NoAnswer(f"cannot read a file of the job: {failure}")
+
+
+def patient_part(url: str, start: int, end: int) -> bytes:
+    """Return the result of `part`, which is called up to ATTEMPTS times while there is no answer."""
+    pause_s = FIRST_PAUSE_S
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return part(url, start, end)
+        except NoAnswer:
+            time.sleep(pause_s)
+        pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
+    return part(url, start, end)
 
 
 def codes(files: Files, path: Mapping[str, str]) -> dict[int, int]:
@@ -244,7 +259,7 @@ def codes(files: Files, path: Mapping[str, str]) -> dict[int, int]:
     """
     found = files.link(path, STDOUTERR, ATTEMPTS_FILE)
     try:
-        text = part(found.url, 0, PART).decode(errors="replace") if found else ""
+        text = patient_part(found.url, 0, PART).decode(errors="replace") if found else ""
     except PermissionError:
         return {}
     return {int(match[1]): int(match[2]) for match in ROW.finditer(text)}
@@ -258,12 +273,12 @@ class OutputReader:
 
     def read(self, start: int, end: int) -> bytes:
         try:
-            data = part(self.file.url, start, end)
+            data = patient_part(self.file.url, start, end)
         except PermissionError:
             found = self.files.link(self.path, self.directory, self.file.path)
             self.file = self.file if found is None else found._replace(size=self.file.size)
             try:
-                data = part(self.file.url, start, end)
+                data = patient_part(self.file.url, start, end)
             except PermissionError:
                 raise RemoteError("the store refuses access to a file of the job") from None
         if not data:

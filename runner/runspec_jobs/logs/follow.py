@@ -8,7 +8,7 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 
 from runspec_jobs.errors import RunspecError, TimedOut, Unavailable
-from runspec_jobs.logs.outage import Outage, Start, in_thread
+from runspec_jobs.logs.outage import Outage, Start, in_thread, pauses
 from runspec_jobs.provider import Client, State, Status, Stream, SupportsLogs
 
 FIRST_PAUSE_S = 0.01
@@ -20,6 +20,9 @@ QUIET_SHARE = 10  # after a silence, the end is noticed late by at most a tenth 
 STATE_SHARE = 10  # a request for the state is followed by a pause of this many times its duration,
 STATE_CAP_S = 2.0  # but of this length at most
 BRIEFLY_S = 0.3  # how long each pass over the logs waits for the state: most answers take less
+FIRST_REST_S = (
+    0.05  # before the first repeated read of a log that is not complete at the end of its run
+)
 LINE_BYTES = 1 << 20  # a longer line is yielded in parts
 
 Sleep = Callable[[float], None]
@@ -48,6 +51,7 @@ class Reader:
     position: str | None = None
     rest: bytearray = field(default_factory=bytearray)
     within: bool = False  # inside a line of which a part was yielded
+    more: bool = False  # whether the last chunk said that the log is not complete
 
     def lines(self) -> Iterator[Line]:
         """Yield the new lines; text after the last line break is kept for the next call."""
@@ -63,6 +67,7 @@ class Reader:
                 del self.rest[len(self.rest) - len(begun) :]
                 yield from self.flush()
                 self.rest = begun
+        self.more = chunk.more
 
     def flush(self) -> Iterator[Line]:
         if self.rest:
@@ -221,12 +226,15 @@ class Following:
     def finish(self, sleep: Sleep) -> None:
         """Show the rest of the logs of a run that has ended."""
 
-        def rest() -> None:
+        def rest() -> bool:
             self.streams = self.source.streams(self.run)
             for _ in self._pass():
                 pass
+            return any(reader.more for reader in self._readers.values())
 
-        self.outage.lived_through("logs", rest, sleep)
+        waits = pauses(FIRST_REST_S, LONGEST_PAUSE_S)
+        while self.outage.lived_through("logs", rest, sleep):
+            sleep(next(waits))
         for reader in self._readers.values():
             for line in reader.flush():
                 self.show(line)
@@ -254,12 +262,20 @@ def _least_s(source: SupportsLogs) -> float:
     return source.poll_s if source.poll_s >= LONGEST_PAUSE_S else 0.0
 
 
-def everything(client: Client, run: str, wanted: Wanted) -> Iterator[Line]:
-    """Yield every line of *run* so far, one stream after the other."""
+def everything(
+    client: Client, run: str, wanted: Wanted, *, sleep: Sleep = time.sleep
+) -> Iterator[Line]:
+    """Yield every line of *run* so far, one stream after the other.
+
+    If the run has ended and the service may deliver more lines, *sleep* is called until the log is complete.
+    """
     for stream in tail(client).streams(run):
         if wanted(stream):
-            reader = Reader(stream)
+            reader, waits = Reader(stream), pauses(FIRST_REST_S, LONGEST_PAUSE_S)
             yield from reader.lines()
+            while reader.more:
+                sleep(next(waits))
+                yield from reader.lines()
             yield from reader.flush()
 
 

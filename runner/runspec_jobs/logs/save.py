@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,6 +31,7 @@ class Copy:
 
     def __init__(self, stream: Stream, path: Path) -> None:
         self.stream, self.path = stream, path
+        self.more = False  # whether the log is not complete, although its run may have ended
         self._partial = path.with_name(f"{path.name}.partial")
         self._cursor = path.with_name(f"{path.name}.cursor")
         with atomic_io.translate_os_errors(path):
@@ -53,12 +55,18 @@ class Copy:
                 self._position = chunk.position
                 kept = {"position": self._position, "size": self._file.tell()}
                 atomic_io.write(self._cursor, json.dumps(kept).encode())
+        self.more = chunk.more
 
-    def finish(self) -> int:
-        """Read the stream once more, correct differences in the copy, rename it, and return its size."""
+    def finish(self, pause: Callable[[float], None]) -> int:
+        """Read the stream once more, correct differences in the copy, rename it, and return its size.
+
+        *pause* is called with 0 before a read of the rest that the service cannot deliver yet.
+        """
         self._file.seek(0)
         position = None
-        while (chunk := self.stream.read(position)).data:
+        while (chunk := self.stream.read(position)).data or chunk.more:
+            if not chunk.data:
+                pause(0.0)
             at = self._file.tell()
             with atomic_io.translate_os_errors(self.path):
                 if self._file.read(len(chunk.data)) != chunk.data:
@@ -102,13 +110,13 @@ def save(
             if key not in copies:
                 copies[key] = Copy(stream, place(stream))
             copies[key].advance()
-        return last
+        return last and not any(copy.more for copy in copies.values())
 
     try:
         while not outage.lived_through("service", advance, pause):
             pause(0.0)
         found = [copy for _, copy in sorted(copies.items())]
-        sizes = [outage.lived_through("logs", copy.finish, pause) for copy in found]
+        sizes = [outage.lived_through("logs", partial(copy.finish, pause), pause) for copy in found]
         return [(c.stream, c.path, size) for c, size in zip(found, sizes, strict=True)]
     finally:
         for copy in copies.values():

@@ -223,10 +223,15 @@ class Bundle(Protocol):
 
 
 class Chunk(NamedTuple):
-    """Bytes of a log stream as they are stored, and the position after them; *data* is empty at the end."""
+    """Bytes of a log stream as they are stored, and the position after them; *data* is empty at the end.
+
+    If *more* is true, an empty chunk does not complete the log, even if the run has ended: the service may deliver
+    further bytes, or could not deliver them now. Then the reader pauses and reads again.
+    """
 
     data: bytes
     position: str
+    more: bool = False
 
 
 class Stream(Protocol):
@@ -242,7 +247,8 @@ class Stream(Protocol):
         """Return the bytes after *position*; None is the beginning.
 
         A position always gives the same bytes, also on another machine, as long as the stream exists. An empty chunk
-        means that there are no more bytes at the moment.
+        means that there are no more bytes at the moment. Must not sleep: the reader paces its reads. Raises the errors
+        of `Client.state`.
         """
 
 

@@ -28,7 +28,7 @@ from runspec_jobs.provider import (
 from runspec_jobs.spec.field_marks import unmarked
 from runspec_jobs.spec.types import NAME
 from runspec_jobs.testing import promises
-from runspec_jobs.testing.contracts.following import FollowingContract
+from runspec_jobs.testing.contracts.reading import ReadingContract
 from runspec_jobs.testing.other_process import plans_elsewhere
 from runspec_jobs.testing.sealed import sealed
 from runspec_jobs.testing.strategies import specs
@@ -78,7 +78,7 @@ drawn = settings(
 )
 
 
-class ProviderContract(FollowingContract):
+class ProviderContract(ReadingContract):
     """All tests of the contract: subclass it in a test module, and define the fixture `world`."""
 
     @pytest.fixture

@@ -15,6 +15,7 @@ from runspec_jobs.errors import RemoteError, UnknownOutcome
 from runspec_jobs.load.profile import Profile
 from runspec_jobs.plan import model
 from runspec_jobs.provider import (
+    Chunk,
     Client,
     Facts,
     Progress,
@@ -22,6 +23,7 @@ from runspec_jobs.provider import (
     Scope,
     Spec,
     Status,
+    Stream,
     SupportsAdoption,
     SupportsLogs,
 )
@@ -160,11 +162,7 @@ class Trial:
         assert isinstance(self.client, SupportsLogs), "this client reads no logs"
         for stream in self.client.streams(self.run):
             if (stream.task, stream.rank) == (task, rank):
-                chunk = stream.read(None)
-                data = chunk.data
-                while (chunk := stream.read(chunk.position)).data:
-                    data += chunk.data
-                return data
+                return b"".join(chunk.data for chunk in chunks(stream))
         return b""
 
     @contextlib.contextmanager
@@ -174,6 +172,17 @@ class Trial:
             yield journal
         finally:
             journal.close()
+
+
+def chunks(stream: Stream) -> Iterator[Chunk]:
+    """Yield the chunks of *stream* so far, or all of them if its run has ended."""
+    position: str | None = None
+    while (chunk := stream.read(position)).data or chunk.more:
+        if chunk.data:
+            yield chunk
+        else:
+            time.sleep(PAUSE_S)
+        position = chunk.position
 
 
 def persist(command: Callable[[], None]) -> int:

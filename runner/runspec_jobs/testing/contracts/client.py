@@ -25,7 +25,7 @@ from runspec_jobs.provider import (
 )
 from runspec_jobs.spec.placeholders import tasks
 from runspec_jobs.testing.faults import FAULTS, Changing, Flaky, Strike
-from runspec_jobs.testing.trial import Quiet, Trial, persist, token
+from runspec_jobs.testing.trial import Quiet, Trial, chunks, persist, token
 from runspec_jobs.testing.world import FILES, World
 
 NOBODY = "nobody-000000"  # a run that never existed
@@ -219,12 +219,10 @@ class ClientContract:
         (one,), (two,) = trial.client.streams(trial.run), other.streams(trial.run)
 
         position: str | None = None
-        while True:
-            chunk = one.read(position)
+        for chunk in chunks(one):
             assert two.read(position) == chunk == one.read(position)
             position = chunk.position
-            if not chunk.data:
-                break
+        assert list(chunks(two)) == list(chunks(one))
 
     def test_each_task_prints_into_a_stream_of_its_own(self, trials: Trials, world: World) -> None:
         name = "sweep"

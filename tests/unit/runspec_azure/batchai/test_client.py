@@ -18,6 +18,7 @@ from runspec_emulators.batch_ai import BatchAI
 from runspec_jobs.provider import (
     Conflict,
     CredentialsError,
+    NoAnswer,
     RemoteError,
     Request,
     Spec,
@@ -258,22 +259,49 @@ def at_its_end(here: Here) -> int:
     return sum(call["outcome"] == "416" for call in here.stand.control("GET", "calls"))
 
 
-def test_a_busy_share_is_asked_again(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "FIRST_PAUSE_S", 0.0)
+def test_a_log_on_a_busy_share_comes_later(here: Here) -> None:
+    """A read without an answer says that there is more to come; only many of them in a row are an error."""
     here.make(batch_ai_specs.spec(run="echo on"))
     here.until(State.SUCCEEDED)
     (stream,) = here.client.streams("job-abc123")
     here.stand.control("PUT", "settings", {"throttle_files": 0.5})
 
-    data = [stream.read(None).data for _ in range(20)]
+    found = [stream.read(None) for _ in range(40)]
+
+    assert {(chunk.data, chunk.more) for chunk in found} == {(b"on\n", False), (b"", True)}
+
+
+def test_a_log_on_a_share_that_stays_busy_is_an_error(here: Here) -> None:
+    here.make(batch_ai_specs.spec(run="echo on"))
+    here.until(State.SUCCEEDED)
+    (stream,) = here.client.streams("job-abc123")
+    here.stand.control("PUT", "settings", {"throttle_files": 1.0})
+
+    found = [stream.read(None).more for _ in range(logs.ATTEMPTS - 1)]
+
+    assert all(found)
+    with pytest.raises(NoAnswer, match="503"):
+        stream.read(None)
+
+
+def test_an_output_on_a_busy_share_is_asked_for_again(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "FIRST_PAUSE_S", 0.0)
+    here.make(batch_ai_specs.spec(run="echo on"))
+    here.until(State.SUCCEEDED)
+    path = here.client.path_of("job-abc123")
+    found = here.client.files.link(path, logs.STDOUTERR, "stdout.txt")
+    assert found is not None
+    here.stand.control("PUT", "settings", {"throttle_files": 0.5})
+
+    data = [logs.patient_part(found.url, 0, 10) for _ in range(20)]
 
     assert data == [b"on\n"] * 20
     assert "503" in [call["outcome"] for call in here.stand.control("GET", "calls")]
 
 
-def test_a_link_is_in_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("time.sleep", lambda _: None)
-
+def test_a_link_is_in_no_error() -> None:
     with pytest.raises(Exception, match="cannot read a file of the job") as told:
         logs.part("http://127.0.0.1:9/x?sig=very-secret", 0, 10)
 

@@ -411,10 +411,68 @@ def test_a_damaged_cursor_has_the_copy_made_anew(tmp_path: Path, cursor: str) ->
 
     copy = save.Copy(service, tmp_path / "log")
     copy.advance()
-    copy.finish()
+    copy.finish(lambda s: None)
     copy.close()
 
     assert (tmp_path / "log").read_bytes() == b"begun\nended\n"
+
+
+@dataclass
+class Late(Kept):
+    """A stream whose service delivers the last *held* bytes only after some reads, long after the end of the run."""
+
+    held: int = 5
+    left: int = 3  # reads without an answer
+
+    def read(self, position: str | None) -> Chunk:
+        whole, at = len(self.data) - (self.held if self.left else 0), int(position or 0)
+        data = self.data[at : min(at + self.page, whole)]
+        self.left -= bool(self.left and not data)
+        return Chunk(data, str(at + len(data)), more=at + len(data) < len(self.data))
+
+
+LATE = b"one\ntwo\nlast\n"
+
+
+def test_lines_that_come_after_the_end_of_the_run_are_waited_for() -> None:
+    shown, slept = list[bytes](), list[float]()
+
+    follow.follow(
+        Service([LATE], Late(b"")),  # type: ignore[arg-type]
+        "run",
+        lambda line: shown.append(line.text),
+        sleep=slept.append,
+        start=at_once,
+    )
+
+    assert shown == LATE.splitlines()
+    assert len(slept) >= 3
+
+
+def test_a_log_is_read_to_its_end_with_pauses() -> None:
+    service, slept = Service([], Late(LATE)), list[float]()
+
+    found = follow.everything(service, "run", follow.every, sleep=slept.append)  # type: ignore[arg-type]
+
+    assert [line.text for line in found] == LATE.splitlines()
+    assert len(slept) == 3
+
+
+@pytest.mark.parametrize("left", range(8))
+def test_a_copy_has_the_lines_that_come_late(tmp_path: Path, left: int) -> None:
+    stream, paused = Late(LATE, left=left), list[float]()
+
+    found = save.save(
+        lambda: [stream],
+        lambda _: tmp_path / "log",
+        lambda: True,
+        paused.append,
+        Outage(lambda text: None),
+    )
+
+    assert found == [(stream, tmp_path / "log", len(LATE))]
+    assert (tmp_path / "log").read_bytes() == LATE
+    assert len(paused) == left
 
 
 def test_a_time_limit_ends_the_following_and_not_the_run() -> None:

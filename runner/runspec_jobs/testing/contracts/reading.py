@@ -1,0 +1,60 @@
+"""The contract for reading about a run, as tests: reads do not wait."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from runspec_jobs.provider import SupportsLogs
+from runspec_jobs.testing.contracts.client import LINES, Trials, reading
+from runspec_jobs.testing.contracts.following import FollowingContract
+from runspec_jobs.testing.world import World
+
+
+class ReadingContract(FollowingContract):
+    """The tests of what a client does while it reads."""
+
+    def test_reading_a_log_does_not_sleep(self, trials: Trials, world: World) -> None:
+        """Pauses between reads are the reader's: it also follows other streams, and may have a time limit."""
+        spec = world.printing(LINES)
+        trial = reading(trials(spec))
+        trial.make()
+        trial.wait()
+        other = world.connect(world.facts(spec))
+        assert isinstance(trial.client, SupportsLogs)
+        assert isinstance(other, SupportsLogs)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(time, "sleep", refused_here(time.sleep))
+            found = [read_once(client, trial.run) for client in (trial.client, other)]
+
+        assert all(trial.log().startswith(data) for data in found)
+
+
+def refused_here(sleep: Callable[[float], None]) -> Callable[[float], None]:
+    """Return *sleep*, but failing in this thread; emulators may run in other threads.
+
+    `subprocess` may sleep, because it waits with it for a program that reads the logs.
+    """
+    here = threading.get_ident()
+
+    def refused(seconds: float) -> None:
+        caller = inspect.stack(0)[1].frame.f_globals["__name__"]
+        ours = threading.get_ident() == here and caller != "subprocess"
+        assert not ours, f"{caller} slept for {seconds} s"
+        sleep(seconds)
+
+    return refused
+
+
+def read_once(client: SupportsLogs, run: str) -> bytes:
+    """Return what the first stream of *run* delivers without a pause."""
+    data, position = b"", None
+    for stream in list(client.streams(run))[:1]:
+        while (chunk := stream.read(position)).data:
+            data, position = data + chunk.data, chunk.position
+    return data
