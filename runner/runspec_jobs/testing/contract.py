@@ -28,7 +28,7 @@ from runspec_jobs.provider import (
 from runspec_jobs.spec.field_marks import unmarked
 from runspec_jobs.spec.types import NAME
 from runspec_jobs.testing import promises
-from runspec_jobs.testing.contracts.reading import ReadingContract
+from runspec_jobs.testing.contracts.read_requests import ReadingContract
 from runspec_jobs.testing.other_process import plans_elsewhere
 from runspec_jobs.testing.sealed import sealed
 from runspec_jobs.testing.strategies import specs
