@@ -1,0 +1,140 @@
+"""A machine that a provider rents out, and the tables in which machines and their prices stand.
+
+The tables are data files of the package, which `tools/catalogue` makes. A cell that is empty is unknown, and becomes
+None: no number is made up for it. A region's cell is empty where the machine is not sold, and ? if it is sold at a
+price that is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+COLUMNS = (
+    "name",
+    "family",
+    "architecture",
+    "cpus",
+    "memory_gib",
+    "gpus",
+    "gpu",
+    "gpu_gib",
+    "disk_gib",
+    "network_gbps",
+    "fabric",
+    "traits",
+)
+
+
+UNKNOWN = "?"  # the price of a machine that is sold
+PLAIN: frozenset[str] = frozenset()
+
+
+class Machine(NamedTuple):
+    """A type of machine, as its provider describes it. None means that no source says it.
+
+    *gpus* is a fraction for a part of a GPU, such as 0.25. *gpu_gib* is the memory of one GPU. *disk_gib* is the
+    local disk. *fabric* is the number of its adapters for Elastic Fabric Adapter or InfiniBand. *prices* are cells
+    of the table, in the order of the regions of the catalogue; `Catalogue.usd` reads them.
+
+    *traits* are: `burstable` (full speed for a part of the time only), `metal` (without a hypervisor), `old` (of an
+    earlier generation, or to be retired), `accelerator` (chips that are neither CPUs nor GPUs), `no-spot`,
+    `no-on-demand` (sold as reserved blocks of capacity only), `confidential` (needs an image of its own), and
+    `no-premium` (takes no premium disks).
+    """
+
+    name: str
+    family: str
+    architecture: str | None
+    cpus: int | None
+    memory_gib: float | None
+    gpus: float | None
+    gpu: str | None
+    gpu_gib: float | None
+    disk_gib: int | None
+    network_gbps: float | None
+    fabric: int | None
+    traits: frozenset[str] = PLAIN
+    prices: tuple[str, ...] = ()
+
+    @property
+    def generation(self) -> int:
+        """The number of its generation, as the names of EC2 and Azure contain it; 0 if the name has none.
+
+        >>> kept = [None] * 9
+        >>> Machine("m7i.large", "m7i", *kept).generation, Machine("Standard_D2ds_v6", "x", *kept).generation
+        (7, 6)
+        """
+        if "." in self.name:
+            digits = "".join(filter(str.isdigit, self.family.partition("-")[0][:3]))
+        else:
+            digits = self.name.rpartition("_v")[2]
+        return int(digits) if digits.isdigit() else 0
+
+
+class Catalogue(NamedTuple):
+    """The machines of a provider. *version* is the day of its prices, as YYYY-MM-DD.
+
+    *regions* are those with prices; the first one stands in for a region without prices. *offered* has, by region,
+    the names and families of the machines that are offered there; a region that is not there is unknown.
+    """
+
+    version: str
+    regions: tuple[str, ...]
+    machines: tuple[Machine, ...]
+    offered: Mapping[str, frozenset[str]] = {}
+
+    def named(self, name: str) -> Machine | None:
+        """Return the machine called *name*, in upper or lower case, or None."""
+        wanted = name.lower()
+        return next((m for m in self.machines if m.name.lower() == wanted), None)
+
+    def sold_in(self, machine: Machine, region: str) -> bool | None:
+        """Return whether *machine* is offered in *region*; None if no source says it."""
+        names = {machine.name, machine.family}
+        if region in self.offered and any(names & there for there in self.offered.values()):
+            return bool(names & self.offered[region])
+        if region in self.regions and any(machine.prices):
+            return machine.prices[self.regions.index(region)] != ""
+        return None
+
+    def usd(self, machine: Machine, region: str) -> float | None:
+        """Return the price of an hour of *machine* on demand in *region*, or None if it is unknown."""
+        if region not in self.regions or not machine.prices:
+            return None
+        cell = machine.prices[self.regions.index(region)]
+        return float(cell) if cell not in ("", UNKNOWN) else None
+
+
+def read(version: str, table: str, offered: Mapping[str, str] | None = None) -> Catalogue:
+    """Return the catalogue of a table of `COLUMNS` and one column for each region, which its first line names.
+
+    Raises ValueError for a line that has another number of cells.
+    """
+    head, *lines = table.strip().split("\n")
+    columns = head.split(",")
+    regions = tuple(columns[len(COLUMNS) :])
+    machines = tuple(_machine(line.split(","), len(columns)) for line in lines)
+    there = {region: frozenset(names.split()) for region, names in (offered or {}).items()}
+    return Catalogue(version, regions, machines, there)
+
+
+def _machine(cells: list[str], width: int) -> Machine:
+    if len(cells) != width:
+        raise ValueError(f"{cells[0]}: {len(cells)} cells, not {width}")
+    name, family, arch, cpus, memory, gpus, gpu, gpu_gib, disk, network, fabric, traits = cells[:12]
+    return Machine(
+        name,
+        family,
+        arch or None,
+        int(cpus) if cpus else None,
+        float(memory) if memory else None,
+        float(gpus) if gpus else None,
+        gpu or None,
+        float(gpu_gib) if gpu_gib else None,
+        int(disk) if disk else None,
+        float(network) if network else None,
+        int(fabric) if fabric else None,
+        frozenset(traits.split()) if traits else PLAIN,
+        tuple(cells[12:]),
+    )
