@@ -1,0 +1,171 @@
+"""The rule by which every provider chooses machines for the nodes of a job.
+
+The first machine is the cheapest one that holds what a node requests. Others of the same kind are added, because a
+service that may choose among several types is less likely to have none: those that cost at most `CAPACITY` times as
+much. A machine never has more than `GPU_MULTIPLE` times as many GPUs as are requested.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from runspec_jobs.machines.machine import Catalogue, Machine
+
+CAPACITY = 2.0
+GPU_MULTIPLE = 2
+MOST, PER_FAMILY = 12, 2  # the most machines that are chosen, and of one family
+# Machines that nobody gets who does not name them: see `Machine`.
+NEVER = frozenset({"burstable", "metal", "accelerator", "confidential", "no-on-demand"})
+
+
+class MachineRequest(NamedTuple):
+    """What one node requests. *gpu_type* is the model of the GPUs, in upper or lower case.
+
+    *fabric* requests an adapter for Elastic Fabric Adapter or InfiniBand, and *spot* a machine that is sold as spot.
+    *together* is how many such nodes may share a machine, on a service that runs several jobs on one. *region* is
+    where the machine must be sold; None if that is not known.
+    """
+
+    cpus: float = 1
+    memory_gib: float = 0
+    gpus: int = 0
+    gpu_type: str | None = None
+    disk_gib: float = 0
+    fabric: bool = False
+    architecture: str = "x86_64"
+    spot: bool = False
+    together: int = 1
+    region: str | None = None
+
+
+class ChosenMachine(NamedTuple):
+    """A machine, with the price of an hour on demand, the region of the price, and the reason for the choice.
+
+    *usd* is None if the price is unknown.
+    """
+
+    machine: Machine
+    usd: float | None
+    region: str | None
+    why: str
+
+
+def nominal(machine: Machine) -> float:
+    """Return the memory of *machine* in GiB, or 0 if it is unknown."""
+    return machine.memory_gib or 0
+
+
+def choose(
+    request: MachineRequest,
+    catalogue: Catalogue,
+    usable_gib: Callable[[Machine], float] = nominal,
+    runs: Callable[[Machine], bool] = lambda _: True,
+) -> tuple[ChosenMachine, ...]:
+    """Return the machines for *request*, the best one first; an empty tuple if there is none.
+
+    *usable_gib* is the memory that a service leaves to jobs, and *runs* whether the image of the machines has the
+    drivers for it. Spot machines are ordered by their prices on demand, because those of spot change by the hour.
+    Machines without a known price come last.
+    """
+    found = [m for m in holding(request, catalogue, usable_gib) if runs(m)]
+    fit = sorted(
+        (
+            (usd, region, machine)
+            for machine in found
+            if not machine.gpus or machine.gpus <= most_gpus(request)
+            for usd, region in [price(machine, catalogue, request.region)]
+        ),
+        key=_order,
+    )
+    return tuple(_chosen(fit)) if fit else ()
+
+
+def holding(
+    request: MachineRequest, catalogue: Catalogue, usable_gib: Callable[[Machine], float] = nominal
+) -> Iterator[Machine]:
+    """Yield the machines that are large enough for *request*, whatever they cost and however many GPUs they have.
+
+    A machine of which it is unknown whether it is large enough is left out.
+    """
+    kind = request.gpu_type.lower() if request.gpu_type else None
+    gpus = request.gpus or (1 if kind else 0)
+    never = NEVER | ({"no-spot"} if request.spot else set()) | (set() if kind else {"old"})
+    for machine in catalogue.machines:
+        if (
+            machine.cpus is not None
+            and machine.gpus is not None
+            and machine.cpus >= request.cpus
+            and usable_gib(machine) >= request.memory_gib
+            and (machine.gpus >= gpus if gpus else not machine.gpus)
+            and (kind is None or (machine.gpu or "").lower() == kind)
+            and machine.architecture == request.architecture
+            and not machine.traits & never
+            and (not request.disk_gib or (machine.disk_gib or 0) >= request.disk_gib)
+            and (not request.fabric or machine.fabric)
+            and (request.region is None or catalogue.sold_in(machine, request.region) is not False)
+        ):
+            yield machine
+
+
+def most_gpus(request: MachineRequest) -> int:
+    """Return the largest number of GPUs that a machine for *request* may have."""
+    return GPU_MULTIPLE * max(1, request.gpus) * max(1, request.together)
+
+
+def price(
+    machine: Machine, catalogue: Catalogue, region: str | None
+) -> tuple[float | None, str | None]:
+    """Return the price of an hour on demand, and its region: *region*, or else one that stands in for it.
+
+    The catalogue has no prices for some regions. There, the first of its regions that sells the machine stands in.
+    """
+    if region is not None and region in catalogue.regions:
+        return catalogue.usd(machine, region), region
+    for other in catalogue.regions:
+        if (usd := catalogue.usd(machine, other)) is not None:
+            return usd, other
+    return None, None
+
+
+Priced = tuple[float | None, str | None, Machine]
+
+
+def _order(one: Priced) -> tuple[Any, ...]:
+    """Sort by price; for one price, the newer and larger machine is first. Sort by size if prices are unknown."""
+    usd, _, machine = one
+    size = (machine.gpus or 0, machine.cpus or 0, machine.memory_gib or 0)
+    if usd is None:
+        return (True, *size, machine.name)
+    better = (-machine.generation, len(machine.traits), *(-n for n in size))
+    return (False, usd, *better, machine.name)
+
+
+def _chosen(fit: list[Priced]) -> Iterator[ChosenMachine]:
+    """Yield the first machine, and the others of its kind that may stand in for it."""
+    least, region, first = fit[0]
+    yield ChosenMachine(first, least, region, _first(least, region))
+    families = Counter([first.family])
+    for usd, region, machine in fit[1:]:
+        if families.total() == MOST:
+            return
+        if machine.gpu != first.gpu or (machine.gpu_gib or 0) < (first.gpu_gib or 0):
+            continue
+        alike = (machine.cpus, machine.gpus) == (first.cpus, first.gpus)
+        if least is None or usd is None:
+            near, why = alike and least is None, "price unknown, as large as the first"
+        else:
+            near, why = (
+                usd <= CAPACITY * least,
+                f"{usd / least:.3g} times the price of {first.name}",
+            )
+        if near and families[machine.family] < PER_FAMILY:
+            families[machine.family] += 1
+            yield ChosenMachine(machine, usd, region, why)
+
+
+def _first(usd: float | None, region: str | None) -> str:
+    if usd is None:
+        return "price unknown, the smallest that is large enough"
+    return f"the cheapest that is large enough, by prices of {region}"
