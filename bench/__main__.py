@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
-import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
 
 from bench.figures import FIGURES
 from bench.installs import environment, ours
 from bench.rows import Bench, Row
 
+NAMES = f"{', '.join(FIGURES)}; all if none is given"
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the figures as they come; 1 when a limit is missed."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
-    names = options.figure or list(FIGURES)
+
+def main(
+    figure: Annotated[list[str] | None, Argument(help=NAMES)] = None,
+    quick: Annotated[bool, Option("--quick", help="5 rounds, and 20 runs for losses")] = False,
+    rounds: Annotated[int, Option(metavar="N", help="runs of each command (15)")] = 0,
+    losses: Annotated[int, Option(metavar="N", help="runs to lose lines in (1000)")] = 0,
+    json_: Annotated[
+        Path | None, Option("--json", metavar="FILE", help="write the figures there, too")
+    ] = None,
+) -> None:
+    """Print the figures as they come; exit with 1 if a limit is missed."""
+    names = figure or list(FIGURES)
     if unknown := set(names) - set(FIGURES):
-        parser.error(f"no such figure: {', '.join(sorted(unknown))}")
+        raise typer.BadParameter(f"no such figure: {', '.join(sorted(unknown))}")
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="runspec-bench-") as folder:
         room = Path(folder)
@@ -29,30 +38,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             runspec=ours(room),
             room=room,
             env=environment(room / "home"),
-            rounds=options.rounds or (5 if options.quick else 15),
-            losses=options.losses or (20 if options.quick else 1000),
+            rounds=rounds or (5 if quick else 15),
+            losses=losses or (20 if quick else 1000),
         )
         print(_line("", "runspec", "peer", "", "ratio", "limit", ""))
         for name in names:
             for row in FIGURES[name](bench):
                 print(_shown(row), flush=True)
                 rows.append(row)
-    if options.json:
+    if json_ is not None:
         found = [dataclasses.asdict(row) | {"ratio": row.ratio, "ok": row.ok} for row in rows]
-        options.json.write_text(json.dumps(found, indent=2) + "\n")
+        json_.write_text(json.dumps(found, indent=2) + "\n")
     missed = [row for row in rows if row.ok is False]
     print(f"{len(missed)} limits missed" if missed else "all limits hold")
-    return 1 if missed else 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("figure", nargs="*", help=f"{', '.join(FIGURES)}; all when none is given")
-    parser.add_argument("--quick", action="store_true", help="5 rounds, and 20 runs for losses")
-    parser.add_argument("--rounds", type=int, metavar="N", help="runs of each command (15)")
-    parser.add_argument("--losses", type=int, metavar="N", help="runs to lose lines in (1000)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
-    return parser
+    raise typer.Exit(1 if missed else 0)
 
 
 def _shown(row: Row) -> str:
@@ -83,4 +82,4 @@ def _line(what: str, mine: str, peer: str, theirs: str, ratio: str, limit: str, 
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    typer.run(main)
