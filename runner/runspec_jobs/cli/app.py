@@ -48,7 +48,7 @@ def _run(words: Sequence[str]) -> int:
     given: Mapping[str, Any] = {}
     tolerant()
     try:
-        if group.COMPLETE in os.environ:
+        if group.COMPLETE.keys() & os.environ.keys():
             group.complete()
         program = group.program()
         with program.make_context(group.PROGRAM, list(words)) as ctx:

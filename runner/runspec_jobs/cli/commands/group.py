@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.completion import get_completion_inspect_parameters, install_callback
+from typer.completion import get_completion_inspect_parameters, install_callback, show_callback
 from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
@@ -23,7 +23,9 @@ from runspec_jobs.errors import UsageError
 
 PROGRAM = "runspec"
 ALIKE = 0.7  # options have more in common with each other than verbs have
-COMPLETE = "_RUNSPEC_COMPLETE"  # the environment variable in which a shell asks for completions
+PROGRAMS = (PROGRAM, "runspec-jobs")  # the second is ours even where another package owns the first
+# The environment variables in which shells ask for completions, with the program that is typed.
+COMPLETE = {"_RUNSPEC_COMPLETE": PROGRAM, "_RUNSPEC_JOBS_COMPLETE": "runspec-jobs"}
 GIVEN = "runspec.given"  # the key of `Context.meta` under which the values of the parameters are
 SETTINGS = {"help_option_names": ["--help", "-h"]}
 Inner = Any  # a class of Click, which Typer has in a private module
@@ -147,8 +149,26 @@ def _print_version(wanted: bool) -> None:
 def complete() -> NoReturn:
     """Print the completions that a shell asks for in its environment variable, and exit."""
     get_completion_inspect_parameters()  # makes the shells known to Typer
-    program().main([], prog_name=PROGRAM)
+    program().main([], prog_name=next(COMPLETE[name] for name in COMPLETE if name in os.environ))
     raise AssertionError("BUG: Typer exits after completions")
+
+
+def _install(ctx: typer.Context, param: typer.CallbackParam, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        _for_each_program(ctx, lambda: install_callback(ctx, param, wanted))
+        raise typer.Exit
+
+
+def print_completion(ctx: Inner, shell: str) -> None:
+    """Print the script with which *shell* completes all names of the program."""
+    _for_each_program(ctx, lambda: show_callback(ctx, ctx.command.params[0], shell))
+
+
+def _for_each_program(ctx: Inner, act: Callable[[], object]) -> None:
+    """Call a function of Typer's, which exits, once under each name of the program."""
+    for ctx.find_root().info_name in PROGRAMS:
+        with contextlib.suppress(SystemExit):
+            act()
 
 
 def _use_no_color(wanted: bool) -> None:
@@ -176,7 +196,7 @@ def runspec(
         flag(
             "--install-completion",
             help="install completion for the shell that this is typed into",
-            callback=install_callback,
+            callback=_install,
             is_eager=True,
         ),
     ] = False,

@@ -7,11 +7,10 @@ from typing import Annotated, Literal
 
 import typer
 from typer import Argument, Context, Option
-from typer.completion import show_callback
 
 from runspec_jobs import __version__
 from runspec_jobs.cli.commands import suggestions
-from runspec_jobs.cli.commands.group import PROGRAM, LazyGroup
+from runspec_jobs.cli.commands.group import PROGRAM, LazyGroup, print_completion
 from runspec_jobs.cli.commands.options import AsJson, OutputFormat, SpecFile, exclusive, flag
 from runspec_jobs.errors import OK, UsageError
 
@@ -148,7 +147,7 @@ def completion(
 
     More: README.md
     """
-    show_callback(ctx, ctx.command.params[0], shell)  # prints the script, and exits
+    print_completion(ctx, shell)
     return OK
 
 

@@ -15,6 +15,7 @@ import pytest
 from runspec_jobs import state_folder
 from runspec_jobs.cli.app import run
 from runspec_jobs.cli.commands import suggestions
+from runspec_jobs.cli.commands.group import PROGRAMS
 from runspec_jobs.load import registry
 from runspec_jobs.state import run_record
 from tests.support.requirements import need
@@ -161,27 +162,27 @@ def test_powershell_is_answered_as_its_script_reads_it(folder: Path) -> None:
 COMPLETES = {
     "bash": """
         eval "$(runspec completion bash)"
-        complete -p runspec >/dev/null
-        COMP_WORDS=(runspec val) COMP_CWORD=1
-        _runspec_completion runspec val runspec
+        complete -p PROGRAM >/dev/null
+        COMP_WORDS=(PROGRAM val) COMP_CWORD=1
+        _FUNCTION_completion PROGRAM val PROGRAM
         echo "${COMPREPLY[@]}"
     """,
     # zsh asks for completions on a terminal only: what it would be shown is printed instead.
     "zsh": """
         autoload -U compinit; compinit -u -D
         eval "$(runspec completion zsh)"
-        [[ ${_comps[runspec]} == _runspec_completion ]] || exit 1
-        words=(runspec val) CURRENT=2
+        [[ ${_comps[PROGRAM]} == _FUNCTION_completion ]] || exit 1
+        words=(PROGRAM val) CURRENT=2
         _arguments() { print -r -- "${1#*\\(\\(\\"}" | sed 's/".*//' }
-        _runspec_completion
+        _FUNCTION_completion
     """,
     "fish": """
         runspec completion fish | source
-        complete -C "runspec val" | string split --fields 1 \\t
+        complete -C "PROGRAM val" | string split --fields 1 \\t
     """,
 }
-INSTALLED = {"bash": ".bash_completions/runspec.sh", "zsh": ".zfunc/_runspec"}
-INSTALLED["fish"] = ".config/fish/completions/runspec.fish"
+INSTALLED = {"bash": ".bash_completions/PROGRAM.sh", "zsh": ".zfunc/_PROGRAM"}
+INSTALLED["fish"] = ".config/fish/completions/PROGRAM.fish"
 
 
 def typed(shell: str, program: str, **env: str) -> str:
@@ -197,11 +198,13 @@ def typed(shell: str, program: str, **env: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("shell", COMPLETES)
-def test_a_word_is_completed_in_the_shell_itself(shell: str, folder: Path) -> None:
+def test_a_word_is_completed_in_the_shell_itself(shell: str, program: str, folder: Path) -> None:
     need(shell)
+    text = COMPLETES[shell].replace("PROGRAM", program)
 
-    assert typed(shell, COMPLETES[shell]) == "validate"
+    assert typed(shell, text.replace("FUNCTION", program.replace("-", "_"))) == "validate"
 
 
 @pytest.mark.parametrize("shell", COMPLETES)
@@ -211,8 +214,9 @@ def test_one_command_installs_completion(shell: str, folder: Path) -> None:
     said = typed(shell, "runspec --install-completion; true", HOME=str(folder))
 
     assert f"{shell} completion installed in" in said
-    script = (folder / INSTALLED[shell]).read_text()
-    assert f"complete_{shell}" in script
+    for program in PROGRAMS:
+        script = (folder / INSTALLED[shell].replace("PROGRAM", program)).read_text()
+        assert f"complete_{shell}" in script
 
 
 def test_the_few_imports_say_what_the_others_say(monkeypatch: pytest.MonkeyPatch) -> None:
