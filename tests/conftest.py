@@ -17,7 +17,7 @@ import pytest
 from hypothesis import settings
 
 from runspec_emulators.azure_services.blob import package
-from tests.support import process_guard
+from tests.support import json_documents, process_guard
 from tests.support.dealing_order import dealt
 
 # Real builds share the real cache, or every test would fetch the world again.
@@ -57,6 +57,7 @@ botocore.session.create_loader = functools.cache(botocore.session.create_loader)
 def pytest_configure() -> None:
     hear()
     process_guard.install()
+    json_documents.install()
 
 
 @pytest.hookimpl(wrapper=True)

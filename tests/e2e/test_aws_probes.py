@@ -130,7 +130,7 @@ def test_what_cannot_be_had_is_no_verdict(region: Region, tmp_path: Path, capsys
 
     found = probed(capsys, "--only", "aws-20")
 
-    assert verdicts(found) == {"aws-20": "could not tell"}, found
+    assert verdicts(found) == {"aws-20": "unknown"}, found
     assert "subnets" in found["probes"][0]["seen"]
     assert left(region, tmp_path) == []
 

@@ -64,11 +64,7 @@ def test_a_cancelled_run_ends_and_says_so(account: AzureBatch, capsys: Capture) 
 
     assert code == 0
     wait(lambda: not [t for t in tasks(account) if t["running"]], "nothing runs")
-    (row,) = (
-        said(capsys, "list")["runs"]
-        if isinstance(said(capsys, "list"), dict)
-        else said(capsys, "list")
-    )
+    (row,) = said(capsys, "list")["runs"]
     assert row["state"] == "cancelled"
 
 

@@ -56,7 +56,7 @@ def left(capsys: Capture) -> list[str]:
     """Return what there is in the account with our name on it."""
     capsys.readouterr()
     run(["gc", "azure-batch", "--json"])
-    return [row["what"] for row in json.loads(capsys.readouterr().out)]
+    return [row["what"] for row in json.loads(capsys.readouterr().out)["orphans"]]
 
 
 def test_what_holds_is_confirmed_and_nothing_is_left(account: AzureBatch, capsys: Capture) -> None:

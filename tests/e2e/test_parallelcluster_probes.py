@@ -120,7 +120,7 @@ def test_without_a_cluster_there_is_no_verdict(head: Path, capsys: Capture) -> N
 
     found = probed(capsys)
 
-    assert set(verdicts(found).values()) == {"could not tell"}, found
+    assert set(verdicts(found).values()) == {"unknown"}, found
     assert found["left"] == []
 
 

@@ -62,7 +62,8 @@ def test_the_guide_has_every_file(package: Path) -> None:
 
 
 def test_both_providers_are_there(venv: Path) -> None:
-    found = {row["name"]: row for row in json.loads(good(venv / "runspec", "providers", "--json"))}
+    told = json.loads(good(venv / "runspec", "providers", "--json"))
+    found = {row["name"]: row for row in told["providers"]}
 
     assert found["tiny"]["package"] == "runspec-tiny 1.0"
     assert found["tiny"]["works"] and found["local"]["works"]

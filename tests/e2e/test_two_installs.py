@@ -75,6 +75,12 @@ class Install:
     def told(self, *words: str) -> Any:
         return json.loads(self(*words, "--json"))
 
+    def listed(self) -> list[dict[str, Any]]:
+        """Give the rows of `list`, which the older version prints alone."""
+        found = self.told("list")
+        rows: list[dict[str, Any]] = found if isinstance(found, list) else found["runs"]
+        return rows
+
     def version(self) -> str:
         """Give where its packages are."""
         line = [sys.executable, "-c", f"import {self.package} as package; print(package.__file__)"]
@@ -135,7 +141,7 @@ class Begun:
 
     def runs(self, seen_by: Install) -> None:
         until(lambda: seen_by.told("status", self.run)["state"] == "running")
-        (row,) = [row for row in seen_by.told("list") if row["run"] == self.run]
+        (row,) = [row for row in seen_by.listed() if row["run"] == self.run]
         assert row["state"] == "running"
         until(lambda: seen_by("logs", self.run) == f"begun by {self.run}\n")
 
@@ -178,7 +184,7 @@ def test_the_new_version_follows_and_fetches_a_run_of_this_machine(
     job.is_followed_and_fetched(new)
 
     new("destroy", job.run)
-    assert new.told("list") == []
+    assert new.listed() == []
 
 
 def test_the_new_version_cancels_and_destroys_a_run_of_this_machine(
@@ -243,7 +249,7 @@ def test_the_new_version_follows_and_fetches_a_run_on_aws(
     job.is_followed_and_fetched(new)
 
     new("destroy", job.run)
-    assert new.told("list") == []
+    assert new.listed() == []
 
 
 def test_the_new_version_cancels_and_destroys_a_run_on_aws(
@@ -273,11 +279,11 @@ def test_a_run_whose_apply_was_cut_off_is_carried_on_by_the_new_version(
     with pytest.raises(AssertionError):
         Begun(old, "aws-batch", at_aws)
     region.control("DELETE", "faults")
-    (row,) = new.told("list")
+    (row,) = new.listed()
     assert row["state"] == "not-started"
     (at_aws / "go").touch()
 
     new("apply", "job.yaml")
 
-    assert [(one["run"], one["state"]) for one in new.told("list")] == [(row["run"], "succeeded")]
+    assert [(one["run"], one["state"]) for one in new.listed()] == [(row["run"], "succeeded")]
     new("destroy", row["run"])

@@ -67,7 +67,7 @@ class Old:
 
     def shows_what_has_ended(self) -> None:
         """The service has forgotten these runs by now."""
-        rows = {row["name"]: row["state"] for row in told(self.capsys, "list")}
+        rows = {row["name"]: row["state"] for row in told(self.capsys, "list")["runs"]}
         for name, kept in KEPT.items():
             assert rows[name] == ("failed" if name == "failed" else "succeeded")
             found = told(self.capsys, "status", name)
@@ -121,7 +121,7 @@ class Old:
             assert run([verb, of]) == 69, verb
             said = self.capsys.readouterr().err
             assert wrong in said and "hint: upgrade runspec" in said, verb
-        rows = {row["run"]: row for row in told(self.capsys, "list")}
+        rows = {row["run"]: row for row in told(self.capsys, "list")["runs"]}
         assert rows[of]["state"] == "unreadable"
         assert rows[of]["reason"].startswith(wrong)
         assert rows[run_of("ended")]["state"] == "succeeded"
@@ -332,7 +332,7 @@ def batch_ai(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -
 
 
 def test_runs_of_batch_ai_are_shown_and_destroyed(batch_ai: Old) -> None:
-    rows = {row["name"]: row["state"] for row in told(batch_ai.capsys, "list")}
+    rows = {row["name"]: row["state"] for row in told(batch_ai.capsys, "list")["runs"]}
     assert (rows["ended"], rows["failed"]) == ("succeeded", "failed")
     assert told(batch_ai.capsys, "status", "failed")["exit_code"] == 3
 
@@ -343,4 +343,4 @@ def test_runs_of_batch_ai_are_shown_and_destroyed(batch_ai: Old) -> None:
 
     for name in ("ended", "failed"):
         assert run(["destroy", name]) == 0
-    assert told(batch_ai.capsys, "list") == []
+    assert told(batch_ai.capsys, "list")["runs"] == []

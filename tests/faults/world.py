@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+from tests.support import json_documents
 from tests.support.process_table import children
 from tests.support.profiles import own_profile
 from tests.support.root import ROOT
@@ -204,7 +205,10 @@ class World:
         return self.driver.wait(number, 0.02) is not None or waits(self.driver.pids[number])
 
     def run(self, *words: str, **how: Any) -> Ended:
-        return self.wait(self.start(*words, **how))
+        ended = self.wait(self.start(*words, **how))
+        if ended.code >= 0 and json_documents.of_json(words):
+            json_documents.check(words, ended.out)
+        return ended
 
     def again(self, *words: str, **how: Any) -> Ended:
         """Repeat a command line as its exit codes ask for, at most four times."""
@@ -228,7 +232,7 @@ class World:
         """Give every run that the records know, destroyed ones too. Raises when they cannot be read."""
         listed = self.run("list", "--all", "--json")
         assert listed.code == 0, f"list exits with {listed.code}: {listed.err}"
-        found: list[dict[str, Any]] = json.loads(listed.out)
+        found: list[dict[str, Any]] = json.loads(listed.out)["runs"]
         return found
 
     def truth(self) -> list[list[str]]:

@@ -163,7 +163,7 @@ def _row(run: str, store: Store) -> Summary | None:
 
     That of a run that cannot be adopted has the reason.
     """
-    began = 0.0
+    began = None
     try:
         content = store.adopts.kept_state(run)
         if content is None:

@@ -18,14 +18,17 @@ UNREADABLE, NOT_STARTED, DESTROYED = "unreadable", "not-started", "destroyed"  #
 
 
 class Summary(NamedTuple):
-    """One run in short. *began* is in seconds since 1970, and *state* a `State` or one of the words above."""
+    """One run in short. *began* is in seconds since 1970, and *state* a `State` or one of the words above.
+
+    *provider* and *began* are None if the record is unreadable.
+    """
 
     run: str
     name: str
-    provider: str
+    provider: str | None
     state: str
     reason: str
-    began: float
+    began: float | None
 
 
 def summaries() -> list[Summary]:
@@ -47,7 +50,7 @@ def _listed(of: Record) -> Summary:
         except Lacking as exc:
             return _summary(of, memory, Status(State.WAITING, UNKNOWN.format(exc.message)))
     except Damaged as exc:
-        return Summary(of.run, of.name, "-", UNREADABLE, exc.message, 0.0)
+        return Summary(of.run, of.name, None, UNREADABLE, exc.message, None)
 
 
 def _summary(of: Record, memory: RunState, status: Status) -> Summary:

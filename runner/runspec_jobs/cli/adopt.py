@@ -26,7 +26,8 @@ def adopt(provider: str, run: str | None, *, as_json: bool) -> int:
 
 def _say(adopted: Sequence[Run], *, as_json: bool) -> None:
     if as_json:
-        output.out_json([{"run": of.id, "provider": of.provider} for of in adopted])
+        rows = [{"run": of.id, "provider": of.provider} for of in adopted]
+        output.out_json("runspec.adopt/v1", {"runs": rows})
         return
     for of in adopted:
         output.out(of.id)

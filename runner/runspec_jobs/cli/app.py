@@ -72,9 +72,9 @@ def _run(words: Sequence[str]) -> int:
         # What the product writes to disk raises errors of its own; this comes from Typer's help.
         if exc.errno == errno.ENOSPC and exc.filename is None:
             raise OutputFailed(exc) from exc
-        return reported(exc)
+        return reported(exc, given)
     except Exception as exc:  # noqa: BLE001 - the last handler: a bug is reported without a traceback
-        return reported(exc)
+        return reported(exc, given)
 
 
 def tolerant() -> None:
@@ -110,11 +110,11 @@ def print_error(exc: errors.RunspecError, given: Mapping[str, Any]) -> int:
             output.tell(f"  hint: {exc.hint}")
     if as_json and texts is None:
         error = {"error": exc.message, "hint": exc.hint, "exit_code": exc.exit_code}
-        output.out_json(error)
+        output.out_json("runspec.error/v1", error)
     return exc.exit_code
 
 
-def reported(exc: Exception) -> int:
+def reported(exc: Exception, given: Mapping[str, Any]) -> int:
     """Write a report about an unexpected error to a file, print its path, and return the exit code.
 
     The values of variables and the texts of exceptions may hold secrets, so the report has neither.
@@ -133,5 +133,6 @@ def reported(exc: Exception) -> int:
         where = f"a report is in {report.name}"
     except OSError as failed:
         where = f"no report could be written: {(failed.strerror or str(failed)).lower()}"
-    tell(f"this is a bug in runspec ({type(exc).__name__}); {where}")
-    return errors.Bug.exit_code
+    return print_error(
+        errors.Bug(f"this is a bug in runspec ({type(exc).__name__}); {where}"), given
+    )

@@ -81,7 +81,7 @@ def _apply(
     if run.ended is not None:
         return _result(run, run.ended, as_json=options.as_json)
     if options.detach:
-        return _detached(run.id, as_json=options.as_json)
+        return _detached(run, as_json=options.as_json)
     left_s = None if limit_s is None else limit_s - (time.monotonic() - began)
     return watch(run, options.following, limit_s if first is None else left_s)
 
@@ -164,12 +164,12 @@ def printing(run: Run, how: Following) -> Iterator[Callable[[Line], None]]:
         yield printer.line
 
 
-def _detached(run: str, *, as_json: bool) -> int:
+def _detached(run: Run, *, as_json: bool) -> int:
     if as_json:
-        output.out_json({"run": run, "state": "started"})
+        _result(run, Status(State.WAITING), as_json=True)
     else:
-        output.out(run)
-        output.tell(ways(run))
+        output.out(run.id)
+        output.tell(ways(run.id))
     return OK
 
 
@@ -178,6 +178,7 @@ def _result(
 ) -> int:
     if as_json:
         output.out_json(
+            "runspec.result/v1",
             {
                 "run": run.id,
                 "provider": run.provider,
@@ -185,7 +186,7 @@ def _result(
                 "reason": status.reason,
                 "exit_code": status.exit_code,
                 **(more or {}),
-            }
+            },
         )
     else:
         output.tell(f"{run.id} {status.state}{': ' + status.reason if status.reason else ''}")

@@ -12,7 +12,8 @@ def cancel(run: str, *, as_json: bool) -> int:
     for of in get_all(run, on_event=output.tell_event):
         status = of.cancel(on_event=output.ProgressPrinter(quiet=as_json))
         if as_json:
-            output.out_json({"run": of.id, "state": status.state, "reason": status.reason})
+            found = {"run": of.id, "state": status.state, "reason": status.reason}
+            output.out_json("runspec.cancel/v1", found)
         else:
             output.tell(f"{of.id} {status.state}")
     return OK
@@ -26,7 +27,7 @@ def destroy(run: str | None, *, site: bool, as_json: bool) -> int:
     for of in get_all(run, on_event=output.tell_event):
         of.destroy(on_event=output.ProgressPrinter(quiet=as_json))
         if as_json:
-            output.out_json({"run": of.id, "state": "destroyed"})
+            output.out_json("runspec.destroy/v1", {"run": of.id, "state": "destroyed"})
         else:
             output.tell(f"{of.id} destroyed")
     forget_group(run)
@@ -40,7 +41,7 @@ def _destroy_site(run: str | None, *, as_json: bool) -> int:
         raise UsageError(what, f"destroy the run first: runspec destroy {run}")
     deleted = destroy_shared(on_event=output.ProgressPrinter(quiet=as_json))
     if as_json:
-        output.out_json({"destroyed": deleted})
+        output.out_json("runspec.destroy-site/v1", {"destroyed": deleted})
     else:
         output.tell(
             f"{len(deleted)} shared {'resource' if len(deleted) == 1 else 'resources'} destroyed"

@@ -15,7 +15,7 @@ def gc(name: str, *, yes: bool, alive: bool, as_json: bool) -> int:
     """Print the orphans of the provider called *name*; with *yes*, delete them, and with *alive* those in use too."""
     rows = cleanup.orphans(name, delete=yes, alive=alive, on_event=output.tell_event)
     if as_json:
-        output.out_json([row._asdict() for row in rows])
+        output.out_json("runspec.gc/v1", {"orphans": [row._asdict() for row in rows]})
         return OK
     for row in rows:
         output.out(f"{'removed' if row.removed else 'found  '} {plain(row.what)}")

@@ -19,7 +19,7 @@ def fetch(
     whole = sum(file.bytes for file in saved.values())
     if as_json:
         files = [{"output": f.output, "path": str(p), "bytes": f.bytes} for p, f in saved.items()]
-        output.out_json({"run": of.id, "files": files})
+        output.out_json("runspec.fetch/v1", {"run": of.id, "files": files})
     else:
         files_s = "1 file" if len(saved) == 1 else f"{len(saved):,} files"
         output.tell(f"fetched {files_s} ({whole:,} bytes) into {target}")

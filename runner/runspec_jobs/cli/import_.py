@@ -14,7 +14,7 @@ def export(job: Job, folder: Path, *, as_json: bool) -> None:
     """Write the plan of *job* to *folder* as files for the own tool of its service."""
     written = convert.export(job, folder)
     if as_json:
-        output.out_json({"files": written.files, "notes": list(written.notes)})
+        output.out_json("runspec.export/v1", {"files": written.files, "notes": list(written.notes)})
         return
     for note in written.notes:
         output.tell(note)
@@ -28,7 +28,7 @@ def import_(file: Path, cluster: Path | None, name: str, to: Path | None, *, as_
     written = [] if to is None else convert.write_imported(found, to)
     if as_json:
         result = {"spec": found.spec, "profile": found.profile, "notes": list(found.notes)}
-        output.out_json({**result, "files": written})
+        output.out_json("runspec.import/v1", {**result, "files": written})
         return OK
     for note in found.notes:
         output.tell(note)

@@ -50,7 +50,8 @@ class LogPrinter:
 
     def _head(self, found: Line) -> str:
         if self.json:
-            return as_json({"task": found.task, "node": found.rank, "line": ""})[:-2]
+            whose = {"task": found.task, "node": found.rank, "line": ""}
+            return as_json({"format": "runspec.log/v1", **whose})[:-2]
         return prefix(found, self.nodes, self.tasks)
 
     def _tail(self) -> str:

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -42,8 +42,9 @@ def write(text: str) -> None:
         raise OutputFailed(exc) from exc
 
 
-def out_json(value: Any) -> None:
-    out(as_json(value))
+def out_json(form: str, fields: Mapping[str, Any]) -> None:
+    """Print a document of the format *form*, such as "runspec.status/v1", which `json_formats` describes."""
+    out(as_json({"format": form, **fields}))
 
 
 def tell(text: str) -> None:

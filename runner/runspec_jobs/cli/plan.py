@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from runspec_jobs.diagnostics.render import as_json, plain
 from runspec_jobs.errors import CHANGES, OK, UsageError
 
 ROWS = 50  # the most tasks that are printed as text
+DIFF, DIFFS, PLANS = "runspec.plan-diff/v1", "runspec.plan-diffs/v1", "runspec.plans/v1"
 WIDTH = 100  # the most characters of a value that are printed as text
 
 
@@ -63,21 +64,24 @@ def plan_(options: PlanOptions) -> int:
     if options.export is not None and len(found) > 1:
         what = "--export writes one job, and a spec with `scaling` describes several"
         raise UsageError(what, "remove scaling, and set cluster.nodes")
-    changed = [_planned(one, options) for one in found]
+    documents: list[dict[str, Any]] = []
+    changed = [_planned(one, options, documents.append) for one in found]
+    _print_documents(documents, diff=options.diff)
     return CHANGES if options.detailed_exitcode and any(changed) else OK
 
 
-def _planned(job: Job, options: PlanOptions) -> bool:
-    """Print one plan, or what changed in it; return whether it changed. With `--json`, each plan is one document."""
+def _planned(job: Job, options: PlanOptions, keep: Callable[[dict[str, Any]], None]) -> bool:
+    """Print one plan, or what changed in it; return whether it changed. With `--json`, *keep* gets it instead."""
     made = jobs.plan(job)
     before = jobs.last_applied(job.spec.name)
     changes = jobs.changes(before, made)
     if options.export is not None:
         import_.export(job, options.export, as_json=options.as_json)
     elif options.as_json and options.diff:
-        output.out_json({"run": before and before.run, "changes": _changes_json(changes)})
+        known = {"name": job.spec.name, "run": before and before.run}
+        keep({"format": DIFF, **known, "changes": _changes_json(changes)})
     elif options.as_json:
-        output.out(as_json(jobs.plan_json(made), indent=2))
+        keep(jobs.plan_json(made))
     elif options.diff:
         _print_changes(before, changes)
     else:
@@ -85,6 +89,14 @@ def _planned(job: Job, options: PlanOptions) -> bool:
             output.out(line)
         _show_drawn(job)
     return changes is None or bool(changes)
+
+
+def _print_documents(found: Sequence[dict[str, Any]], *, diff: bool) -> None:
+    """Print what `--json` shows as one document, also for several sizes."""
+    if not found:
+        return
+    several = {"format": DIFFS, "diffs": found} if diff else {"format": PLANS, "plans": found}
+    output.out(as_json(found[0] if len(found) == 1 else several, indent=None if diff else 2))
 
 
 def _show_drawn(job: Job) -> None:

@@ -100,7 +100,7 @@ def _run(of: Run, options: ReportOptions) -> int:
     _write_page(options, lambda: _pages().ranking_page(of.id, metric, found, _section(known)))
     if options.as_json:
         ranks = _ranks(of, status, metric, found)
-        output.out_json({**ranks, **node_table.changes_json(known)})
+        output.out_json("runspec.ranking/v1", {**ranks, **node_table.changes_json(known)})
     else:
         output.print_table(tables.ranking(metric, found))
         if known is not None:
@@ -124,9 +124,8 @@ def _changes_alone(of: Run, options: ReportOptions) -> int:
     known = of.membership()
     _write_page(options, lambda: _pages().page(of.id, _section(known)))
     if options.as_json:
-        output.out_json(
-            {"run": of.id, "state": of.status().state, **node_table.changes_json(known)}
-        )
+        found = {"run": of.id, "state": of.status().state}
+        output.out_json("runspec.changes/v1", {**found, **node_table.changes_json(known)})
     else:
         _show(known)
     return OK
@@ -178,7 +177,7 @@ def _stop_rest(of: Run, found: Sequence[Placed], status: Status, options: Report
 def _sizes(found: Sizes, options: ReportOptions) -> int:
     _write_page(options, lambda: _pages().scaling_page(found.title, found.series, found.notes))
     if options.as_json:
-        output.out_json(reports.sizes_json(found))
+        output.out_json(reports.FORMAT, reports.sizes_json(found))
         return OK
     output.out(plain(found.title))
     for one in found.series:

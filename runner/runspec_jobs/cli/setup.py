@@ -8,15 +8,17 @@ from pathlib import Path
 
 from runspec_jobs.api import machine
 from runspec_jobs.cli import diagnostics, output
+from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.diagnostics.render import Format, plain
-from runspec_jobs.errors import OK, Unavailable
+from runspec_jobs.errors import OK, Unavailable, UsageError
 
 
 def init(path: Path, provider: str, *, as_json: bool) -> int:
     made = machine.write_first(path, provider)
     if as_json:
         profile = made.profile and str(made.profile)
-        output.out_json({"file": str(path), "schema": str(made.schema), "profile": profile})
+        written = {"file": str(path), "schema": str(made.schema), "profile": profile}
+        output.out_json("runspec.init/v1", written)
         return OK
     output.tell(f"wrote {path}, and its JSON Schema for your editor, {made.schema}")
     if made.profile is not None:
@@ -30,15 +32,31 @@ def init(path: Path, provider: str, *, as_json: bool) -> int:
     return OK
 
 
-def schema(*, reference: bool) -> int:
+def schema(form: str | None, *, reference: bool) -> int:
+    if form is not None:
+        return _format_schema(form, reference=reference)
     sys.stdout.write(machine.reference() if reference else machine.job_schema())
+    return OK
+
+
+def _format_schema(form: str, *, reference: bool) -> int:
+    from runspec_jobs.cli.json_formats import schemas
+
+    if reference:
+        raise UsageError(f"--reference cannot be used with {form}", f"remove {form}")
+    known = schemas.schemas()
+    if form not in known:
+        hint = did_you_mean(form, known) or "docs/json.md lists the formats"
+        raise UsageError(f"there is no format '{form}'", hint)
+    output.out(schemas.text(known[form]))
     return OK
 
 
 def providers(*, as_json: bool) -> int:
     rows = machine.providers()
     if as_json:
-        output.out_json([row._asdict() for row in rows])
+        found = {"providers": [row._asdict() for row in rows]}
+        output.out_json("runspec.providers/v1", found)
         return OK
     for row in rows:
         output.out(f"{row.name:18} {row.package}{'' if row.works else '  ' + row.why}")
@@ -58,5 +76,6 @@ def doctor(provider: str | None, *, node: bool, as_json: bool) -> int:
             if finding.hint and not finding.ok:
                 output.out(f"      hint: {plain(finding.hint)}")
     if as_json:
-        output.out_json([{"about": about, **finding._asdict()} for about, finding in found])
+        rows = [{"about": about, **finding._asdict()} for about, finding in found]
+        output.out_json("runspec.doctor/v1", {"findings": rows})
     return OK if all(finding.ok for _, finding in found) else Unavailable.exit_code

@@ -71,7 +71,7 @@ def _print_url(at: Node, port: int, local: int, wanted: int | None, *, as_json: 
     url = f"http://{api.HERE}:{local}"
     if as_json:
         where = {"run": at.run, "task": at.task, "node": at.rank, "port": port}
-        output.out_json({**where, "local": local, "url": url})
+        output.out_json("runspec.tunnel/v1", {**where, "local": local, "url": url})
         return
     if wanted is None and local != port:
         output.tell(f"port {port} of this machine is not free: using {local} instead")

@@ -37,7 +37,7 @@ class SimulateOptions:
 def simulate(options: SimulateOptions) -> int:
     found = simulation.simulate(_question(options))
     if options.as_json:
-        output.out_json(_json(options, found.work, found.results))
+        output.out_json("runspec.simulation/v1", _json(options, found.work, found.results))
     else:
         for line in view(found.work, found.results, found.measured_to, found.about):
             output.out(line)

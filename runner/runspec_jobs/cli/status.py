@@ -53,13 +53,16 @@ def list_remote(*, as_json: bool) -> int:
 
 def _print_rows(rows: Sequence[Summary], *, as_json: bool) -> None:
     if as_json:
-        output.out_json([row._asdict() for row in rows])
+        output.out_json("runspec.list/v1", {"runs": [row._asdict() for row in rows]})
         return
     for row in rows:
-        began = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.began))
-        output.out(f"{row.run:48} {row.provider:14} {row.state:11} {began}")
+        output.out(f"{row.run:48} {row.provider or '-':14} {row.state:11} {_minute(row.began)}")
         if row.state == UNREADABLE:
             output.out(f"  why: {plain(row.reason)}")
+
+
+def _minute(began: float | None) -> str:
+    return "-" if began is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(began))
 
 
 def _none(*, destroyed: int) -> str:
@@ -80,7 +83,8 @@ def status(run: str, *, as_json: bool) -> int:
     changed = of.membership()
     if as_json:
         shown = {**found._asdict(), "nodes": node_table.rows(found.nodes), "want": of.wanted}
-        output.out_json({**shown, **short._asdict(), **node_table.changes_json(changed)})
+        shown |= {**short._asdict(), **node_table.changes_json(changed)}
+        output.out_json("runspec.status/v1", shown)
         return OK
     output.out(f"{of.id} {short.state}")
     if found.reason:
@@ -135,7 +139,8 @@ def _save(of: Run, target: Path, options: LogsOptions, limit_s: float | None) ->
 
 def _print_saved(saved: Sequence[SavedLog], *, as_json: bool) -> None:
     if as_json:
-        output.out_json([{**one._asdict(), "path": str(one.path)} for one in saved])
+        rows = [{**one._asdict(), "path": str(one.path)} for one in saved]
+        output.out_json("runspec.saved-logs/v1", {"files": rows})
         return
     for one in saved:
         output.tell(f"saved {one.path} ({one.bytes:,} bytes)")

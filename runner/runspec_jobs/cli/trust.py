@@ -30,7 +30,8 @@ def add(file: Path | None, *, as_json: bool) -> int:
 def list_trusted(*, as_json: bool) -> int:
     rows = profiles.trusted_profiles()
     if as_json:
-        output.out_json([{"file": row.file, "trusted": row.trusted} for row in rows])
+        found = [{"file": row.file, "trusted": row.trusted} for row in rows]
+        output.out_json("runspec.trusted/v1", {"files": found})
         return OK
     for row in rows:
         output.out(f"{plain(row.file)}{'' if row.trusted else '  (changed: not trusted)'}")
@@ -39,7 +40,7 @@ def list_trusted(*, as_json: bool) -> int:
 
 def _print_result(found: Trusted, text: str, *, as_json: bool) -> int:
     if as_json:
-        output.out_json({"file": found.file, "trusted": found.trusted})
+        output.out_json("runspec.trust/v1", {"file": found.file, "trusted": found.trusted})
     else:
         output.tell(text)
     return OK

@@ -111,7 +111,7 @@ def _veiled(lines: list[str], diagnostics: Iterable[Diagnostic]) -> list[str]:
 
 def _json(c: Diagnostic) -> str:
     shown = {name: value for name, value in c._asdict().items() if name != "veil"}
-    return as_json(shown)
+    return as_json({"format": "runspec.diagnostic/v1", **shown})
 
 
 def as_json(value: Any, indent: int | None = None) -> str:

@@ -39,7 +39,7 @@ def _task(
     number: int, values: Mapping[str, str], found: Measured, node: NodeStatus | None, of: Status
 ) -> Task:
     if node is None:
-        known = of.state if not of.nodes else "not begun"
+        known = of.state if not of.nodes else "not-started"
         return Task(number, values, str(known), found)
     if found.value is None:
         reason = node.reason or (node.attempts[-1].reason if node.attempts else "")

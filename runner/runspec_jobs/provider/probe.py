@@ -16,7 +16,7 @@ class Verdict(StrEnum):
 
     CONFIRMED = "confirmed"
     REFUTED = "refuted"
-    UNKNOWN = "could not tell"
+    UNKNOWN = "unknown"
 
 
 class Observation(NamedTuple):

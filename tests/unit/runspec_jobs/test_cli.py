@@ -112,7 +112,7 @@ def test_a_run_is_detached_from_followed_cancelled_and_destroyed(
     assert run(["destroy", name]) == 0
     assert not (Path(os.environ["RUNSPEC_HOME"]) / "local" / "runs" / name).exists()
     assert run(["list", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == []
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["runs"] == []
 
 
 def test_ctrl_c_while_following_leaves_the_job_alone_and_says_how_to_come_back(spec: Path) -> None:
@@ -300,7 +300,7 @@ def test_the_doctor_speaks_json(capsys: Capture) -> None:
 
     found = json.loads(capsys.readouterr().out)
     assert {"about": "local", "ok": True} in [
-        {"about": one["about"], "ok": one["ok"]} for one in found
+        {"about": one["about"], "ok": one["ok"]} for one in found["findings"]
     ]
 
 

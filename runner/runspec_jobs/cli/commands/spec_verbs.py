@@ -309,21 +309,25 @@ def import_(
 
 
 def schema(
+    form: Annotated[
+        str | None,
+        Argument(metavar="FORMAT", help="a format of --json, such as runspec.status/v1"),
+    ] = None,
     reference: Annotated[
         bool, flag("--reference", help="print the reference page in Markdown, not the JSON Schema")
     ] = False,
 ) -> int:
-    """Print the JSON Schema of specs.
+    """Print the JSON Schema of specs, or of a format of --json.
 
     Examples:
       runspec schema > job.schema.json
-      runspec schema --reference
+      runspec schema runspec.status/v1
 
     More: docs/reference.md
     """
     from runspec_jobs.cli import setup
 
-    return setup.schema(reference=reference)
+    return setup.schema(form, reference=reference)
 
 
 def apply(

@@ -31,7 +31,9 @@ VERBS: Mapping[str, Verb] = {
         WRITE, "spec_verbs", "simulate", "estimate the time and cost of a job, fixed and elastic"
     ),
     "import": Verb(WRITE, "spec_verbs", "import_", "convert another tool's job file to a spec"),
-    "schema": Verb(WRITE, "spec_verbs", "setup", "print the JSON Schema of specs"),
+    "schema": Verb(
+        WRITE, "spec_verbs", "setup", "print the JSON Schema of specs, or of a format of --json"
+    ),
     "apply": Verb(RUN, "spec_verbs", "apply", "run a spec and follow it until it ends"),
     "rehearse": Verb(
         RUN, "spec_verbs", "rehearse", "run a cloud job on this machine, against emulators"

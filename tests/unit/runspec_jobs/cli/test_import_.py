@@ -90,7 +90,7 @@ def test_programs_get_all_of_it_as_json(files: Path, capsys: Capture) -> None:
     assert run(["import", "job.json", "--json"]) == 0
 
     found = json.loads(capsys.readouterr().out)
-    assert set(found) == {"spec", "profile", "notes", "files"} and found["notes"]
+    assert set(found) == {"format", "spec", "profile", "notes", "files"} and found["notes"]
 
 
 @pytest.mark.parametrize(

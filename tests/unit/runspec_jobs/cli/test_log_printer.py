@@ -56,8 +56,8 @@ def test_a_long_line_is_one_json_object(capsys: Capture) -> None:
 
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert found == [
-        {"task": 0, "node": 0, "line": 'ab"c    \\x1bde'},
-        {"task": 0, "node": 0, "line": "last"},
+        {"format": "runspec.log/v1", "task": 0, "node": 0, "line": 'ab"c    \\x1bde'},
+        {"format": "runspec.log/v1", "task": 0, "node": 0, "line": "last"},
     ]
 
 

@@ -121,7 +121,7 @@ def test_after_a_yes_each_says_what_it_has_seen_and_all_is_taken_away(
     assert code == 69  # a belief was refuted
     assert [line.split("  ")[0] for line in lines[::2]] == [
         "confirmed",
-        "could not tell",
+        "unknown",
         "refuted",
     ]
     assert "seen: no such luck" in lines[3]

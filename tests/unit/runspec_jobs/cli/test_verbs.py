@@ -211,7 +211,7 @@ def test_a_damaged_record_does_not_hide_the_others(spec: Path, capsys: Capture) 
     capsys.readouterr()
 
     assert run(["list", "--json"]) == 0
-    rows = {row["name"]: row["state"] for row in json.loads(capsys.readouterr().out)}
+    rows = {row["name"]: row["state"] for row in json.loads(capsys.readouterr().out)["runs"]}
     assert rows == {"job": "unreadable", "other": "succeeded"}
     assert run(["status", "other"]) == 0
     assert run(["apply", str(other)]) == 0

@@ -39,6 +39,7 @@ def test_json_has_one_line_for_each_complaint() -> None:
     read = diagnostics(TEXT)
 
     assert json.loads(render(read.diagnostics, Format.JSON)) == {
+        "format": "runspec.diagnostic/v1",
         "file": "job.yaml", "line": 4, "column": 1, "length": 7, "path": "clutser",
         "what": "unknown key 'clutser'", "hint": "did you mean 'cluster'?", "severity": "error",
     }  # fmt: skip

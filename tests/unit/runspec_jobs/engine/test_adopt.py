@@ -290,7 +290,7 @@ def test_names_that_are_no_runs_are_never_taken_for_one(store: Store, capsys: Ca
     assert run(["adopt", "aws-batch", "../job-abc234"]) == 2
 
     assert run_record.all_runs() == []
-    assert capsys.readouterr().out == "[]\n"
+    assert json.loads(capsys.readouterr().out.splitlines()[0])["runs"] == []
 
 
 def said(code: int, capsys: Capture) -> tuple[int, str]:
@@ -336,7 +336,7 @@ def test_runs_of_another_provider_in_the_same_store_are_left_to_it(
 
     assert run(["adopt", "aws-batch", "--json"]) == 0
     assert run(["list", "--remote", "--json"]) == 0
-    assert capsys.readouterr().out == "[]\n[]\n"
+    assert [json.loads(line)["runs"] for line in capsys.readouterr().out.splitlines()] == [[], []]
     code, why = said(run(["adopt", "aws-batch", RUN]), capsys)
     assert (code, f"{RUN} runs on 'other-batch'" in why) == (2, True)
     assert run_record.all_runs() == []
@@ -376,7 +376,7 @@ def test_of_several_runs_one_that_is_damaged_stops_no_other(store: Store, capsys
     code = run(["adopt", "aws-batch", "--json"])
 
     assert (code, [of.run for of in run_record.all_runs()]) == (69, [RUN])
-    assert json.loads(capsys.readouterr().out) == [{"run": RUN, "provider": "aws-batch"}]
+    assert json.loads(capsys.readouterr().out)["runs"] == [{"run": RUN, "provider": "aws-batch"}]
 
 
 def test_a_run_that_its_apply_is_still_at_work_on_is_completed_by_adopting_it_again(

@@ -276,7 +276,7 @@ def test_what_is_trusted_is_listed_and_taken_back(
     assert run(["trust"]) == 0  # the one that counts here
     capsys.readouterr()
     assert run(["trust", "--list", "--json"]) == 0
-    listed = json.loads(capsys.readouterr().out)
+    listed = json.loads(capsys.readouterr().out)["files"]
     assert run(["trust", "--remove", paths.PROFILE]) == 0
     assert run(["plan", spec]) == NOT_TRUSTED
 
@@ -334,7 +334,8 @@ def test_init_trusts_what_it_writes(checkout: Checkout, capsys: pytest.CaptureFi
 
     assert run(["trust", "--list", "--json"]) == 0
 
-    assert json.loads(capsys.readouterr().out) == [{"file": str(checkout.profile), "trusted": True}]
+    listed = json.loads(capsys.readouterr().out)["files"]
+    assert listed == [{"file": str(checkout.profile), "trusted": True}]
 
 
 def test_import_does_not_trust_what_it_writes(
@@ -349,7 +350,7 @@ def test_import_does_not_trust_what_it_writes(
 
     run(["trust", "--list", "--json"])
 
-    assert json.loads(capsys.readouterr().out) == []
+    assert json.loads(capsys.readouterr().out)["files"] == []
 
 
 @pytest.mark.process

@@ -71,7 +71,7 @@ def told(capsys: Capture, *words: str, code: int = 0) -> Any:
 
 
 def test_all_of_an_older_versions_runs_are_listed(home: Path, capsys: Capture) -> None:
-    rows = {row["name"]: row for row in told(capsys, "list", "--all")}
+    rows = {row["name"]: row for row in told(capsys, "list", "--all")["runs"]}
 
     states = {name: row["state"] for name, row in rows.items()}
     assert states == {
@@ -177,7 +177,9 @@ def test_every_run_is_destroyed_and_nothing_of_it_stays(
     assert run(["destroy", name]) == 0
 
     assert not (home / "local/runs" / of).exists()
-    assert {row["run"]: row["state"] for row in told(capsys, "list", "--all")}[of] == "destroyed"
+    assert {row["run"]: row["state"] for row in told(capsys, "list", "--all")["runs"]}[
+        of
+    ] == "destroyed"
 
 
 @pytest.mark.process

@@ -1,0 +1,125 @@
+"""The formats of the commands that set up this machine and look after accounts."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from runspec_jobs.api.probes import Verdict
+from runspec_jobs.cli.json_formats.base import Document, Part
+
+
+class Init(Document):
+    """The files that `init` wrote."""
+
+    format: Literal["runspec.init/v1"]
+    file: str
+    schema_: str = Field(alias="schema")
+    profile: str | None = Field(description="null if no profile was written.")
+
+
+class Import(Document):
+    """A job file of another tool as a spec."""
+
+    format: Literal["runspec.import/v1"]
+    spec: str = Field(description="The text of the spec.")
+    profile: str = Field(description="The text of the profile.")
+    notes: list[str] = Field(description="What was left out or changed, for people.")
+    files: list[str] = Field(description="The files that were written.")
+
+
+class InstalledProvider(Part):
+    """An installed provider."""
+
+    name: str
+    package: str
+    works: bool
+    why: str = Field(description="Why it does not work, for people.")
+
+
+class Providers(Document):
+    """The installed providers."""
+
+    format: Literal["runspec.providers/v1"]
+    providers: list[InstalledProvider]
+
+
+class Finding(Part):
+    """The result of one check."""
+
+    about: str = Field(description="The provider, or `profile`.")
+    what: str = Field(description="What was found, for people.")
+    ok: bool
+    hint: str | None = Field(description="What to do, for people.")
+
+
+class Doctor(Document):
+    """The results of all checks."""
+
+    format: Literal["runspec.doctor/v1"]
+    findings: list[Finding]
+
+
+class ProbeResult(Part):
+    """What one probe has observed."""
+
+    id: str
+    title: str
+    verdict: Verdict
+    seen: str = Field(description="What was observed, for people.")
+    seconds: float
+
+
+class Left(Part):
+    """A resource that a probe could not delete."""
+
+    what: str
+    by_hand: str = Field(description="How to delete it, for people.")
+
+
+class Probe(Document):
+    """What the probes have observed."""
+
+    format: Literal["runspec.probe/v1"]
+    provider: str
+    probes: list[ProbeResult]
+    left: list[Left]
+
+
+class Trust(Document):
+    """Whether a profile is trusted now."""
+
+    format: Literal["runspec.trust/v1"]
+    file: str
+    trusted: bool
+
+
+class TrustedFile(Part):
+    """A profile that was trusted; not any more if it was changed."""
+
+    file: str
+    trusted: bool
+
+
+class Trusted(Document):
+    """The profiles that were trusted."""
+
+    format: Literal["runspec.trusted/v1"]
+    files: list[TrustedFile]
+
+
+class Orphan(Part):
+    """A resource without a record on this machine."""
+
+    what: str = Field(description="What it is, for people.")
+    run: str | None
+    alive: bool = Field(description="Whether a job that has not ended needs it.")
+    removed: bool
+
+
+class Gc(Document):
+    """The orphans of a provider."""
+
+    format: Literal["runspec.gc/v1"]
+    orphans: list[Orphan]

@@ -1,0 +1,235 @@
+"""The formats of what the commands say that take a run."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from runspec_jobs.api.lifecycle import State
+from runspec_jobs.cli.json_formats.base import Code, Document, Part, Reason, Run, RunState, Time
+
+
+class From(Part):
+    """The node that could not reach another."""
+
+    node: int
+    host: str
+
+
+class To(From):
+    """The node that was not reached."""
+
+    port: int
+
+
+class Unreached(Part):
+    """A pair of nodes that could not connect."""
+
+    from_: From = Field(alias="from")
+    to: To
+    why: str
+
+
+class Result(Document):
+    """The result of a run that was followed, or its state when `apply --detach` left it."""
+
+    format: Literal["runspec.result/v1"]
+    run: Run
+    provider: str
+    state: State
+    reason: Reason
+    exit_code: Code
+    unreached: list[Unreached] = Field(
+        default=[], description="Of a smoke test that failed: the nodes that could not connect."
+    )
+    rule: str | None = Field(
+        default=None, description="Of a smoke test that failed: the firewall rule to check."
+    )
+
+
+class Listed(Part):
+    """One run in short."""
+
+    run: Run
+    name: str
+    provider: str | None = Field(description="null if the record of the run is unreadable.")
+    state: RunState
+    reason: Reason
+    began: Time | None = Field(description="When `apply` began; null if that is not known.")
+
+
+class Listing(Document):
+    """The runs of this machine, or with `--remote` those that can be adopted."""
+
+    format: Literal["runspec.list/v1"]
+    runs: list[Listed]
+
+
+class Attempt(Part):
+    """One attempt of a node that has ended."""
+
+    number: int = Field(description="Counts from 1.")
+    exit_code: Code
+    reason: Reason
+    reclaimed: bool = Field(description="Whether the service reclaimed the machine.")
+    began_s: Time | None
+    ended_s: Time | None
+
+
+class Node(Part):
+    """The state of one node of one task."""
+
+    task: int
+    rank: int
+    attempt: int = Field(description="The number of the present attempt, from 1.")
+    state: State
+    reason: Reason
+    exit_code: Code
+    attempts: list[Attempt]
+
+
+class NodeRef(Part):
+    """A node that joined, left or was lost."""
+
+    node: int
+    host: str
+    why: str
+
+
+class Change(Part):
+    """One membership change of an elastic job, and its cost; null means unknown."""
+
+    task: int
+    generation: int
+    at: Time
+    before: int = Field(description="The number of nodes before; 0 at the start of the job.")
+    nodes: int
+    why: str
+    gap_s: float | None = Field(description="Seconds without a training step.")
+    lost_steps: int | None = Field(description="How many steps were repeated.")
+    first_step: int | None
+    since: int | None = Field(description="The generation that did the last step before.")
+    exact: bool = Field(description="If false, `gap_s` is at most that, `lost_steps` at least.")
+    came: list[NodeRef]
+    left: list[NodeRef]
+    lost: list[NodeRef]
+
+
+class Total(Part):
+    """The cost of all changes but the starts of tasks."""
+
+    changes: int
+    gap_s: float | None
+    gap_unknown: int = Field(description="For how many changes `gap_s` is not known.")
+    lost_steps: int | None
+    lost_unknown: int = Field(description="For how many changes `lost_steps` is not known.")
+    exact: bool
+
+
+class WithChanges(Part):
+    """The membership changes of an elastic job that was submitted; of other runs, these fields are absent."""
+
+    changes: list[Change] | None = Field(default=None, description="null if they are not known.")
+    changes_total: Total | None = None
+    changes_unknown: str = Field(default="", description="Why `changes` is null, for people.")
+
+
+class Status(Document, Listed, WithChanges):
+    """The status of one run."""
+
+    format: Literal["runspec.status/v1"]
+    exit_code: Code
+    nodes: list[Node]
+    want: Literal["run", "cancel", "destroy"] = Field(description="What was asked for last.")
+
+
+class Log(Document):
+    """One line of a log. Each is a line of output."""
+
+    format: Literal["runspec.log/v1"]
+    task: int
+    node: int
+    line: str
+
+
+class SavedLog(Part):
+    """A copy of the log of one node."""
+
+    path: str
+    bytes: int
+    node: int
+    task: int
+
+
+class SavedLogs(Document):
+    """The files that `logs --save` wrote."""
+
+    format: Literal["runspec.saved-logs/v1"]
+    files: list[SavedLog]
+
+
+class Fetched(Part):
+    """A file of an output."""
+
+    output: str
+    path: str
+    bytes: int
+
+
+class Fetch(Document):
+    """The files that `fetch` wrote."""
+
+    format: Literal["runspec.fetch/v1"]
+    run: Run
+    files: list[Fetched]
+
+
+class Tunnel(Document):
+    """A tunnel that is open now."""
+
+    format: Literal["runspec.tunnel/v1"]
+    run: Run
+    task: int
+    node: int
+    port: int = Field(description="The port on the node.")
+    local: int = Field(description="The port on this machine.")
+    url: str
+
+
+class Adopted(Part):
+    """A run that this machine now has a record of."""
+
+    run: Run
+    provider: str
+
+
+class Adopt(Document):
+    """The runs that were adopted."""
+
+    format: Literal["runspec.adopt/v1"]
+    runs: list[Adopted]
+
+
+class Cancel(Document):
+    """The state of a run after `cancel`."""
+
+    format: Literal["runspec.cancel/v1"]
+    run: Run
+    state: State
+    reason: Reason
+
+
+class Destroy(Document):
+    """A run that was destroyed."""
+
+    format: Literal["runspec.destroy/v1"]
+    run: Run
+    state: Literal["destroyed"]
+
+
+class DestroySite(Document):
+    """The shared resources that were deleted."""
+
+    format: Literal["runspec.destroy-site/v1"]
+    destroyed: list[str] = Field(description="What each was, for people.")

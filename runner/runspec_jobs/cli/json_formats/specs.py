@@ -1,0 +1,104 @@
+"""The formats of errors, of problems in files, and of plans."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from runspec_jobs.api.jobs import Scope
+from runspec_jobs.cli.json_formats.base import Document, Part
+
+
+class Error(Document):
+    """The command failed with this error. No other document follows."""
+
+    format: Literal["runspec.error/v1"]
+    error: str = Field(description="What is wrong, for people.")
+    hint: str | None = Field(description="What to do, for people.")
+    exit_code: int = Field(description="The exit code of the command.")
+
+
+class Diagnostic(Document):
+    """One problem of a spec or a profile. Several are printed as one document in each line."""
+
+    format: Literal["runspec.diagnostic/v1"]
+    file: str
+    line: int = Field(description="Counts from 1; 0 if the problem has no position.")
+    column: int = Field(description="Counts from 1; 0 if the problem has no position.")
+    length: int = Field(description="How many characters are wrong.")
+    path: str = Field(description="The field, such as `cluster.nodes`; empty for the whole file.")
+    what: str = Field(description="What is wrong, for people.")
+    hint: str | None = Field(description="What to do, for people.")
+    severity: Literal["error", "note"]
+
+
+class Request(Part):
+    """One request. A mapping whose only key begins with `$` stands for a value that is not known yet."""
+
+    service: str
+    operation: str
+    params: dict[str, Any]
+
+
+class Step(Part):
+    """The request that makes a resource, and the one that deletes it."""
+
+    id: str
+    title: str = Field(description="What the step does, for people.")
+    scope: Scope
+    do: Request
+    undo: Request | None = Field(description="null if there is nothing to delete.")
+    settle_s: float = Field(
+        default=0.0,
+        description="For how many seconds a new resource may be missing in lists of the service; absent if 0.",
+    )
+
+
+class Plan(Document):
+    """All requests of a run, word for word."""
+
+    format: Literal["runspec.plan/v1"]
+    provider: str
+    run: str = Field(description="The name of the run, with 000000 in place of its token.")
+    digest: str = Field(description="The same for plans that differ only in the name of the run.")
+    steps: list[Step]
+
+
+class Plans(Document):
+    """The plans of a spec with `scaling`: one for each number of nodes."""
+
+    format: Literal["runspec.plans/v1"]
+    plans: list[Plan]
+
+
+class Changed(Part):
+    """One field in which two plans differ."""
+
+    path: str
+    before: Any = Field(description="null if the earlier plan lacks the field.")
+    after: Any = Field(description="null if the plan lacks the field.")
+
+
+class PlanDiff(Document):
+    """The changes of a plan since the newest run of its name."""
+
+    format: Literal["runspec.plan-diff/v1"]
+    name: str = Field(description="The name of the spec, with the number of nodes of `scaling`.")
+    run: str | None = Field(description="The run that the plan is compared with.")
+    changes: list[Changed] | None = Field(description="null if there is no such run.")
+
+
+class PlanDiffs(Document):
+    """The changes of the plans of a spec with `scaling`."""
+
+    format: Literal["runspec.plan-diffs/v1"]
+    diffs: list[PlanDiff]
+
+
+class Export(Document):
+    """The files that `plan --export` wrote."""
+
+    format: Literal["runspec.export/v1"]
+    files: list[str]
+    notes: list[str] = Field(description="What the files leave out, for people.")
