@@ -6,7 +6,7 @@ import ast
 import re
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,6 +20,8 @@ from tests.support.root import ROOT
 
 PAGE = (ROOT / "docs/architecture.md").read_text()
 DOT = (ROOT / "docs/architecture.dot").read_text()
+CORE = ROOT / "runner/runspec_jobs"
+LOCAL = ROOT / "providers/runspec_local"
 SVG = "{http://www.w3.org/2000/svg}"
 TREE = PAGE.partition("## Tree")[2].partition("\n## ")[0]
 
@@ -93,6 +95,57 @@ def test_an_apply_on_this_machine_goes_the_way_of_the_page(
     named = walk(HERE)
     assert (code, len(named)) == (0, 19)
     assert [call for call in calls.seen if call in named] == named
+
+
+def rooms_to(frame: FrameType | None) -> list[str]:
+    """Return the rooms of the core on the stack, from the command line down, each once for frames in a row."""
+    found: list[str] = []
+    while frame is not None:
+        path = Path(frame.f_code.co_filename)
+        if path.is_relative_to(CORE) and path.parent != CORE:
+            room = path.relative_to(CORE).parts[0]
+            if not found or found[-1] != room:
+                found.append(room)
+        frame = frame.f_back
+    return found[::-1]
+
+
+class Entered:
+    """Record the ways on which functions of a provider are called."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names, self.ways = names, dict[str, set[tuple[str, ...]]]()
+
+    def __call__(self, frame: FrameType, event: str, arg: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_name in self.names and str(LOCAL) in code.co_filename:
+            self.ways.setdefault(code.co_name, set()).add(tuple(rooms_to(frame)))
+
+
+@pytest.mark.process
+def test_no_room_is_entered_twice_on_the_way_to_a_provider(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    head = "apiVersion: runspec/v1\nname: rooms\nprovider: local\n"
+    (tmp_path / "job.yaml").write_text(head + "command: [echo, hello]\n")
+    entered = Entered(["check", "plan", "connect", "call", "state", "cancel"])
+
+    sys.setprofile(entered)
+    for words in (
+        ["plan", "job.yaml"],
+        ["apply", "job.yaml"],
+        ["status", "rooms"],
+        ["destroy", "rooms"],
+    ):
+        assert run(words) == 0
+    sys.setprofile(None)
+
+    assert entered.ways.keys() >= {"check", "plan", "connect", "call", "state"}
+    for ways in entered.ways.values():
+        for way in ways:
+            assert way[:2] == ("cli", "api")
+            assert len(set(way)) == len(way), way
 
 
 def test_the_picture_shows_what_its_source_says() -> None:
