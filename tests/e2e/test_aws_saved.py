@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
 import threading
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults import chosen
 from tests.support.aws.log_following import (
     Rehearsed,
     Saver,
@@ -21,7 +21,7 @@ from tests.support.aws.log_following import (
     until,
 )
 
-MANY = 1_000_000 if os.environ.get("RUNSPEC_FAULTS") == "all" else 200_000
+MANY = 1_000_000 if chosen.ALL else 100_000
 LATE_S = 4.0  # less than what a reader waits for after the end
 
 pytestmark = pytest.mark.slow

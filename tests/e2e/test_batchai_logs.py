@@ -16,12 +16,13 @@ import pytest
 
 from runspec_azure.batchai import emulator, logs
 from runspec_emulators.batch_ai import BatchAI
+from tests.faults import chosen
 from tests.support.azure.emulated_account import wait
 from tests.support.profiles import own_profile
 
 pytestmark = pytest.mark.slow
 
-COUNT = 1_000_000
+COUNT = 1_000_000 if chosen.ALL else 200_000
 LINE = "行 {} のログ: größer"
 LAST = "終わり"  # no end of line follows
 # In bursts, so that there is something to follow; the last line comes right before the end.
@@ -31,7 +32,7 @@ out = sys.stdout
 out.reconfigure(encoding="utf-8")
 for n in range({COUNT}):
     out.write({LINE!r}.format(n) + "\\n")
-    if n % 100_000 == 99_999:
+    if n % {COUNT // 10} == {COUNT // 10 - 1}:
         time.sleep(0.5)
 out.write({LAST!r})
 """
@@ -78,7 +79,7 @@ def runspec(*words: str) -> subprocess.CompletedProcess[bytes]:
     return done
 
 
-def test_a_million_lines_are_saved_whole_by_a_reader_that_is_killed(
+def test_many_lines_are_saved_whole_by_a_reader_that_is_killed(
     cloud: BatchAI, tmp_path: Path
 ) -> None:
     """With a fifth of all reads refused, and links that end while they are used."""

@@ -437,6 +437,7 @@ def digits(torch: Path, tmp_path: Path) -> Iterator[Digits]:
     subprocess.run(line, capture_output=True, cwd=tmp_path)
 
 
+@pytest.mark.matrix
 def test_the_example_runs_as_it_is_and_learns_the_same_as_one_process(
     digits: Digits, torch: Path, tmp_path: Path
 ) -> None:

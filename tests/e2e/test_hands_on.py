@@ -161,10 +161,15 @@ def container(blobs: Blobs) -> ContainerClient:
     return ContainerClient(blobs.url, CONTAINER, credential=given, api_version="2021-12-02")
 
 
-PROVIDERS = ("local", "aws-batch", "azure-batch", "azure-batch-ai", "slurm")
+def of_matrix(provider: str) -> Any:
+    """Give a provider that is tried by `tools/test --matrix` alone: a training of half a minute of CPU time."""
+    return pytest.param(provider, marks=pytest.mark.matrix)
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
+OTHERS = ("azure-batch-ai", *map(of_matrix, REHEARSED))
+
+
+@pytest.mark.parametrize("provider", ["local", *OTHERS])
 def test_the_log_has_the_table_of_the_hands_on(
     shown: Callable[[str], Shown], provider: str
 ) -> None:
@@ -177,7 +182,7 @@ def test_the_log_has_the_table_of_the_hands_on(
     assert float(found.rows()[-1][4]) > 0.9, found.rows()[-1]
 
 
-@pytest.mark.parametrize("provider", PROVIDERS[1:])
+@pytest.mark.parametrize("provider", OTHERS)
 def test_the_outputs_are_those_of_this_machine(
     shown: Callable[[str], Shown], provider: str
 ) -> None:
@@ -188,7 +193,7 @@ def test_the_outputs_are_those_of_this_machine(
     assert there["model/model_epoch_20.npz"] == here["model/model_epoch_20.npz"]
 
 
-@pytest.mark.parametrize("provider", REHEARSED)
+@pytest.mark.parametrize("provider", map(of_matrix, REHEARSED))
 def test_a_rehearsal_takes_all_of_it_away(shown: Callable[[str], Shown], provider: str) -> None:
     assert "shared resource" in shown(provider).told
 

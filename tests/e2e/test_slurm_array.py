@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from runspec_emulators.slurm import Cluster, Shape
+from tests.faults import chosen
 from tests.support.requirements import need
 from tests.support.slurm.project import Project, project as project  # a fixture
 from tests.support.slurm.shared_cluster import PROGRAMS
 
 pytestmark = pytest.mark.slow
-COUNT = 1000
+COUNT = 1000 if chosen.ALL else 150
 # Slurm fills what room there is once a second: with six at once, that was three minutes of waiting.
 AT_ONCE, BAD = 18, 77
 LIMIT_S = 1500.0
