@@ -61,15 +61,15 @@ def formula(spec: Spec, facts: Facts, woken: int | None = None) -> str:
     lines = (
         f"most = {most(spec, facts)}",
         f"seen = {PENDING}.GetSamplePercent({MOST_SAMPLES})",
-        *_pending(nodes_each(spec), woken),
+        *_pending(nodes_each(spec), most(spec, facts), woken),
         *_targets(spec, facts.options),
         "$NodeDeallocationOption = taskcompletion",
     )
     return "".join(f"{line};\n" for line in lines)
 
 
-def _pending(nodes: int, woken: int | None) -> Iterator[str]:
-    """Yield the lines that compute `wanted` from samples and *woken*, rounded up to whole tasks."""
+def _pending(nodes: int, limit: int, woken: int | None) -> Iterator[str]:
+    """Yield the lines that compute `wanted` from samples and *woken*: whole tasks, and *limit* nodes at most."""
     yield f"last = seen < 70 ? 0 : {_last(nodes)}"
     yield f"sampled = seen < 70 ? {nodes} : max(last, {PENDING}.GetSample({MOST_SAMPLES}))"
     if woken is None:
@@ -81,8 +81,9 @@ def _pending(nodes: int, woken: int | None) -> Iterator[str]:
     if nodes == 1:
         yield "wanted = min(most, nodes)"
     else:
-        up = 0.5 - 0.5 / nodes  # formulas have no function that rounds up
-        yield f"wanted = min(most, {nodes} * round(nodes / {nodes} + {up:.4f}))"
+        # The guide documents no function that rounds, so the formula counts the tasks: a comparison is 0 or 1.
+        tasks = " + ".join(f"(nodes > {begun})" for begun in range(0, limit, nodes))
+        yield f"wanted = min(most, {nodes} * ({tasks}))"
 
 
 def _last(nodes: int) -> str:

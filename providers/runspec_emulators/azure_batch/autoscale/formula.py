@@ -151,6 +151,8 @@ def moment(args: list[Any]) -> datetime.datetime:
     return found if found.tzinfo else found.replace(tzinfo=datetime.UTC)
 
 
+# Those of the guide's table; it has none that rounds:
+# https://learn.microsoft.com/azure/batch/batch-automatic-scaling#functions
 FUNCTIONS: dict[str, Callable[[list[Any]], Any]] = {
     "avg": lambda args: statistics.fmean(flat(args)),
     "len": lambda args: float(len(flat(args))),
@@ -163,7 +165,6 @@ FUNCTIONS: dict[str, Callable[[list[Any]], Any]] = {
     "percentile": lambda args: percentile(args[0], args[1]),
     "rand": lambda _args: random.random(),  # noqa: S311 - the formula's dice
     "range": lambda args: max(flat(args)) - min(flat(args)),
-    "round": each(lambda v: float(math.floor(v + 0.5))),
     "std": lambda args: statistics.pstdev(flat(args)),
     "stop": lambda _args: 0.0,
     "sum": lambda args: math.fsum(flat(args)),
