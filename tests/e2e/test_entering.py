@@ -24,6 +24,7 @@ from runspec_jobs.cli.app import run
 from runspec_jobs.load import registry
 from runspec_jobs.testing.world import ECHO
 from tests.support import process_table
+from tests.support.json_documents import check
 from tests.support.profiles import own_profile
 
 HEAD = "apiVersion: runspec/v1\nname: job\nprovider: local\nproviders: {local: {engine: process, grace: 1s}}\n"
@@ -295,6 +296,7 @@ def test_a_tunnel_ends_when_it_is_told_to(job: Path, number: int, code: int) -> 
     begin(job, SLEEPING)
 
     with tunnel("job", "18080", "--json") as (process, line):
+        check(["tunnel", "--json"], line)
         local = json.loads(line)["local"]
         with contextlib.suppress(OSError):
             urllib.request.urlopen(f"http://127.0.0.1:{local}", timeout=WAIT_S)

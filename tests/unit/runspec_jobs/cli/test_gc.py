@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from runspec_jobs.api import cleanup as api
 from runspec_jobs.cli import cleanup
+from runspec_jobs.cli.app import run
 from runspec_jobs.provider import Options, Orphan
 
 
@@ -38,3 +40,15 @@ def test_the_hint_names_the_option_that_what_is_alive_needs(
     hint = capsys.readouterr().err
     assert "1 orphan; to delete: runspec gc fake --yes" in hint
     assert ("--alive" in hint) is alive
+
+
+def test_programs_get_each_orphan_as_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    orphan = Orphan("a job", (), "job-abc234", alive=True)
+    monkeypatch.setattr(api, "configured", lambda name: (Service(orphan), Options()))
+
+    assert run(["gc", "fake", "--json"]) == 0
+
+    found = json.loads(capsys.readouterr().out)["orphans"]
+    assert found == [{"what": "a job", "run": "job-abc234", "alive": True, "removed": False}]

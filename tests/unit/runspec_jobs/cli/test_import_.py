@@ -116,6 +116,17 @@ def test_a_plan_is_written_as_files_of_the_services_own_tool(files: Path, capsys
     assert line.startswith("export RUNSPEC_RANK=0 ") and line.endswith("; echo hi")
 
 
+def test_programs_get_the_names_of_the_files_as_json(files: Path, capsys: Capture) -> None:
+    own_profile().write_text(PROFILE)
+    spec = "apiVersion: runspec/v1\nname: job\nprovider: azure-batch-ai\ncommand: [echo, hi]\n"
+    (files / "job.yaml").write_text(spec)
+
+    assert run(["plan", "job.yaml", "--export", "out", "--json"]) == 0
+
+    found = json.loads(capsys.readouterr().out)
+    assert found["files"] == ["out/cluster.json", "out/job.json"]
+
+
 def test_a_provider_without_another_tool_says_so(files: Path, capsys: Capture) -> None:
     (files / "job.yaml").write_text(
         "apiVersion: runspec/v1\nname: job\nprovider: local\ncommand: [echo, hi]\n"
