@@ -15,7 +15,7 @@ SETTINGS: Mapping[str, Any] = {"container": "rehearsal"}
 # Settings of real accounts, which are ignored.
 OWN = (
     "pool batch_url batch_key batch_account storage_account storage_key blob_url identity "
-    "subscription resource_group arm_url"
+    "subscription resource_group arm_url subnet"
 ).split()
 VAULT = "RUNSPEC_REHEARSAL_VAULT"  # replaces the secrets of key vaults, which are not read
 AZURITE = (
@@ -31,7 +31,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
     from runspec_emulators.azure_batch.emulator import AzureBatch
     from runspec_emulators.azure_services.blob import Blobs
 
-    kept = {k: v for k, v in options.items() if k not in OWN}
+    kept = portable(options)
     with contextlib.ExitStack() as stack:
         try:
             blobs = Blobs(folder / "blobs")
@@ -53,6 +53,13 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
         )
         env = {**near.env, BATCH_KEY: near.key, STORAGE_KEY: blobs.key, **_secrets(found)}
         yield Emulation(env, found | ways(near.url, blobs.url, blobs.account))
+
+
+def portable(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that hold for emulators, too; an image of a gallery is replaced by the default one."""
+    gallery = str(options.get("image", "")).startswith("/")
+    ignored = {*OWN, *(("image", "node_agent") if gallery else ())}
+    return {k: v for k, v in options.items() if k not in ignored}
 
 
 def ways(batch: str, blobs: str, account: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
+from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 from runspec_emulators.azure_batch.errors import ServiceError
@@ -66,6 +67,34 @@ def text_to_sign(
 def signature(key: str, text: str) -> str:
     made = hmac.new(base64.b64decode(key), text.encode(), hashlib.sha256)
     return base64.b64encode(made.digest()).decode()
+
+
+def check_key(settings: Settings, operation: str, headers: Mapping[str, str], body: Any) -> None:
+    """Raise ServiceError where a shared key is not enough: then only a token is accepted.
+
+    "If the mode is UserSubscription, clients must use Microsoft Entra ID":
+    https://learn.microsoft.com/rest/api/batchmanagement/batch-account/create. Pools in a subnet or with an image of
+    a gallery need it as well: https://learn.microsoft.com/azure/batch/batch-virtual-network#prerequisites,
+    https://learn.microsoft.com/azure/batch/batch-sig-images#prerequisites. Users reported how the service says so:
+    https://github.com/MicrosoftDocs/azure-docs/issues/51092, https://github.com/Azure/aztk/pull/240
+    """
+    if not headers.get("authorization", "").startswith("SharedKey"):
+        return
+    not_allowed = "The specified type of authentication SharedKey is not allowed when"
+    if settings.pool_allocation == "UserSubscription":
+        raise refused(f"{not_allowed} the pool allocation mode is UserSubscription.")
+    if operation != "Pool_Add" or not isinstance(body, Mapping):
+        return
+    linked = {
+        "Compute": ("virtualMachineConfiguration", "imageReference", "virtualMachineImageId"),
+        "Network": ("networkConfiguration", "subnetId"),
+    }
+    for kind, path in linked.items():
+        found: Any = body
+        for key in path:
+            found = found.get(key) if isinstance(found, Mapping) else None
+        if found:
+            raise refused(f"{not_allowed} external resources of type {kind} are linked.")
 
 
 class Authenticator:

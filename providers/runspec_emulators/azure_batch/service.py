@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from runspec_emulators.azure_batch import authentication
 from runspec_emulators.azure_batch.account import images, pools
 from runspec_emulators.azure_batch.api import requests
 from runspec_emulators.azure_batch.api.requests import Request
@@ -82,6 +83,7 @@ def answer(world: World, request: Request) -> Response:
             "InvalidInput", f"this emulator does not support {request.operation.name}"
         )
     requests.check(request, world.settings.api_versions)
+    authentication.check_key(world.settings, request.operation.name, request.headers, request.body)
     with world.lock:
         check_conditions(world, request)
         return operation(world, request)

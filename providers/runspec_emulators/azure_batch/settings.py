@@ -59,7 +59,8 @@ class Settings(EmulatorSettings):
 
     subscription: str = "00000000-0000-0000-0000-000000000000"
     resource_group: str = "rehearsal"
-    pool_allocation: Allocation = "UserSubscription"
+    pool_allocation: Allocation = "BatchService"
+    """The mode of the account: "The default is BatchService" (batchAccounts, poolAllocationMode)."""
 
     dedicated_quota: int = 100
     low_priority_quota: int = 100

@@ -149,4 +149,4 @@ def test_a_place_that_is_not_the_accounts_is_not_there(stand: Stand) -> None:
     assert stand.ask("GET", f"{ACCOUNT}x") == (404, "ResourceNotFound")
     assert stand.ask("GET", f"{ACCOUNT}/listKeys") == (404, "InvalidResourceType")
     assert stand.ask("GET", ACCOUNT, version="2019-08-01") == (400, "NoRegisteredProviderFound")
-    assert stand.ask("GET", ACCOUNT)[1]["properties"]["poolAllocationMode"] == "UserSubscription"
+    assert stand.ask("GET", ACCOUNT)[1]["properties"]["poolAllocationMode"] == "BatchService"

@@ -248,3 +248,37 @@ def test_a_token_of_the_settings_is_taken(make: Callable[..., Stand]) -> None:
     stand = make(tokens=("fixed",))
 
     assert list(stand.with_token("fixed").list_pools()) == []
+
+
+LINKED: dict[str, dict[str, Any]] = {
+    "Network": {"networkConfiguration": {"subnetId": "/subscriptions/s/subnets/a"}},
+    "Compute": {
+        "virtualMachineConfiguration": {
+            "imageReference": {"virtualMachineImageId": "/subscriptions/s/galleries/g/images/i"},
+            "nodeAgentSKUId": "batch.node.ubuntu 24.04",
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("kind", LINKED)
+def test_a_key_makes_no_pool_that_is_linked_to_other_resources(
+    kind: str, make: Callable[..., Stand]
+) -> None:
+    stand = make(tokens=("fixed",))
+
+    with pytest.raises(HttpResponseError, match=f"resources of type {kind} are linked") as error:
+        stand.pool(**LINKED[kind])
+
+    assert error.value.status_code == 403
+    stand.client = stand.with_token("fixed")
+    stand.pool(**LINKED[kind])
+
+
+def test_an_account_of_the_subscriptions_own_takes_tokens_alone(make: Callable[..., Stand]) -> None:
+    stand = make(tokens=("fixed",), pool_allocation="UserSubscription")
+
+    with pytest.raises(HttpResponseError, match="SharedKey is not allowed"):
+        list(stand.client.list_pools())
+
+    assert list(stand.with_token("fixed").list_pools()) == []

@@ -136,6 +136,7 @@ AZURE_ACCOUNTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
             "registry_user": "mine",
             "registry_password": "env:REGISTRY_PASSWORD",
             "secrets": {"token": "env:TOKEN"},
+            "batch_key": None,
             "subnet": "/subscriptions/0/resourceGroups/g/providers/Microsoft.Network/"
             "virtualNetworks/n/subnets/s",
             "tags": {"team": "digits"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from runspec_azure.batch.infrastructure import autoscale
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import setting
 from runspec_azure.session import clouds
@@ -18,6 +19,7 @@ DAY_S = 86_400
 def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     options: BatchOptions = facts.options
     yield from _open(options)
+    yield from _keyed(spec, facts)
     yield from _one_cloud(options)
     if not options.identity:
         yield from _signed(spec, options)
@@ -47,6 +49,32 @@ def _open(options: BatchOptions) -> Iterator[Problem]:
         if url and urlsplit(url).scheme != "https" and not getattr(options, key):
             what = f"{name}: {url} is not encrypted, so the login could be intercepted"
             yield Problem(("provider",), what, f"write https://..., or set {key}")
+
+
+def _keyed(spec: Spec, facts: Facts) -> Iterator[Problem]:
+    """Yield what the service refuses to a client with a shared key; an emulator on this machine refuses nothing.
+
+    "If the mode is UserSubscription, clients must use Microsoft Entra ID", and so must those that make a pool in a
+    subnet or with an image of a gallery:
+    https://learn.microsoft.com/rest/api/batchmanagement/batch-account/create
+    https://learn.microsoft.com/azure/batch/batch-virtual-network#prerequisites
+    https://learn.microsoft.com/azure/batch/batch-sig-images#prerequisites
+    """
+    options: BatchOptions = facts.options
+    if not options.batch_key or urlsplit(options.batch_url or "https:").scheme != "https":
+        return
+    hint = "remove batch_key from the profile, and log in, such as with az login"
+    if autoscale.allocation(facts) == "user-subscription":
+        what = "accounts with pool allocation mode 'user subscription' accept no batch_key"
+        yield Problem(setting(spec, "pool_allocation"), what, hint)
+    if options.pool or options.identity:
+        return
+    if options.subnet:
+        what = "pools in a subnet cannot be made with batch_key"
+        yield Problem(setting(spec, "subnet"), what, hint)
+    if options.image.startswith("/"):
+        what = "pools with an image of a gallery cannot be made with batch_key"
+        yield Problem(setting(spec, "image"), what, hint)
 
 
 def _one_cloud(options: BatchOptions) -> Iterator[Problem]:

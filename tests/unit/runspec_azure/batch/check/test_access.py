@@ -9,9 +9,10 @@ from urllib.parse import parse_qs
 import pytest
 
 from runspec_azure import signed as signing
+from runspec_azure.batch import emulator
 from runspec_azure.batch.client import AzureClient
 from runspec_jobs.provider import UsageError
-from tests.support.azure.specs import options, problems, spec
+from tests.support.azure.specs import IDENTITY, errors, options, problems, spec
 
 KEY = base64.b64encode(b"key of nobody").decode()
 
@@ -71,3 +72,52 @@ def test_a_job_that_outlives_its_signature_is_told_a_way_that_there_is(
     (found,) = [p for p in problems(spec(timeout=timeout), **profile) if p.severity == "error"]
 
     assert way in (found.hint or "")
+
+
+SUBNET = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/n/subnets/a"
+GALLERY = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/g/images/i/versions/1.0.0"
+KEYED: dict[str, Any] = {"batch_key": "env:BATCH_KEY", "pool_allocation": None}
+
+
+@pytest.mark.parametrize(
+    ("profile", "survey", "name"),
+    [
+        ({"pool_allocation": "user-subscription"}, {}, "user subscription"),
+        ({}, {"pool_allocation": "user-subscription"}, "user subscription"),
+        ({"subnet": SUBNET}, {}, "subnet"),
+        ({"image": GALLERY}, {}, "image"),
+    ],
+)
+def test_what_the_service_refuses_to_a_key_is_told_before(
+    profile: dict[str, Any], survey: dict[str, Any], name: str
+) -> None:
+    (found,) = [
+        p for p in problems(spec(), survey, **{**KEYED, **profile}) if p.severity == "error"
+    ]
+
+    assert name in found.what and "batch_key" in found.what
+    assert "remove batch_key" in str(found.hint)
+    assert errors(spec(), survey, **{**KEYED, **profile, "batch_key": None}) == []
+
+
+def test_a_key_is_enough_for_pools_that_somebody_else_makes() -> None:
+    """A pool of the profile is there already; one with an identity is made by the Resource Manager."""
+    linked = {**KEYED, "subnet": SUBNET, "image": GALLERY}
+    managed = {**linked, "identity": IDENTITY, "subscription": "s", "resource_group": "g"}
+
+    assert errors(spec(), None, **linked, pool="mine") == []
+    assert errors(spec(), None, **managed) == []
+
+
+def test_an_emulator_of_this_machine_takes_keys_alone() -> None:
+    """No login is sent over plain http."""
+    here = {"batch_url": "http://127.0.0.1:1", "batch_key": "env:BATCH_KEY"}
+
+    assert errors(spec(), None, **here) == []
+
+
+def test_a_rehearsal_leaves_out_what_a_key_cannot_make() -> None:
+    profile = {"subnet": SUBNET, "image": GALLERY, "node_agent": "batch.node.el 8", "max_nodes": 4}
+
+    assert emulator.portable(profile) == {"max_nodes": 4}
+    assert emulator.portable({"image": "a:b:c:d", "node_agent": "x"}) != {}
