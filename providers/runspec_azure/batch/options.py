@@ -144,12 +144,12 @@ class BatchOptions(Options):
         "is large enough.",
     )
     image: User[Image] = Field(
-        default="microsoft-dsvm:ubuntu-hpc:2204:latest",
+        default="microsoft-dsvm:ubuntu-hpc:2404:latest",
         description="Operating system image of the machines: `publisher:offer:sku:version`, or the id of "
-        "an image.",
+        "an image in a gallery.",
     )
     node_agent: User[Word] = Field(
-        default="batch.node.ubuntu 22.04",
+        default="batch.node.ubuntu 24.04",
         description="Node agent SKU of Azure Batch that belongs to `image`.",
     )
     max_nodes: Anyone[Positive] = Field(

@@ -22,11 +22,20 @@ NODE_AGENTS = {
 }
 
 
+# The HPC images have the driver of CUDA, and A10 machines need that of GRID:
+# https://github.com/Azure/azhpc-images/issues/398 and NVadsA10_v5 in
+# https://github.com/Azure/azhpc-extensions/blob/master/NvidiaGPU/Nvidia-GPU-Linux-Resources.json
+HPC_IMAGES = "microsoft-dsvm:ubuntu-hpc:"
+GRID_GPUS = frozenset({"A10"})
+
+
 class Wishes(Protocol):
     """The options about machines."""
 
     @property
     def vm_size(self) -> str | None: ...
+    @property
+    def image(self) -> str: ...
 
 
 class ResourceRequest(NamedTuple):
@@ -61,12 +70,21 @@ def offered(survey: Mapping[str, Any]) -> tuple[Machine, ...]:
     return tuple(m._replace(**there[m.name]) for m in CURRENT if m.name in there)
 
 
-def candidates(spec: Spec, survey: Mapping[str, Any]) -> tuple[Machine, ...]:
-    """Return the machines that are large enough for a node of *spec*, the cheapest first."""
+def lacks_driver(machine: Machine, image: str) -> bool:
+    """Return whether the GPUs of *machine* do not work with *image*, because it has another driver."""
+    return machine.gpu_type in GRID_GPUS and image.lower().startswith(HPC_IMAGES)
+
+
+def candidates(spec: Spec, survey: Mapping[str, Any], image: str = "") -> tuple[Machine, ...]:
+    """Return the machines that are large enough for a node of *spec*, the cheapest first.
+
+    Those whose GPUs do not work with *image* come last.
+    """
     spot = spec.cluster.capacity != "on-demand"
     wanted = needs(spec)
     machines = [m for m in offered(survey) if m.spot or not spot]
-    return fitting(*wanted, machines=machines)
+    found = fitting(*wanted, machines=machines)
+    return tuple(sorted(found, key=lambda m: lacks_driver(m, image)))
 
 
 def size(spec: Spec, options: Wishes, survey: Mapping[str, Any] | None = None) -> str:
@@ -74,7 +92,7 @@ def size(spec: Spec, options: Wishes, survey: Mapping[str, Any] | None = None) -
     if options.vm_size:
         machine = known(options.vm_size)
         return machine.name if machine else options.vm_size
-    found = candidates(spec, survey or {})
+    found = candidates(spec, survey or {}, options.image)
     return found[0].name if found else CURRENT[0].name
 
 

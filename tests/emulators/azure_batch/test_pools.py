@@ -245,3 +245,19 @@ def test_containers_are_for_pools_that_have_them(stand: Stand) -> None:
     stand.client.create_task(
         "other", {"id": "t", "commandLine": "/bin/true", "containerSettings": settings}
     )
+
+
+def test_a_managed_image_is_refused(stand: Stand) -> None:
+    image = {"virtualMachineImageId": "/subscriptions/s/providers/Microsoft.Compute/images/mine"}
+
+    with pytest.raises(HttpResponseError, match="InvalidPropertyValue"):
+        stand.client.create_pool(
+            {
+                "id": "other",
+                "vmSize": "STANDARD_D2S_V3",
+                "virtualMachineConfiguration": {
+                    "imageReference": image,
+                    "nodeAgentSKUId": "batch.node.ubuntu 24.04",
+                },
+            }
+        )

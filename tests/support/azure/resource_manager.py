@@ -123,14 +123,14 @@ class Azure:
                 "imageReference": {
                     "publisher": "microsoft-dsvm",
                     "offer": "ubuntu-hpc",
-                    "sku": "2204",
+                    "sku": "2404",
                     "version": "latest",
                 },
-                "nodeAgentSKUId": "batch.node.ubuntu 22.04",
+                "nodeAgentSKUId": "batch.node.ubuntu 24.04",
                 "osType": "linux",
                 "capabilities": ["DockerCompatible", "NvidiaTeslaDriverInstalled"],
                 "verificationType": "verified",
-                "batchSupportEndOfLife": "2027-06-30T00:00:00Z",
+                "batchSupportEndOfLife": "2029-06-30T00:00:00Z",
             }
         ]
         self.pools: dict[str, dict[str, Any]] = {}

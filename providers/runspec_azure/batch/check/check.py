@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from runspec_azure.batch import signed
-from runspec_azure.batch.check import access, moved, notes, secrets
+from runspec_azure.batch.check import access, images, moved, notes, secrets
 from runspec_azure.batch.infrastructure import autoscale, pool
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import setting
@@ -44,7 +44,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
         yield from _own_pool(spec, options)
         if not options.pool:
             yield from _machines(spec, facts)
-            yield from _image(spec, options)
+            yield from images.problems(spec, facts)
             yield from _registry(spec, options)
         if options.files == "signed":
             yield from signed.problems(spec, options)
@@ -293,14 +293,6 @@ def _too_much(spec: Spec, facts: Facts) -> Problem:
             return Problem(("cluster", want.key), what, hint)
     what = "no machine meets all requirements of a node together"
     return Problem(("cluster",), what, "ask for less, or set vm_size in the profile")
-
-
-def _image(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
-    """Yield a problem if the node agent does not belong to the image, which would make nodes unusable."""
-    agent = request.NODE_AGENTS.get(options.image.rpartition(":")[0])
-    if agent and agent != options.node_agent:
-        what = f"node_agent: '{options.node_agent}' does not belong to {options.image}"
-        yield Problem(setting(spec, "image"), what, f"set node_agent: {agent}")
 
 
 def _registry(spec: Spec, options: BatchOptions) -> Iterator[Problem]:

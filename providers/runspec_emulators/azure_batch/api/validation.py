@@ -42,8 +42,20 @@ def pool(body: Mapping[str, Any]) -> None:
     if not 1 <= body.get("taskSlotsPerNode", 1) <= MOST_SLOTS:
         raise wrong("taskSlotsPerNode", body["taskSlotsPerNode"], f"it is 1 to {MOST_SLOTS}")
     mounts(body.get("mountConfiguration", ()))
+    image(body.get("virtualMachineConfiguration", {}).get("imageReference", {}))
     if body.get("startTask"):
         task_like(body["startTask"], "startTask")
+
+
+def image(given: Mapping[str, Any]) -> None:
+    """Raise ServiceError for a managed image: "The ARM resource identifier of the Azure Compute Gallery Image".
+
+    Others were retired on 31 March 2026; which error the service has for them is not documented.
+    https://learn.microsoft.com/azure/batch/batch-custom-image-pools-to-azure-compute-gallery-migration-guide
+    """
+    own = given.get("virtualMachineImageId")
+    if own is not None and "/galleries/" not in own.lower():
+        raise wrong("virtualMachineImageId", own, "it is not the id of an image of a gallery")
 
 
 def targets(body: Mapping[str, Any]) -> None:

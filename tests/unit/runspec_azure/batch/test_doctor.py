@@ -68,7 +68,7 @@ def test_an_account_that_is_as_it_should_be_is_found_good(azure: resource_manage
     assert "Batch account jobs" in found
     assert "container jobs of storage account jobs" in found
     assert "jobs in westeurope: Succeeded, user-subscription" in found
-    assert ends(found, "with batch.node.ubuntu 22.04, until 2027-06-30")
+    assert ends(found, "with batch.node.ubuntu 24.04, until 2029-06-30")
     assert ends(found, "90 of 100 vCPUs in total are free")
     assert ends(found, "50 of 50 spot vCPUs are free")
 
@@ -126,7 +126,7 @@ def test_an_image_with_another_node_agent_is_said(azure: resource_manager.Azure)
         if not f.ok
     ]
 
-    assert bad.hint == "set node_agent: batch.node.ubuntu 22.04"
+    assert bad.hint == "set node_agent: batch.node.ubuntu 24.04"
 
 
 @pytest.mark.parametrize("able", [(), ("NvidiaTeslaDriverInstalled",)])
@@ -134,7 +134,7 @@ def test_an_image_without_containers_is_said(
     azure: resource_manager.Azure, able: tuple[str, ...]
 ) -> None:
     without = (
-        "image microsoft-dsvm:ubuntu-hpc:2204:latest supports only jobs without container.image"
+        "image microsoft-dsvm:ubuntu-hpc:2404:latest supports only jobs without container.image"
     )
     assert without not in said(azure)
 
@@ -146,7 +146,7 @@ def test_an_image_without_containers_is_said(
 def test_of_an_image_of_ones_own_it_is_said_that_nobody_can_look(
     azure: resource_manager.Azure,
 ) -> None:
-    found = said(azure, image="/subscriptions/s/images/mine")
+    found = said(azure, image="/subscriptions/s/galleries/g/images/mine")
 
     assert any("doctor cannot check whether it has a container runtime" in what for what in found)
 

@@ -62,3 +62,12 @@ def test_a_pool_is_of_the_machine_that_the_account_has() -> None:
 
     assert made["vmSize"] == "Standard_D8ds_v5"
     assert pool.name(spec(), Facts(options(), survey=survey)) != pool.name(spec(), Facts(options()))
+
+
+def test_a_machine_whose_gpu_has_no_driver_in_the_image_is_not_chosen() -> None:
+    """The image of Azure's HPC team has drivers of CUDA; A10 machines need those of GRID."""
+    wanted = spec(cluster={"gpus": 1, "memory": "300GiB"})
+    own = {"image": "mine:gpu:grid:latest", "node_agent": "batch.node.ubuntu 24.04"}
+
+    assert request.size(wanted, options()) == "Standard_NC64as_T4_v3"
+    assert request.size(wanted, options(**own)) == "Standard_NV36ads_A10_v5"

@@ -122,7 +122,7 @@ def test_what_is_wrong_with_a_machine_stands_where_the_spec_names_it(name: str) 
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("pool", "a b"), ("spot_wait", "2h"), ("image", "microsoft-dsvm:ubuntu-hpc:2404:latest")],
+    [("pool", "a b"), ("spot_wait", "2h"), ("image", "microsoft-dsvm:ubuntu-hpc:2204:latest")],
 )
 def test_a_wrong_setting_of_the_spec_is_told_at_its_line(key: str, value: str) -> None:
     own: dict[str, Any] = {key: value}

@@ -20,6 +20,12 @@ from tests.support.azure.specs import (
 )
 
 GPU = ("cluster", "gpu_type")
+COMPUTE = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute"
+GALLERY = f"{COMPUTE}/galleries/g/images/i/versions/1.0.0"
+OLDER = {
+    "image": "microsoft-dsvm:ubuntu-hpc:2204:latest",
+    "node_agent": "batch.node.ubuntu 22.04",
+}
 TOO_MANY = [{"name": f"m{i}", "source": f"shared://f{i}", "target": f"/m{i}"} for i in range(11)]
 FILES = {f"f{i}": f"nfs:h:/{i}" for i in range(11)}
 
@@ -128,6 +134,21 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
     "a node agent of another image": (
         {},
         {"image": "microsoft-dsvm:ubuntu-hpc:2404:latest", "node_agent": "batch.node.ubuntu 22.04"},
+        ("provider",),
+    ),
+    "a managed image, which Azure Batch has retired": (
+        {},
+        {"image": f"{COMPUTE}/images/mine", "node_agent": "batch.node.ubuntu 24.04"},
+        ("provider",),
+    ),
+    "a GPU whose driver the image has not": (
+        {"cluster": {"gpus": 1, "gpu_type": "A10"}},
+        {},
+        ("cluster", "gpu_type"),
+    ),
+    "a size with a GPU whose driver the image has not": (
+        {"cluster": {"gpus": 1}},
+        {"vm_size": "Standard_NV36ads_A10_v5"},
         ("provider",),
     ),
     "no account": ({}, {"batch_url": None}, ("provider",)),
@@ -262,7 +283,7 @@ GOOD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {},
         {"image": "microsoft-dsvm:ubuntu-hpc:2404:latest", "node_agent": "batch.node.ubuntu 24.04"},
     ),
-    "an image of one's own": ({}, {"image": IDENTITY, "node_agent": "batch.node.el 9"}),
+    "an image of one's own": ({}, {"image": GALLERY, "node_agent": "batch.node.el 9"}),
     "ten mounts": ({"mounts": TOO_MANY[:10]}, {"shared": FILES}),
     "many folders of one file system": (
         {"mounts": [{**m, "source": f"shared://f0/{i}"} for i, m in enumerate(TOO_MANY)]},
@@ -380,21 +401,19 @@ TOLD: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
 TOLD |= {
     "containers on an image of one's own": (
         {"container": {"image": "python:3.12"}},
-        {"image": "/subscriptions/s/i"},
+        {"image": GALLERY},
         ("container", "image"),
     ),
     "machines that may stay": ({"cluster": {"nodes": 2}}, {}, ("cluster", "nodes")),
     "blobfuse where there is none": (
         {"mounts": [SHARED]},
-        {"shared": {"work": "blob:jobs/a"}},
+        {"shared": {"work": "blob:jobs/a"}, **OLDER},
         ("mounts", 0, "source"),
     ),
     "a second file system by blobfuse": (
         {"mounts": [SHARED, {"name": "b", "source": "shared://more", "target": "/b"}]},
         {
             "shared": {"work": "blob:jobs/a", "more": "blob:jobs/b"},
-            "image": "microsoft-dsvm:ubuntu-hpc:2404:latest",
-            "node_agent": "batch.node.ubuntu 24.04",
         },
         ("mounts", 0, "source"),
     ),
@@ -409,15 +428,11 @@ def test_what_may_surprise_is_told(name: str) -> None:
     assert errors(spec(**fields), **profile) == []
 
 
-NEWER = {
-    "image": "microsoft-dsvm:ubuntu-hpc:2404:latest",
-    "node_agent": "batch.node.ubuntu 24.04",
-}
 USUAL: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "an image": ({"container": {"image": "python:3.12"}}, {}),
     "blobfuse where there is one": (
         {"mounts": [SHARED]},
-        {"shared": {"work": "blob:jobs/a"}, **NEWER},
+        {"shared": {"work": "blob:jobs/a"}},
     ),
     "an image of a registry that is logged in to": (
         {"container": {"image": "mine.azurecr.io/a:1"}},

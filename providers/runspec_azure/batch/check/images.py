@@ -1,0 +1,50 @@
+"""Problems with the operating system image of the machines: its node agent, where it is, and its GPU driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from runspec_azure.batch.options import BatchOptions
+from runspec_azure.naming import setting
+from runspec_azure.resources import request, vm_sizes
+from runspec_jobs.provider import Facts, Problem, Spec
+
+# https://learn.microsoft.com/azure/batch/batch-custom-image-pools-to-azure-compute-gallery-migration-guide
+RETIRED = "2026-03-31"
+
+
+def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
+    options: BatchOptions = facts.options
+    yield from _agent(spec, options)
+    yield from _managed(spec, options)
+    yield from _driver(spec, facts)
+
+
+def _agent(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
+    """Yield a problem if the node agent does not belong to the image, which would make nodes unusable."""
+    agent = request.NODE_AGENTS.get(options.image.rpartition(":")[0])
+    if agent and agent != options.node_agent:
+        what = f"node_agent: '{options.node_agent}' does not belong to {options.image}"
+        yield Problem(setting(spec, "image"), what, f"set node_agent: {agent}")
+
+
+def _managed(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
+    """Yield a problem for an image with an id that is in no gallery."""
+    if options.image.startswith("/") and "/galleries/" not in options.image.lower():
+        what = f"Azure Batch retired pools with managed images on {RETIRED}: this image is in no gallery"
+        hint = "put it into an Azure Compute Gallery, and set image: /subscriptions/.../galleries/GALLERY/images/NAME"
+        yield Problem(setting(spec, "image"), what, hint)
+
+
+def _driver(spec: Spec, facts: Facts) -> Iterator[Problem]:
+    """Yield a problem if the GPUs of the machines do not work with the image."""
+    options: BatchOptions = facts.options
+    machine = vm_sizes.known(request.size(spec, options, facts.survey))
+    if not spec.cluster.gpus or machine is None or not request.lacks_driver(machine, options.image):
+        return
+    at = setting(spec, "vm_size") if options.vm_size else ("cluster", "gpu_type")
+    if not options.vm_size and spec.cluster.gpu_type is None:
+        at = ("cluster", "gpus")
+    what = f"the {machine.gpu_type} of {machine.name} needs the GRID driver, and {options.image} has that of CUDA"
+    hint = "set another gpu_type, or set image and node_agent in the profile to an image with the GRID driver"
+    yield Problem(at, what, hint)
