@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 RECLAIMED = "the machine was reclaimed"
@@ -59,6 +60,8 @@ FAILURES: Mapping[str, str] = {
 }
 # Codes about the service's own upload of a task's output. The agent of each node uploads it, too.
 COPIES = "FileUpload"
+# An apply sets the formula of a pool before it adds the tasks, so a resize for them may end before they are there.
+BEFORE = timedelta(hours=1)
 ENDED_CODES = frozenset({"FailureExitCode"})
 
 
@@ -69,8 +72,8 @@ def waiting(pool: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -> str:
     if not pool:
         return "its pool has been deleted"
     name = pool.get("id", "the pool")
-    if errors := pool.get("resizeErrors"):
-        return "; ".join(_explained(ERRORS, error) for error in errors)
+    if error := _resize(pool, tasks):
+        return error
     if error := (pool.get("autoScaleRun") or {}).get("error"):
         return f"{name} cannot evaluate its autoscale formula: {_explained({}, error)}"
     nodes = pool.get("nodes", [])
@@ -86,6 +89,25 @@ def waiting(pool: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -> str:
         return WAITING["active"]
     resizing = pool.get("allocationState") == "resizing"
     return f"waits for machines{', which the pool has requested' if resizing else ''}"
+
+
+def _resize(pool: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -> str:
+    """Return why the pool's last resize failed, and when; "" if that was long before the tasks that wait were there.
+
+    resizeErrors has no times of its own: it is set only while the pool is steady, which it was from the end of that
+    resize (Pool_Get in the API description).
+    """
+    ended = _moment(pool.get("allocationStateTransitionTime"))
+    waiting = [_moment(task.get("creationTime")) for task in tasks if task["state"] == "active"]
+    since = min((one for one in waiting if one is not None), default=None)
+    if ended is not None and since is not None and ended < since - BEFORE:
+        return ""
+    found = "; ".join(_explained(ERRORS, error) for error in pool.get("resizeErrors") or ())
+    return f"at {ended:%Y-%m-%d %H:%M} UTC: {found}" if found and ended is not None else found
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text).astimezone(UTC)
 
 
 def _node(node: Mapping[str, Any]) -> str:

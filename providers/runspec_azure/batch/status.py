@@ -37,7 +37,7 @@ AGAIN = 75
 ALL_OVER = ("AllTasksComplete", "AllTasksCompleted")
 BY_A_TASK = "TaskFailed"
 PAGE = 1000  # tasks in a reply: https://learn.microsoft.com/en-us/rest/api/batchservice/tasks/list-tasks
-SELECT = "id,state,executionInfo,nodeInfo"
+SELECT = "id,state,creationTime,executionInfo,nodeInfo"
 OURS = re.compile(r"task-\d{5,}")  # others may have added a task to the job
 
 # https://learn.microsoft.com/en-us/rest/api/batchservice/tasks/get-task#taskstate

@@ -71,3 +71,32 @@ def test_a_code_of_the_program_is_told_as_such() -> None:
     assert (
         reasons.ended({"failureInfo": failure}, 139) == "exited with code 139: segmentation fault"
     )
+
+
+NO_CORES = [{"code": "AccountCoreQuotaReached", "message": "The specified account ..."}]
+
+
+@pytest.mark.parametrize(
+    ("created", "told"),
+    [
+        ("2026-11-20T10:30:00Z", False),
+        ("2026-11-20T10:29:59.1234567Z", True),
+        (None, True),
+    ],
+)
+def test_a_resize_that_failed_long_before_the_task_is_not_why_it_waits(
+    created: str | None, told: bool
+) -> None:
+    """The pool keeps the errors of its last resize until the next one; the one for a task may be before the task."""
+    task = {**TASK, "creationTime": created} if created else TASK
+    pool = {
+        "id": "p",
+        "allocationState": "steady",
+        "allocationStateTransitionTime": "2026-11-20T09:29:59.9Z",
+        "resizeErrors": NO_CORES,
+    }
+
+    found = reasons.waiting(pool, [task, {**task, "state": "completed", "creationTime": "2020"}])
+
+    why = f"{reasons.ERRORS['AccountCoreQuotaReached']} (AccountCoreQuotaReached)"
+    assert found == (f"at 2026-11-20 09:29 UTC: {why}" if told else "waits for machines")
