@@ -72,8 +72,8 @@ def waiting(pool: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -> str:
     if not pool:
         return "its pool has been deleted"
     name = pool.get("id", "the pool")
-    if error := _resize(pool, tasks):
-        return error
+    if failed := _resize(pool, tasks):
+        return failed
     if error := (pool.get("autoScaleRun") or {}).get("error"):
         return f"{name} cannot evaluate its autoscale formula: {_explained({}, error)}"
     nodes = pool.get("nodes", [])
