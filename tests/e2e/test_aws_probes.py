@@ -37,6 +37,7 @@ ALL = {probe.id: "confirmed" for probe in probes(AwsOptions())}
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "PAUSE_S", 0.1)
+    monkeypatch.setattr(jobs, "SPOT_S", 3.0)
     monkeypatch.setattr(probe_leftovers, "PAUSE_S", 0.1)
 
 
@@ -111,7 +112,7 @@ def test_a_service_that_behaves_otherwise_is_seen(
     monkeypatch.setattr(schedule, "terminate", terminate)
     monkeypatch.setattr("runspec_emulators.aws.batch.retries.again", lambda *_: False)
     monkeypatch.setattr("runspec_emulators.aws.batch.environments.refused", reworded)
-    monkeypatch.setattr("runspec_emulators.aws.batch.submit.check_multinode", lambda *_: None)
+    monkeypatch.setattr("runspec_emulators.aws.batch.placing.takes", lambda *_: True)
     monkeypatch.setattr(jobs, "SHOWN_S", 3.0)
 
     only = "aws-20,aws-21,aws-22,aws-23,aws-24,aws-25,aws-27,aws-28,aws-29"

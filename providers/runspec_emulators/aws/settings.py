@@ -10,6 +10,7 @@ from runspec_emulators.frame.settings import EmulatorSettings
 
 LogModel = Literal["serial", "jitter", "late"]
 Capacity = Literal["all", "none"]
+InstanceChoice = Literal["smallest", "largest"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Settings(EmulatorSettings):
     """With "none", jobs stay RUNNABLE and say CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY."""
     runnable_reason: str | None = None
     """When given, jobs stay RUNNABLE with this statusReason."""
+    instance_choice: InstanceChoice = "smallest"
+    """Which instance type starts, of those that hold a job: "largest" is where the most jobs share one."""
     memory_share: float = 0.97
     """The share of an instance's nominal memory that jobs can use.
 

@@ -260,10 +260,12 @@ def test_jobs_wait_for_capacity(make: Make) -> None:
 
 def test_jobs_share_the_vcpus_of_an_environment(make: Make) -> None:
     stand = make()
-    stand.environment(maxvCpus=1)
+    stand.environment(maxvCpus=2)
     stand.queue()
+    size = [{"type": "VCPU", "value": "2"}, {"type": "MEMORY", "value": "64"}]
+    definition = stand.define(["sleep", "0.1"], resourceRequirements=size)
 
-    ends = [stand.end(job_id) for job_id in [stand.sh("sleep 0.1"), stand.sh("sleep 0.1")]]
+    ends = [stand.end(job_id) for job_id in [stand.submit(definition), stand.submit(definition)]]
 
     assert ends[1]["startedAt"] >= ends[0]["stoppedAt"]
 

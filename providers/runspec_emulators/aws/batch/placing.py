@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from runspec_emulators.aws.batch.jobs import Job
-from runspec_emulators.aws.batch.resources import FARGATE, Environment, Queue
+from runspec_emulators.aws.batch.jobs import Attempt, Job
+from runspec_emulators.aws.batch.resources import Environment, Queue
 from runspec_emulators.aws.batch.world import World
-from runspec_emulators.aws.nodes.instance_types import fits
+from runspec_emulators.aws.nodes.instance_types import Size, holding, types
+from runspec_emulators.aws.nodes.instances import Instance, exceeds
+from runspec_emulators.aws.settings import Settings
 
 # User guide, "Jobs stuck in a RUNNABLE status" and the pages below it
 NO_CAPACITY = (
@@ -31,8 +33,15 @@ class Stuck(NamedTuple):
     reason: str | None
 
 
-def place(job: Job, queue: Queue, world: World) -> Environment | Stuck:
-    """Return the environment for a job. They are tried in ascending order. CreateJobQueue."""
+class Place(NamedTuple):
+    """Where a job runs: the instance of each of its containers; none on Fargate and in UNMANAGED environments."""
+
+    environment: Environment
+    instances: list[Instance]
+
+
+def place(job: Job, queue: Queue, world: World) -> Place | Stuck:
+    """Return the place for a job. Environments are tried in ascending order. CreateJobQueue."""
     settings = world.settings
     if settings.runnable_reason is not None:
         return Stuck(settings.runnable_reason)
@@ -41,21 +50,110 @@ def place(job: Job, queue: Queue, world: World) -> Environment | Stuck:
     if not valid:
         return Stuck(INVALID)
     if settings.capacity == "none":
-        types = valid[0].resources.get("instanceTypes", ("?",))
-        return Stuck(NO_CAPACITY.format(", ".join(types)))
-    large = [e for e in valid if holds(e, job, settings.memory_share)]
+        names = valid[0].resources.get("instanceTypes", ("?",))
+        return Stuck(NO_CAPACITY.format(", ".join(names)))
+    valid = [e for e in valid if takes(e, job)]
+    if not valid:
+        return Stuck(None)
+    large = [e for e in valid if e.has_no_instances or choices(e, job, settings)]
     if not large:
         return Stuck(TOO_LARGE)
-    wide = [e for e in large if job.vcpus() <= e.resources.get("maxvCpus", float("inf"))]
+    wide = [e for e in large if wide_enough(e, job, settings)]
     if not wide:
         return Stuck(ABOVE_MAX)
-    free = [e for e in wide if e.state == "ENABLED" and job.vcpus() <= e.free_vcpus()]
-    return free[0] if free else Stuck(None)
+    places = (free(e, job, settings) for e in wide if e.state == "ENABLED")
+    return next((place for place in places if place), Stuck(None))
 
 
-def holds(environment: Environment, job: Job, memory_share: float) -> bool:
-    if environment.kind in (*FARGATE, "UNMANAGED"):
-        return True
-    types = environment.resources.get("instanceTypes", ())
-    wanted = {t for one in job.containers if (t := (one.container or {}).get("instanceType"))}
-    return fits(job.size(), wanted or types, memory_share)
+def takes(environment: Environment, job: Job) -> bool:
+    """Return whether an environment takes such jobs at all.
+
+    A multi-node job in a queue of spot machines is accepted, "stays in the RUNNABLE state" and is "never executed":
+    github.com/aws/aws-parallelcluster/issues/2098. Nobody there says that it has a statusReason.
+    """
+    return not (job.is_multinode and environment.kind == "SPOT")
+
+
+def choices(environment: Environment, job: Job, settings: Settings) -> list[tuple[str, Size]]:
+    """Return the instance types that may run a job: of those of the environment, the ones that hold it.
+
+    instanceType of a multi-node job is "the instance type to use", and all its nodes "must use the same instance
+    type". ContainerProperties, instanceType. The strategies of allocation go by price and by capacity, so any of
+    the types may come: `Settings.instance_choice`.
+    """
+    allowed = [name for one in environment.resources["instanceTypes"] for name in types(one)]
+    asked = {t for one in job.containers if (t := (one.container or {}).get("instanceType"))}
+    allowed = [name for name in allowed if not asked or asked == {name}]
+    found = holding(job.size(), allowed, settings.memory_share)
+    return found if settings.instance_choice == "smallest" else found[::-1]
+
+
+def wide_enough(environment: Environment, job: Job, settings: Settings) -> bool:
+    """Return whether an environment without any other job has enough vCPUs for a job."""
+    if job.vcpus() > environment.max_vcpus:
+        return False
+    return environment.has_no_instances or any(
+        may_start(environment, job, size, 0.0) for _, size in choices(environment, job, settings)
+    )
+
+
+def may_start(environment: Environment, job: Job, size: Size, running: float) -> bool:
+    """Return whether the instances for a job may be started beside *running* vCPUs of others.
+
+    All nodes of a multi-node job start together, so that all their instances must fit: no source says that maxvCpus
+    is exceeded for them.
+    """
+    if job.is_multinode:
+        return running + len(job.containers) * size.vcpus <= environment.max_vcpus
+    if exceeds(environment.resources):
+        return running < environment.max_vcpus
+    return running + size.vcpus <= environment.max_vcpus
+
+
+def free(environment: Environment, job: Job, settings: Settings) -> Place | None:
+    """Return the place that an environment has for a job now.
+
+    Nodes of a multi-node job are single-tenant: "only a single job container is run on each Amazon EC2 instance".
+    https://docs.aws.amazon.com/batch/latest/userguide/multi-node-parallel-jobs.html
+    """
+    if environment.has_no_instances:
+        return Place(environment, []) if job.vcpus() <= environment.free_vcpus() else None
+    found = choices(environment, job, settings)
+    names = {name for name, _ in found}
+    if not job.is_multinode:
+        for instance in environment.instances:
+            if instance.type in names and instance.has_room(job.size()):
+                return Place(environment, [instance])
+    running = sum(instance.size.vcpus for instance in environment.instances)
+    for name, size in found:
+        if may_start(environment, job, size, running):
+            made = [Instance(name, size, job.is_multinode) for _ in job.containers]
+            return Place(environment, made)
+    return None
+
+
+def board(world: World, job: Job, made: Attempt, environment: Environment, on: Instance) -> None:
+    """Put an attempt on an instance, with whose network its containers have an address.
+
+    A job alone keeps its own, as it has nobody to be told apart from.
+    """
+    if not on.id:
+        on.id, on.arn, on.address = made.instance, made.instance_arn, world.addresses.take()
+        environment.instances.append(on)
+    on.jobs[job.id] = job.size()
+    made.instance, made.instance_arn = on.id, on.arn
+    if job.parent is not None:
+        made.address = on.address
+
+
+def leave(world: World, job: Job, attempt: Attempt) -> None:
+    """Free what the attempt of a job had of its machine, which ends when nothing else runs there."""
+    environment = world.environments.get(job.environment or "")
+    for instance in environment.instances if environment else ():
+        if instance.id == attempt.instance:
+            instance.jobs.pop(job.id, None)
+            if environment and not instance.jobs:
+                environment.instances.remove(instance)
+                world.addresses.give_back(instance.address)
+            return
+    world.addresses.give_back(attempt.address)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runspec_emulators.aws.batch.jobs import Job
+from runspec_emulators.aws.nodes.instances import Instance
 
 FARGATE = ("FARGATE", "FARGATE_SPOT")
 
@@ -23,7 +24,8 @@ class Environment:
     reason: str | None = None
     tags: dict[str, str] = field(default_factory=dict)
     used: dict[str, float] = field(default_factory=dict)
-    """The vCPUs of the jobs that it runs, by job id."""
+    """The vCPUs of the jobs that it runs without instances, by job id."""
+    instances: list[Instance] = field(default_factory=list)
 
     @property
     def state(self) -> str:
@@ -37,8 +39,17 @@ class Environment:
     def kind(self) -> str:
         return str(self.resources.get("type", "UNMANAGED"))
 
+    @property
+    def has_no_instances(self) -> bool:
+        """Whether Batch starts no machines for it: those of Fargate are nobody's, and others' not known."""
+        return self.kind in (*FARGATE, "UNMANAGED")
+
+    @property
+    def max_vcpus(self) -> float:
+        return float(self.resources.get("maxvCpus", float("inf")))
+
     def free_vcpus(self) -> float:
-        return float(self.resources.get("maxvCpus", float("inf"))) - sum(self.used.values())
+        return self.max_vcpus - sum(self.used.values())
 
 
 @dataclass

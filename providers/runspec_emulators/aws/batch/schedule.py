@@ -8,8 +8,8 @@ from functools import partial
 
 from runspec_emulators.aws.batch import containers, retries
 from runspec_emulators.aws.batch.jobs import WAITING, Attempt, Job
-from runspec_emulators.aws.batch.placing import Stuck, place
-from runspec_emulators.aws.batch.resources import Environment, Queue
+from runspec_emulators.aws.batch.placing import Place, Stuck, board, leave, place
+from runspec_emulators.aws.batch.resources import Queue
 from runspec_emulators.aws.batch.world import World
 from runspec_emulators.aws.nodes.engine import KILLED, OUT_OF_MEMORY, CannotStart, End
 
@@ -133,17 +133,23 @@ def give_up(world: World, queue: Queue, job: Job, known: tuple[str, str, float])
 # Running
 
 
-def starting(world: World, job: Job, environment: Environment) -> None:
+def starting(world: World, job: Job, found: Place) -> None:
     """Assign a machine to every container of a job, and start the first container.
 
     "The main node is launched first [...]. When the main node reaches the RUNNING status, the
     child nodes are launched and they also move to the STARTING status." "Job lifecycle".
     """
-    environment.used[job.id] = job.vcpus()
-    for one in job.containers:
-        one.environment = environment.name
-        one.attempts.append(attempt(world, one, environment.name))
+    environment = found.environment
+    if not found.instances:
+        environment.used[job.id] = job.vcpus()
     job.environment = environment.name
+    for n, one in enumerate(job.containers):
+        one.environment = environment.name
+        one.attempts.append(made := attempt(world, one, environment.name))
+        if found.instances:
+            board(world, one, made, environment, found.instances[n])
+        elif one.parent is not None:
+            made.address = world.addresses.take()
     job.status_reason = None
     job.status = "STARTING"
     launch(world, job.main)
@@ -157,10 +163,8 @@ def attempt(world: World, job: Job, cluster: str) -> Attempt:
         task_arn=world.arn(f"task/{cluster}/{task}", "ecs"),
         instance=f"i-{instance[:17]}",
         instance_arn=world.arn(f"container-instance/{cluster}/{instance}", "ecs"),
-        # A machine of its own, as far as others can tell: nodes have one, and children of
-        # an array may. A job alone has nobody to be told apart from.
         awsvpc=job is not unit_of(job),
-        address=ALONE if job.parent is None else world.addresses.take(),
+        address=ALONE,
     )
 
 
@@ -244,7 +248,7 @@ def stopped(world: World, job: Job, attempt: Attempt, end: End) -> None:
         attempt.exit_code, attempt.reason = KILLED, OUT_OF_MEMORY
     attempt.status_reason = attempt.verdict or (EXITED if end.started else NOT_STARTED)
     unit = unit_of(job)
-    world.addresses.give_back(attempt.address)
+    leave(world, job, attempt)
     succeeded = attempt.exit_code == 0 and attempt.verdict is None
     if job is unit.main:
         decide(world, unit, attempt, succeeded)

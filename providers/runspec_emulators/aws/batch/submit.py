@@ -66,15 +66,15 @@ def check_multinode(
 ) -> None:
     """Refuse queues and overrides that a multi-node job cannot have.
 
-    "Multi-node parallel jobs aren't supported on UNMANAGED compute environments", nor "on compute
-    environments that use Spot Instances", nor on Fargate (RegisterJobDefinition, type).
+    "Multi-node parallel jobs aren't supported on UNMANAGED compute environments", nor on Fargate
+    (RegisterJobDefinition, type). Those for spot machines are accepted, and wait: see `placing.takes`.
     https://docs.aws.amazon.com/batch/latest/userguide/mnp-ce.html
     """
     if "arrayProperties" in params:
         raise refused("this emulator does not support arrays of multi-node jobs")
     for name in queue.order:
         kind = world.environments[name].kind
-        if kind in ("SPOT", "UNMANAGED", *FARGATE):
+        if kind in ("UNMANAGED", *FARGATE):
             raise refused(f"multi-node parallel jobs are not supported on {kind}: {name}")
     overrides = params.get("nodeOverrides", {})
     properties = definition.params["nodeProperties"]

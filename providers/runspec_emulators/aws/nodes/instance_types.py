@@ -1,11 +1,14 @@
-"""The resources of common instance types, so that a job that fits none of them stays RUNNABLE."""
+"""What EC2 instance types have, so that jobs are placed on machines, and one that fits none stays RUNNABLE."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import gzip
+import json
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import NamedTuple
-
-GIB = 1024  # MiB
 
 
 class Size(NamedTuple):
@@ -15,76 +18,24 @@ class Size(NamedTuple):
     memory_mib: float
     gpus: int = 0
 
-    def holds(self, wanted: Size, memory_share: float) -> bool:
-        """Return whether a job fits.
-
-        The kernel and the container agent keep some of an instance's memory: "8 GiB [...] does not
-        always translate to exactly 8192 MiB of memory available for jobs".
-        https://docs.aws.amazon.com/batch/latest/userguide/memory-management.html
-        """
+    def holds(self, wanted: Size) -> bool:
         return (
             wanted.vcpus <= self.vcpus
-            and wanted.memory_mib <= self.memory_mib * memory_share
+            and wanted.memory_mib <= self.memory_mib
             and wanted.gpus <= self.gpus
         )
 
+    def less(self, taken: Iterable[Size]) -> Size:
+        """Return what is left of an instance beside the jobs that have *taken* their share."""
+        vcpus, memory_mib, gpus = self
+        for one in taken:
+            vcpus, memory_mib, gpus = (
+                vcpus - one.vcpus,
+                memory_mib - one.memory_mib,
+                gpus - one.gpus,
+            )
+        return Size(vcpus, memory_mib, gpus)
 
-def ladder(gib_per_vcpu: float, sizes: str) -> dict[str, Size]:
-    """Return the sizes of a family whose memory grows with its vCPUs."""
-    vcpus = {"large": 2, "xlarge": 4}
-    counts = {
-        size: vcpus.get(size) or 4 * int(size.removesuffix("xlarge")) for size in sizes.split()
-    }
-    return {size: Size(n, n * gib_per_vcpu * GIB) for size, n in counts.items()}
-
-
-# https://aws.amazon.com/ec2/instance-types/
-FIFTH = "large xlarge 2xlarge 4xlarge 8xlarge 12xlarge 16xlarge 24xlarge"
-SIXTH = FIFTH + " 32xlarge"
-FAMILIES: dict[str, dict[str, Size]] = {
-    "c5": {
-        **ladder(2, "large xlarge 2xlarge 4xlarge 12xlarge 24xlarge"),
-        "9xlarge": Size(36, 72 * GIB),
-        "18xlarge": Size(72, 144 * GIB),
-    },
-    "m5": ladder(4, FIFTH),
-    "r5": ladder(8, FIFTH),
-    "c6i": ladder(2, SIXTH),
-    "m6i": ladder(4, SIXTH),
-    "r6i": ladder(8, SIXTH),
-    "c6g": ladder(2, "large xlarge 2xlarge 4xlarge 8xlarge 12xlarge 16xlarge"),
-    "m6g": ladder(4, "large xlarge 2xlarge 4xlarge 8xlarge 12xlarge 16xlarge"),
-    "r6g": ladder(8, "large xlarge 2xlarge 4xlarge 8xlarge 12xlarge 16xlarge"),
-    "c7g": ladder(2, "large xlarge 2xlarge 4xlarge 8xlarge 12xlarge 16xlarge"),
-    "c7i": ladder(2, "large xlarge 2xlarge 4xlarge 8xlarge 12xlarge 16xlarge 24xlarge 48xlarge"),
-    "m7i": ladder(4, "large xlarge 2xlarge 4xlarge 8xlarge 12xlarge 16xlarge 24xlarge 48xlarge"),
-    "t3": {"medium": Size(2, 4 * GIB), "large": Size(2, 8 * GIB), "xlarge": Size(4, 16 * GIB)},
-    "p3": {
-        "2xlarge": Size(8, 61 * GIB, 1),
-        "8xlarge": Size(32, 244 * GIB, 4),
-        "16xlarge": Size(64, 488 * GIB, 8),
-    },
-    "p4d": {"24xlarge": Size(96, 1152 * GIB, 8)},
-    "p5": {"48xlarge": Size(192, 2048 * GIB, 8)},
-    "g4dn": {
-        "xlarge": Size(4, 16 * GIB, 1),
-        "2xlarge": Size(8, 32 * GIB, 1),
-        "4xlarge": Size(16, 64 * GIB, 1),
-        "8xlarge": Size(32, 128 * GIB, 1),
-        "12xlarge": Size(48, 192 * GIB, 4),
-        "16xlarge": Size(64, 256 * GIB, 1),
-    },
-    "g5": {
-        "xlarge": Size(4, 16 * GIB, 1),
-        "2xlarge": Size(8, 32 * GIB, 1),
-        "4xlarge": Size(16, 64 * GIB, 1),
-        "8xlarge": Size(32, 128 * GIB, 1),
-        "12xlarge": Size(48, 192 * GIB, 4),
-        "16xlarge": Size(64, 256 * GIB, 1),
-        "24xlarge": Size(96, 384 * GIB, 4),
-        "48xlarge": Size(192, 768 * GIB, 8),
-    },
-}
 
 # CreateComputeEnvironment, computeResources.instanceTypes
 CHOSEN_BY_BATCH = {
@@ -94,20 +45,45 @@ CHOSEN_BY_BATCH = {
 }
 
 
-def sizes(instance_type: str) -> list[Size] | None:
-    """Return the sizes that a type, a family or a choice of Batch stands for; None when unknown."""
-    if instance_type in CHOSEN_BY_BATCH:
-        return [s for family in CHOSEN_BY_BATCH[instance_type] for s in FAMILIES[family].values()]
-    family, _, size = instance_type.partition(".")
-    if family not in FAMILIES or (size and size not in FAMILIES[family]):
-        return None
-    return [FAMILIES[family][size]] if size else list(FAMILIES[family].values())
+@cache
+def known() -> Mapping[str, Size]:
+    """Return the nominal sizes by type: answers of EC2's DescribeInstanceTypes, which moto keeps in a file."""
+    found = find_spec("moto")
+    if found is None or found.origin is None:
+        return {}
+    path = Path(found.origin).parent / "ec2" / "resources" / "instance_types.json.gz"
+    with gzip.open(path) as file:
+        return {name: _size(answer) for name, answer in json.load(file).items()}
 
 
-def fits(wanted: Size, instance_types: Iterable[str], memory_share: float) -> bool:
-    """Return whether any of the types can hold a job. Types that are not in the table hold all."""
-    for name in instance_types:
-        known = sizes(name)
-        if known is None or any(size.holds(wanted, memory_share) for size in known):
-            return True
-    return False
+def _size(answer: Mapping[str, Mapping[str, object]]) -> Size:
+    gpus = answer.get("GpuInfo", {}).get("Gpus", ())
+    assert isinstance(gpus, list | tuple)
+    return Size(
+        float(str(answer["VCpuInfo"]["DefaultVCpus"])),
+        float(str(answer["MemoryInfo"]["SizeInMiB"])),
+        sum(int(gpu["Count"]) for gpu in gpus),
+    )
+
+
+def types(named: str) -> tuple[str, ...]:
+    """Return the types that a type, a family or a choice of Batch stands for; an unknown one is itself."""
+    families = CHOSEN_BY_BATCH.get(named, (named,))
+    found = tuple(name for name in known() if name.partition(".")[0] in families)
+    return found or (named,)
+
+
+def holding(wanted: Size, named: Iterable[str], memory_share: float) -> list[tuple[str, Size]]:
+    """Return the types among *named* that hold a job, the smallest first, with what jobs can use of each.
+
+    One whose size is unknown is taken for as large as the job. The kernel and the container agent keep some of an
+    instance's memory: "8 GiB [...] does not always translate to exactly 8192 MiB of memory available for jobs".
+    https://docs.aws.amazon.com/batch/latest/userguide/memory-management.html
+    """
+    found = {}
+    for name in (name for one in named for name in types(one)):
+        size = known().get(name)
+        usable = size._replace(memory_mib=size.memory_mib * memory_share) if size else wanted
+        if usable.holds(wanted):
+            found[name] = usable
+    return sorted(found.items(), key=lambda one: (one[1], one[0]))
