@@ -15,7 +15,7 @@ SETTINGS: Mapping[str, Any] = {"container": "rehearsal"}
 # Settings of real accounts, which are ignored.
 OWN = (
     "pool batch_url batch_key batch_account storage_account storage_key blob_url identity "
-    "subscription resource_group arm_url subnet"
+    "subscription resource_group arm_url subnet public_addresses start_task"
 ).split()
 VAULT = "RUNSPEC_REHEARSAL_VAULT"  # replaces the secrets of key vaults, which are not read
 AZURITE = (
@@ -52,7 +52,8 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
             AzureBatch(folder / "batch", ACCOUNT, engine=engine or "process", machine_env=below)
         )
         env = {**near.env, BATCH_KEY: near.key, STORAGE_KEY: blobs.key, **_secrets(found)}
-        yield Emulation(env, found | ways(near.url, blobs.url, blobs.account))
+        notes = ("start_task is not rehearsed",) if options.get("start_task") else ()
+        yield Emulation(env, found | ways(near.url, blobs.url, blobs.account), notes)
 
 
 def portable(options: Mapping[str, Any]) -> dict[str, Any]:

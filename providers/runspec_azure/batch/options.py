@@ -15,6 +15,7 @@ from runspec_jobs.provider import (
     Options,
     Positive,
     Seconds,
+    Truth,
     User,
     Word,
     text_like,
@@ -162,6 +163,20 @@ class BatchOptions(Options):
     )
     subnet: User[Subnet | None] = Field(
         default=None, description="Resource id of the subnet of the machines."
+    )
+    public_addresses: User[Truth] = Field(
+        default=True,
+        description="Whether machines have public IP addresses. Without them they need a `subnet` from which they "
+        "reach Azure Batch and the storage account.",
+    )
+    start_task: User[Word | None] = Field(
+        default=None,
+        description="Shell script that each machine runs as root, outside of containers, before its first task.",
+    )
+    prefetch_image: User[Truth] = Field(
+        default=False,
+        description="Whether machines pull the image of the job when they start. Jobs with other images then use "
+        "other pools.",
     )
     identity: User[Identity | None] = Field(
         default=None,

@@ -261,3 +261,14 @@ def test_a_managed_image_is_refused(stand: Stand) -> None:
                 },
             }
         )
+
+
+def test_a_pool_without_public_addresses_is_in_a_subnet(make: Callable[..., Stand]) -> None:
+    stand = make(tokens=("fixed",))
+    stand.client = stand.with_token("fixed")
+    public = {"publicIPAddressConfiguration": {"provision": "nopublicipaddresses"}}
+
+    with pytest.raises(HttpResponseError, match="InvalidPropertyValue"):
+        stand.pool(networkConfiguration=public)
+
+    stand.pool(networkConfiguration={**public, "subnetId": "/subscriptions/s/subnets/a"})

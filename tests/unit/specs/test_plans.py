@@ -139,6 +139,9 @@ AZURE_ACCOUNTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
             "batch_key": None,
             "subnet": "/subscriptions/0/resourceGroups/g/providers/Microsoft.Network/"
             "virtualNetworks/n/subnets/s",
+            "public_addresses": False,
+            "start_task": "echo 'a machine' > /etc/motd",
+            "prefetch_image": True,
             "tags": {"team": "digits"},
         },
     ),
@@ -166,6 +169,10 @@ AZURE_ACCOUNTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
             "registry": "mine.azurecr.io",
             "shared": {"sets": "blob:others/sets"},
             "storage_key": None,
+            "subnet": "/subscriptions/0/resourceGroups/g/providers/Microsoft.Network/"
+            "virtualNetworks/n/subnets/s",
+            "public_addresses": False,
+            "start_task": "true",
             "tags": {"team": "digits"},
         },
     ),

@@ -46,6 +46,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
             yield from _machines(spec, facts)
             yield from images.problems(spec, facts)
             yield from _registry(spec, options)
+            yield from _addresses(spec, options)
         if options.files == "signed":
             yield from signed.problems(spec, options)
         yield from _profile(spec, options)
@@ -301,6 +302,15 @@ def _registry(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
     if host.endswith(".azurecr.io") and host != options.registry:
         what = f"{host} refuses anonymous pulls by default: set registry in the profile"
         yield Problem(("container", "image"), what, severity="note")
+
+
+def _addresses(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
+    """https://learn.microsoft.com/azure/batch/simplified-node-communication-pool-no-public-ip#prerequisites"""
+    if not options.public_addresses and not options.subnet:
+        what = (
+            "public_addresses: false, but only machines in a subnet can do without public addresses"
+        )
+        yield Problem(setting(spec, "public_addresses"), what, "set subnet in the profile")
 
 
 def _profile(spec: Spec, options: BatchOptions) -> Iterator[Problem]:

@@ -46,5 +46,8 @@ def _driver(spec: Spec, facts: Facts) -> Iterator[Problem]:
     if not options.vm_size and spec.cluster.gpu_type is None:
         at = ("cluster", "gpus")
     what = f"the {machine.gpu_type} of {machine.name} needs the GRID driver, and {options.image} has that of CUDA"
-    hint = "set another gpu_type, or set image and node_agent in the profile to an image with the GRID driver"
+    if options.start_task:
+        yield Problem(at, f"{what}: start_task must install it", severity="note")
+        return
+    hint = "set another gpu_type, or in the profile an image with that driver or a start_task that installs it"
     yield Problem(at, what, hint)

@@ -13,7 +13,7 @@ from runspec_azure.naming import account
 from runspec_jobs.provider import Request
 
 # Members with the same name and value in both APIs: https://learn.microsoft.com/rest/api/batchmanagement/pool/create
-SAME = ("vmSize", "taskSlotsPerNode", "networkConfiguration", "mountConfiguration", "metadata")
+SAME = ("vmSize", "taskSlotsPerNode", "mountConfiguration", "metadata")
 
 
 def create(name: str, content: Mapping[str, Any], options: BatchOptions) -> Request:
@@ -40,6 +40,11 @@ def body(content: Mapping[str, Any]) -> dict[str, Any]:
         "taskSchedulingPolicy": {"nodeFillType": "Pack"},
         "scaleSettings": {"autoScale": scale},
     }
+    if "networkConfiguration" in content:
+        properties["networkConfiguration"] = _network(content["networkConfiguration"])
+    if "startTask" in content:
+        admin = {"autoUser": {"scope": "Pool", "elevationLevel": "Admin"}}
+        properties["startTask"] = {**content["startTask"], "userIdentity": admin}
     if content.get("enableInterNodeCommunication"):
         properties["interNodeCommunication"] = "Enabled"
     ids: dict[str, Any] = {
@@ -47,6 +52,13 @@ def body(content: Mapping[str, Any]) -> dict[str, Any]:
     }
     identity = {"type": "UserAssigned", "userAssignedIdentities": ids}
     return {"identity": identity, "properties": properties}
+
+
+def _network(content: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(content)
+    if "publicIPAddressConfiguration" in found:
+        found["publicIPAddressConfiguration"] = {"provision": "NoPublicIPAddresses"}
+    return found
 
 
 def _machine(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from runspec_azure.resources import request
 from runspec_azure.session import clouds
 from runspec_jobs.provider import Capacity, Facts, Scope, Spec, Step, content_name
 
+START = "/bin/sh -c 'eval \"$RUNSPEC_START_TASK\"'"
+
 
 def name(spec: Spec, facts: Facts) -> str:
     """Return the name of the pool of *spec*: the profile's, or that of a pool for specs with equal needs."""
@@ -74,7 +76,9 @@ def content(spec: Spec, facts: Facts) -> dict[str, Any]:
     if spec.cluster.nodes.max > 1:
         found["enableInterNodeCommunication"] = True
     if options.subnet:
-        found["networkConfiguration"] = {"subnetId": options.subnet}
+        found["networkConfiguration"] = _network(options)
+    if options.start_task:
+        found["startTask"] = _start(options.start_task)
     if options.identity:
         found["identity"] = {"userAssignedIdentities": [{"resourceId": options.identity}]}
     if mounts := [_mount(key, options) for key in shared(spec)]:
@@ -108,6 +112,8 @@ def _machine(spec: Spec, options: BatchOptions) -> dict[str, Any]:
         containers: dict[str, Any] = {"type": "dockerCompatible"}
         if options.registry or options.registry_user:
             containers["containerRegistries"] = [_registry(options)]
+        if options.prefetch_image:
+            containers["containerImageNames"] = [image(spec)]
         found["containerConfiguration"] = containers
     return found
 
@@ -116,6 +122,28 @@ def _image(text: str) -> dict[str, str]:
     if text.startswith("/"):
         return {"virtualMachineImageId": text}
     return dict(zip(("publisher", "offer", "sku", "version"), text.split(":"), strict=True))
+
+
+def _network(options: BatchOptions) -> dict[str, Any]:
+    """https://learn.microsoft.com/azure/batch/simplified-node-communication-pool-no-public-ip"""
+    found: dict[str, Any] = {"subnetId": options.subnet}
+    if not options.public_addresses:
+        found["publicIPAddressConfiguration"] = {"provision": "nopublicipaddresses"}
+    return found
+
+
+def _start(script: str) -> dict[str, Any]:
+    """Return the start task; how the service splits a command line with quotes is not documented, so it has no script.
+
+    See docs/unverified.md, azure-37.
+    """
+    return {
+        "commandLine": START,
+        "environmentSettings": [{"name": "RUNSPEC_START_TASK", "value": script}],
+        "userIdentity": {"autoUser": {"scope": "pool", "elevationLevel": "admin"}},
+        "maxTaskRetryCount": 1,
+        "waitForSuccess": True,
+    }
 
 
 def _registry(options: BatchOptions) -> dict[str, Any]:

@@ -153,6 +153,10 @@ def plain(name: str, body: Mapping[str, Any]) -> dict[str, Any]:
     if "taskSchedulingPolicy" in properties:
         kind = properties.pop("taskSchedulingPolicy")["nodeFillType"]
         found["taskSchedulingPolicy"] = {"nodeFillType": kind.lower()}
+    if "startTask" in properties:
+        found["startTask"] = _start(dict(properties.pop("startTask")))
+    if "networkConfiguration" in properties:
+        found["networkConfiguration"] = _network(dict(properties.pop("networkConfiguration")))
     if body.get("identity"):
         found["identity"] = _identity(body["identity"])
     unknown = properties.keys() - SAME
@@ -163,7 +167,23 @@ def plain(name: str, body: Mapping[str, Any]) -> dict[str, Any]:
     return found | properties
 
 
-SAME = frozenset("vmSize taskSlotsPerNode networkConfiguration mountConfiguration metadata".split())
+SAME = frozenset("vmSize taskSlotsPerNode mountConfiguration metadata".split())
+
+
+def _start(task: dict[str, Any]) -> dict[str, Any]:
+    user = task.get("userIdentity", {}).get("autoUser")
+    if user:
+        small = {key: value.lower() for key, value in user.items()}
+        task["userIdentity"] = {"autoUser": small}
+    return task
+
+
+def _network(given: dict[str, Any]) -> dict[str, Any]:
+    public = given.get("publicIPAddressConfiguration")
+    if public:
+        small = {**public, "provision": public.get("provision", "BatchManaged").lower()}
+        given["publicIPAddressConfiguration"] = small
+    return given
 
 
 def _scaled(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -43,6 +43,7 @@ def pool(body: Mapping[str, Any]) -> None:
         raise wrong("taskSlotsPerNode", body["taskSlotsPerNode"], f"it is 1 to {MOST_SLOTS}")
     mounts(body.get("mountConfiguration", ()))
     image(body.get("virtualMachineConfiguration", {}).get("imageReference", {}))
+    network(body.get("networkConfiguration", {}))
     if body.get("startTask"):
         task_like(body["startTask"], "startTask")
 
@@ -56,6 +57,17 @@ def image(given: Mapping[str, Any]) -> None:
     own = given.get("virtualMachineImageId")
     if own is not None and "/galleries/" not in own.lower():
         raise wrong("virtualMachineImageId", own, "it is not the id of an image of a gallery")
+
+
+def network(given: Mapping[str, Any]) -> None:
+    """Raise ServiceError for a pool without public addresses outside of a virtual network, which such pools need.
+
+    Which error the service has is not documented:
+    https://learn.microsoft.com/azure/batch/simplified-node-communication-pool-no-public-ip#prerequisites
+    """
+    provision = given.get("publicIPAddressConfiguration", {}).get("provision", "")
+    if provision.lower() == "nopublicipaddresses" and not given.get("subnetId"):
+        raise wrong("publicIPAddressConfiguration", provision, "such a pool needs a subnetId")
 
 
 def targets(body: Mapping[str, Any]) -> None:

@@ -151,6 +151,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
         {"vm_size": "Standard_NV36ads_A10_v5"},
         ("provider",),
     ),
+    "machines without addresses in no network": ({}, {"public_addresses": False}, ("provider",)),
     "no account": ({}, {"batch_url": None}, ("provider",)),
     "no storage": ({}, {"storage_account": None}, ("provider",)),
     "no container": ({}, {"container": None}, ("provider",)),
@@ -399,6 +400,11 @@ TOLD: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
 
 
 TOLD |= {
+    "a GPU whose driver the start task installs": (
+        {"cluster": {"gpus": 1, "gpu_type": "A10"}},
+        {"start_task": "sh /opt/grid.run"},
+        ("cluster", "gpu_type"),
+    ),
     "containers on an image of one's own": (
         {"container": {"image": "python:3.12"}},
         {"image": GALLERY},
