@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from runspec_aws import job, signed
 from runspec_aws.infrastructure import lustre
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources.instance_types import GPU_TYPES, KNOWN
+from runspec_aws.resources.instance_types import NO_DRIVER, gpu_types, known, usable_gib, usable_mib
 from runspec_aws.resources.job_kind import LARGEST_ARRAY, MAX_ATTEMPTS, JobKind, children, shape
-from runspec_aws.resources.request import candidates, largest, needs, on_fargate
+from runspec_aws.resources.request import candidates, on_fargate, request
 from runspec_jobs.provider import (
+    GPU_MULTIPLE,
     Capacity,
     Facts,
     Path,
@@ -20,6 +21,8 @@ from runspec_jobs.provider import (
     Spec,
     argv,
     did_you_mean,
+    ec2_catalogue,
+    holding_machines,
     not_in_profile,
     secret_problems,
 )
@@ -132,10 +135,10 @@ def _machines(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
     cluster = spec.cluster
     if options.fargate:
         yield from _fargate(spec, options)
-    elif cluster.gpu_type and cluster.gpu_type.lower() not in {k.lower() for k in GPU_TYPES}:
+    elif cluster.gpu_type and cluster.gpu_type.lower() not in map(str.lower, gpu_types()):
         if not (options.instance_types or options.queue):
-            known = ", ".join(GPU_TYPES)
-            hint = did_you_mean(cluster.gpu_type, GPU_TYPES) or f"choose one of: {known}"
+            kinds = gpu_types()
+            hint = did_you_mean(cluster.gpu_type, kinds) or f"choose one of: {', '.join(kinds)}"
             yield Problem(
                 ("cluster", "gpu_type"),
                 f"no EC2 instance type has the GPU '{cluster.gpu_type}'",
@@ -156,9 +159,10 @@ def _machines(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
         what = "cluster.disk needs a launch template made by runspec, and the profile sets launch_template"
         hint = "add the disk to that template, or remove launch_template from the profile"
         yield Problem(("cluster", "disk"), what, hint)
-    if (cluster.gpu_type or "").lower() == "v100" and not options.ami and not options.queue:
+    kind = (cluster.gpu_type or "").upper()
+    if kind in NO_DRIVER and not options.ami and not options.queue:
         # https://docs.aws.amazon.com/batch/latest/APIReference/API_Ec2Configuration.html
-        what = "AWS Batch has no AMI for V100 machines (p3) any more"
+        what = f"AWS Batch has no AMI for machines with the GPU {kind} any more"
         hint = "set providers: {aws-batch: {ami: ami-...}} with your own AMI, or choose another GPU"
         yield Problem(("cluster", "gpu_type"), what, hint)
 
@@ -183,7 +187,8 @@ def _reserved(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
 
 def _adapters(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
     """https://docs.aws.amazon.com/batch/latest/userguide/efa.html"""
-    lacking = [n for n in options.instance_types[:1] if n in KNOWN and not KNOWN[n].efa]
+    named = [(name, known(name)) for name in options.instance_types[:1]]
+    lacking = [name for name, machine in named if machine and machine.fabric == 0]
     if options.fargate or lacking:
         what = f"{lacking[0] if lacking else 'Fargate'} has no Elastic Fabric Adapter"
         hint = f"remove efa or {'instance_types' if lacking else 'fargate'} from the profile"
@@ -194,19 +199,30 @@ def _adapters(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
 
 
 def _too_much(spec: Spec, options: AwsOptions) -> Problem:
-    wanted, most = needs(spec, options), largest(spec.cluster.gpus or 0)
-    for key, asked, there in (
-        ("gpus", wanted.gpus, most.gpus),
-        ("cpus", math.ceil(float(wanted.cpus)), most.cpus),
-        ("memory", wanted.memory_mib, most.usable_mib),
+    """Return the problem of a spec for which no instance type is chosen."""
+    there, wanted = ec2_catalogue(), request(spec, options)
+    set_types = "set providers.aws-batch.instance_types"
+    if many := list(holding_machines(wanted, there, usable_gib)):
+        least = min(many, key=lambda m: (m.gpus or 0, m.cpus or 0, m.name))
+        what = f"{wanted.gpus}, but the smallest machine with such GPUs, {least.name}, has {least.gpus:g}"
+        enough = math.ceil((least.gpus or 0) / GPU_MULTIPLE)
+        hint = f"set gpus: {enough} or more, choose another GPU, or {set_types}: [{least.name}]"
+        return Problem(("cluster", "gpus"), what, hint)
+    if wanted.region and any(holding_machines(wanted._replace(region=None), there, usable_gib)):
+        what = f"no instance type that is large enough is offered in {wanted.region}"
+        return Problem(("cluster",), what, f"choose another region or GPU, or {set_types}")
+    alike = [m for m in there.machines if bool(m.gpus) == bool(wanted.gpus) and m.cpus]
+    for key, asked, most in (
+        ("gpus", wanted.gpus, max(m.gpus or 0 for m in alike)),
+        ("cpus", wanted.cpus, max(m.cpus or 0 for m in alike)),
+        ("memory", round(wanted.memory_gib * 1024), max(map(usable_mib, alike))),
     ):
-        if asked > there and getattr(spec.cluster, key) is not None:
-            what = f"{asked:,}{' MiB' if key == 'memory' else ''}, but the largest machine has {there:,}"
-            return Problem(
-                ("cluster", key), what, "ask for less for each node, or set instance_types"
-            )
+        if asked > most and getattr(spec.cluster, key) is not None:
+            unit = " MiB" if key == "memory" else ""
+            what = f"{asked:,.0f}{unit}, but the largest machine has {most:,.0f}"
+            return Problem(("cluster", key), what, f"ask for less for each node, or {set_types}")
     what = "no instance type meets all requirements of a node together"
-    return Problem(("cluster",), what, "ask for less, or set providers.aws-batch.instance_types")
+    return Problem(("cluster",), what, f"ask for less, or {set_types}")
 
 
 def _fargate(spec: Spec, options: AwsOptions) -> Iterator[Problem]:

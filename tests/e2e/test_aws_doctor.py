@@ -151,10 +151,11 @@ def test_doctor_says_which_machines_are_not_offered_where_the_subnets_are(
 
     assert f"ok  aws-batch: all 2 instance types are offered in {REGION}a" in there
     assert f"BAD aws-batch: not offered in {REGION}a: p99.large" in missing
-    (told,) = [line for line in table if f"not offered in {REGION}a: " in line]
+    (told,) = [line for line in table if f"instance types are offered in {REGION}a; GPUs: " in line]
     assert told.startswith("ok ")
-    assert "p5.48xlarge" in told
-    assert "m6i.large" not in told
+    with_gpus, _, without = told.partition("; not offered: ")
+    assert "T4" in with_gpus
+    assert "H100" in without
 
 
 def test_doctor_says_which_machines_only_some_zones_have(

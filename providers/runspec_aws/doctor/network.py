@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set as AbstractSet
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,7 @@ from runspec_aws.errors import got
 from runspec_aws.infrastructure import lustre
 from runspec_aws.lookup import asked
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources.instance_types import KNOWN
+from runspec_aws.resources.instance_types import gpu_types, known
 from runspec_aws.session.clients import Session
 from runspec_jobs.provider import Finding
 
@@ -152,7 +152,6 @@ def _offered(session: Session, options: AwsOptions, zones: list[str]) -> Iterato
 
     https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceTypeOfferings.html
     """
-    wanted = options.instance_types or tuple(KNOWN)
     if options.fargate:
         return
     pages = session.look("ec2").get_paginator("describe_instance_type_offerings")
@@ -170,20 +169,30 @@ def _offered(session: Session, options: AwsOptions, zones: list[str]) -> Iterato
         yield finding
         return
     offers = {(offer["InstanceType"], offer["Location"]) for offer in found}
+    if not options.instance_types:
+        yield _gpus_offered({name for name, _ in offers}, zones)
+        return
+    wanted = options.instance_types
     nowhere = [name for name in wanted if not any((name, zone) in offers for zone in zones)]
     some = [name for name in wanted if name not in nowhere]
     some = [name for name in some if any((name, zone) not in offers for zone in zones)]
     where = ", ".join(zones)
     if nowhere:
         hint = "use subnets of other zones, or set instance_types to offered ones"
-        good = (
-            not options.instance_types
-        )  # without instance_types, no job may need a type that is not offered
-        yield Finding(f"not offered in {where}: {', '.join(nowhere)}", good, hint)
+        yield Finding(f"not offered in {where}: {', '.join(nowhere)}", False, hint)
     if some:
         yield Finding(f"offered only in some of {where}: {', '.join(some)}", True)
     if not nowhere and not some:
         yield Finding(f"all {len(wanted)} instance types are offered in {where}", True)
+
+
+def _gpus_offered(names: AbstractSet[str], zones: list[str]) -> Finding:
+    """Return which GPUs the instance types *names* have, and which none of them has."""
+    there = {machine.gpu for name in names if (machine := known(name)) and machine.gpu}
+    lacking = [kind for kind in gpu_types() if kind not in there]
+    with_gpus = ", ".join(sorted(there)) or "none"
+    what = f"{len(names):,} instance types are offered in {', '.join(zones)}; GPUs: {with_gpus}"
+    return Finding(f"{what}; not offered: {', '.join(lacking)}" if lacking else what, True)
 
 
 def _file_systems(session: Session, options: AwsOptions, vpc: str | None) -> Iterator[Finding]:

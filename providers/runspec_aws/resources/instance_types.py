@@ -1,48 +1,62 @@
-"""EC2 instance types that satisfy a job, from runspec's table; `instance_types` of the profile replaces it."""
+"""EC2 instance types that hold a node of a job; `instance_types` of the profile replaces the choice."""
 
 from __future__ import annotations
 
-from runspec_jobs.provider import EC2_TYPES, Ec2Type
+from functools import lru_cache
+
+from runspec_jobs.provider import (
+    ChosenMachine,
+    Machine,
+    MachineRequest,
+    choose_machines,
+    ec2_catalogue,
+)
 
 MIB = 1 << 20
+# GPUs for which the default AMIs of AWS Batch have no driver:
+# https://docs.aws.amazon.com/batch/latest/APIReference/API_Ec2Configuration.html
+NO_DRIVER = frozenset({"K520", "K80", "M60", "V100", "V520"})
 
 
-class Instance(Ec2Type):
-    """An instance type for a compute environment."""
+def usable_mib(machine: Machine) -> int:
+    """Return the memory that jobs can use, in MiB.
 
-    __slots__ = ()
-
-    @property
-    def usable_mib(self) -> int:
-        """Memory that jobs can use, in MiB.
-
-        The system and the ECS agent use some: a job that asks for all of it waits forever. 4 % and at least 512 MiB
-        are reserved, more than https://docs.aws.amazon.com/batch/latest/userguide/memory-management.html asks for.
-        """
-        nominal = self.memory_gib * 1024
-        return min(nominal - 512, int(nominal * 0.96))
-
-
-INSTANCES = tuple(Instance(*one) for one in EC2_TYPES)
-KNOWN = {instance.name: instance for instance in INSTANCES}
-GPU_TYPES = tuple(sorted({instance.gpu_type for instance in INSTANCES if instance.gpus}))
-
-
-def fitting(cpus: int, memory_mib: int, gpus: int, gpu_type: str | None) -> tuple[Instance, ...]:
-    """Return the instance types that fit one node, smallest first; without *gpus*, none with GPUs.
-
-    >>> [instance.name for instance in fitting(2, 3000, 0, None)][:3]
-    ['c6i.large', 'c7i.large', 'm6i.large']
-    >>> fitting(4, 16000, 1, "v100")[0].name
-    'p3.2xlarge'
+    The system and the ECS agent use some: a job that asks for all of it waits forever. 4 % and at least 512 MiB
+    are reserved, more than https://docs.aws.amazon.com/batch/latest/userguide/memory-management.html asks for.
     """
-    kind = gpu_type.lower() if gpu_type else None
-    found = [
-        instance
-        for instance in INSTANCES
-        if instance.cpus >= cpus
-        and instance.usable_mib >= memory_mib
-        and (instance.gpus >= gpus if gpus else not instance.gpus)
-        and (kind is None or instance.gpu_type.lower() == kind)
-    ]
-    return tuple(sorted(found, key=lambda i: (i.gpus, i.cpus, i.memory_gib, i.name)))
+    nominal = int((machine.memory_gib or 0) * 1024)
+    return min(nominal - 512, int(nominal * 0.96))
+
+
+def usable_gib(machine: Machine) -> float:
+    return usable_mib(machine) / 1024
+
+
+def known(name: str) -> Machine | None:
+    """Return the instance type called *name*, or None if the catalogue does not have it."""
+    return ec2_catalogue().named(name)
+
+
+@lru_cache(maxsize=256)
+def chosen(request: MachineRequest, own_ami: bool = False) -> tuple[ChosenMachine, ...]:
+    """Return the instance types for *request*, the cheapest first.
+
+    Without *own_ami*, those for which the AMIs of AWS Batch have no driver are chosen only if the GPU is named.
+
+    >>> [one.machine.name for one in chosen(MachineRequest(2, 2.9))][:3]
+    ['c6a.large', 'c5a.large', 'c6i.large']
+    >>> [one.machine.name for one in chosen(MachineRequest(gpus=1))]
+    ['g4dn.xlarge', 'g4dn.2xlarge']
+    """
+
+    def runs(machine: Machine) -> bool:
+        return own_ami or bool(request.gpu_type) or machine.gpu not in NO_DRIVER
+
+    return choose_machines(request, ec2_catalogue(), usable_gib, runs)
+
+
+def gpu_types() -> tuple[str, ...]:
+    """Return the models of whole GPUs on x86-64 machines."""
+    machines = ec2_catalogue().machines
+    found = {m.gpu for m in machines if m.gpu and (m.gpus or 0) >= 1 and m.architecture == "x86_64"}
+    return tuple(sorted(found))

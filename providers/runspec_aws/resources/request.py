@@ -6,9 +6,9 @@ import math
 from typing import NamedTuple
 
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources.instance_types import INSTANCES, KNOWN, MIB, Instance, fitting
-from runspec_aws.resources.job_kind import JobKind, shape
-from runspec_jobs.provider import Launch, Spec
+from runspec_aws.resources.instance_types import MIB, chosen, known, usable_mib
+from runspec_aws.resources.job_kind import JobKind, children, shape
+from runspec_jobs.provider import Capacity, ChosenMachine, Launch, Machine, MachineRequest, Spec
 
 MEMORY_PER_CPU_MIB = 2048 - 128  # fits the smallest machines, less the memory of the system
 
@@ -47,10 +47,12 @@ def needs(spec: Spec, options: AwsOptions) -> ResourceRequest:
     if options.fargate:
         size = on_fargate(spec)
         return ResourceRequest(*size, 0) if size else ResourceRequest(str(cpus), memory_mib or 1, 0)
-    if gpus and (found := fitting(cpus, memory_mib or 1, gpus, spec.cluster.gpu_type)):
-        share = found[0].usable_mib * gpus // found[0].gpus
-        cores = found[0].cpus * gpus // found[0].gpus
-        return ResourceRequest(str(spec.cluster.cpus or max(1, cores)), memory_mib or share, gpus)
+    if gpus and (found := _named(options, gpus) or _best(spec, options, cpus, memory_mib or 1)):
+        cores = min(int((m.cpus or 1) * gpus / (m.gpus or gpus)) for m in found)
+        share = min(int(usable_mib(m) * gpus / (m.gpus or gpus)) for m in found)
+        return ResourceRequest(
+            str(spec.cluster.cpus or max(1, cores)), memory_mib or max(1, share), gpus
+        )
     wanted = ResourceRequest(str(cpus), memory_mib or MEMORY_PER_CPU_MIB * cpus, gpus)
     return _alone(wanted, spec, options) if alone(spec) else wanted
 
@@ -72,11 +74,44 @@ def alone(spec: Spec) -> bool:
 
 def _alone(wanted: ResourceRequest, spec: Spec, options: AwsOptions) -> ResourceRequest:
     """Return a request for more than half of the machine's cores, so that no two nodes fit on it."""
-    kind = spec.cluster.gpu_type
-    known = [KNOWN[name] for name in options.instance_types if name in KNOWN]
-    found = known or fitting(int(wanted.cpus), wanted.memory_mib, wanted.gpus, kind)
-    half = found[0].cpus // 2 + 1 if found else 1
+    found = _named(options) or _best(spec, options, int(wanted.cpus), wanted.memory_mib)
+    half = (found[0].cpus or 0) // 2 + 1 if found else 1
     return wanted._replace(cpus=str(max(int(wanted.cpus), half)))
+
+
+def _named(options: AwsOptions, gpus: int = 0) -> list[Machine]:
+    """Return the instance types of the profile that the catalogue has, with at least *gpus*."""
+    return [m for m in map(known, options.instance_types) if m and (m.gpus or 0) >= gpus]
+
+
+def _best(spec: Spec, options: AwsOptions, cpus: int, memory_mib: int) -> list[Machine]:
+    """Return the first instance type that the rule chooses, in a list, which is empty if there is none."""
+    if options.instance_types:
+        return []
+    found = chosen(asked(spec, options, cpus, memory_mib), bool(options.ami))
+    return [one.machine for one in found[:1]]
+
+
+def asked(spec: Spec, options: AwsOptions, cpus: int, memory_mib: int) -> MachineRequest:
+    """Return the request for machines for nodes of *spec* that need *cpus* and *memory_mib*."""
+    return MachineRequest(
+        cpus=cpus,
+        memory_gib=memory_mib / 1024,
+        gpus=spec.cluster.gpus or 0,
+        gpu_type=spec.cluster.gpu_type,
+        fabric=options.efa,
+        spot=spec.cluster.capacity is not Capacity.ON_DEMAND,
+        together=_together(spec),
+        region=options.region,
+    )
+
+
+def _together(spec: Spec) -> int:
+    """Return how many nodes of *spec* may run on one machine, because they run at the same time and may share it."""
+    if alone(spec) or shape(spec) is not JobKind.ARRAY:
+        return 1
+    most = spec.max_parallel * spec.cluster.nodes.max if spec.max_parallel else children(spec)
+    return min(most, children(spec))
 
 
 def _mib(count: int | None) -> int:
@@ -84,35 +119,30 @@ def _mib(count: int | None) -> int:
 
 
 def machines(spec: Spec, options: AwsOptions) -> tuple[str, ...]:
-    """Return the instance types for *spec*, smallest first: those of the profile, or all that fit.
-
-    The two smallest of each family are enough: larger ones would run several nodes each.
-    """
+    """Return the instance types for *spec*, the best first: those of the profile, or those that the rule chooses."""
     if options.fargate or options.instance_types:
         return () if options.fargate else options.instance_types
-    found = candidates(spec, options)
-    kept: list[Instance] = []
-    for instance in found:
-        family = instance.name.partition(".")[0]
-        if sum(other.name.partition(".")[0] == family for other in kept) < 2:
-            kept.append(instance)
-    return tuple(instance.name for instance in kept)
+    return tuple(one.machine.name for one in candidates(spec, options))
 
 
-def candidates(spec: Spec, options: AwsOptions) -> tuple[Instance, ...]:
+def candidates(spec: Spec, options: AwsOptions) -> tuple[ChosenMachine, ...]:
+    """Return the instance types that the rule chooses for *spec*, with their prices and why."""
+    return chosen(request(spec, options), bool(options.ami))
+
+
+def request(spec: Spec, options: AwsOptions) -> MachineRequest:
+    """Return what a node of *spec* requests of its machine."""
     wanted = needs(spec, options)
-    found = fitting(
-        math.ceil(float(wanted.cpus)), wanted.memory_mib, wanted.gpus, spec.cluster.gpu_type
-    )
-    return tuple(i for i in found if i.efa or not options.efa)
+    return asked(spec, options, math.ceil(float(wanted.cpus)), wanted.memory_mib)
 
 
 def adapters(spec: Spec, options: AwsOptions) -> int:
-    """Return the number of Elastic Fabric Adapters of a node; 1 for a type that is not in the table."""
+    """Return the number of Elastic Fabric Adapters of a node; 1 for a type of which it is unknown."""
     found = machines(spec, options) if options.efa else ()
     if not found:
         return 0
-    return KNOWN[found[0]].efa if found[0] in KNOWN else 1
+    machine = known(found[0])
+    return 1 if machine is None or machine.fabric is None else machine.fabric
 
 
 def on_fargate(spec: Spec) -> tuple[str, int] | None:
@@ -124,9 +154,3 @@ def on_fargate(spec: Spec) -> tuple[str, int] | None:
         if have >= cpus and high >= memory_mib:
             return f"{have:g}", max(low, low + -(-(memory_mib - low) // step) * step)
     return None
-
-
-def largest(gpus: int) -> Instance:
-    """Return the largest instance type of the table, with GPUs or without."""
-    found = [i for i in INSTANCES if bool(i.gpus) == bool(gpus)]
-    return max(found, key=lambda i: (i.gpus, i.cpus, i.memory_gib))

@@ -22,6 +22,15 @@ from runspec_jobs.errors import (
     Unavailable,
     UsageError,
 )
+from runspec_jobs.machines.choice import (
+    GPU_MULTIPLE,
+    ChosenMachine,
+    MachineRequest,
+    choose as choose_machines,
+    holding as holding_machines,
+)
+from runspec_jobs.machines.ec2 import ec2_catalogue
+from runspec_jobs.machines.machine import Catalogue, Machine, read as read_catalogue
 from runspec_jobs.provider.capabilities import (
     SupportsAccessHints,
     SupportsAdoption,
@@ -143,6 +152,7 @@ from runspec_jobs.spec.types import (
 
 __all__ = [
     "EC2_TYPES",
+    "GPU_MULTIPLE",
     "NOT_NEEDED",
     "OUTPUT_TAR",
     "PLACE",
@@ -156,6 +166,8 @@ __all__ = [
     "Bundle",
     "Bytes",
     "Capacity",
+    "Catalogue",
+    "ChosenMachine",
     "Chunk",
     "Client",
     "Conflict",
@@ -175,6 +187,8 @@ __all__ = [
     "Launch",
     "Line",
     "LocalSecret",
+    "Machine",
+    "MachineRequest",
     "MembershipChange",
     "Model",
     "Mount",
@@ -245,11 +259,14 @@ __all__ = [
     "blob_name",
     "changes_of",
     "check_format",
+    "choose_machines",
     "content_name",
     "did_you_mean",
+    "ec2_catalogue",
     "elastic_changes",
     "elastic_end",
     "elastic_status",
+    "holding_machines",
     "in_turn",
     "inside_boot",
     "inside_sh",
@@ -263,6 +280,7 @@ __all__ = [
     "python_fits",
     "python_version",
     "reach",
+    "read_catalogue",
     "read_record",
     "read_saved_outputs",
     "requests_of",

@@ -13,6 +13,10 @@ from runspec_aws.options import AwsOptions
 from tests.support.aws.specs import SECRET, SHARED, STORE, errors, notes, problems, spec
 
 RESERVED = "cr-0123456789abcdef0"
+TYPES = (
+    "set gpus: 4 or more, choose another GPU, or set "
+    "providers.aws-batch.instance_types: [p4d.24xlarge]"
+)
 # What a spec asks for, the profile beside the usual one, and where the error is.
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
     "more nodes than Batch has": ({"cluster": {"nodes": 1001}}, {}, ("cluster", "nodes")),
@@ -57,14 +61,14 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
         ("cluster", "gpu_type"),
     ),
     "more GPUs than a machine has": ({"cluster": {"gpus": 9}}, {}, ("cluster", "gpus")),
-    "more cores than a machine has": ({"cluster": {"cpus": 193}}, {}, ("cluster", "cpus")),
+    "more cores than a machine has": ({"cluster": {"cpus": 897}}, {}, ("cluster", "cpus")),
     "more memory than a machine has": (
-        {"cluster": {"memory": "3000GiB"}},
+        {"cluster": {"memory": "32TiB"}},
         {},
         ("cluster", "memory"),
     ),
     "all of a machine's memory at its most": (
-        {"cluster": {"memory": "1536GiB"}},
+        {"cluster": {"memory": "32TiB"}},
         {},
         ("cluster", "memory"),
     ),
@@ -143,7 +147,11 @@ GOOD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "one node": ({}, {}),
     "a queue that is there": ({}, {"queue": "q", "subnets": [], "instance_role": None}),
     "a gang": ({"cluster": {"nodes": 1000}}, {}),
-    "a GPU": ({"cluster": {"gpus": 1, "gpu_type": "a100"}}, {}),
+    "a GPU": ({"cluster": {"gpus": 4, "gpu_type": "a100"}}, {}),
+    "a GPU for each task": (
+        {"cluster": {"gpus": 1, "gpu_type": "a100"}, "sweep": {"a": "1..8"}},
+        {},
+    ),
     "V100 with an AMI": ({"cluster": {"gpus": 1, "gpu_type": "V100"}}, {"ami": "ami-1"}),
     "any GPU of a type that the profile names": (
         {"cluster": {"gpus": 1, "gpu_type": "B300"}},
@@ -165,6 +173,43 @@ def test_what_it_can_do_is_no_error(name: str) -> None:
     fields, profile = GOOD[name]
 
     assert errors(spec(**fields), **profile) == []
+
+
+@pytest.mark.parametrize(
+    "cluster,profile,what,hint",
+    [
+        (
+            {"gpus": 1, "gpu_type": "A100"},
+            {},
+            "1, but the smallest machine with such GPUs, p4d.24xlarge, has 8",
+            TYPES,
+        ),
+        (
+            {"gpus": 8, "gpu_type": "H100"},
+            {},
+            "no instance type that is large enough is offered in eu-central-1",
+            "choose another region or GPU, or set providers.aws-batch.instance_types",
+        ),
+        (
+            {"gpus": 9},
+            {"region": "us-east-1"},
+            "9, but the largest machine has 8",
+            "ask for less for each node, or set providers.aws-batch.instance_types",
+        ),
+        (
+            {"gpus": 1, "gpu_type": "K80"},
+            {},
+            "AWS Batch has no AMI for machines with the GPU K80 any more",
+            "set providers: {aws-batch: {ami: ami-...}} with your own AMI, or choose another GPU",
+        ),
+    ],
+)
+def test_what_no_machine_may_hold_is_refused_with_a_way_out(
+    cluster: dict[str, Any], profile: dict[str, Any], what: str, hint: str
+) -> None:
+    found = [p for p in problems(spec(cluster=cluster), **profile) if p.severity == "error"]
+
+    assert (what, hint) in [(p.what, p.hint) for p in found]
 
 
 def test_nodes_on_spot_are_told_to_be_an_array() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runspec_aws.resources.instance_types import KNOWN
+from runspec_aws.resources.instance_types import known
 from tests.support.aws.specs import PROFILE, problems, spec
 from tests.unit.runspec_aws.test_plan import container, resources, steps
 
@@ -14,8 +14,8 @@ CLOSE = {"nodes": 2, "placement": "close"}
 A100 = {"gpus": 8, "gpu_type": "A100"}
 
 
-def interfaces(**cluster: Any) -> list[dict[str, Any]]:
-    made = steps(spec(cluster={**CLOSE, **cluster}), efa=True)["template"].do.params
+def interfaces(region: str = "us-east-1", **cluster: Any) -> list[dict[str, Any]]:
+    made = steps(spec(cluster={**CLOSE, **cluster}), efa=True, region=region)["template"].do.params
     return list(made["LaunchTemplateData"]["NetworkInterfaces"])
 
 
@@ -62,9 +62,12 @@ def test_there_are_as_many_devices_as_the_machine_that_is_asked_for_has() -> Non
     """One job would take any machine that fits; those differ in their adapters."""
     wanted = spec(cluster={"gpus": 1, "gpu_type": "H100"})
 
-    (machine,) = resources(wanted, efa=True)["instanceTypes"]
+    profile: dict[str, Any] = {"efa": True, "region": "us-east-1"}
+    (machine,) = resources(wanted, **profile)["instanceTypes"]
 
-    assert len(container(wanted, efa=True)["linuxParameters"]["devices"]) == KNOWN[machine].efa
+    there = known(machine)
+    assert there is not None
+    assert len(container(wanted, **profile)["linuxParameters"]["devices"]) == there.fabric
 
 
 def test_a_template_of_one_s_own_attaches_its_own_adapters() -> None:

@@ -1,0 +1,97 @@
+"""A new catalogue of machines changes no run that is alive, and is never a conflict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from runspec_aws.options import AwsOptions
+from runspec_aws.resources import instance_types
+from runspec_jobs.document import reader
+from runspec_jobs.engine import start_run
+from runspec_jobs.engine.reporter import Reporter
+from runspec_jobs.errors import Conflict
+from runspec_jobs.load import registry
+from runspec_jobs.load.inputs import PlanInputs
+from runspec_jobs.plan import model
+from runspec_jobs.provider import Catalogue, Client, Facts, State, Status, ec2_catalogue
+from runspec_jobs.spec import validate
+from runspec_jobs.state import run_record
+from runspec_jobs.state.run_record import Record
+from tests.support.aws.specs import PROFILE
+
+JOB = b"apiVersion: runspec/v1\nname: n\nprovider: aws-batch\ncommand: [echo, %s]\n"
+AWS = registry.load("aws-batch")
+
+
+def inputs(word: bytes = b"one") -> PlanInputs:
+    text = JOB % word
+    spec, problems = validate.spec(reader.read(text))
+    assert spec is not None, problems
+    facts = Facts(AwsOptions.model_validate(PROFILE))
+    return cast("PlanInputs", SimpleNamespace(provider=AWS, spec=spec, facts=facts, text=text))
+
+
+def types(made: model.Plan) -> list[str]:
+    (found,) = [s for s in made.steps if s.id == "environment-ec2"]
+    return list(found.do.params["computeResources"]["instanceTypes"])
+
+
+def planned(found: PlanInputs, token: str) -> model.Plan:
+    return model.make_plan(found.provider, found.spec, token, found.facts)
+
+
+@pytest.fixture
+def alive(tmp_path: Path) -> Record:
+    """Give the record of a run that was planned with the catalogue of this package, and is alive."""
+    found = inputs()
+    made = planned(found, "abc123")
+    record = run_record.create(cast("Any", found.text), made, found.facts, tmp_path, "n")
+    with record.opened(lambda _: None) as journal:
+        for step in made.steps:
+            journal.add("done", step=step.id, answer={})
+    return record
+
+
+@pytest.fixture
+def newer(alive: Record, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have planning use a catalogue without the machines that are the cheapest ones now."""
+    here = ec2_catalogue()
+    gone = set(types(alive.plan))
+    left = tuple(machine for machine in here.machines if machine.name not in gone)
+    fresh = Catalogue("2099-01-01", here.regions, left, here.offered)
+    monkeypatch.setattr(instance_types, "ec2_catalogue", lambda: fresh)
+    instance_types.chosen.cache_clear()
+    yield
+    instance_types.chosen.cache_clear()
+
+
+class Running:
+    def state(self, run: str) -> Status:
+        return Status(State.RUNNING)
+
+
+def apply_again(old: Record, found: PlanInputs) -> start_run.Choice | None:
+    client, reporter = cast("Client", Running()), cast("Reporter", SimpleNamespace())
+    return start_run._same(old, planned(found, "zzz999"), client, found, reporter)
+
+
+@pytest.mark.usefixtures("newer")
+def test_the_same_spec_with_a_new_catalogue_starts_nothing(alive: Record) -> None:
+    found = inputs()
+
+    assert not set(types(planned(found, "zzz999"))) & set(types(alive.plan))
+    choice = apply_again(alive, found)
+    assert choice is not None
+    assert choice.message == f"run {alive.run} is already running; starting no other"
+    assert choice.record.plan == alive.plan  # it keeps its machines
+
+
+@pytest.mark.usefixtures("newer")
+def test_another_spec_is_a_conflict_as_ever(alive: Record) -> None:
+    with pytest.raises(Conflict, match="is running with another spec"):
+        apply_again(alive, inputs(b"two"))
