@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from runspec_jobs.provider import Capacity, Facts, Path, Problem, Spec, secret_problems
+from runspec_local.session.gpus import VISIBLE
 from runspec_local.supervisor.node import UNMOUNTABLE
 
 READABLE = ("env:", "file:")
@@ -26,12 +27,8 @@ def _machine(spec: Spec, facts: Facts) -> Iterator[Problem]:
         what = "elastic jobs do not run in containers on this machine"
         hint = f"set providers: {{local: {{engine: process}}}}, or nodes: {spec.cluster.nodes.max}"
         yield Problem(("cluster", "nodes"), what, hint)
-    gpus, here = spec.cluster.gpus, facts.survey.get("gpus")
-    if gpus and here is not None and here < gpus and not facts.options.without_gpus:
-        hint = "remove gpus, or set providers: {local: {without_gpus: true}}"
-        yield Problem(
-            ("cluster", "gpus"), f"the spec asks for {gpus} GPUs, and this machine has {here}", hint
-        )
+    if spec.cluster.gpus:
+        yield from _gpus(spec, facts)
     cpus, here = spec.cluster.cpus, facts.survey.get("cpus")
     if cpus and here and here < cpus * spec.cluster.nodes.max:
         what = f"{spec.cluster.nodes.max} x {cpus}, and this machine has {here} cores, which all nodes share"
@@ -39,6 +36,26 @@ def _machine(spec: Spec, facts: Facts) -> Iterator[Problem]:
     if spec.cluster.capacity is not Capacity.ON_DEMAND or spec.cluster.pool:
         what = "`local` ignores capacity: jobs run on this machine"
         yield Problem(("cluster", "capacity"), what, severity="note")
+
+
+def _gpus(spec: Spec, facts: Facts) -> Iterator[Problem]:
+    gpus, nodes, here = spec.cluster.gpus or 0, spec.cluster.nodes.max, facts.survey.get("gpus")
+    if here is not None and here < gpus * nodes and not facts.options.without_gpus:
+        asked = f"{nodes} x {gpus} GPUs, which nodes do not share" if nodes > 1 else f"{gpus} GPUs"
+        what = f"the spec asks for {asked}, and this machine has {here}"
+        how = f" ({facts.survey['gpus_how']})" if facts.survey.get("gpus_how") else ""
+        fewer = f"set nodes: {here // gpus}" if here >= gpus else "remove gpus"
+        hint = f"{fewer}, or set providers: {{local: {{without_gpus: true}}}}"
+        yield Problem(("cluster", "gpus"), what + how, hint)
+    elif here and not facts.survey.get("cdi", True):
+        what = (
+            "podman cannot give GPUs to containers: there is no CDI specification of nvidia.com/gpu"
+        )
+        hint = "run sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+        yield Problem(("cluster", "gpus"), what, hint)
+    if VISIBLE in spec.env:
+        what = f"the program sees the GPUs that env.{VISIBLE} names, whichever the node has"
+        yield Problem(("env", VISIBLE), what, severity="note")
 
 
 def _unused(spec: Spec, facts: Facts) -> Iterator[Problem]:

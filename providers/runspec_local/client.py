@@ -32,12 +32,13 @@ from runspec_jobs.provider import (
     Stream,
     inside_sh,
     inside_zipapp,
+    state_folder,
 )
 from runspec_local import errors, publish, shell, status
 from runspec_local.infrastructure import environment, image
-from runspec_local.session import container_engine
+from runspec_local.session import container_engine, gpus
 from runspec_local.store import is_whole, put, remove
-from runspec_local.supervisor import durable, elastic, events, process, reaper
+from runspec_local.supervisor import device_leases, durable, elastic, events, process, reaper
 
 READY_S = 30.0
 LEAVE_S = 10.0  # for a supervisor to end, in addition to the grace period of its nodes
@@ -223,6 +224,7 @@ class LocalClient:
     def _start(self, params: Mapping[str, Any]) -> Response:
         """Start the run's supervisor and wait until it has claimed the run."""
         folder = Path(params["folder"])
+        devices = self._devices(params) if params.get("gpus") else {}
         self._make_root()
         (folder / "logs").mkdir(parents=True, exist_ok=True)
         os.chmod(folder, 0o700)
@@ -233,12 +235,23 @@ class LocalClient:
         for old in self._killed(params["run"]):
             reaper.settle(old)
             reaper.end(old)
-        job = {"format": process.FORMAT, **params, "secrets": list(params["secrets"])}
+        job = {"format": process.FORMAT, **params, **devices, "secrets": list(params["secrets"])}
         if "elastic" in job:
             durable.write(folder / "record.json", json.dumps(elastic.record(job)).encode())
         durable.write(folder / "job.json", json.dumps(job).encode())
         self._supervise(folder, json.dumps(dict(params["secrets"])).encode())
         return {"run": params["run"]}
+
+    def _devices(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the GPUs that the run may use. Raise RemoteError if there are too few for one task."""
+        found, need = gpus.find(os.environ), params["gpus"] * params["nodes"]
+        if len(found.gpus) >= need:
+            folder = state_folder() / "local"
+            return {"devices": device_leases.record(folder, found.gpus)}
+        if params.get("without_gpus"):
+            return {}
+        what = f"the job needs {need} GPUs, and this machine has {len(found.gpus)} ({found.how})"
+        raise RemoteError(what, "set providers: {local: {without_gpus: true}} to run without GPUs")
 
     def _killed(self, run: str) -> Iterator[Path]:
         """Yield the folders of earlier runs of this spec whose supervisors were killed."""

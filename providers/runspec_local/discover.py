@@ -11,7 +11,7 @@ from typing import Any
 
 from runspec_jobs.provider import Finding, Spec, Unavailable, UsageError, state_folder
 from runspec_local.options import LocalOptions
-from runspec_local.session import container_engine
+from runspec_local.session import container_engine, gpus
 from runspec_local.session.pythons import find_python
 from runspec_local.session.uv import find_uv
 
@@ -23,11 +23,12 @@ def survey(spec: Spec, options: LocalOptions) -> Mapping[str, Any]:
     found: dict[str, Any] = {
         "root": place,
         "cpus": len(os.sched_getaffinity(0)),
-        "gpus": _gpus(),
         "store": _places(place, "store", spec),
         "shared": _places(place, "shared", spec),
     }
     found |= _engine(spec, options)
+    if spec.cluster.gpus:
+        found |= _gpus(found["engine"])
     if found["engine"] == "process" and spec.container.requirements is not None:
         found |= _python(spec, options)
     return found
@@ -50,9 +51,11 @@ def root(options: LocalOptions) -> str:
         raise UsageError(f"root: no such user: cannot expand '{options.root}'", hint) from exc
 
 
-def _gpus() -> int:
-    """Return the number of NVIDIA devices that the driver shows."""
-    return sum(1 for path in Path("/dev").glob("nvidia[0-9]*"))
+def _gpus(engine: str) -> dict[str, Any]:
+    """Return how many GPUs jobs may use, how they were found, and whether podman can give them to containers."""
+    there = gpus.find(os.environ)
+    found: dict[str, Any] = {"gpus": len(there.gpus), "gpus_how": there.how}
+    return {**found, "cdi": bool(gpus.cdi_names())} if engine == "podman" else found
 
 
 def _engine(spec: Spec, options: LocalOptions) -> dict[str, Any]:
@@ -108,10 +111,9 @@ def examine(options: LocalOptions) -> Iterator[Finding]:
         yield Finding(f"uv builds environments: {find_uv()}", True)
     except Unavailable as exc:
         yield Finding(exc.message, False, exc.hint)
-    gpus = _gpus()
-    yield Finding(
-        f"{len(os.sched_getaffinity(0))} cores, {gpus} GPUs, Python {sys.version.split()[0]}", True
-    )
+    there = gpus.find(os.environ)
+    yield Finding(f"{len(os.sched_getaffinity(0))} cores, Python {sys.version.split()[0]}", True)
+    yield Finding(f"{len(there.gpus)} GPUs ({there.how})", True)
 
 
 def _writable(root: Path) -> Finding:

@@ -136,19 +136,23 @@ def _job(spec: Spec, run: str, facts: Facts) -> Step:
             attempts=spec.retry.attempts,
             timeout_s=spec.timeout,
             grace_s=facts.options.grace,
-            **_shared(spec),
+            **_shared(spec, facts),
             **reach(spec, ""),  # loopback addresses need no firewall rule
         ),
         request("remove_run", run=run, folder=folder),
     )
 
 
-def _shared(spec: Spec) -> dict[str, Any]:
+def _shared(spec: Spec, facts: Facts) -> dict[str, Any]:
     """Return the parameters that only some jobs have."""
     nodes = spec.cluster.nodes
     found: dict[str, Any] = {}
     if spec.global_batch is not None:
         found["global_batch"] = spec.global_batch
+    if spec.cluster.gpus:
+        found["gpus"] = spec.cluster.gpus
+        if facts.options.without_gpus:
+            found["without_gpus"] = True
     if nodes.elastic:
         found |= {
             "elastic": {"min": nodes.min, "max": nodes.max},
@@ -196,5 +200,4 @@ def _limits(spec: Spec) -> dict[str, Any]:
         "cpus": spec.cluster.cpus,
         "memory_bytes": spec.cluster.memory,
         "shm_bytes": spec.container.shm,
-        "gpus": spec.cluster.gpus,
     }

@@ -68,8 +68,10 @@ def status(folder: Path) -> Status:
     if end := events.last(found, "end"):
         return Status(State(end["state"]), end["reason"], end["exit_code"], nodes)
     if alive:
-        running = any(node.state is State.RUNNING for node in nodes)
-        return Status(State.RUNNING if running else State.WAITING, "", None, nodes)
+        if any(node.state is State.RUNNING for node in nodes):
+            return Status(State.RUNNING, "", None, nodes)
+        why = next((node.reason for node in nodes if node.state is State.WAITING), "")
+        return Status(State.WAITING, why, None, nodes)
     if who["boot"] != process.boot_id():
         reason = "the machine was restarted while it ran"
     elif asked_to_end:
@@ -97,8 +99,8 @@ def _nodes(found: list[events.Event]) -> Iterator[NodeStatus]:
     for (task, rank), own in sorted(of_node.items()):
         last, began_s = own[-1], {e["attempt"]: e.get("at") for e in own if e["state"] == "running"}
         over = tuple(_attempt(e, began_s.get(e["attempt"])) for e in own if "exit_code" in e)
-        code = last.get("exit_code")
-        yield NodeStatus(task, rank, last["attempt"], State(last["state"]), "", code, over)
+        code, why = last.get("exit_code"), last["reason"] if last["state"] == "waiting" else ""
+        yield NodeStatus(task, rank, last["attempt"], State(last["state"]), why, code, over)
 
 
 def _attempt(end: events.Event, began_s: float | None) -> Attempt:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from runspec_local.supervisor.child import Child
+from runspec_local.supervisor.device_leases import Devices
 from runspec_local.supervisor.saver import Saver
 
 
@@ -15,6 +16,7 @@ class Attempt:
     nodes: dict[int, Child]
     savers: list[Saver]
     deadline: float | None
+    devices: Devices  # the GPUs of each node
     codes: dict[int, int] = field(default_factory=dict)
     failed: int = 0  # exit code of the node that failed first, which ends the others
     reason: str = ""

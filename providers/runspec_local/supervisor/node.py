@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from runspec_local import errors
+from runspec_local.session import gpus
+from runspec_local.session.gpus import Gpu
 from runspec_local.supervisor import bytecode, elastic
 
 INSIDE = "/.runspec"  # where a container finds the agent
@@ -28,12 +30,13 @@ INHERITED = (
 
 @dataclass(frozen=True)
 class Node:
-    """Rank *rank* of task *task* in attempt *attempt*; *job* has the parameters of `start`."""
+    """Rank *rank* of task *task* in attempt *attempt* with its own *devices*; *job* has the parameters of `start`."""
 
     job: Mapping[str, Any]
     task: int
     rank: int
     attempt: int
+    devices: Sequence[Gpu] = ()
 
     @property
     def folder(self) -> Path:
@@ -139,7 +142,8 @@ class Node:
             }  # for the engine itself; the job's variables are on its command line
         kept = {name: caller[name] for name in INHERITED if name in caller}
         own: dict[str, str] = self.job["env"]
-        return {**kept, **self._tools(), **own, **secrets, **self.words()}
+        seen = gpus.variables(self.devices, own) if self.devices else {}
+        return {**kept, **seen, **self._tools(), **own, **secrets, **self.words()}
 
     def _tools(self) -> dict[str, str]:
         """Put the job's own Python environment first on PATH, as activating it does."""
@@ -246,10 +250,8 @@ class Node:
             found.append(("--memory", str(limits["memory_bytes"])))
         if limits["shm_bytes"]:
             found.append(("--shm-size", str(limits["shm_bytes"])))
-        if limits["gpus"] and self.job["engine"] == "docker":
-            found.append(("--gpus", str(limits["gpus"])))
-        elif limits["gpus"]:
-            found.append(("--device", "nvidia.com/gpu=all"))
+        if self.devices:
+            found += gpus.options(self.devices, self.job["engine"], gpus.cdi_names())
         return found
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from runspec_local.session import container_engine
 from runspec_local.supervisor import process
+from runspec_local.supervisor.device_leases import DeviceLeases
 from runspec_local.supervisor.supervisor import KILL_S, supervise
 
 WISH_PAUSE_S = 0.2  # between two looks for a request to cancel
@@ -31,10 +32,11 @@ def main() -> None:
     process.locked(
         lock
     )  # until this process ends; another supervisor may have claimed the run first
+    leases = DeviceLeases(_job(folder) or {})  # kept open, so that they end after what has them
     supervisor = os.fork()
     if supervisor == 0:
         os.close(lock)
-        supervise(folder)
+        supervise(folder, leases)
         sys.exit()
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1):  # a client that waits for an answer sees that the supervisor has ended

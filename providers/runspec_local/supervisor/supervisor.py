@@ -22,6 +22,7 @@ from runspec_local.session.container_engine import await_container, remove_conta
 from runspec_local.supervisor import durable, elastic, ending
 from runspec_local.supervisor.attempt import Attempt
 from runspec_local.supervisor.child import Child, start_child
+from runspec_local.supervisor.device_leases import LOOK_S, DeviceLeases, Devices
 from runspec_local.supervisor.events import Events
 from runspec_local.supervisor.node import Node
 from runspec_local.supervisor.process import FORMAT, identity, locked
@@ -38,10 +39,15 @@ READY = b"ready\n"
 class Supervisor:
     """Runs the tasks of one job until all have ended."""
 
-    def __init__(self, job: Mapping[str, Any], secrets: Mapping[str, str], events: Events) -> None:
-        self.job = job
-        self.secrets = secrets
-        self.events = events
+    def __init__(
+        self,
+        job: Mapping[str, Any],
+        secrets: Mapping[str, str],
+        events: Events,
+        leases: DeviceLeases,
+    ) -> None:
+        self.job, self.secrets, self.events, self.leases = job, secrets, events, leases
+        self.delayed: dict[int, str] = {}  # tasks that wait for GPUs, and why
         self.waiting = list(range(len(job["tasks"])))
         self.tried: dict[int, int] = {}
         self.running: dict[int, Attempt] = {}
@@ -71,9 +77,8 @@ class Supervisor:
             if self.asked:
                 self._cancel()
             self._stop(self._stop_files() - self.unwanted)
-            while self.waiting and len(self.running) < self.job["max_parallel"]:
-                self._begin(self.waiting.pop(0))
-            if self.running:
+            self._begin_waiting()
+            if self.running or self.waiting:
                 self._sleep()
                 self._look()
         failed = [code for code in (self.wanted[task] for task in sorted(self.wanted)) if code]
@@ -93,7 +98,10 @@ class Supervisor:
         self.cancelled = self.cancelled or bool(self.waiting or early)
         for task in self.waiting:
             self.codes[task] = STOPPED
+            if task in self.delayed:
+                self._tell_all(task, "cancelled")
         self.waiting = []
+        self.leases.wait_no_more()
         for attempt in early:
             self._end(attempt, CANCELLED)
 
@@ -112,17 +120,29 @@ class Supervisor:
                 self.waiting.remove(task)
                 self.codes[task] = STOPPED
                 self.stopped.add(task)
-                self.tried.setdefault(task, 1)
-                for rank in range(self.job["nodes"]):
-                    self._tell(task, rank, "cancelled")
+                self.leases.wait_no_more()
+                self._tell_all(task, "cancelled")
             elif task in self.running and self.running[task].can_be_stopped:
                 self._end(self.running[task], STOP)
 
-    def _begin(self, task: int) -> None:
+    def _begin_waiting(self) -> None:
+        """Begin as many tasks as may run at the same time, and as there are GPUs for."""
+        while self.waiting and len(self.running) < self.job["max_parallel"]:
+            task = self.waiting[0]
+            devices = self.leases.take(task)
+            if isinstance(devices, str):
+                if self.delayed.get(task) != devices:
+                    self.delayed[task] = devices
+                    self._tell_all(task, "waiting", reason=devices)
+                return
+            self.delayed.pop(task, None)
+            self._begin(self.waiting.pop(0), devices)
+
+    def _begin(self, task: int, devices: Devices) -> None:
         number = self.tried[task] = self.tried.get(task, 0) + 1
-        nodes = [Node(self.job, task, rank, number) for rank in range(self.job["nodes"])]
+        nodes = [Node(self.job, task, rank, number, own) for rank, own in enumerate(devices)]
         limit_s = self.job["timeout_s"]
-        attempt = Attempt({}, [], time.monotonic() + limit_s if limit_s else None)
+        attempt = Attempt({}, [], time.monotonic() + limit_s if limit_s else None, devices)
         self.running[task] = attempt
         for node in nodes:
             self._tell(task, node.rank, "running")
@@ -159,6 +179,7 @@ class Supervisor:
         if any(not attempt.left and not attempt.saving for attempt in self.running.values()):
             return
         times = [at for attempt in self.running.values() for at in attempt.next_s]
+        times += [time.monotonic() + LOOK_S] if self.leases.waits else []
         pause = None if not times else max(0, min(times) - time.monotonic()) * 1000 + 1
         self.poll.poll(pause)
         try:
@@ -225,7 +246,8 @@ class Supervisor:
             del attempt.codes[rank]
             self._tell(task, rank, "running")
             try:
-                self._start(Node(self.job, task, rank, number + 1), attempt)
+                node = Node(self.job, task, rank, number + 1, attempt.devices[rank])
+                self._start(node, attempt)
             except OSError as exc:
                 attempt.codes[rank] = 126
                 self._end(attempt, not_started(exc, Path(self.job["folder"])))
@@ -235,9 +257,14 @@ class Supervisor:
     def _tell(self, task: int, rank: int, state: str, **more: Any) -> None:
         """Record the state of a node. Its time is for users: no decision depends on it."""
         at = round(time.time(), 3)
-        own = self.running[task].tries if task in self.running else {}
-        number = own.get(rank, self.tried[task])
+        number = self.tried.get(task, 0) + 1  # the next attempt, of a task that waits
+        if task in self.running:
+            number = self.running[task].tries.get(rank, self.tried[task])
         self.events.add("node", task=task, rank=rank, attempt=number, state=state, at=at, **more)
+
+    def _tell_all(self, task: int, state: str, **more: Any) -> None:
+        for rank in range(self.job["nodes"]):
+            self._tell(task, rank, state, **more)
 
     def _end(self, attempt: Attempt, reason: str) -> None:
         """Ask the remaining nodes of *attempt* to end; only the first reason is recorded."""
@@ -274,6 +301,7 @@ class Supervisor:
         """Start saving the outputs of the task; the supervisor continues meanwhile."""
         attempt.saving = True
         self._remove_containers(task, attempt)
+        self.leases.give_back(task)
         for saver in attempt.savers:
             saver.begin_last()
 
@@ -331,7 +359,7 @@ def claim(folder: Path) -> bool:
     return True
 
 
-def supervise(folder: Path) -> None:
+def supervise(folder: Path, leases: DeviceLeases) -> None:
     """Run the job in *folder*; secrets are read from standard input, and `ready` is written to standard output."""
     secrets: dict[str, str] = json.loads(sys.stdin.buffer.read())
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it may arrive as soon as the run is claimed
@@ -345,7 +373,7 @@ def supervise(folder: Path) -> None:
     if not first:
         return
     events = Events(folder / "events.jsonl")
-    supervisor = Supervisor(job, secrets, events)
+    supervisor = Supervisor(job, secrets, events, leases)
     code = supervisor.run()
     end = _end(supervisor, code, folder / "supervisor.log")
     ending.add(events, end, lambda: supervisor.asked)

@@ -96,3 +96,37 @@ def test_nodes_come_and_go_as_processes_alone() -> None:
     assert told(ELASTIC) == []
     refused = ("error", "elastic jobs do not run in containers on this machine")
     assert refused in told(contained, engine="podman")
+
+
+def test_gpus_are_refused_where_nodes_would_have_to_share_them() -> None:
+    how = "according to nvidia-smi"
+    nodes = {"cluster": {"nodes": 4, "gpus": 2}}
+
+    assert told(nodes, gpus=2, gpus_how=how) == [
+        (
+            "error",
+            "the spec asks for 4 x 2 GPUs, which nodes do not share, and this machine has 2 (according to nvidia-smi)",
+        )
+    ]
+    assert told(nodes, gpus=8, gpus_how=how) == []
+    assert told({"cluster": {"gpus": 1}}, gpus=0) == [
+        ("error", "the spec asks for 1 GPUs, and this machine has 0")
+    ]
+    assert told({"cluster": {"gpus": 1}}) == []  # nobody has looked
+
+
+def test_podman_needs_names_for_gpus() -> None:
+    more = {"cluster": {"gpus": 1}, "container": {"image": "i:1"}}
+
+    assert told(more, engine="podman", gpus=1, cdi=True) == []
+    ((severity, what),) = told(more, engine="podman", gpus=1, cdi=False)
+    assert (severity, what.partition(":")[0]) == (
+        "error",
+        "podman cannot give GPUs to containers",
+    )
+
+
+def test_a_program_that_names_its_own_gpus_is_noted() -> None:
+    more = {"cluster": {"gpus": 1}, "env": {"CUDA_VISIBLE_DEVICES": "3"}}
+
+    assert [severity for severity, _ in told(more, gpus=1)] == ["note"]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from runspec_agent.rendezvous import hostfile, rendezvous
+from runspec_local.session.gpus import Gpu
 from runspec_local.supervisor.node import Node, host
 
 
@@ -78,8 +79,8 @@ def test_the_host_file_is_there_without_a_launcher(tmp_path: Path) -> None:
     assert (node.meet / "hostfile").read_text() == hostfile.text(nodes, 3)
 
 
-def test_a_container_is_given_paths_with_colons(tmp_path: Path) -> None:
-    limits = dict.fromkeys(("cpus", "memory_bytes", "shm_bytes", "gpus"))
+def test_a_container_is_given_paths_with_colons_and_its_own_gpus(tmp_path: Path) -> None:
+    limits = dict.fromkeys(("cpus", "memory_bytes", "shm_bytes"))
     more = {
         "engine": "podman",
         "argv": ["echo"],
@@ -92,9 +93,10 @@ def test_a_container_is_given_paths_with_colons(tmp_path: Path) -> None:
         "container": {**limits, "image": "img:1"},
         "mounts": [{**mount(tmp_path / "a:b", read_only=True), "copy": False}],
     }
-    node = Node(job(tmp_path, **more), 0, 0, 1)
+    node = Node(job(tmp_path, **more), 0, 0, 1, [Gpu("3", "GPU-d4")])
 
     words = node.argv()
 
+    assert words[words.index("--device") + 1] == "nvidia.com/gpu=3"
     assert f"type=bind,source={tmp_path}/a:b,target=/job/code,readonly" in words
     assert words[-3:] == ["img:1", "/.runspec/inside.sh", "echo"]

@@ -1,0 +1,173 @@
+"""The GPUs of this machine, and their names for CUDA and for container engines. Standard library only.
+
+An instance of a GPU that is divided (MIG) counts as a GPU, because CUDA does not use such a GPU as a whole:
+https://docs.nvidia.com/datacenter/tesla/mig-user-guide/
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+LIST = ("nvidia-smi", "-L")
+ANSWER_S = (
+    60.0  # without its persistence mode, the driver is first loaded, for seconds for each GPU
+)
+DEVICES = Path("/dev")
+# Where container engines look for CDI specifications:
+# https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html
+CDI = (Path("/etc/cdi"), Path("/var/run/cdi"))
+WHOLE = re.compile(r"GPU (\d+): .*\(UUID: (GPU-[\w-]+)\)")
+INSTANCE = re.compile(r"\s+MIG .*Device\s+(\d+): \(UUID: (MIG-[\w/-]+)\)")
+CDI_NAME = re.compile(r"\bname[\"']?\s*:\s*[\"']?(\d+(?::\d+)?|(?:GPU|MIG)-[\w/-]+)\b")
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU or an instance of one. *index* is `0`, or `0:1` for instance 1 of GPU 0, as nvidia-smi counts them.
+
+    *uuid* is empty if it is unknown.
+    """
+
+    index: str
+    uuid: str = ""
+
+    @property
+    def is_instance(self) -> bool:
+        return ":" in self.index
+
+    @property
+    def name(self) -> str:
+        return self.uuid or self.index
+
+    def cdi(self, names: Iterable[str]) -> str:
+        """Return its name for podman; specifications of old versions of the toolkit have indices only."""
+        name = self.uuid if self.uuid in names else self.index
+        return f"nvidia.com/gpu={name}"
+
+
+class Found(NamedTuple):
+    """The GPUs that a job may use, and how they were found."""
+
+    gpus: tuple[Gpu, ...]
+    how: str
+
+
+def find(env: Mapping[str, str], cdi: Sequence[Path] = CDI, devices: Path = DEVICES) -> Found:
+    """Return the GPUs that are here, without those that CUDA_VISIBLE_DEVICES of *env* hides."""
+    gpus, how = _all(cdi, devices)
+    if VISIBLE not in env:
+        return Found(gpus, how)
+    return Found(visible(gpus, env[VISIBLE]), f"{how}; {VISIBLE} is '{env[VISIBLE]}'")
+
+
+def _all(cdi: Sequence[Path], devices: Path) -> Found:
+    try:
+        done = subprocess.run(
+            LIST, capture_output=True, cwd="/", text=True, timeout=ANSWER_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return Found((), f"nvidia-smi did not answer in {ANSWER_S:.0f} s")
+    except OSError:
+        return _without_driver_tool(cdi, devices)
+    gpus = tuple(listed(done.stdout))
+    if done.returncode and not gpus:
+        said = (done.stdout + done.stderr).strip().partition("\n")[0]
+        return Found((), f"nvidia-smi failed: {said or f'exit code {done.returncode}'}")
+    return Found(gpus, "according to nvidia-smi")
+
+
+def _without_driver_tool(cdi: Sequence[Path], devices: Path) -> Found:
+    """Return the GPUs by CDI specifications, or by device files, whose numbers are the indices of whole GPUs."""
+    names = cdi_names(cdi)
+    numbered = [name for name in names if name[0].isdecimal()]
+    if names:
+        gpus = [Gpu(name) for name in numbered] or [Gpu(name, name) for name in names]
+        return Found(tuple(gpus), "according to the CDI specification, without nvidia-smi")
+    numbers = sorted(
+        int(p.name[6:]) for p in devices.glob("nvidia[0-9]*") if p.name[6:].isdecimal()
+    )
+    return Found(tuple(Gpu(str(n)) for n in numbers), f"according to {devices}, without nvidia-smi")
+
+
+def listed(text: str) -> Iterator[Gpu]:
+    """Yield the GPUs in the output of `nvidia-smi -L`.
+
+    >>> list(listed("GPU 0: NVIDIA A100 (UUID: GPU-1)\\n  MIG 1g.5gb  Device  0: (UUID: MIG-2)"))
+    [Gpu(index='0:0', uuid='MIG-2')]
+    """
+    whole: Gpu | None = None
+    number = ""
+    for line in text.splitlines():
+        if found := WHOLE.match(line):
+            if whole:
+                yield whole
+            whole, number = Gpu(found[1], found[2]), found[1]
+        elif found := INSTANCE.match(line):
+            yield Gpu(f"{number}:{found[1]}", found[2])
+            whole = None
+    if whole:
+        yield whole
+
+
+def cdi_names(folders: Sequence[Path] = CDI) -> tuple[str, ...]:
+    """Return the names of GPUs in CDI specifications, which are YAML or JSON; both write `name: "0"`."""
+    found: dict[str, None] = {}
+    for folder in folders:
+        for path in sorted(folder.glob("*")):
+            try:
+                text = path.read_text(errors="replace")
+            except OSError:
+                continue
+            if path.suffix in (".yaml", ".json") and "nvidia.com/gpu" in text:
+                found |= dict.fromkeys(CDI_NAME.findall(text))
+    return tuple(found)
+
+
+def visible(gpus: Sequence[Gpu], value: str) -> tuple[Gpu, ...]:
+    """Return the GPUs of *gpus* that *value* of CUDA_VISIBLE_DEVICES names; the list ends at a name that none has.
+
+    An index is read as nvidia-smi counts, and that of a divided GPU means all its instances.
+    https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars
+
+    >>> visible([Gpu("0", "GPU-a1"), Gpu("1", "GPU-b2"), Gpu("2", "GPU-c3")], "2,GPU-a,-1,1")
+    (Gpu(index='2', uuid='GPU-c3'), Gpu(index='0', uuid='GPU-a1'))
+    """
+    found: dict[Gpu, None] = {}
+    for word in map(str.strip, value.split(",")):
+        named = [gpu for gpu in gpus if _is_named(gpu, word)]
+        if not named:
+            break
+        found |= dict.fromkeys(named)
+    return tuple(found)
+
+
+def _is_named(gpu: Gpu, word: str) -> bool:
+    if word.isdecimal():
+        return gpu.index.partition(":")[0] == word
+    return bool(word) and gpu.uuid.startswith(word)
+
+
+def variables(gpus: Sequence[Gpu], own: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that make CUDA use *gpus* only, unless *own* has them.
+
+    Whole GPUs are named by index, because programs such as vLLM cannot read UUIDs there
+    (https://github.com/vllm-project/vllm/issues/13815); CUDA counts as nvidia-smi does with
+    CUDA_DEVICE_ORDER=PCI_BUS_ID.
+    """
+    order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    if "CUDA_DEVICE_ORDER" in own or any(gpu.is_instance for gpu in gpus):
+        return {VISIBLE: ",".join(gpu.name for gpu in gpus)}
+    return {**order, VISIBLE: ",".join(gpu.index for gpu in gpus)}
+
+
+def options(gpus: Sequence[Gpu], engine: str, names: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the options that give *gpus* to a container. Docker reads the value as CSV, so commas need quotes."""
+    if engine == "docker":
+        return [("--gpus", f'"device={",".join(gpu.name for gpu in gpus)}"')]
+    return [("--device", gpu.cdi(names)) for gpu in gpus]
