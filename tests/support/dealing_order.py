@@ -6,36 +6,51 @@ each stretch begins with what takes long, and ends with what takes milliseconds,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import sys
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
-# Seconds of what takes longest, as `pytest --durations` had it in a whole run; the others are taken for EACH_S a test.
+# Seconds of what takes longest, as a whole run had it; the others are taken for EACH_S a test.
+# `python -m tests.support.dealing_order FILE` writes this table from what `--junitxml FILE` of a whole run says.
 LONG = {
-    "e2e/test_hands_on.py": 230.0,
-    "e2e/test_aws_saved.py": 200.0,
-    "e2e/test_elastic_torch.py": 190.0,
-    "realnames/test_aws.py": 200.0,
-    "e2e/test_one_field.py": 145.0,
+    "e2e/test_elastic_torch.py": 160.0,
+    "e2e/test_aws_spot.py": 160.0,
+    "realnames/test_aws.py": 150.0,
+    "faults/test_aws.py": 140.0,
+    "faults/test_azure.py": 140.0,
+    "e2e/test_one_field.py": 130.0,
     "faults/test_elastic.py": 130.0,
-    "e2e/test_slurm_array.py": 110.0,
-    "e2e/test_batchai_logs.py": 110.0,
+    "realnames/test_azure.py": 110.0,
     "e2e/test_azure.py": 110.0,
-    "faults/test_safeguards.py": 100.0,
-    "e2e/test_podman.py": 90.0,
+    "e2e/test_batchai_logs.py": 100.0,
+    "faults/test_kill.py": 100.0,
     "e2e/test_elastic.py": 90.0,
-    "wherever_the_service_fails[aws-batch]": 82.0,
+    "e2e/test_podman.py": 90.0,
+    "wherever_the_service_fails[aws-batch]": 90.0,
     "parallelcluster/check/test_validators.py": 80.0,
+    "wherever_a_call_goes_wrong[aws-batch-signed-it is refused for now]": 80.0,
     "realnames/test_parallelcluster.py": 75.0,
+    "e2e/test_azure_podman.py": 75.0,
+    "e2e/test_hands_on.py": 70.0,
     "e2e/test_slurm_cloud.py": 70.0,
+    "e2e/test_aws_saved.py": 70.0,
+    "e2e/test_aws_both.py": 65.0,
     "e2e/test_azure_elastic.py": 60.0,
     "e2e/test_aws_elastic.py": 60.0,
+    "e2e/test_aws_following.py": 60.0,
     "e2e/test_main_job.py": 60.0,
-    "faults/test_kill.py": 60.0,
+    "e2e/test_two_installs.py": 60.0,
+    "e2e/test_slurm_logs.py": 55.0,
+    "e2e/test_slurm_machines.py": 55.0,
     "wherever_the_service_fails[azure-batch]": 45.0,
+    "e2e/test_slurm_torn.py": 45.0,
     "e2e/test_slurm_elastic.py": 40.0,
     "e2e/test_elastic_notice.py": 30.0,
 }
+LEAST_S = 40.0  # what takes less is no exception
 EACH_S = 3.0
 CONTRACT = "contract/test_contract.py"
 
@@ -76,3 +91,18 @@ def filled(
         more = max(0, share - len(stretch))
         yield [*stretch, *quick[at : at + more]]
         at, left = at + more, left - share
+
+
+def measured(junit: str) -> Mapping[str, float]:
+    """Return the seconds of each piece that took long, longest first, by the file that `--junitxml` wrote."""
+    found: Counter[str] = Counter()
+    for case in ET.parse(junit).iter("testcase"):
+        module = case.attrib["classname"].replace(".", "/").partition("/Test")[0]
+        name = piece(f"{module.removeprefix('tests/')}.py::{case.attrib['name']}")
+        found[name.rpartition("::")[2]] += float(case.attrib["time"])
+    return {name: round(s) for name, s in found.most_common() if s >= LEAST_S}
+
+
+if __name__ == "__main__":
+    for name, long_s in measured(sys.argv[1]).items():
+        print(f'    "{name}": {long_s:.1f},')  # noqa: T201

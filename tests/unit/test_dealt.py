@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import pytest
 
-from tests.support.dealing_order import CONTRACT, LONG, dealt
+from tests.support.dealing_order import CONTRACT, LONG, dealt, measured, seconds
+from tests.support.root import ROOT
 
-WORKERS = 4
+WORKERS = 6  # as tools/test --all has them
 
 
 class Item(NamedTuple):
@@ -61,3 +63,24 @@ def test_a_file_of_slow_tests_stays_with_one_worker() -> None:
     shared = set.intersection(*homes)
     assert shared == {f"tests/{CONTRACT}"}
     assert sum(map(len, homes)) == len(set.union(*homes)) + WORKERS - 1
+
+
+def test_the_table_is_written_from_what_a_whole_run_took(tmp_path: Path) -> None:
+    file = tmp_path / "junit.xml"
+    cases = [("tests.e2e.test_a", "test_b[1]", 40.0), ("tests.e2e.test_a", "test_c", 30.6)]
+    cases += [("tests.contract.test_contract.TestContract", "test_d[x-y]", 50.0)]
+    cases += [("tests.unit.test_e", "test_f", 39.0)]
+    text = "".join(f'<testcase classname="{c}" name="{n}" time="{s}"/>' for c, n, s in cases)
+    file.write_text(f"<testsuites><testsuite>{text}</testsuite></testsuites>")
+
+    assert measured(str(file)) == {
+        "e2e/test_a.py": 71,
+        "test_d[x-y]": 50,
+    }
+
+
+def test_every_file_that_takes_long_is_there() -> None:
+    files = [part for part in LONG if part.endswith(".py")]
+
+    assert [part for part in files if not list(ROOT.glob(f"tests/**/{part}"))] == []
+    assert seconds("tests/contract/test_contract.py::test_x[y]", 2) == 6.0
