@@ -24,7 +24,7 @@ from tests.faults.world import (
 )
 from tests.support.profiles import own_profile
 
-AT_ONCE = 8  # worlds that wait for the service most of the time
+AT_ONCE = 4  # worlds that wait for the service half of the time; other tests run meanwhile
 
 
 @dataclass

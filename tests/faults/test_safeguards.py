@@ -8,6 +8,7 @@ import pytest
 
 from tests.faults import order
 from tests.faults.cells import given_up, late
+from tests.faults.drive import SAFEGUARDS
 from tests.faults.world import (
     KILLED,
     LONG,
@@ -114,6 +115,10 @@ SCENARIOS: dict[str, tuple[tuple[str, ...], Scenario]] = {
     "naming a folder when it is whole": (("whole folders",), killed_while_copying),
     "fsync": (("fsync",), power_lost),
 }
+
+
+def test_each_safeguard_that_can_be_taken_away_has_its_scenario() -> None:
+    assert sorted(one for without, _ in SCENARIOS.values() for one in without) == sorted(SAFEGUARDS)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import xml.etree.ElementTree as ET
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
@@ -95,12 +95,13 @@ def filled(
 
 def measured(junit: str) -> Mapping[str, float]:
     """Return the seconds of each piece that took long, longest first, by the file that `--junitxml` wrote."""
-    found: Counter[str] = Counter()
+    found: defaultdict[str, float] = defaultdict(float)
     for case in ET.parse(junit).iter("testcase"):
         module = case.attrib["classname"].replace(".", "/").partition("/Test")[0]
         name = piece(f"{module.removeprefix('tests/')}.py::{case.attrib['name']}")
         found[name.rpartition("::")[2]] += float(case.attrib["time"])
-    return {name: round(s) for name, s in found.most_common() if s >= LEAST_S}
+    longest = sorted(found.items(), key=lambda one: -one[1])
+    return {name: round(s) for name, s in longest if s >= LEAST_S}
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import pytest
 from tests.support.dealing_order import CONTRACT, LONG, dealt, measured, seconds
 from tests.support.root import ROOT
 
-WORKERS = 6  # as tools/test --all has them
+WORKERS = 5  # as tools/test --all has them
 
 
 class Item(NamedTuple):
