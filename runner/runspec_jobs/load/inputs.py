@@ -31,6 +31,7 @@ from runspec_jobs.provider import (
     Spec,
     SupportsDiscovery,
     paths,
+    spec_checks,
 )
 from runspec_jobs.spec import validate
 from runspec_jobs.spec.requirements import RequirementsError, requirement_lines
@@ -90,6 +91,7 @@ def gather(
     own = profile_in_use(base)
     options, wrong_options = settings(text, own, spec, provider)
     lines, problems = _requirements(spec, base)
+    problems += spec_checks.lost_setup(spec, own.settings(spec_checks.BATCH_AI))
     bundles, wrong = _bundles(spec, base, watch)
     early = [] if options is None else _early(provider, spec, options)
     if options is None or early:

@@ -12,7 +12,7 @@ from runspec_jobs.document import reader
 from runspec_jobs.document.nodes import Document
 from runspec_jobs.errors import Unavailable, Untrusted, UsageError
 from runspec_jobs.load import profile, registry
-from runspec_jobs.provider import Facts, Provider, Spec
+from runspec_jobs.provider import Facts, Provider, Spec, spec_checks
 from runspec_jobs.spec import validate
 from runspec_jobs.spec.scaling import sizes
 
@@ -115,4 +115,4 @@ def validated(text: SourceFile) -> tuple[Spec | None, list[Problem]]:
 def checked(provider: Provider, spec: Spec, facts: Facts) -> list[Problem]:
     """Return the problems of *spec* on *provider* for all numbers of nodes in `scaling`, each problem once."""
     found = (p for one in sizes(spec) for p in provider.check(one, facts))
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys([*spec_checks.lost_from_batch_ai(spec), *found]))

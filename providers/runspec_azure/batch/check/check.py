@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from runspec_azure.batch import signed
-from runspec_azure.batch.check import access, images, moved, notes, secrets
+from runspec_azure.batch.check import access, images, notes, secrets
 from runspec_azure.batch.infrastructure import autoscale, pool
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import setting
@@ -37,7 +37,6 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _words(spec)
     yield from _container(spec)
     yield from _limits(spec)
-    yield from moved.problems(spec)
     if facts.complete:
         yield from _gang(spec, facts)
         yield from _spot(spec, facts)
