@@ -179,7 +179,8 @@ def _program(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
             yield Problem(where, what, hint)
         else:
             yield from _script(spec, name, where, options)
-    if not kind.counted and spec.processes_per_node > 1:
+    given = "processes_per_node" in spec.model_fields_set
+    if given and not kind.counted and spec.processes_per_node > 1:
         what = f"the toolkit {name} decides the number of processes itself"
         yield Problem(("processes_per_node",), what, f"remove it, or {AWAY}", at="key")
     if spec.launch is Launch.NONE and options.toolkit is None and name == "custom-mpi":

@@ -298,6 +298,12 @@ class Retry(Model):
     )
 
 
+def _processes(fields: Mapping[str, Any]) -> int:
+    """Return the default of `processes_per_node`: torchrun's workers have a GPU each."""
+    cluster, launch = fields.get("cluster"), fields.get("launch")
+    return (cluster.gpus or 1) if cluster and launch is Launch.TORCHRUN else 1
+
+
 class Spec(Model):
     """One job."""
 
@@ -330,8 +336,9 @@ class Spec(Model):
         "starts it with mpirun, `torchrun` with torchrun.",
     )
     processes_per_node: Positive = Field(
-        default=1,
-        description="Number of processes on each node, for `launch: mpi` and `launch: torchrun`.",
+        default_factory=_processes,
+        description="Number of processes on each node, for `launch: mpi` and `launch: torchrun`. The default is 1, "
+        "and with torchrun one for each GPU of the node.",
     )
     global_batch: Positive | None = Field(
         default=None,

@@ -248,3 +248,19 @@ def test_values_as_trees_are_what_editors_see() -> None:
     value: Value = reader.read("a: [1, '1', true, ~, 1.5]\n").value
 
     assert resolve(value) == {"a": [1, "1", True, None, 1.5]}
+
+
+@pytest.mark.parametrize(
+    "more,expected",
+    [
+        ({"launch": "torchrun", "cluster": {"gpus": 8}}, 8),
+        ({"launch": "torchrun", "cluster": {"gpus": 8}, "processes_per_node": 2}, 2),
+        ({"launch": "torchrun"}, 1),
+        ({"launch": "mpi", "cluster": {"gpus": 8}}, 1),
+        ({"cluster": {"gpus": 8}}, 1),
+    ],
+)
+def test_torchrun_starts_a_process_for_each_gpu(more: dict[str, Any], expected: int) -> None:
+    base = {"apiVersion": "runspec/v1", "name": "n", "provider": "local", "command": ["train"]}
+
+    assert Spec.model_validate({**base, **more}).processes_per_node == expected
