@@ -15,7 +15,7 @@ UNFIT = re.compile(r"[^a-z0-9_-]+")
 STORAGE = "|".join(re.escape(cloud.storage) for cloud in clouds.CLOUDS)
 HOST = re.compile(rf"https?://([^/.]+)\.file\.(?:{STORAGE})/([^/]+)/?")
 ACCOUNT_GAP, KEY_GAP = "<AZURE_BATCHAI_STORAGE_ACCOUNT>", "<AZURE_BATCHAI_STORAGE_KEY>"
-GAP = re.compile(r"<[\w-]+>")  # the placeholder of a secret in exported files
+GAP = re.compile(r"<\w[\w. -]*>")  # a placeholder, such as those in exported files
 
 
 @dataclass
@@ -73,7 +73,7 @@ class Draft:
 
     def account(self, found: str | None) -> str | None:
         """Return the account of a volume, or None if it is the profile's; the first one becomes the profile's."""
-        if not found or ACCOUNT_GAP in found:
+        if not found or GAP.search(found):
             return None
         if re.fullmatch(ACCOUNT, found) and not self.has_gaps:
             self.profile.setdefault("storage_account", found)

@@ -82,9 +82,10 @@ class ForeignObject:
         return bool(self.value)
 
     def text(self, key: str) -> str | None:
+        """Return the text at *key*; None if it is empty, which means the same as a key that is not there."""
         found = self._pop(key)
         if found is None or isinstance(found, str):
-            return found
+            return found or None
         if isinstance(found, bool | int | float):
             return json.dumps(found)
         self.left(key, "the value is not a string")

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
 from runspec_azure.batchai.importing import cluster_file, job_file, yaml_text
-from runspec_azure.batchai.importing.draft import ACCOUNT_GAP, Draft
+from runspec_azure.batchai.importing.draft import ACCOUNT_GAP, GAP, Draft
 from runspec_azure.batchai.importing.foreign_file import ForeignObject, loaded
 from runspec_jobs.provider import ForeignFile, Imported, UsageError
 
 NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 KNOWN = ("$schema",)
+# What stands for a setting that has to be filled in.
+EXAMPLES = {
+    "subscription": "00000000-0000-0000-0000-000000000000",
+    "location": "eastus",
+    "storage_account": "mystorage",
+    "ssh_public_key": '"ssh-ed25519 AAAA..."',
+    "file_share": "logs",
+    "resource_group": "mygroup",
+    "workspace": "myworkspace",
+    "cluster": "mycluster",
+    "vm_size": "STANDARD_NC6",
+    "subnet": '"/subscriptions/..."',
+}
 
 
 def imported(job: ForeignFile, cluster: ForeignFile | None) -> Imported:
@@ -68,18 +81,34 @@ def _written(draft: Draft, names: list[str]) -> Imported:
     settings = {"azure-batch-ai": draft.settings} if draft.settings else {}
     spec = {**head, **draft.spec, **({"providers": settings} if settings else {})}
     spec = draft.hidden.scrubbed(spec, "", draft.notes)
+    gaps = [
+        key for key, value in draft.profile.items() if isinstance(value, str) and GAP.search(value)
+    ]
+    for key in gaps:
+        del draft.profile[key]
+    draft.notes += _placeholders(draft.shared, "profile.shared")
     account = draft.hidden.scrubbed(draft.profile, "profile", draft.notes)
-    missing = ", ".join(_missing(draft))
+    missing = list(dict.fromkeys([*_missing(draft), *gaps]))
     if missing:
-        draft.notes.append(f"add to the profile before you apply: {missing}")
+        draft.notes.append(f"add to the profile before you apply: {', '.join(missing)}")
     notes = tuple(dict.fromkeys(draft.hidden.scrubbed(draft.notes, "", [])))
     shown = " and ".join(PurePath(name).name for name in names)
     return Imported(
         _comments(f"Imported from {shown}.", notes) + yaml_text.text(_filled(spec)),
         yaml_text.text({"providers": {"azure-batch-ai": _filled(account)}})
-        + (f"    # Add before you apply: {missing}.\n" if missing else ""),
+        + ("    # Add before you apply:\n" if missing else "")
+        + "".join(f"    # {name}: {EXAMPLES.get(name, '...')}\n" for name in missing),
         notes,
     )
+
+
+def _placeholders(value: Any, path: str) -> Iterator[str]:
+    """Yield a note for each placeholder in *value* that somebody has to replace."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _placeholders(item, f"{path}.{key}")
+    elif isinstance(value, str) and GAP.search(value):
+        yield f"{path} is a placeholder: replace it before you apply"
 
 
 def _missing(draft: Draft) -> list[str]:

@@ -57,8 +57,8 @@ def test_what_the_files_do_not_tell_and_a_plan_needs_is_named(files: Path, capsy
 
     assert f"add to the profile before you apply: {', '.join(known)}" in told
     head, rest = "providers:\n  azure-batch-ai:\n", profile.read_text()
-    assert f"# Add before you apply: {', '.join(known)}.\n" in rest
     lines = "".join(f"    {name}: {value}\n" for name, value in known.items())
+    assert all(f"    # {name}: " in rest for name in known)
     profile.write_text(rest.replace(head, head + lines))
     assert run(["trust", "there/runspec-profile.yaml"]) == 0
     assert run(["plan", "there/job.yaml"]) == 0, capsys.readouterr().err

@@ -371,3 +371,78 @@ def test_text_that_looks_like_a_placeholder_means_the_same_after_an_import() -> 
     spec = valid(found)
 
     assert (placeholders.argv(spec)[-1].strip(), spec.env["A"]) == (line, "${mounts.x}")
+
+
+GAPS: dict[str, Any] = {
+    "nodeCount": 2,
+    "cluster": {
+        "id": "/subscriptions/<subscription id>/resourceGroups/<group>/providers/Microsoft.BatchAI"
+        "/workspaces/<workspace>/clusters/nc6"
+    },
+    "customToolkitSettings": {"commandLine": "echo"},
+    "stdOutErrPathPrefix": "$AZ_BATCHAI_JOB_MOUNT_ROOT/logs",
+    "mountVolumes": {
+        "azureFileShares": [
+            {
+                "azureFileUrl": "https://<storage account>.file.core.windows.net/logs",
+                "relativeMountPath": "logs",
+                "fileMode": "",
+            }
+        ],
+        "azureBlobFileSystems": [
+            {
+                "accountName": "<storage account>",
+                "containerName": "<container>",
+                "credentials": {"accountKey": "<storage key>"},
+                "relativeMountPath": "scripts",
+                "mountOptions": "",
+            }
+        ],
+    },
+    "outputDirectories": [
+        {"id": "MODEL", "pathPrefix": "$AZ_BATCHAI_JOB_MOUNT_ROOT/logs", "pathSuffix": ""}
+    ],
+    "containerSettings": {"imageSourceRegistry": {"image": "a:1", "serverUrl": ""}},
+}
+
+
+def options_of(text: str) -> tuple[Any, list[Any]]:
+    read = jobs_file.read("runspec-profile.yaml", text.encode())
+    assert read.document is not None
+    value, problems = profiles.read(read.document.value)
+    assert value is not None, problems
+    return validate.model(PROVIDER.options_model, value.providers["azure-batch-ai"])
+
+
+def test_an_empty_text_is_as_if_it_were_not_there() -> None:
+    found = taken({"properties": GAPS})
+
+    options, wrong = options_of(found.profile)
+
+    assert wrong == [] and options is not None
+    assert '""' not in found.profile + found.spec
+
+
+def test_a_placeholder_is_asked_for_and_neither_a_value_nor_a_secret() -> None:
+    found = taken({"properties": GAPS})
+
+    options, _ = options_of(found.profile)
+
+    assert options is not None and (options.subscription, options.cluster) == (None, "nc6")
+    assert options.shared["scripts"].account is None
+    assert not any("in plain text" in note for note in found.notes)
+    assert any("profile.shared.scripts.container" in note for note in found.notes)
+    (asked,) = [note for note in found.notes if note.startswith("add to the profile")]
+    names = ("subscription", "location", "storage_account", "resource_group", "workspace")
+    assert all(name in asked for name in names)
+
+
+def test_the_lines_to_fill_in_make_a_profile_as_soon_as_they_are_no_comments() -> None:
+    found = taken({"properties": GAPS})
+    head, _, lines = found.profile.partition("    # Add before you apply:\n")
+
+    options, wrong = options_of(head + lines.replace("# ", ""))
+
+    assert wrong == [] and options is not None
+    assert (options.location, options.storage_account) == ("eastus", "mystorage")
+    assert options.resource_group == "mygroup"
