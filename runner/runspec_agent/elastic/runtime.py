@@ -13,7 +13,7 @@ from runspec_agent.base.job_env import LOST, STOPPED
 from runspec_agent.base.process import Child
 from runspec_agent.elastic import torch_rendezvous
 from runspec_agent.elastic.torch_rendezvous import BACKEND, FOLDER, RUNNING, VIEW
-from runspec_agent.env.address import interface
+from runspec_agent.env import sockets
 
 LATE_S = 15.0  # seconds for torchrun to notice that its workers have ended
 LOOK_S = 0.2  # seconds between torchrun's checks of its workers
@@ -121,12 +121,7 @@ class Torchrun(Program):
         path = [self.folder] + ([env["PYTHONPATH"]] if env.get("PYTHONPATH") else [])
         found = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # see torchrun.env_for
         loopback = env["RUNSPEC_HOST"].startswith("127.")  # whether all nodes are on one machine
-        # Otherwise Gloo uses the address of this machine's host name, which other nodes may not reach.
-        own = "lo" if loopback else interface(env["RUNSPEC_HOST"])
-        if own is not None:
-            found.update(GLOO_SOCKET_IFNAME=own, TP_SOCKET_IFNAME=own)
-        if loopback:
-            found["NCCL_SOCKET_IFNAME"] = "lo"
+        found.update(sockets.variables(env["RUNSPEC_HOST"], loopback))
         found.update(env)
         found["PYTHONPATH"] = os.pathsep.join(path)
         found[FOLDER] = self.folder

@@ -32,11 +32,16 @@ def own(env: Mapping[str, str]) -> str:
     address = _of_name(called)
     if address is not None:
         return address
+    return of_route() or called or socket.gethostname()
+
+
+def of_route() -> Optional[str]:
+    """Return the address of the interface of the default route, or None if there is no route."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
         try:
             way.connect(("192.0.2.1", 9))  # no packet is sent; a documentation address, RFC 5737
-        except OSError:  # there is no route
-            return called or socket.gethostname()
+        except OSError:
+            return None
         return str(way.getsockname()[0])
 
 

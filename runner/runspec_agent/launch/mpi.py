@@ -16,6 +16,7 @@ from typing import Dict, List, Mapping, Optional, Set
 from runspec_agent.base import files, process
 from runspec_agent.base.job_env import LOST, STOPPED, Failure
 from runspec_agent.base.process import Child
+from runspec_agent.env import sockets
 from runspec_agent.launch import mpirun, slurm
 from runspec_agent.launch.file_rsh import Server
 from runspec_agent.rendezvous import hostfile
@@ -244,7 +245,8 @@ def _serve(seat: Participant, ranks: Ranks, env: Mapping[str, str]) -> int:
 def daemon_env(seat: Participant, argv: List[str], folder: str) -> Dict[str, str]:
     """Return the environment for this node's ranks: its own, with the path of its own start script."""
     start = os.path.join(folder, "start.sh")
-    env = slurm.without_pmi(seat.env())
+    network = sockets.variables(seat.words.host, one_stack(seat.nodes))
+    env = dict(network, **slurm.without_pmi(seat.env()))
     script = own_tmpdir(env.get("TMPDIR")) + start_script(folder, os.getcwd(), argv)
     files.write(start, slurm.shown(os.environ) + script if seat.words.rank == 0 else script)
     # PRRTE 3 names its files in TMPDIR by its pid alone, leaves them when it is killed, and does not start if they

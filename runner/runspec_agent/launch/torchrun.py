@@ -5,7 +5,7 @@ from typing import Dict, List, Mapping
 from runspec_agent.base import process
 from runspec_agent.base.job_env import JobEnv
 from runspec_agent.base.process import Child
-from runspec_agent.env import address
+from runspec_agent.env import address, sockets
 from runspec_agent.rendezvous.participant import Participant
 from runspec_agent.rendezvous.rendezvous import one_stack
 
@@ -16,7 +16,7 @@ def run(seat: Participant, argv: List[str]) -> int:
     leader = "127.0.0.1" if loopback else seat.words.leader or seat.nodes[0].host
     command = argv_for(seat.words, leader, seat.nodes[0].port) + argv
     return process.run(
-        Child(command, env_for(seat.env(), loopback)),
+        Child(command, env_for(seat.env(), seat.words.host, loopback)),
         seat.signals,
         seat.words.grace_s,
         seat.watch,
@@ -35,10 +35,9 @@ def argv_for(words: JobEnv, leader: str, port: int) -> List[str]:
     ]
 
 
-def env_for(env: Mapping[str, str], loopback: bool) -> Dict[str, str]:
+def env_for(env: Mapping[str, str], host: str, loopback: bool) -> Dict[str, str]:
     # With a shared store, the agent's server is also that of the workers, and a lost member is never noticed (torch
     # 2.13).
     defaults = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-    if loopback:
-        defaults.update(GLOO_SOCKET_IFNAME="lo", NCCL_SOCKET_IFNAME="lo", TP_SOCKET_IFNAME="lo")
+    defaults.update(sockets.variables(host, loopback))
     return dict(defaults, **env)
