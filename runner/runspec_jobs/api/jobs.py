@@ -12,11 +12,19 @@ from runspec_jobs.api.specs import Diagnostic, InvalidSpec, Source, SourceFile, 
 from runspec_jobs.errors import Unavailable, UsageError
 from runspec_jobs.load import source
 from runspec_jobs.load.inputs import PlanInputs, at_size, gather, spec_in
+from runspec_jobs.machines.estimate import (
+    Estimate as Estimate,
+    Offer,
+    PricedMachine as PricedMachine,
+    Work,
+    estimate as estimated,
+    most_attempts,
+)
 from runspec_jobs.plan import diff, model, smoke
 from runspec_jobs.plan.diff import Change as Change
 from runspec_jobs.plan.model import Plan as Plan
 from runspec_jobs.plan.smoke import UNREACHED as UNREACHED, unreached as unreached
-from runspec_jobs.provider import Scope as Scope, Spec, SupportsPolicy
+from runspec_jobs.provider import Capacity, Scope as Scope, Spec, SupportsOffer, SupportsPolicy
 from runspec_jobs.spec import placeholders
 from runspec_jobs.spec.sweep import Random
 from runspec_jobs.state import run_record
@@ -53,6 +61,11 @@ class Job:
             return (self,)
         each = (at_size(self.inputs, size) for size in self.spec.scaling.nodes)
         return tuple(Job(one, self.inputs) for one in each)
+
+    @property
+    def confirm_above_usd(self) -> float:
+        """The cost above which the command line asks before it starts the job; from the profile."""
+        return self.inputs.confirm_above_usd
 
     def tasks(self) -> Sequence[Mapping[str, str]]:
         """Return the values of the sweep for each task, those that are drawn at random too."""
@@ -129,6 +142,30 @@ def last_applied(name: str) -> Plan | None:
 def changes(before: Plan | None, made: Plan) -> list[Change] | None:
     """Return the fields in which *made* differs from *before*; None if there is no plan before it."""
     return None if before is None else diff.differences(before, made)
+
+
+def estimate(job: Job) -> Estimate | None:
+    """Return what *job* may cost, or None if its provider charges nothing and the profile has no price for it.
+
+    Raises UsageError if the spec has `scaling`: estimate each of `job.sizes()`.
+    """
+    demand_one(job)
+    found, spec = job.inputs, job.spec
+    offer = Offer(())
+    if isinstance(found.provider, SupportsOffer):
+        offer = found.provider.offer(spec, found.facts)
+    elif spec.provider not in found.prices:
+        return None
+    tasks = placeholders.length(spec.sweep)
+    work = Work(
+        nodes=spec.cluster.nodes.max,
+        tasks=tasks,
+        parallel=min(tasks, spec.max_parallel or tasks),
+        timeout_s=spec.timeout,
+        attempts=most_attempts(spec.retry.attempts, spec.retry.spot_attempts),
+        spot=spec.cluster.capacity is not Capacity.ON_DEMAND,
+    )
+    return estimated(offer, work, spec.provider, found.prices)
 
 
 def policy(job: Job, *, of_job: bool = False) -> Mapping[str, Any]:

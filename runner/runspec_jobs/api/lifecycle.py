@@ -254,9 +254,17 @@ class Run:
 
 
 def apply(
-    job: Job, *, detach: bool = True, new: bool = False, on_event: OnEvent | None = None
+    job: Job,
+    *,
+    detach: bool = True,
+    new: bool = False,
+    on_event: OnEvent | None = None,
+    confirm: Callable[[], None] = lambda: None,
 ) -> Run:
     """Start the run of *job*, or continue or return the one that it already has; *new* starts one in any case.
+
+    *confirm* is called before a new run is started, and may raise an error to start none; `estimate` says what it
+    may cost.
 
     Calling it again after a crash at any moment makes nothing twice. With *detach* false, wait until the run has ended.
     Raises Conflict if a run of that name is alive with another spec, UnknownOutcome if a service did not answer (call
@@ -268,7 +276,7 @@ def apply(
     else:
         run_group.keep(job.group.spec, job.group.text.data)
     client = job.inputs.provider.connect(job.inputs.facts)
-    started = start_run.start(job.inputs, client, Events(on_event), new=new)
+    started = start_run.start(job.inputs, client, Events(on_event), new=new, confirm=confirm)
     run = Run(started.record, started.status, started.client)
     if not detach:
         run.wait(on_event=on_event)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -10,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runspec_jobs.api import lifecycle as api
-from runspec_jobs.api.jobs import Job, smoke_test
+from runspec_jobs.api.jobs import Job, estimate, smoke_test
 from runspec_jobs.api.lifecycle import Line, Run, State, Status, line_text, ways
 from runspec_jobs.api.specs import seconds
-from runspec_jobs.cli import output, plan, smoke
+from runspec_jobs.cli import costs, output, plan, smoke
 from runspec_jobs.cli.log_printer import LogPrinter
 from runspec_jobs.diagnostics.render import plain
 from runspec_jobs.errors import DETACHED, OK, JobFailed, UsageError
@@ -31,6 +32,8 @@ class ApplyOptions:
     output_format: str = "text"
     as_json: bool = False
     rehearsed: bool = False
+    yes: bool = False
+    max_usd: str | None = None
 
     @property
     def following(self) -> Following:
@@ -71,13 +74,14 @@ def _apply(
     job: Job, options: ApplyOptions, printer: output.ProgressPrinter, limit_s: float | None
 ) -> int:
     began = time.monotonic()
+    confirm = _confirmation(job, options)
     first = smoke_test(job) if options.smoke else None
     if first is not None:
-        code = _smoke(first, options, printer, limit_s)
+        code = _smoke(first, options, printer, limit_s, confirm)
         if code is not None:
             return code
     with printer:
-        run = api.apply(job, new=options.new, on_event=printer)
+        run = api.apply(job, new=options.new, on_event=printer, confirm=confirm)
     if run.ended is not None:
         return _result(run, run.ended, as_json=options.as_json)
     if options.detach:
@@ -86,14 +90,28 @@ def _apply(
     return watch(run, options.following, limit_s if first is None else left_s)
 
 
+def _confirmation(job: Job, options: ApplyOptions) -> Callable[[], None]:
+    """Return the function that asks, once, before *job* is started. Raises UsageError if `--max-usd` refuses it."""
+    if options.rehearsed:
+        return lambda: None
+    costs.demand_below(estimate(job), costs.limit(options.max_usd))
+    return functools.cache(lambda: costs.confirm(job, yes=options.yes, quiet=options.as_json))
+
+
 def _smoke(
-    first: Job, options: ApplyOptions, printer: output.ProgressPrinter, limit_s: float | None
+    first: Job,
+    options: ApplyOptions,
+    printer: output.ProgressPrinter,
+    limit_s: float | None,
+    confirm: Callable[[], None],
 ) -> int | None:
     """Run the smoke test, unless an equal one has succeeded; return an exit code if the job must not start."""
     with printer:
-        run = api.apply(first, new=options.new, on_event=printer)
+        run = api.apply(first, new=options.new, on_event=printer, confirm=confirm)
         if run.ended is not None and run.ended.state is State.GONE:
-            run = api.apply(first, new=True, on_event=printer)  # it is not known how it ended
+            run = api.apply(
+                first, new=True, on_event=printer, confirm=confirm
+            )  # it is not known how it ended
     status = run.ended
     lines: list[str] = []
     if status is None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from runspec_jobs.api import jobs
 from runspec_jobs.api.jobs import Change, Job, Plan, Scope
-from runspec_jobs.cli import diagnostics, import_, output
+from runspec_jobs.cli import costs, diagnostics, import_, output
 from runspec_jobs.diagnostics.render import as_json, plain
 from runspec_jobs.errors import CHANGES, OK, UsageError
 
@@ -32,6 +32,7 @@ class PlanOptions:
     smoke: bool
     output_format: str
     as_json: bool
+    max_usd: str | None = None
 
 
 def load(
@@ -73,6 +74,7 @@ def plan_(options: PlanOptions) -> int:
 def _planned(job: Job, options: PlanOptions, keep: Callable[[dict[str, Any]], None]) -> bool:
     """Print one plan, or what changed in it; return whether it changed. With `--json`, *keep* gets it instead."""
     made = jobs.plan(job)
+    costs.demand_below(jobs.estimate(job), costs.limit(options.max_usd))
     before = jobs.last_applied(job.spec.name)
     changes = jobs.changes(before, made)
     if options.export is not None:
@@ -81,12 +83,15 @@ def _planned(job: Job, options: PlanOptions, keep: Callable[[dict[str, Any]], No
         known = {"name": job.spec.name, "run": before and before.run}
         keep({"format": DIFF, **known, "changes": _changes_json(changes)})
     elif options.as_json:
-        keep(jobs.plan_json(made))
+        keep({**jobs.plan_json(made), "cost": costs.to_json(jobs.estimate(job))})
     elif options.diff:
         _print_changes(before, changes)
     else:
         for line in view(made):
             output.out(line)
+        if (found := jobs.estimate(job)) is not None:
+            for line in costs.lines(found):
+                output.out(line)
         _show_drawn(job)
     return changes is None or bool(changes)
 

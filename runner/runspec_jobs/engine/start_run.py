@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from runspec_jobs.engine import adopt, apply as engine
@@ -14,6 +15,8 @@ from runspec_jobs.provider import Client, State, Status, SupportsAdoption, Suppo
 from runspec_jobs.state import run_record
 from runspec_jobs.state.journal import Journal, RunState
 from runspec_jobs.state.run_record import Record
+
+Confirm = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -35,20 +38,30 @@ class Choice:
     status: Status | None = None
 
 
-def start(found: PlanInputs, client: Client, reporter: Reporter, *, new: bool = False) -> Started:
+def start(
+    found: PlanInputs,
+    client: Client,
+    reporter: Reporter,
+    *,
+    new: bool = False,
+    confirm: Confirm = lambda: None,
+) -> Started:
     """Start or continue the run of *found* if necessary, and return it; *new* starts one in any case.
 
+    *confirm* is called before a new run is recorded, and may raise an error to start none.
     Raises Conflict if a run of the name is alive with another spec, and Damaged if the record of one cannot be read.
     """
     with run_record.name_lock(found.spec.name, reporter.wait):
-        choice = _choose(found, client, new, reporter)
+        choice = _choose(found, client, new, reporter, confirm)
         reporter.note(choice.message)
         with run_record.site_lock(reporter.wait, shared=True):
             ended = _make(choice.record, found, client, reporter)
     return Started(choice.record, choice.client, choice.status or ended)
 
 
-def _choose(found: PlanInputs, client: Client, new: bool, reporter: Reporter) -> Choice:
+def _choose(
+    found: PlanInputs, client: Client, new: bool, reporter: Reporter, confirm: Confirm
+) -> Choice:
     """Return the run that this spec already has, or else a new one. The caller holds the lock of the name."""
     made = model.make_plan(found.provider, found.spec, run_record.new_token(), found.facts)
     if not new and (wrong := run_record.damaged(found.spec.name)):
@@ -58,6 +71,7 @@ def _choose(found: PlanInputs, client: Client, new: bool, reporter: Reporter) ->
         # An older run that has ended does not count: the newest one has failed or was cancelled.
         if choice is not None and (age == 0 or choice.status is None):
             return choice
+    confirm()
     base, name = found.base.absolute(), found.spec.name
     fresh = run_record.create(found.text.data, made, found.facts, base, name, found.profile)
     return Choice(fresh, client, f"run {made.run}")

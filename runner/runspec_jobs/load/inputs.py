@@ -15,6 +15,7 @@ from runspec_jobs.errors import Unavailable, UsageError
 from runspec_jobs.load import profile, registry, source, trust
 from runspec_jobs.load.bundle import FolderBundle, bundle
 from runspec_jobs.load.folder_scan import MIB, BundleError, Opener
+from runspec_jobs.load.profile import CONFIRM_ABOVE_USD
 from runspec_jobs.load.source import (
     InvalidSpec,
     SourceFile,
@@ -48,7 +49,7 @@ Watch = Callable[
 class PlanInputs:
     """A spec with everything that planning it needs; *bundles* opens the content of its folders.
 
-    *profile* is the path of the profile in use, if there is one.
+    *profile* is the path of the profile in use, if there is one. *prices* and *confirm_above_usd* are from it.
     """
 
     text: SourceFile
@@ -58,6 +59,8 @@ class PlanInputs:
     facts: Facts
     bundles: Mapping[str, Callable[[], Bundle]]
     profile: Path | None = None
+    prices: Mapping[str, float] = field(default_factory=dict)
+    confirm_above_usd: float = CONFIRM_ABOVE_USD
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,18 @@ def gather(
         facts,
         {name: partial(_given, bundle) for name, bundle in bundles.items()},
         own.path and own.path.absolute(),
+        own.found.prices,
+        _confirm_above(own),
     )
+
+
+def _confirm_above(own: ProfileInUse) -> float:
+    """Return the cost above which `apply` asks; a profile that the user does not trust cannot raise it."""
+    wanted = own.found.confirm_above
+    if own.place is None or own.text is None:
+        return CONFIRM_ABOVE_USD
+    trusted = own.place.own or trust.is_trusted(own.place.path, own.text.data)
+    return wanted if trusted else min(CONFIRM_ABOVE_USD, wanted)
 
 
 def _early(provider: Provider, spec: Spec, options: Options) -> list[Problem]:

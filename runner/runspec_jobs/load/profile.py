@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -16,6 +16,8 @@ from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.types import Name
 from runspec_jobs.spec.validate import PRIVATE, model
 
+CONFIRM_ABOVE_USD = 10.0
+Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 MOVE = "move it to runspec-profile.yaml or ~/.config/runspec/profile.yaml"
 
 
@@ -24,6 +26,15 @@ class Profile(Model):
 
     providers: Mapping[Name, Mapping[str, Any]] = Field(
         default={}, description="The settings of each provider, by name."
+    )
+    prices: Mapping[str, Usd] = Field(
+        default={},
+        description="The price in USD of an hour of a node, by the name of a machine or of a provider. It "
+        "replaces that of the catalogue in reports of cost, and changes no choice of machines.",
+    )
+    confirm_above: Usd = Field(
+        default=CONFIRM_ABOVE_USD,
+        description="`apply` asks at a terminal before it starts a job that may cost more USD.",
     )
 
 

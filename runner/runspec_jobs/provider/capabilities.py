@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from runspec_jobs.machines.estimate import Offer
 from runspec_jobs.provider.probe import Probe
 from runspec_jobs.provider.steps import Request, Response, Step
 from runspec_jobs.provider.types import (
@@ -36,6 +37,14 @@ class SupportsDiscovery(Protocol):
 
         Must work without credentials: facts that cannot be found are left out.
         """
+
+
+@runtime_checkable
+class SupportsOffer(Protocol):
+    """A provider that knows on which machines a job runs, and what they cost."""
+
+    def offer(self, spec: Spec, facts: Any) -> Offer:
+        """Return the machines for *spec*, with their prices. It is pure, as `plan` is, and prices are in no plan."""
 
 
 @runtime_checkable

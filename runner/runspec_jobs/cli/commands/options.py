@@ -74,6 +74,10 @@ Timeout = Annotated[
         "--timeout", metavar="TIME", help="stop waiting after a time such as 10m; the job goes on"
     ),
 ]
+MaxUsd = Annotated[
+    str | None,
+    Option("--max-usd", metavar="N", help="refuse a job that may cost more than N USD"),
+]
 NodeNumber = Annotated[
     int | None,
     Option(

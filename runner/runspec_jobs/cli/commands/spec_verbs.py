@@ -10,6 +10,7 @@ from typer import Argument, Option
 from runspec_jobs.cli.commands import suggestions
 from runspec_jobs.cli.commands.options import (
     AsJson,
+    MaxUsd,
     OutputFormat,
     Smoke,
     SpecFile,
@@ -110,6 +111,7 @@ def plan(
         bool, flag("--detailed-exitcode", help="exit with code 3 if there are changes")
     ] = False,
     smoke: Annotated[bool, flag("--smoke", help="plan the spec's smoke test, not its job")] = False,
+    max_usd: MaxUsd = None,
     output_format: OutputFormat = "text",
     as_json: AsJson = False,
 ) -> int:
@@ -125,7 +127,7 @@ def plan(
 
     return plan.plan_(
         plan.PlanOptions(
-            file, provider, export, diff, detailed_exitcode, smoke, output_format, as_json
+            file, provider, export, diff, detailed_exitcode, smoke, output_format, as_json, max_usd
         )
     )
 
@@ -340,6 +342,8 @@ def apply(
     ] = False,
     smoke: Smoke = False,
     timeout: Timeout = None,
+    yes: Annotated[bool, flag("--yes", "-y", help="start it whatever it may cost")] = False,
+    max_usd: MaxUsd = None,
     output_format: OutputFormat = "text",
     as_json: AsJson = False,
 ) -> int:
@@ -354,7 +358,17 @@ def apply(
     from runspec_jobs.cli import apply
 
     return apply.apply(
-        apply.ApplyOptions(file, detach, new, smoke, timeout, output_format, as_json)
+        apply.ApplyOptions(
+            file,
+            detach,
+            new,
+            smoke,
+            timeout,
+            output_format,
+            as_json,
+            yes=yes,
+            max_usd=max_usd,
+        )
     )
 
 

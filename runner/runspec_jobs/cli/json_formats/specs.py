@@ -55,6 +55,35 @@ class Step(Part):
     )
 
 
+class PricedMachine(Part):
+    """A machine that the job may get."""
+
+    name: str
+    usd_hour: float | None = Field(description="null if the price is unknown.")
+    why: str = Field(description="Why it is chosen, for people.")
+
+
+class StandingCost(Part):
+    """What costs money while nothing runs."""
+
+    what: str
+    usd_hour: float | None = Field(description="null if it is unknown, or depends on what is kept.")
+
+
+class Cost(Part):
+    """What the job may cost, in USD on demand. The digest does not depend on it."""
+
+    machines: list[PricedMachine] = Field(description="The first one is preferred.")
+    alternatives: list[PricedMachine] = Field(description="The cheapest other machines.")
+    at_once: int = Field(description="How many machines run at the same time at most.")
+    least_usd_hour: float | None
+    most_usd_hour: float | None
+    bound_usd: float | None = Field(description="The most that all attempts can cost.")
+    unbounded: str = Field(description="Why bound_usd is null, for people.")
+    standing: list[StandingCost]
+    catalogue: str = Field(description="The date and the region of the prices, for people.")
+
+
 class Plan(Document):
     """All requests of a run, word for word."""
 
@@ -63,6 +92,7 @@ class Plan(Document):
     run: str = Field(description="The name of the run, with 000000 in place of its token.")
     digest: str = Field(description="The same for plans that differ only in the name of the run.")
     steps: list[Step]
+    cost: Cost | None = Field(description="null if the provider charges nothing that is known.")
 
 
 class Plans(Document):

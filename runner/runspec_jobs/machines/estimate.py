@@ -1,0 +1,169 @@
+"""What a job may cost: the machines that it may get, their prices, and the most that all its attempts can come to.
+
+Prices are in USD. What is unknown is None, and never 0. Spot machines are counted at their price on demand, which is
+the most that spot costs: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/using-spot-instances-history.html and
+https://learn.microsoft.com/en-us/azure/virtual-machines/spot-vms
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from runspec_jobs.machines.choice import (
+    ChosenMachine,
+    MachineRequest,
+    holding,
+    most_gpus,
+    nominal,
+    price,
+)
+from runspec_jobs.machines.machine import Catalogue, Machine
+
+HOUR_S = 3600
+ALTERNATIVES = 2
+
+
+class StandingCost(NamedTuple):
+    """What costs money while nothing runs. *usd_hour* is None if its price is unknown, or depends on what is kept."""
+
+    what: str
+    usd_hour: float | None = None
+
+
+class Offer(NamedTuple):
+    """The machines that a plan may get, the best one first, and the cheapest others.
+
+    *catalogue* names the prices, by date and region. *why* says why no machine is known, if there is none.
+    """
+
+    machines: Sequence[ChosenMachine]
+    alternatives: Sequence[ChosenMachine] = ()
+    standing: Sequence[StandingCost] = ()
+    catalogue: str = ""
+    why: str = ""
+
+
+class Work(NamedTuple):
+    """How much a job runs at most: *nodes* of each task, *tasks*, and those of them at the same time.
+
+    *timeout_s* is the longest time of one attempt, or None; *attempts* is the most that a task may make.
+    """
+
+    nodes: int
+    tasks: int
+    parallel: int
+    timeout_s: float | None
+    attempts: int
+    spot: bool = False
+
+
+class PricedMachine(NamedTuple):
+    """A machine with the price of an hour, or None if it is unknown, and the reason for the choice."""
+
+    name: str
+    usd_hour: float | None
+    why: str
+
+
+class Estimate(NamedTuple):
+    """What a job may cost. *least_usd_hour* and *most_usd_hour* are for all machines that run at once.
+
+    *bound_usd* is the most that the job can cost, or None for the reason in *unbounded*.
+    """
+
+    machines: Sequence[PricedMachine]
+    alternatives: Sequence[PricedMachine]
+    work: Work
+    least_usd_hour: float | None
+    most_usd_hour: float | None
+    bound_usd: float | None
+    unbounded: str
+    standing: Sequence[StandingCost]
+    catalogue: str
+
+
+def estimate(offer: Offer, work: Work, provider: str, own: Mapping[str, float]) -> Estimate:
+    """Return what *work* may cost on the machines of *offer*.
+
+    *own* has the prices of the profile, in USD for an hour of a node, by the name of a machine or of a provider.
+
+    >>> work = Work(nodes=2, tasks=1, parallel=1, timeout_s=7200, attempts=3)
+    >>> estimate(Offer(()), work, "slurm", {"slurm": 1.5}).bound_usd
+    18.0
+    >>> estimate(Offer((), why="the queue chooses them"), work, "aws-batch", {}).unbounded
+    'the queue chooses them'
+    """
+    machines = [_priced(one, own) for one in offer.machines]
+    if not machines and provider in own:
+        machines = [PricedMachine(f"a node of {provider}", own[provider], "the profile's price")]
+    prices = [one.usd_hour for one in machines]
+    known = [usd for usd in prices if usd is not None]
+    complete = bool(known) and len(known) == len(prices)
+    at_once = work.nodes * work.parallel
+    most = max(known) if complete else None
+    bound, unbounded = _bound(work, most, offer, machines)
+    return Estimate(
+        machines,
+        [_priced(one, own) for one in offer.alternatives],
+        work,
+        min(known) * at_once if known else None,
+        most * at_once if most is not None else None,
+        bound,
+        unbounded,
+        offer.standing,
+        offer.catalogue,
+    )
+
+
+def alternatives(
+    request: MachineRequest,
+    catalogue: Catalogue,
+    chosen: Sequence[ChosenMachine],
+    usable_gib: Callable[[Machine], float] = nominal,
+    runs: Callable[[Machine], bool] = lambda _: True,
+) -> tuple[ChosenMachine, ...]:
+    """Return the cheapest machines for *request* of families of which none was *chosen*: one of each family."""
+    families = {one.machine.family for one in chosen}
+    found: dict[str, ChosenMachine] = {}
+    for machine in holding(request, catalogue, usable_gib):
+        usd, region = price(machine, catalogue, request.region)
+        if machine.family in families or usd is None or not runs(machine):
+            continue
+        if machine.gpus and machine.gpus > most_gpus(request):
+            continue
+        best = found.get(machine.family)
+        if best is None or best.usd is None or usd < best.usd:
+            why = f"the cheapest of {machine.family}"
+            found[machine.family] = ChosenMachine(machine, usd, region, why)
+    order = sorted(found.values(), key=lambda one: (one.usd or 0.0, one.machine.name))
+    return tuple(order[:ALTERNATIVES])
+
+
+def _priced(one: ChosenMachine, own: Mapping[str, float]) -> PricedMachine:
+    if one.machine.name in own:
+        return PricedMachine(one.machine.name, own[one.machine.name], "the profile's price")
+    return PricedMachine(one.machine.name, one.usd, one.why)
+
+
+def _bound(
+    work: Work, usd: float | None, offer: Offer, machines: Sequence[PricedMachine]
+) -> tuple[float | None, str]:
+    """Return timeout x attempts x nodes at the price *usd*, or the reason why there is no such number."""
+    if usd is None:
+        unknown = [one.name for one in machines if one.usd_hour is None]
+        why = f"the price of {unknown[0]} is unknown" if unknown else "the machines are not known"
+        return None, (offer.why or why)
+    if work.timeout_s is None:
+        return None, "the spec has no timeout"
+    hours = work.timeout_s / HOUR_S * work.attempts
+    return usd * hours * work.nodes * work.tasks, ""
+
+
+def most_attempts(attempts: int, spot_attempts: int) -> int:
+    """Return the most attempts of a task: each failure and each lost machine begins another.
+
+    >>> most_attempts(1, 5), most_attempts(3, 1)
+    (5, 3)
+    """
+    return attempts + spot_attempts - 1
