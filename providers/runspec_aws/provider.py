@@ -14,6 +14,7 @@ from runspec_jobs.provider import (
     Emulation,
     Facts,
     Finding,
+    Offer,
     Options,
     Probe,
     Problem,
@@ -33,6 +34,11 @@ class AwsBatchProvider:
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(spec, run, facts)
+
+    def offer(self, spec: Spec, facts: Facts) -> Offer:
+        from runspec_aws.resources import offer
+
+        return offer.offer(spec, facts)
 
     def policy(self, steps: Iterable[Step], options: Any, *, of_job: bool) -> Mapping[str, Any]:
         from runspec_aws import policy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 from runspec_jobs.provider import (
@@ -48,11 +49,12 @@ def chosen(request: MachineRequest, own_ami: bool = False) -> tuple[ChosenMachin
     >>> [one.machine.name for one in chosen(MachineRequest(gpus=1))]
     ['g4dn.xlarge', 'g4dn.2xlarge']
     """
+    return choose_machines(request, ec2_catalogue(), usable_gib, runs_on(request, own_ami))
 
-    def runs(machine: Machine) -> bool:
-        return own_ami or bool(request.gpu_type) or machine.gpu not in NO_DRIVER
 
-    return choose_machines(request, ec2_catalogue(), usable_gib, runs)
+def runs_on(request: MachineRequest, own_ami: bool) -> Callable[[Machine], bool]:
+    """Return the function that says whether the AMI of the machines has a driver for one."""
+    return lambda machine: own_ami or bool(request.gpu_type) or machine.gpu not in NO_DRIVER
 
 
 def gpu_types() -> tuple[str, ...]:

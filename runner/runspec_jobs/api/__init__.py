@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from runspec_jobs.api.events import Event, OnEvent
-    from runspec_jobs.api.jobs import Job, Plan, load, plan
+    from runspec_jobs.api.jobs import Estimate, Job, Plan, estimate, load, plan
     from runspec_jobs.api.lifecycle import (
         LogLine,
         OutputFile,
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from runspec_jobs.api.specs import Diagnostic, InvalidSpec, Spec, validate
 
 __all__ = [
-    "Diagnostic", "Event", "InvalidSpec", "Job", "LogLine", "OnEvent", "OutputFile", "Plan", "Run", "Spec", "State",
-    "Status", "Task", "apply", "get", "load", "plan", "runs", "validate",
+    "Diagnostic", "Estimate", "Event", "InvalidSpec", "Job", "LogLine", "OnEvent", "OutputFile", "Plan", "Run", "Spec",
+    "State", "Status", "Task", "apply", "estimate", "get", "load", "plan", "runs", "validate",
 ]  # fmt: skip
 
 _MODULES = {
     "events": ("Event", "OnEvent"),
-    "jobs": ("Job", "Plan", "load", "plan"),
+    "jobs": ("Estimate", "Job", "Plan", "estimate", "load", "plan"),
     "lifecycle": (
         "LogLine",
         "OutputFile",

@@ -25,7 +25,8 @@ def lines(found: Estimate) -> Iterator[str]:
     yield f"     {rate(found)}"
     yield f"     {bound(found)}"
     for standing in found.standing:
-        yield plain(f"     also while nothing runs: {standing.what}: {hourly(standing.usd_hour)}")
+        price = "" if standing.usd_hour is None else f": {hourly(standing.usd_hour)}"
+        yield plain(f"     also while nothing runs: {standing.what}{price}")
     if found.alternatives:
         others = ", ".join(f"{one.name} {hourly(one.usd_hour)}" for one in found.alternatives)
         yield plain(f"     other machines: {others}")
@@ -56,7 +57,11 @@ def rate(found: Estimate) -> str:
     least, most = found.least_usd_hour, found.most_usd_hour
     if most is None or least is None:
         return "in all: unknown" if least is None else f"in all: at least {hourly(least)}"
-    several = f"{usd(least)} to {usd(most)} an hour" if most > least else hourly(most)
+    several = (
+        f"{usd(least).removesuffix(' USD')} to {usd(most)} an hour"
+        if most > least
+        else hourly(most)
+    )
     return f"in all: {several}{', less on spot machines' if found.work.spot else ''}"
 
 

@@ -72,6 +72,11 @@ class Machine(NamedTuple):
         return int(digits) if digits.isdigit() else 0
 
 
+def unknown(name: str) -> Machine:
+    """Return a machine of which nothing is known but its name."""
+    return Machine(name, name, None, None, None, None, None, None, None, None, None)
+
+
 class Catalogue(NamedTuple):
     """The machines of a provider. *version* is the day of its prices, as YYYY-MM-DD.
 

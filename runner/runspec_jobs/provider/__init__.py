@@ -28,9 +28,16 @@ from runspec_jobs.machines.choice import (
     MachineRequest,
     choose as choose_machines,
     holding as holding_machines,
+    price as machine_price,
 )
 from runspec_jobs.machines.ec2 import ec2_catalogue
-from runspec_jobs.machines.machine import Catalogue, Machine, read as read_catalogue
+from runspec_jobs.machines.estimate import Offer, StandingCost, alternatives as other_machines
+from runspec_jobs.machines.machine import (
+    Catalogue,
+    Machine,
+    read as read_catalogue,
+    unknown as unknown_machine,
+)
 from runspec_jobs.provider.capabilities import (
     SupportsAccessHints,
     SupportsAdoption,
@@ -198,6 +205,7 @@ __all__ = [
     "NodeStatus",
     "Nodes",
     "Observation",
+    "Offer",
     "Options",
     "Orphan",
     "Output",
@@ -221,6 +229,7 @@ __all__ = [
     "SecretSource",
     "Source",
     "Spec",
+    "StandingCost",
     "State",
     "Status",
     "StdioProxy",
@@ -276,8 +285,10 @@ __all__ = [
     "job_record",
     "kept_outputs",
     "literal",
+    "machine_price",
     "nodes_each",
     "not_in_profile",
+    "other_machines",
     "publish",
     "python_fits",
     "python_version",
@@ -302,6 +313,7 @@ __all__ = [
     "tasks",
     "tasks_in_all",
     "text_like",
+    "unknown_machine",
     "variable",
 ]
 

@@ -1,0 +1,173 @@
+"""What a job may cost is said before it starts, asked at a terminal, and refused above a limit."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runspec_jobs import api
+from runspec_jobs.api.jobs import estimate
+from runspec_jobs.cli.app import run
+from runspec_jobs.errors import UsageError
+
+Capture = pytest.CaptureFixture[str]
+SPEC = """\
+apiVersion: runspec/v1
+name: dear
+provider: local
+timeout: 2h
+retry: {spot_attempts: 1}
+command: ["true"]
+"""
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "job.yaml"
+    path.write_text(SPEC)
+    profile(monkeypatch, tmp_path, "prices: {local: 7.5}")
+    return path
+
+
+def profile(monkeypatch: pytest.MonkeyPatch, folder: Path, text: str) -> None:
+    (folder / "mine.yaml").write_text(text + "\n")
+    monkeypatch.setenv("RUNSPEC_PROFILE", str(folder / "mine.yaml"))
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, answer: str) -> Terminal:
+    """Give the process a terminal at which somebody types *answer*; return what is shown there."""
+    shown = Terminal()
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
+    monkeypatch.setattr("sys.stderr", shown)
+    return shown
+
+
+def test_a_plan_says_what_the_job_may_cost_and_its_digest_does_not(
+    spec: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def planned() -> dict[str, Any]:
+        assert run(["plan", "--json", str(spec)]) == 0
+        found: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return found
+
+    first = planned()
+    profile(monkeypatch, spec.parent, "prices: {local: 1}")
+    second = planned()
+    profile(monkeypatch, spec.parent, "providers: {}")
+    third = planned()
+
+    assert (first["cost"]["most_usd_hour"], first["cost"]["bound_usd"]) == (7.5, 15.0)
+    assert second["cost"]["bound_usd"] == 2.0
+    assert third["cost"] is None
+    assert first["digest"] == second["digest"] == third["digest"]
+    assert run(["plan", str(spec)]) == 0
+    assert "cost" not in capsys.readouterr().out
+
+
+def test_the_text_of_a_plan_names_the_price_and_the_bound(spec: Path, capsys: Capture) -> None:
+    assert run(["plan", str(spec)]) == 0
+
+    shown = capsys.readouterr().out
+    assert "1 x a node of local: 7.50 USD an hour (the profile's price)" in shown
+    assert "at most: 15.00 USD (2 h)" in shown
+
+
+def test_a_job_that_may_cost_too_much_is_refused(spec: Path, capsys: Capture) -> None:
+    assert run(["apply", "--max-usd", "14.9", str(spec)]) == UsageError.exit_code
+
+    assert "the job may cost 15.00 USD, and 14.90 USD are allowed" in capsys.readouterr().err
+    assert api.runs() == []
+    assert run(["plan", "--max-usd", "15", str(spec)]) == 0
+
+
+def test_a_job_without_a_known_limit_is_refused_by_any_limit(spec: Path, capsys: Capture) -> None:
+    spec.write_text(SPEC.replace("timeout: 2h\n", ""))
+
+    assert run(["plan", "--max-usd", "1000", str(spec)]) == UsageError.exit_code
+
+    assert "the cost has no known limit: the spec has no timeout" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["-1", "lots", "nan", "inf"])
+def test_a_limit_that_is_no_amount_is_refused(spec: Path, text: str, capsys: Capture) -> None:
+    assert run(["plan", f"--max-usd={text}", str(spec)]) == UsageError.exit_code
+
+    assert f"'{text}' is not an amount of USD" in capsys.readouterr().err
+
+
+def test_no_at_a_terminal_starts_nothing(spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = answering(monkeypatch, "n\n")
+
+    assert run(["apply", str(spec)]) == UsageError.exit_code
+
+    assert "at most: 15.00 USD (2 h)" in shown.getvalue()
+    assert "start it? [y/N]" in shown.getvalue()
+    assert api.runs() == []
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "words,settings",
+    [
+        ([], "prices: {local: 5}"),  # 10 USD: not above
+        (["--yes"], "prices: {local: 50}"),
+        ([], "prices: {local: 50}\nconfirm_above: 1000"),
+        ([], "providers: {}"),
+    ],
+)
+def test_nothing_is_asked_of_who_said_so_or_needs_not_be(
+    spec: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], settings: str
+) -> None:
+    profile(monkeypatch, spec.parent, settings)
+    shown = answering(monkeypatch, "n\n")
+
+    assert run(["apply", *words, str(spec)]) == 0
+
+    assert "start it?" not in shown.getvalue()
+
+
+@pytest.mark.process
+def test_a_run_that_is_there_is_not_asked_about_again(
+    spec: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answering(monkeypatch, "y\n")
+    assert run(["apply", str(spec)]) == 0
+    shown = answering(monkeypatch, "n\n")
+
+    assert run(["apply", str(spec)]) == 0
+
+    assert "start it?" not in shown.getvalue()
+    assert len(api.runs()) == 1
+
+
+def test_a_profile_of_somebody_else_cannot_keep_apply_from_asking(
+    spec: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RUNSPEC_PROFILE")
+    theirs = spec.parent / "runspec-profile.yaml"
+    theirs.write_text("prices: {local: 7.5}\nconfirm_above: 1000\n")
+
+    assert api.load(spec).confirm_above_usd == 10.0
+    theirs.write_text("confirm_above: 3\n")
+    assert api.load(spec).confirm_above_usd == 3.0
+    assert run(["trust", str(theirs)]) == 0
+    theirs.write_text("confirm_above: 1000\n")
+    assert api.load(spec).confirm_above_usd == 10.0  # it has changed since
+    assert run(["trust", str(theirs)]) == 0
+    assert api.load(spec).confirm_above_usd == 1000.0
+
+
+def test_python_asks_for_the_estimate_itself(spec: Path) -> None:
+    found = estimate(api.load(spec))
+
+    assert found is not None and found.bound_usd == 15.0

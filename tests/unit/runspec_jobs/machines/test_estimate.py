@@ -1,0 +1,60 @@
+"""What a job may cost: prices, the most that its attempts come to, and what is not known."""
+
+from __future__ import annotations
+
+import pytest
+
+from runspec_jobs.machines.choice import ChosenMachine, MachineRequest, choose
+from runspec_jobs.machines.ec2 import ec2_catalogue
+from runspec_jobs.machines.estimate import Offer, Work, alternatives, estimate
+from runspec_jobs.machines.machine import unknown
+
+WORK = Work(nodes=2, tasks=10, parallel=4, timeout_s=1800, attempts=3)
+
+
+def machine(name: str, usd: float | None) -> ChosenMachine:
+    return ChosenMachine(unknown(name), usd, "somewhere", "it is there")
+
+
+def test_the_bound_counts_the_dearest_machine_for_all_attempts_of_all_nodes() -> None:
+    found = estimate(Offer((machine("small", 1.0), machine("large", 1.5))), WORK, "cloud", {})
+
+    assert (found.least_usd_hour, found.most_usd_hour) == (2 * 4 * 1.0, 2 * 4 * 1.5)
+    assert found.bound_usd == pytest.approx(1.5 * 0.5 * 3 * 2 * 10)
+    assert found.unbounded == ""
+
+
+def test_an_unknown_price_is_no_price_of_zero() -> None:
+    found = estimate(Offer((machine("small", 1.0), machine("new", None))), WORK, "cloud", {})
+
+    assert (found.least_usd_hour, found.most_usd_hour, found.bound_usd) == (8.0, None, None)
+    assert found.unbounded == "the price of new is unknown"
+
+
+def test_a_job_without_a_timeout_has_no_bound() -> None:
+    found = estimate(Offer((machine("a", 1.0),)), WORK._replace(timeout_s=None), "cloud", {})
+
+    assert (found.most_usd_hour, found.bound_usd) == (8.0, None)
+    assert found.unbounded == "the spec has no timeout"
+
+
+def test_the_profile_replaces_prices_of_machines_and_gives_those_of_providers() -> None:
+    own = {"new": 3.0, "slurm": 0.5}
+
+    found = estimate(Offer((machine("new", None),)), WORK, "cloud", own)
+    cluster = estimate(Offer((), why="it is a cluster"), WORK, "slurm", own)
+
+    assert [(one.name, one.usd_hour) for one in found.machines] == [("new", 3.0)]
+    assert found.machines[0].why == "the profile's price"
+    assert cluster.most_usd_hour == 2 * 4 * 0.5
+
+
+def test_alternatives_are_the_cheapest_of_other_families() -> None:
+    request = MachineRequest(gpus=1)
+    chosen = choose(request, ec2_catalogue())
+    others = alternatives(request, ec2_catalogue(), chosen)
+
+    assert len({one.machine.family for one in others}) == len(others) == 2
+    assert not {one.machine.family for one in others} & {one.machine.family for one in chosen}
+    assert all(one.usd is not None and one.usd >= (chosen[0].usd or 0) for one in others)
+    assert all((one.machine.gpus or 0) <= 2 for one in others)
