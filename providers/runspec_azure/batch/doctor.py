@@ -176,7 +176,7 @@ def _sizes(options: BatchOptions, subscription: Subscription, hint: str) -> Iter
     if skus is None:
         yield finding
         return
-    wanted = [vm_sizes.known(options.vm_size or "")] if options.vm_size else vm_sizes.CURRENT
+    wanted = [vm_sizes.known(options.vm_size or "")] if options.vm_size else vm_sizes.current()
     names = [m.name for m in wanted if m is not None]
     # Without vm_size, no job may need a size that is not offered.
     yield from sizes(names, skus, subscription.region, needed=options.vm_size is not None)
@@ -186,7 +186,7 @@ def _families(options: BatchOptions) -> dict[str, int]:
     """Return the VM families that jobs may need, with the vCPUs of the smallest machine of each."""
     named = vm_sizes.known(options.vm_size or "")
     found: dict[str, int] = {}
-    for machine in [named] if named else vm_sizes.CURRENT:
+    for machine in [named] if named else vm_sizes.current():
         found[machine.family] = min(machine.cpus, found.get(machine.family, machine.cpus))
     return found
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
+from urllib.parse import urlsplit
 
-from runspec_azure.resources.vm_sizes import CURRENT, GIB, Machine, fitting, known
-from runspec_jobs.provider import Spec
+from runspec_azure.resources.vm_sizes import GIB, Machine, catalogue, current, holding, known
+from runspec_jobs.provider import ChosenMachine, MachineRequest, Spec
 
 # The images of Azure's HPC team, which have the drivers of GPUs and InfiniBand and a container runtime, and
 # their node agents: https://github.com/Azure/azhpc-images and
@@ -29,6 +30,9 @@ HPC_IMAGES = "microsoft-dsvm:ubuntu-hpc:"
 GRID_GPUS = frozenset({"A10"})
 
 
+SMALLEST = "Standard_D2ds_v5"  # for a spec that no machine holds, which `check` refuses
+
+
 class Wishes(Protocol):
     """The options about machines."""
 
@@ -36,6 +40,8 @@ class Wishes(Protocol):
     def vm_size(self) -> str | None: ...
     @property
     def image(self) -> str: ...
+    @property
+    def batch_url(self) -> str | None: ...
 
 
 class ResourceRequest(NamedTuple):
@@ -66,8 +72,8 @@ def offered(survey: Mapping[str, Any]) -> tuple[Machine, ...]:
     """
     there: Mapping[str, Mapping[str, Any]] | None = survey.get("machines")
     if there is None:
-        return CURRENT
-    return tuple(m._replace(**there[m.name]) for m in CURRENT if m.name in there)
+        return current()
+    return tuple(m._replace(**there[m.name]) for m in current() if m.name in there)
 
 
 def lacks_driver(machine: Machine, image: str) -> bool:
@@ -75,16 +81,44 @@ def lacks_driver(machine: Machine, image: str) -> bool:
     return machine.gpu_type in GRID_GPUS and image.lower().startswith(HPC_IMAGES)
 
 
-def candidates(spec: Spec, survey: Mapping[str, Any], image: str = "") -> tuple[Machine, ...]:
-    """Return the machines that are large enough for a node of *spec*, the cheapest first.
+def region(options: Wishes) -> str | None:
+    """Return the region of the account, from https://ACCOUNT.REGION.batch.azure.com, or None."""
+    labels = (urlsplit(options.batch_url or "").hostname or "").split(".")
+    return labels[1] if len(labels) > 2 and labels[2] == "batch" else None
 
-    Those whose GPUs do not work with *image* come last.
+
+def candidates(
+    spec: Spec, options: Wishes, survey: Mapping[str, Any], together: int = 1
+) -> tuple[ChosenMachine, ...]:
+    """Return the machines for a node of *spec*, the best one first, with their prices and why.
+
+    If the GPUs of none of them work with the image, those are returned that would with another one. *together* is how
+    many nodes may share a machine: a machine of Azure Batch has one slot, so that none do.
     """
-    spot = spec.cluster.capacity != "on-demand"
-    wanted = needs(spec)
-    machines = [m for m in offered(survey) if m.spot or not spot]
-    found = fitting(*wanted, machines=machines)
-    return tuple(sorted(found, key=lambda m: lacks_driver(m, image)))
+    wanted, there = needs(spec), offered(survey)
+    where = region(options)
+    if where and "machines" not in survey:
+        whole = catalogue()
+        sold = {row.name for row in whole.machines if whole.sold_in(row, where) is not False}
+        there = tuple(machine for machine in there if machine.name in sold)
+    asked = MachineRequest(
+        cpus=wanted.cpus,
+        memory_gib=wanted.memory_gib,
+        gpus=wanted.gpus,
+        gpu_type=wanted.gpu_type,
+        disk_gib=wanted.disk_gib,
+        spot=spec.cluster.capacity != "on-demand",
+        together=together,
+        region=where,
+    )
+    fit = holding(asked, there, lambda machine: not lacks_driver(machine, options.image))
+    return fit or holding(asked, there)
+
+
+def too_many_gpus(spec: Spec, options: Wishes, survey: Mapping[str, Any]) -> Machine | None:
+    """Return the smallest machine that is large enough for a node of *spec*, whatever its number of GPUs, or None."""
+    found = [known(one.machine.name) for one in candidates(spec, options, survey, together=64)]
+    return min(filter(None, found), key=lambda m: (m.gpus, m.cpus), default=None)
 
 
 def size(spec: Spec, options: Wishes, survey: Mapping[str, Any] | None = None) -> str:
@@ -92,13 +126,13 @@ def size(spec: Spec, options: Wishes, survey: Mapping[str, Any] | None = None) -
     if options.vm_size:
         machine = known(options.vm_size)
         return machine.name if machine else options.vm_size
-    found = candidates(spec, survey or {}, options.image)
-    return found[0].name if found else CURRENT[0].name
+    found = candidates(spec, options, survey or {})
+    return found[0].machine.name if found else SMALLEST
 
 
 def alike(spec: Spec, survey: Mapping[str, Any]) -> tuple[Machine, ...]:
     """Return the machines of the kind that *spec* requests: with such GPUs, or with none."""
     wanted = needs(spec)
     kind = wanted.gpu_type and wanted.gpu_type.lower()
-    found = [m for m in offered(survey) if bool(m.gpus) == bool(wanted.gpus)]
+    found = [m for m in offered(survey) if m.disk_gib and bool(m.gpus) == bool(wanted.gpus)]
     return tuple(m for m in found if kind is None or m.gpu_type.lower() == kind)

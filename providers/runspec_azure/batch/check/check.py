@@ -14,6 +14,7 @@ from runspec_azure.naming import setting
 from runspec_azure.resources import request, vm_sizes
 from runspec_azure.resources.vm_sizes import Machine
 from runspec_jobs.provider import (
+    GPU_MULTIPLE,
     Capacity,
     Facts,
     Problem,
@@ -194,19 +195,19 @@ def _machines(spec: Spec, facts: Facts) -> Iterator[Problem]:
         if cluster.gpu_type.lower() not in {kind.lower() for kind in there}:
             yield _unknown_gpu(cluster.gpu_type, there)
             return
-    if not request.candidates(spec, facts.survey):
+    if not request.candidates(spec, options, facts.survey):
         yield _too_much(spec, facts)
 
 
 def _unknown_gpu(kind: str, there: tuple[str, ...]) -> Problem:
-    had = [m for m in vm_sizes.MACHINES if m.gpu_type.lower() == kind.lower() and m.leaves]
+    had = [m for m in vm_sizes.machines() if m.gpu_type.lower() == kind.lower() and m.leaves]
     known = {name.lower(): name for name in there}
     near = did_you_mean(kind, known)
     listed = f"choose one of: {', '.join(there)}; or set vm_size in the profile"
     if had:
         what = f"Azure has retired machines with the GPU '{kind}' ({had[0].name}: {had[0].leaves})"
         return Problem(("cluster", "gpu_type"), what, listed)
-    if any(m.gpu_type.lower() == kind.lower() for m in vm_sizes.CURRENT):
+    if any(m.gpu_type.lower() == kind.lower() for m in vm_sizes.current()):
         what = f"no machine with the GPU '{kind}' is available to this subscription in its region"
         return Problem(("cluster", "gpu_type"), what, listed)
     return Problem(
@@ -291,7 +292,12 @@ def _too_much(spec: Spec, facts: Facts) -> Problem:
             )
             hint = "ask for less for each node, or set vm_size in the profile"
             return Problem(("cluster", want.key), what, hint)
-    what = "no machine meets all requirements of a node together"
+    if least := request.too_many_gpus(spec, facts.options, facts.survey):
+        what = f"{spec.cluster.gpus}, but the smallest machine with such GPUs, {least.name}, has {least.gpus}"
+        hint = f"set gpus: {-(-least.gpus // GPU_MULTIPLE)} or more, choose another GPU, or set vm_size: {least.name}"
+        return Problem(("cluster", "gpus"), what, hint)
+    where = f" of {found}" if (found := request.region(facts.options)) else ""
+    what = f"no machine{where} meets all requirements of a node together"
     return Problem(("cluster",), what, "ask for less, or set vm_size in the profile")
 
 

@@ -9,17 +9,17 @@ import pytest
 from runspec_azure.batch.infrastructure import pool
 from runspec_azure.resources import request
 from runspec_jobs.provider import Facts
-from tests.support.azure.specs import options, spec
+from tests.support.azure.specs import options, problems, spec
 
 
 @pytest.mark.parametrize(
     ("cluster", "wanted"),
     [
-        ({}, "Standard_D2ds_v5"),
+        ({}, "Standard_D2lds_v5"),
         ({"cpus": 4, "memory": "24GiB"}, "Standard_E4ds_v5"),
         ({"gpus": 1}, "Standard_NC4as_T4_v3"),
         ({"gpus": 2, "gpu_type": "a100"}, "Standard_NC48ads_A100_v4"),
-        ({"disk": "1TiB"}, "Standard_D32ds_v5"),
+        ({"disk": "1TiB"}, "Standard_D32lds_v5"),
         ({"gpus": 9}, "Standard_D2ds_v5"),  # check has refused it
     ],
 )
@@ -35,6 +35,41 @@ def test_the_cheapest_machine_that_holds_a_node_is_taken(
 )
 def test_a_size_of_the_profile_is_used_as_it_is(named: str, wanted: str) -> None:
     assert request.size(spec(cluster={"gpus": 1}), options(vm_size=named)) == wanted
+
+
+def test_a_machine_with_more_than_twice_the_gpus_is_refused_with_a_way_out() -> None:
+    (found,) = [p for p in problems(spec(cluster={"gpus": 3, "gpu_type": "H100"})) if p.hint]
+
+    assert found.path == ("cluster", "gpus")
+    assert (
+        found.what == "3, but the smallest machine with such GPUs, Standard_ND96isr_H100_v5, has 8"
+    )
+    assert found.hint == (
+        "set gpus: 4 or more, choose another GPU, or set vm_size: Standard_ND96isr_H100_v5"
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "wanted"),
+    [
+        ("https://jobs.westeurope.batch.azure.com", "westeurope"),
+        ("https://jobs.usgovvirginia.batch.usgovcloudapi.net", "usgovvirginia"),
+        ("http://127.0.0.1:1234", None),
+        (None, None),
+    ],
+)
+def test_the_region_of_an_account_is_in_its_url(url: str | None, wanted: str | None) -> None:
+    assert request.region(options(batch_url=url)) == wanted
+
+
+def test_prices_are_those_of_the_region() -> None:
+    a100 = spec(cluster={"gpus": 2, "gpu_type": "A100"})
+    there = options(batch_url="https://jobs.uksouth.batch.azure.com")
+
+    (found, *_) = request.candidates(a100, there, {})
+
+    assert (found.machine.name, found.usd) == ("Standard_NC48ads_A100_v4", 9.183)
+    assert found.region == "uksouth"
 
 
 def test_what_the_account_has_beats_the_table() -> None:
@@ -66,8 +101,8 @@ def test_a_pool_is_of_the_machine_that_the_account_has() -> None:
 
 def test_a_machine_whose_gpu_has_no_driver_in_the_image_is_not_chosen() -> None:
     """The image of Azure's HPC team has drivers of CUDA; A10 machines need those of GRID."""
-    wanted = spec(cluster={"gpus": 1, "memory": "300GiB"})
+    wanted = spec(cluster={"gpus": 1, "memory": "350GiB"})
     own = {"image": "mine:gpu:grid:latest", "node_agent": "batch.node.ubuntu 24.04"}
 
-    assert request.size(wanted, options()) == "Standard_NC64as_T4_v3"
+    assert request.size(wanted, options()) == "Standard_NC48ads_A100_v4"
     assert request.size(wanted, options(**own)) == "Standard_NV36ads_A10_v5"

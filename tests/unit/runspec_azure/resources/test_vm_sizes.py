@@ -6,47 +6,57 @@ from typing import Any
 
 import pytest
 
-from runspec_azure.resources.vm_sizes import CURRENT, MACHINES, fitting, gpu_types, known
-from runspec_jobs.provider import Problem, Spec
+from runspec_azure.resources.vm_sizes import current, gpu_types, holding, known, machines
+from runspec_jobs.provider import MachineRequest, Problem, Spec
 from tests.support.azure.specs import problems, spec
+
+
+def names(request: MachineRequest) -> list[str]:
+    return [one.machine.name for one in holding(request._replace(region="eastus"), current())]
 
 
 @pytest.mark.parametrize(
     ("asked", "wanted"),
     [
-        ((1, 1, 0, None), "Standard_D2ds_v5"),
-        ((2, 7, 0, None), "Standard_D2ds_v5"),
-        ((2, 7.1, 0, None), "Standard_E2ds_v5"),  # 1 GiB of 8 is the system's
-        ((4, 8, 0, None), "Standard_D4ds_v5"),
-        ((1, 1, 0, None, 75), "Standard_D2ds_v5"),
-        ((1, 1, 0, None, 76), "Standard_D2ds_v6"),
-        ((97, 1, 0, None), "Standard_D128ds_v6"),
-        ((129, 1, 0, None), "Standard_HB176-144rs_v4"),
-        ((1, 1, 1, None), "Standard_NC4as_T4_v3"),
-        ((1, 1, 2, None), "Standard_NC64as_T4_v3"),
-        ((1, 1, 8, None), "Standard_ND40rs_v2"),
-        ((1, 1, 8, "A100"), "Standard_ND96asr_v4"),
-        ((1, 1, 1, "h100"), "Standard_NC40ads_H100_v5"),
-        ((1, 1, 3, "H100"), "Standard_ND96isr_H100_v5"),
-        ((1, 1, 1, "V100"), "Standard_ND40rs_v2"),
+        (MachineRequest(1, 1), "Standard_D2alds_v6"),
+        (MachineRequest(2, 3), "Standard_D2alds_v6"),
+        (MachineRequest(2, 3.1), "Standard_D2ds_v5"),  # 1 GiB of 4 is the system's
+        (MachineRequest(2, 7.1), "Standard_E2ds_v5"),
+        (MachineRequest(4, 8), "Standard_D4ads_v5"),
+        (MachineRequest(1, 1, disk_gib=110), "Standard_D2alds_v6"),
+        (MachineRequest(1, 1, disk_gib=111), "Standard_D4alds_v6"),
+        (MachineRequest(97, 1), "Standard_HB120rs_v3"),
+        (MachineRequest(129, 1), "Standard_HB176rs_v4"),
+        (MachineRequest(gpus=1), "Standard_NC4as_T4_v3"),
+        (MachineRequest(gpus=2), "Standard_NC64as_T4_v3"),
+        (MachineRequest(gpus=8), "Standard_ND40rs_v2"),
+        (MachineRequest(gpus=8, gpu_type="A100"), "Standard_ND96asr_v4"),
+        (MachineRequest(gpus=1, gpu_type="h100"), "Standard_NC40ads_H100_v5"),
+        (MachineRequest(gpus=4, gpu_type="H100"), "Standard_ND96isr_H100_v5"),
+        (MachineRequest(gpus=4, gpu_type="V100"), "Standard_ND40rs_v2"),
     ],
 )
-def test_a_node_gets_the_cheapest_machine_that_holds_it(
-    asked: tuple[Any, ...], wanted: str
-) -> None:
-    assert fitting(*asked)[0].name == wanted
+def test_a_node_gets_the_cheapest_machine_that_holds_it(asked: MachineRequest, wanted: str) -> None:
+    assert names(asked)[0] == wanted
+
+
+@pytest.mark.parametrize(("gpus", "kind"), [(1, "V100"), (3, "H100")])
+def test_no_node_gets_more_than_twice_the_gpus_that_it_asks_for(gpus: int, kind: str) -> None:
+    assert names(MachineRequest(gpus=gpus, gpu_type=kind)) == []
 
 
 def test_a_series_that_leaves_is_not_chosen() -> None:
-    chosen = {m.name for gpus in (0, 1) for m in fitting(1, 1, gpus, None)}
+    chosen = {name for gpus in (0, 1) for name in names(MachineRequest(gpus=gpus))}
 
-    assert chosen <= {m.name for m in MACHINES if m.leaves is None}
+    assert chosen <= {m.name for m in machines() if m.leaves is None}
     assert "K80" not in gpu_types()
 
 
 def test_a_machine_without_a_disk_of_its_own_is_not_chosen() -> None:
-    assert not [m for m in fitting(1, 1, 0, None) if not m.disk_gib]
-    assert [m for m in CURRENT if not m.disk_gib], "there are such in the table"
+    without = [m for m in current() if not m.disk_gib]
+
+    assert without, "there are such in the table"
+    assert not holding(MachineRequest(), without)
 
 
 @pytest.mark.parametrize(
@@ -87,9 +97,9 @@ def test_the_name_says_whether_there_is_infiniband(name: str, has: bool) -> None
 
 
 def test_every_machine_is_there_once() -> None:
-    names = [m.name.lower() for m in MACHINES]
+    there = [m.name.lower() for m in machines()]
 
-    assert len(names) == len(set(names))
+    assert len(there) == len(set(there))
 
 
 # What a plan says of the machine that was named
