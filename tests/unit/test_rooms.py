@@ -16,7 +16,7 @@ MOST, MOST_AT_TOP = 15, 25  # modules in a folder
 ROOMS = set(
     """
 attempts check client discover doctor emulator errors infrastructure job logs lookup naming options
-orphans plan policy probes profile_template provider publish reasons resources session shell signed
+orphans plan policy probes profile_template provider publish reasons reconcile resources session shell signed
 status store task_stop timing
 """.split()
 )

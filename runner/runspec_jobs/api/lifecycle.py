@@ -25,6 +25,7 @@ from runspec_jobs.engine import (
 )
 from runspec_jobs.engine.log_lines import LogLine as LogLine
 from runspec_jobs.engine.save_logs import SavedLog as SavedLog, SavedLogs as SavedLogs
+from runspec_jobs.engine.status import is_known as is_known
 from runspec_jobs.engine.wait import ways as ways
 from runspec_jobs.errors import RunspecError, Unavailable, UsageError
 from runspec_jobs.logs import follow as log, measured_tasks
@@ -96,9 +97,17 @@ class Run:
     def status(self) -> Status:
         """Return the status with all nodes: from the journal if the run has ended, else from the service.
 
-        If the service does not answer, the state is `waiting` and the reason says so.
+        This changes nothing. If the service does not answer, the state is `waiting` and the reason says so.
         """
         return standing.full_status(self.record)
+
+    def reconcile(self) -> Sequence[str]:
+        """End what the run does not need, such as nodes that wait while their job is over; return a line for each.
+
+        Also record what the service will forget, such as the end of a Slurm job. `wait`, `follow` and `cancel` do the
+        same; a run that nobody waits for needs it now and then. Raises the errors of the service.
+        """
+        return standing.reconcile(self.record)
 
     def logs(
         self, *, node: int | None = None, task: int | None = None, follow: bool = False

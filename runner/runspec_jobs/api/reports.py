@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.lifecycle import Run, Status
-from runspec_jobs.engine import apply as engine, early_stop
+from runspec_jobs.engine import apply as engine, clients, early_stop
 from runspec_jobs.engine.status import full_status
 from runspec_jobs.errors import UsageError
 from runspec_jobs.load import source
@@ -93,7 +93,15 @@ def follow_metric(
     with early_stop.stopper(of, client, metric, tell) as stopper:
         show = early_stop.both(lambda line: None, stopper)
         slept = early_stop.watched(sleep, stopper)
-        status = follow.follow(client, of.run, show, tell=tell, timeout_s=timeout_s, sleep=slept)
+        status = follow.follow(
+            client,
+            of.run,
+            show,
+            tell=tell,
+            timeout_s=timeout_s,
+            reconcile=clients.reconciler(client, of.run),
+            sleep=slept,
+        )
     with of.opened(tell) as journal:
         engine.note_end(journal, status)
     return status

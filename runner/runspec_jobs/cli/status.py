@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runspec_jobs.api import listing
-from runspec_jobs.api.lifecycle import Run, SavedLog, State, get
+from runspec_jobs.api.lifecycle import Run, SavedLog, State, Status, get, is_known
 from runspec_jobs.api.listing import UNREADABLE, Summary
 from runspec_jobs.cli import apply, node_table, output
 from runspec_jobs.diagnostics.render import plain
-from runspec_jobs.errors import OK, JobFailed, UsageError
+from runspec_jobs.errors import OK, JobFailed, RunspecError, UsageError
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def _none(*, destroyed: int) -> str:
 
 def status(run: str, *, as_json: bool) -> int:
     of = get(run, destroyed=True, on_event=output.tell_event)
-    found = of.status()
+    found = _reconciled(of)
     short = listing.summary(of, found)
     changed = of.membership()
     if as_json:
@@ -94,6 +94,21 @@ def status(run: str, *, as_json: bool) -> int:
     for line in (*node_table.lines(found.nodes), *node_table.change_lines(changed)):
         output.out(line)
     return OK
+
+
+def _reconciled(of: Run) -> Status:
+    """Return the status, after ending what the run does not need: nobody may be waiting for it."""
+    found = of.status()
+    if not is_known(found):
+        return found
+    try:
+        ended = of.reconcile()
+    except RunspecError as exc:
+        output.tell(f"{of.id}: cannot end what it does not need: {exc.message}")
+        return found
+    for line in ended:
+        output.tell(f"{of.id}: {line}")
+    return of.status() if ended else found
 
 
 def logs(options: LogsOptions) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from runspec_jobs.engine import secrets
+from runspec_jobs.engine import clients, secrets
 from runspec_jobs.errors import AlreadyExists, NoAnswer, RemoteError, UnknownOutcome
 from runspec_jobs.logs.outage import pauses
 from runspec_jobs.plan.model import FILE, REF, SECRET, Plan, answers_known, fill, marked
@@ -74,20 +74,33 @@ def make(plan: Plan, journal: Journal, hands: ApplyContext) -> None:
     for name in {name for step in left for name in marked(step.do.params, SECRET)}:
         secrets.value(name)  # check that all secrets can be read before anything is made
     keeps = next((s for s in plan.steps if s.scope is Scope.RUN and s.undo is not None), None)
+    found = False
     for step in left:
-        _make(step, journal, hands, plan.run if step is keeps else None)
+        found = _make(step, journal, hands, plan.run if step is keeps else None)
+    if found:  # the last step submits, so there may be a second job
+        _reconcile(plan.run, hands)
 
 
-def _make(step: Step, journal: Journal, hands: ApplyContext, kept: str | None) -> None:
-    """Carry out *step*; if *kept* names a run, write its state to the store before the request."""
+def _make(step: Step, journal: Journal, hands: ApplyContext, kept: str | None) -> bool:
+    """Carry out *step*, and return whether its resource was found instead of made with an answer.
+
+    If *kept* names a run, its state is written to the store before the request.
+    """
     hands.tell.step(step.title)
     answer = _already(step, journal, hands)
+    found = answer is not None
     if answer is None:
         request = ready(step.do, journal.memory.answers)
         journal.add("begun", step=step.id)
-        answer = _call(step, lambda: _send(step, request, hands, kept), journal, hands)
+        answer, found = _call(step, lambda: _send(step, request, hands, kept), journal, hands)
     _settle(step, hands)
     journal.add("done", step=step.id, answer=dict(answer))
+    return found
+
+
+def _reconcile(run: str, hands: ApplyContext) -> None:
+    for line in clients.reconciler(hands.client, run)():
+        hands.tell.step(line)
 
 
 def _already(step: Step, journal: Journal, hands: ApplyContext) -> Response | None:
@@ -110,20 +123,21 @@ def _look(step: Step, hands: ApplyContext) -> Response | None:
 
 def _call(
     step: Step, send: Callable[[], Response], journal: Journal, hands: ApplyContext
-) -> Response:
+) -> tuple[Response, bool]:
+    """Return the answer of *step*, and whether its resource was found instead of made with an answer."""
     try:
-        return _patiently(send, hands)
+        return _patiently(send, hands), False
     except NoAnswer as exc:
         found = _look(step, hands)
         if found is not None:
-            return found
+            return found, True
         raise UnknownOutcome(
             f"{step.title}: no answer, and the resource was not found: {exc.message}",
             "run the same command again: it checks what exists, and makes nothing twice",
         ) from exc
     except RemoteError as exc:
         try:
-            return _made_elsewhere(step, send, exc, hands)
+            return _made_elsewhere(step, send, exc, hands), True
         except RemoteError as last:
             journal.add("refused", step=step.id, why=last.message)
             raise
@@ -223,6 +237,8 @@ def cancel(plan: Plan, journal: Journal, hands: ApplyContext) -> Status:
         status = hands.client.state(plan.run)
         if not status.state.terminal:
             hands.client.cancel(plan.run)
+    if journal.memory.attempted and journal.memory.status is None:
+        _reconcile(plan.run, hands)
     if status.state is State.GONE and not is_made(plan, journal.memory):
         status = Status(State.CANCELLED, "it had not started")
     note_end(journal, status)

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
+
 from runspec_jobs.errors import Damaged
 from runspec_jobs.load import registry
-from runspec_jobs.provider import Client, Facts, Provider, Spec, SupportsRehydration
+from runspec_jobs.provider import (
+    Client,
+    Facts,
+    Provider,
+    Spec,
+    SupportsReconcile,
+    SupportsRehydration,
+)
 from runspec_jobs.spec import placeholders
 from runspec_jobs.state.run_record import Record
 
@@ -21,6 +31,13 @@ def rehydrated(client: Client, of: Record) -> Client:
     if isinstance(client, SupportsRehydration):
         client.remember(of.run, of.memory().answers)
     return client
+
+
+def reconciler(client: Client, run: str) -> Callable[[], Sequence[str]]:
+    """Return a function that has *client* reconcile *run*, and returns a line for each thing that was ended."""
+    if isinstance(client, SupportsReconcile):
+        return partial(client.reconcile, run)
+    return tuple
 
 
 def shape(of: Record) -> tuple[int, int]:

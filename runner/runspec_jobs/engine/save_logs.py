@@ -69,6 +69,8 @@ def save(
     def over() -> bool:
         nonlocal status
         status = client.state(of.run) if wanted.follow else None
+        for line in clients.reconciler(client, of.run)() if wanted.follow else ():
+            reporter.wait(line)
         return status is None or status.state.terminal
 
     with job_goes_on(of.run):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from runspec_jobs.engine import apply as engine
-from runspec_jobs.engine.clients import connect
+from runspec_jobs.engine.clients import connect, reconciler
 from runspec_jobs.errors import Damaged, RunspecError
 from runspec_jobs.load import registry
 from runspec_jobs.provider import State, Status
@@ -41,6 +43,19 @@ def with_nodes(of: Record, memory: RunState, found: Status) -> Status:
             return found._replace(nodes=client.state(of.run).nodes)
     except RunspecError:
         return found
+
+
+def reconcile(of: Record) -> Sequence[str]:
+    """End what a run does not need, and record what its service will forget; return a line for each thing ended."""
+    memory = of.memory()
+    if memory.status is not None or memory.deleted or not engine.is_made(of.plan, memory):
+        return ()
+    return reconciler(connect(of)[1], of.run)()
+
+
+def is_known(found: Status) -> bool:
+    """Return whether the service, or the journal, has answered for *found*."""
+    return not found.reason.startswith(UNKNOWN.format(""))
 
 
 def full_status(of: Record) -> Status:

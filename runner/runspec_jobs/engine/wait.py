@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 
-from runspec_jobs.engine import apply as engine, early_stop, publish
+from runspec_jobs.engine import apply as engine, clients, early_stop, publish
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.engine.start_run import ended_by_others
 from runspec_jobs.errors import CredentialsError, TimedOut
@@ -51,6 +51,7 @@ def wait(
                 tell=reporter.wait,
                 timeout_s=timeout_s,
                 answered=answered,
+                reconcile=clients.reconciler(client, of.run),
                 sleep=early_stop.watched(sleep, stopper),
             )
     except TimedOut as exc:

@@ -112,6 +112,7 @@ def follow(
     tell: Callable[[str], None] = lambda text: None,
     timeout_s: float | None = None,
     answered: bool = False,
+    reconcile: Callable[[], Sequence[str]] = tuple,
     sleep: Sleep = time.sleep,
     clock: Callable[[], float] = time.monotonic,
     start: Start[Status] = in_thread,
@@ -119,11 +120,13 @@ def follow(
     """Show every line of *run* until it has ended and all its logs are read; return its last status.
 
     While the run waits, *waits* is called with the reason, once for each. The state of the run is requested in another
-    thread, so that logs do not wait for a slow answer. If the service stops answering, *tell* is called once, and
+    thread, so that logs do not wait for a slow answer; *reconcile* is called after it, and *tell* gets the lines that
+    it returns. If the service stops answering, *tell* is called once, and
     following goes on when it answers again. *answered* is true if the service has answered for this run before.
     Raises TimedOut if the run does not end in *timeout_s*, or the rest of its logs cannot be read in that time.
     """
-    following = Following(client, run, show, wanted or every, Outage(tell, answered=answered))
+    outage = Outage(tell, answered=answered)
+    following = Following(client, run, show, wanted or every, outage, reconcile)
     looks = Looks(following.look, start, clock)
     started = seen = clock()  # *seen* is the time when a line was last shown
     why = ""
@@ -134,7 +137,9 @@ def follow(
         sleep(pause_s)
 
     while True:
-        status = looks.taken(following.outage)
+        status = looks.taken(outage)
+        for line in following.ended():
+            tell(line)
         if status is not None:
             if status.state.terminal:
                 following.finish(wait_for_logs)
@@ -149,7 +154,7 @@ def follow(
         seen = now if shown else seen
         pause_s = _pause_s(now - started, now - seen)
         pause_s = pause_s if shown else max(pause_s, _least_s(following.source))
-        sleep(max(pause_s, following.outage.pause_s))
+        sleep(max(pause_s, outage.pause_s))
 
 
 class Looks:
@@ -199,16 +204,26 @@ class Following:
         show: Callable[[Line], None],
         wanted: Wanted,
         outage: Outage,
+        reconcile: Callable[[], Sequence[str]],
     ) -> None:
         self.source, self.client, self.run = tail(client), client, run
+        self._reconcile = reconcile
+        self._ended: list[str] = []  # lines of *reconcile* that were not told yet
         self.show, self.wanted, self.outage = show, wanted, outage
         self.streams: Sequence[Stream] = ()
         self._readers: dict[tuple[int, int], Reader] = {}
 
     def look(self) -> Status:
-        """Return the state of the run, and remember its log streams even if the request for the state fails."""
+        """Return the state of the run, and reconcile it; remember its log streams even if a request fails."""
         self.streams = self.source.streams(self.run)
-        return self.client.state(self.run)
+        status = self.client.state(self.run)
+        self._ended += self._reconcile()
+        return status
+
+    def ended(self) -> list[str]:
+        """Return the lines of *reconcile* since the last call."""
+        lines, self._ended = self._ended, []
+        return lines
 
     def read(self) -> int:
         """Show the new lines in every stream; return their number, even if the service stopped answering midway."""

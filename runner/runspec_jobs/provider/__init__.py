@@ -59,6 +59,7 @@ from runspec_jobs.provider.capabilities import (
     SupportsProfileTemplate,
     SupportsProgress,
     SupportsPublishing,
+    SupportsReconcile,
     SupportsRehydration,
     SupportsTaskStop,
     SupportsUpload,
@@ -255,6 +256,7 @@ __all__ = [
     "SupportsProfileTemplate",
     "SupportsProgress",
     "SupportsPublishing",
+    "SupportsReconcile",
     "SupportsRehydration",
     "SupportsTaskStop",
     "SupportsUpload",
@@ -365,7 +367,7 @@ class Client(Protocol):
         """Return the answer that *step* would have given, if it was already done.
 
         Return None if it was not done, or if its resource is being deleted. Raises Conflict if a different resource
-        has its name.
+        has its name. Must change nothing; see `SupportsReconcile`.
         """
 
     def settled(self, step: Step) -> bool:
@@ -375,7 +377,10 @@ class Client(Protocol):
         """
 
     def state(self, run: str) -> Status:
-        """Return the status of *run*, whose state is GONE if the service has no such job."""
+        """Return the status of *run*, whose state is GONE if the service has no such job.
+
+        Must change nothing, like every method that reads; see `SupportsReconcile`.
+        """
 
     def cancel(self, run: str) -> None:
         """Request the end of every job of *run* and of all its processes; do nothing if there are none.

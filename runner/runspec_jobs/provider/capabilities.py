@@ -105,6 +105,19 @@ class SupportsTaskStop(Protocol):
 
 
 @runtime_checkable
+class SupportsReconcile(Protocol):
+    """A client that has to send requests about a run after it was submitted, which `find` and `state` never do."""
+
+    def reconcile(self, run: str) -> Sequence[str]:
+        """End what *run* does not need, such as a second job of it, and record what its service will forget.
+
+        Called after a lost reply, repeatedly while a run is followed or cancelled, and by the command `status`. Must
+        send few requests if there is nothing to do, and do nothing for a run that does not exist. Return a line for
+        each thing that was ended. Raises the errors of `Client.call`.
+        """
+
+
+@runtime_checkable
 class SupportsProgress(Protocol):
     """A client that reports progress during requests that may take minutes."""
 

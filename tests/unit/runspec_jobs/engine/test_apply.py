@@ -74,6 +74,16 @@ class Silent:
         return lambda done, whole: None
 
 
+class Told(Silent):
+    """A reporter that keeps the titles of steps."""
+
+    def __init__(self) -> None:
+        self.titles: list[str] = []
+
+    def step(self, title: str) -> None:
+        self.titles.append(title)
+
+
 def request(operation: str, name: Any) -> Request:
     return Request("svc", operation, {"name": name})
 
@@ -274,6 +284,56 @@ def test_a_lost_reply_is_found_and_not_made_again(journal: Journal, at: int) -> 
 
     assert world.made == ["q", "j"]
     assert len(world.calls) == 2
+
+
+class Reconciled(World):
+    """A service with requests that a run may need later."""
+
+    def __init__(self, *faults: str) -> None:
+        super().__init__(*faults)
+        self.reconciled: list[tuple[str, ...]] = []  # what was made by then, for each request
+
+    def reconcile(self, run: str) -> list[str]:
+        assert run == PLAN.run
+        self.reconciled.append(tuple(self.made))
+        return ["ended a second job"]
+
+
+@pytest.mark.parametrize(
+    ("faults", "times"), [((), 0), (("lost after",), 0), (("ok", "lost after"), 1)]
+)
+def test_a_run_is_reconciled_when_its_job_was_found_and_not_submitted(
+    journal: Journal, faults: tuple[str, ...], times: int
+) -> None:
+    """There may be a second job of it."""
+    world, told = Reconciled(*faults), Told()
+
+    apply.make(PLAN, journal, dataclasses.replace(hands(world), tell=told))
+
+    assert world.reconciled == [("q", "j")] * times
+    assert told.titles == ["queue", "job", *["ended a second job"] * times]
+
+
+def test_a_run_that_was_submitted_before_a_crash_is_reconciled(journal: Journal) -> None:
+    world = Reconciled("ok", "lost after")
+    world.lag = 1000
+    with pytest.raises(UnknownOutcome):
+        apply.make(PLAN, journal, hands(world))
+    world.lag = 0
+
+    apply.make(PLAN, journal, hands(world))
+
+    assert world.reconciled == [("q", "j")]
+
+
+def test_cancel_reconciles_the_run_when_it_has_ended(journal: Journal) -> None:
+    world = Reconciled()
+    apply.make(PLAN, journal, hands(world))
+
+    apply.cancel(PLAN, journal, hands(world))
+    apply.cancel(PLAN, journal, hands(world))
+
+    assert len(world.reconciled) == 1, "a run whose end is in the journal needs no more"
 
 
 def test_a_list_that_lags_is_asked_until_it_must_know(journal: Journal) -> None:

@@ -434,6 +434,28 @@ class Late(Kept):
 LATE = b"one\ntwo\nlast\n"
 
 
+def test_a_run_is_reconciled_after_each_look_and_its_end_too() -> None:
+    service, told = Service([b"a\n", b"b\n", b"c\n"]), list[str]()
+    states: list[State] = []
+
+    def reconcile() -> list[str]:
+        states.append(State.RUNNING if service.pieces else State.SUCCEEDED)
+        return ["ended a node"] if len(states) == 2 else []
+
+    follow.follow(
+        service,  # type: ignore[arg-type]
+        "run",
+        lambda line: None,
+        tell=told.append,
+        reconcile=reconcile,
+        sleep=lambda s: None,
+        start=at_once,
+    )
+
+    assert states == [State.RUNNING, State.RUNNING, State.SUCCEEDED]
+    assert told == ["ended a node"]
+
+
 def test_lines_that_come_after_the_end_of_the_run_are_waited_for() -> None:
     shown, slept = list[bytes](), list[float]()
 
