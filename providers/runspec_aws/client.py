@@ -12,6 +12,7 @@ from runspec_aws.logs import Logs
 from runspec_aws.naming import s3
 from runspec_aws.options import AwsOptions
 from runspec_aws.orphans import OrphanFinder
+from runspec_aws.reconcile import Reconciler
 from runspec_aws.session.clients import Session
 from runspec_aws.status.jobs import Jobs
 from runspec_aws.store import objects
@@ -64,6 +65,7 @@ class AwsClient:
         self.session = Session(options)
         self.files = objects.Objects(self.session, options.prefix, options.signed_for)
         self.jobs = Jobs(self.session, self.files)
+        self.reconciler = Reconciler(self.jobs)
         self.logs = Logs(self.session, self.jobs)
 
     def call(self, request: Request) -> Response:
@@ -140,6 +142,9 @@ class AwsClient:
 
     def cancel(self, run: str) -> None:
         self.jobs.end(run)
+
+    def reconcile(self, run: str) -> Sequence[str]:
+        return self.reconciler.reconcile(run)
 
     def stop(self, run: str, tasks: Collection[int]) -> None:
         self.jobs.stop(run, tasks)

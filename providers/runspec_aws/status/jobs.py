@@ -32,7 +32,6 @@ from runspec_jobs.provider import (
 
 SHOWN = 100  # nodes in a status while the job runs; at its end, all are listed
 CANCELLED = "cancelled by runspec"
-QUEUED = ("SUBMITTED", "PENDING", "RUNNABLE")
 
 STATES = {
     "SUBMITTED": State.WAITING,
@@ -66,7 +65,7 @@ class Jobs:
         self._codes: dict[
             str, dict[attempts.AttemptKey, int | None]
         ] = {}  # of attempts that were followed by another
-        self._not_needed: set[str] = set()  # children that the job does not need any more
+        self._ends: dict[str, tuple[int, str]] = {}  # of elastic jobs
         self._stop_requests: dict[str, set[int]] = {}  # tasks with a stop request in the store
         self._stopped: set[str] = set()  # children that were terminated individually
 
@@ -83,20 +82,20 @@ class Jobs:
         return self.records[run]
 
     def find(self, run: str) -> Response | None:
-        """Return the job of *run*. If there are several, the oldest is used, and the others are terminated.
-
-        If one of them has claimed the run, that one is used instead.
-        """
-        found = self.listed(run)
+        """Return the job of *run*; of several jobs, the first one of `all_of`."""
+        found = self.all_of(run)
         if not found:
             return None
-        claim = (self.files.read("runs", run, "claim") or b"").decode()
-        first = next((job for job in found if job["jobId"] == claim), found[0])
-        for other in found:
-            if other is not first:
-                self.terminate(other["jobId"], "a second job of the same run")
-        self.remember(run, first["jobId"])
-        return {key: first[key] for key in ("jobArn", "jobId", "jobName")}
+        self.remember(run, found[0]["jobId"])
+        return {key: found[0][key] for key in ("jobArn", "jobId", "jobName")}
+
+    def all_of(self, run: str) -> list[Job]:
+        """Return the jobs of *run*, first the one to use: that has claimed the run, is known, or is the oldest."""
+        found = self.listed(run)
+        if len(found) < 2:
+            return found
+        claim, known = (self.files.read("runs", run, "claim") or b"").decode(), self._ids.get(run)
+        return sorted(found, key=lambda job: (job["jobId"] != claim, job["jobId"] != known))
 
     def listed(self, run: str) -> list[Job]:
         """Return the jobs whose name is *run*, oldest first. Names match regardless of case."""
@@ -198,7 +197,7 @@ class Jobs:
             return Status(State.GONE)
         state = self.state_of(job)
         nodes = self._nodes(run, record, state.terminal)
-        end = self._elastic_end(run, record, job)
+        end = self.elastic_end(run, record, job)
         if end is not None and state.terminal and state is not State.CANCELLED:
             return elastic_status(end, nodes)
         if not state.terminal or self._stopping(job, nodes):
@@ -216,23 +215,18 @@ class Jobs:
         child = self.children.waiting(self._ids[run], places)
         return reasons.waiting(child or job)
 
-    def _elastic_end(self, run: str, record: Mapping[str, Any], job: Job) -> tuple[int, str] | None:
-        """Return how an elastic job has ended according to its nodes; children that have not started are terminated.
-
-        Otherwise, a machine would be started for a waiting child. No child ends before the job has.
-        """
+    def elastic_end(self, run: str, record: Mapping[str, Any], job: Job) -> tuple[int, str] | None:
+        """Return how an elastic job has ended according to its nodes, or None. No child ends before the job has."""
         counts = job.get("arrayProperties", {}).get("statusSummary", {})
         if not record.get("elastic") or not (counts.get("SUCCEEDED") or counts.get("FAILED")):
             return None
-        places, files = self.places(run, record), self.files
-        count = len(places) // record["nodes"]
-        end = elastic_end(record, count, lambda path: files.read("runs", run, *path.split("/")))
-        if end is not None:
-            for child in self.poller.describe([place.job for place in places]).values():
-                if child["status"] in QUEUED and child["jobId"] not in self._not_needed:
-                    self.terminate(child["jobId"], NOT_NEEDED)
-                    self._not_needed.add(child["jobId"])
-        return end
+        if run not in self._ends:
+            count, files = len(self.places(run, record)) // record["nodes"], self.files
+            end = elastic_end(record, count, lambda path: files.read("runs", run, *path.split("/")))
+            if end is None:
+                return None
+            self._ends[run] = end
+        return self._ends[run]
 
     def changes(self, run: str) -> Sequence[MembershipChange]:
         """Return the membership changes of an elastic job, with a list for each task and a get for each change."""

@@ -1,0 +1,154 @@
+"""What reads leave alone at AWS Batch, `reconcile` ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from runspec_aws import reconcile
+from runspec_aws.reconcile import SECOND, Reconciler
+from runspec_aws.status.jobs import Jobs
+from runspec_jobs.provider import NOT_NEEDED, State
+from runspec_jobs.provider.elastic_tasks import ELASTIC
+
+RUN = "job-abc123"
+HEADERS: Mapping[str, Any] = {"ResponseMetadata": {"HTTPHeaders": {}}}
+
+
+class World:
+    """A session, AWS Batch and a bucket in one: jobs by id, objects by key."""
+
+    prefix = "p"
+
+    def __init__(self, jobs: Mapping[str, Mapping[str, Any]], **record: Any) -> None:
+        self.jobs = {
+            name: {"jobId": name, "jobArn": name, "jobName": RUN, **job}
+            for name, job in jobs.items()
+        }
+        record = {"queue": "q", "shape": "single", "nodes": 1, "sweep": [], **record}
+        self.objects = {"record.json": json.dumps(record).encode()}
+        self.ended: list[tuple[str, str]] = []
+        self.listed = 0
+
+    def look(self, service: str) -> World:
+        return self
+
+    def get_paginator(self, operation: str) -> World:
+        assert operation == "list_jobs"
+        return self
+
+    def paginate(self, **how: Any) -> Iterator[Mapping[str, Any]]:
+        self.listed += 1
+        yield {"jobSummaryList": [job for name, job in self.jobs.items() if ":" not in name]}
+
+    def describe_jobs(self, jobs: list[str]) -> Mapping[str, Any]:
+        return {"jobs": [self.jobs[name] for name in jobs if name in self.jobs], **HEADERS}
+
+    def terminate_job(self, jobId: str, reason: str) -> None:  # noqa: N803 - the SDK's name
+        self.ended.append((jobId, reason))
+
+    def read(self, *parts: str) -> bytes | None:
+        return self.objects.get("/".join(parts[2:]))
+
+    def listing(self, prefix: str) -> Iterator[Any]:
+        return iter(())
+
+
+def jobs(world: World) -> Jobs:
+    return Jobs(world, world)  # type: ignore[arg-type] # what it asks of both
+
+
+@pytest.mark.parametrize(
+    ("claim", "remembered", "kept"),
+    [(None, None, "a"), (None, "b", "b"), ("c", None, "c"), ("c", "b", "c")],
+)
+def test_of_several_jobs_one_is_used_and_only_reconcile_ends_the_others(
+    claim: str | None, remembered: str | None, kept: str
+) -> None:
+    """The one that has claimed the run, or that is in the journal, or the oldest."""
+    world = World({name: {"status": "RUNNABLE", "createdAt": ord(name)} for name in "cba"})
+    own = jobs(world)
+    if claim is not None:
+        world.objects["claim"] = claim.encode()
+    if remembered is not None:
+        own.remember(RUN, remembered)
+
+    found = own.find(RUN)
+    status = own.status(RUN)
+
+    assert found is not None and found["jobId"] == kept
+    assert status.state is State.WAITING
+    assert world.ended == [], "a read has ended a job"
+
+    assert Reconciler(own).reconcile(RUN) == ["terminated 2 jobs of the same run"]
+    assert sorted(world.ended) == [(name, SECOND) for name in "abc" if name != kept]
+
+
+def test_a_job_that_is_listed_late_is_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are two listings, and no more."""
+    world = World({"a": {"status": "RUNNABLE"}})
+    own, now = Reconciler(jobs(world)), [0.0]
+    monkeypatch.setattr(reconcile, "time", type("Clock", (), {"monotonic": lambda: now[0]}))
+
+    first = own.reconcile(RUN)
+    world.jobs["b"] = {**world.jobs["a"], "jobId": "b", "createdAt": 1}
+    early = own.reconcile(RUN)
+    now[0] = 60.0
+    second = [own.reconcile(RUN) for _ in range(3)]
+
+    assert (first, early, second) == ([], [], [["terminated 1 job of the same run"], [], []])
+    assert (world.ended, world.listed) == ([("b", SECOND)], 2)
+
+
+def test_jobs_that_have_ended_are_left_alone() -> None:
+    world = World({"a": {"status": "SUCCEEDED"}, "b": {"status": "FAILED", "createdAt": 1}})
+
+    assert Reconciler(jobs(world)).reconcile(RUN) == []
+
+    assert world.ended == []
+
+
+def elastic(phase: str) -> World:
+    counts = {"arrayProperties": {"statusSummary": {"SUCCEEDED": 1, "RUNNABLE": 1}}}
+    found: dict[str, Mapping[str, Any]] = {
+        "a": {"status": "PENDING", **counts},
+        "a:0": {"status": "SUCCEEDED"},
+        "a:1": {"status": "RUNNABLE"},
+        "a:2": {"status": "RUNNING"},
+    }
+    world = World(found, shape="array", nodes=3, elastic={"min": 1, "max": 3})
+    state = {"format": ELASTIC, "phase": phase, "code": 0, "why": ""}
+    world.objects["elastic/0/state"] = json.dumps(state).encode()
+    return world
+
+
+def test_nodes_that_wait_for_machines_are_ended_when_their_job_is_over_and_not_by_a_read() -> None:
+    world = elastic("done")
+    own = jobs(world)
+
+    assert own.status(RUN).state is State.RUNNING
+    assert world.ended == [], "a read has ended a job"
+
+    one = Reconciler(own)
+    assert list(one.reconcile(RUN)) == [
+        "terminated 1 job that waited for machines, because the elastic job is over"
+    ]
+    assert (list(one.reconcile(RUN)), world.ended) == ([], [("a:1", NOT_NEEDED)])
+
+
+def test_nodes_may_wait_as_long_as_their_job_goes_on() -> None:
+    world = elastic("running")
+
+    assert list(Reconciler(jobs(world)).reconcile(RUN)) == []
+
+    assert world.ended == []
+
+
+def test_a_run_that_is_not_there_needs_nothing() -> None:
+    world = World({})
+    world.objects.clear()
+
+    assert list(Reconciler(jobs(world)).reconcile(RUN)) == []
