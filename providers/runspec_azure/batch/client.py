@@ -15,6 +15,7 @@ from runspec_azure.batch.job import job
 from runspec_azure.batch.logs import Logs
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.batch.orphans import OrphanFinder
+from runspec_azure.batch.reconcile import Reconciler
 from runspec_azure.batch.status import Tasks
 from runspec_azure.batch.task_stop import Stops
 from runspec_azure.errors import code_of, status_of
@@ -68,6 +69,7 @@ class AzureClient:
         self.blobs = Blobs(self.session)
         self.tasks = Tasks(self.session, self.blobs)
         self.stops = Stops(self.blobs, self.tasks)
+        self.reconciler = Reconciler(self.tasks)
         self.logs = Logs(self.session, self.blobs, self.tasks)
         self._made_awake: set[str] = set()  # pools that requests of this client have made
 
@@ -262,6 +264,9 @@ class AzureClient:
             if status_of(exc) not in (404, 409):
                 raise
         self.tasks.forget()
+
+    def reconcile(self, run: str) -> Sequence[str]:
+        return self.reconciler.reconcile(run)
 
     def stop(self, run: str, tasks: Collection[int]) -> None:
         record = self.tasks.record(run)

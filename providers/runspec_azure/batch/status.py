@@ -59,7 +59,7 @@ class Tasks:
         self._records: dict[str, dict[str, Any]] = {}
         self.known: dict[tuple[str, str], tuple[float, Any]] = {}
         self._ended: dict[str, Sequence[Found]] = {}
-        self._terminated: set[tuple[str, str]] = set()  # tasks that an elastic job no longer needs
+        self._ends: dict[str, tuple[int, str]] = {}  # of elastic jobs
         self._notes: dict[str, dict[tuple[int, int, int], int]] = {}
 
     def forget(self) -> None:
@@ -203,7 +203,7 @@ class Tasks:
         if ended and not _over(tasks, record["count"]):
             tasks, lost = self._at_the_end(run, record["count"])
         over = _over(tasks, record["count"])
-        end = self._elastic_end(run, record, tasks)
+        end = self.elastic_end(run, record, tasks)
         if end is not None and over:
             nodes = tuple(map(_as_cancelled, self._nodes(run, record, tasks)))
             return elastic_status(end, nodes)
@@ -234,22 +234,22 @@ class Tasks:
             )
         return Status(State.FAILED, bad.reason, bad.exit_code, nodes)
 
-    def _elastic_end(
+    def elastic_end(
         self, run: str, record: Found, tasks: Sequence[Found]
     ) -> tuple[int, str] | None:
-        """Return the exit code and the reason of an elastic job that has ended, and terminate the tasks that wait.
+        """Return the exit code and the reason of an elastic job that has ended, or None.
 
-        A waiting task would start a machine that is not needed. A job has not ended before one of its tasks has.
+        A job has not ended before one of its tasks has.
         """
         if not record.get("elastic") or not any(map(_ended, tasks)):
             return None
-        count = record["count"] // record["elastic"]["max"]
-        read = self.blobs.read
-        end = elastic_end(record, count, lambda path: read("runs", run, *path.split("/")))
-        for task in tasks if end is not None else ():
-            if task["state"] == "active" and (run, task["id"]) not in self._terminated:
-                self.terminate(run, task["id"])
-        return end
+        if run not in self._ends:
+            count, read = record["count"] // record["elastic"]["max"], self.blobs.read
+            end = elastic_end(record, count, lambda path: read("runs", run, *path.split("/")))
+            if end is None:
+                return None
+            self._ends[run] = end
+        return self._ends[run]
 
     def changes(self, run: str) -> Sequence[MembershipChange]:
         """Return the membership changes of an elastic job, with a list for each task, and a read for each change."""
@@ -267,7 +267,6 @@ class Tasks:
         except RemoteError as exc:
             if status_of(exc) not in (404, 409):  # it has ended in the meantime
                 raise
-        self._terminated.add((run, task))
 
     def _going(self, run: str, record: Found, tasks: Sequence[Found]) -> Status:
         nodes = tuple(self._nodes(run, record, tasks)) if len(tasks) <= SHOWN else ()

@@ -1,0 +1,61 @@
+"""What reads leave alone at Azure Batch, `reconcile` ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from runspec_azure.batch.reconcile import Reconciler
+from runspec_azure.batch.status import Tasks
+from runspec_jobs.provider import State
+from runspec_jobs.provider.elastic_tasks import ELASTIC
+
+RUN = "n-abc123"
+GOOD = {"result": "success", "exitCode": 0}
+
+
+class World:
+    """A session and a store in one, with an elastic job: a task has ended, one waits, one runs."""
+
+    def __init__(self, phase: str) -> None:
+        states = ("completed", "active", "running")
+        self.tasks = [
+            {"id": f"task-{n:05}", "state": state, "executionInfo": GOOD if not n else {}}
+            for n, state in enumerate(states)
+        ]
+        self.record = {"count": 3, "nodes": 1, "pool": "p", "elastic": {"min": 1, "max": 3}}
+        self.state = {"format": ELASTIC, "phase": phase, "code": 0, "why": ""}
+        self.made: list[tuple[str, str]] = []
+
+    def look(self, operation: str, path: Mapping[str, str], query: Any = None) -> Any:
+        assert operation == "Job_Get"
+        return {"id": RUN, "state": "active"}
+
+    def pages(self, operation: str, path: Any = None, query: Any = None) -> Sequence[Any]:
+        assert operation == "Task_List"
+        return self.tasks
+
+    def make(self, operation: str, path: Mapping[str, str], body: Any = None) -> None:
+        self.made.append((operation, path["taskId"]))
+
+    def read(self, *parts: str) -> bytes | None:
+        found = {"record.json": self.record, "state": self.state}.get(parts[-1])
+        return None if found is None else json.dumps(found).encode()
+
+
+@pytest.mark.parametrize("phase", ["done", "running"])
+def test_tasks_that_wait_are_ended_when_their_job_is_over_and_not_by_a_read(phase: str) -> None:
+    world = World(phase)
+    tasks = Tasks(world, world)  # type: ignore[arg-type] # what it asks of both
+    own, over = Reconciler(tasks), phase == "done"
+
+    assert tasks.status(RUN).state is State.RUNNING
+    assert world.made == [], "a read has ended a task"
+
+    line = "terminated 1 task that waited for machines, because the elastic job is over"
+    assert list(own.reconcile(RUN)) == [line] * over
+    assert list(own.reconcile(RUN)) == []
+    assert world.made == [("Task_Terminate", "task-00001")] * over
