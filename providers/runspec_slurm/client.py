@@ -33,6 +33,7 @@ from runspec_slurm.naming import INSIDE_SHA256, of_run
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.orphans import OrphanFinder
 from runspec_slurm.queue import Queue
+from runspec_slurm.reconcile import Reconciler
 from runspec_slurm.session.transport import Transport, transport
 from runspec_slurm.status.workspace_poll import WorkspacePoller
 from runspec_slurm.store import elastic_records, outputs
@@ -56,6 +57,7 @@ class SlurmClient:
         self.queue = Queue(self.store)
         self.poller = WorkspacePoller(self.store)
         self.jobs = Jobs(self.store, self.queue, self.poller, options.grace)
+        self.reconciler = Reconciler(self.jobs)
         self.logs = Logs(self.store, self.poller, self.jobs.record)
 
     @property
@@ -114,6 +116,9 @@ class SlurmClient:
 
     def cancel(self, run: str) -> None:
         self.jobs.end(run)
+
+    def reconcile(self, run: str) -> Sequence[str]:
+        return self.reconciler.reconcile(run)
 
     def stop(self, run: str, tasks: Collection[int]) -> None:
         self.jobs.stop(run, tasks)

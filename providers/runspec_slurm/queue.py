@@ -195,21 +195,20 @@ class Queue:
         """Return the attempts of *job* from the accounting, oldest first; an empty list if there is no accounting."""
         if not self._accounting:
             return []
-        done = self._run(ACCOUNT, [self.store.workspace, job, BETWEEN])
+        done = self._visited(ACCOUNT, [self.store.workspace, job, BETWEEN])
         self._accounting = done.code == 0
         return list(pasts(done.out.decode(errors="replace"))) if done.code == 0 else []
 
     def accounts(self) -> bool:
         """Return whether the accounting answers."""
-        return self._run(ACCOUNTS, [self.store.workspace]).code == 0
+        return self._visited(ACCOUNTS, [self.store.workspace]).code == 0
 
-    def _run(self, script: str, args: Sequence[str], content: bytes | None = None) -> Done:
-        """Run *script* in the workspace, to which the paths in a plan are relative."""
-        blocks = None if content is None else [content]
-        return self.store.way.run(self.store.entered(CLEAN + script), args, blocks)
+    def _visited(self, script: str, args: Sequence[str]) -> Done:
+        """Run *script*, which changes nothing, in the workspace if it exists."""
+        return self.store.way.run(self.store.visited(CLEAN + script), args)
 
     def _looked(self, command: str, script: str, *args: str) -> str:
-        done = self._run(script, [self.store.workspace, *args])
+        done = self._visited(script, [self.store.workspace, *args])
         if done.code and any(said in done.err for said in NO_JOB):
             return ""
         self.refuse(command, done)
@@ -218,8 +217,9 @@ class Queue:
     def _changed(
         self, command: str, script: str, args: Sequence[str], content: bytes | None = None
     ) -> bytes:
-        try:
-            done = self._run(script, args, content)
+        blocks = None if content is None else [content]
+        try:  # in the workspace, to which the paths in a plan are relative
+            done = self.store.way.run(self.store.entered(CLEAN + script), args, blocks)
         except Unavailable as exc:
             raise RemoteError(exc.message, exc.hint, transient=True) from exc
         if command == "scancel" and _over(done):

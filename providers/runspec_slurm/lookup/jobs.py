@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -93,6 +94,10 @@ class Jobs:
         self._records: dict[str, dict[str, Any]] = {}
         self.paces: dict[str, Pace] = {}
         self._ended: dict[str, Status] = {}
+        self.doubted: set[str] = (
+            set()
+        )  # runs for which `find` saw other jobs, or one that has not claimed it
+        self._unkept: set[str] = set()  # runs whose final status is not in the workspace
 
     def remember(self, run: str, job: str) -> None:
         self._ids[run] = job
@@ -102,6 +107,7 @@ class Jobs:
         self.poller.forget(run)
         self.paces.pop(run, None)
         self._ended.pop(run, None)
+        self._unkept.discard(run)
 
     def record(self, run: str) -> dict[str, Any] | None:
         """Return the record of *run*; None if the run was destroyed."""
@@ -136,22 +142,15 @@ class Jobs:
         return {"job": job}
 
     def find(self, run: str) -> Response | None:
-        """Return the job that claimed *run*, or else a job named *run*; other jobs of that name are cancelled.
-
-        If no job has claimed the run, it is claimed for the returned job first, so that no other one can begin.
-        """
+        """Return the job that claimed *run*, or else the first job named *run*."""
         self.forget(run)
         seen = self.poller.seen(run)
         if seen is None:
             return None
-        rows = self.queue.of_name(run)
-        jobs = sorted({row.job for row in rows}, key=int)
-        holder = seen.holder
-        if holder is None and jobs:
-            holder = self.store.put_new(jobs[0], "runs", run, "claim") or jobs[0]
-            holder = holder if holder.isdigit() else jobs[0]
-            self.poller.forget(run)
-        self.queue.cancel([row.job for row in task_stop.alive(rows) if row.job != holder])
+        jobs = sorted({row.job for row in self.queue.of_name(run)}, key=int)
+        holder = seen.holder or next(iter(jobs), None)
+        if jobs not in ([], [seen.holder]):
+            self.doubted.add(run)
         return None if holder is None else self._answer(run, holder)
 
     def status(self, run: str) -> Status:
@@ -233,7 +232,11 @@ class Jobs:
         ended = states.status(nodes(), cancelled=cancelled, stops=seen.stops)
         if not cancelled:
             ended = elastic_records.over(self.store, run, record, ended)
-        return ended if silent else self._keep(run, ended)
+        if not silent:
+            self._ended[run] = ended
+            self._unkept.add(run)
+            self.poller.forget(run)  # its last output is visible by now
+        return ended
 
     def _tasks(
         self, run: str, job: str, count: int, rows: Sequence[Row], seen: Seen
@@ -279,20 +282,18 @@ class Jobs:
         self.remember(run, alive[0].job)
         return Status(State.WAITING, "another job of this run has not begun yet")
 
-    def _keep(self, run: str, ended: Status) -> Status:
-        """Write the final status to the workspace, because the controller removes jobs within minutes.
+    def keep(self, run: str) -> None:
+        """Write the final status to the workspace, if it is known, because the controller removes jobs within minutes.
 
         The first one that is written counts for all machines. If it cannot be written, each machine computes its own.
         """
-        self._ended[run] = ended
-        try:
-            text = self.store.put_new(json.dumps(states.to_json(ended)), "runs", run, "last")
-        except RunspecError:
-            return ended
-        if text:
-            self._ended[run] = states.from_json(json.loads(text))
-        self.poller.forget(run)  # its last output is visible by now
-        return self._ended[run]
+        if run not in self._unkept:
+            return
+        self._unkept.discard(run)
+        content = json.dumps(states.to_json(self._ended[run]))
+        with contextlib.suppress(RunspecError):
+            if text := self.store.put_new(content, "runs", run, "last"):
+                self._ended[run] = states.from_json(json.loads(text))
 
     def end(self, run: str) -> None:
         """Stop every job of *run*. The claim is replaced first, so that a job that starts later exits.

@@ -254,6 +254,13 @@ class ParallelClusterClient:
         with contextlib.suppress(NotThere):
             self.ask(lambda slurm: slurm.cancel(run))
 
+    def reconcile(self, run: str) -> Sequence[str]:
+        try:
+            found: Sequence[str] = self.ask(lambda slurm: slurm.reconcile(run))
+        except NotThere:
+            return ()
+        return found
+
     def stop(self, run: str, tasks: Collection[int]) -> None:
         with contextlib.suppress(NotThere):
             self.ask(lambda slurm: slurm.stop(run, tasks))

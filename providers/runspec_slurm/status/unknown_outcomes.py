@@ -13,17 +13,19 @@ from runspec_slurm import reasons, timing
 from runspec_slurm.status.workspace_poll import Seen
 from runspec_slurm.store.workspace import NOTHING, WorkspaceStore
 
-# Argument: the run. The time of a file says since when the run is unknown; any file that is written later restarts
-# the wait.
-CHECK = f"""\
+# Argument: the run. The time of the file `missing` says since when the run is unknown; any file that is written later
+# restarts the wait. In a folder of another user, the time of the record has to do.
+SINCE = f"""\
 cd "runs/$1" 2>/dev/null || exit {NOTHING}
 f=missing
 [ -w . ] || f=record.json
-[ "$f" != missing ] || {{
-[ -e "$f" ] && [ -z "$(find . -type f -newer "$f" -print | head -n 1)" ] || echo >"$f" || exit 1
-}}
+valid() {{ [ -e "$f" ] && {{ [ "$f" != missing ] || [ -z "$(find . -type f -newer "$f" -print | head -n 1)" ]; }}; }}
+"""
+CHECK = f"""\
+{SINCE}valid || exit 0
 [ -z "$(find "$f" -mmin +{timing.UNKNOWN_MIN})" ] || echo over
 """
+MARK = f'{SINCE}valid || echo >"$f"\n'
 
 
 class UnknownOutcomes:
@@ -32,17 +34,28 @@ class UnknownOutcomes:
     def __init__(self, store: WorkspaceStore) -> None:
         self.store = store
         self._good_until_s: dict[str, float] = {}
+        self._unmarked: set[str] = set()  # runs that `mark` has to look at
 
     def just_asked(self, run: str) -> bool:
         return time.monotonic() < self._good_until_s.get(run, 0.0)
 
     def over(self, run: str) -> bool:
-        """Return whether *run* has been unknown, without any change, for long enough to count as failed."""
-        found = self.store.change(f"look for {run}", CHECK, run) or b""
+        """Return whether *run* has been unknown, without any change, for long enough to count as failed.
+
+        The time counts from the first `mark`.
+        """
+        found = self.store.look(f"look for {run}", CHECK, run) or b""
         over = found.strip() == b"over"
         if not over:
             self._good_until_s[run] = time.monotonic() + timing.UNKNOWN_POLL_S
+            self._unmarked.add(run)
         return over
+
+    def mark(self, run: str) -> None:
+        """Note in the workspace that *run* is unknown, if the last `over` said so, and it was not noted yet."""
+        if run in self._unmarked:
+            self.store.change(f"note that {run} is unknown", MARK, run)
+            self._unmarked.discard(run)
 
 
 def status(seen: Seen) -> Status:

@@ -36,6 +36,7 @@ case $w in "~") w=$HOME ;; "~/"*) w=$HOME/${w#"~/"} ;; esac
 """
 ENTER = f'{WHERE}mkdir -p -- "$w" && cd -- "$w" || exit {OUTSIDE}\n'
 VISIT = f'{WHERE}[ -d "$w" ] || exit {NO_WORKSPACE}\ncd -- "$w" || exit {OUTSIDE}\n'
+PASS = f'{WHERE}[ -d "$w" ] || w=/\ncd -- "$w" || exit {OUTSIDE}\n'
 # Write a file to the disk. The sync of coreutils before 8.24 takes no names.
 SYNC = 'sync -- "$t" 2>/dev/null || sync'
 
@@ -168,6 +169,11 @@ class WorkspaceStore:
     def entered(script: str) -> str:
         """Return *script* changed to run in the workspace, which is its first argument and is made if necessary."""
         return ENTER + script
+
+    @staticmethod
+    def visited(script: str) -> str:
+        """Return *script* changed to run in the workspace, which is its first argument, or in `/` if it is missing."""
+        return PASS + script
 
     def nearby(self, do: Callable[[LocalWorkspace], Found]) -> tuple[Found] | None:
         """Return the result of *do* on a local workspace; None if a script has to be run instead."""

@@ -207,6 +207,7 @@ def test_how_a_run_ended_stays_though_its_notes_are_none(client: SlurmClient) ->
     until(client, "early-1", State.WAITING)
     client.cancel("early-1")
     found = over(client, "early-1")
+    client.reconcile("early-1")
     end = time.monotonic() + LIMIT_S
     while client.queue.of_name("early-1"):
         assert time.monotonic() < end

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from runspec_jobs.provider import NodeStatus, State, Status, Unavailable
-from runspec_slurm import queue, reasons, timing
+from runspec_slurm import reasons, timing
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import Past, Row
 from runspec_slurm.status import states, workspace_poll
 from runspec_slurm.status.workspace_poll import BATCH, AttemptKey, Note
+from tests.support.slurm.forgetful_queue import forgetful
 
 
 def row(state: str, reason: str = "None", code: int | None = 0, restarts: int = 0) -> Row:
@@ -319,6 +320,8 @@ def test_a_job_that_nobody_knows_has_failed_when_nothing_came_of_it_for_minutes(
     (run / "logs").mkdir()
     (run / "logs/0-0.txt").write_text("begun\n")
     early = client.state("job-a1")
+    assert not (run / "missing").exists(), "a read has changed the workspace"
+    assert client.reconcile("job-a1") == ()
     then = time.time() - 60 * timing.UNKNOWN_MIN - 5
     for name in ("missing", "logs/0-0.txt", "record.json"):
         os.utime(run / name, (then, then))
@@ -339,13 +342,17 @@ def test_what_is_printed_meanwhile_is_a_sign_of_life(
 ) -> None:
     """As by a job that goes on while its controller has lost its state."""
     client, run = forgetful(tmp_path, monkeypatch, "7", 3600), tmp_path / "runs/job-a1"
-    client.state("job-a1")
+    client.reconcile("job-a1")
     then = time.time() - 60 * timing.UNKNOWN_MIN - 5
     os.utime(run / "missing", (then, then))
     (run / "logs").mkdir()
     (run / "logs/0-0.txt").write_text("at work\n")
 
-    assert SlurmClient(client.options).state("job-a1").state is State.RUNNING
+    later = SlurmClient(client.options)
+
+    assert later.state("job-a1").state is State.RUNNING
+    later.reconcile("job-a1")
+    assert (run / "missing").stat().st_mtime > then + 60, "the wait does not begin again"
 
 
 @pytest.mark.process
@@ -363,22 +370,3 @@ def test_a_run_whose_workspace_is_away_is_not_gone(tmp_path: Path, *, there: boo
             ask("job-a1")
     (tmp_path / "w/runs").mkdir(parents=True)
     assert client.state("job-a1").state is State.GONE
-
-
-def forgetful(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claim: str, age_s: int, shown: str = ""
-) -> SlurmClient:
-    """Give the client of a workspace with the run job-a1, whose queue has *shown* and no more."""
-    monkeypatch.setattr(timing, "NOTES_S", 0.0)
-    client = SlurmClient(SlurmOptions(workspace=str(tmp_path)))
-    (tmp_path / "bin").mkdir()
-    line = shown.replace("|", queue.BETWEEN)
-    for name, text in (("squeue", f"echo '{line}'"), ("sacct", "exit 1")):
-        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / "bin" / name).chmod(0o700)
-    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
-    client.store.put("runs/job-a1/record.json", b'{"count": 1, "nodes": 1}')
-    client.store.put("runs/job-a1/claim", claim.encode())
-    then = time.time() - age_s
-    os.utime(tmp_path / "runs/job-a1/claim", (then, then))
-    return client

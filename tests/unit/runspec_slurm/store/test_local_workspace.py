@@ -248,6 +248,8 @@ def test_who_has_noted_that_all_have_succeeded_is_asked_no_more(tmp_path: Path) 
     status = client.state("b-1")
 
     assert (status.state, status.exit_code, len(status.nodes)) == (State.SUCCEEDED, 0, 2)
+    assert called(client.store) == 0
+    client.reconcile("b-1")
     assert called(client.store) == 1, "to write down how it ended"
 
 
