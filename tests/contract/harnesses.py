@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -48,6 +49,13 @@ class LocalWorld(World):
         for key in keys:
             (self._outputs(run) / key).unlink()
 
+    def changes(self, run: str) -> Sequence[str]:
+        """Give the requests that are files beside those of the supervisor, and what is there for all runs."""
+        folder = self.folder / "runspec" / "local"
+        own = [path for name in ("cancel", "stop") for path in (folder / "runs" / run).glob(name)]
+        shared = [path for path in folder.rglob("*") if "runs" not in path.parts]
+        return sorted(map(str, [*own, *shared]))
+
     def _outputs(self, run: str) -> Path:
         return self.folder / "runspec" / "local" / "runs" / run / "outputs"
 
@@ -87,6 +95,10 @@ class AwsWorld(World):
     def outage(self) -> AbstractContextManager[None]:
         return silent(lambda: AwsWorld.region)
 
+    def changes(self, run: str) -> Sequence[str]:
+        assert AwsWorld.region is not None
+        return changing(AwsWorld.region)
+
     def plain(self, client: Client, run: str) -> Mapping[str, bytes]:
         assert isinstance(client, AwsClient)
         names = client.files.names("runs", run, "outputs", "")
@@ -108,6 +120,15 @@ class Controlled(Protocol):
     """A stand-in that takes faults."""
 
     def control(self, method: str, place: str, given: Any = None) -> Any: ...
+
+
+READS = re.compile(r"(.*_)?(Describe|Get|List|Head|Exists)[A-Za-z]*")
+
+
+def changing(stand: Controlled) -> list[str]:
+    """Give the operations so far that are not known to read, by the names of the service."""
+    found = (str(call["operation"]) for call in stand.control("GET", "calls"))
+    return [name for name in found if not READS.fullmatch(name)]
 
 
 @contextlib.contextmanager
@@ -201,6 +222,9 @@ class AzureWorld(World):
         for key in keys:
             client.blobs.remove(client.blobs.key("runs", run, "outputs", key))
 
+    def changes(self, run: str) -> Sequence[str]:
+        return changing(AzureWorld.up())
+
     def faults(self) -> Mapping[str, Strike]:
         return {kind: partial(struck_azure, kind) for kind in STRIKES}
 
@@ -256,6 +280,10 @@ class BatchAiWorld(World):
     def connect(self, facts: Facts) -> Client:
         way = stand_in(self.folder)
         return super().connect(facts._replace(options=facts.options.model_copy(update=way)))
+
+    def changes(self, run: str) -> Sequence[str]:
+        assert BatchAiWorld.stand is not None
+        return changing(BatchAiWorld.stand)
 
     def faults(self) -> Mapping[str, Strike]:
         return {kind: partial(refused_once, kind) for kind in STRIKES}

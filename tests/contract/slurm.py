@@ -5,9 +5,10 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import shlex
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -59,6 +60,7 @@ PCLUSTER = {
 }
 
 
+CHANGING = ("sbatch", "scancel", "scontrol")  # the programs of Slurm that change something
 DOWN = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
 SQUEUE_DOWN = Fault("squeue", (), f'echo "{DOWN}" >&2; exit 1')
 SSH_DOWN = Fault(
@@ -94,12 +96,33 @@ class SlurmWorld(World):
         for name, value in SlurmWorld.cluster.env.items():
             SlurmWorld.patch.setenv(name, value)
         SlurmWorld.patch.setattr("runspec_slurm.plan.SETTLE_S", 0.5)
+        self._record()
         if self.behind:
             need("node")
             programs = str(fake_pcluster.install(self.folder / "programs"))
             if programs not in (path := os.environ["PATH"]):
                 SlurmWorld.patch.setenv("PATH", f"{programs}:{path}")
         return super().connect(facts)
+
+    def _record(self) -> None:
+        """Have the programs that change something note that they were called."""
+        programs, log = self.folder / "recorded", shlex.quote(str(self.folder / "called"))
+        if programs.exists():
+            return
+        programs.mkdir()
+        for name in CHANGING:
+            real = shutil.which(name)
+            noted = f'case " $* " in *" show "*) ;; *) echo "{name} $*" >>{log} ;; esac'
+            (programs / name).write_text(f'#!/bin/sh\n{noted}\nexec {real} "$@"\n')
+            (programs / name).chmod(0o755)
+        SlurmWorld.patch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+
+    def changes(self, run: str) -> Sequence[str]:
+        """Give the calls of programs, and the files of the run that clients write."""
+        called, own = self.folder / "called", self.folder / "workspace" / "runs" / run
+        files = [name for name in ("last", "missing", "stop") if (own / name).exists()]
+        claim = [path.read_text() for path in own.glob("claim")]
+        return [*(called.read_text().splitlines() if called.exists() else ()), *files, *claim]
 
     def plain(self, client: Client, run: str) -> Mapping[str, bytes]:
         store, base = self._shelf(client), f"runs/{run}/outputs/"

@@ -72,7 +72,7 @@ class Trial:
         wrap: Callable[[Client], Client] = lambda client: client,
     ) -> None:
         facts = self.facts = world.facts(spec)
-        self.world = world
+        self.world, self.spec = world, spec
         self.plan = model.make_plan(world.provider, spec, token, facts)
         self.client = world.connect(facts)
         self.hands = apply.ApplyContext(

@@ -157,6 +157,13 @@ class World:
         """Return a context manager during which the service does not answer, or None if that cannot be simulated."""
         return None
 
+    def changes(self, run: str) -> Sequence[str] | None:
+        """Return a line for each change that a client has made so far in the service or in the store of *run*.
+
+        A job that runs makes changes too, which are left out. Return None if the changes are not known.
+        """
+        return None
+
     def reaches(self, fault: str, request: Request) -> bool:
         """Return whether the fault can affect *request*; requests that it cannot affect are not tested with it."""
         return True

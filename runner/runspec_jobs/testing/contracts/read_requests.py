@@ -1,4 +1,4 @@
-"""The contract for reading about a run, as tests: reads do not wait."""
+"""The contract for reading about a run, as tests: reads change nothing, and do not wait."""
 
 from __future__ import annotations
 
@@ -9,14 +9,36 @@ from collections.abc import Callable
 
 import pytest
 
-from runspec_jobs.provider import SupportsLogs
+from runspec_jobs.provider import (
+    Client,
+    SupportsAdoption,
+    SupportsLogs,
+    SupportsMembershipChanges,
+    SupportsOutputs,
+)
 from runspec_jobs.testing.contracts.client import LINES, Trials, reading
 from runspec_jobs.testing.contracts.following import FollowingContract
+from runspec_jobs.testing.trial import Trial
 from runspec_jobs.testing.world import World
 
 
 class ReadingContract(FollowingContract):
     """The tests of what a client does while it reads."""
+
+    def test_reading_changes_nothing(self, trials: Trials, world: World) -> None:
+        """This holds while the run is alive and when it has ended; `reconcile` may change something."""
+        trial = trials(world.printing(LINES))
+        trial.make()
+        before = world.changes(trial.run)
+        if before is None:
+            pytest.skip("it is not known what changes this service")
+        other = world.connect(world.facts(trial.spec))
+
+        trial.until(lambda status: read_all(trial.client, trial) and status.state.terminal)
+        read_all(other, trial)
+        read_all(trial.client, trial)
+
+        assert world.changes(trial.run) == before
 
     def test_reading_a_log_does_not_sleep(self, trials: Trials, world: World) -> None:
         """Pauses between reads are the reader's: it also follows other streams, and may have a time limit."""
@@ -33,6 +55,23 @@ class ReadingContract(FollowingContract):
             found = [read_once(client, trial.run) for client in (trial.client, other)]
 
         assert all(trial.log().startswith(data) for data in found)
+
+
+def read_all(client: Client, trial: Trial) -> bool:
+    """Have *client* read everything that it can about the run of *trial*; return True."""
+    client.state(trial.run)
+    for step in trial.plan.steps:
+        client.find(step)
+    if isinstance(client, SupportsLogs):
+        read_once(client, trial.run)
+    if isinstance(client, SupportsOutputs):
+        list(client.outputs(trial.run))
+    if isinstance(client, SupportsMembershipChanges):
+        client.changes(trial.run)
+    if isinstance(client, SupportsAdoption):
+        client.kept_state(trial.run)
+        client.kept_runs()
+    return True
 
 
 def refused_here(sleep: Callable[[float], None]) -> Callable[[float], None]:
