@@ -10,7 +10,7 @@ from typing import Any
 
 from runspec_azure.batch.emulator import AZURITE
 from runspec_azure.batchai.discover.survey import NO_MPIRUN
-from runspec_jobs.provider import Emulation, Unavailable, UsageError
+from runspec_jobs.provider import Emulation, Unavailable, UsageError, did_you_mean
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
 # Settings that an incomplete profile may lack.
@@ -58,6 +58,21 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
             {**near.env, **lacks(engine), KEY: blobs.key, **secrets(found)},
             found | ways(near.url, blobs, found),
         )
+
+
+def fill(stage: Emulation, container: str, folder: Path) -> None:
+    """Copy the files of *folder* into *container* of the emulated account."""
+    from azure.storage.blob import ContainerClient
+
+    known = containers(stage.options)
+    if container not in known:
+        what = f"the job has no container '{container}'"
+        raise UsageError(what, did_you_mean(container, known) or f"there are: {', '.join(known)}")
+    login = {"account_name": str(stage.options["storage_account"]), "account_key": stage.env[KEY]}
+    with ContainerClient(str(stage.options["blob_url"]), container, login) as client:
+        for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+            with path.open("rb") as file:
+                client.upload_blob(path.relative_to(folder).as_posix(), file, overwrite=True)
 
 
 def lacks(engine: str | None) -> dict[str, str]:

@@ -70,6 +70,11 @@ class BatchAiProvider:
 
         return stage(options, folder, engine)
 
+    def fill(self, stage: Emulation, container: str, folder: Path) -> None:
+        from runspec_azure.batchai.emulator import fill
+
+        fill(stage, container, folder)
+
     def connect(self, facts: Facts) -> Client:
         from runspec_azure.batchai.client import connect
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from runspec_jobs.api.events import Events, OnEvent
@@ -15,7 +15,12 @@ from runspec_jobs.document.nodes import flow
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.errors import Unavailable, UsageError
 from runspec_jobs.load import inputs, profile, registry, source
-from runspec_jobs.provider import Emulation, Spec, SupportsEmulation
+from runspec_jobs.provider import (
+    Emulation,
+    Spec,
+    SupportsEmulatedContainers,
+    SupportsEmulation,
+)
 from runspec_jobs.state import atomic_io
 
 
@@ -25,13 +30,16 @@ def emulated(
     *,
     engine: str | None = None,
     folder: Path | None = None,
+    containers: Mapping[str, Path] | None = None,
     on_event: OnEvent | None = None,
 ) -> Iterator[Path]:
     """Start the emulators for the job in *file*, and yield the folder for their files: *folder*, or a temporary one.
 
     Until the exit, which ends the emulators, this process has an environment, a profile and records of runs of its
     own, so that every other function of this package works on the emulators. *engine* is the container engine to use.
-    Raises Unavailable if the provider has no emulator, and UsageError if the spec has `scaling`.
+    *containers* are folders whose files are put into containers of the emulators' store, by their names.
+    Raises Unavailable if the provider has no emulator, and UsageError if the spec has `scaling` or the job no such
+    container.
     """
     reporter = Events(on_event)
     text, spec = _read(file)
@@ -53,7 +61,16 @@ def emulated(
         provider.rehearse(profile.drawn(settings, pool), at, engine) as stage,
         _inside(stage, provider.name, at, pool, reporter),
     ):
+        for name, source_folder in (containers or {}).items():
+            _fill(provider, stage, name, source_folder)
         yield at
+
+
+def _fill(provider: SupportsEmulation, stage: Emulation, name: str, folder: Path) -> None:
+    if not isinstance(provider, SupportsEmulatedContainers):
+        what = f"{provider.name} has no containers that a rehearsal can fill"
+        raise UsageError(what, "remove --container, and mount the folder in the spec")
+    provider.fill(stage, name, folder)
 
 
 def _read(file: Path) -> tuple[SourceFile, Spec]:

@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from runspec_jobs.api.emulation import emulated
 from runspec_jobs.api.lifecycle import runs
 from runspec_jobs.cli import apply, cancel, fetch, output, status
+from runspec_jobs.errors import UsageError
 
 
-def rehearse(
-    file: Path,
-    engine: str | None,
-    keep_in: Path | None,
-    *,
-    smoke: bool,
-    output_format: str,
-    as_json: bool,
-) -> int:
+@dataclass(frozen=True)
+class RehearsalOptions:
+    """The options of `runspec rehearse`; *containers* are texts such as NAME=FOLDER."""
+
+    file: Path
+    engine: str | None
+    keep_in: Path | None
+    containers: Sequence[str]
+    smoke: bool
+    output_format: str
+
+
+def rehearse(options: RehearsalOptions, *, as_json: bool) -> int:
     """Apply, fetch and destroy a job against emulators; return the exit code of the apply."""
-    with emulated(file, engine=engine, folder=keep_in, on_event=output.tell_event) as folder:
+    keep_in = options.keep_in
+    with emulated(
+        options.file,
+        engine=options.engine,
+        folder=keep_in,
+        containers=_folders(options.containers),
+        on_event=output.tell_event,
+    ) as folder:
         applied = apply.ApplyOptions(
-            file,
+            options.file,
             new=True,
-            smoke=smoke,
-            output_format=output_format,
+            smoke=options.smoke,
+            output_format=options.output_format,
             as_json=as_json,
             rehearsed=True,
         )
@@ -36,6 +50,19 @@ def rehearse(
             cancel.destroy(run, site=False, as_json=as_json)
         cancel.destroy(None, site=True, as_json=as_json)
     return code
+
+
+def _folders(given: Sequence[str]) -> dict[str, Path]:
+    """Return the folders of `--container`, by the name of the container."""
+    found: dict[str, Path] = {}
+    for text in given:
+        name, equals, folder = text.partition("=")
+        if not (name and equals and folder):
+            raise UsageError(f"--container: '{text}' is not NAME=FOLDER", "write scripts=./scripts")
+        if not Path(folder).is_dir():
+            raise UsageError(f"--container: {folder} is not a folder")
+        found[name] = Path(folder)
+    return found
 
 
 def _keep(run: str, folder: Path, *, as_json: bool) -> None:

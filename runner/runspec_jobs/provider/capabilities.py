@@ -250,6 +250,14 @@ class SupportsEmulation(Protocol):
 
 
 @runtime_checkable
+class SupportsEmulatedContainers(Protocol):
+    """A provider whose emulators have containers of files that a job may expect there, and no step uploads."""
+
+    def fill(self, stage: Emulation, container: str, folder: Path) -> None:
+        """Copy the files of *folder* into *container*. Raises UsageError if the job has no such container."""
+
+
+@runtime_checkable
 class SupportsExport(Protocol):
     """A provider that can write plans as files of another tool for the same service."""
 

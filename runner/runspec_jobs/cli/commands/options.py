@@ -68,6 +68,32 @@ Smoke = Annotated[
     bool,
     flag("--smoke", help="run the spec's smoke test first, and the job only if it succeeds"),
 ]
+Engine = Annotated[
+    Literal["process", "podman"] | None,
+    Option(
+        "--engine",
+        metavar="{process,podman}",
+        help="run the job in processes or in podman containers",
+    ),
+]
+KeptIn = Annotated[
+    Path | None,
+    Option(
+        "--folder",
+        metavar="FOLDER",
+        parser=Path,
+        help="keep the outputs and the logs in this folder",
+    ),
+]
+Containers = Annotated[
+    list[str] | None,
+    Option(
+        "--container",
+        metavar="NAME=FOLDER",
+        show_default=False,
+        help="put the files of FOLDER into the container NAME first; may be repeated",
+    ),
+]
 Timeout = Annotated[
     str | None,
     Option(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from typer import Argument, Option
 
 from runspec_jobs.cli.commands import suggestions
 from runspec_jobs.cli.commands.options import (
     AsJson,
+    Containers,
+    Engine,
+    KeptIn,
     MaxUsd,
     OutputFormat,
     Smoke,
@@ -374,23 +377,9 @@ def apply(
 
 def rehearse(
     file: SpecFile,
-    engine: Annotated[
-        Literal["process", "podman"] | None,
-        Option(
-            "--engine",
-            metavar="{process,podman}",
-            help="run the job in processes or in podman containers",
-        ),
-    ] = None,
-    folder: Annotated[
-        Path | None,
-        Option(
-            "--folder",
-            metavar="FOLDER",
-            parser=Path,
-            help="keep the outputs and the logs in this folder",
-        ),
-    ] = None,
+    engine: Engine = None,
+    folder: KeptIn = None,
+    container: Containers = None,
     smoke: Smoke = False,
     output_format: OutputFormat = "text",
     as_json: AsJson = False,
@@ -405,6 +394,5 @@ def rehearse(
     """
     from runspec_jobs.cli import rehearse
 
-    return rehearse.rehearse(
-        file, engine, folder, smoke=smoke, output_format=output_format, as_json=as_json
-    )
+    chosen = rehearse.RehearsalOptions(file, engine, folder, container or (), smoke, output_format)
+    return rehearse.rehearse(chosen, as_json=as_json)
