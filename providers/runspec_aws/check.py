@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from runspec_aws import job, signed
 from runspec_aws.infrastructure import lustre
 from runspec_aws.options import AwsOptions
+from runspec_aws.resources import room
 from runspec_aws.resources.instance_types import NO_DRIVER, gpu_types, known, usable_gib, usable_mib
 from runspec_aws.resources.job_kind import LARGEST_ARRAY, MAX_ATTEMPTS, JobKind, children, shape
 from runspec_aws.resources.request import candidates, on_fargate, request
@@ -144,13 +145,14 @@ def _machines(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
                 f"no EC2 instance type has the GPU '{cluster.gpu_type}'",
                 hint,
             )
-    elif not (candidates(spec, options) or options.instance_types or options.queue):
+    elif not (options.instance_types or options.queue or candidates(spec, options)):
         yield _too_much(spec, options)
     if options.queue:
         for key in ("disk", "placement", "capacity", "gpu_type"):
             if getattr(cluster, key) not in (None, Capacity.ON_DEMAND):
                 what = "ignored: the profile's queue decides this"
                 yield Problem(("cluster", key), what, severity="note")
+    yield from room.problems(spec, options)
     if options.efa:
         yield from _adapters(spec, options)
     if options.reservation:

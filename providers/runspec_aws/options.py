@@ -132,9 +132,10 @@ class AwsOptions(Options):
         description="EC2 capacity reservation, the only source of the machines. `instance_types` must "
         "name its type, and `subnets` a subnet in its zone.",
     )
-    max_vcpus: Anyone[Positive] = Field(
-        default=256,
-        description="Largest number of vCPUs that each compute environment runs at the same time.",
+    max_vcpus: Anyone[Positive | None] = Field(
+        default=None,
+        description="Largest number of vCPUs of the machines that each compute environment runs at the same time. "
+        "A job that needs more is refused. Without this field it is 256, or what one task needs if that is more.",
     )
     max_queue_wait: Anyone[Seconds | None] = Field(
         default=None,

@@ -10,6 +10,7 @@ from runspec_aws.doctor import network
 from runspec_aws.errors import LOGIN, got, translated
 from runspec_aws.lookup import QUEUE, asked, described
 from runspec_aws.options import AwsOptions
+from runspec_aws.resources.room import MAX_VCPUS
 from runspec_aws.session.clients import Session
 from runspec_aws.session.partition import partition
 from runspec_jobs.provider import Finding, RunspecError
@@ -147,6 +148,5 @@ def _quotas(session: Session, options: AwsOptions) -> Iterator[Finding]:
             yield Finding(f"the quota of {kind} vCPUs at once is {value:,}", True)
             continue
         hint = f"request an increase, or set max_vcpus: {value}"
-        yield Finding(
-            f"the quota of {kind} vCPUs at once is {value:,}", value >= options.max_vcpus, hint
-        )
+        good = value >= (options.max_vcpus or MAX_VCPUS)
+        yield Finding(f"the quota of {kind} vCPUs at once is {value:,}", good, hint)

@@ -9,8 +9,8 @@ from runspec_aws import timing
 from runspec_aws.infrastructure import launch_template, lustre
 from runspec_aws.naming import batch, tags
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources.job_kind import JobKind, shape
-from runspec_aws.resources.request import alone, machines, needs
+from runspec_aws.resources import room
+from runspec_aws.resources.request import machines
 from runspec_jobs.provider import Capacity, Request, Scope, Spec, Step, content_name, in_turn
 
 # capacity: the kinds of compute environment, in the order in which the queue tries them: on-demand if there is no
@@ -110,24 +110,16 @@ def deletion(what: tuple[str, str], name: str) -> Request:
 
 def _shown(kind: str, spec: Spec, options: AwsOptions) -> str:
     if kind.startswith("FARGATE"):
-        return f"up to {_max_vcpus(spec, options)} vCPUs"
-    found = _types(spec, options)
+        return f"up to {room.max_vcpus(spec, options)} vCPUs"
+    found = room.types(spec, options)
     more = f" and {len(found) - 2} more" if len(found) > 2 else ""
-    return f"{', '.join(found[:2])}{more}, up to {_max_vcpus(spec, options)} vCPUs"
-
-
-def _max_vcpus(spec: Spec, options: AwsOptions) -> int:
-    """Return maxvCpus, which also limits the tasks that run at once; Batch may exceed it by one machine."""
-    cpus = max(1, int(float(needs(spec, options).cpus)))
-    if spec.max_parallel:
-        return min(options.max_vcpus, spec.max_parallel * cpus * spec.cluster.nodes.max)
-    return max(options.max_vcpus, cpus * spec.cluster.nodes.max)
+    return f"{', '.join(found[:2])}{more}, up to {room.max_vcpus(spec, options)} vCPUs"
 
 
 def _resources(kind: str, spec: Spec, options: AwsOptions) -> dict[str, Any]:
     found: dict[str, Any] = {
         "type": kind,
-        "maxvCpus": _max_vcpus(spec, options),
+        "maxvCpus": room.max_vcpus(spec, options),
         "subnets": list(options.subnets),
         "securityGroupIds": list(options.security_groups),
     }
@@ -136,7 +128,7 @@ def _resources(kind: str, spec: Spec, options: AwsOptions) -> dict[str, Any]:
     found |= {
         "allocationStrategy": STRATEGIES[kind],
         "minvCpus": 0,  # no cost while no job runs
-        "instanceTypes": list(_types(spec, options)),
+        "instanceTypes": list(room.types(spec, options)),
         "instanceRole": options.instance_role,
         "tags": tags(options, kind="machine"),
     }
@@ -159,16 +151,6 @@ def _resources(kind: str, spec: Spec, options: AwsOptions) -> dict[str, Any]:
     if spec.cluster.placement:
         found["placementGroup"] = placement_name(spec, options)
     return found
-
-
-def _types(spec: Spec, options: AwsOptions) -> tuple[str, ...]:
-    found = machines(spec, options)
-    return found[:1] if one_type(spec) or options.efa else found
-
-
-def one_type(spec: Spec) -> bool:
-    """Return whether all nodes must have one instance type: those of a gang, and those with placement."""
-    return shape(spec) is JobKind.NODES or spec.cluster.placement is not None or alone(spec)
 
 
 def _queue(spec: Spec, options: AwsOptions) -> dict[str, Any]:

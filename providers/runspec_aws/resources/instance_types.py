@@ -38,6 +38,11 @@ def known(name: str) -> Machine | None:
     return ec2_catalogue().named(name)
 
 
+def of_family(family: str) -> tuple[Machine, ...]:
+    """Return the instance types of a family, such as `c6i`, which environments accept in place of a type."""
+    return tuple(m for m in ec2_catalogue().machines if m.family == family)
+
+
 @lru_cache(maxsize=256)
 def chosen(request: MachineRequest, own_ami: bool = False) -> tuple[ChosenMachine, ...]:
     """Return the instance types for *request*, the cheapest first.

@@ -50,9 +50,7 @@ def needs(spec: Spec, options: AwsOptions) -> ResourceRequest:
     if gpus and (found := _named(options, gpus) or _best(spec, options, cpus, memory_mib or 1)):
         cores = min(int((m.cpus or 1) * gpus / (m.gpus or gpus)) for m in found)
         share = min(int(usable_mib(m) * gpus / (m.gpus or gpus)) for m in found)
-        return ResourceRequest(
-            str(spec.cluster.cpus or max(1, cores)), memory_mib or max(1, share), gpus
-        )
+        cpus, memory_mib = spec.cluster.cpus or max(1, cores), memory_mib or max(1, share)
     wanted = ResourceRequest(str(cpus), memory_mib or MEMORY_PER_CPU_MIB * cpus, gpus)
     return _alone(wanted, spec, options) if alone(spec) else wanted
 
@@ -73,8 +71,15 @@ def alone(spec: Spec) -> bool:
 
 
 def _alone(wanted: ResourceRequest, spec: Spec, options: AwsOptions) -> ResourceRequest:
-    """Return a request for more than half of the machine's cores, so that no two nodes fit on it."""
-    found = _named(options) or _best(spec, options, int(wanted.cpus), wanted.memory_mib)
+    """Return a request for more than half of the machine's cores, so that no two nodes fit on it.
+
+    The machines of a queue of the profile are not known here: `own_queue` tells what their nodes must request.
+    """
+    if options.instance_types:
+        first = known(options.instance_types[0])
+        found = [first] if first else []
+    else:
+        found = [] if options.queue else _best(spec, options, int(wanted.cpus), wanted.memory_mib)
     half = (found[0].cpus or 0) // 2 + 1 if found else 1
     return wanted._replace(cpus=str(max(int(wanted.cpus), half)))
 
@@ -138,10 +143,10 @@ def request(spec: Spec, options: AwsOptions) -> MachineRequest:
 
 def adapters(spec: Spec, options: AwsOptions) -> int:
     """Return the number of Elastic Fabric Adapters of a node; 1 for a type of which it is unknown."""
-    found = machines(spec, options) if options.efa else ()
-    if not found:
+    if options.fargate or not options.efa:
         return 0
-    machine = known(found[0])
+    found = machines(spec, options)
+    machine = known(found[0]) if found else None
     return 1 if machine is None or machine.fabric is None else machine.fabric
 
 
