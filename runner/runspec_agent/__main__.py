@@ -1,7 +1,8 @@
 """The command line of the zipapp.
 
 `job [-- WORD...]`, `job --node`, `batch -- WORD...`, `enter RUN TASK RANK [-- WORD...]`, `launch -- WORD...`,
-`reach -- WORD...`, `relay HOST PORT`, `rsh HOST WORD...`, `sync --every SECONDS|--once FROM TO`.
+`reach -- WORD...`, `gpus COUNT -- WORD...`, `relay HOST PORT`, `rsh HOST WORD...`,
+`sync --every SECONDS|--once FROM TO`.
 """
 
 import importlib
@@ -14,6 +15,7 @@ VERBS = {
     "job": "job.entry_point",
     "batch": "job.slurm_batch",
     "enter": "job.exec_into",
+    "gpus": "job.gpu_check",
     "launch": "launch.launch",
     "reach": "rendezvous.connectivity",
     "relay": "job.port_relay",

@@ -20,6 +20,17 @@ from runspec_local.supervisor import bytecode, elastic
 
 INSIDE = "/.runspec"  # where a container finds the agent
 UNMOUNTABLE = ',"\r\n'  # characters that no path for a container engine may contain
+# What a container of a smoke test runs first: it may have no Python.
+CHECK_GPUS = f"""
+agent={INSIDE}/runspec_inside.pyz
+count=$1
+shift
+for python in python3 python; do
+  command -v $python >/dev/null 2>&1 && exec $python -IS $agent gpus "$count" -- "$@"
+done
+echo "runspec: GPUs were not checked: the image has no python3" >&2
+exec "$@"
+"""
 # Variables that a local job takes over from the environment of `apply`; never the whole environment.
 INHERITED = (
     "PATH HOME USER LOGNAME SHELL LANG LC_ALL LC_CTYPE TZ TMPDIR LD_LIBRARY_PATH "
@@ -128,10 +139,16 @@ class Node:
         return self._container(words)
 
     def _first(self) -> list[str]:
-        """Return the connection test of a smoke test. Containers of one task share a network, so they need none."""
-        if "reach" not in self.job:
-            return []
-        return [sys.executable, "-IS", str(self._inside("runspec_inside.pyz")), "reach", "--"]
+        """Return the tests of a smoke test. Containers of one task share a network, so they need none of that."""
+        agent = [sys.executable, "-IS", str(self._inside("runspec_inside.pyz"))]
+        line = [*agent, "reach", "--"] if "reach" in self.job else []
+        return [*line, *agent, *self._checked_gpus, "--"] if self._checked_gpus else line
+
+    @property
+    def _checked_gpus(self) -> list[str]:
+        """The words of the agent that check this node's GPUs, in a smoke test that has some."""
+        count = self.job.get("check_gpus") if self.devices else None
+        return ["gpus", str(count)] if count else []
 
     def environment(self, caller: Mapping[str, str], secrets: Mapping[str, str]) -> dict[str, str]:
         """Return the complete environment of the process that is started on this machine."""
@@ -208,7 +225,10 @@ class Node:
             line += ["--mount", bind(source, target, read_only)]
         for flag, value in self._sizes(limits):
             line += [flag, value]
-        return [*line, self._image, f"{INSIDE}/inside.sh", *words]
+        inside = [f"{INSIDE}/inside.sh", *words]
+        if self._checked_gpus:
+            inside = ["-c", CHECK_GPUS, *self._checked_gpus, "/bin/sh", *inside]
+        return [*line, self._image, *inside]
 
     def network_argv(self) -> list[str]:
         """Return the command of the container that owns the task's network and ends with the supervisor."""

@@ -316,7 +316,14 @@ class Agent:
         mirror = self._words(signals)
         if "reach" in self.record:
             self._peers(signals).check_reach()
+        if "check_gpus" in self.record:
+            self._check_gpus()
         return outputs, mirror
+
+    def _check_gpus(self) -> None:
+        from runspec_agent.job import gpu_check  # used by smoke tests only
+
+        gpu_check.check(self.record["check_gpus"], self.env, self.place.rank)
 
     def _gang(self) -> Optional[ExitBarrier]:
         if self.record["shape"] != "nodes":

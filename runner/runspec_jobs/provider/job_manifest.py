@@ -90,12 +90,17 @@ def _shared(spec: Spec) -> dict[str, Any]:
     return found
 
 
-def reach(spec: Spec, rule: str) -> dict[str, str]:
-    """Return the field that makes the nodes of a smoke test check that they reach each other, or an empty mapping.
+def reach(spec: Spec, rule: str) -> dict[str, Any]:
+    """Return the fields that make the nodes of a smoke test check that they reach each other, and that GPUs answer.
 
-    *rule* is the advice for the case that they do not, such as a security group to check.
+    *rule* is the advice for the case that nodes do not, such as a security group to check. Other jobs have neither.
     """
-    return {"reach": rule} if SMOKE in spec.env and spec.cluster.nodes.max > 1 else {}
+    found: dict[str, Any] = {}
+    if SMOKE in spec.env and spec.cluster.nodes.max > 1:
+        found["reach"] = rule
+    if SMOKE in spec.env and spec.cluster.gpus:
+        found["check_gpus"] = spec.cluster.gpus
+    return found
 
 
 def _axis(axis: Axis) -> list[Any]:

@@ -225,6 +225,17 @@ def test_a_job_without_gpus_takes_none(world: World, machine: list[Gpu]) -> None
     assert world.had == ["", ""]
 
 
+def test_a_smoke_test_checks_the_gpus_of_each_node(world: World, machine: list[Gpu]) -> None:
+    env = {"RUNSPEC_SMOKE": "1"}
+    run = world.start({"cluster": {"nodes": len(machine), "gpus": 1}, "env": env}, "")
+
+    world.ended(run)
+
+    for rank in range(len(machine)):
+        log = (world.root / f"local/runs/{run}/logs/0-{rank}.log").read_text()
+        assert f"runspec: node {rank}: 1 GPUs answer (NVIDIA" in log
+
+
 @pytest.mark.skipif(gpus.REAL, reason="a real GPU is not divided for a test")
 def test_an_instance_of_a_divided_gpu_counts_as_a_gpu(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -840,6 +840,21 @@ def test_nodes_of_a_smoke_test_begin_when_they_have_reached_each_other(
     assert smoked(service, shape, "127.0.0.1", "127.0.0.2") == [(0, "begun\n", "")] * 2
 
 
+def test_a_smoke_test_asks_for_its_gpus(service: Service, tmp_path: Path) -> None:
+    """A node that lacks one ends with a code of its own."""
+    tool = tmp_path / "gpu-tools/nvidia-smi"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\n[ $1 != -L ] || echo 'GPU 0: NVIDIA H200 (UUID: GPU-1)'\n")
+    tool.chmod(0o755)
+    path = f"{tool.parent}:{os.environ['PATH']}"
+
+    one = service.runs("echo", "begun", record={"check_gpus": 1}, PATH=path)
+    two = service.runs("echo", "begun", record={"check_gpus": 2}, PATH=path)
+
+    assert one == (0, "begun\n", "runspec: node 0: 1 GPUs answer (NVIDIA H200)\n")
+    assert two == (69, "", "runspec: node 0: 1 of 2 GPUs answer\n")
+
+
 @pytest.mark.parametrize("shape", ["nodes", "array"])
 def test_no_node_of_a_smoke_test_begins_when_one_is_not_reached(
     service: Service, shape: str

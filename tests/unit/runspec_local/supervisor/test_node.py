@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from runspec_agent.rendezvous import hostfile, rendezvous
 from runspec_local.session.gpus import Gpu
-from runspec_local.supervisor.node import Node, host
+from runspec_local.supervisor.node import CHECK_GPUS, Node, host
 
 
 def job(folder: Path, **more: Any) -> dict[str, Any]:
@@ -98,5 +99,18 @@ def test_a_container_is_given_paths_with_colons_and_its_own_gpus(tmp_path: Path)
     words = node.argv()
 
     assert words[words.index("--device") + 1] == "nvidia.com/gpu=3"
+    checked = Node({**node.job, "check_gpus": 1}, 0, 0, 1, node.devices).argv()
+    assert checked[-5:] == ["gpus", "1", "/bin/sh", "/.runspec/inside.sh", "echo"]
     assert f"type=bind,source={tmp_path}/a:b,target=/job/code,readonly" in words
     assert words[-3:] == ["img:1", "/.runspec/inside.sh", "echo"]
+
+
+@pytest.mark.process
+def test_a_container_without_python_says_that_its_gpus_were_not_checked(tmp_path: Path) -> None:
+    (tmp_path / "echo").symlink_to("/bin/echo")
+    words = ["/bin/sh", "-c", CHECK_GPUS, "gpus", "1", "echo", "a b"]
+
+    done = subprocess.run(words, env={"PATH": str(tmp_path)}, capture_output=True, check=True)
+
+    assert done.stdout == b"a b\n"
+    assert done.stderr == b"runspec: GPUs were not checked: the image has no python3\n"
