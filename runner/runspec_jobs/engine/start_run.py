@@ -11,7 +11,14 @@ from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.errors import Conflict, Damaged
 from runspec_jobs.load.inputs import PlanInputs
 from runspec_jobs.plan import diff, model
-from runspec_jobs.provider import Client, State, Status, SupportsAdoption, SupportsProgress
+from runspec_jobs.provider import (
+    Client,
+    State,
+    Status,
+    SupportsAdoption,
+    SupportsOffer,
+    SupportsProgress,
+)
 from runspec_jobs.state import run_record
 from runspec_jobs.state.journal import Journal, RunState
 from runspec_jobs.state.run_record import Record
@@ -73,7 +80,9 @@ def _choose(
             return choice
     confirm()
     base, name = found.base.absolute(), found.spec.name
-    fresh = run_record.create(found.text.data, made, found.facts, base, name, found.profile)
+    own = found.provider
+    offer = own.offer(found.spec, found.facts) if isinstance(own, SupportsOffer) else None
+    fresh = run_record.create(found.text.data, made, found.facts, base, name, found.profile, offer)
     return Choice(fresh, client, f"run {made.run}")
 
 

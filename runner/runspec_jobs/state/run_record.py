@@ -20,7 +20,7 @@ from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.document import reader
 from runspec_jobs.errors import Damaged, UsageError
 from runspec_jobs.plan import model
-from runspec_jobs.provider import Facts, Provider, Source, Spec, paths
+from runspec_jobs.provider import Facts, Offer, Provider, Source, Spec, paths
 from runspec_jobs.spec import validate
 from runspec_jobs.state import atomic_io, journal
 from runspec_jobs.state_folder import runs_folder as runs_folder
@@ -98,6 +98,12 @@ class Record:
             ) from exc
 
     @property
+    def machines(self) -> Mapping[str, Any]:
+        """The catalogue and the machines that the run was planned with; empty if they are not on record."""
+        with self._read("facts.json") as data:
+            return dict(json.loads(data).get("machines", {}))
+
+    @property
     def base(self) -> Path:
         """The folder to which relative paths in the spec refer."""
         with self._read("facts.json") as data:
@@ -160,13 +166,20 @@ def new_token() -> str:
 
 
 def create(
-    text: bytes, made: model.Plan, facts: Facts, base: Path, name: str, profile: Path | None = None
+    text: bytes,
+    made: model.Plan,
+    facts: Facts,
+    base: Path,
+    name: str,
+    profile: Path | None = None,
+    offer: Offer | None = None,
 ) -> Record:
     """Write the complete record of a run to disk, before any request is made for it.
 
-    *profile* is the file that the options come from. The caller holds the lock of the name.
+    *profile* is the file that the options come from, and *offer* has the machines that the run may get. The caller
+    holds the lock of the name.
     """
-    with _created(text, made, facts, base, name, profile) as started:
+    with _created(text, made, facts, base, name, profile, offer) as started:
         started.add("born", **_born(made), number=_next_number())
     return Record(runs_folder() / made.run)
 
@@ -194,7 +207,13 @@ def adopt(
 
 @contextlib.contextmanager
 def _created(
-    text: bytes, made: model.Plan, facts: Facts, base: Path, name: str, profile: Path | None
+    text: bytes,
+    made: model.Plan,
+    facts: Facts,
+    base: Path,
+    name: str,
+    profile: Path | None,
+    offer: Offer | None = None,
 ) -> Iterator[journal.Journal]:
     """Yield the journal of a new record, which is renamed to its final name when it is complete."""
     runs = runs_folder()
@@ -208,7 +227,7 @@ def _created(
             fresh / "plan.json",
             json_bytes({**model.to_json(made), **record_formats.written(model.FORMAT)}),
         )
-        atomic_io.write(fresh / "facts.json", json_bytes(facts_json(facts, base, profile)))
+        atomic_io.write(fresh / "facts.json", json_bytes(facts_json(facts, base, profile, offer)))
         started = journal.Journal(fresh)
         yield started
         started.close()
@@ -244,7 +263,10 @@ def _number_at(born: float) -> int:
     return max((memory.number for memory in known if memory.born <= born), default=0)
 
 
-def facts_json(facts: Facts, base: Path, profile: Path | None) -> Mapping[str, Any]:
+def facts_json(
+    facts: Facts, base: Path, profile: Path | None, offer: Offer | None = None
+) -> Mapping[str, Any]:
+    machines = {"machines": _machines_json(offer)} if offer is not None else {}
     return {
         **record_formats.written(FACTS),
         "base": str(base),
@@ -253,7 +275,17 @@ def facts_json(facts: Facts, base: Path, profile: Path | None) -> Mapping[str, A
         "sources": {name: source._asdict() for name, source in facts.sources.items()},
         "requirements": list(facts.requirements),
         "survey": facts.survey,
+        **machines,
     }
+
+
+def _machines_json(offer: Offer) -> Mapping[str, Any]:
+    """Return the machines that a run may get, in order, with the catalogue and the prices that they were chosen by."""
+    chosen = [
+        {"name": one.machine.name, "usd_hour": one.usd, "region": one.region}
+        for one in offer.machines
+    ]
+    return {"catalogue": offer.catalogue, "chosen": chosen}
 
 
 def json_bytes(value: Any) -> bytes:

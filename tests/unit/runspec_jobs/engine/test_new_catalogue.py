@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,15 @@ from runspec_jobs.errors import Conflict
 from runspec_jobs.load import registry
 from runspec_jobs.load.inputs import PlanInputs
 from runspec_jobs.plan import model
-from runspec_jobs.provider import Catalogue, Client, Facts, State, Status, ec2_catalogue
+from runspec_jobs.provider import (
+    Catalogue,
+    Client,
+    Facts,
+    State,
+    Status,
+    SupportsOffer,
+    ec2_catalogue,
+)
 from runspec_jobs.spec import validate
 from runspec_jobs.state import run_record
 from runspec_jobs.state.run_record import Record
@@ -50,7 +59,10 @@ def alive(tmp_path: Path) -> Record:
     """Give the record of a run that was planned with the catalogue of this package, and is alive."""
     found = inputs()
     made = planned(found, "abc123")
-    record = run_record.create(cast("Any", found.text), made, found.facts, tmp_path, "n")
+    assert isinstance(AWS, SupportsOffer)
+    offer = AWS.offer(found.spec, found.facts)
+    text = cast("Any", found.text)
+    record = run_record.create(text, made, found.facts, tmp_path, "n", offer=offer)
     with record.opened(lambda _: None) as journal:
         for step in made.steps:
             journal.add("done", step=step.id, answer={})
@@ -95,3 +107,30 @@ def test_the_same_spec_with_a_new_catalogue_starts_nothing(alive: Record) -> Non
 def test_another_spec_is_a_conflict_as_ever(alive: Record) -> None:
     with pytest.raises(Conflict, match="is running with another spec"):
         apply_again(alive, inputs(b"two"))
+
+
+@pytest.mark.usefixtures("newer")
+def test_the_record_keeps_the_catalogue_and_the_order_of_machines(alive: Record) -> None:
+    kept = alive.machines
+
+    assert [one["name"] for one in kept["chosen"]] == types(alive.plan)
+    assert all(one["usd_hour"] > 0 and one["region"] == "us-east-1" for one in kept["chosen"])
+    assert kept["catalogue"] == f"on demand in us-east-1, {ec2_catalogue().version}"
+
+
+def test_prices_are_in_no_plan(alive: Record) -> None:
+    text = (alive.folder / "plan.json").read_text()
+
+    prices = {str(one["usd_hour"]) for one in alive.machines["chosen"]}
+    assert prices
+    assert not [price for price in prices if price in text]
+
+
+def test_a_record_of_an_earlier_version_names_no_machines(alive: Record) -> None:
+    file = alive.folder / "facts.json"
+    found = json.loads(file.read_text())
+    del found["machines"]
+    file.write_text(json.dumps(found))
+
+    assert alive.machines == {}
+    assert alive.facts(AWS).options == AwsOptions.model_validate(PROFILE)
