@@ -9,11 +9,15 @@ import sys
 
 def main() -> int:
     """Run the command line and return the exit code; the version is printed without loading anything else."""
+    _open_streams()
     if sys.argv[1:] in (["--version"], ["version"]):
         from runspec_jobs import __version__
 
-        print(f"runspec {__version__}")  # noqa: T201 - printed here, so that it does not wait for the import of the cli
-        return 0
+        try:
+            print(f"runspec {__version__}", flush=True)  # noqa: T201 - printed here, so that it does not wait for the import of the cli
+            return 0
+        except OSError:
+            pass  # the command line prints it again, and reports the error
     gc.disable()  # imports leave no garbage; enabled again before the command runs
     # Otherwise pydantic searches every installed package for plugins.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -23,6 +27,15 @@ def main() -> int:
         return run(sys.argv[1:])
     except KeyboardInterrupt:  # raised before, or after, the handlers of the cli
         return 130
+
+
+def _open_streams() -> None:
+    """Lead standard streams that are closed nowhere, so that no other file gets their numbers."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            os.set_inheritable(number, True)
+            setattr(sys, name, open(number, "r" if name == "stdin" else "w", closefd=False))  # noqa: SIM115 - until the exit
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 
 from runspec_jobs.api.specs import SourceFile
@@ -26,6 +25,6 @@ def print_one(text: SourceFile, form: Format) -> None:
         return
     shown = render(text.diagnostics, form, text.lines)
     if form is Format.TEXT:
-        print(shown, file=sys.stderr, flush=True)
+        output.tell_lines(shown)
     else:
         output.out(shown)

@@ -49,7 +49,17 @@ def out_json(form: str, fields: Mapping[str, Any]) -> None:
 
 def tell(text: str) -> None:
     """Print a line of progress, or an error, to standard error."""
-    print(f"runspec: {plain(text)}", file=sys.stderr, flush=True)
+    tell_lines(f"runspec: {plain(text)}")
+
+
+def tell_lines(text: str) -> None:
+    """Print *text* to standard error, if that can be written: a full disk does not end what works without it."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError:
+        pass
 
 
 def tell_event(event: Event) -> None:

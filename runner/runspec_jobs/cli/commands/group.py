@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -44,6 +45,8 @@ class VerbCommand(TyperCommand):
             super().parse_args(ctx, own)
         ctx.args = rest
         ctx.meta.setdefault(GIVEN, {}).update(ctx.params)
+        if ctx.params.get("as_json") or ctx.params.get("output_format") == "json":
+            _print_utf_8()
         return rest
 
     def invoke(self, ctx: Inner) -> int:
@@ -292,6 +295,12 @@ def _quick(option: TyperOption | None) -> TyperOption | None:
         option.default = False
         option.metavar = ""
     return option
+
+
+def _print_utf_8() -> None:
+    """Make standard output UTF-8, which JSON demands, whatever the locale is."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def _is_terminal() -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +17,8 @@ COMMANDS = [
     ["providers"],
     ["--help"],
     ["apply", "--help"],
+    ["version"],
+    ["--version"],
 ]
 
 
@@ -46,3 +50,41 @@ def test_a_reader_that_has_gone_is_no_error(words: list[str]) -> None:
     nothing_printed = words == ["list"]
     assert done.returncode == (0 if nothing_printed else 141)
     assert nothing_printed or done.stderr == ""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("words", [*COMMANDS, ["logs", "nosuch"], []], ids=" ".join)
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_leads_nowhere(words: list[str], closed: str) -> None:
+    """Otherwise messages go to standard output, and a file of runspec gets the number of the stream."""
+    line = f'exec "$0" -m runspec_jobs "$@" {closed}'
+
+    done = subprocess.run(
+        ["sh", "-c", line, sys.executable, *words], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == (0 if words in COMMANDS else 2)
+    assert "Traceback" not in done.stderr
+    assert "bug" not in done.stderr
+    assert words in COMMANDS or done.stdout == ""
+
+
+@pytest.mark.process
+def test_messages_that_cannot_be_written_do_not_change_the_exit_code() -> None:
+    line = [sys.executable, "-m", "runspec_jobs", "logs", "nosuch", "--json"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(line, stdout=subprocess.PIPE, stderr=full, text=True, check=False)
+
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["exit_code"] == 2
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_json_is_utf_8_whatever_the_locale(encoding: str) -> None:
+    env = {**os.environ, "PYTHONIOENCODING": encoding}
+    line = [sys.executable, "-m", "runspec_jobs", "logs", "n\u00f6\u65e5", "--json"]
+
+    done = subprocess.run(line, capture_output=True, env=env, check=False)
+
+    assert json.loads(done.stdout.decode())["error"] == "there is no run 'n\u00f6\u65e5'"
