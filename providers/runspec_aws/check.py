@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from runspec_aws import job, signed
-from runspec_aws.infrastructure import lustre
+from runspec_aws.infrastructure import lustre, own_queue
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources import room
 from runspec_aws.resources.instance_types import NO_DRIVER, gpu_types, known, usable_gib, usable_mib
@@ -48,7 +48,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _container(spec)
     yield from _limits(spec, options)
     if facts.complete:
-        yield from _machines(spec, options)
+        yield from _machines(spec, facts)
         yield from _profile(spec, options)
         yield from _waiting(options)
         yield from _files(spec, options)
@@ -132,8 +132,8 @@ def _limits(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
             yield Problem(("max_parallel",), what, at="key", severity="note")
 
 
-def _machines(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
-    cluster = spec.cluster
+def _machines(spec: Spec, facts: Facts) -> Iterator[Problem]:
+    cluster, options = spec.cluster, facts.options
     if options.fargate:
         yield from _fargate(spec, options)
     elif cluster.gpu_type and cluster.gpu_type.lower() not in map(str.lower, gpu_types()):
@@ -153,6 +153,7 @@ def _machines(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
                 what = "ignored: the profile's queue decides this"
                 yield Problem(("cluster", key), what, severity="note")
     yield from room.problems(spec, options)
+    yield from own_queue.problems(spec, facts)
     if options.efa:
         yield from _adapters(spec, options)
     if options.reservation:

@@ -32,6 +32,13 @@ class AwsBatchProvider:
     def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
         return check.problems(spec, facts)
 
+    def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
+        if not options.queue:
+            return {}  # runspec makes the environments, and knows what they are
+        from runspec_aws.discover import survey
+
+        return survey(options)
+
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(spec, run, facts)
 

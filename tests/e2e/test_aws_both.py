@@ -15,11 +15,13 @@ from typing import Any
 import boto3
 import pytest
 
-from runspec_aws import timing
+from runspec_aws import discover, timing
+from runspec_aws.options import AwsOptions
 from runspec_emulators.aws.region import KEYS, Objects
 from runspec_jobs.cli.app import run
 from tests.support.aws.emulated_account import (
     BUCKET,
+    PROFILE,
     REGION,
     SECRET,
     Capture,
@@ -107,6 +109,22 @@ def test_spot_comes_before_on_demand_in_the_queue() -> None:
     kinds = {e["computeEnvironmentArn"]: e["computeResources"]["type"] for e in made}
     assert [kinds[one["computeEnvironment"]] for one in order] == ["SPOT", "EC2"]
     assert {(e["state"], e["status"]) for e in made} == {("ENABLED", "VALID")}
+
+
+def test_the_environments_of_a_queue_of_one_s_own_are_found() -> None:
+    assert run(["apply", write("echo", cluster={"capacity": "spot-then-on-demand"})]) == 0
+    (queue,) = batch().describe_job_queues()["jobQueues"]
+    made = batch().describe_compute_environments()["computeEnvironments"]
+
+    options = AwsOptions.model_validate({**PROFILE, "queue": queue["jobQueueName"]})
+    (spot, on_demand) = discover.survey(options)["environments"]
+
+    assert [spot["type"], on_demand["type"]] == ["SPOT", "EC2"]
+    assert {spot["name"], on_demand["name"]} == {e["computeEnvironmentName"] for e in made}
+    assert spot["max_vcpus"] == on_demand["max_vcpus"] == 256
+    assert on_demand["instance_types"] == made[0]["computeResources"]["instanceTypes"]
+    unknown = options.model_copy(update={"queue": "unknown"})
+    assert discover.survey(unknown) == {"environments": []}
 
 
 def test_all_that_is_made_says_what_it_is() -> None:

@@ -124,9 +124,14 @@ def _mib(count: int | None) -> int:
 
 
 def machines(spec: Spec, options: AwsOptions) -> tuple[str, ...]:
-    """Return the instance types for *spec*, the best first: those of the profile, or those that the rule chooses."""
+    """Return the instance types for *spec*, the best first: those of the profile, or those that the rule chooses.
+
+    None are chosen for a queue of the profile, whose environments have instance types of their own.
+    """
     if options.fargate or options.instance_types:
         return () if options.fargate else options.instance_types
+    if options.queue:
+        return ()
     return tuple(one.machine.name for one in candidates(spec, options))
 
 

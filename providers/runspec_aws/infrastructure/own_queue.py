@@ -1,0 +1,157 @@
+"""A job queue of the profile: whether its compute environments, which runspec did not make, can run a job."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from runspec_aws.options import AwsOptions
+from runspec_aws.resources import room
+from runspec_aws.resources.job_kind import JobKind, shape
+from runspec_aws.resources.request import alone, needs
+from runspec_jobs.provider import Facts, Machine, Problem, Spec
+
+NODES = ("cluster", "nodes")
+
+
+class Environment(NamedTuple):
+    """A compute environment of the queue, as `discover` finds it. *max_vcpus* is None if it has no such limit."""
+
+    name: str
+    type: str
+    max_vcpus: int | None
+    instance_types: Sequence[str]
+
+
+def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
+    """Yield what AWS Batch would leave waiting for ever, or refuse, in the profile's queue."""
+    options: AwsOptions = facts.options
+    if not options.queue:
+        return
+    found = facts.survey.get("environments")
+    if found is None:
+        what = f"AWS was not asked whether this job can run in the queue {options.queue}"
+        yield Problem(("provider",), what, severity="note")
+    elif not found:
+        what = (
+            f"there is no job queue {options.queue} with compute environments in {options.region}"
+        )
+        yield Problem(("provider",), what, "create it, or remove queue from the profile")
+    else:
+        yield from _problems(spec, options, [Environment(**one) for one in found])
+
+
+def _problems(spec: Spec, options: AwsOptions, found: Sequence[Environment]) -> Iterator[Problem]:
+    there = [e for e in found if e.type.startswith("FARGATE") == options.fargate]
+    if shape(spec) is JobKind.NODES and not options.fargate:
+        usable = [e for e in there if e.type == "EC2"]
+        yield from _gang(found, usable, options)
+        yield from _named_type(spec, options, usable)
+    elif not there:
+        has = "no Fargate environment" if options.fargate else "Fargate environments only"
+        hint = f"set fargate: {str(not options.fargate).lower()}, or use another queue"
+        yield Problem(("provider",), f"the queue {options.queue} has {has}", hint)
+    else:
+        yield from _fit(spec, options, there, ())
+
+
+def _gang(
+    found: Sequence[Environment], usable: Sequence[Environment], options: AwsOptions
+) -> Iterator[Problem]:
+    """Yield problems of a multi-node parallel job.
+
+    One for spot machines waits for ever: https://github.com/aws/aws-parallelcluster/issues/2098
+
+    https://docs.aws.amazon.com/batch/latest/userguide/mnp-ce.html
+    """
+    others = ", ".join(f"{e.name} ({e.type})" for e in found if e not in usable)
+    if usable and others:
+        what = f"multi-node jobs do not run in all environments of the queue {options.queue}: not in {others}"
+        yield Problem(NODES, what, severity="note")
+    elif others:
+        what = f"AWS Batch never runs multi-node jobs in the environments of the queue {options.queue}: {others}"
+        hint = "use a queue with an environment of the type EC2"
+        if any(e.type == "SPOT" for e in found):
+            hint += ", or set capacity: spot for nodes that are single-node jobs"
+        yield Problem(NODES, what, hint)
+
+
+def _named_type(
+    spec: Spec, options: AwsOptions, usable: Sequence[Environment]
+) -> Iterator[Problem]:
+    """Yield the problem of a type for multi-node jobs that the environments do not have, or else those of its size."""
+    named, names = options.instance_types[:1], _names(usable)
+    known = [room.named(name) for name in names]
+    if named and usable and all(known) and not any(m.name == named[0] for ms in known for m in ms):
+        has = f"the queue {options.queue} has {', '.join(names)}"
+        what = f"{has}, and not {named[0]}, the first of instance_types"
+        yield Problem(("provider",), what, "name one of its types, or remove instance_types")
+        return
+    if not named and (len(names) > 1 or any(len(machines) > 1 for machines in known)):
+        has = f"the queue {options.queue} has {', '.join(names)}"
+        what = f"{has}, and nodes get one instance type: name it with instance_types"
+        yield Problem(("provider",), what, severity="note")
+    yield from _fit(spec, options, usable, named)
+
+
+def _names(usable: Sequence[Environment]) -> list[str]:
+    return list(dict.fromkeys(name for e in usable for name in e.instance_types))
+
+
+def _fit(
+    spec: Spec, options: AwsOptions, usable: Sequence[Environment], named: Sequence[str]
+) -> Iterator[Problem]:
+    """Yield problems of the machines and the vCPUs of the environments in which a job can run."""
+    wanted, names = needs(spec, options), _names(usable)
+    machines = [m for name in named or names for m in room.named(name)]
+    holding = [m for m in machines if room.per_machine(m, wanted)]
+    unknown = [name for name in named or names if not room.named(name)]
+    is_known = bool(names) and not unknown and all(e.instance_types for e in usable)
+    if is_known and not holding:
+        node = f"a node with {room.shown(wanted)}"
+        what = f"no instance type of the queue {options.queue} holds {node}: {', '.join(names)}"
+        yield Problem(("cluster",), what, "ask for less for each node, or use another queue")
+        return
+    yield from _wide(spec, options, usable, holding if is_known else [])
+    if alone(spec) and not options.fargate:
+        yield from _shared(spec, options, unknown, holding)
+
+
+def _wide(
+    spec: Spec, options: AwsOptions, usable: Sequence[Environment], holding: Sequence[Machine]
+) -> Iterator[Problem]:
+    """Yield the problem of environments with fewer vCPUs than a task needs, even on the machines that suit best.
+
+    The nodes of a multi-node job run in one environment; those that are children of an array run in any.
+    """
+    limits = [math.inf if e.max_vcpus is None else e.max_vcpus for e in usable]
+    wanted, nodes = needs(spec, options), spec.cluster.nodes.min
+    least = nodes * math.ceil(float(wanted.cpus))
+    if room.own_machines(spec) and holding:
+        least = min(room.vcpus(machine, wanted, nodes, own=True) for machine in holding)
+    together = shape(spec) is JobKind.NODES or nodes == 1
+    most = max(limits, default=math.inf) if together else sum(limits)
+    if most < least:
+        what = (
+            f"maxvCpus of the queue {options.queue} is {most:,}, but a task needs {least:,} vCPUs"
+        )
+        hint = "raise maxvCpus of its compute environment, or ask for less"
+        yield Problem(NODES if nodes > 1 else ("cluster", "cpus"), what, hint)
+
+
+def _shared(
+    spec: Spec, options: AwsOptions, unknown: Sequence[str], holding: Sequence[Machine]
+) -> Iterator[Problem]:
+    """Yield the problem of machines that two nodes would share, although each must have its own."""
+    wanted, queue = needs(spec, options), f"the queue {options.queue}"
+    why = "each node needs a machine of its own"
+    several = [m for m in holding if room.per_machine(m, wanted) > 1]
+    if unknown:
+        what = f"{why}, but it is unknown how large {', '.join(unknown)} is, which {queue} has"
+        yield Problem(NODES, what, "use a queue that names types such as c6i.4xlarge")
+    elif several:
+        largest = max(several, key=lambda machine: machine.cpus or 0)
+        what = f"{why}, but several fit on {largest.name}, which {queue} has"
+        hint = f"set cpus: {(largest.cpus or 0) // 2 + 1}, or use a queue of smaller machines"
+        yield Problem(("cluster", "cpus"), what, hint)
