@@ -15,6 +15,7 @@ from runspec_jobs.provider import (
     Emulation,
     Facts,
     Finding,
+    Offer,
     Options,
     Probe,
     Problem,
@@ -51,6 +52,11 @@ class AzureBatchProvider:
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(spec, run, facts)
+
+    def offer(self, spec: Spec, facts: Facts) -> Offer:
+        from runspec_azure.batch import offer
+
+        return offer.offer(spec, facts)
 
     def policy(self, steps: Iterable[Step], options: Any, *, of_job: bool) -> Mapping[str, Any]:
         return policy.policy(steps, options, of_job=of_job)

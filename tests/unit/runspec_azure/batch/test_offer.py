@@ -1,0 +1,51 @@
+"""What a job on Azure Batch may cost is known before it is applied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runspec_azure.batch.offer import offer
+from runspec_jobs.load import registry
+from runspec_jobs.provider import Facts, Offer, SupportsOffer
+from tests.support.azure.specs import options, spec
+
+EASTUS = "https://jobs.eastus.batch.azure.com"
+
+
+def offered(cluster: dict[str, Any], **profile: Any) -> Offer:
+    return offer(spec(cluster=cluster), Facts(options(**{"batch_url": EASTUS, **profile})))
+
+
+def priced(found: Offer) -> list[tuple[str, float | None]]:
+    return [(one.machine.name, one.usd) for one in found.machines]
+
+
+def test_the_provider_makes_an_offer() -> None:
+    assert isinstance(registry.load("azure-batch"), SupportsOffer)
+
+
+def test_a_pool_has_one_size_and_the_next_ones_are_alternatives() -> None:
+    found = offered({"gpus": 1, "gpu_type": "A100"})
+
+    assert priced(found) == [("Standard_NC24ads_A100_v4", 3.673)]
+    assert [(m.machine.name, m.usd) for m in found.alternatives] == [
+        ("Standard_NC48ads_A100_v4", 7.346)
+    ]
+    assert found.catalogue.startswith("on demand in eastus, 20")
+    assert len(offered({"cpus": 2}).alternatives) == 2
+
+
+@pytest.mark.parametrize(("name", "usd"), [("standard_nc6s_v3", 3.06), ("Standard_New_v9", None)])
+def test_a_size_of_the_profile_has_its_price_or_none(name: str, usd: float | None) -> None:
+    (found,) = offered({}, vm_size=name).machines
+
+    assert (found.machine.name.lower(), found.usd) == (name.lower(), usd)
+
+
+def test_machines_that_are_not_known_have_a_reason() -> None:
+    pool, none = offered({}, pool="mine"), offered({"cpus": 999})
+
+    assert (priced(pool), pool.why) == ([], "the pool mine has machines of its own")
+    assert (priced(none), none.why) == ([], "no machine of the catalogue is large enough")
