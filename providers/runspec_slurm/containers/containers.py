@@ -19,6 +19,13 @@ PASSED = (
     "SLURM_JOB_NODELIST CUDA_VISIBLE_DEVICES"
 ).split()
 
+# InfiniBand and EFA pin memory, for which the usual soft limit of 64 KiB or 8 MiB is too small; containers inherit the
+# limits. Whether there are adapters is looked at where the script runs, on the first node.
+ADAPTERS = (
+    'ulimit -S -l "$(ulimit -H -l)" 2>/dev/null || :',
+    "[ -d /dev/infiniband ] && runspec_ib=/dev/infiniband || runspec_ib=",
+)
+
 
 def local(image: str) -> bool:
     """Return whether *image* exists on one machine only, and in no registry."""
@@ -60,6 +67,15 @@ def by_srun(spec: Spec, facts: Facts) -> bool:
     return nodes_each(spec) > 1 or engine(spec, facts) == "pyxis"
 
 
+def adapters(spec: Spec, facts: Facts) -> tuple[str, ...]:
+    """Return the lines of the script that give network adapters to containers of jobs that may use some."""
+    return ADAPTERS if engine(spec, facts) != "none" and _is_wide(spec) else ()
+
+
+def _is_wide(spec: Spec) -> bool:
+    return spec.cluster.nodes.max > 1 or bool(spec.cluster.gpus)
+
+
 def variables(spec: Spec, facts: Facts) -> Iterator[tuple[str, str]]:
     """Yield the variables of `env` that the script sets; podman gets them on its command line instead.
 
@@ -82,9 +98,10 @@ def options_of_srun(spec: Spec, facts: Facts) -> tuple[str, ...]:
     if engine(spec, facts) != "pyxis":
         return ()
     bound = ",".join(f"{path}:{path}" for path in shared(spec, facts))
+    own = f"{HERE}:{HERE}" + ("${runspec_ib:+,$runspec_ib:$runspec_ib}" if _is_wide(spec) else "")
     found = [
         f"--container-image={quoted(uri(spec.container.image or ''))}",
-        f'--container-mounts="{HERE}:{HERE}"' + (f",{quoted(bound)}" if bound else ""),
+        f'--container-mounts="{own}"' + (f",{quoted(bound)}" if bound else ""),
         "--container-writable",
         "--container-remap-root",
         "--no-container-mount-home",
@@ -131,6 +148,8 @@ def _podman(spec: Spec, facts: Facts, exported: tuple[str, ...]) -> tuple[str, .
         found.append("--ipc=host")
     if spec.cluster.gpus:
         found.append("--device=nvidia.com/gpu=all")  # CUDA_VISIBLE_DEVICES selects those of the job
+    if _is_wide(spec):
+        found.append("${runspec_ib:+--device=$runspec_ib}")
     image = docker(spec.container.image or "")
     return (*found, "--entrypoint=python3", quoted(image))
 
@@ -139,6 +158,10 @@ def _apptainer(spec: Spec, facts: Facts) -> tuple[str, ...]:
     """Return the arguments of apptainer: https://apptainer.org/docs/user/latest/cli/apptainer_exec.html"""
     found = ["apptainer", "exec", f'--bind="{HERE}"']
     found += [f"--bind={quoted(path)}" for path in shared(spec, facts)]
+    if _is_wide(
+        spec
+    ):  # it has all of /dev already, unless apptainer.conf says `mount dev = minimal`
+        found.append("${runspec_ib:+--bind=$runspec_ib}")
     if spec.cluster.gpus:
         found.append("--nv")
     image = spec.container.image or ""

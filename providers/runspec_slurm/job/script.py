@@ -46,6 +46,7 @@ def text(spec: Spec, run: str, facts: Facts) -> str:
     lines = [
         *(CLEAN if options.environment == "clean" else ()),
         *(f"export {name}={word}" for name, word in own.items()),
+        *containers.adapters(spec, facts),
         _command(spec, facts, tuple(own)),
     ]
     return "\n".join([*START, *ends(lines), *lines, ""])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -292,6 +293,54 @@ def test_pyxis_gets_the_whole_name_of_the_image_from_srun(stubs: Path) -> None:
     assert "--container-mounts=/work space:/work space,/data/w:/data/w" in step
     assert "--container-env=A,B" in step
     assert (found["A"], found["B"]) == ("1", "x,y")
+
+
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "option"),
+    [
+        ("podman", "--device={}"),
+        ("apptainer", "--bind={}"),
+        ("pyxis", "--container-mounts=/work space:/work space,{0}:{0}"),
+    ],
+)
+def test_network_adapters_reach_the_container(
+    stubs: Path, tmp_path: Path, kind: str, option: str, there: bool
+) -> None:
+    """Those of the first node, if it has any."""
+    folder = tmp_path / "infiniband"
+    if there:
+        folder.mkdir()
+    wanted = spec(container={"image": IMAGE}, cluster={"nodes": 2})
+    script = sbatch(wanted, facts(wanted, {"container": kind}, {**FOUND, "containers": [kind]}))[1]
+
+    words, _ = started(script.replace("/dev/infiniband", str(folder)), stubs)
+
+    assert (option.format(folder) in words) == there
+    assert "" not in words
+    assert there or str(folder) not in " ".join(words)
+
+
+def test_a_job_that_may_use_adapters_may_pin_memory(stubs: Path, tmp_path: Path) -> None:
+    """As much as the hard limit allows; a job on one node without GPUs keeps the limit that it has."""
+    stub = tmp_path / "bin"
+    shutil.copytree(stubs, stub)
+    (stub / "podman").write_text(
+        "#!/bin/sh\nprintf '0\\0%s\\0a=b\\0' \"$(ulimit -S -l) $(ulimit -H -l)\"\n"
+    )
+    for name in ("python3", "srun"):  # each starts the words after its own
+        (stub / name).write_text('#!/bin/sh\nwhile [ "$1" != podman ]; do shift; done\nexec "$@"\n')
+
+    def limits(**cluster: int) -> list[str]:
+        wanted = spec(container={"image": IMAGE}, cluster=cluster)
+        script = sbatch(wanted, facts(wanted, {"container": "podman"}))[1]
+        lower = script.replace("#!/bin/sh", "#!/bin/sh\nulimit -S -l 16", 1)
+        return started(lower, stub)[0][0].split()
+
+    assert limits(nodes=1)[0] == "16"
+    for cluster in ({"nodes": 2}, {"gpus": 1}):
+        soft, hard = limits(**cluster)
+        assert soft == hard != "16"
 
 
 @pytest.mark.parametrize(
