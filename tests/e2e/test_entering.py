@@ -216,9 +216,9 @@ def test_what_cannot_be_entered_is_said(
 
     begin(job, SLEEPING)
     assert run([*verb, "--node", "1"]) == 2
-    assert "--node: there is no node 1" in capsys.readouterr().err
+    assert "there is no node 1" in capsys.readouterr().err
     assert run([*verb, "--task", "7"]) == 2
-    assert "--task: there is no task 7" in capsys.readouterr().err
+    assert "there is no task 7" in capsys.readouterr().err
 
     with monkeypatch.context() as patch:
         patch.delattr(type(registry.load("local")), "enters")

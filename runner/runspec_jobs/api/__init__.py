@@ -1,7 +1,8 @@
 """Runs jobs from Python: what the command line does, without printing and without exits.
 
 A walk through it is in docs/python.md. Every error is a `RunspecError` from `runspec_jobs.errors`, with a message and
-perhaps a hint. All functions may be called from several threads.
+perhaps a hint. All functions may be called from several threads, except `emulation.emulated`, which changes the
+environment of the process.
 
 >>> job = load({"apiVersion": "runspec/v1", "name": "hello", "provider": "local", "command": ["echo", "hi"]})
 >>> job.spec.name

@@ -84,7 +84,7 @@ def load(
     provider: str | None = None,
     on_event: OnEvent | None = None,
 ) -> Job:
-    """Read and check a spec: the path of a file, its content, a mapping as YAML would give it, or a `Spec`.
+    """Read and check a spec: a file, its content as bytes, a mapping as YAML would give it, or a `Spec`.
 
     Relative paths in the spec start from *base*: by default the folder of the file, or the current folder. *provider*
     replaces the provider of the spec. The folders to mount are read and hashed; no request is sent, except to the

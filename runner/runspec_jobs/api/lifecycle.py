@@ -66,6 +66,10 @@ class Run:
     ended: Status | None = field(default=None, compare=False)
     _connected: Client | None = field(default=None, compare=False, repr=False)
 
+    def __reduce__(self) -> tuple[type[Run], tuple[Record, Status | None]]:
+        """Leave the connection out of what is pickled or copied."""
+        return Run, (self.record, self.ended)
+
     @property
     def id(self) -> str:
         return self.record.run
@@ -82,7 +86,7 @@ class Run:
     @property
     def spec(self) -> Spec:
         """The spec as it was applied. Raises Damaged if this version of runspec cannot read it."""
-        return self.record.spec
+        return self.record.spec.model_copy(update={"provider": self.provider})
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -114,17 +118,18 @@ class Run:
     ) -> Iterator[LogLine]:
         """Yield the lines of the log so far, one node after the other; with *follow*, until the run has ended.
 
-        A followed log is yielded as it comes, with the nodes mixed. Closing the iterator ends the following.
+        A followed log is yielded as it comes, with the nodes mixed. Closing the iterator ends the following. Raises
+        UsageError if the run has no such node or task.
         """
         if follow:
-            client, wanted = self.client(), log.chosen(node, task)
+            wanted, client = self._wanted(node, task), self.client()
             yield from log_lines.followed(self.record, client, wanted)
             return
         yield from log_lines.whole(self.log_parts(node=node, task=task))
 
     def log_parts(self, *, node: int | None = None, task: int | None = None) -> Iterator[Line]:
         """Yield the log so far, one node after the other, as bytes and with lines of more than 1 MiB in parts."""
-        yield from log.everything(self.client(), self.id, log.chosen(node, task))
+        yield from log.everything(self.client(), self.id, self._wanted(node, task))
 
     def save_logs(
         self,
@@ -142,7 +147,7 @@ class Run:
         With *follow*, continue until the run has ended. A copy that was interrupted is continued. Raises TimedOut
         after *timeout_s* seconds.
         """
-        want = saving.Wanted(Path(target), log.chosen(node, task), follow, timeout_s)
+        want = saving.Wanted(Path(target), self._wanted(node, task), follow, timeout_s)
         return saving.save(self.record, self.client(), want, Events(on_event), sleep)
 
     def wait(
@@ -187,7 +192,7 @@ class Run:
             self._connected or self.client(),
             on_part,
             Events(on_event),
-            wanted=log.chosen(node, task),
+            wanted=self._wanted(node, task),
             timeout_s=timeout_s,
             answered=self._connected is not None,
             stops=stops,
@@ -255,6 +260,19 @@ class Run:
     def client(self) -> Client:
         """Return the provider's client for this run."""
         return clients.connect(self.record)[1]
+
+    def demand_node(self, node: int | None, task: int | None) -> None:
+        """Raise UsageError if the run has no such node or task; None means any."""
+        if node is None and task is None:
+            return
+        for what, number, count in zip(("node", "task"), (node, task), self.shape, strict=True):
+            if number is not None and not 0 <= number < count:
+                many = f"{count} {what}s, numbered from 0" if count > 1 else f"only {what} 0"
+                raise UsageError(f"there is no {what} {number}", f"the run has {many}")
+
+    def _wanted(self, node: int | None, task: int | None) -> log.Wanted:
+        self.demand_node(node, task)
+        return log.chosen(node, task)
 
     def _reader(self, client: Client) -> SupportsOutputs:
         if not isinstance(client, SupportsOutputs):

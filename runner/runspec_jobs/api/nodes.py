@@ -101,8 +101,10 @@ class Forwarded:
 def enter(run: Run, verb: str, *, node: int | None = None, task: int | None = None) -> Node:
     """Return the first running node of *run* with that *node* and *task*, where they are given, to `shell` or `tunnel`.
 
-    Raises Unavailable if it is not running, or if the provider does not support the *verb*.
+    Raises UsageError if the run has no such node or task, and Unavailable if it is not running, or if the provider does
+    not support the *verb*.
     """
+    run.demand_node(node, task)
     of = run.record
     if verb not in _enters(registry.load(run.provider)):
         raise _cannot(verb, run.provider)

@@ -9,6 +9,7 @@ from typing import Any
 from runspec_jobs.diagnostics.render import Diagnostic as Diagnostic
 from runspec_jobs.document.nodes import flow
 from runspec_jobs.document.reader import TEXT_BYTES as TEXT_BYTES
+from runspec_jobs.errors import UsageError
 from runspec_jobs.load import source
 from runspec_jobs.load.source import InvalidSpec as InvalidSpec, SourceFile as SourceFile
 from runspec_jobs.provider import Spec as Spec
@@ -20,14 +21,17 @@ Source = str | Path | bytes | Mapping[str, Any] | Spec
 def read_spec(spec: Source, name: str | None = None) -> SourceFile:
     """Return the text of a spec, parsed, with its syntax errors. Raises UsageError if the file cannot be read.
 
-    *spec* is the path of a file, its content, a mapping as YAML would give it, or a `Spec`; diagnostics have the name
-    of the file, or *name*.
+    *spec* is the path of a file, its content as bytes, a mapping as YAML would give it, or a `Spec`; diagnostics have
+    the name of the file, or *name*. Raises UsageError also if the mapping has a value that YAML does not have.
     """
     if isinstance(spec, bytes):
         return source.read(name or "<spec>", spec)
     if isinstance(spec, Mapping | Spec):
         value = spec if isinstance(spec, Mapping) else _mapping(spec)
-        return source.read(name or "<spec>", flow(value).encode())
+        return source.read(name or "<spec>", _text(value))
+    if isinstance(spec, str) and "\n" in spec:
+        what = "a str is the path of a file with a spec, and this one has several lines"
+        raise UsageError(what, "pass the text of a spec as bytes: text.encode()")
     return source.read_file(Path(spec), name)
 
 
@@ -46,6 +50,33 @@ def validate(spec: Source) -> list[Diagnostic]:
     Raises UsageError if the file cannot be read.
     """
     return check(spec).diagnostics
+
+
+def _text(spec: Mapping[str, Any]) -> bytes:
+    try:
+        return flow(_plain(spec, "")).encode()
+    except RecursionError:
+        raise UsageError("the spec is nested too deeply, or contains itself") from None
+    except ValueError:  # Python writes no integer of more than 4300 digits
+        raise UsageError("a number of the spec has too many digits") from None
+
+
+def _plain(value: object, path: str) -> object:
+    """Return *value* with dictionaries and lists for mappings and sequences. Raises UsageError for what YAML lacks."""
+    if isinstance(value, Mapping):
+        inner = f"{path}." if path else ""
+        return {_scalar(key, path): _plain(one, f"{inner}{key}") for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one, f"{path}.{index}") for index, one in enumerate(value)]
+    return _scalar(value, path)
+
+
+def _scalar(value: object, path: str) -> object:
+    if value is None or isinstance(value, str | int | float):
+        return value
+    what = f"a spec cannot have a value of the type '{type(value).__name__}'"
+    hint = "convert it to a str, an int, a float or a list"
+    raise UsageError(f"{path}: {what}" if path else what, hint)
 
 
 def _mapping(spec: Spec) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from typing import NoReturn
 from runspec_jobs.api import nodes as api
 from runspec_jobs.api.lifecycle import get
 from runspec_jobs.api.nodes import ExecSpec, Node, Status
-from runspec_jobs.cli import output, status as looking
+from runspec_jobs.cli import output
 from runspec_jobs.errors import DETACHED, OK, Unavailable
 
 
@@ -27,11 +27,7 @@ def shell(run: str, words: Sequence[str], node: int | None, task: int | None) ->
 
 
 def _node(verb: str, run: str, node: int | None, task: int | None) -> Node:
-    of = get(run, on_event=output.tell_event)
-    count, tasks = of.shape
-    looking.check_number("node", node, count)
-    looking.check_number("task", task, tasks)
-    return api.enter(of, verb, node=node, task=task)
+    return api.enter(get(run, on_event=output.tell_event), verb, node=node, task=task)
 
 
 def _become(what: ExecSpec) -> NoReturn:

@@ -12,7 +12,7 @@ from runspec_jobs.api.lifecycle import Run, SavedLog, State, Status, get, is_kno
 from runspec_jobs.api.listing import UNREADABLE, Summary
 from runspec_jobs.cli import apply, node_table, output
 from runspec_jobs.diagnostics.render import plain
-from runspec_jobs.errors import OK, JobFailed, RunspecError, UsageError
+from runspec_jobs.errors import OK, JobFailed, RunspecError
 
 
 @dataclass(frozen=True)
@@ -114,9 +114,6 @@ def _reconciled(of: Run) -> Status:
 def logs(options: LogsOptions) -> int:
     limit_s = apply.wait_limit(options.timeout)
     of = get(options.run, on_event=output.tell_event)
-    count, tasks = of.shape
-    check_number("node", options.node, count)
-    check_number("task", options.task, tasks)
     if options.save is not None:
         return _save(of, options.save, options, limit_s)
     how = apply.Following(options.as_json, of_logs=True, node=options.node, task=options.task)
@@ -126,13 +123,6 @@ def logs(options: LogsOptions) -> int:
         for line in of.log_parts(node=options.node, task=options.task):
             show(line)
     return OK
-
-
-def check_number(what: str, number: int | None, count: int) -> None:
-    """Raise UsageError if *number*, from the option `--node` or `--task`, is not below *count*."""
-    if number is not None and not 0 <= number < count:
-        many = f"{count} {what}s, numbered from 0" if count > 1 else f"only {what} 0"
-        raise UsageError(f"--{what}: there is no {what} {number}", f"the run has {many}")
 
 
 def _save(of: Run, target: Path, options: LogsOptions, limit_s: float | None) -> int:

@@ -74,8 +74,9 @@ def read_file(path: Path, name: str | None = None) -> SourceFile:
     """Read and parse the file at *path*. Raises UsageError if it cannot be read."""
     try:
         data = _head(path, reader.TEXT_BYTES + 1)
-    except OSError as exc:
-        raise UsageError(f"cannot read {path}: {(exc.strerror or str(exc)).lower()}") from exc
+    except (OSError, ValueError) as exc:  # ValueError is for a path with NUL
+        reason = getattr(exc, "strerror", None) or str(exc)
+        raise UsageError(f"cannot read {path}: {reason.lower()}") from exc
     return read(name or str(path), data)
 
 

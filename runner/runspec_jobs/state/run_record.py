@@ -289,7 +289,9 @@ def _machines_json(offer: Offer) -> Mapping[str, Any]:
 
 
 def json_bytes(value: Any) -> bytes:
-    return json.dumps(value, indent=1, ensure_ascii=False).encode() + b"\n"
+    """Return *value* as JSON; bytes of paths that are not UTF-8 become escapes, which JSON reads as they were."""
+    text = json.dumps(value, indent=1, ensure_ascii=False)
+    return text.encode(errors="backslashreplace") + b"\n"
 
 
 def all_runs() -> list[Record]:

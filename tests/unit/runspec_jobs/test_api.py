@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
+import os
+import pickle
 import re
 import subprocess
 import sys
@@ -9,12 +12,14 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from runspec_jobs import api
 from runspec_jobs.api.specs import read_spec
+from runspec_jobs.document.nodes import flow
 from runspec_jobs.errors import Conflict, TimedOut, UsageError
 from runspec_jobs.load.source import InvalidSpec, read
 from runspec_jobs.spec import validate
@@ -105,6 +110,83 @@ def test_mistakes_have_positions_and_start_nothing() -> None:
     assert [found.path for found in api.validate(value("Wrong", "true"))] == ["name"]
     assert api.validate(value("right", "true")) == []
     assert api.runs() == []
+
+
+LOOP: dict[str, Any] = {}
+LOOP["again"] = LOOP
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        ({"DAY": datetime.date(2026, 1, 2)}, "env.DAY: a spec cannot have a value of the type 'date'"),
+        ({"A": [b"x"]}, "env.A.0: a spec cannot have a value of the type 'bytes'"),
+        ({datetime.date(2026, 1, 2): "x"}, "env: a spec cannot have a value of the type 'date'"),
+        ({"A": 10**5000}, "a number of the spec has too many digits"),
+        (LOOP, "the spec is nested too deeply, or contains itself"),
+    ],
+)  # fmt: skip
+def test_what_yaml_cannot_say_is_refused(env: Any, message: str) -> None:
+    with pytest.raises(UsageError) as wrong:
+        api.load(value("odd", "true", env=env))
+
+    assert wrong.value.message == message
+
+
+def test_any_mapping_is_a_spec() -> None:
+    one = MappingProxyType(value("any", "true", env=MappingProxyType({"A": "b"})))
+
+    assert api.load(one).spec.env == {"A": "b"}
+
+
+def test_the_text_of_a_spec_is_bytes_and_a_str_is_a_path() -> None:
+    text = "apiVersion: runspec/v1\nname: text\nprovider: local\ncommand: ['true']\n"
+
+    assert api.load(text.encode()).spec.name == "text"
+    with pytest.raises(UsageError) as wrong:
+        api.load(text)
+    assert wrong.value.hint == "pass the text of a spec as bytes: text.encode()"
+    with pytest.raises(UsageError, match="null byte"):
+        api.load("a\0b")
+
+
+def test_a_run_can_be_sent_to_another_process() -> None:
+    run = api.apply(api.load(value("sent", "true")), on_event=lambda event: None)
+
+    assert pickle.loads(pickle.dumps(run)) == run
+
+
+def test_the_spec_of_a_run_has_the_provider_that_replaced_its_own() -> None:
+    run = api.apply(api.load({**value("moved", "true"), "provider": "slurm"}, provider="local"))
+
+    assert (run.provider, run.spec.provider) == ("local", "local")
+
+
+@pytest.mark.parametrize("chosen", [{"node": 1}, {"node": -1}, {"task": 1}])
+def test_a_node_that_does_not_exist_has_no_log(chosen: dict[str, Any], tmp_path: Path) -> None:
+    run = api.apply(api.load(value("one", "true")), detach=False)
+
+    for read_log in (
+        lambda: list(run.logs(**chosen)),
+        lambda: list(run.logs(**chosen, follow=True)),
+        lambda: run.save_logs(tmp_path / "log", **chosen),
+        lambda: run.follow(lambda line: None, **chosen),
+    ):
+        with pytest.raises(UsageError, match=r"there is no (node|task) -?1") as wrong:
+            read_log()
+        assert re.fullmatch("the run has only (node|task) 0", wrong.value.hint or "")
+
+
+def test_a_folder_whose_name_is_not_utf_8_holds_a_spec(tmp_path: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    folder.mkdir()
+    path = folder / "job.yaml"
+    path.write_bytes(flow(value("raw", "true")).encode())
+
+    run = api.apply(api.load(path), detach=False)
+
+    assert run.status().state == api.State.SUCCEEDED
+    assert run.record.base == folder
 
 
 def test_a_run_of_another_spec_is_a_conflict_and_the_same_is_found_again() -> None:
