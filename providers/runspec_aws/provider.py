@@ -43,7 +43,7 @@ class AwsBatchProvider:
         return plan.steps(spec, run, facts)
 
     def offer(self, spec: Spec, facts: Facts) -> Offer:
-        from runspec_aws.resources import offer
+        from runspec_aws import offer
 
         return offer.offer(spec, facts)
 

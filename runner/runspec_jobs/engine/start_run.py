@@ -74,7 +74,7 @@ def _choose(
     if not new and (wrong := run_record.damaged(found.spec.name)):
         raise wrong  # it may be alive
     for age, old in enumerate(reversed([] if new else run_record.of_name(found.spec.name))):
-        choice = _same(old, made, client, found, reporter)
+        choice = earlier(old, made, client, found, reporter)
         # An older run that has ended does not count: the newest one has failed or was cancelled.
         if choice is not None and (age == 0 or choice.status is None):
             return choice
@@ -86,7 +86,7 @@ def _choose(
     return Choice(fresh, client, f"run {made.run}")
 
 
-def _same(
+def earlier(
     old: Record, made: model.Plan, client: Client, found: PlanInputs, reporter: Reporter
 ) -> Choice | None:
     """Return the earlier run *old* if this apply continues or reports it; None if a new run is needed.

@@ -89,7 +89,7 @@ class Running:
 
 def apply_again(old: Record, found: PlanInputs) -> start_run.Choice | None:
     client, reporter = cast("Client", Running()), cast("Reporter", SimpleNamespace())
-    return start_run._same(old, planned(found, "zzz999"), client, found, reporter)
+    return start_run.earlier(old, planned(found, "zzz999"), client, found, reporter)
 
 
 @pytest.mark.usefixtures("newer")

@@ -43,12 +43,14 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "dev"
 
 
+@pytest.mark.process
 def test_a_machine_without_anything_has_no_gpu(nowhere: Path) -> None:
     how = f"according to {nowhere}, without nvidia-smi"
 
     assert gpus.find(os.environ, (), nowhere) == Found((), how)
 
 
+@pytest.mark.process
 def test_device_files_are_counted_where_there_is_nothing_else(nowhere: Path) -> None:
     for name in ("nvidia0", "nvidia10", "nvidia2", "nvidiactl", "nvidia-uvm", "nvidia0foo"):
         (nowhere / name).touch()
@@ -56,6 +58,7 @@ def test_device_files_are_counted_where_there_is_nothing_else(nowhere: Path) -> 
     assert gpus.find(os.environ, (), nowhere).gpus == (Gpu("0"), Gpu("2"), Gpu("10"))
 
 
+@pytest.mark.process
 def test_a_cdi_specification_names_gpus(nowhere: Path, tmp_path: Path) -> None:
     for name, text in (("nvidia.yaml", YAML), ("amd.yaml", OTHER), ("nvidia.yaml~", "name: '9'")):
         (tmp_path / name).write_text(text)
