@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from runspec_aws import lookup, publish
+from runspec_aws import lookup, publish, timing
 from runspec_aws.errors import translated
 from runspec_aws.logs import Logs
 from runspec_aws.naming import s3
@@ -17,6 +16,7 @@ from runspec_aws.session.clients import Session
 from runspec_aws.status.jobs import Jobs
 from runspec_aws.store import objects
 from runspec_aws.store.layout import INSIDE_SHA256
+from runspec_aws.timing import Clock, Timing
 from runspec_jobs.provider import (
     Bundle,
     Client,
@@ -38,8 +38,6 @@ from runspec_jobs.provider import (
 )
 
 STATE = "state.json"  # the state of a run in the store, with which other machines adopt it
-GONE_S = 600.0  # how long to wait for a deletion to complete
-PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 
 # The fields that are kept of answers of calls that make something. An answer without them was cut off and has an
 # unknown outcome.
@@ -52,21 +50,28 @@ KEPT: Mapping[str, tuple[str, ...]] = {
 
 
 def connect(facts: Facts) -> Client:
-    return AwsClient(facts.options)
+    return AwsClient(facts.options, timing.DEFAULT)
 
 
 class AwsClient:
     """A client of AWS Batch, S3, EC2 and CloudWatch Logs."""
 
-    poll_s = 1.0
-
-    def __init__(self, options: AwsOptions) -> None:
-        self.options = options
-        self.session = Session(options)
+    def __init__(
+        self,
+        options: AwsOptions,
+        timing: Timing = timing.DEFAULT,
+        clock: Clock = timing.CLOCK,
+    ) -> None:
+        self.options, self.timing, self.clock = options, timing, clock
+        self.session = Session(options, timing, clock)
         self.files = objects.Objects(self.session, options.prefix, options.signed_for)
         self.jobs = Jobs(self.session, self.files)
         self.reconciler = Reconciler(self.jobs)
         self.logs = Logs(self.session, self.jobs)
+
+    @property
+    def poll_s(self) -> float:
+        return self.timing.poll_s
 
     def call(self, request: Request) -> Response:
         if request.operation == "empty_prefix":
@@ -118,12 +123,13 @@ class AwsClient:
         return {}
 
     def _await(self, done: Callable[[], bool], request: Request) -> None:
-        pause_s, end = PAUSE_S, time.monotonic() + GONE_S
+        pause_s, longest_s = self.timing.first_pause_s, self.timing.gone_s
+        end = self.clock.monotonic() + longest_s
         while not done():
-            if time.monotonic() > end:
-                raise NoAnswer(f"{request.operation}: not finished after {GONE_S:.0f} s")
-            time.sleep(pause_s)
-            pause_s = min(LONGEST_PAUSE_S, pause_s * 1.5)
+            if self.clock.monotonic() > end:
+                raise NoAnswer(f"{request.operation}: not finished after {longest_s:.0f} s")
+            self.clock.sleep(pause_s)
+            pause_s = min(self.timing.longest_pause_s, pause_s * 1.5)
 
     def find(self, step: Step) -> Response | None:
         if step.do.operation == "submit_job":

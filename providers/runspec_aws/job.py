@@ -121,7 +121,9 @@ def step(spec: Spec, facts: Facts) -> Step:
         tags=tags(facts.options, kind="definition", job=spec.name),
     )
     undo = batch("deregister_job_definition", jobDefinition={"$ref": "definition.jobDefinitionArn"})
-    return Step("definition", "register the job definition", Scope.SITE, do, undo, timing.SETTLE_S)
+    return Step(
+        "definition", "register the job definition", Scope.SITE, do, undo, timing.DEFAULT.settle_s
+    )
 
 
 def _container(spec: Spec, facts: Facts) -> dict[str, Any]:

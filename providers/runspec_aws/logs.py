@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from runspec_aws import timing
 from runspec_aws.errors import code_of, got, translated
 from runspec_aws.session.clients import Session
 from runspec_aws.status.jobs import Jobs, Place
@@ -121,7 +120,7 @@ class CloudStream:
         if self.attempts[at].stopped_s is None and at + 1 < len(self.attempts):
             return False
         stopped_s = self.attempts[at].stopped_s or self.over_s
-        return stopped_s is None or self.clock() - stopped_s < timing.QUIET_S
+        return stopped_s is None or self.clock() - stopped_s < self.session.timing.quiet_s
 
     def _page(self, at: int, size: int, token: str) -> tuple[bytes, str]:
         """Return the events of a page. A token expires after a day; then *size* finds the position.

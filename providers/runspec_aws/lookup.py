@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -14,7 +13,6 @@ from runspec_jobs.provider import Finding, RemoteError, Request, Response, Runsp
 
 LEAVING = ("DELETING", "DELETED")
 BUSY = ("CREATING", "UPDATING")
-FRESH_S = 0.9
 NOTHING = frozenset(
     "404 NoSuchKey NotFound InvalidPlacementGroup.Unknown "
     "InvalidLaunchTemplateName.NotFoundException InvalidLaunchTemplateId.NotFound".split()
@@ -111,13 +109,13 @@ def described(session: Session, kind: Kind, name: str) -> Found:
     A resource that was VALID just now is not requested again, because several steps look for it in turn.
     """
     at, known = session.valid.get((kind.describe, name), (-math.inf, None))
-    if time.monotonic() - at < FRESH_S:
+    if session.clock.monotonic() - at < session.timing.fresh_s:
         return known
     found = any_state(session, kind, name)
     if found is None or found.get("status") in LEAVING:
         return None
     if found.get("status") == "VALID":
-        session.valid[kind.describe, name] = (time.monotonic(), found)
+        session.valid[kind.describe, name] = (session.clock.monotonic(), found)
     return found
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from runspec_aws import timing
 from runspec_aws.errors import got, listed, translated
 from runspec_aws.infrastructure.compute_environments import deletion
 from runspec_aws.lookup import ENVIRONMENT, QUEUE, Kind
@@ -19,7 +17,6 @@ from runspec_jobs.provider import Orphan, Request
 
 OURS = "runspec-"
 MACHINES = re.compile(r"runspec-(machine|close)-[0-9a-f]{12}")  # these resources have no tags
-YOUNG_S = 86_400.0  # an upload that began less than this long ago may still be running
 
 
 class OrphanFinder:
@@ -64,7 +61,7 @@ class OrphanFinder:
         """
         living = self.jobs.alive() if forgotten else set()
         if not living.issuperset(forgotten):
-            time.sleep(timing.SETTLE_S)
+            self.session.clock.sleep(self.session.timing.settle_s)
             living |= self.jobs.alive()
         return living
 
@@ -124,8 +121,12 @@ class OrphanFinder:
         for upload in found:
             where = {"Bucket": self.session.bucket, "Key": upload["Key"]}
             remove = s3("abort_multipart_upload", **where, UploadId=upload["UploadId"])
-            young = time.time() - upload["Initiated"].timestamp() < YOUNG_S
+            young = self._age_s(upload) < self.session.timing.young_s
             yield Orphan(f"unfinished upload of {upload['Key']}", (remove,), alive=young)
+
+    def _age_s(self, upload: Mapping[str, Any]) -> float:
+        began_s: float = upload["Initiated"].timestamp()
+        return self.session.clock.wall() - began_s
 
 
 def _tagged(thing: Mapping[str, Any]) -> bool:

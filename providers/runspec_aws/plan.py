@@ -50,7 +50,7 @@ def _submit(spec: Spec, run: str, facts: Facts) -> Step:
         f"submit {_count(spec)}",
         Scope.RUN,
         batch("submit_job", **params),
-        settle_s=timing.SETTLE_S,
+        settle_s=timing.DEFAULT.settle_s,
     )
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from runspec_aws import timing
 from runspec_aws.status.jobs import Jobs
 from runspec_jobs.provider import NOT_NEEDED
 
@@ -37,11 +35,11 @@ class Reconciler:
 
     def _end_others(self, run: str) -> list[str]:
         """Terminate all jobs of *run* except the one to use, after two listings: one may lack a new job."""
-        now = time.monotonic()
+        now = self.jobs.session.clock.monotonic()
         next_s = self._next_s.get(run, now)
         if next_s is None or now < next_s:
             return []
-        self._next_s[run] = None if run in self._next_s else now + timing.SETTLE_S
+        self._next_s[run] = None if run in self._next_s else now + self.jobs.session.timing.settle_s
         found = self.jobs.all_of(run)
         if found:
             self.jobs.remember(run, found[0]["jobId"])

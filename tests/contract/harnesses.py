@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol
 
 import pytest
 
+from runspec_aws import timing as aws_timing
 from runspec_aws.client import AwsClient
 from runspec_aws.emulator import SETTINGS
 from runspec_azure.batch import emulator
@@ -196,8 +197,8 @@ def rehearsed(folder: Path) -> None:
         atexit.register(AwsWorld.region.close)
     for name, value in AwsWorld.region.env.items():
         AwsWorld.patch.setenv(name, value)
-    AwsWorld.patch.setattr("runspec_aws.timing.SETTLE_S", 0.5)
-    AwsWorld.patch.setattr("runspec_aws.timing.QUIET_S", 0.1)
+    quick = aws_timing.Timing(settle_s=0.5, quiet_s=0.1)
+    AwsWorld.patch.setattr(aws_timing, "DEFAULT", quick)
 
 
 class AzureWorld(World):

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from runspec_aws.status import poll
 from runspec_aws.status.jobs import STATES
 from runspec_jobs.provider import MembershipChange, RunspecError, State, Status, Stream
 from tests.drawn.aws_account import JOB, PREFIX, RUN, Account, World
@@ -38,7 +37,7 @@ def followed(place: Place) -> Followed:
     last = len(account.world.phases) - 1
     for phase in (*range(last + 1), last, last):
         account.world = replace(account.world, phase=phase)
-        poll.time.sleep(2.0)  # type: ignore[attr-defined] # the clock of `region`, which passes at once
+        client.clock.sleep(2.0)  # which passes at once
         try:
             streams = client.streams(RUN)
             found.append(client.state(RUN))

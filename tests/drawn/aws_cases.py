@@ -17,7 +17,6 @@ from runspec_aws.infrastructure.compute_environments import (
     deletion,
 )
 from runspec_aws.options import AwsOptions
-from runspec_aws.status import poll
 from runspec_aws.status.jobs import STATES
 from runspec_jobs.provider import (
     Conflict,
@@ -269,7 +268,7 @@ def log(place: Place) -> Any:
         while (chunk := stream.read(position)).data or chunk.more:
             data, position = data + chunk.data, chunk.position
             if not chunk.data:
-                poll.time.sleep(1.0)  # type: ignore[attr-defined] # the clock of `region`, as in aws_arrays
+                place.client.clock.sleep(1.0)  # which passes at once
     return data
 
 

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
@@ -19,13 +18,14 @@ from hypothesis import strategies as st
 from obstore.store import S3Store
 from urllib3 import HTTPResponse
 
-from runspec_aws import client, lookup, orphans
+from runspec_aws import client
 from runspec_aws.client import AwsClient
 from runspec_aws.doctor import findings
 from runspec_aws.options import AwsOptions
 from runspec_aws.session import clients
 from runspec_aws.status import array_children, jobs, poll
 from runspec_aws.store import objects
+from runspec_aws.timing import Clock
 from runspec_emulators.aws import models
 from runspec_jobs.provider import RunspecError
 from tests.drawn.aws_account import BUCKET, REGION, Account, Drawn, World, drawn, opened
@@ -37,7 +37,6 @@ from tests.support.http_server import ReceivedRequest
 ONCE = Config(retries={"mode": "standard", "total_max_attempts": 1}, read_timeout=60)
 SERVICES = ("batch", "logs", "s3", "ec2", "iam", "sts", "ecr", "service-quotas", "fsx")
 PART_BYTES = 4096
-WITH_CLOCK = (poll, client, lookup, jobs, orphans)
 
 
 class Example(NamedTuple):
@@ -55,11 +54,10 @@ def service_of(operation: str) -> str:
     return next(name for name in SERVICES if operation in models.service(name).operation_names)
 
 
-class Clock(SimpleNamespace):
+class Quick:
     """Time that passes when somebody sleeps, and at once."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.slept_s = 0.0
 
     def sleep(self, seconds: float) -> None:
@@ -83,7 +81,8 @@ class Region:
         self.session.valid.clear()
         service = service_of(case.operation)
         self.account.begin(example.world, service, case.operation, example.drawn)
-        place = Place(AwsClient(AwsOptions.model_validate(OPTIONS)), self.account, self.folder)
+        own = AwsClient(AwsOptions.model_validate(OPTIONS), clock=self.session.clock)
+        place = Place(own, self.account, self.folder)
         found: Any
         try:
             found = case.drive(place)
@@ -124,9 +123,7 @@ class Region:
 @contextmanager
 def region(patch: pytest.MonkeyPatch, folder: Path) -> Iterator[Region]:
     """Give a region whose clock is quick, with nothing of this machine's own settings."""
-    clock = Clock()
-    for module in WITH_CLOCK:
-        patch.setattr(module, "time", clock)
+    clock = Quick()
     patch.setattr(clients, "PATIENT", ONCE)
     patch.setattr(findings, "QUOTAS", {"on-demand": "L-1216C47A"})
     for module in (poll, array_children, jobs):  # so that a large array has more than two children
@@ -144,9 +141,10 @@ def region(patch: pytest.MonkeyPatch, folder: Path) -> Iterator[Region]:
             "AWS_EC2_METADATA_DISABLED": "true",
         }.items():
             patch.setenv(name, value)
-        own = clients.Session(AwsOptions.model_validate(OPTIONS))
+        times = Clock(clock.monotonic, clock.time, clock.sleep)
+        own = clients.Session(AwsOptions.model_validate(OPTIONS), clock=times)
         for module in (client, findings):
-            patch.setattr(module, "Session", lambda options: own)
+            patch.setattr(module, "Session", lambda *how: own)
         own._session.events.register("before-send", at_once(account))
         for service in SERVICES:  # while the endpoint is in the environment
             own.make(service), own.look(service)

@@ -42,8 +42,7 @@ def moto(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     server.make_bucket(BUCKET, REGION)
     for name, value in {**KEYS, "AWS_ENDPOINT_URL": server.url}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(timing, "SETTLE_S", 1.0)
-    monkeypatch.setattr(timing, "QUIET_S", 0.2)
+    monkeypatch.setattr(timing, "DEFAULT", timing.Timing(settle_s=1.0, quiet_s=0.2))
     monkeypatch.chdir(tmp_path)
     profile(tmp_path, **account())
     yield

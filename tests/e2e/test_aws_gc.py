@@ -7,6 +7,7 @@ from pathlib import Path
 import boto3
 import pytest
 
+from runspec_aws import timing
 from runspec_emulators.aws.region import Region
 from runspec_jobs.cli.app import run
 from tests.support.aws.emulated_account import (
@@ -60,7 +61,7 @@ def test_a_job_that_no_list_shows_yet_is_spared(
     """It was submitted a moment ago, from another machine."""
     run(["apply", write("sleep 60"), "--detach"])
     await_job(region)
-    monkeypatch.setattr("runspec_aws.timing.SETTLE_S", 8.0)
+    monkeypatch.setattr(timing, "DEFAULT", timing.Timing(settle_s=8.0, quiet_s=0.2))
     monkeypatch.setenv("RUNSPEC_HOME", str(tmp_path / "another"))
     forgotten(tmp_path, 0, 1)
     region.control("PUT", "settings", {"list_lag_s": 8.0})

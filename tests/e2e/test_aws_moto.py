@@ -46,7 +46,7 @@ def moto(
     objects.make_bucket(BUCKET, REGION)
     for name, value in {**KEYS, "AWS_ENDPOINT_URL": objects.url}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(timing, "QUIET_S", 3.0)
+    monkeypatch.setattr(timing, "DEFAULT", timing.Timing(quiet_s=3.0))
     monkeypatch.chdir(tmp_path)
     settings = {**PROFILE, "image": IMAGE, **account()}
     own_profile().write_text(json.dumps({"providers": {"aws-batch": settings}}))

@@ -35,7 +35,7 @@ def region(
 ) -> Iterator[Region]:
     for name, value in podman.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(timing, "QUIET_S", 0.2)
+    monkeypatch.setattr(timing, "DEFAULT", timing.Timing(quiet_s=0.2))
     objects = Objects(tmp_path / "objects")
     objects.make_bucket(BUCKET, REGION)
     found = Region(tmp_path / "region", REGION, objects, engine="podman", terminate_grace_s=2.0)

@@ -27,8 +27,7 @@ def seen(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def region(seen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Region]:
-    monkeypatch.setattr(timing, "SETTLE_S", 1.0)
-    monkeypatch.setattr(timing, "QUIET_S", 0.2)
+    monkeypatch.setattr(timing, "DEFAULT", timing.Timing(settle_s=1.0, quiet_s=0.2))
     recording = {"MOTO_ENABLE_RECORDING": "true", "MOTO_RECORDER_FILEPATH": str(seen)}
     objects = Objects(tmp_path / "objects", recording)
     objects.make_bucket(BUCKET, REGION)

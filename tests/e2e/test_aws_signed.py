@@ -41,8 +41,7 @@ OUTPUT = {"name": "model", "path": "/job/model"}
 def stand(
     objects: Objects, folder: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any
 ) -> Region:
-    monkeypatch.setattr(timing, "SETTLE_S", 1.0)
-    monkeypatch.setattr(timing, "QUIET_S", 0.2)
+    monkeypatch.setattr(timing, "DEFAULT", timing.Timing(settle_s=1.0, quiet_s=0.2))
     found = Region(folder / "region", REGION, objects, terminate_grace_s=3.0, **settings)
     for name, value in found.env.items():
         monkeypatch.setenv(name, value)

@@ -83,8 +83,7 @@ def warm() -> None:
 
 def installed(steps: Boundaries, at: int | None, fault: str | None) -> None:
     """Count the requests of this process; number *at*, from 1, goes wrong as *fault* says."""
-    timing.SETTLE_S, timing.QUIET_S = SETTLE_S, 0.2
-    AwsClient.poll_s = 0.2
+    timing.DEFAULT = timing.Timing(settle_s=SETTLE_S, quiet_s=0.2, poll_s=0.2)
     steps.watch(AwsClient)
     if fault == "hang after":
         _hurry()

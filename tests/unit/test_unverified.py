@@ -60,7 +60,7 @@ def test_each_row_names_places_that_are_there() -> None:
 def _there(name: str, what: str) -> bool:
     """Say whether the module *name* defines *what*."""
     (path,) = [p for p in (ROOT / "providers" / name, ROOT / "runner" / name) if p.is_file()]
-    defined = rf"^\s*(def|class) {what}\b|^({what}|[A-Z_]+, {what})\b.* = "
+    defined = rf"^\s*(def|class) {what}\b|^({what}|[A-Z_]+, {what})\b.* = |^    {what}: \w+ = "
     return re.search(defined, path.read_text(), re.MULTILINE) is not None
 
 

@@ -70,7 +70,7 @@ def _placement(spec: Spec, options: AwsOptions) -> Step:
         Scope.SITE,
         Request("ec2", "create_placement_group", {"GroupName": name, "Strategy": "cluster"}),
         Request("ec2", "delete_placement_group", {"GroupName": name}),
-        timing.SETTLE_S,
+        timing.DEFAULT.settle_s,
     )
 
 
@@ -91,7 +91,9 @@ def _environment(kind: str, spec: Spec, options: AwsOptions) -> Iterator[Step]:
         tags=tags(options, kind="environment"),
     )
     title = f"make a compute environment: {kind}, {_shown(kind, spec, options)}"
-    yield Step(step_id(kind), title, Scope.SITE, do, deletion(ENVIRONMENT, name), timing.SETTLE_S)
+    yield Step(
+        step_id(kind), title, Scope.SITE, do, deletion(ENVIRONMENT, name), timing.DEFAULT.settle_s
+    )
 
 
 def step_id(kind: str) -> str:
@@ -185,4 +187,4 @@ def _queue_steps(spec: Spec, options: AwsOptions) -> Iterator[Step]:
         tags=tags(options, kind="queue"),
     )
     title = f"make a job queue: {', then '.join(kinds(spec, options))}"
-    yield Step("queue", title, Scope.SITE, do, deletion(QUEUE, name), timing.SETTLE_S)
+    yield Step("queue", title, Scope.SITE, do, deletion(QUEUE, name), timing.DEFAULT.settle_s)

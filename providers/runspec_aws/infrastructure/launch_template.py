@@ -78,7 +78,7 @@ def step(spec: Spec, options: AwsOptions) -> Step:
         Scope.SITE,
         Request("ec2", "create_launch_template", {**template, "LaunchTemplateData": made}),
         Request("ec2", "delete_launch_template", template),
-        timing.SETTLE_S,
+        timing.DEFAULT.settle_s,
     )
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from runspec_aws import plan, timing
+from runspec_aws import plan
 from runspec_aws.client import AwsClient
 from runspec_aws.errors import got, translated
 from runspec_aws.infrastructure import compute_environments
@@ -249,7 +249,7 @@ def shown_at_once(client: AwsClient, context: ProbeContext, bench: Bench) -> Obs
     _await(listed, context, SHOWN_S)
     listed_s = time.monotonic() - began
     seen = f"DescribeJobs shows a job {described_s:.1f} s after SubmitJob, ListJobs by name {listed_s:.1f} s after it"
-    return observation(max(described_s, listed_s) <= timing.SETTLE_S, seen)
+    return observation(max(described_s, listed_s) <= client.timing.settle_s, seen)
 
 
 def made_twice(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:
@@ -352,7 +352,7 @@ def last_line_is_logged(client: AwsClient, context: ProbeContext, bench: Bench) 
     _await(lambda: LAST in printed(client, stream), context, SHOWN_S)
     late_s = client.jobs.poller.service_s() - found.get("stoppedAt", 0) / 1000
     return observation(
-        late_s <= timing.QUIET_S + SLACK_S,
+        late_s <= client.timing.quiet_s + SLACK_S,
         f"the log has the last line {late_s:.1f} s after stoppedAt",
     )
 
@@ -371,7 +371,7 @@ def sigterm_comes_first(client: AwsClient, context: ProbeContext, bench: Bench) 
     _await(lambda: "ready" in lines(), context, RUN_S)
     terminated(client, job)
     ended(client, context, job)
-    context.sleep(timing.QUIET_S)
+    context.sleep(client.timing.quiet_s)
     found = [line for line in ("got SIGTERM", "still running") if line in lines()]
     return observation(len(found) == 2, f"after TerminateJob the program printed {found}")
 

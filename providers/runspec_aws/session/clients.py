@@ -13,6 +13,7 @@ from botocore.config import Config
 
 from runspec_aws.errors import LOGIN, checked, translated
 from runspec_aws.options import AwsOptions
+from runspec_aws.timing import CLOCK, DEFAULT, Clock, Timing
 from runspec_jobs.provider import CredentialsError, UsageError
 
 if TYPE_CHECKING:
@@ -35,11 +36,9 @@ PATIENT = Config(
 )
 
 # obstore 0.12 asks for credentials again when they expire in less than ASKED_EARLY_S, which is undocumented
-# (tests/unit/runspec_aws/test_rotating.py tests it); botocore is asked every KEPT_S, and renews them 10 to 15 minutes
-# before they expire.
+# (tests/unit/runspec_aws/test_rotating.py tests it); botocore renews them 10 to 15 minutes before they expire.
 # https://developmentseed.org/obstore/latest/authentication/
 ASKED_EARLY_S = 300.0
-KEPT_S = 30.0
 
 
 class StoreEndpoint(NamedTuple):
@@ -52,7 +51,8 @@ class StoreEndpoint(NamedTuple):
 class Session:
     """The clients of one account and region. Creating it raises CredentialsError if there are no credentials."""
 
-    def __init__(self, options: AwsOptions) -> None:
+    def __init__(self, options: AwsOptions, timing: Timing = DEFAULT, clock: Clock = CLOCK) -> None:
+        self.timing, self.clock = timing, clock
         if options.region is None or options.bucket is None:
             raise UsageError(
                 "the profile has no `region` or no `bucket`",
@@ -136,7 +136,9 @@ class Session:
 
         def now() -> S3Credential:
             keys = found.get_frozen_credentials()  # botocore renews them before they expire
-            expires = datetime.now(UTC) + timedelta(seconds=ASKED_EARLY_S + KEPT_S)
+            expires = datetime.now(UTC) + timedelta(
+                seconds=ASKED_EARLY_S + self.timing.credentials_s
+            )
             return {
                 "access_key_id": keys.access_key,
                 "secret_access_key": keys.secret_key,

@@ -7,8 +7,7 @@ each status: https://docs.aws.amazon.com/batch/latest/APIReference/API_ArrayProp
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from runspec_aws.errors import got, translated
@@ -17,7 +16,6 @@ from runspec_aws.status.poll import AT_ONCE, Job, JobPoller, has_ended
 
 WAITS = ("SUBMITTED", "PENDING", "RUNNABLE", "STARTING")
 LISTED = 10_000  # the largest array
-ALL_S = 60.0  # seconds between descriptions of all children while some end: short ones may never be listed as running
 
 
 @dataclass
@@ -32,10 +30,8 @@ class Seen:
 class Children:
     """Describes the children of arrays, with as few calls as possible."""
 
-    def __init__(
-        self, session: Session, poller: JobPoller, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.session, self.poller, self.clock = session, poller, clock
+    def __init__(self, session: Session, poller: JobPoller) -> None:
+        self.session, self.poller = session, poller
         self._seen: dict[str, Seen] = {}
 
     def look(self, parent: str, children: Sequence[str]) -> None:
@@ -61,7 +57,7 @@ class Children:
             running = self._listed(parent, "RUNNING") if counts.get("RUNNING") else []
             changing += [job["jobId"] for job in running]
             if self._more_ended(counts, seen):
-                seen.all_at_s = self.clock()
+                seen.all_at_s = self.session.clock.monotonic()
                 changing = alive
         seen.counts = dict(counts)
         self.poller.describe(dict.fromkeys(changing))
@@ -69,7 +65,8 @@ class Children:
     def _more_ended(self, counts: Mapping[str, int], seen: Seen) -> bool:
         """Return whether children have ended that were perhaps never seen running."""
         ended = any(counts.get(s, 0) != seen.counts.get(s, 0) for s in ("SUCCEEDED", "FAILED"))
-        return ended and self.clock() - seen.all_at_s >= ALL_S
+        all_s = self.session.clock.monotonic() - seen.all_at_s
+        return ended and all_s >= self.session.timing.children_s
 
     def _ended(self, child: str) -> bool:
         known = self.poller.known(child)

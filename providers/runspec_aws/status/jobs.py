@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from runspec_aws import attempts, reasons, timing
+from runspec_aws import attempts, reasons
 from runspec_aws.errors import got, translated
 from runspec_aws.lookup import QUEUE, described
 from runspec_aws.resources.job_kind import JobKind
@@ -166,11 +165,12 @@ class Jobs:
 
         The service may not show a new job yet, so a missing one is looked for repeatedly for a while.
         """
-        end = time.monotonic() + timing.SETTLE_S
-        while (found := self.job(run)) is None and time.monotonic() < end:
+        clock, timing = self.session.clock, self.session.timing
+        end = clock.monotonic() + timing.settle_s
+        while (found := self.job(run)) is None and clock.monotonic() < end:
             if self._destroyed(run):
                 return None
-            time.sleep(0.2)
+            clock.sleep(timing.missing_s)
         return found
 
     def _destroyed(self, run: str) -> bool:
@@ -243,7 +243,9 @@ class Jobs:
         https://docs.aws.amazon.com/batch/latest/userguide/multi-node-parallel-jobs.html
         """
         since_s = self.poller.service_s() - job.get("stoppedAt", 0) / 1000
-        return since_s < timing.STOP_S and any(not node.state.terminal for node in nodes)
+        return since_s < self.session.timing.stop_s and any(
+            not node.state.terminal for node in nodes
+        )
 
     def _gone(self, run: str) -> bool:
         """Return whether the run was destroyed after its record was read; checked once the job has ended."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
@@ -12,7 +11,6 @@ from runspec_aws.session.clients import Session
 
 # https://docs.aws.amazon.com/batch/latest/APIReference/API_DescribeJobs.html
 AT_ONCE = 100
-FRESH_S = 0.9  # a description younger than this is used again
 
 Job = Mapping[str, Any]
 
@@ -35,17 +33,17 @@ class JobPoller:
     def __init__(self, session: Session) -> None:
         self.session = session
         self._known: dict[str, Known] = {}
-        self._clock_s = (
-            time.time() - time.monotonic()
-        )  # the service's clock minus the monotonic clock
+        self.clock = session.clock
+        # The service's clock minus the monotonic clock.
+        self._clock_s = self.clock.wall() - self.clock.monotonic()
 
     def describe(self, ids: Iterable[str], *, anew: bool = False) -> dict[str, Job]:
         """Return the description of each job of *ids*; the service forgets jobs some time after their end.
 
         Descriptions of ended jobs are always reused, and others while they are fresh, except with *anew*.
         """
-        now, wanted = time.monotonic(), list(ids)
-        fresh_s = 0.0 if anew else FRESH_S
+        now, wanted = self.clock.monotonic(), list(ids)
+        fresh_s = 0.0 if anew else self.session.timing.fresh_s
         old = [name for name in wanted if self._is_old(name, now - fresh_s)]
         for start in range(0, len(old), AT_ONCE):
             self._ask(old[start : start + AT_ONCE])
@@ -59,7 +57,7 @@ class JobPoller:
 
     def is_old(self, name: str) -> bool:
         """Return whether `describe` would make a request for the job *name* now."""
-        return self._is_old(name, time.monotonic() - FRESH_S)
+        return self._is_old(name, self.clock.monotonic() - self.session.timing.fresh_s)
 
     def forget(self, name: str) -> None:
         """Discard the description of a job, for example because it was just changed."""
@@ -67,7 +65,7 @@ class JobPoller:
 
     def service_s(self) -> float:
         """Return the time by the service's clock, in seconds since 1970; this machine's clock may be wrong."""
-        return time.monotonic() + self._clock_s
+        return self.clock.monotonic() + self._clock_s
 
     def _is_old(self, name: str, since: float) -> bool:
         found = self._known.get(name)
@@ -76,22 +74,21 @@ class JobPoller:
     def _ask(self, names: list[str]) -> None:
         with translated("describe_jobs"):
             answer = self.session.look("batch").describe_jobs(jobs=names)
-        self._clock_s = _time_of(answer) - time.monotonic()
+        self._clock_s = self._time_of(answer) - self.clock.monotonic()
         found = {got(job, "jobId"): _complete(job) for job in got(answer, "jobs")}
         for name in names:
             if name not in found:
                 self.forget(name)
         for name, job in found.items():
-            self._known[name] = Known(job, time.monotonic())
+            self._known[name] = Known(job, self.clock.monotonic())
+
+    def _time_of(self, answer: Mapping[str, Any]) -> float:
+        """Return the time of *answer* by the service's clock, in seconds since 1970."""
+        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+        return parsedate_to_datetime(date).timestamp() if date else self.clock.wall()
 
 
 def _complete(job: Job) -> Job:
     """Return *job*. Raise NoAnswer if it has no status, so that it is not kept and the next poll requests it again."""
     got(job, "status")
     return job
-
-
-def _time_of(answer: Mapping[str, Any]) -> float:
-    """Return the time of *answer* by the service's clock, in seconds since 1970."""
-    date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
-    return parsedate_to_datetime(date).timestamp() if date else time.time()

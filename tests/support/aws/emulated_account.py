@@ -41,8 +41,7 @@ Capture = pytest.CaptureFixture[str]
 
 def prepared(objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Region]:
     """Give a region with an empty folder, a profile, and quick waits."""
-    monkeypatch.setattr(timing, "SETTLE_S", 1.0)
-    monkeypatch.setattr(timing, "QUIET_S", 0.2)
+    monkeypatch.setattr(timing, "DEFAULT", timing.Timing(settle_s=1.0, quiet_s=0.2))
     found = Region(
         tmp_path / "region", REGION, objects, terminate_grace_s=2.0, secrets={SECRET: "s3cret"}
     )

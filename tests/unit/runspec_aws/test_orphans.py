@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from runspec_aws.orphans import OrphanFinder
+from runspec_aws.timing import CLOCK, DEFAULT
 from runspec_jobs.provider import Orphan
 
 
@@ -21,7 +22,8 @@ class Uploads(OrphanFinder):
         page = {"Uploads": uploads, "IsTruncated": False}
         pages: Any = SimpleNamespace(paginate=lambda **_: [page])
         s3 = SimpleNamespace(get_paginator=lambda _: pages)
-        self.session: Any = SimpleNamespace(bucket="b", own_queue=True, look=lambda _: s3)
+        how = {"timing": DEFAULT, "clock": CLOCK}
+        self.session: Any = SimpleNamespace(bucket="b", own_queue=True, look=lambda _: s3, **how)
         self.files: Any = SimpleNamespace(prefix="p")
 
     def _nothing(self, *_: object) -> Iterator[Orphan]:

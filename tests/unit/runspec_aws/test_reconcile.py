@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from runspec_aws import reconcile
 from runspec_aws.reconcile import SECOND, Reconciler
 from runspec_aws.status.jobs import Jobs
+from runspec_aws.timing import CLOCK, DEFAULT, Clock
 from runspec_jobs.provider import NOT_NEEDED, State
 from runspec_jobs.provider.elastic_tasks import ELASTIC
 
@@ -22,6 +22,8 @@ class World:
     """A session, AWS Batch and a bucket in one: jobs by id, objects by key."""
 
     prefix = "p"
+    timing = DEFAULT
+    clock = CLOCK
 
     def __init__(self, jobs: Mapping[str, Mapping[str, Any]], **record: Any) -> None:
         self.jobs = {
@@ -87,11 +89,13 @@ def test_of_several_jobs_one_is_used_and_only_reconcile_ends_the_others(
     assert sorted(world.ended) == [(name, SECOND) for name in "abc" if name != kept]
 
 
-def test_a_job_that_is_listed_late_is_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_is_listed_late_is_ended_too() -> None:
     """There are two listings, and no more."""
     world = World({"a": {"status": "RUNNABLE"}})
-    own, now = Reconciler(jobs(world)), [0.0]
-    monkeypatch.setattr(reconcile, "time", type("Clock", (), {"monotonic": lambda: now[0]}))
+    now = [0.0]
+    world.clock = Clock(monotonic=lambda: now[0])
+
+    own = Reconciler(jobs(world))
 
     first = own.reconcile(RUN)
     world.jobs["b"] = {**world.jobs["a"], "jobId": "b", "createdAt": 1}

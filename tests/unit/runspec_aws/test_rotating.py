@@ -16,7 +16,7 @@ import pytest
 from runspec_aws.client import AwsClient
 from runspec_aws.errors import LOGIN, RIGHTS
 from runspec_aws.options import AwsOptions
-from runspec_aws.session import clients as sessions
+from runspec_aws.timing import DEFAULT, Timing
 from runspec_jobs.load.bundle import bundle
 from runspec_jobs.provider import CredentialsError
 from tests.support.aws.specs import PROFILE
@@ -111,8 +111,8 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     serving.join()
 
 
-def send(folder: Path) -> None:
-    client = AwsClient(AwsOptions.model_validate(PROFILE))
+def send(folder: Path, timing: Timing = DEFAULT) -> None:
+    client = AwsClient(AwsOptions.model_validate(PROFILE), timing)
     client.files.put_folder("k", bundle(folder / "data"), lambda done, whole: None)
 
 
@@ -135,9 +135,8 @@ def test_credentials_that_are_renewed_meanwhile_are_taken(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     renewed(tmp_path, monkeypatch)
-    monkeypatch.setattr(sessions, "KEPT_S", 0.0)
 
-    send(tmp_path)
+    send(tmp_path, Timing(credentials_s=0.0))
 
     assert sum(store.sent.values()) == PARTS
     assert len(store.sent) >= PARTS // GOOD_FOR
@@ -182,13 +181,12 @@ def test_credentials_that_cannot_be_renewed_are_an_error_with_a_way_out(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     renewed(tmp_path, monkeypatch)
-    monkeypatch.setattr(sessions, "KEPT_S", 0.0)
     ask = (tmp_path / "process.py").read_text()
     (tmp_path / "process.py").write_text(
         ask.replace("print", "sys.exit('you are logged out') if number > 3 else print")
     )
 
     with pytest.raises(CredentialsError) as told:
-        send(tmp_path)
+        send(tmp_path, Timing(credentials_s=0.0))
 
     assert told.value.hint == LOGIN

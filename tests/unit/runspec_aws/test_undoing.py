@@ -9,6 +9,7 @@ import pytest
 
 from runspec_aws import lookup
 from runspec_aws.client import AwsClient
+from runspec_aws.timing import DEFAULT, Clock
 from runspec_jobs.errors import RemoteError
 from runspec_jobs.provider import Request
 
@@ -31,6 +32,7 @@ class Queue:
 
 def undone(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     client = AwsClient.__new__(AwsClient)
+    client.timing, client.clock = DEFAULT, Clock(sleep=lambda seconds: None)
     monkeypatch.setattr(client, "session", queue, raising=False)
     monkeypatch.setattr(
         client, "jobs", SimpleNamespace(refuse_if_used=lambda name: None), raising=False

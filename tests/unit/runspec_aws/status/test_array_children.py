@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from runspec_aws.errors import Part
-from runspec_aws.status import poll
-from runspec_aws.status.array_children import ALL_S, Children
+from runspec_aws.status.array_children import Children
 from runspec_aws.status.poll import JobPoller
+from runspec_aws.timing import DEFAULT, Clock, Timing
 from runspec_jobs.provider import NoAnswer
 
 COUNT = 1000
@@ -27,8 +27,11 @@ class Service:
         self.listed = list[str]()
         self.cut = set[str]()  # children whose status is left out of answers
         self.now = 1000.0
-        session: Any = SimpleNamespace(look=lambda service: self)
-        self.children = Children(session, JobPoller(session), lambda: self.now)
+        clock = Clock(monotonic=lambda: self.now)
+        session: Any = SimpleNamespace(
+            look=lambda service: self, timing=Timing(fresh_s=0.0), clock=clock
+        )
+        self.children = Children(session, JobPoller(session))
 
     def describe_jobs(self, jobs: list[str]) -> Any:
         self.described.append(jobs)
@@ -64,8 +67,7 @@ class Service:
 
 
 @pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Service:
-    monkeypatch.setattr(poll, "FRESH_S", 0.0)
+def service() -> Service:
     return Service()
 
 
@@ -102,7 +104,7 @@ def test_children_that_began_and_ended_between_two_looks_are_found(service: Serv
 
     assert first > 10
     assert later == 5
-    service.now += ALL_S
+    service.now += DEFAULT.children_s
     service.states["job:702"] = "SUCCEEDED"
     assert service.look() > 10
 

@@ -13,6 +13,7 @@ import pytest
 from runspec_aws.attempts import AttemptKey, over
 from runspec_aws.status.jobs import Jobs
 from runspec_aws.store.objects import Objects
+from runspec_aws.timing import CLOCK, DEFAULT
 from runspec_jobs.provider import elastic_tasks
 from tests.support.change_records import at, record
 
@@ -34,7 +35,7 @@ class Store:
 
 
 def jobs(store: Any) -> Jobs:
-    session: Any = SimpleNamespace()
+    session: Any = SimpleNamespace(timing=DEFAULT, clock=CLOCK)
     return Jobs(session, store)
 
 
@@ -105,7 +106,7 @@ class Kept:
 def elastic(kept: Mapping[str, bytes], **fields: Any) -> tuple[Jobs, Kept]:
     of = {"nodes": 3, "elastic": {"min": 1, "max": 3}, "sweep": [], **fields}
     bucket = Kept({**kept, "record.json": json.dumps(of).encode()})
-    session: Any = SimpleNamespace(bucket="b", look=lambda service: bucket)
+    session: Any = SimpleNamespace(bucket="b", look=lambda service: bucket, clock=CLOCK)
     return Jobs(session, Objects(session, "p")), bucket
 
 
