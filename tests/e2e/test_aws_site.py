@@ -29,7 +29,7 @@ def test_close_nodes_with_adapters_are_what_the_documentation_asks_for(region: R
     (registered,) = calls(region, "RegisterJobDefinition")
     (group,) = registered["params"]["nodeProperties"]["nodeRangeProperties"]
     container = group["container"]
-    assert environment["instanceTypes"] == [container["instanceType"]] == ["c6i.32xlarge"]
+    assert environment["instanceTypes"] == [container["instanceType"]] == ["c5n.9xlarge"]
     assert container["linuxParameters"]["devices"] == [
         {
             "hostPath": "/dev/infiniband/uverbs0",
