@@ -53,7 +53,7 @@ class World:
 
     def start(self, more: Mapping[str, Any], meanwhile: str = "sleep .3") -> str:
         spec = Spec.model_validate({**BASE, "run": SCRIPT.format(self.root, meanwhile), **more})
-        run = f"gpus-{os.getpid():x}-{len(self.runs)}"
+        run = f"gpus{len(self.runs)}-{os.getpid():06x}"  # each of another job: none waits for another to end
         self.runs.append(run)
         self.client.call(plan.steps(spec, run, self.facts(spec))[-1].do)
         return run
