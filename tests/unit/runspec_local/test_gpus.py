@@ -122,8 +122,11 @@ def test_nodes_that_need_more_gpus_than_there_are_are_refused(
     assert world.problems({"cluster": {"nodes": here, "gpus": 1}}) == []
 
 
-def test_nodes_of_a_task_do_not_share_gpus(world: World, machine: list[Gpu]) -> None:
-    run = world.start({"cluster": {"nodes": len(machine), "gpus": 1}}, "")
+@pytest.mark.parametrize("elastic", [False, True])
+def test_nodes_of_a_task_do_not_share_gpus(world: World, machine: list[Gpu], elastic: bool) -> None:
+    nodes = {"min": len(machine), "max": len(machine)} if elastic else len(machine)
+
+    run = world.start({"cluster": {"nodes": nodes, "gpus": 1}}, "")
 
     world.ended(run)
 
