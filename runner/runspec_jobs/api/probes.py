@@ -90,9 +90,7 @@ class Probing:
             context = _Context(session, sleep, reporter)
             try:
                 for one in self.probes:
-                    sleep(
-                        0
-                    )  # may raise an error, if the user has asked to stop during the last probe
+                    sleep(0)  # raises an error if the user has asked to stop meanwhile
                     reporter.note(f"{one.id}: {one.title}")
                     yield _observed(one, client, context)
             except KeyboardInterrupt:

@@ -137,10 +137,11 @@ def is_group(name: str) -> bool:
 def sizes(name: str, asked: Asked, spec: Path | None = None) -> Sizes:
     """Compare the newest run of each size of the spec called *name*, by its metric or that of the file *spec*.
 
-    Raises UsageError if *asked* names a size that was not measured.
+    Raises UsageError if there is no such spec with `scaling`, or if *asked* names a size that was not measured.
     """
     group = run_group.find(name)
-    assert group is not None, "BUG: the name is that of no group"
+    if group is None:
+        raise UsageError(f"there is no spec '{name}' with scaling", "see runspec list")
     metric = metric_of(group, spec)
     points = [_point(size, of, metric) for size, of in run_group.runs(group).items()]
     series = Series(group.name, "nodes", tuple(points), _baseline(group, metric))

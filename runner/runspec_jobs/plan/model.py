@@ -44,7 +44,8 @@ def digest(steps: Iterable[Step]) -> str:
 
 
 def _digest(steps: Any) -> str:
-    return f"sha256:{hashlib.sha256(canonical(steps).encode()).hexdigest()}"
+    data = canonical(steps).encode(errors="backslashreplace")  # a path may have any bytes
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
 def with_run(value: Any, run: str, other: str) -> Any:

@@ -154,8 +154,9 @@ def fold(events: list[Event]) -> RunState:
 
 def line(event: Event) -> bytes:
     """Return *event* as a line of JSON that begins with the checksum of the rest."""
-    body = json.dumps(event, ensure_ascii=False)
-    return f'{{"crc": "{zlib.crc32(body.encode()):08x}", {body[1:]}\n'.encode()
+    text = json.dumps(event, ensure_ascii=False)
+    body = text.encode(errors="backslashreplace")  # a path may have any bytes
+    return b'{"crc": "%08x", %s\n' % (zlib.crc32(body), body[1:])
 
 
 def parse(data: bytes, name: str) -> tuple[list[Event], int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import os
 import pickle
 import re
 import subprocess
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 
 from runspec_jobs import api
+from runspec_jobs.api.reports import Asked, sizes
 from runspec_jobs.api.specs import read_spec
 from runspec_jobs.document.nodes import flow
 from runspec_jobs.errors import Conflict, TimedOut, UsageError
@@ -177,9 +177,18 @@ def test_a_node_that_does_not_exist_has_no_log(chosen: dict[str, Any], tmp_path:
         assert re.fullmatch("the run has only (node|task) 0", wrong.value.hint or "")
 
 
-def test_a_folder_whose_name_is_not_utf_8_holds_a_spec(tmp_path: Path) -> None:
-    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+def test_sizes_of_a_spec_that_is_unknown_cannot_be_compared() -> None:
+    with pytest.raises(UsageError, match="there is no spec 'unknown' with scaling"):
+        sizes("unknown", Asked(None, None, None))
+
+
+@pytest.mark.parametrize("state", ["state", "\udcff"])
+def test_folders_whose_names_are_not_utf_8_hold_a_spec_and_its_run(
+    state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "\udcff"  # the byte 255
     folder.mkdir()
+    monkeypatch.setenv("RUNSPEC_HOME", str(tmp_path / state))
     path = folder / "job.yaml"
     path.write_bytes(flow(value("raw", "true")).encode())
 
