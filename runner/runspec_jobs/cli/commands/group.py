@@ -237,12 +237,23 @@ def refusals(ctx: Inner) -> Iterator[None]:
         text = exc.message.removeprefix("Value error, ")
         if exc.param is not None and text:
             raise UsageError(f"{exc.param.opts[0]}: {text}", _see(ctx)) from exc
-        raise UsageError(_plain(exc.format_message()), _see(ctx)) from exc
+        missing = exc.format_message().partition(" Choose from:")[0]  # its name has the choices
+        raise UsageError(_plain(missing), _see(ctx)) from exc
     except typer.TyperException as exc:
         typed = getattr(exc, "option_name", "")
         names = {name for param in ctx.command.get_params(ctx) for name in param.opts}
-        hint = None if typed in names else did_you_mean(typed, names, alike=ALIKE)
+        hint = None
+        if typed not in names:
+            hint = _of_the_group(ctx, typed) or did_you_mean(typed, names, alike=ALIKE)
         raise UsageError(_plain(exc.message), hint or _see(ctx)) from exc
+
+
+def _of_the_group(ctx: Inner, typed: str) -> str | None:
+    """Return a hint if *typed* is an option that stands before the verb, or None."""
+    above = ctx.parent
+    if above is None or all(typed not in param.opts for param in above.command.get_params(above)):
+        return None
+    return f"write it before the command: {above.command_path} {typed} {ctx.info_name}"
 
 
 def _plain(message: str) -> str:

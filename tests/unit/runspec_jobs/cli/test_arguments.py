@@ -116,6 +116,17 @@ def test_a_file_whose_name_is_not_utf_8_is_a_file(
 
 REFUSED = [
     ("plan", "missing argument 'FILE'", "see runspec plan --help"),
+    (
+        "completion",
+        "missing argument '{bash,zsh,fish,powershell}'",
+        "see runspec completion --help",
+    ),
+    (
+        "plan a --no-color",
+        "no such option: --no-color",
+        "before the command: runspec --no-color plan",
+    ),
+    ("ls --version", "no such option: --version", "before the command: runspec --version list"),
     ("plan a b", "unexpected argument 'b'", "see runspec plan --help"),
     ("shell job ls", "unexpected argument 'ls'", "runspec shell RUN -- COMMAND"),
     ("plan --jsn a", "no such option: --jsn", "did you mean '--json'?"),
@@ -154,6 +165,7 @@ def test_a_line_that_is_refused_ends_with_2_and_a_hint(
     assert printed.out == ""
     first, *others = printed.err.splitlines()
     assert first.startswith("runspec: ") and what in first
+    assert "Choose" not in first
     assert hint in "".join(others)
 
 
