@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from runspec_aws.options import AwsOptions
+from runspec_aws.resources import room
 from runspec_aws.resources.instance_types import known, runs_on, usable_gib
-from runspec_aws.resources.request import candidates, machines, request
+from runspec_aws.resources.request import candidates, request
 from runspec_jobs.provider import (
     ChosenMachine,
     Facts,
@@ -31,8 +32,10 @@ def offer(spec: Spec, facts: Facts) -> Offer:
     if options.fargate:
         return Offer((), standing=STANDING, why="prices of Fargate are not in the catalogue")
     if options.instance_types:
-        return _offer(tuple(_named(name, options) for name in machines(spec, options)), ())
+        return _offer(tuple(_named(name, options) for name in room.types(spec, options)), ())
     found, wanted = candidates(spec, options), request(spec, options)
+    if room.one_type(spec, options):
+        found = found[:1]
     runs = runs_on(wanted, bool(options.ami))
     return _offer(found, other_machines(wanted, ec2_catalogue(), found, usable_gib, runs))
 

@@ -1,0 +1,58 @@
+"""What a job may cost on AWS Batch: the machines of its plan, and their prices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runspec_aws.options import AwsOptions
+from runspec_aws.provider import PROVIDER
+from runspec_aws.resources import room
+from runspec_jobs.provider import Facts, Offer, Spec
+from tests.support.aws.specs import spec
+
+
+def offered(wanted: Spec, **profile: Any) -> tuple[Offer, tuple[str, ...]]:
+    options = AwsOptions.model_validate({"region": "us-east-1", **profile})
+    return PROVIDER.offer(wanted, Facts(options)), room.types(wanted, options)
+
+
+@pytest.mark.parametrize(
+    "cluster,profile",
+    [
+        ({}, {}),
+        ({"gpus": 1}, {}),
+        ({"gpus": 8, "nodes": 4}, {}),
+        ({"nodes": 2}, {}),
+        ({"cpus": 4, "capacity": "spot"}, {}),
+        ({"gpus": 1}, {"instance_types": ["g5.xlarge", "p9.large"]}),
+    ],
+)
+def test_the_machines_with_prices_are_those_of_the_plan(
+    cluster: dict[str, Any], profile: dict[str, Any]
+) -> None:
+    offer, types = offered(spec(cluster=cluster), **profile)
+
+    assert types
+    assert tuple(one.machine.name for one in offer.machines) == types
+
+
+def test_a_type_that_the_catalogue_does_not_have_has_no_price() -> None:
+    offer, _ = offered(spec(cluster={}), instance_types=["m7i.large", "p9.large", "c6i"])
+
+    assert [one.usd for one in offer.machines] == [pytest.approx(0.1008), None, None]
+
+
+def test_machines_that_others_choose_are_not_known() -> None:
+    queue, _ = offered(spec(cluster={}), queue="theirs")
+    fargate, _ = offered(spec(cluster={}), fargate=True)
+
+    assert (queue.machines, queue.why) == ((), "the queue theirs chooses the machines")
+    assert (fargate.machines, fargate.why) == ((), "prices of Fargate are not in the catalogue")
+
+
+def test_a_region_without_prices_names_the_one_that_stands_in() -> None:
+    offer, _ = offered(spec(cluster={}), region="eu-central-1")
+
+    assert offer.catalogue.startswith("on demand in us-east-1, ")
