@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from runspec_jobs.engine import apply as engine, named_run
@@ -14,6 +15,8 @@ from runspec_jobs.provider import Scope, Status, Step
 from runspec_jobs.state import run_group, run_record
 from runspec_jobs.state.run_record import Record
 
+OF_SIZE = re.compile(r"(.+)-n\d+")  # the name of a run of a group
+
 
 def cancel(of: Record, reporter: Reporter) -> Status:
     """Cancel a run, wait until it has ended, and return its status. Calling it again is safe."""
@@ -25,9 +28,14 @@ def cancel(of: Record, reporter: Reporter) -> Status:
 
 
 def destroy(of: Record, reporter: Reporter) -> None:
-    """Cancel a run and delete what was made for it alone, its outputs too. Calling it again is safe."""
+    """Cancel a run and delete what was made for it alone, its outputs too. Calling it again is safe.
+
+    The group of the run is forgotten with its last run.
+    """
     with of.opened(reporter.wait) as journal:
         destroy_run(of, journal, reporter)
+    if of_size := OF_SIZE.fullmatch(of.name):
+        forget_group(of_size[1])
 
 
 def meant(name: str, note: Callable[[str], None]) -> list[Record]:

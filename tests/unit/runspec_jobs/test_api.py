@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from runspec_jobs import api
+from runspec_jobs.api.lifecycle import get_all
 from runspec_jobs.api.reports import Asked, sizes
 from runspec_jobs.api.specs import read_spec
 from runspec_jobs.document.nodes import flow
@@ -255,6 +256,11 @@ def test_sizes_are_applied_one_by_one() -> None:
     found = [api.apply(one, detach=False) for one in job.sizes()]
 
     assert [run.name for run in found] == ["sizes-n1", "sizes-n2"]
+    assert get_all("sizes") == found
+    for run in found:
+        run.destroy()
+    with pytest.raises(UsageError, match="'sizes'"):
+        get_all("sizes")
 
 
 @pytest.mark.parametrize("names", ["equal", "distinct"])
