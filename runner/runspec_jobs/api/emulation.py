@@ -110,8 +110,7 @@ def _inside(
     """
     path = folder / "profile.yaml"
     settings = {**stage.options, **({"pools": {pool: {}}} if pool else {})}
-    path.write_text(flow({"providers": {provider: settings}}))
-    path.chmod(0o600)
+    atomic_io.write(path, flow({"providers": {provider: settings}}).encode())
     reporter.note(f"rehearsing on this machine, in {folder}")
     for note in stage.notes:
         reporter.note(note)
