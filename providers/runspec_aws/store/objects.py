@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import obstore
 from obstore.store import S3Store
 
-from runspec_aws.errors import listed, moved, translated
+from runspec_aws.errors import code_of, listed, moved, translated
 from runspec_aws.lookup import absent
 from runspec_aws.session.clients import Session
 from runspec_aws.store import resume
@@ -36,7 +36,9 @@ METHODS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "PUT": ("put_object", {}),
     "CLAIM": ("put_object", {"IfNoneMatch": "*"}),
 }
-TAKEN = frozenset({"PreconditionFailed", "412", "ConditionalRequestConflict", "409"})
+TAKEN = frozenset({"PreconditionFailed", "412"})
+INTERFERED = frozenset({"ConditionalRequestConflict", "409"})
+PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.6)  # before each repetition of a write that met another call
 
 
 class Objects:
@@ -71,10 +73,24 @@ class Objects:
             return list(pool.map(self.read, keys))
 
     def put_new(self, content: bytes, *parts: str) -> bool:
-        """Write a small object unless it exists; return whether it was written."""
+        """Write a small object unless it exists; return whether it was written.
+
+        A write during which another call changed the object is repeated, because 409 does not say that the object
+        exists. Raise RemoteError if each repetition gets that answer.
+
+        https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
+        """
         where = {"Bucket": self.session.bucket, "Key": "/".join((self.prefix, *parts))}
-        put = partial(self.session.make("s3").put_object, Body=content, IfNoneMatch="*")
-        return absent(lambda: put(**where) or {}, f"write {where['Key']}", TAKEN) is not None
+        put = partial(self.session.make("s3").put_object, Body=content, IfNoneMatch="*", **where)
+        what = f"write {where['Key']}"
+        for pause_s in PAUSES_S:
+            try:
+                return absent(lambda: put() or {}, what, TAKEN) is not None
+            except RemoteError as exc:
+                if code_of(exc) not in INTERFERED:
+                    raise
+            self.session.clock.sleep(pause_s)
+        return absent(lambda: put() or {}, what, TAKEN) is not None
 
     def with_urls(self, value: Any) -> Any:
         """Return *value* with a signed URL for every `{"$signed": "GET key"}`; the result must not be stored here."""
