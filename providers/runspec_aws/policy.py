@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -74,6 +75,11 @@ OBJECTS = (
     "s3:ListMultipartUploadParts",
     "s3:PutObject",
 )
+# An image of a private repository: https://docs.aws.amazon.com/AmazonECR/latest/userguide/Registries.html
+PRIVATE = re.compile(
+    r"(?P<account>[0-9]{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?/(?P<name>[^:@]+)"
+)
+PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
 
 
 def policy(steps: Iterable[Step], options: AwsOptions) -> dict[str, Any]:
@@ -206,7 +212,10 @@ def _roles(options: AwsOptions) -> Iterator[dict[str, Any]]:
 
 
 def job_policy(steps: Iterable[Step], options: AwsOptions) -> dict[str, Any]:
-    """Return the policy for `job_role`, with which the job reads inputs and writes outputs."""
+    """Return the policy for `job_role`, with which the job reads inputs and writes outputs.
+
+    Statements whose Sid begins with Execution are for `execution_role`.
+    """
     containers = [c for step in steps for c in _containers(step.do)]
     statements = [
         *(
@@ -214,6 +223,7 @@ def job_policy(steps: Iterable[Step], options: AwsOptions) -> dict[str, Any]:
         ),  # signed URLs have the permissions of their signer
         *(s for container in containers for s in _file_systems(container, options)),
         *_own_group(options),
+        *(_execution(containers, options) if options.execution_role else ()),
     ]
     return {"Version": VERSION, "Statement": statements}
 
@@ -267,3 +277,45 @@ def _own_group(options: AwsOptions) -> Iterator[dict[str, Any]]:
     if options.log_group != OWN_GROUP:
         group = _arn("logs", f"log-group:{options.log_group}", options)
         yield _statement("LogGroup", ["logs:CreateLogGroup"], [group, f"{group}:*"])
+
+
+def _execution(
+    containers: Iterable[Mapping[str, Any]], options: AwsOptions
+) -> Iterator[dict[str, Any]]:
+    """Return permissions of the execution role: logs, images of private repositories, and secrets.
+
+    https://docs.aws.amazon.com/batch/latest/userguide/execution-IAM-role.html
+
+    https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task_execution_IAM_role.html
+    """
+    containers = list(containers)
+    if containers:
+        streams = _arn("logs", f"log-group:{options.log_group}:log-stream:*", options)
+        yield _statement("ExecutionLogs", ["logs:CreateLogStream", "logs:PutLogEvents"], [streams])
+    images = [PRIVATE.match(container["image"]) for container in containers]
+    if private := [image for image in images if image]:
+        yield _statement("ExecutionRegistry", ["ecr:GetAuthorizationToken"], ["*"])
+        start = f"arn:{_partition(options)}:ecr"
+        repositories = [
+            f"{start}:{i['region']}:{i['account']}:repository/{i['name']}" for i in private
+        ]
+        yield _statement("ExecutionImages", PULL, repositories)
+    secrets = [s["valueFrom"] for container in containers for s in container.get("secrets", ())]
+    kept = [name for name in secrets if ":secretsmanager:" in name]
+    if kept:
+        # The name of a key and a version may follow: .../developerguide/secrets-envvar-secrets-manager.html
+        whole = [":".join(name.split(":")[:7]) for name in kept]
+        yield _statement("ExecutionSecrets", ["secretsmanager:GetSecretValue"], whole)
+    if parameters := [name for name in secrets if name not in kept]:
+        arns = [_parameter(name, options) for name in parameters]
+        yield _statement("ExecutionParameters", ["ssm:GetParameters"], arns)
+
+
+def _parameter(name: str, options: AwsOptions) -> str:
+    """Return the ARN of a parameter, whose name may begin with a slash.
+
+    https://docs.aws.amazon.com/service-authorization/latest/reference/list_awssystemsmanager.html
+    """
+    return (
+        name if name.startswith("arn:") else _arn("ssm", f"parameter/{name.lstrip('/')}", options)
+    )

@@ -9,7 +9,7 @@ import pytest
 from runspec_aws import plan, policy
 from runspec_jobs.provider import Spec
 from tests.support.aws.iam_policy import Asked, allows
-from tests.support.aws.specs import SHARED, spec
+from tests.support.aws.specs import ROLE, SECRET, SHARED, spec
 from tests.unit.runspec_aws.test_plan import RUN, facts, steps
 
 
@@ -139,3 +139,90 @@ def test_a_log_group_of_one_s_own_may_be_made() -> None:
     group = "arn:aws:logs:eu-central-1:*:log-group:mine"
     assert found["Resource"] == [group, f"{group}:*"]
     assert "LogGroup" not in of_job(spec())
+
+
+EXECUTION = ROLE.replace("/r", "/execution")
+ECR = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/team/train"
+
+
+def test_the_execution_role_writes_logs_and_has_no_other_right_where_none_is_needed() -> None:
+    found = of_job(spec(), execution_role=EXECUTION)
+
+    group = "arn:aws:logs:eu-central-1:*:log-group:/aws/batch/job"
+    assert found["ExecutionLogs"] == {
+        "Sid": "ExecutionLogs",
+        "Effect": "Allow",
+        "Action": ["logs:CreateLogStream", "logs:PutLogEvents"],
+        "Resource": [f"{group}:log-stream:*"],
+    }
+    assert [sid for sid in found if sid.startswith("Execution")] == ["ExecutionLogs"]
+
+
+def test_no_execution_role_needs_no_rights() -> None:
+    found = of_job(spec(container={"image": f"{ECR}:1"}), execution_role=None)
+
+    assert not [sid for sid in found if sid.startswith("Execution")]
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("version", ["", ":1.2", "@sha256:" + "0" * 64])
+def test_the_execution_role_pulls_the_image_of_a_private_repository_alone(
+    version: str, nodes: int
+) -> None:
+    wanted = spec(container={"image": ECR + version}, cluster={"nodes": nodes})
+
+    found = of_job(wanted, execution_role=EXECUTION)
+
+    assert found["ExecutionImages"]["Resource"] == [
+        "arn:aws:ecr:eu-west-1:123456789012:repository/team/train"
+    ]
+    assert found["ExecutionImages"]["Action"] == [
+        "ecr:BatchCheckLayerAvailability",
+        "ecr:BatchGetImage",
+        "ecr:GetDownloadUrlForLayer",
+    ]
+    login = found["ExecutionRegistry"]  # has no resource
+    assert (login["Action"], login["Resource"]) == (["ecr:GetAuthorizationToken"], ["*"])
+
+
+@pytest.mark.parametrize(
+    "image", ["public.ecr.aws/docker/library/python:3.11-slim", "python:3.11", "ghcr.io/a/b:1"]
+)
+def test_an_image_of_another_registry_needs_no_right(image: str) -> None:
+    found = of_job(spec(container={"image": image}), execution_role=EXECUTION)
+
+    assert "ExecutionImages" not in found
+    assert "ExecutionRegistry" not in found
+
+
+@pytest.mark.parametrize(
+    ("source", "action", "resource"),
+    [
+        (SECRET, "secretsmanager:GetSecretValue", SECRET.removeprefix("aws-sm:")),
+        (
+            f"{SECRET}:key::",  # one key of it
+            "secretsmanager:GetSecretValue",
+            SECRET.removeprefix("aws-sm:"),
+        ),
+        (
+            "aws-ssm:/team/hf",
+            "ssm:GetParameters",
+            "arn:aws:ssm:eu-central-1:*:parameter/team/hf",
+        ),
+        ("aws-ssm:hf", "ssm:GetParameters", "arn:aws:ssm:eu-central-1:*:parameter/hf"),
+        (
+            "aws-ssm:arn:aws:ssm:eu-west-1:123456789012:parameter/hf",
+            "ssm:GetParameters",
+            "arn:aws:ssm:eu-west-1:123456789012:parameter/hf",
+        ),
+    ],
+)
+def test_the_execution_role_reads_the_secrets_of_the_job_alone(
+    source: str, action: str, resource: str
+) -> None:
+    secrets = {"hf": source, "other": f"{SECRET}x"}
+
+    found = of_job(spec(secrets={"HF": "hf"}), execution_role=EXECUTION, secrets=secrets)
+
+    given = [s for sid, s in found.items() if sid in ("ExecutionSecrets", "ExecutionParameters")]
+    assert [(s["Action"], s["Resource"]) for s in given] == [([action], [resource])]
