@@ -123,6 +123,22 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
         {"launch_template": "lt-1"},
         ("cluster", "disk"),
     ),
+    "machines of two architectures": (
+        {},
+        {"instance_types": ["c7i.xlarge", "c7g.xlarge"]},
+        ("provider",),
+    ),
+    "families of two architectures": (
+        {},
+        {"instance_types": ["c7i", "default_arm64"]},
+        ("provider",),
+    ),
+    "a Graviton without an AMI": ({}, {"instance_types": ["a1.xlarge"]}, ("provider",)),
+    "a GPU of a Graviton without an AMI": (
+        {"cluster": {"gpus": 1}},
+        {"instance_types": ["g5g.xlarge"]},
+        ("provider",),
+    ),
     "a definition that is too large": ({"command": ["echo", "x" * 24000]}, {}, ("command",)),
 }
 
@@ -156,6 +172,17 @@ GOOD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "any GPU of a type that the profile names": (
         {"cluster": {"gpus": 1, "gpu_type": "B300"}},
         {"instance_types": ["p6.48xlarge"]},
+    ),
+    "Gravitons": ({}, {"instance_types": ["c7g.xlarge", "m7g", "default_arm64"]}),
+    "no Gravitons": ({}, {"instance_types": ["c7i.xlarge", "m7i", "optimal", "p6.48xlarge"]}),
+    "a Graviton of an AMI": ({}, {"instance_types": ["a1.xlarge"], "ami": "ami-1"}),
+    "a GPU of a Graviton of an AMI": (
+        {"cluster": {"gpus": 1}},
+        {"instance_types": ["g5g.xlarge"], "ami": "ami-1"},
+    ),
+    "a Graviton of the profile's queue": (
+        {"cluster": {"nodes": 2}},
+        {"queue": "q", "instance_types": ["a1.xlarge"]},
     ),
     "Fargate": ({"cluster": {"cpus": 16, "memory": "120GiB"}}, {"fargate": True}),
     "a secret": ({"secrets": {"T": "hf"}}, {"secrets": {"hf": SECRET}}),
@@ -247,3 +274,13 @@ def test_every_setting_is_looked_at(name: str) -> None:
     text = "".join(path.read_text() for path in folder.rglob("*.py"))
 
     assert re.search(rf"\boptions\.{name}\b", text)
+
+
+@pytest.mark.parametrize(
+    ("types", "noted"),
+    [(["c7g.xlarge"], True), (["m7g"], True), (["default_arm64"], True), (["c7i.xlarge"], False)],
+)
+def test_the_image_of_a_graviton_is_a_note(types: list[str], noted: bool) -> None:
+    found = [p for p in problems(spec(), instance_types=types) if "arm64" in p.what]
+
+    assert [(p.path, p.severity) for p in found] == [(("container", "image"), "note")] * noted
