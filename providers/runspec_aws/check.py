@@ -34,6 +34,9 @@ LEAST_WAIT_S, MOST_WAIT_S = 600, 86_400
 MOST_NODES = (
     1000  # https://docs.aws.amazon.com/batch/latest/userguide/multi-node-parallel-jobs.html
 )
+# https://docs.aws.amazon.com/batch/latest/APIReference/API_ComputeResourceUpdate.html for Fargate, and by default
+# https://docs.aws.amazon.com/vpc/latest/userguide/amazon-vpc-limits.html#vpc-limits-security-groups
+MOST_SECURITY_GROUPS = 5
 RESERVED = "AWS_BATCH"
 # ARNs only: https://docs.aws.amazon.com/batch/latest/APIReference/API_Secret.html
 SECRETS_MANAGER = re.compile(r"aws-sm:arn:aws[a-z-]*:secretsmanager:.+")
@@ -50,6 +53,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     if facts.complete:
         yield from _machines(spec, facts)
         yield from _profile(spec, options)
+        yield from _security_groups(options)
         yield from _waiting(options)
         yield from _files(spec, options)
         yield from _mounts(spec, options)
@@ -271,6 +275,22 @@ def _profile(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
     for key, example in wanted.items():
         if not getattr(options, key):
             yield _missing(key, example)
+
+
+def _security_groups(options: AwsOptions) -> Iterator[Problem]:
+    count = len(options.security_groups)
+    if options.queue or count <= MOST_SECURITY_GROUPS:
+        return
+    if options.fargate:
+        what = f"the profile has {count} security groups, but a job on Fargate has {MOST_SECURITY_GROUPS} at most"
+        hint = "put the rules of several into one, and shorten security_groups in the profile"
+        yield Problem(("provider",), what, hint)
+    else:
+        what = (
+            f"the profile has {count} security groups, but a network interface has "
+            f"{MOST_SECURITY_GROUPS} at most, unless the account's quota is raised: no machine would start"
+        )
+        yield Problem(("provider",), what, severity="note")
 
 
 def _waiting(options: AwsOptions) -> Iterator[Problem]:

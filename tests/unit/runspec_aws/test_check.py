@@ -123,6 +123,11 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
         {"launch_template": "lt-1"},
         ("cluster", "disk"),
     ),
+    "six security groups on Fargate": (
+        {},
+        {"fargate": True, "security_groups": ["sg-1"] * 6},
+        ("provider",),
+    ),
     "machines of two architectures": (
         {},
         {"instance_types": ["c7i.xlarge", "c7g.xlarge"]},
@@ -173,6 +178,8 @@ GOOD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"cluster": {"gpus": 1, "gpu_type": "B300"}},
         {"instance_types": ["p6.48xlarge"]},
     ),
+    "five security groups on Fargate": ({}, {"fargate": True, "security_groups": ["sg-1"] * 5}),
+    "six security groups": ({}, {"security_groups": ["sg-1"] * 6}),
     "Gravitons": ({}, {"instance_types": ["c7g.xlarge", "m7g", "default_arm64"]}),
     "no Gravitons": ({}, {"instance_types": ["c7i.xlarge", "m7i", "optimal", "p6.48xlarge"]}),
     "a Graviton of an AMI": ({}, {"instance_types": ["a1.xlarge"], "ami": "ami-1"}),
@@ -274,6 +281,23 @@ def test_every_setting_is_looked_at(name: str) -> None:
     text = "".join(path.read_text() for path in folder.rglob("*.py"))
 
     assert re.search(rf"\boptions\.{name}\b", text)
+
+
+@pytest.mark.parametrize(
+    ("profile", "noted"),
+    [
+        ({"security_groups": ["sg-1"] * 5}, False),
+        ({"security_groups": ["sg-1"] * 6}, True),
+        ({"security_groups": ["sg-1"] * 6, "queue": "q"}, False),
+    ],
+)
+def test_more_security_groups_than_a_network_interface_has_by_default_are_a_note(
+    profile: dict[str, Any], noted: bool
+) -> None:
+    """Their quota can be raised."""
+    found = [p for p in problems(spec(), **profile) if "security groups" in p.what]
+
+    assert [p.severity for p in found] == ["note"] * noted
 
 
 @pytest.mark.parametrize(
