@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from runspec_aws import job, signed
 from runspec_aws.infrastructure import lustre, own_queue
+from runspec_aws.infrastructure.launch_template import ROOT_DEVICE
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources import architecture, room
 from runspec_aws.resources.instance_types import NO_DRIVER, gpu_types, known, usable_gib, usable_mib
@@ -163,16 +164,24 @@ def _machines(spec: Spec, facts: Facts) -> Iterator[Problem]:
         yield from _adapters(spec, options)
     if options.reservation:
         yield from _reserved(spec, options)
-    if cluster.disk and options.launch_template and not options.queue:
-        what = "cluster.disk needs a launch template made by runspec, and the profile sets launch_template"
-        hint = "add the disk to that template, or remove launch_template from the profile"
-        yield Problem(("cluster", "disk"), what, hint)
+    if cluster.disk and not options.queue:
+        yield from _disk(options)
     kind = (cluster.gpu_type or "").upper()
     if kind in NO_DRIVER and not options.ami and not options.queue:
         # https://docs.aws.amazon.com/batch/latest/APIReference/API_Ec2Configuration.html
         what = f"AWS Batch has no AMI for machines with the GPU {kind} any more"
         hint = "set providers: {aws-batch: {ami: ami-...}} with your own AMI, or choose another GPU"
         yield Problem(("cluster", "gpu_type"), what, hint)
+
+
+def _disk(options: AwsOptions) -> Iterator[Problem]:
+    if options.launch_template:
+        what = "cluster.disk needs a launch template made by runspec, and the profile sets launch_template"
+        hint = "add the disk to that template, or remove launch_template from the profile"
+        yield Problem(("cluster", "disk"), what, hint)
+    elif options.ami and not (options.root_device or options.fargate):
+        what = f"{ROOT_DEVICE} gets this size: if the root device of {options.ami} is another, set root_device"
+        yield Problem(("cluster", "disk"), what, severity="note")
 
 
 def _reserved(spec: Spec, options: AwsOptions) -> Iterator[Problem]:

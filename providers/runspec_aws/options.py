@@ -25,6 +25,7 @@ REGION = r"^[a-z]{2}(-[a-z]+)+-[0-9]+$"
 BUCKET = r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$"
 PREFIX = r"^(?!(.*/)?\.{1,2}(/|$))[A-Za-z0-9!_.*'()-]+(/[A-Za-z0-9!_.*'()-]+)*$"
 RESERVATION = r"^cr-[0-9a-f]{17}$"
+DEVICE = r"^/dev/[a-z0-9/]*[a-z0-9]$"
 EFS = r"efs:fs-[0-9a-f]{8,40}(:fsap-[0-9a-f]{8,40})?"
 # https://docs.aws.amazon.com/fsx/latest/APIReference/API_LustreFileSystemConfiguration.html
 FSX = r"fsx:fs-[0-9a-f]{8,18}:[A-Za-z0-9_-]{1,8}(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*"
@@ -44,6 +45,7 @@ Reservation = Annotated[
     str,
     *text_like(RESERVATION, "a capacity reservation", "write cr-0123456789abcdef0"),
 ]
+Device = Annotated[str, *text_like(DEVICE, "a device", "write one such as /dev/sda1")]
 Shared = Annotated[
     str,
     *text_like(
@@ -118,6 +120,11 @@ class AwsOptions(Options):
     )
     ami: User[Word | None] = Field(
         default=None, description="AMI for the machines, instead of the default of AWS Batch."
+    )
+    root_device: User[Device | None] = Field(
+        default=None,
+        description="Root device of `ami`, whose volume `cluster.disk` makes larger. Without this field it is "
+        "`/dev/xvda`, as in the AMIs of AWS Batch.",
     )
     launch_template: User[Word | None] = Field(
         default=None, description="Id of a launch template for the machines (`lt-...`)."

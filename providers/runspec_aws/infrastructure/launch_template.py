@@ -22,7 +22,8 @@ def data(spec: Spec, options: AwsOptions) -> dict[str, Any]:
         return found
     if spec.cluster.disk:
         volume = {"VolumeSize": _gib(spec), "VolumeType": "gp3", "DeleteOnTermination": True}
-        found["BlockDeviceMappings"] = [{"DeviceName": ROOT_DEVICE, "Ebs": volume}]
+        device = options.root_device or ROOT_DEVICE
+        found["BlockDeviceMappings"] = [{"DeviceName": device, "Ebs": volume}]
     if options.efa and not options.launch_template:
         found["NetworkInterfaces"] = _interfaces(adapters(spec, options), options)
     if options.reservation:

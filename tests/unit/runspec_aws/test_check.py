@@ -308,3 +308,29 @@ def test_the_image_of_a_graviton_is_a_note(types: list[str], noted: bool) -> Non
     found = [p for p in problems(spec(), instance_types=types) if "arm64" in p.what]
 
     assert [(p.path, p.severity) for p in found] == [(("container", "image"), "note")] * noted
+
+
+@pytest.mark.parametrize(
+    ("profile", "noted"),
+    [
+        ({}, False),
+        ({"ami": "ami-1"}, True),
+        ({"ami": "ami-1", "root_device": "/dev/sda1"}, False),
+        ({"ami": "ami-1", "queue": "q"}, False),
+        ({"ami": "ami-1", "fargate": True}, False),
+    ],
+)
+def test_a_disk_of_an_ami_whose_root_device_is_not_named_is_a_note(
+    profile: dict[str, Any], noted: bool
+) -> None:
+    found = [
+        p for p in problems(spec(cluster={"disk": "100GiB"}), **profile) if "/dev/xvda" in p.what
+    ]
+
+    assert [(p.path, p.severity) for p in found] == [(("cluster", "disk"), "note")] * noted
+
+
+@pytest.mark.parametrize("name", ["xvda", "/dev/", "/dev/sda 1", "/tmp/a"])
+def test_a_root_device_is_a_device(name: str) -> None:
+    with pytest.raises(ValueError, match="root_device"):
+        problems(spec(), ami="ami-1", root_device=name)

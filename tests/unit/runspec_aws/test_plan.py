@@ -119,6 +119,22 @@ def test_a_disk_is_a_launch_template() -> None:
     assert resources(wanted)["launchTemplate"]["launchTemplateName"] == made["LaunchTemplateName"]
 
 
+@pytest.mark.parametrize(
+    ("profile", "device"),
+    [
+        ({}, "/dev/xvda"),
+        ({"ami": "ami-1"}, "/dev/xvda"),
+        ({"ami": "ami-1", "root_device": "/dev/sda1"}, "/dev/sda1"),
+    ],
+)
+def test_a_disk_is_the_root_volume_of_the_ami(profile: dict[str, Any], device: str) -> None:
+    """A mapping of another name would add a volume, and leave the root as small as it is."""
+    made = steps(spec(cluster={"disk": "100GiB"}), **profile)["template"].do.params
+
+    (mapping,) = made["LaunchTemplateData"]["BlockDeviceMappings"]
+    assert mapping["DeviceName"] == device
+
+
 @pytest.mark.parametrize("capacity,kind", [("on-demand", "FARGATE"), ("spot", "FARGATE_SPOT")])
 def test_fargate_is_asked_for_what_it_knows(capacity: str, kind: str) -> None:
     found = resources(
