@@ -78,3 +78,12 @@ def test_a_type_that_the_catalogue_does_not_have_decides_nothing() -> None:
     found = request.needs(spec(cluster={"gpus": 2, "cpus": 7}), AwsOptions.model_validate(profile))
 
     assert (found.cpus, found.memory_mib) == ("7", 7 * request.MEMORY_PER_CPU_MIB)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "machine"),
+    [("H200", "p5en.48xlarge"), ("B200", "p6-b200.48xlarge"), ("B300", "p6-b300.48xlarge")],
+)
+def test_a_newer_gpu_is_found_by_its_name(gpu: str, machine: str) -> None:
+    assert chosen({"gpus": 8, "gpu_type": gpu}) == [machine]
+    assert chosen({"gpus": 8, "gpu_type": gpu}, {"efa": True}) == [machine]
