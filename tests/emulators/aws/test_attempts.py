@@ -61,6 +61,25 @@ def test_the_first_rule_that_is_met_decides(
     assert retries.again({"attempts": 2, "evaluateOnExit": rules}, failed) is retried
 
 
+@pytest.mark.parametrize("capacity", ["on-demand", "spot"])
+@pytest.mark.parametrize(
+    ("reason", "retried"),
+    [
+        ("CannotPullContainerError: context canceled", True),
+        ("CannotPullContainerError: Error response from daemon: pull access denied for a", False),
+    ],
+)
+def test_a_pull_that_was_interrupted_is_retried_and_one_that_was_refused_is_not(
+    reason: str, retried: bool, capacity: str
+) -> None:
+    options = AwsOptions.model_validate(PROFILE)
+    strategy = job.retry_strategy(spec(cluster={"capacity": capacity}), options)
+
+    failed = attempt(reason=reason, status_reason="Task failed to start")
+
+    assert retries.again(strategy, failed) is retried
+
+
 def test_attempts_are_counted(shared: Stand) -> None:
     job_id = shared.sh('test "$AWS_BATCH_JOB_ATTEMPT" = 3', retryStrategy={"attempts": 5})
 
