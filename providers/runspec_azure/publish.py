@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -20,19 +19,22 @@ from runspec_jobs.provider import Copy, RemoteError, publish as publish_outputs
 NAME_LENGTH = 1024
 # https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
 CONTROLS = re.compile("[\\x00-\\x1f\\x7f\\x81]")
-LOOK_S = 0.5  # between two requests for the status of an unfinished copy
 
 
-def publish(blobs: Blobs, run: str) -> list[str]:
-    """Copy the newest saves of *run* to their plain names; return a line for each name that is not valid."""
+def publish(blobs: Blobs, run: str, pause: Callable[[], None]) -> list[str]:
+    """Copy the newest saves of *run* to their plain names; return a line for each name that is not valid.
+
+    *pause* is called between two requests for the status of an unfinished copy.
+    """
     base = blobs.key("runs", run, "outputs", "")
     keys = [entry.key for entry in blobs.listing(base)]
-    refused = publish_outputs(_Container(blobs), base, keys)
+    refused = publish_outputs(_Container(blobs, pause), base, keys)
     return [f"{name!r} is not a valid blob name" for name in refused]
 
 
 class _Container(NamedTuple):
     blobs: Blobs
+    pause: Callable[[], None]
 
     def holds(self, key: str) -> bool:
         try:
@@ -55,7 +57,7 @@ class _Container(NamedTuple):
     def copy_all(self, copies: Sequence[Copy], folder: str) -> None:
         del folder
         with _container(self.blobs) as container, ThreadPoolExecutor(AT_ONCE) as pool:
-            list(pool.map(lambda copy: copy_blob(container, copy), copies))
+            list(pool.map(lambda copy: copy_blob(container, copy, self.pause), copies))
 
 
 def _container(blobs: Blobs) -> ContainerClient:
@@ -69,7 +71,7 @@ def _container(blobs: Blobs) -> ContainerClient:
     return ContainerClient(end, options.container, credential=who, permit_redirects=False)
 
 
-def copy_blob(container: ContainerClient, copy: Copy) -> None:
+def copy_blob(container: ContainerClient, copy: Copy, pause: Callable[[], None]) -> None:
     """Copy a blob of any size within the account, which needs no permissions except to read and to write.
 
     The copy may continue after the answer: https://learn.microsoft.com/rest/api/storageservices/copy-blob
@@ -79,6 +81,6 @@ def copy_blob(container: ContainerClient, copy: Copy) -> None:
     with translated(what):
         target.start_copy_from_url(container.get_blob_client(copy.source).url)
         while (status := target.get_blob_properties().copy.status) == "pending":
-            time.sleep(LOOK_S)
+            pause()
     if status != "success":
         raise RemoteError(f"{what}: the store stopped the copy: {status}")

@@ -6,7 +6,6 @@ https://learn.microsoft.com/rest/api/storageservices/delegate-access-with-shared
 from __future__ import annotations
 
 import base64
-import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
@@ -22,6 +21,7 @@ from azure.storage.blob import (
 from runspec_azure.errors import translated
 from runspec_azure.session.clouds import STORAGE_SCOPE
 from runspec_azure.store import layout
+from runspec_azure.timing import CLOCK, Clock
 from runspec_jobs.provider import NoAnswer
 
 # Of a user delegation key: https://learn.microsoft.com/rest/api/storageservices/get-user-delegation-key
@@ -36,8 +36,6 @@ PARTS = {
     "signed_version": "SignedVersion",
     "value": "Value",
 }
-# Older signatures are renewed, so that each is valid for nearly all of `signed_for`.
-FRESH_S = 300.0
 
 
 class Account(Protocol):
@@ -64,10 +62,13 @@ class FetchedToken:
 
 
 class Signer:
-    """A signer of URLs for one container."""
+    """A signer of URLs for one container.
 
-    def __init__(self, account: Account) -> None:
-        self.account = account
+    Signatures that are older than *fresh_s* are renewed, so that each is valid for nearly all of `signed_for`.
+    """
+
+    def __init__(self, account: Account, fresh_s: float = 300.0, clock: Clock = CLOCK) -> None:
+        self.account, self.fresh_s, self.clock = account, fresh_s, clock
         self.options = account.options
         self._made: dict[tuple[str, str], tuple[float, str]] = {}
         self._delegated: tuple[float, UserDelegationKey] | None = None
@@ -91,10 +92,10 @@ class Signer:
 
     def _query(self, rights: str, key: str) -> str:
         at, found = self._made.get((rights, key), (0.0, ""))
-        if not found or time.monotonic() - at > FRESH_S:
+        if not found or self.clock.monotonic() - at > self.fresh_s:
             with translated("sign for the job"):
                 found = self.sign(rights, key)
-            self._made[rights, key] = (time.monotonic(), found)
+            self._made[rights, key] = (self.clock.monotonic(), found)
         return found
 
     def sign(self, rights: str, key: str) -> str:
@@ -127,7 +128,7 @@ class Signer:
 
         https://learn.microsoft.com/rest/api/storageservices/create-user-delegation-sas
         """
-        if self._delegated is None or time.monotonic() - self._delegated[0] > FRESH_S:
+        if self._delegated is None or self.clock.monotonic() - self._delegated[0] > self.fresh_s:
             now = datetime.now(UTC)
             early = timedelta(seconds=EARLY_S)
             end = layout.endpoint(self.options)
@@ -135,7 +136,7 @@ class Signer:
             with BlobServiceClient(end, credential=who, permit_redirects=False) as client:
                 ends = now + timedelta(seconds=wanted_s) + early
                 found = client.get_user_delegation_key(now - early, ends, cls=_whole)
-            self._delegated = (time.monotonic(), found)
+            self._delegated = (self.clock.monotonic(), found)
         return self._delegated[1]
 
 

@@ -1,11 +1,23 @@
-"""Schedule the polling of logs, so that many quiet logs together cost as many requests as one."""
+"""The clock of a client, and a schedule for polling logs: many quiet logs together cost as many requests as one."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import NamedTuple
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The clock of a client."""
+
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+CLOCK = Clock()
 
 
 class Quiet(NamedTuple):
@@ -25,9 +37,7 @@ class PollScheduler:
     A log with recent output is polled sooner: after one pause, then after two, then after four, ...
     """
 
-    def __init__(
-        self, pause_s: Callable[[], float], clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, pause_s: float, clock: Callable[[], float]) -> None:
         self.pause_s, self.clock = pause_s, clock
         self._quiet: dict[Hashable, Quiet] = {}
         self._next_s = -math.inf  # the earliest time of the next poll, so that they are spread
@@ -41,8 +51,8 @@ class PollScheduler:
             return False
         shared = sum(one.calls for one in self._quiet.values() if not one.last)
         if known.patience < shared:
-            return self.clock() - known.at_s >= self.pause_s() * known.patience
-        waited = self.clock() - known.at_s >= self.pause_s() * shared
+            return self.clock() - known.at_s >= self.pause_s * known.patience
+        waited = self.clock() - known.at_s >= self.pause_s * shared
         return waited and self.clock() >= self._next_s
 
     def note(
@@ -52,7 +62,7 @@ class PollScheduler:
         known = self._quiet.get(log)
         patience = math.inf if known is None else known.patience * 2
         if known is not None and known.mark == mark and not new:
-            self._next_s = self.clock() + self.pause_s() * calls
+            self._next_s = self.clock() + self.pause_s * calls
         if new:
             patience, last = 0.5 * calls, False
         self._quiet[log] = Quiet(mark, self.clock(), calls, last, patience, new)

@@ -17,8 +17,9 @@ import pytest
 from runspec_aws import timing as aws_timing
 from runspec_aws.client import AwsClient
 from runspec_aws.emulator import SETTINGS
-from runspec_azure.batch import emulator
+from runspec_azure.batch import emulator, timing as batch_timing
 from runspec_azure.batch.client import AzureClient
+from runspec_azure.batchai import timing as batchai_timing
 from runspec_emulators.aws.region import Objects, Region
 from runspec_emulators.azure_batch.emulator import AzureBatch
 from runspec_emulators.azure_services.blob import Blobs
@@ -256,8 +257,8 @@ def azure_batch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     AzureWorld.account = AzureBatch(folder, emulator.ACCOUNT, machine_env={"RUNSPEC_BELOW": "."})
     monkeypatch.setenv(emulator.BATCH_KEY, AzureWorld.account.key)
     monkeypatch.setenv(emulator.STORAGE_KEY, AzureWorld.blobs.key)
-    for name in ("POLL_S", "FRESH_S", "SLOW_S"):
-        monkeypatch.setattr(f"runspec_azure.batch.timing.{name}", 0.1)
+    quick = batch_timing.Timing(poll_s=0.1, fresh_s=0.1, slow_s=0.1)
+    monkeypatch.setattr(batch_timing, "DEFAULT", quick)
     ways = emulator.ways(AzureWorld.account.url, AzureWorld.blobs.url, AzureWorld.blobs.account)
     return AzureWorld(
         registry.load("azure-batch"),
@@ -312,8 +313,8 @@ def azure_batch_ai(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:
         BatchAiWorld.stand.close()
         BatchAiWorld.stand = None
     BatchAiWorld.patch = monkeypatch
-    for name in ("POLL_S", "FRESH_S"):
-        monkeypatch.setattr(f"runspec_azure.batchai.timing.{name}", 0.1)
+    quick = batchai_timing.Timing(poll_s=0.1, fresh_s=0.1)
+    monkeypatch.setattr(batchai_timing, "DEFAULT", quick)
     return BatchAiWorld(
         registry.load("azure-batch-ai"),
         folder,

@@ -10,7 +10,7 @@ from azure.mgmt.batch import BatchManagementClient
 from hypothesis import strategies as st
 
 from runspec_azure.batch.provider import PROVIDER as BATCH
-from runspec_azure.batchai import doctor as examination
+from runspec_azure.batchai import doctor as examination, timing
 from runspec_azure.batchai.client import BatchAiClient
 from runspec_azure.discover.subscription import Subscription, survey
 from runspec_azure.session.management import Management
@@ -128,7 +128,7 @@ class Workspace:
 
     def client(self) -> BatchAiClient:
         """Return a client that knows nothing yet, over connections that are there."""
-        found, known = BatchAiClient(self.options), self._known.arm
+        found, known = BatchAiClient(self.options, timing.DEFAULT), self._known.arm
         known.bearer.__dict__["_login"] = Login()
         found.arm.bearer, found.store = known.bearer, self._known.store
         for name in ("maker", "looker", "_manager"):
@@ -161,7 +161,7 @@ def log(account: Workspace) -> bytes:
     """Read a log to its end."""
     (stream,) = account.client().streams(RUN)
     found, position = b"", None
-    while (chunk := stream.read(position)).data:
+    while (chunk := stream.read(position)).data or chunk.more:
         found, position = found + chunk.data, chunk.position
     return found
 

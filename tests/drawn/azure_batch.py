@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
+from runspec_azure.batch import timing
 from runspec_azure.batch.client import AzureClient
 from runspec_azure.batch.doctor import examine
 from runspec_azure.batch.probes import jobs
@@ -159,7 +160,7 @@ class Account:
 
     def client(self) -> AzureClient:
         """Return a client that knows nothing yet, over connections that are there."""
-        found = AzureClient(self.options)
+        found = AzureClient(self.options, timing.DEFAULT)
         if self._known is None:
             self._known = found
         kept = self._known

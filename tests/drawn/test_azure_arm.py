@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runspec_azure.batchai import client, timing
+from runspec_azure.batchai import timing
 from runspec_jobs.provider import State
 from tests.drawn import azure_arm as arm
 from tests.drawn.azure_arm import Subscribed, Workspace
@@ -92,8 +92,8 @@ def server() -> Iterator[Server]:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits: not between two tries, and not for what is being deleted."""
-    monkeypatch.setattr(timing, "POLL_S", 0.0)
-    monkeypatch.setattr(client, "GONE_S", 0.3)
+    quick = timing.Timing(poll_s=0.0, gone_s=0.3, first_pause_s=0.001, longest_pause_s=0.002)
+    monkeypatch.setattr(timing, "DEFAULT", quick)
     monkeypatch.setattr("runspec_azure.batchai.session.RETRIES", 2)
     pause = time.sleep
     monkeypatch.setattr(time, "sleep", lambda wanted_s: pause(min(wanted_s, 0.002)))

@@ -85,8 +85,8 @@ def server() -> Iterator[Server]:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits: not between two tries, and not for what was asked just now to become old."""
-    monkeypatch.setattr(timing, "POLL_S", 0.0)
-    monkeypatch.setattr(timing, "GONE_S", 0.3)
+    quick = timing.Timing(poll_s=0.0, gone_s=0.3, first_pause_s=0.001, longest_pause_s=0.002)
+    monkeypatch.setattr(timing, "DEFAULT", quick)
     monkeypatch.setattr(clients, "RETRIES", 2)
     pause = time.sleep
     monkeypatch.setattr(time, "sleep", lambda wanted_s: pause(min(wanted_s, 0.002)))

@@ -11,7 +11,7 @@ import pytest
 
 from runspec_azure import errors
 from runspec_azure.batch import client, logs, status, timing
-from runspec_azure.batchai import client as batchai
+from runspec_azure.batchai import timing as batchai_times
 from runspec_azure.session import clients, responses
 from runspec_jobs.provider import State
 from tests.drawn import azure_arm as arm, azure_batch as batch
@@ -116,9 +116,10 @@ def test_a_fault_in_the_client_is_found(
 ) -> None:
     pause = time.sleep
     monkeypatch.setattr(time, "sleep", lambda wanted_s: pause(min(wanted_s, 0.002)))
-    monkeypatch.setattr(timing, "POLL_S", 0.0)
+    monkeypatch.setattr(timing, "DEFAULT", timing.Timing(poll_s=0.0))
     monkeypatch.setattr(clients, "RETRIES", 2)
-    monkeypatch.setattr(batchai, "GONE_S", 0.3)
+    quick = batchai_times.Timing(gone_s=0.3, first_pause_s=0.001, longest_pause_s=0.002)
+    monkeypatch.setattr(batchai_times, "DEFAULT", quick)
     monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)
     monkeypatch.setenv("KEY", "c2VjcmV0IGtleQ==")
     monkeypatch.setenv("STORAGE_KEY", "c2VjcmV0IGtleQ==")

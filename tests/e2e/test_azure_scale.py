@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ FAST = {"second_s": 0.005, "sample_s": 0.15, "autoscale_s": 1.5}
 
 @pytest.fixture
 def account(blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AzureBatch]:
-    monkeypatch.setattr(timing, "WOKEN_S", 1.0)
+    monkeypatch.setattr(timing, "DEFAULT", replace(timing.DEFAULT, woken_s=1.0))
     for found in emulated_account.prepared(blobs, tmp_path, monkeypatch):
         found.control("PUT", "settings", FAST)
         yield found
@@ -64,7 +65,7 @@ def test_a_pool_without_machines_is_woken_by_a_job_and_for_all_of_it(
     write("true")
     said(capsys, "apply", "job.yaml")
     asleep(account)
-    monkeypatch.setattr(timing, "WOKEN_S", LATE_S)
+    monkeypatch.setattr(timing, "DEFAULT", replace(timing.DEFAULT, woken_s=LATE_S))
     write("sleep 2", sweep={"n": [1, 2, 3]})
 
     found = said(capsys, "apply", "job.yaml")
@@ -79,7 +80,7 @@ def test_a_pool_that_a_sweep_makes_has_machines_for_all_of_it(
 ) -> None:
     """Its resize takes longer than to submit, as it does at the service, and no evaluation follows."""
     account.control("PUT", "settings", {"resize_s": 3.0, "autoscale_s": NEVER_S})
-    monkeypatch.setattr(timing, "WOKEN_S", LATE_S)
+    monkeypatch.setattr(timing, "DEFAULT", replace(timing.DEFAULT, woken_s=LATE_S))
     write("sleep 1", sweep={"n": [1, 2, 3, 4]})
 
     found = said(capsys, "apply", "job.yaml")

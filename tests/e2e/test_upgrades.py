@@ -216,8 +216,8 @@ def azure(
     """Give the runs, an account, and the container as they left it."""
     from azure.storage.blob import BlobServiceClient
 
-    for name in ("POLL_S", "FRESH_S", "SLOW_S"):
-        monkeypatch.setattr(azure_times, name, 0.2)
+    quick = azure_times.Timing(poll_s=0.2, fresh_s=0.2, slow_s=0.2)
+    monkeypatch.setattr(azure_times, "DEFAULT", quick)
     with AzureBatch(
         tmp_path / "account", emulator.ACCOUNT, machine_env={"RUNSPEC_BELOW": "."}
     ) as account:

@@ -118,8 +118,8 @@ def warm() -> None:
 
 def installed(steps: Boundaries, at: int | None, fault: str | None) -> None:
     """Count the requests of this process; number *at*, from 1, goes wrong as *fault* says."""
-    timing.POLL_S = timing.FRESH_S = timing.SLOW_S = 0.2
-    batchai_times.POLL_S = batchai_times.FRESH_S = 0.2
+    timing.DEFAULT = timing.Timing(poll_s=0.2, fresh_s=0.2, slow_s=0.2)
+    batchai_times.DEFAULT = batchai_times.Timing(poll_s=0.2, fresh_s=0.2)
     job.AT_ONCE = 2  # so that three tasks are two collections
     steps.watch(AzureClient)
     steps.watch(batchai.BatchAiClient)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -18,10 +17,12 @@ from runspec_azure.batch.orphans import OrphanFinder
 from runspec_azure.batch.reconcile import Reconciler
 from runspec_azure.batch.status import Tasks
 from runspec_azure.batch.task_stop import Stops
+from runspec_azure.batch.timing import Timing
 from runspec_azure.errors import code_of, status_of
 from runspec_azure.session.clients import Session
 from runspec_azure.store.blobs import Blobs
 from runspec_azure.store.layout import INSIDE_SHA256, STATE
+from runspec_azure.timing import CLOCK, Clock
 from runspec_jobs.provider import (
     AlreadyExists,
     Bundle,
@@ -43,7 +44,6 @@ from runspec_jobs.provider import (
     seats_of,
 )
 
-PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 # https://learn.microsoft.com/en-us/rest/api/batchservice/batch-status-and-error-codes
 LEAVING = frozenset({"PoolBeingDeleted", "JobBeingDeleted"})
 EXISTS = frozenset({"PoolExists", "JobExists", *LEAVING})
@@ -54,31 +54,34 @@ OVER = frozenset({"JobCompleted", "JobBeingTerminated", "JobTerminating"})
 
 
 def connect(facts: Facts) -> Client:
-    return AzureClient(facts.options)
+    return AzureClient(facts.options, timing.DEFAULT)
 
 
 class AzureClient:
     """A client of Azure Batch and Blob storage."""
 
-    @property
-    def poll_s(self) -> float:
-        return timing.POLL_S
-
-    def __init__(self, options: BatchOptions) -> None:
+    def __init__(
+        self, options: BatchOptions, timing: Timing = timing.DEFAULT, clock: Clock = CLOCK
+    ) -> None:
+        self.timing, self.clock = timing, clock
         self.session = Session(options)
         self.blobs = Blobs(self.session)
-        self.tasks = Tasks(self.session, self.blobs)
+        self.tasks = Tasks(self.session, self.blobs, timing, clock)
         self.stops = Stops(self.blobs, self.tasks)
         self.reconciler = Reconciler(self.tasks)
         self.logs = Logs(self.session, self.blobs, self.tasks)
         self._made_awake: set[str] = set()  # pools that requests of this client have made
+
+    @property
+    def poll_s(self) -> float:
+        return self.timing.poll_s
 
     @cached_property
     def signer(self) -> Any:
         """Return the signer; its SDK takes long to load, so commands that only read do not load it."""
         from runspec_azure.signed import Signer
 
-        return Signer(self.blobs)
+        return Signer(self.blobs, self.timing.signature_s, self.clock)
 
     def call(self, request: Request) -> Response:
         path = request.params.get("path", {})
@@ -100,7 +103,7 @@ class AzureClient:
         return self._make(request)
 
     def _make(self, request: Request) -> Response:
-        body = _timed(self.signer.with_urls(request.params["body"]))
+        body = self._timed(self.signer.with_urls(request.params["body"]))
         try:
             answer = self._sent(request, body)
         except RemoteError as exc:
@@ -125,7 +128,7 @@ class AzureClient:
         if path["poolId"] in self._made_awake:
             return {}
         try:
-            self.session.make(request.operation, path, _timed(request.params["body"]))
+            self.session.make(request.operation, path, self._timed(request.params["body"]))
         except (RemoteError, NoAnswer) as exc:
             if code_of(exc) not in AWAKE:
                 raise
@@ -164,12 +167,13 @@ class AzureClient:
                 raise Conflict(what, "cancel the job first, or wait until it has ended")
 
     def _await(self, done: Callable[[], bool], request: Request) -> None:
-        pause_s, end = PAUSE_S, time.monotonic() + timing.GONE_S
+        pause_s, longest_s = self.timing.first_pause_s, self.timing.gone_s
+        end = self.clock.monotonic() + longest_s
         while not done():
-            if time.monotonic() > end:
-                raise NoAnswer(f"{request.operation}: not finished after {timing.GONE_S:.0f} s")
-            time.sleep(pause_s)
-            pause_s = min(LONGEST_PAUSE_S, pause_s * 1.5)
+            if self.clock.monotonic() > end:
+                raise NoAnswer(f"{request.operation}: not finished after {longest_s:.0f} s")
+            self.clock.sleep(pause_s)
+            pause_s = min(self.timing.longest_pause_s, pause_s * 1.5)
 
     def _got(self, operation: str, path: Mapping[str, str]) -> Mapping[str, Any] | None:
         try:
@@ -299,7 +303,18 @@ class AzureClient:
         return self.blobs.outputs(run)
 
     def publish(self, run: str) -> Sequence[str]:
-        return publish.publish(self.blobs, run)
+        return publish.publish(self.blobs, run, lambda: self.clock.sleep(self.timing.copy_s))
+
+    def _timed(self, value: Any) -> Any:
+        """Return *value* with the end of the time for which a run counts as submitted, for every `{"$clock": ...}`."""
+        if isinstance(value, list):
+            return [self._timed(one) for one in value]
+        if not isinstance(value, Mapping):
+            return value
+        if value.keys() != {autoscale.CLOCK}:
+            return {key: self._timed(one) for key, one in value.items()}
+        until = datetime.now(UTC) + timedelta(seconds=self.timing.woken_s)
+        return value[autoscale.CLOCK].replace(autoscale.CLOCK, f"{until:%Y-%m-%dT%H:%M:%SZ}")
 
 
 def _exists(request: Request, exc: RemoteError) -> bool:
@@ -314,18 +329,6 @@ def _awake(pool: Mapping[str, Any], mark: str) -> bool:
     if f"{mark}\n" in pool.get("autoScaleFormula", "") or pool.get("allocationState") == "resizing":
         return True
     return any(pool.get(key) for key in (*counts, *targets))
-
-
-def _timed(value: Any) -> Any:
-    """Return *value* with the end of the time for which a run counts as submitted, for every `{"$clock": ...}`."""
-    if isinstance(value, list):
-        return [_timed(one) for one in value]
-    if not isinstance(value, Mapping):
-        return value
-    if value.keys() != {autoscale.CLOCK}:
-        return {key: _timed(one) for key, one in value.items()}
-    until = datetime.now(UTC) + timedelta(seconds=timing.WOKEN_S)
-    return value[autoscale.CLOCK].replace(autoscale.CLOCK, f"{until:%Y-%m-%dT%H:%M:%SZ}")
 
 
 def named(do: Request) -> Response:

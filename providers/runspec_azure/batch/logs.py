@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from runspec_azure.batch import timing
 from runspec_azure.batch.job import job as jobs
 from runspec_azure.batch.status import Tasks, attempts_of
 from runspec_azure.errors import status_of
@@ -35,7 +34,7 @@ class Logs:
     def __init__(self, session: Session, blobs: Blobs, tasks: Tasks) -> None:
         self.session, self.blobs, self.tasks = session, blobs, tasks
         self._streams: dict[tuple[str, int, int], TaskStream] = {}
-        self.turns = PollScheduler(lambda: timing.POLL_S)
+        self.turns = PollScheduler(tasks.timing.poll_s, tasks.clock.monotonic)
         self.ended: set[str] = set()  # runs that have ended, whose logs are read without waiting
 
     def streams(self, run: str) -> Sequence[Stream]:

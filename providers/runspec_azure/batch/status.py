@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
-from runspec_azure.batch import reasons, timing
+from runspec_azure.batch import reasons
 from runspec_azure.batch.job import job as jobs
+from runspec_azure.batch.timing import DEFAULT, Timing
 from runspec_azure.errors import status_of
 from runspec_azure.session.clients import Session
 from runspec_azure.store.blobs import Blobs
+from runspec_azure.timing import CLOCK, Clock
 from runspec_jobs.provider import (
     Attempt,
     MembershipChange,
@@ -54,8 +55,11 @@ Answered = TypeVar("Answered")
 class Tasks:
     """The jobs, tasks and pools of the service; recent answers are cached."""
 
-    def __init__(self, session: Session, blobs: Blobs) -> None:
+    def __init__(
+        self, session: Session, blobs: Blobs, timing: Timing = DEFAULT, clock: Clock = CLOCK
+    ) -> None:
         self.session, self.blobs = session, blobs
+        self.timing, self.clock = timing, clock
         self._records: dict[str, dict[str, Any]] = {}
         self.known: dict[tuple[str, str], tuple[float, Any]] = {}
         self._ended: dict[str, Sequence[Found]] = {}
@@ -78,7 +82,7 @@ class Tasks:
 
     def job(self, run: str) -> Found | None:
         """Return the job of *run*; None if it does not exist or is being deleted."""
-        found = self._cached("job", run, timing.SLOW_S, lambda: self._job(run))
+        found = self._cached("job", run, self.timing.slow_s, lambda: self._job(run))
         return None if found is None or found["state"] == "deleting" else found
 
     def _job(self, run: str) -> Found | None:
@@ -94,7 +98,7 @@ class Tasks:
         if run in self._ended:
             return self._ended[run]
         pages = -(-self._records.get(run, {}).get("count", 1) // PAGE)
-        return self._cached("tasks", run, timing.FRESH_S * pages, lambda: self.all_of(run))
+        return self._cached("tasks", run, self.timing.fresh_s * pages, lambda: self.all_of(run))
 
     def all_of(self, run: str) -> Sequence[Found]:
         try:
@@ -145,7 +149,7 @@ class Tasks:
         def ask() -> int:
             return len(list(self.blobs.listing(base)))
 
-        count = self._cached(f"attempts {place[0]}", run, timing.SLOW_S, ask)
+        count = self._cached(f"attempts {place[0]}", run, self.timing.slow_s, ask)
         return min(attempts_of(task), max(1, count))
 
     def forget_attempts(self, run: str, task: int) -> None:
@@ -156,7 +160,7 @@ class Tasks:
 
     def pool(self, name: str) -> Found:
         """Return the pool with its nodes; an empty mapping if it does not exist."""
-        return self._cached("pool", name, timing.SLOW_S, lambda: self._pool(name))
+        return self._cached("pool", name, self.timing.slow_s, lambda: self._pool(name))
 
     def _pool(self, name: str) -> Found:
         try:
@@ -176,15 +180,15 @@ class Tasks:
             found = self.session.look("Task_ListSubtasks", path).get("value", [])
             return sorted((one for one in found if "id" in one), key=lambda one: int(one["id"]))
 
-        return self._cached(f"subtasks {task}", run, timing.FRESH_S, ask)
+        return self._cached(f"subtasks {task}", run, self.timing.fresh_s, ask)
 
     def _cached(
         self, kind: str, name: str, fresh_s: float, ask: Callable[[], Answered]
     ) -> Answered:
         at, found = self.known.get((kind, name), (-math.inf, None))
-        if time.monotonic() - at >= fresh_s:
+        if self.clock.monotonic() - at >= fresh_s:
             found = ask()
-            self.known[kind, name] = (time.monotonic(), found)
+            self.known[kind, name] = (self.clock.monotonic(), found)
         return cast(Answered, found)
 
     def status(self, run: str) -> Status:
@@ -219,7 +223,9 @@ class Tasks:
             summary = f"{len(stopped)} tasks were stopped" if stopped else ""
             reason = next((n.reason for n in wanted if n.reason), summary)
             return Status(State.SUCCEEDED, reason, 0, nodes)
-        nodes = tuple(n._replace(reason=reasons.NEVER) if _waits(n) else n for n in nodes)
+        nodes = tuple(
+            n._replace(reason=reasons.NEVER) if n.state is State.WAITING else n for n in nodes
+        )
         if _terminate_reason(job) == jobs.CANCELLED:
             return Status(State.CANCELLED, jobs.CANCELLED, None, nodes)
         if _terminate_reason(job) == BY_A_TASK and (first := _stopper(tasks)) is not None:
@@ -306,7 +312,7 @@ class Tasks:
         """Yield the attempts that have ended: the agent notes each failure, unless its machine is lost."""
         info = task.get("executionInfo", {})
         for number in range(1, attempts):
-            code = self._noted(run, (*place, number), fresh_s=timing.SLOW_S)
+            code = self._noted(run, (*place, number), fresh_s=self.timing.slow_s)
             reclaimed = code is None and bool(info.get("requeueCount"))
             reason = reasons.RECLAIMED if reclaimed else reasons.ended({}, code)
             yield Attempt(number, code, reason, reclaimed)
@@ -327,7 +333,7 @@ class Tasks:
         def ask() -> set[int]:
             return {int(found.key[len(base) :]) for found in self.blobs.listing(base)}
 
-        return self._cached("stops", run, timing.SLOW_S, ask)
+        return self._cached("stops", run, self.timing.slow_s, ask)
 
     def _noted(self, run: str, which: tuple[int, int, int], *, fresh_s: float) -> int | None:
         """Return the exit code that an attempt noted with its failure, in the name of a blob."""
@@ -385,10 +391,6 @@ def _stopper(tasks: Sequence[Found]) -> int | None:
     """Return the number of the task whose exit code ended the job, if there is one."""
     codes = ((t["id"], t.get("executionInfo", {}).get("exitCode")) for t in tasks)
     return next((int(name.rpartition("-")[2]) for name, c in codes if c == jobs.STOPS), None)
-
-
-def _waits(node: NodeStatus) -> bool:
-    return node.state is State.WAITING
 
 
 def _terminate_reason(job: Found) -> str:

@@ -7,11 +7,9 @@ saves its outputs.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from runspec_azure.batch import timing
 from runspec_azure.batch.status import Tasks, number_of
 from runspec_azure.store.blobs import Blobs
 
@@ -30,12 +28,15 @@ class Stops:
         for number in sorted(numbers):
             if (run, number) not in self._since:
                 self.blobs.put_new(b"", "runs", run, "stop", str(number))
-                self._since[run, number] = time.monotonic()
+                self._since[run, number] = self.tasks.clock.monotonic()
                 self.tasks.forget()
         for task in self.tasks.all(run):
             number, state = number_of(task), task["state"]
             if number not in numbers or state == "completed":
                 continue
-            late = time.monotonic() - self._since[run, number] > timing.LISTENS_S
+            late = (
+                self.tasks.clock.monotonic() - self._since[run, number]
+                > self.tasks.timing.listens_s
+            )
             if state in WAITING or late or "stop_s" not in record:
                 self.tasks.terminate(run, task["id"])

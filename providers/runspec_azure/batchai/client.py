@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +16,8 @@ from runspec_azure.batchai.session import Arm
 from runspec_azure.batchai.store import volumes
 from runspec_azure.batchai.store.container import Store
 from runspec_azure.batchai.store.volumes import STORE
+from runspec_azure.batchai.timing import Timing
+from runspec_azure.timing import CLOCK, Clock
 from runspec_jobs.provider import (
     Bundle,
     Client,
@@ -36,34 +37,33 @@ from runspec_jobs.provider import (
     requests_of,
 )
 
-GONE_S = 900.0  # the longest wait for a deletion
-PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 TAGGED = ("ResourceGroups", "Workspaces")  # other resources have no tags in this API, only names
 FIRST, LATER = re.compile(r"-00000\Z"), re.compile(r"-(?!00000)\d{5}\Z")  # jobs of a sweep
-WHY_S = 5.0  # how long the reason why a job waits is cached
 
 
 def connect(facts: Facts) -> Client:
-    return BatchAiClient(facts.options)
+    return BatchAiClient(facts.options, timing.DEFAULT)
 
 
 class BatchAiClient:
     """A client of an endpoint with the API of Batch AI, and of Blob storage."""
 
-    @property
-    def poll_s(self) -> float:
-        return timing.POLL_S
-
-    def __init__(self, options: BatchAiOptions) -> None:
-        self.options = options
+    def __init__(
+        self, options: BatchAiOptions, timing: Timing = timing.DEFAULT, clock: Clock = CLOCK
+    ) -> None:
+        self.options, self.timing, self.clock = options, timing, clock
         self.arm = Arm(options)
         self.store = Store(options)
-        self.files = logs.Files(self.arm)
+        self.files = logs.Files(self.arm, timing, clock)
         self._ran: set[str] = set()
         self._jobs: dict[str, list[str]] = {}
         self._seen: tuple[str, float, list[tuple[int, Any]]] = ("", 0.0, [])
         self._codes: dict[str, tuple[float, Mapping[int, int], bool]] = {}
-        self._why: tuple[float, str] = (-WHY_S, "")
+        self._why: tuple[float, str] = (-math.inf, "")
+
+    @property
+    def poll_s(self) -> float:
+        return self.timing.poll_s
 
     def call(self, request: Request) -> Response:
         self._seen = ("", 0.0, [])
@@ -95,12 +95,13 @@ class BatchAiClient:
         self._await(lambda: self.arm.look(kind, path) is None, request.operation)
 
     def _await(self, done: Callable[[], bool], what: str) -> None:
-        pause_s, end = PAUSE_S, time.monotonic() + GONE_S
+        pause_s, longest_s = self.timing.first_pause_s, self.timing.gone_s
+        end = self.clock.monotonic() + longest_s
         while not done():
-            if time.monotonic() > end:
-                raise NoAnswer(f"{what}: not finished after {GONE_S:.0f} s")
-            time.sleep(pause_s)
-            pause_s = min(LONGEST_PAUSE_S, pause_s * 1.5)
+            if self.clock.monotonic() > end:
+                raise NoAnswer(f"{what}: not finished after {longest_s:.0f} s")
+            self.clock.sleep(pause_s)
+            pause_s = min(self.timing.longest_pause_s, pause_s * 1.5)
 
     def find(self, step: Step) -> Response | None:
         if step.do.operation == "upload_folder":
@@ -141,9 +142,9 @@ class BatchAiClient:
     def _found(self, run: str) -> list[tuple[int, Any]]:
         """Return the jobs of *run* by task; recent answers are cached."""
         name, at, found = self._seen
-        if name != run or not found or time.monotonic() - at > timing.FRESH_S:
+        if name != run or not found or self.clock.monotonic() - at > self.timing.fresh_s:
             found = self._requested(run)
-            self._seen = (run, time.monotonic(), found)
+            self._seen = (run, self.clock.monotonic(), found)
         return found
 
     def _requested(self, run: str) -> list[tuple[int, Any]]:
@@ -184,19 +185,21 @@ class BatchAiClient:
         if ATTEMPTS_FILE not in line or str(job.execution_state) == "queued":
             return {}
         at, known, last = self._codes.get(job.name, (-math.inf, {}, False))
-        pause_s = timing.LISTED_S * max(1, len(self._codes))  # all jobs share one rate of requests
-        if not last and (over or time.monotonic() - at > pause_s):
+        pause_s = self.timing.listed_s * max(
+            1, len(self._codes)
+        )  # all jobs share one rate of requests
+        if not last and (over or self.clock.monotonic() - at > pause_s):
             known = logs.codes(self.files, self.path_of(job.name)) or known
-            self._codes[job.name] = (time.monotonic(), known, over)
+            self._codes[job.name] = (self.clock.monotonic(), known, over)
         return known
 
     def _waits(self, job: Any) -> str:
         at, why = self._why
-        if time.monotonic() - at > WHY_S:
+        if self.clock.monotonic() - at > self.timing.why_s:
             name = status.cluster_of(job)
             path = batchai("Clusters_Get", self.options, {"clusterName": name}).params["path"]
             why = status.waits(self.arm.look("Clusters", path)) if name else ""
-            self._why = (time.monotonic(), why)
+            self._why = (self.clock.monotonic(), why)
         return why
 
     def cancel(self, run: str) -> None:

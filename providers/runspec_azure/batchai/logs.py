@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,23 +12,21 @@ from typing import BinaryIO, NamedTuple
 
 from azure.mgmt.batchai import models
 
-from runspec_azure.batchai import timing
 from runspec_azure.batchai.attempts import ATTEMPTS_FILE
 from runspec_azure.batchai.session import Arm, place
+from runspec_azure.batchai.timing import DEFAULT, Timing
 from runspec_azure.session.clouds import is_confidential
 from runspec_azure.session.responses import elements
-from runspec_azure.timing import PollScheduler
+from runspec_azure.timing import CLOCK, Clock, PollScheduler
 from runspec_jobs.provider import Chunk, NoAnswer, OutputFile, RangedReader, RemoteError
 
 STDOUTERR = "stdouterr"
 EXPIRY_MIN = 60
-RENEWED_S = 55 * 60.0  # a link is renewed before it expires
 PART = 1 << 20
 LINKS = 4  # how many links are used for one read before it fails
 # A busy share answers with 503 for a while: if every fifth answer is one, one of 390,000 reads fails.
 # https://learn.microsoft.com/rest/api/storageservices/common-rest-api-error-codes
 ATTEMPTS = 8
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 # stdout.txt, stdout-wk-0.txt, stderr-ps-1.txt, stdout-job_prep.txt, as in the public recipes.
 NAMED = re.compile(r"std(out|err)(?:-(wk|ps|job_prep))?(?:-(\d+))?\.txt")
 # With several nodes, each has its own file, such as stderr-job_prep-tvm-676767296_1-20180718t174802z-p.txt:
@@ -60,12 +57,12 @@ class Listed(NamedTuple):
 class Files:
     """The files of jobs. Each stream is always the same object, since followers keep it."""
 
-    def __init__(self, arm: Arm) -> None:
-        self.arm = arm
+    def __init__(self, arm: Arm, timing: Timing = DEFAULT, clock: Clock = CLOCK) -> None:
+        self.arm, self.timing, self.clock = arm, timing, clock
         self._streams: dict[tuple[str, str], FileStream] = {}
         self._listed: dict[str, Listed] = {}
         self._nodes: dict[str, list[str]] = {}  # on which each job was prepared
-        self.turns = PollScheduler(lambda: timing.POLL_S)
+        self.turns = PollScheduler(timing.poll_s, clock.monotonic)
 
     def streams(
         self, task: int, path: Mapping[str, str], *, over: bool, waits: bool = False
@@ -77,7 +74,7 @@ class Files:
         job = path["jobName"]
         if not waits and self._due(job, over):
             found = list(self.list(path, STDOUTERR))
-            self._listed[job] = Listed(time.monotonic(), bool(found), over)
+            self._listed[job] = Listed(self.clock.monotonic(), bool(found), over)
             nodes = self._nodes.setdefault(job, [])
             nodes += sorted(prepared_on(file.path for file in found) - set(nodes), key=_counted)
             for file in found:
@@ -97,9 +94,9 @@ class Files:
         last = self._listed.get(job)
         if last is None or (over and not (last.over and last.some)):
             return True
-        pause_s = timing.LISTED_S if last.some else timing.POLL_S
+        pause_s = self.timing.listed_s if last.some else self.timing.poll_s
         asked = sum(not (one.over and one.some) for one in self._listed.values())
-        return not last.over and time.monotonic() - last.at > pause_s * asked
+        return not last.over and self.clock.monotonic() - last.at > pause_s * asked
 
     def list(self, path: Mapping[str, str], directory: str, below: str = ".") -> Iterator[Found]:
         """Yield the files of a directory of a job and its subdirectories, each with a link."""
@@ -126,6 +123,17 @@ class Files:
         """Return a file with a new link; None if it does not exist."""
         folder = name.rpartition("/")[0] or "."
         return next((f for f in self.list(path, directory, folder) if f.path == name), None)
+
+    def patient_part(self, url: str, start: int, end: int) -> bytes:
+        """Return the result of `part`, which is called up to ATTEMPTS times while there is no answer."""
+        pause_s = self.timing.first_pause_s
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return part(url, start, end)
+            except NoAnswer:
+                self.clock.sleep(pause_s)
+            pause_s = min(self.timing.longest_pause_s, pause_s * 2)
+        return part(url, start, end)
 
 
 def rank_of(name: str, nodes: Sequence[str] = ()) -> int | None:
@@ -173,8 +181,12 @@ class FileStream:
         self._failed = 0  # how many reads in a row got no answer
 
     def know(self, file: Found) -> None:
-        if not self._url or time.monotonic() - self._since > RENEWED_S:
-            self._url, self._since = file.url, time.monotonic()
+        if not self._url or self._is_old():
+            self._url, self._since = file.url, self.files.clock.monotonic()
+
+    def _is_old(self) -> bool:
+        """Return whether the link must be renewed, before it expires."""
+        return self.files.clock.monotonic() - self._since > self.files.timing.link_s
 
     def read(self, position: str | None) -> Chunk:
         start = int(position or 0)
@@ -195,7 +207,7 @@ class FileStream:
     def _part(self, start: int) -> bytes:
         """Return the bytes after *start*; an expired link is renewed."""
         for _ in range(LINKS):
-            if time.monotonic() - self._since > RENEWED_S:
+            if self._is_old():
                 self._url = ""
             if not self._url and not self._renewed():
                 return b""
@@ -211,7 +223,7 @@ class FileStream:
     def _renewed(self) -> bool:
         found = self.files.link(self.path, STDOUTERR, self.name)
         if found is not None:
-            self._url, self._since = found.url, time.monotonic()
+            self._url, self._since = found.url, self.files.clock.monotonic()
         return found is not None
 
 
@@ -240,18 +252,6 @@ def part(url: str, start: int, end: int) -> bytes:
     raise NoAnswer(f"cannot read a file of the job: {failure}")
 
 
-def patient_part(url: str, start: int, end: int) -> bytes:
-    """Return the result of `part`, which is called up to ATTEMPTS times while there is no answer."""
-    pause_s = FIRST_PAUSE_S
-    for _ in range(ATTEMPTS - 1):
-        try:
-            return part(url, start, end)
-        except NoAnswer:
-            time.sleep(pause_s)
-        pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
-    return part(url, start, end)
-
-
 def codes(files: Files, path: Mapping[str, str]) -> dict[int, int]:
     """Return the exit codes of attempts by number, from the file that the shell of a job writes.
 
@@ -259,7 +259,7 @@ def codes(files: Files, path: Mapping[str, str]) -> dict[int, int]:
     """
     found = files.link(path, STDOUTERR, ATTEMPTS_FILE)
     try:
-        text = patient_part(found.url, 0, PART).decode(errors="replace") if found else ""
+        text = files.patient_part(found.url, 0, PART).decode(errors="replace") if found else ""
     except PermissionError:
         return {}
     return {int(match[1]): int(match[2]) for match in ROW.finditer(text)}
@@ -273,12 +273,12 @@ class OutputReader:
 
     def read(self, start: int, end: int) -> bytes:
         try:
-            data = patient_part(self.file.url, start, end)
+            data = self.files.patient_part(self.file.url, start, end)
         except PermissionError:
             found = self.files.link(self.path, self.directory, self.file.path)
             self.file = self.file if found is None else found._replace(size=self.file.size)
             try:
-                data = patient_part(self.file.url, start, end)
+                data = self.files.patient_part(self.file.url, start, end)
             except PermissionError:
                 raise RemoteError("the store refuses access to a file of the job") from None
         if not data:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,8 @@ def prepared(
 ) -> Iterator[AzureBatch]:
     """Give an account with an empty folder, a profile, and quick waits."""
     more = more or {"machine_env": {"RUNSPEC_BELOW": "."}}
-    for name in ("POLL_S", "FRESH_S", "SLOW_S"):
-        monkeypatch.setattr(timing, name, 0.2)
+    quick = replace(timing.DEFAULT, poll_s=0.2, fresh_s=0.2, slow_s=0.2)
+    monkeypatch.setattr(timing, "DEFAULT", quick)
     with AzureBatch(tmp_path / "account", emulator.ACCOUNT, **more) as found:
         monkeypatch.setenv(emulator.BATCH_KEY, found.key)
         monkeypatch.setenv(emulator.STORAGE_KEY, blobs.key)

@@ -33,8 +33,8 @@ def account(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[AzureBatch]:
     """Give an account, a profile that names no key, and a login."""
-    for name in ("POLL_S", "FRESH_S", "SLOW_S"):
-        monkeypatch.setattr(timing, name, 0.2)
+    quick = timing.Timing(poll_s=0.2, fresh_s=0.2, slow_s=0.2)
+    monkeypatch.setattr(timing, "DEFAULT", quick)
     trust = str(certificate.authority)
     for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"):
         monkeypatch.setenv(name, trust)

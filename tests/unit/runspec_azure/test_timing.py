@@ -10,7 +10,7 @@ class Logs:
 
     def __init__(self, count: int, calls: int = 1) -> None:
         self.now_s, self.asked, self.calls = 0.0, 0, calls
-        self.turns = PollScheduler(lambda: 2.0, lambda: self.now_s)
+        self.turns = PollScheduler(2.0, lambda: self.now_s)
         self.names = range(count)
         self.prints: set[int] = set()
         self.marks = dict.fromkeys(self.names, "0")
@@ -97,7 +97,7 @@ def test_a_log_whose_task_has_moved_on_is_asked_at_once_and_once_after_its_end()
 def test_a_log_that_had_something_is_read_again_at_once_by_whoever_asks_from_the_same_place() -> (
     None
 ):
-    turns = PollScheduler(lambda: 2.0, lambda: 0.0)
+    turns = PollScheduler(2.0, lambda: 0.0)
 
     turns.note("log", "0 running", new=True)
     again = turns.due("log", "0 running")

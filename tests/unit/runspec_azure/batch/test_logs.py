@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from runspec_azure.batch import timing
 from runspec_azure.batch.logs import Logs
 from runspec_azure.batch.status import Tasks
+from runspec_azure.batch.timing import Timing
 
 RUN = "n-abc123"
 PRINTED = {"tvm-a": b"of a\n", "tvm-b": b"of b\n", "tvm-c": b"of c\n"}
@@ -57,8 +57,8 @@ class Service:
         """Nothing was kept."""
 
 
-def streams(service: Service) -> list[Any]:
-    tasks = Tasks(service, service)  # type: ignore[arg-type] # what it asks of both
+def streams(service: Service, poll_s: float = 2.0) -> list[Any]:
+    tasks = Tasks(service, service, Timing(poll_s=poll_s))  # type: ignore[arg-type] # what it asks of both
     logs = Logs(service, service, tasks)  # type: ignore[arg-type]
     return list(logs.streams(RUN))
 
@@ -80,12 +80,11 @@ def test_who_is_which_is_asked_once_for_a_try() -> None:
 
 @pytest.mark.parametrize("number", [None, 1])
 def test_nothing_is_taken_for_a_ranks_before_anybody_knows_whose_it_is(
-    number: int | None, monkeypatch: pytest.MonkeyPatch
+    number: int | None,
 ) -> None:
     """In the second try the list of the first may be there still."""
-    monkeypatch.setattr(timing, "POLL_S", 0.0)
     service = Service("running", number, retryCount=0 if number is None else 1)
-    (_, second, _) = streams(service)
+    (_, second, _) = streams(service, poll_s=0.0)
     position = f"{1 if number is None else 2}:0"
 
     assert second.read(position).data == b""

@@ -13,6 +13,7 @@ from runspec_azure.batch import timing
 from runspec_azure.batch.status import Tasks
 from runspec_azure.batch.task_stop import Stops
 from runspec_azure.store.blobs import Entry
+from runspec_azure.timing import CLOCK
 from runspec_jobs.provider import RemoteError, State, Status
 
 RUN = "n-abc123"
@@ -199,7 +200,7 @@ def test_what_was_asked_just_now_is_not_asked_again() -> None:
     for _ in range(5):
         tasks.status(RUN)
 
-    assert timing.FRESH_S > 1
+    assert timing.DEFAULT.fresh_s > 1
     assert service.calls == 2
 
 
@@ -320,6 +321,8 @@ def test_a_stop_that_came_after_the_last_look_counts_at_the_end() -> None:
 class Written:
     """What is put into the store, and what is asked to end."""
 
+    timing, clock = timing.DEFAULT, CLOCK
+
     def __init__(self, *tasks: Shown) -> None:
         self.tasks, self.done = tasks, list[tuple[str, ...]]()
 
@@ -361,7 +364,7 @@ def test_what_does_not_listen_is_ended_in_the_end_and_where_nobody_listens_at_on
 ) -> None:
     stops, there = stopping(HEEDS, task("running", 0))
     stops.stop(RUN, HEEDS, {0})
-    monkeypatch.setattr(timing, "LISTENS_S", 0.0)
+    monkeypatch.setattr(Written, "timing", timing.Timing(listens_s=0.0))
     stops.stop(RUN, HEEDS, {0})
 
     other, elsewhere = stopping(SWEEP, task("running", 0))

@@ -74,8 +74,8 @@ def keyed(request: Request) -> Request:
 def here(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Here]:
-    for name in ("POLL_S", "FRESH_S"):
-        monkeypatch.setattr(timing, name, 0.02)
+    quick = timing.Timing(poll_s=0.02, fresh_s=0.02, first_pause_s=0.01)
+    monkeypatch.setattr(timing, "DEFAULT", quick)
     found = Here(tmp_path, **getattr(request, "param", {}))
     for name, value in found.stand.env.items():
         monkeypatch.setenv(name, value)
@@ -233,7 +233,7 @@ def test_bytes_of_a_stream_are_given_as_they_are_and_equal_positions_give_equal_
 
 
 def test_the_end_of_a_log_is_asked_for_though_it_was_asked_for_just_now(
-    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Here, tmp_path: Path
 ) -> None:
     """And though another job goes on: what is asked for is shared by those that go on."""
     script = f"echo on; until test -e {tmp_path}/go-$RUNSPEC_TASK; do sleep 0.02; done; echo off"
@@ -241,7 +241,7 @@ def test_the_end_of_a_log_is_asked_for_though_it_was_asked_for_just_now(
     until(lambda: len(here.client.streams("job-abc123")) == 2)
     stream, _ = here.client.streams("job-abc123")
     until(lambda: stream.read(None).data)
-    monkeypatch.setattr(timing, "POLL_S", 1000.0)
+    here.client.files.turns.pause_s = 1000.0
     before = at_its_end(here)
     asked = [stream.read("3").data for _ in range(3)]
     (tmp_path / "go-0").touch()
@@ -284,10 +284,7 @@ def test_a_log_on_a_share_that_stays_busy_is_an_error(here: Here) -> None:
         stream.read(None)
 
 
-def test_an_output_on_a_busy_share_is_asked_for_again(
-    here: Here, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logs, "FIRST_PAUSE_S", 0.0)
+def test_an_output_on_a_busy_share_is_asked_for_again(here: Here) -> None:
     here.make(batch_ai_specs.spec(run="echo on"))
     here.until(State.SUCCEEDED)
     path = here.client.path_of("job-abc123")
@@ -295,7 +292,7 @@ def test_an_output_on_a_busy_share_is_asked_for_again(
     assert found is not None
     here.stand.control("PUT", "settings", {"throttle_files": 0.5})
 
-    data = [logs.patient_part(found.url, 0, 10) for _ in range(20)]
+    data = [here.client.files.patient_part(found.url, 0, 10) for _ in range(20)]
 
     assert data == [b"on\n"] * 20
     assert "503" in [call["outcome"] for call in here.stand.control("GET", "calls")]

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-from runspec_azure.batchai import logs, timing
 from runspec_azure.batchai.logs import Files
+from runspec_azure.batchai.timing import DEFAULT, Timing
+from runspec_azure.timing import Clock
 
 
 class Service:
@@ -44,12 +43,9 @@ def test_the_preparation_of_each_node_is_a_stream_of_its_own() -> None:
     assert found == {**ranks, "stdout.txt": 0}
 
 
-def test_a_node_that_prepares_later_takes_no_number_of_another(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(timing, "LISTED_S", -1.0)
+def test_a_node_that_prepares_later_takes_no_number_of_another() -> None:
     service = Service("stdout-job_prep-tvm-2.txt")
-    files = Files(service)  # type: ignore[arg-type]
+    files = Files(service, Timing(listed_s=-1.0))  # type: ignore[arg-type]
     files.streams(0, path("job"), over=False)
     service.names = ("stdout-job_prep-tvm-1.txt", *service.names)
 
@@ -58,36 +54,32 @@ def test_a_node_that_prepares_later_takes_no_number_of_another(
     assert found == {"stdout-job_prep-tvm-2.txt": 4000, "stdout-job_prep-tvm-1.txt": 4001}
 
 
-def test_jobs_that_have_ended_take_no_turns_of_the_one_that_runs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_jobs_that_have_ended_take_no_turns_of_the_one_that_runs() -> None:
     """Of a sweep whose last job runs on."""
     now_s = [1000.0]
-    monkeypatch.setattr(logs, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
     service = Service("stdout.txt")
-    files = Files(service)  # type: ignore[arg-type]
+    files = Files(service, clock=Clock(lambda: now_s[0]))  # type: ignore[arg-type]
     names = [f"job-{n}" for n in range(1000)]
     for name in names:
         files.streams(0, path(name), over=name != "job-7")
     service.looks.clear()
 
-    now_s[0] += timing.LISTED_S + 1.0
+    now_s[0] += DEFAULT.listed_s + 1.0
     for name in names:
         files.streams(0, path(name), over=name != "job-7")
 
     assert service.looks == ["job-7"]
 
 
-def test_jobs_that_run_share_what_may_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_that_run_share_what_may_be_asked() -> None:
     now_s = [1000.0]
-    monkeypatch.setattr(logs, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
     service = Service("stdout.txt")
-    files = Files(service)  # type: ignore[arg-type]
+    files = Files(service, clock=Clock(lambda: now_s[0]))  # type: ignore[arg-type]
     for name in ("a", "b"):
         files.streams(0, path(name), over=False)
     service.looks.clear()
 
-    now_s[0] += timing.LISTED_S + 1.0
+    now_s[0] += DEFAULT.listed_s + 1.0
     files.streams(0, path("a"), over=False)
 
     assert service.looks == []

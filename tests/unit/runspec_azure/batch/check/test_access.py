@@ -8,9 +8,10 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from runspec_azure import signed as signing
 from runspec_azure.batch import emulator
 from runspec_azure.batch.client import AzureClient
+from runspec_azure.batch.timing import DEFAULT
+from runspec_azure.timing import Clock
 from runspec_jobs.provider import UsageError
 from tests.support.azure.specs import IDENTITY, errors, options, problems, spec
 
@@ -40,8 +41,8 @@ def test_a_signature_is_for_https_alone_and_made_anew_before_it_is_old(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = [1000.0]
-    monkeypatch.setattr("time.monotonic", lambda: clock[0])
-    signer = client(monkeypatch, signed_for="1h").signer
+    monkeypatch.setenv("STORAGE_KEY", KEY)
+    signer = AzureClient(options(signed_for="1h"), clock=Clock(lambda: clock[0])).signer
     made: list[str] = []
     real = signer.sign
 
@@ -52,7 +53,7 @@ def test_a_signature_is_for_https_alone_and_made_anew_before_it_is_old(
     monkeypatch.setattr(signer, "sign", signed)
 
     first = signer.with_urls({"a": [{"$signed": "racwdl"}, {"$signed": "racwdl"}]})["a"][0]
-    clock[0] += signing.FRESH_S + 1
+    clock[0] += DEFAULT.signature_s + 1
     signer.with_urls({"$signed": "racwdl"})
 
     assert parse_qs(first)["spr"] == ["https"]
