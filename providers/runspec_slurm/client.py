@@ -26,7 +26,7 @@ from runspec_jobs.provider import (
     Unavailable,
     inside_zipapp,
 )
-from runspec_slurm import publish, shell
+from runspec_slurm import publish, shell, timing
 from runspec_slurm.logs import Logs
 from runspec_slurm.lookup.jobs import Jobs
 from runspec_slurm.naming import INSIDE_SHA256, of_run
@@ -38,22 +38,29 @@ from runspec_slurm.session.transport import Transport, transport
 from runspec_slurm.status.workspace_poll import WorkspacePoller
 from runspec_slurm.store import elastic_records, outputs
 from runspec_slurm.store.workspace import WorkspaceStore
+from runspec_slurm.timing import Clock, Timing
 
 RECORD = "/record.json"
 STATE = "state.json"  # the state of a run, for other machines to adopt it
 
 
 def connect(facts: Facts) -> Client:
-    return SlurmClient(facts.options)
+    return SlurmClient(facts.options, timing=timing.DEFAULT)
 
 
 class SlurmClient:
     """Calls Slurm's commands, on this machine or on a login node, and keeps files in the workspace."""
 
-    def __init__(self, options: SlurmOptions, way: Transport | None = None) -> None:
-        self.options = options
-        self.way = way or transport(options.host, options.ssh_options)
-        self.store = WorkspaceStore(self.way, options.workspace)
+    def __init__(
+        self,
+        options: SlurmOptions,
+        way: Transport | None = None,
+        timing: Timing = timing.DEFAULT,
+        clock: Clock = timing.CLOCK,
+    ) -> None:
+        self.options, self.timing, self.clock = options, timing, clock
+        self.way = way or transport(options.host, options.ssh_options, timing)
+        self.store = WorkspaceStore(self.way, options.workspace, timing, clock)
         self.queue = Queue(self.store)
         self.poller = WorkspacePoller(self.store)
         self.jobs = Jobs(self.store, self.queue, self.poller, options.grace)

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from runspec_jobs.provider import Facts, Request, Scope, Spec, Step, nodes_each, tasks_in_all
+from runspec_slurm import timing
 from runspec_slurm.job import sbatch_argv, script
 from runspec_slurm.store import layout
-
-# A submission without an answer may still arrive: sbatch waits for the controller for MessageTimeout (10 s by
-# default), and a controller that was suspended accepts the waiting requests when it continues.
-# https://slurm.schedmd.com/slurm.conf.html#OPT_MessageTimeout
-SETTLE_S = 20.0
 
 
 def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
@@ -28,7 +24,7 @@ def _job(spec: Spec, run: str, facts: Facts) -> Step:
         "script": script.text(spec, run, facts),
     }
     do, undo = Request("slurm", "sbatch", params), Request("slurm", "scancel", {"name": run})
-    return Step("job", f"submit {_count(spec)}", Scope.RUN, do, undo, SETTLE_S)
+    return Step("job", f"submit {_count(spec)}", Scope.RUN, do, undo, timing.DEFAULT.settle_s)
 
 
 def _count(spec: Spec) -> str:

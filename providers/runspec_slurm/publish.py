@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from runspec_jobs.provider import Copy, publish as publish_outputs
-from runspec_slurm import timing
 from runspec_slurm.store.batch_fetch import BatchFetch
 from runspec_slurm.store.workspace import Entry, WorkspaceStore, part_name
 
@@ -59,13 +58,15 @@ class _Workspace(NamedTuple):
         self.store.put(key, content)
 
     def remove_all(self, keys: Sequence[str], folder: str) -> None:
-        timeout_s = timing.STAGE_S
+        timeout_s = self.store.timing.stage_s
         self.store.change(f"clear {folder}", DELETE, content=_names(keys), timeout_s=timeout_s)
 
     def copy_all(self, copies: Sequence[Copy], folder: str) -> None:
         names = _names(name for copy in copies for name in (copy.source, copy.target))
         what = f"link the files saved in {folder}"
-        self.store.change(what, LINK, part_name(), content=names, timeout_s=timing.STAGE_S)
+        self.store.change(
+            what, LINK, part_name(), content=names, timeout_s=self.store.timing.stage_s
+        )
 
 
 def _names(names: Iterable[str]) -> list[bytes]:

@@ -75,7 +75,7 @@ NEVER = "a job in option after did not end as required"
 NOT_SHOWN = "it was submitted just now, and Slurm does not list it yet"
 NOT_KNOWN = (
     "unknown: Slurm does not list the job, and its exit record is not in the workspace, where it may still appear; the "
-    f"job counts as failed after {timing.UNKNOWN_MIN} minutes without a change"
+    f"job counts as failed after {timing.DEFAULT.unknown_min} minutes without a change"
 )
 FORGOTTEN = (
     "Slurm no longer lists the job, and it wrote no exit record: it may never have begun, or its node was lost. "

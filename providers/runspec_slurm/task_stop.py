@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable
 
-from runspec_slurm import timing
 from runspec_slurm.queue import Queue, Row
 from runspec_slurm.status import states
 
@@ -31,7 +29,10 @@ class JobStopper:
 
         *rows* returns the jobs of the run. With *tasks*, only these tasks of the array are stopped.
         """
-        now, what = time.monotonic(), run if tasks is None else f"{run} {sorted(tasks)}"
+        now, what = (
+            self.queue.store.clock.monotonic(),
+            run if tasks is None else f"{run} {sorted(tasks)}",
+        )
         if now - self._began_s.setdefault(what, now) > self.longest_s:
             return False
         if now >= self._next_s.get(what, 0.0):
@@ -40,7 +41,9 @@ class JobStopper:
                     self._end(row, array=array)
                 elif mine := tuple(task for task in row.tasks if task in tasks):
                     self._end(row._replace(tasks=mine), array=array, whole=False)
-            self._next_s[what] = time.monotonic() + timing.STOP_POLL_S
+            self._next_s[what] = (
+                self.queue.store.clock.monotonic() + self.queue.store.timing.stop_poll_s
+            )
         return True
 
     def _end(self, row: Row, *, array: bool, whole: bool = True) -> None:

@@ -21,6 +21,7 @@ from runspec_emulators.slurm import Cluster, Partition
 from runspec_jobs.load import registry
 from runspec_jobs.provider import Client, Facts, Request, Response
 from runspec_jobs.testing import Strike, World
+from runspec_slurm import timing
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.parallelcluster.client import ParallelClusterClient
 from runspec_slurm.store.workspace import WorkspaceStore
@@ -95,7 +96,6 @@ class SlurmWorld(World):
             atexit.register(SlurmWorld.cluster.close)
         for name, value in SlurmWorld.cluster.env.items():
             SlurmWorld.patch.setenv(name, value)
-        SlurmWorld.patch.setattr("runspec_slurm.plan.SETTLE_S", 0.5)
         self._record()
         if self.behind:
             need("node")
@@ -174,7 +174,7 @@ def world(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, **how: Any) 
     """Give the world of a provider; whoever only plans has no cluster to ask, and looks for none by DNS."""
     SlurmWorld.patch = monkeypatch
     monkeypatch.setenv("SLURM_CONF", os.devnull)
-    monkeypatch.setattr("runspec_slurm.timing.NOTES_S", 0.5)
+    monkeypatch.setattr(timing, "DEFAULT", timing.Timing(settle_s=0.5, notes_s=0.5))
     options = {
         "workspace": str(folder / "workspace"),
         "python": sys.executable,

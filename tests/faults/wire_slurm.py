@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from runspec_jobs.load import registry
-from runspec_slurm import client, orphans, plan, queue, timing
+from runspec_slurm import client, orphans, queue, timing
 from runspec_slurm.discover import cluster
 from runspec_slurm.lookup import jobs, ownership
 from runspec_slurm.session import transport
@@ -184,8 +184,9 @@ class SlurmWire:
         self.real = transport.carried_out
 
     def install(self) -> None:
-        plan.SETTLE_S, timing.NOTES_S, timing.ASK_LAST_S = SETTLE_S, 0.5, 0.5
-        timing.LOOK_SSH_S = 0.3
+        timing.DEFAULT = timing.Timing(
+            settle_s=SETTLE_S, notes_s=0.5, ask_last_s=0.5, look_ssh_s=0.3
+        )
         transport.Here.near = (
             False  # the same commands here and behind ssh; what is read near, no fault changes
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -21,7 +20,7 @@ from runspec_jobs.provider import (
     seated,
     seats_of,
 )
-from runspec_slurm import reasons, task_stop, timing
+from runspec_slurm import reasons, task_stop
 from runspec_slurm.lookup.ownership import JobOwnership
 from runspec_slurm.queue import Queue, Row
 from runspec_slurm.status import states, unknown_outcomes
@@ -30,12 +29,12 @@ from runspec_slurm.status.workspace_poll import BATCH, AttemptKey, Note, Seen, W
 from runspec_slurm.store import elastic_records
 from runspec_slurm.store.workspace import NOTHING, WorkspaceStore, part_name
 from runspec_slurm.task_stop import JobStopper
+from runspec_slurm.timing import Clock, Timing
 
 # The claim of a run that must not begin any more: `runspec_agent.job.agent`.
 CANCELLED = "cancelled"
 COMPLETED = "COMPLETED"
 SHOWN = 100  # nodes in a status while the job runs; at its end, all are listed
-PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0
 # Arguments: the run, the name of the claim while it is written, and CANCELLED. Keeps the id of the job that claimed the
 # run, and replaces the claim so that no job can begin.
 REPLACE_CLAIM = """\
@@ -60,24 +59,25 @@ while read -r t; do : >"$t" || exit 1; done
 class Pace:
     """Decides when to poll the controller: at once after a change of the run, else less and less often."""
 
-    def __init__(self) -> None:
+    def __init__(self, timing: Timing, clock: Clock) -> None:
+        self.timing, self.clock = timing, clock
         self.rows: list[Row] = []
         self._mark: Any = None
         self.next_s = 0.0
-        self.pause_s = timing.ASK_FIRST_S
+        self.pause_s = timing.ask_first_s
 
     def due(self, mark: Any) -> bool:
         """Return whether to poll now. *mark* is the state of the run in the workspace."""
         if mark != self._mark:
-            self._mark, self.next_s, self.pause_s = mark, 0.0, timing.ASK_FIRST_S
-        return time.monotonic() >= self.next_s
+            self._mark, self.next_s, self.pause_s = mark, 0.0, self.timing.ask_first_s
+        return self.clock.monotonic() >= self.next_s
 
     def take(self, rows: list[Row]) -> None:
         if rows != self.rows:
-            self.pause_s = timing.ASK_FIRST_S
+            self.pause_s = self.timing.ask_first_s
         self.rows = rows
-        self.next_s = time.monotonic() + self.pause_s
-        self.pause_s = min(timing.ASK_LAST_S, self.pause_s * timing.ASK_GROWS)
+        self.next_s = self.clock.monotonic() + self.pause_s
+        self.pause_s = min(self.timing.ask_last_s, self.pause_s * self.timing.ask_grows)
 
 
 class Jobs:
@@ -87,7 +87,8 @@ class Jobs:
         self, store: WorkspaceStore, queue: Queue, poller: WorkspacePoller, grace_s: float
     ) -> None:
         self.store, self.queue, self.poller = store, queue, poller
-        self.stopper = JobStopper(queue, grace_s + timing.SAVE_S)
+        self.timing, self.clock = store.timing, store.clock
+        self.stopper = JobStopper(queue, grace_s + store.timing.save_s)
         self.ownership = JobOwnership(store)
         self.unknown = UnknownOutcomes(store)
         self._ids: dict[str, str] = {}  # from the journal
@@ -181,7 +182,7 @@ class Jobs:
 
     def _rows(self, run: str, job: str | None, seen: Seen) -> list[Row]:
         """Return the rows of the job of *run*, from the controller or from its last answer."""
-        known = self.paces.setdefault(run, Pace())
+        known = self.paces.setdefault(run, Pace(self.timing, self.clock))
         if job is not None and self._all_succeeded(run, seen):
             rows = [row for row in known.rows if row.job == job and self.ownership.is_of(run, row)]
             return [row._replace(state=COMPLETED) for row in rows]
@@ -260,7 +261,7 @@ class Jobs:
 
     def _to_the_end(self, run: str, rows: Sequence[Row]) -> Seen | None:
         """Poll until all exit records are visible, which may be a moment after Slurm lists the end of the job."""
-        end = time.monotonic() + timing.NOTES_S
+        end = self.clock.monotonic() + self.timing.notes_s
         began = {
             (t, row.restarts + 1) for row in rows if row.began_s is not None for t in row.tasks
         }
@@ -268,9 +269,9 @@ class Jobs:
             self.poller.forget(run)
             seen = self.poller.seen(run)
             ended = {(one.task, one.number) for one in seen.ends} if seen is not None else began
-            if began <= ended or time.monotonic() > end:
+            if began <= ended or self.clock.monotonic() > end:
                 return seen
-            time.sleep(PAUSE_S)
+            self.clock.sleep(self.timing.first_pause_s)
 
     def _other(self, run: str, job: str, seen: Seen) -> Status | None:
         """Return the status of another job of *run* that has not ended, if none has claimed the run, or None."""
@@ -334,15 +335,16 @@ class Jobs:
 
     def cancel(self, run: str, *, wait: bool = True) -> None:
         """Cancel the jobs of *run* that have not ended, and wait until all of their processes have ended."""
-        pause_s, end = PAUSE_S, time.monotonic() + timing.GONE_S
+        pause_s, longest_s = self.timing.first_pause_s, self.timing.gone_s
+        end = self.clock.monotonic() + longest_s
         while alive := task_stop.alive(self._of_run(run)):
             self.queue.cancel(sorted({row.job for row in alive if row.state != "COMPLETING"}))
             if not wait:
                 break
-            if time.monotonic() > end:
-                raise NoAnswer(f"the job of {run} has not ended in {timing.GONE_S:.0f} s")
-            time.sleep(pause_s)
-            pause_s = min(LONGEST_PAUSE_S, pause_s * 1.5)
+            if self.clock.monotonic() > end:
+                raise NoAnswer(f"the job of {run} has not ended in {longest_s:.0f} s")
+            self.clock.sleep(pause_s)
+            pause_s = min(self.timing.longest_pause_s, pause_s * 1.5)
         self.forget(run)
 
     def _of_run(self, run: str) -> list[Row]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,21 +31,23 @@ from runspec_jobs.provider import (
     requests_of,
     state_folder,
 )
+from runspec_slurm import timing as slurm_timing
 from runspec_slurm.client import SlurmClient
-from runspec_slurm.parallelcluster import job, store
+from runspec_slurm.parallelcluster import job, store, timing
 from runspec_slurm.parallelcluster.lookup import Clusters, address_of
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions
 from runspec_slurm.parallelcluster.session.pcluster import Cli, NotThere
+from runspec_slurm.parallelcluster.timing import Timing
+from runspec_slurm.timing import Clock
 
 # Operations that have nothing to do once the cluster was deleted.
 CONTENT = frozenset("remove remove_run remove_tree scancel".split())
 OURS = "parallelcluster"
-# The pause between two queries for a new address of a head node; a query takes seconds of processor time.
-ASKED_AGAIN_S = 60.0
 
 
 def connect(facts: Facts) -> Client:
-    return ParallelClusterClient(facts.options)
+    reach = partial(SlurmClient, timing=slurm_timing.DEFAULT)
+    return ParallelClusterClient(facts.options, reach=reach, timing=timing.DEFAULT)
 
 
 class ParallelClusterClient:
@@ -56,19 +58,23 @@ class ParallelClusterClient:
         options: ParallelClusterOptions,
         clusters: Clusters | None = None,
         reach: Callable[[ParallelClusterOptions], SlurmClient] = SlurmClient,
-        clock: Callable[[], float] = time.monotonic,
+        timing: Timing = timing.DEFAULT,
+        clock: Clock = slurm_timing.CLOCK,
     ) -> None:
-        self._clock = clock
+        self.timing, self.clock = timing, clock
         self._asked_s = -math.inf  # when the address of the head node was last queried again
         self.options, self.reach = options, reach
         self.listener: Callable[[str], None] = lambda line: None
-        self.clusters = clusters or Clusters(Cli(options, self._tell), self._tell)
+        cli = Cli(options, self._tell, timing.call_s)
+        self.clusters = clusters or Clusters(cli, self._tell, timing, clock)
         self.cluster = options.cluster
         self.host = options.host
         self._slurm: SlurmClient | None = None
         self._known: dict[str, Mapping[str, Response]] = {}
 
-    poll_s = 1.0  # about as long as a command over SSH takes
+    @property
+    def poll_s(self) -> float:
+        return self.timing.logs_s
 
     def listen(self, tell: Callable[[str], None]) -> None:
         self.listener = tell
@@ -99,10 +105,10 @@ class ParallelClusterClient:
         try:
             return what(self.slurm())
         except Unavailable:
-            early = self._clock() - self._asked_s < ASKED_AGAIN_S
+            early = self.clock.monotonic() - self._asked_s < self.timing.address_s
             if self.options.host or self.cluster is None or early:
                 raise
-            self._asked_s = self._clock()
+            self._asked_s = self.clock.monotonic()
             before, self.host, self._slurm = self.host, None, None
             try:
                 same = self._address() == before
@@ -206,8 +212,8 @@ class ParallelClusterClient:
                 folder,
                 lambda script, args, longest_s: way.run(script, args, timeout_s=longest_s),
                 self.listener,
-                time.sleep,
-                time.monotonic,
+                self.timing,
+                self.clock,
             )
 
     def _answer(self, what: Callable[[SlurmClient], Response]) -> Response:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from runspec_jobs.provider import Conflict, RemoteError, Request, Response, Step
 from runspec_slurm.parallelcluster.naming import TAG, tagged
 from runspec_slurm.parallelcluster.session.pcluster import NotThere, StopFirst
+from runspec_slurm.parallelcluster.timing import DEFAULT, Timing
+from runspec_slurm.timing import CLOCK, Clock
 
-POLL_S = 15.0  # between two queries: making a cluster takes ten minutes, and a query four seconds of processor time
-MADE_S = 3600.0  # the longest wait for a cluster to be made or updated
 GOES_ON = "_IN_PROGRESS"
-STOPPED_S = 1800.0  # the longest wait for the machines of a cluster to stop
 GOING = ("DELETE_IN_PROGRESS", "DELETE_COMPLETE")
 DONE = ("CREATE_COMPLETE", "UPDATE_COMPLETE")
 BROKEN = ("CREATE_FAILED", "DELETE_FAILED", "UPDATE_FAILED")
@@ -40,10 +38,10 @@ class Clusters:
         self,
         cli: Calls,
         tell: Callable[[str], None],
-        sleep: Callable[[float], None] = time.sleep,
-        clock: Callable[[], float] = time.monotonic,
+        timing: Timing = DEFAULT,
+        clock: Clock = CLOCK,
     ) -> None:
-        self.cli, self.tell, self.sleep, self.clock = cli, tell, sleep, clock
+        self.cli, self.tell, self.timing, self.clock = cli, tell, timing, clock
         self._looked: dict[str, float] = {}
 
     def describe(self, name: str) -> dict[str, Any] | None:
@@ -75,23 +73,24 @@ class Clusters:
 
     def _wait(self, name: str) -> None:
         """Wait until no operation on the cluster is in progress, or too long; `settled` checks the result."""
-        end = self.clock() + MADE_S
+        end = self.clock.monotonic() + self.timing.made_s
         while (found := self.describe(name)) and str(found["clusterStatus"]).endswith(GOES_ON):
-            if self.clock() > end:
+            if self.clock.monotonic() > end:
                 return
             self.tell(f"{name}: {found['clusterStatus'].lower().replace('_', ' ')}")
-            self.sleep(POLL_S)
+            self.clock.sleep(self.timing.poll_s)
 
     def _stop(self, name: str) -> None:
         """Stop all machines: https://docs.aws.amazon.com/parallelcluster/latest/ug/pcluster.update-compute-fleet-v3.html"""
         self.tell(f"{name}: stopping all machines of its queues for the update")
         self.cli.run("update-compute-fleet", name, "--status", "STOP_REQUESTED")
-        end = self.clock() + STOPPED_S
+        longest_s = self.timing.stopped_s
+        end = self.clock.monotonic() + longest_s
         while (found := self.describe(name)) and found.get("computeFleetStatus") != STOPPED:
-            if self.clock() > end:
-                what = f"{name}: its machines have not stopped in {STOPPED_S / 60:.0f} minutes"
+            if self.clock.monotonic() > end:
+                what = f"{name}: its machines have not stopped in {longest_s / 60:.0f} minutes"
                 raise RemoteError(what, "run apply again, which continues from here")
-            self.sleep(POLL_S)
+            self.clock.sleep(self.timing.poll_s)
 
     def head(self, name: str) -> Response:
         """Return the address of the head node. Raises RemoteError while it has none."""
@@ -119,7 +118,7 @@ class Clusters:
                 what = f"{name} cannot be deleted"
                 raise RemoteError(what, f"see why: pcluster get-cluster-stack-events -n {name}")
             self.tell(f"{name}: {str(status).lower().replace('_', ' ')}")
-            self.sleep(POLL_S)
+            self.clock.sleep(self.timing.poll_s)
 
     def find(self, step: Step) -> Response | None:
         """Return the answer of *step* if it was done: the cluster exists and, for an update, has the new settings."""
@@ -144,7 +143,7 @@ class Clusters:
         found = self.describe(name)
         usable = self._usable(name, request, found)
         if not usable:
-            self._looked[name] = self.clock()
+            self._looked[name] = self.clock.monotonic()
         return usable
 
     def _usable(self, name: str, request: Request, found: Mapping[str, Any] | None) -> bool:
@@ -167,8 +166,8 @@ class Clusters:
     def _pace(self, name: str) -> None:
         """Wait until a cluster that could not be used may be queried again."""
         last = self._looked.pop(name, None)
-        if last is not None and (left := last + POLL_S - self.clock()) > 0:
-            self.sleep(left)
+        if last is not None and (left := last + self.timing.poll_s - self.clock.monotonic()) > 0:
+            self.clock.sleep(left)
 
 
 def address_of(found: Mapping[str, Any]) -> str | None:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from runspec_jobs.provider import RemoteError
+from runspec_slurm.parallelcluster.timing import DEFAULT, Timing
+from runspec_slurm.timing import CLOCK, Clock
 
 # Queries the state of each file by itself, because `lfs hsm_state` prints the file's name first, which may contain any
 # word. Starts to copy each new or changed file; a file that is being copied already is not affected. Prints the number
@@ -32,9 +34,6 @@ wc -l <"${TMPDIR:-/tmp}/runspec-archive.$$"
 rm -f "${TMPDIR:-/tmp}/runspec-archive.$$"
 exit "$code"
 """
-PAUSE_S = 10.0
-LONGEST_S = 4 * 3600.0
-LOOK_S = 1800.0  # for one query of all files, each of which takes milliseconds
 
 
 class Done(Protocol):
@@ -54,28 +53,31 @@ def archive(
     folder: str,
     run: Run,
     tell: Callable[[str], None],
-    sleep: Callable[[float], None],
-    clock: Callable[[], float],
+    timing: Timing = DEFAULT,
+    clock: Clock = CLOCK,
 ) -> None:
     """Wait until all of *folder* is in S3. Raises RemoteError if that fails; the files then still exist."""
-    end = clock() + LONGEST_S
+    end = clock.monotonic() + timing.archive_s
     before: int | None = None
     while True:
-        left = _begin(folder, run)
+        left = _begin(folder, run, timing.archive_look_s)
         if left == 0:
             return
         tell(f"{folder}: {left:,} files are being copied to S3")
-        if clock() > end:
-            what = f"{folder}: {left:,} files are not in S3 after {LONGEST_S / 3600:.0f} hours"
+        if clock.monotonic() > end:
+            what = (
+                f"{folder}: {left:,} files are not in S3 after {timing.archive_s / 3600:.0f} hours"
+            )
             raise RemoteError(
                 what, "run the same command again, or set archive: false to lose these files"
             )
-        sleep(PAUSE_S if before is None or left < before else 3 * PAUSE_S)
+        pauses = 1 if before is None or left < before else 3
+        clock.sleep(pauses * timing.archive_pause_s)
         before = left
 
 
-def _begin(folder: str, run: Run) -> int:
-    done = run(BEGIN, (folder,), LOOK_S)
+def _begin(folder: str, run: Run, longest_s: float) -> int:
+    done = run(BEGIN, (folder,), longest_s)
     if done.code != 0:
         said = done.err.strip().splitlines()
         what = f"{folder} cannot be copied to S3: {said[-1] if said else f'exit code {done.code}'}"

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, Protocol
 
 from runspec_jobs.provider import Conflict, Unavailable, state_folder
-from runspec_slurm import timing
+from runspec_slurm.timing import DEFAULT, Timing
 
 LOST = 255  # the exit code of ssh if it failed itself, and not the command: ssh(1), EXIT STATUS
 # The output of the login itself, such as a banner of ~/.bashrc, comes before this line, that of the script after it.
@@ -60,7 +60,7 @@ class Transport(Protocol):
         script: str,
         args: Sequence[str] = (),
         content: Iterable[bytes] | None = None,
-        timeout_s: float = timing.COMMAND_S,
+        timeout_s: float = DEFAULT.command_s,
     ) -> Done:
         """Run *script* with *args* as its positional arguments and *content* as its standard input.
 
@@ -73,15 +73,22 @@ class Here:
     """Runs scripts on this machine."""
 
     where = "this machine"
-    look_s = timing.LOOK_S
+    timing = DEFAULT
     near = True
+
+    def __init__(self, timing: Timing = DEFAULT) -> None:
+        self.timing = timing
+
+    @property
+    def look_s(self) -> float:
+        return self.timing.look_s
 
     def run(
         self,
         script: str,
         args: Sequence[str] = (),
         content: Iterable[bytes] | None = None,
-        timeout_s: float = timing.COMMAND_S,
+        timeout_s: float = DEFAULT.command_s,
     ) -> Done:
         return carried_out(["/bin/sh", "-c", script, "sh", *args], content, timeout_s)
 
@@ -89,13 +96,22 @@ class Here:
 class Ssh:
     """Runs scripts on a login node, all by one connection, which later runspec commands use too."""
 
-    look_s = timing.LOOK_SSH_S
     near = False
 
-    def __init__(self, host: str, options: Sequence[str], sockets: Path | None = None) -> None:
-        self.where = host
+    def __init__(
+        self,
+        host: str,
+        options: Sequence[str],
+        sockets: Path | None = None,
+        timing: Timing = DEFAULT,
+    ) -> None:
+        self.where, self.timing = host, timing
         self.options = tuple(options)
         self._sockets = sockets
+
+    @property
+    def look_s(self) -> float:
+        return self.timing.look_ssh_s
 
     def argv(self) -> list[str]:
         """Return the command line of ssh up to the host. The options of the profile come first, and so take effect.
@@ -106,8 +122,8 @@ class Ssh:
             "BatchMode": "yes",
             "ControlMaster": "auto",
             "ControlPath": str(self._socket()),
-            "ControlPersist": str(timing.PERSIST_S),
-            "ConnectTimeout": str(timing.CONNECT_S),
+            "ControlPersist": str(self.timing.persist_s),
+            "ConnectTimeout": str(self.timing.connect_s),
             "ServerAliveInterval": "15",
             "ServerAliveCountMax": "4",
             "ForwardAgent": "no",
@@ -124,7 +140,7 @@ class Ssh:
         script: str,
         args: Sequence[str] = (),
         content: Iterable[bytes] | None = None,
-        timeout_s: float = timing.COMMAND_S,
+        timeout_s: float = DEFAULT.command_s,
     ) -> Done:
         if shutil.which("ssh") is None:
             raise Unavailable(
@@ -168,9 +184,9 @@ def remote(words: Sequence[str]) -> str:
     return f"exec /bin/sh -c 'eval \"$(printf %b \"$1\")\"' sh '{line}'"
 
 
-def transport(host: str | None, options: Sequence[str] = ()) -> Transport:
+def transport(host: str | None, options: Sequence[str] = (), timing: Timing = DEFAULT) -> Transport:
     """Return the transport to a cluster on *host*, or on this machine if it is None."""
-    return Here() if host is None else Ssh(host, options)
+    return Here(timing) if host is None else Ssh(host, options, timing=timing)
 
 
 def _runtime() -> Path:

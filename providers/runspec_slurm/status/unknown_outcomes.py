@@ -6,15 +6,14 @@ state does not know jobs that still run.
 
 from __future__ import annotations
 
-import time
-
 from runspec_jobs.provider import State, Status
-from runspec_slurm import reasons, timing
+from runspec_slurm import reasons
 from runspec_slurm.status.workspace_poll import Seen
 from runspec_slurm.store.workspace import NOTHING, WorkspaceStore
 
-# Argument: the run. The time of the file `missing` says since when the run is unknown; any file that is written later
-# restarts the wait. In a folder of another user, the time of the record has to do.
+# Argument: the run, and for CHECK the minutes to wait. The time of the file `missing` says since when the run is
+# unknown; any file that is written later restarts the wait. In a folder of another user, the time of the record has to
+# do.
 SINCE = f"""\
 cd "runs/$1" 2>/dev/null || exit {NOTHING}
 f=missing
@@ -23,7 +22,7 @@ valid() {{ [ -e "$f" ] && {{ [ "$f" != missing ] || [ -z "$(find . -type f -newe
 """
 CHECK = f"""\
 {SINCE}valid || exit 0
-[ -z "$(find "$f" -mmin +{timing.UNKNOWN_MIN})" ] || echo over
+[ -z "$(find "$f" -mmin "+$2")" ] || echo over
 """
 MARK = f'{SINCE}valid || echo >"$f"\n'
 
@@ -37,17 +36,18 @@ class UnknownOutcomes:
         self._unmarked: set[str] = set()  # runs that `mark` has to look at
 
     def just_asked(self, run: str) -> bool:
-        return time.monotonic() < self._good_until_s.get(run, 0.0)
+        return self.store.clock.monotonic() < self._good_until_s.get(run, 0.0)
 
     def over(self, run: str) -> bool:
         """Return whether *run* has been unknown, without any change, for long enough to count as failed.
 
         The time counts from the first `mark`.
         """
-        found = self.store.look(f"look for {run}", CHECK, run) or b""
+        timing = self.store.timing
+        found = self.store.look(f"look for {run}", CHECK, run, str(timing.unknown_min)) or b""
         over = found.strip() == b"over"
         if not over:
-            self._good_until_s[run] = time.monotonic() + timing.UNKNOWN_POLL_S
+            self._good_until_s[run] = self.store.clock.monotonic() + timing.unknown_poll_s
             self._unmarked.add(run)
         return over
 

@@ -6,11 +6,9 @@ import contextlib
 import json
 import math
 import re
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from runspec_slurm import timing
 from runspec_slurm.store.workspace import NOTHING, WorkspaceStore
 
 # Argument: the run. Prints small files whole, the names of the others, and the sizes of logs: wc opens each log, so
@@ -81,13 +79,14 @@ class WorkspacePoller:
     def seen(self, run: str) -> Seen | None:
         """Return the files of *run*; None if it has no record, or no longer."""
         good_until, found = self._seen.get(run, (-math.inf, None))
-        if time.monotonic() >= good_until:
-            began = time.monotonic()
+        if self.store.clock.monotonic() >= good_until:
+            began = self.store.clock.monotonic()
             text = self._text(run)
             found = None if text is None else read(text)
-            took = time.monotonic() - began
-            rest = max(self.store.way.look_s, min(took * timing.LOOK_SHARE, timing.LOOK_CAP_S))
-            self._seen[run] = (time.monotonic() + rest, found)
+            took = self.store.clock.monotonic() - began
+            timing = self.store.timing
+            rest = max(self.store.way.look_s, min(took * timing.look_share, timing.look_cap_s))
+            self._seen[run] = (self.store.clock.monotonic() + rest, found)
         return found
 
     def notes(self, run: str, wanted: Iterable[AttemptKey]) -> Mapping[AttemptKey, Note]:

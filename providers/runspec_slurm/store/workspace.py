@@ -19,9 +19,9 @@ from runspec_jobs.provider import (
     Unavailable,
     tar_blocks,
 )
-from runspec_slurm import timing
 from runspec_slurm.session.transport import Done, Transport
 from runspec_slurm.store.local_workspace import LocalWorkspace
+from runspec_slurm.timing import CLOCK, DEFAULT, Clock, Timing
 
 # Exit codes of the scripts below, in addition to those of their commands.
 CHANGED, NO_WORKSPACE, NOTHING, OUTSIDE = 93, 94, 95, 96
@@ -109,8 +109,10 @@ class Entry(NamedTuple):
 class WorkspaceStore:
     """Reads and writes files of the workspace. A key is a path below it, with "/" between its parts."""
 
-    def __init__(self, way: Transport, workspace: str) -> None:
-        self.way = way
+    def __init__(
+        self, way: Transport, workspace: str, timing: Timing = DEFAULT, clock: Clock = CLOCK
+    ) -> None:
+        self.way, self.timing, self.clock = way, timing, clock
         self.workspace = workspace
         self.near = LocalWorkspace(workspace) if way.near else None
 
@@ -121,7 +123,7 @@ class WorkspaceStore:
 
         Raises NoAnswer if the cluster did not answer, and Unavailable if it cannot be reached.
         """
-        done = self.way.run(VISIT + script, [self.workspace, *args], content)
+        done = self.way.run(VISIT + script, [self.workspace, *args], content, self.timing.command_s)
         if done.code in (NOTHING, NO_WORKSPACE) and not done.lost:
             return None
         return self._checked(what, done).out
@@ -132,14 +134,15 @@ class WorkspaceStore:
         script: str,
         *args: str,
         content: Iterable[bytes] | None = None,
-        timeout_s: float = timing.COMMAND_S,
+        timeout_s: float | None = None,
     ) -> bytes | None:
         """Run a script that changes something, and return its output; None if there was nothing to change.
 
         Raises RemoteError if nothing was changed, and NoAnswer if the outcome is unknown.
         """
         try:
-            done = self.way.run(ENTER + script, [self.workspace, *args], content, timeout_s)
+            longest_s = self.timing.command_s if timeout_s is None else timeout_s
+            done = self.way.run(ENTER + script, [self.workspace, *args], content, longest_s)
         except Unavailable as exc:
             raise RemoteError(exc.message, exc.hint, transient=True) from exc
         if done.code == NOTHING and not done.lost:
@@ -244,7 +247,7 @@ class WorkspaceStore:
                 _key(key),
                 part,
                 content=_summed(tar_blocks(bundle, progress), sent),
-                timeout_s=timing.STAGE_S,
+                timeout_s=self.timing.stage_s,
             )
             if (found or b"").split()[:1] != [sent.hexdigest().encode()]:
                 raise RemoteError(
@@ -270,7 +273,7 @@ class WorkspaceStore:
         """Remove a folder, which other processes see disappear at once."""
         key = _key(*parts)
         name = f"{posixpath.basename(key)}.{secrets.token_hex(6)}"
-        self.change(f"remove {key}", REMOVE_TREE, key, name, timeout_s=timing.GONE_S)
+        self.change(f"remove {key}", REMOVE_TREE, key, name, timeout_s=self.timing.gone_s)
 
     def listing(self, folder: str, *like: str) -> list[Entry]:
         """Return the files below *folder*; with two patterns *like*, only files whose paths match one of them."""

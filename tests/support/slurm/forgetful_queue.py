@@ -17,8 +17,8 @@ def forgetful(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claim: str, age_s: int, shown: str = ""
 ) -> SlurmClient:
     """Give the client of a workspace with the run job-a1, whose queue has *shown* and no more."""
-    monkeypatch.setattr(timing, "NOTES_S", 0.0)
-    client = SlurmClient(SlurmOptions(workspace=str(tmp_path)))
+    options = SlurmOptions(workspace=str(tmp_path))
+    client = SlurmClient(options, timing=timing.Timing(notes_s=0.0))
     (tmp_path / "bin").mkdir()
     line = shown.replace("|", queue.BETWEEN)
     for name, text in (("squeue", f"echo '{line}'"), ("sacct", "exit 1")):

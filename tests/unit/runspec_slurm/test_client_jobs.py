@@ -50,17 +50,20 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield found
 
 
+QUICK = timing.Timing(notes_s=0.5)
+
+
 @pytest.fixture
 def client(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlurmClient:
     for name, value in cluster.env.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(timing, "NOTES_S", 0.5)
-    return SlurmClient(SlurmOptions(workspace=str(tmp_path / "workspace")))
+    options = SlurmOptions(workspace=str(tmp_path / "workspace"))
+    return SlurmClient(options, timing=QUICK)
 
 
 def again(client: SlurmClient) -> SlurmClient:
     """Give the client of another process, perhaps on another machine."""
-    return SlurmClient(SlurmOptions(workspace=client.store.workspace))
+    return SlurmClient(SlurmOptions(workspace=client.store.workspace), timing=QUICK)
 
 
 def prepared(
@@ -312,7 +315,7 @@ def test_who_follows_a_quiet_job_seldom_asks_the_controller(
     client.cancel("quiet-1")
 
     assert pauses == sorted(pauses)
-    assert pauses[-1] == timing.ASK_LAST_S
+    assert pauses[-1] == timing.DEFAULT.ask_last_s
     assert asked() >= 40
 
 

@@ -32,7 +32,7 @@ class Counted(Here):
         script: str,
         args: Sequence[str] = (),
         content: Iterable[bytes] | None = None,
-        timeout_s: float = timing.COMMAND_S,
+        timeout_s: float = timing.DEFAULT.command_s,
     ) -> Done:
         self.asked += 1
         return self.way.run(script, args, content, timeout_s)

@@ -33,7 +33,7 @@ class Says(Here):
         script: str,
         args: Sequence[str] = (),
         content: Iterable[bytes] | None = None,
-        timeout_s: float = timing.COMMAND_S,
+        timeout_s: float = timing.DEFAULT.command_s,
     ) -> Done:
         self.asked += 1
         return self.done

@@ -322,7 +322,7 @@ def test_a_job_that_nobody_knows_has_failed_when_nothing_came_of_it_for_minutes(
     early = client.state("job-a1")
     assert not (run / "missing").exists(), "a read has changed the workspace"
     assert client.reconcile("job-a1") == ()
-    then = time.time() - 60 * timing.UNKNOWN_MIN - 5
+    then = time.time() - 60 * timing.DEFAULT.unknown_min - 5
     for name in ("missing", "logs/0-0.txt", "record.json"):
         os.utime(run / name, (then, then))
 
@@ -343,7 +343,7 @@ def test_what_is_printed_meanwhile_is_a_sign_of_life(
     """As by a job that goes on while its controller has lost its state."""
     client, run = forgetful(tmp_path, monkeypatch, "7", 3600), tmp_path / "runs/job-a1"
     client.reconcile("job-a1")
-    then = time.time() - 60 * timing.UNKNOWN_MIN - 5
+    then = time.time() - 60 * timing.DEFAULT.unknown_min - 5
     os.utime(run / "missing", (then, then))
     (run / "logs").mkdir()
     (run / "logs/0-0.txt").write_text("at work\n")

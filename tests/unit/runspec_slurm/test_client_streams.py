@@ -32,21 +32,20 @@ class Counted(Here):
         script: str,
         args: Sequence[str] = (),
         content: Iterable[bytes] | None = None,
-        timeout_s: float = timing.COMMAND_S,
+        timeout_s: float = timing.DEFAULT.command_s,
     ) -> Done:
         self.count += 1
         return super().run(script, args, content, timeout_s)
 
 
 @pytest.fixture(params=[True, False], ids=["near", "by commands"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Counted:
-    monkeypatch.setattr(timing, "LOOK_SHARE", 0)
+def way(request: pytest.FixtureRequest) -> Counted:
     return Counted(near=request.param)
 
 
 @pytest.fixture
 def store(tmp_path: Path, way: Counted) -> WorkspaceStore:
-    found = WorkspaceStore(way, str(tmp_path))
+    found = WorkspaceStore(way, str(tmp_path), timing.Timing(look_share=0))
     found.put("runs/a/record.json", b"{}", beside="runs/a/logs")
     return found
 

@@ -26,8 +26,8 @@ from runspec_jobs.provider import (
 )
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions
 from runspec_slurm.parallelcluster.session import install
+from runspec_slurm.parallelcluster.timing import DEFAULT
 
-LONGEST_S = 600.0  # for one call; creating and deleting continue after it
 CHANGES = ("create-cluster", "update-cluster", "update-compute-fleet", "delete-cluster")
 KEPT_OUT = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PCLUSTER_LOG_TO_STDOUT")
 MOST = 5  # problems of a configuration in an error message
@@ -62,8 +62,13 @@ class StopFirst(RemoteError):
 class Cli:
     """Runs `pcluster` for one account and region. Credentials come from the environment, as with any AWS SDK."""
 
-    def __init__(self, options: ParallelClusterOptions, tell: install.Tell) -> None:
-        self.options, self.tell = options, tell
+    def __init__(
+        self,
+        options: ParallelClusterOptions,
+        tell: install.Tell,
+        longest_s: float = DEFAULT.call_s,
+    ) -> None:
+        self.options, self.tell, self.longest_s = options, tell, longest_s
         self._program: Path | None = None
 
     def run(
@@ -84,7 +89,7 @@ class Cli:
             argv = [str(self._program), operation, "--cluster-name", cluster, *words]
             argv += ["--region", self.options.region] if self.options.region else []
             argv += ["--cluster-configuration", place] if place else []
-            code, out = execute(argv, self._env(), operation in CHANGES)
+            code, out = execute(argv, self._env(), operation in CHANGES, self.longest_s)
         answer = _json(out)
         if code == 0 and answer is not None:
             return answer
@@ -115,7 +120,9 @@ def _file(configuration: Mapping[str, Any] | None) -> Iterator[str | None]:
         yield str(place)
 
 
-def execute(argv: list[str], env: dict[str, str], changes: bool) -> tuple[int, str]:
+def execute(
+    argv: list[str], env: dict[str, str], changes: bool, longest_s: float
+) -> tuple[int, str]:
     try:
         process = subprocess.Popen(
             argv,
@@ -131,9 +138,9 @@ def execute(argv: list[str], env: dict[str, str], changes: bool) -> tuple[int, s
     except OSError as exc:
         raise Unavailable(f"{argv[0]}: {(exc.strerror or str(exc)).lower()}") from exc
     try:
-        out, _ = process.communicate(timeout=LONGEST_S)
+        out, _ = process.communicate(timeout=longest_s)
     except subprocess.TimeoutExpired as exc:
-        what = f"pcluster {argv[1]}: no answer in {LONGEST_S:.0f} s"
+        what = f"pcluster {argv[1]}: no answer in {longest_s:.0f} s"
         raise (NoAnswer if changes else Unavailable)(what) from exc
     finally:
         _end(process)

@@ -22,6 +22,7 @@ from runspec_jobs.provider import (
 from runspec_slurm.parallelcluster import PROVIDER
 from runspec_slurm.parallelcluster.client import ParallelClusterClient
 from runspec_slurm.parallelcluster.lookup import Clusters
+from runspec_slurm.timing import Clock
 from tests.support.slurm.parallelcluster_specs import (
     RUN,
     Pcluster,
@@ -109,7 +110,7 @@ class World:
         self.remembered: list[str] = []
 
     def client(self, **settings: Any) -> ParallelClusterClient:
-        made = Clusters(self.pcluster, lambda line: None, lambda seconds: None)
+        made = Clusters(self.pcluster, lambda line: None, clock=Clock(sleep=lambda seconds: None))
         reach: Any = lambda reached: Slurm(reached, self)  # noqa: E731
         return ParallelClusterClient(options(**settings), made, reach)
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from runspec_jobs.provider import Conflict, RemoteError, Request, Step
-from runspec_slurm.parallelcluster import PROVIDER, lookup
+from runspec_slurm import timing
+from runspec_slurm.parallelcluster import PROVIDER
 from runspec_slurm.parallelcluster.lookup import Clusters
 from runspec_slurm.parallelcluster.session.pcluster import NotThere, StopFirst
 from tests.support.slurm.parallelcluster_specs import RUN, Pcluster, facts, spec, up
@@ -34,7 +35,7 @@ def pcluster() -> Pcluster:
 @pytest.fixture
 def made(pcluster: Pcluster) -> Clusters:
     clock = Clock()
-    return Clusters(pcluster, lambda line: None, clock.sleep, clock.read)
+    return Clusters(pcluster, lambda line: None, clock=timing.Clock(clock.read, clock.sleep))
 
 
 def steps(**settings: Any) -> dict[str, Step]:
@@ -218,10 +219,10 @@ def test_while_the_head_node_has_no_address_the_same_call_may_do_later(
 
 def test_looks_are_not_closer_than_they_must(pcluster: Pcluster) -> None:
     clock = Clock()
-    slow = Clusters(pcluster, lambda line: None, clock.sleep, clock.read)
+    slow = Clusters(pcluster, lambda line: None, clock=timing.Clock(clock.read, clock.sleep))
     pcluster.there["training"] = up(clusterStatus="CREATE_IN_PROGRESS")
 
     for _ in range(3):
         slow.settled(steps()["cluster"].do)
 
-    assert clock.now == 2 * lookup.POLL_S
+    assert clock.now == 2 * slow.timing.poll_s

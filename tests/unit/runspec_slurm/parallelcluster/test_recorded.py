@@ -50,7 +50,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
 
 def called(monkeypatch: pytest.MonkeyPatch, operation: str, out: str) -> dict[str, Any]:
     monkeypatch.setattr(install, "program", lambda options, told: Path("pcluster"))
-    monkeypatch.setattr(pcluster, "execute", lambda argv, env, changes: (0, out))
+    monkeypatch.setattr(pcluster, "execute", lambda *_: (0, out))
     options = ParallelClusterOptions.model_validate({"region": "eu-central-1"})
     return pcluster.Cli(options, lambda text: None).run(operation, "demo")
 

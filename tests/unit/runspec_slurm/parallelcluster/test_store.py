@@ -12,6 +12,8 @@ import pytest
 
 from runspec_jobs.provider import RemoteError
 from runspec_slurm.parallelcluster import store
+from runspec_slurm.parallelcluster.timing import Timing
+from runspec_slurm.timing import Clock
 
 pytestmark = pytest.mark.process
 
@@ -61,8 +63,11 @@ class Place:
         done = subprocess.run(words, capture_output=True, timeout=60, check=False)
         return Done(done.returncode, done.stdout, done.stderr.decode())
 
+    def clock(self) -> Clock:
+        return Clock(lambda: self.slept, self.sleep)
+
     def archive(self) -> None:
-        store.archive(str(self.data), self.run, self.said.append, self.sleep, lambda: self.slept)
+        store.archive(str(self.data), self.run, self.said.append, clock=self.clock())
 
     def sleep(self, seconds: float) -> None:
         self.slept += seconds
@@ -147,9 +152,8 @@ def test_a_folder_that_is_not_there_is_an_error(place: Place) -> None:
 
 
 def test_what_does_not_arrive_is_not_waited_for_for_ever(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: Place,
 ) -> None:
-    monkeypatch.setattr(store, "LONGEST_S", 5.0)
     write(place)("a.txt")
 
     with pytest.raises(RemoteError, match="1 files are not in S3"):
@@ -157,8 +161,8 @@ def test_what_does_not_arrive_is_not_waited_for_for_ever(
             str(place.data),
             lambda *_: Done(0, b"1\n", ""),
             place.said.append,
-            place.sleep,
-            lambda: place.slept,
+            Timing(archive_s=5.0),
+            place.clock(),
         )
 
 

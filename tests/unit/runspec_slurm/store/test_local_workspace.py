@@ -37,7 +37,7 @@ class Way(Here):
         script: str,
         args: Sequence[str] = (),
         content: Iterable[bytes] | None = None,
-        timeout_s: float = timing.COMMAND_S,
+        timeout_s: float = timing.DEFAULT.command_s,
     ) -> Done:
         self.called += 1
         if "squeue" in script:
@@ -213,8 +213,8 @@ def test_a_look_that_took_a_minute_is_not_good_for_ten(
 ) -> None:
     """As where a login node did not answer for a while: the end of a job is seen soon after."""
     now, way = [0.0], Way(near=False)
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    looks, run = WorkspacePoller(WorkspaceStore(way, str(workspace))), way.run
+    store = WorkspaceStore(way, str(workspace), clock=timing.Clock(lambda: now[0]))
+    looks, run = WorkspacePoller(store), way.run
 
     def slow(*words: Any, **more: Any) -> Done:
         now[0] += 60.0

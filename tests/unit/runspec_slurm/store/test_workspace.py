@@ -41,7 +41,7 @@ class Broken(Here):
         script: str,
         args: Sequence[str] = (),
         content: Iterable[bytes] | None = None,
-        timeout_s: float = timing.COMMAND_S,
+        timeout_s: float = timing.DEFAULT.command_s,
     ) -> Done:
         if self.done is not None:
             return self.done

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from runspec_jobs.provider import CredentialsError, NoAnswer, RemoteError, Unavailable
-from runspec_slurm.parallelcluster.session import install, pcluster
+from runspec_slurm.parallelcluster.session import install
 from runspec_slurm.parallelcluster.session.pcluster import Cli, NotThere, StopFirst, failure
 from tests.support.slurm.parallelcluster_specs import options
 from tests.support.wait import SOON_S
@@ -173,15 +173,12 @@ def test_a_program_that_is_killed_may_have_done_it(program: Program) -> None:
 
 
 @pytest.mark.process
-def test_a_program_that_does_not_end_is_ended_with_all_it_started(
-    program: Program, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pcluster, "LONGEST_S", 0.5)
+def test_a_program_that_does_not_end_is_ended_with_all_it_started(program: Program) -> None:
     program.does('sleep 600 & echo $! >"$NOTES/child"; wait')
 
     began = time.monotonic()
     with pytest.raises(NoAnswer, match="no answer in"):
-        client().run("create-cluster", "x")
+        Cli(options(), lambda line: None, 0.5).run("create-cluster", "x")
     assert time.monotonic() - began < SOON_S  # the child would have held the pipe for ten minutes
 
     child = int((program.notes / "child").read_text())
