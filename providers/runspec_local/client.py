@@ -10,7 +10,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,9 +38,8 @@ from runspec_local.infrastructure import environment, image
 from runspec_local.session import container_engine, gpus
 from runspec_local.store import is_whole, put, remove
 from runspec_local.supervisor import device_leases, durable, elastic, events, process, reaper
+from runspec_local.timing import CLOCK, DEFAULT, Clock, Timing
 
-READY_S = 30.0
-LEAVE_S = 10.0  # for a supervisor to end, in addition to the grace period of its nodes
 BOOTSTRAP = "import sys; sys.path.insert(0, sys.argv.pop(1)); from runspec_local.supervisor.reaper import main; main()"
 
 
@@ -52,11 +50,13 @@ class _NotReached(RemoteError):
 class LocalClient:
     """Carries out the requests of a local plan. *root* is the folder of the store and the runs."""
 
-    poll_s = 0.05
-
-    def __init__(self, root: str) -> None:
-        self.root = Path(root)
+    def __init__(self, root: str, timing: Timing = DEFAULT, clock: Clock = CLOCK) -> None:
+        self.root, self.timing, self.clock = Path(root), timing, clock
         self._tell: Callable[[str], None] = lambda line: None
+
+    @property
+    def poll_s(self) -> float:
+        return self.timing.poll_s
 
     def listen(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
@@ -286,9 +286,9 @@ class LocalClient:
 
     def _await_ready(self, answer: int, folder: Path) -> None:
         """Wait until the supervisor reports that it has claimed the run, or ends."""
-        ready, _, _ = select.select([answer], [], [], READY_S)
+        ready, _, _ = select.select([answer], [], [], self.timing.ready_s)
         if not ready:
-            raise NoAnswer(f"the supervisor did not answer in {READY_S:.0f} s")
+            raise NoAnswer(f"the supervisor did not answer in {self.timing.ready_s:.0f} s")
         if not os.read(answer, 16):
             why = container_engine.last_line(
                 (folder / "supervisor.log").read_text(errors="replace")
@@ -316,17 +316,18 @@ class LocalClient:
             os.close(lock)
 
     def _await_lock(self, lock: int, folder: Path) -> None:
-        until = time.monotonic() + status.job(folder).get("grace_s", 0) + LEAVE_S
+        grace_s, leave_s = status.job(folder).get("grace_s", 0), self.timing.leave_s
+        until = self.clock.monotonic() + grace_s + leave_s
         self._signal(folder, signal.SIGTERM)
         while not process.locked(lock):
-            over_s = time.monotonic() - until
-            if over_s > LEAVE_S:
+            over_s = self.clock.monotonic() - until
+            if over_s > leave_s:
                 raise TimeoutError(
                     errno.ETIMEDOUT, "the supervisor of the run does not end", str(folder)
                 )
             if over_s > 0:
                 self._signal(folder, signal.SIGKILL)
-            time.sleep(self.poll_s)
+            self.clock.sleep(self.poll_s)
 
     def _signal(self, folder: Path, number: int) -> None:
         """Signal the supervisor of the run in *folder*, if there is one."""

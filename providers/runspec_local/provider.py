@@ -36,11 +36,12 @@ class LocalProvider:
         return examine(options)
 
     def connect(self, facts: Facts) -> Client:
+        from runspec_local import timing
         from runspec_local.client import LocalClient
         from runspec_local.discover import root
 
         # `gc` connects without a spec, and so without discovery
-        return LocalClient(facts.survey.get("root") or root(facts.options))
+        return LocalClient(facts.survey.get("root") or root(facts.options), timing.DEFAULT)
 
 
 PROVIDER = LocalProvider()

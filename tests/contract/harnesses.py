@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -28,6 +29,7 @@ from runspec_jobs.load import registry
 from runspec_jobs.provider import Client, Facts, Response, Spec
 from runspec_jobs.testing import EXAMPLES, Strike, World
 from runspec_jobs.testing.world import SECRET
+from runspec_local.client import LocalClient
 from tests.contract.slurm import parallelcluster, slurm
 from tests.support.requirements import need
 
@@ -36,11 +38,27 @@ STRIKES = ("error-after", "reset-after", "truncated", "reset-before")
 Harness = Callable[[Path, pytest.MonkeyPatch], World]
 
 
+@dataclass
 class LocalWorld(World):
     """Processes of this machine."""
 
+    clients: list[LocalClient] = field(default_factory=list)
+
+    def connect(self, facts: Facts) -> Client:
+        found = super().connect(facts)
+        assert isinstance(found, LocalClient)
+        self.clients.append(found)
+        return found
+
     def faults(self) -> Mapping[str, Strike]:
-        return {"the supervisor answers late": answers_late}
+        return {"the supervisor answers late": self.answers_late}
+
+    def answers_late(self, send: Callable[[], Response]) -> Response:
+        """The supervisor starts, and whoever asked for it has stopped listening."""
+        with pytest.MonkeyPatch.context() as patch:
+            for client in self.clients:
+                patch.setattr(client, "timing", replace(client.timing, ready_s=0.0))
+            return send()
 
     def plain(self, client: Client, run: str) -> Mapping[str, bytes]:
         top = self._outputs(run)
@@ -60,13 +78,6 @@ class LocalWorld(World):
 
     def _outputs(self, run: str) -> Path:
         return self.folder / "runspec" / "local" / "runs" / run / "outputs"
-
-
-def answers_late(send: Callable[[], Response]) -> Response:
-    """The supervisor starts, and whoever asked for it has stopped listening."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("runspec_local.client.READY_S", 0.0)
-        return send()
 
 
 def local(folder: Path, monkeypatch: pytest.MonkeyPatch) -> World:

@@ -21,6 +21,7 @@ from runspec_local.client import BOOTSTRAP, LocalClient
 from runspec_local.session import container_engine
 from runspec_local.supervisor import process, reaper, supervisor
 from runspec_local.supervisor.child import start_child
+from runspec_local.timing import Timing
 from tests.support import process_table
 from tests.support.wait import until
 
@@ -235,7 +236,7 @@ def test_a_folder_that_was_made_anew_is_not_claimed(
 def test_a_run_is_not_taken_away_under_a_supervisor_that_claims_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runspec_local.client.LEAVE_S", 0.1)
+    monkeypatch.setattr(world.client, "timing", Timing(leave_s=0.1))
     world.folder.mkdir(parents=True)
     with open(world.folder / "supervisor.lock", "wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
