@@ -34,6 +34,8 @@ class Timing:
     """The longest of these pauses."""
     gone_s: float = 600.0
     """How long to wait for a deletion to complete."""
+    write_pauses_s: tuple[float, ...] = (0.1, 0.2, 0.4, 0.8, 1.6)
+    """Before each repetition of a conditional write that met another call."""
     credentials_s: float = 30.0
     """How long a library that signs requests by itself uses credentials before it asks for them again."""
     young_s: float = 86_400.0

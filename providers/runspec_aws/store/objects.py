@@ -38,7 +38,6 @@ METHODS: Mapping[str, tuple[str, Mapping[str, str]]] = {
 }
 TAKEN = frozenset({"PreconditionFailed", "412"})
 INTERFERED = frozenset({"ConditionalRequestConflict", "409"})
-PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.6)  # before each repetition of a write that met another call
 
 
 class Objects:
@@ -83,7 +82,7 @@ class Objects:
         where = {"Bucket": self.session.bucket, "Key": "/".join((self.prefix, *parts))}
         put = partial(self.session.make("s3").put_object, Body=content, IfNoneMatch="*", **where)
         what = f"write {where['Key']}"
-        for pause_s in PAUSES_S:
+        for pause_s in self.session.timing.write_pauses_s:
             try:
                 return absent(lambda: put() or {}, what, TAKEN) is not None
             except RemoteError as exc:

@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from runspec_aws.store.objects import Objects
-from runspec_aws.timing import Clock
+from runspec_aws.timing import DEFAULT, Clock
 from runspec_jobs.provider import RemoteError
 
 HERE, MEANWHILE = ("PreconditionFailed", 412), ("ConditionalRequestConflict", 409)
@@ -33,7 +33,8 @@ class Bucket:
 
     def put_new(self) -> bool:
         clock = Clock(sleep=self.pauses.append)
-        session: Any = SimpleNamespace(bucket="jobs", clock=clock, make=lambda service: self)
+        how = {"timing": DEFAULT, "clock": clock}
+        session: Any = SimpleNamespace(bucket="jobs", make=lambda service: self, **how)
         return Objects(session, "runspec").put_new(b"1", "runs", "a", "claim")
 
 
