@@ -90,9 +90,9 @@ def test_blobs_that_overlook_conditions_and_rights_are_seen(
 def test_a_service_that_behaves_otherwise_is_seen(
     account: AzureBatch, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    """It knows no round(), takes formulas at any time, and leaves alone what waits."""
+    """It knows no time(), takes formulas at any time, and leaves alone what waits."""
     account.control("PUT", "settings", {"enable_s": 0.0, "autoscale_s": 3600.0})
-    monkeypatch.delitem(formula.FUNCTIONS, "round")
+    monkeypatch.delitem(formula.FUNCTIONS, "time")
     monkeypatch.setattr(jobs, "SHOWN_S", 2.0)
     ending = Runner.terminate
 

@@ -120,7 +120,15 @@ class Jobs:
                 yield from got(page, "jobSummaryList")
 
     def refuse_if_used(self, queue: str) -> None:
-        """Raise Conflict while *queue* has any jobs, which deleting it would end."""
+        """Raise Conflict while *queue* has any jobs, which deleting it would end; a queue that is gone has none."""
+        try:
+            self._refuse_if_used(queue)
+        except RemoteError:
+            self.session.valid.clear()  # another machine may have deleted it just now
+            if described(self.session, QUEUE, queue) is not None:
+                raise
+
+    def _refuse_if_used(self, queue: str) -> None:
         for status in (s for s, state in STATES.items() if not state.terminal):
             for job in self.listed_as(queue, jobStatus=status):
                 what = f"{job['jobName']} is {status} in {queue}"

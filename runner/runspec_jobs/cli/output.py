@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from runspec_jobs.api.events import Event
 from runspec_jobs.diagnostics.render import as_json, columns, plain
@@ -59,7 +59,12 @@ def tell_lines(text: str) -> None:
     except BrokenPipeError:
         raise
     except OSError:
-        pass
+        lead_nowhere(sys.stderr)
+
+
+def lead_nowhere(stream: TextIO) -> None:
+    """Lead *stream* nowhere, so that Python does not fail when it flushes at its exit what could not be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def tell_event(event: Event) -> None:

@@ -20,7 +20,7 @@ from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.document import reader
 from runspec_jobs.errors import Damaged, UsageError
 from runspec_jobs.plan import model
-from runspec_jobs.provider import Facts, Offer, Provider, Source, Spec, paths
+from runspec_jobs.provider import Facts, Offer, Options, Provider, Source, Spec, paths
 from runspec_jobs.spec import validate
 from runspec_jobs.state import atomic_io, journal
 from runspec_jobs.state_folder import runs_folder as runs_folder
@@ -271,12 +271,22 @@ def facts_json(
         **record_formats.written(FACTS),
         "base": str(base),
         "profile": profile and str(profile),
-        "options": facts.options.model_dump(mode="json"),
+        "options": _options_json(facts.options),
         "sources": {name: source._asdict() for name, source in facts.sources.items()},
         "requirements": list(facts.requirements),
         "survey": facts.survey,
         **machines,
     }
+
+
+def _options_json(options: Options) -> Mapping[str, Any]:
+    """Return the options without those that are null by default and were not set.
+
+    An earlier version of runspec may not know such an option, or demand a value for it.
+    """
+    fields = type(options).model_fields
+    found = options.model_dump(mode="json").items()
+    return {k: v for k, v in found if v is not None or fields[k].default is not None}
 
 
 def _machines_json(offer: Offer) -> Mapping[str, Any]:

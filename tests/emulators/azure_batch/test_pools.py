@@ -247,7 +247,9 @@ def test_containers_are_for_pools_that_have_them(stand: Stand) -> None:
     )
 
 
-def test_a_managed_image_is_refused(stand: Stand) -> None:
+def test_a_managed_image_is_refused(make: Callable[..., Stand]) -> None:
+    stand = make(tokens=("fixed",))
+    stand.client = stand.with_token("fixed")  # a key is refused for any image of one's own
     image = {"virtualMachineImageId": "/subscriptions/s/providers/Microsoft.Compute/images/mine"}
 
     with pytest.raises(HttpResponseError, match="InvalidPropertyValue"):

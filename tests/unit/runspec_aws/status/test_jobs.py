@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,7 @@ from runspec_aws.attempts import AttemptKey, over
 from runspec_aws.status.jobs import Jobs
 from runspec_aws.store.objects import Objects
 from runspec_aws.timing import CLOCK, DEFAULT
-from runspec_jobs.provider import elastic_tasks
+from runspec_jobs.provider import RemoteError, elastic_tasks
 from tests.support.change_records import at, record
 
 FAILED = {"statusReason": "Essential container in task exited", "container": {"exitCode": 75}}
@@ -50,6 +51,26 @@ def test_the_store_is_asked_once_for_the_codes_of_all_nodes() -> None:
 
     assert found == [6 if rank == 7 else 75 for rank in range(50)]
     assert store.listed == 1
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_queue_that_another_machine_has_just_deleted_has_no_jobs(
+    monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    """Two machines may run `destroy --site` at once: the list of jobs was an error for the second."""
+    queue = {"jobQueueName": "q"} if there else None
+    known = jobs(Store())
+    known.session.valid = {("describe_job_queues", "q"): (0.0, {"jobQueueName": "q"})}
+    monkeypatch.setattr("runspec_aws.status.jobs.described", lambda *_: queue)
+
+    def refused(*_: object, **__: object) -> Iterator[Any]:
+        raise RemoteError("list_jobs: JobQueue not found: q")
+
+    monkeypatch.setattr(known, "listed_as", refused)
+
+    with pytest.raises(RemoteError) if there else contextlib.nullcontext():
+        known.refuse_if_used("q")
+    assert known.session.valid == {}
 
 
 def test_a_code_that_is_known_is_not_asked_for_again_and_a_new_try_is() -> None:
