@@ -96,6 +96,9 @@ class SlurmWorld(World):
             atexit.register(SlurmWorld.cluster.close)
         for name, value in SlurmWorld.cluster.env.items():
             SlurmWorld.patch.setenv(name, value)
+        # From now on: what only plans gives the plans of another process, where nothing was replaced.
+        quick = timing.Timing(settle_s=0.5, notes_s=0.5)
+        SlurmWorld.patch.setattr(timing, "DEFAULT", quick)
         self._record()
         if self.behind:
             need("node")
@@ -174,7 +177,7 @@ def world(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, **how: Any) 
     """Give the world of a provider; whoever only plans has no cluster to ask, and looks for none by DNS."""
     SlurmWorld.patch = monkeypatch
     monkeypatch.setenv("SLURM_CONF", os.devnull)
-    monkeypatch.setattr(timing, "DEFAULT", timing.Timing(settle_s=0.5, notes_s=0.5))
+    monkeypatch.setattr(timing, "DEFAULT", timing.Timing(notes_s=0.5))
     options = {
         "workspace": str(folder / "workspace"),
         "python": sys.executable,
