@@ -11,6 +11,8 @@ from runspec_jobs.cli.app import run
 from runspec_jobs.errors import UsageError
 from tests.support.requirements import need
 
+pytestmark = pytest.mark.process
+
 Capture = pytest.CaptureFixture[str]
 JOB = {
     "properties": {
