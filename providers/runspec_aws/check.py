@@ -25,6 +25,7 @@ from runspec_jobs.provider import (
     did_you_mean,
     ec2_catalogue,
     holding_machines,
+    lacking,
     not_in_profile,
     secret_problems,
 )
@@ -265,12 +266,7 @@ def _fargate(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
     if spec.cluster.placement:
         yield Problem(("cluster", "placement"), "Fargate does not support placement", hint)
     if not options.execution_role:
-        yield _missing("execution_role", "arn:aws:iam::...:role/...")
-
-
-def _missing(key: str, example: str) -> Problem:
-    hint = f"add providers: {{aws-batch: {{{key}: {example}}}}} to the profile"
-    return Problem(("provider",), f"the profile has no `{key}`", hint)
+        yield lacking("aws-batch", "execution_role", "arn:aws:iam::...:role/...")
 
 
 def _profile(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
@@ -283,7 +279,7 @@ def _profile(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
         wanted["execution_role"] = "arn:aws:iam::...:role/..."
     for key, example in wanted.items():
         if not getattr(options, key):
-            yield _missing(key, example)
+            yield lacking("aws-batch", key, example)
 
 
 def _security_groups(options: AwsOptions) -> Iterator[Problem]:
@@ -319,12 +315,10 @@ def _files(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
     if options.files == "signed":
         yield from signed.problems(spec, options)
     elif not options.job_role:
-        hint = (
-            "add providers: {aws-batch: {job_role: arn:aws:iam::...:role/...}} to the profile, or "
-            "files: signed, which needs no role and no Python"
-        )
-        what = "the profile has no `job_role`, without which jobs cannot access the bucket"
-        yield Problem(("provider",), what, hint)
+        why = "without which jobs cannot access the bucket"
+        missing = lacking("aws-batch", "job_role", "arn:aws:iam::...:role/...", why)
+        hint = f"{missing.hint}, or files: signed, which needs no role and no Python"
+        yield missing._replace(hint=hint)
 
 
 def _mounts(spec: Spec, options: AwsOptions) -> Iterator[Problem]:

@@ -19,6 +19,7 @@ from runspec_jobs.provider import (
     Problem,
     Spec,
     did_you_mean,
+    lacking,
     not_in_profile,
     tasks,
 )
@@ -310,11 +311,6 @@ def _kept(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
             yield Problem(where, what, severity="note")
 
 
-def _missing(key: str, example: str) -> Problem:
-    hint = f"add providers: {{azure-batch-ai: {{{key}: {example}}}}} to the profile"
-    return Problem(AT, f"the profile has no `{key}`", hint)
-
-
 def _profile(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
     wanted = {"subscription": "ID", "location": "eastus"}
     needed = volumes.used(spec, options)
@@ -327,9 +323,9 @@ def _profile(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
         wanted["storage_account"] = "NAME"
     for key, example in wanted.items():
         if not getattr(options, key):
-            yield _missing(key, example)
+            yield lacking("azure-batch-ai", key, example)
     if not (options.cluster or options.ssh_public_key or options.admin_password):
-        yield _missing("ssh_public_key", "'ssh-ed25519 AAAA...'")
+        yield lacking("azure-batch-ai", "ssh_public_key", "'ssh-ed25519 AAAA...'")
 
 
 def _mounts(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:

@@ -49,7 +49,8 @@ run: |
 class FirstFiles(NamedTuple):
     """The files that `write_first` wrote. *profile* is None if the provider needs none, or if one is there.
 
-    *missing* is the text of settings that the profile at *existing*, which was there, should have.
+    *kept* says that the spec was there before, so that only the profile was written. *missing* is the text of settings
+    that the profile at *existing*, which was there, should have.
     """
 
     spec: Path
@@ -58,6 +59,7 @@ class FirstFiles(NamedTuple):
     existing: Path | None
     missing: str | None
     needs_profile: bool
+    kept: bool = False
 
 
 class Installed(NamedTuple):
@@ -80,36 +82,46 @@ class About(NamedTuple):
 def write_first(path: Path, provider: str) -> FirstFiles:
     """Write a first spec, its JSON Schema beside it and, if the provider needs one, a profile, which is trusted.
 
-    Raises Conflict if the spec exists, and UsageError if there is no such provider or a file cannot be written.
+    A spec that exists is kept if the profile has no settings of the provider; otherwise, Conflict is raised. Raises
+    UsageError if there is no such provider or a file cannot be written.
     """
     if provider not in [*registry.installed(), *registry.EXPECTED]:
         raise UsageError(*registry.missing(provider))
     schema = path.parent / ".runspec" / "job.schema.json"
-    _write_spec(path, schema, provider)
     first = _profile_template(provider)
     there = paths.find_profile(path.parent)
+    kept = path.exists() and first is not None and not (there and _tells(there.path, provider))
+    if not kept:
+        _write_spec(path, schema.name, provider)
+    _write_schema(schema)
     made, missing, existing = None, None, None
     if first is not None and there is None:
         made = _write_profile(path.parent / paths.PROFILE, first)
     elif first is not None and there is not None and not _tells(there.path, provider):
         missing, existing = first.rstrip("\n"), there.path
-    return FirstFiles(path, schema, made, existing, missing, first is not None)
+    return FirstFiles(path, schema, made, existing, missing, first is not None, kept)
 
 
-def _write_spec(path: Path, schema: Path, provider: str) -> None:
-    """Write a first spec, and the schema beside it. Raises Conflict if the spec exists."""
+def _write_spec(path: Path, schema: str, provider: str) -> None:
+    """Write a first spec. Raises Conflict if it exists."""
     name = re.sub(r"[^a-z0-9-]+", "-", path.name.split(".")[0].lower()).strip("-")
     name = name if re.fullmatch(NAME, name) else "job"
-    text = FIRST.format(name=name, provider=provider, schema=f".runspec/{schema.name}")
+    text = FIRST.format(name=name, provider=provider, schema=f".runspec/{schema}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
-        schema.parent.mkdir(exist_ok=True)
-        with atomic_io.replaced(schema) as written:
-            written.write(job_schema().encode())
     except FileExistsError as exc:
         raise Conflict(f"{path} already exists", "name another file: runspec init FILE") from exc
+    except OSError as exc:
+        raise UsageError(f"cannot write {path}: {(exc.strerror or str(exc)).lower()}") from exc
+
+
+def _write_schema(path: Path) -> None:
+    try:
+        path.parent.mkdir(exist_ok=True)
+        with atomic_io.replaced(path) as written:
+            written.write(job_schema().encode())
     except OSError as exc:
         raise UsageError(f"cannot write {path}: {(exc.strerror or str(exc)).lower()}") from exc
 

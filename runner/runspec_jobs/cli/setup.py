@@ -20,10 +20,14 @@ def init(path: Path, provider: str, *, as_json: bool) -> int:
         written = {"file": str(path), "schema": str(made.schema), "profile": profile}
         output.out_json("runspec.init/v1", written)
         return OK
-    output.tell(f"wrote {path}, and its JSON Schema for your editor, {made.schema}")
+    if made.kept:
+        output.tell(f"{path} was there before, and is unchanged")
+    else:
+        output.tell(f"wrote {path}, and its JSON Schema for your editor, {made.schema}")
     if made.profile is not None:
         trust_it = f"runspec trust {shlex.quote(str(made.profile))}"
-        output.tell(f"fill in {made.profile}, then run: {trust_it}")
+        new = "the new " if made.kept else ""
+        output.tell(f"fill in {new}{made.profile}, then run: {trust_it}")
         output.tell(f"to check the profile: runspec doctor {provider}")
     elif made.missing is not None:
         output.tell(f"{made.existing} has no settings of {provider}; add and fill in these:")

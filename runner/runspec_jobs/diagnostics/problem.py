@@ -12,7 +12,9 @@ class Problem(NamedTuple):
     """One problem at *path*; the core adds file, line and column.
 
     *at* says whether the caret is printed under the key or under its value. A problem of severity
-    "note" is printed, but is not an error. If *private* is true, the value is never shown.
+    "note" is printed, but is not an error. If *private* is true, the value is never shown. *lacks* is a
+    setting that the profile must have and does not, with an example of its value, such as `bucket: NAME`: the core
+    reports all of them as one problem.
     """
 
     path: Path
@@ -21,6 +23,7 @@ class Problem(NamedTuple):
     at: Literal["key", "value"] = "value"
     severity: Literal["error", "note"] = "error"
     private: bool = False
+    lacks: str = ""
 
 
 def dotted(path: Path) -> str:

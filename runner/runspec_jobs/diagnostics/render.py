@@ -130,7 +130,8 @@ def _text(c: Diagnostic, lines: Sequence[str]) -> str:
     if 0 < c.line <= len(lines):
         out += _caret(c, lines[c.line - 1])
     if c.hint:
-        out.append(f"  hint: {plain(c.hint)}")
+        first, *rest = c.hint.split("\n")
+        out += [f"  hint: {plain(first)}", *(f"    {plain(line)}".rstrip() for line in rest)]
     return "\n".join(out)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from runspec_jobs.errors import Unavailable, UsageError
 from runspec_jobs.load import profile, registry, source, trust
 from runspec_jobs.load.bundle import FolderBundle, bundle
 from runspec_jobs.load.folder_scan import MIB, BundleError, Opener
+from runspec_jobs.load.missing_settings import listed, told_once
 from runspec_jobs.load.profile import CONFIRM_ABOVE_USD
 from runspec_jobs.load.source import (
     InvalidSpec,
@@ -96,7 +97,7 @@ def gather(
     lines, problems = _requirements(spec, base)
     problems += spec_checks.lost_setup(spec, own.settings(spec_checks.BATCH_AI))
     bundles, wrong = _bundles(spec, base, watch)
-    early = [] if options is None else _early(provider, spec, options)
+    early = [] if options is None else _early(provider, spec, options, own)
     if options is None or early:
         text.complain([*problems, *wrong, *early])
         raise InvalidSpec(*wrong_options)
@@ -106,7 +107,7 @@ def gather(
         lines,
         provider.survey(spec, options) if isinstance(provider, SupportsDiscovery) else {},
     )
-    text.complain([*problems, *wrong, *source.checked(provider, spec, facts)])
+    text.complain([*problems, *wrong, *_checked(provider, spec, facts, own)])
     if text.failed:
         raise InvalidSpec(text)
     return PlanInputs(
@@ -131,10 +132,17 @@ def _confirm_above(own: ProfileInUse) -> float:
     return wanted if trusted else min(CONFIRM_ABOVE_USD, wanted)
 
 
-def _early(provider: Provider, spec: Spec, options: Options) -> list[Problem]:
+def _early(provider: Provider, spec: Spec, options: Options, own: ProfileInUse) -> list[Problem]:
     """Return the errors that can be found before the provider asks its service."""
-    found = source.checked(provider, spec, Facts(options, complete=False))
+    found = _checked(provider, spec, Facts(options, complete=False), own)
     return [problem for problem in found if problem.severity == "error"]
+
+
+def _checked(provider: Provider, spec: Spec, facts: Facts, own: ProfileInUse) -> list[Problem]:
+    """Return the problems of *spec*; all settings that the profile *own* lacks are one of them."""
+    found = source.checked(provider, spec, facts)
+    empty = not own.settings(provider.name) and provider.name not in spec.providers
+    return told_once(found, provider, own.path, empty=empty)
 
 
 def at_size(found: PlanInputs, size: int) -> PlanInputs:
@@ -220,15 +228,6 @@ def demand_trust(own: ProfileInUse, provider: Provider) -> None:
     private = any(profile.is_private(str(part)) for part in found[0])
     own.text.complain([Problem(found[0], what, hint, at="key", private=private)])
     raise UntrustedProfile(own.text)
-
-
-def listed(words: Sequence[str]) -> str:
-    """Return *words* joined as in an English sentence.
-
-    >>> listed(["a"]), listed(["a", "b", "c"])
-    ('a', 'a, b and c')
-    """
-    return " and ".join([*([", ".join(words[:-1])] if words[1:] else []), words[-1]])
 
 
 def profile_in(settings: SourceFile) -> profile.Profile:

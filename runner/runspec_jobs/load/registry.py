@@ -16,6 +16,8 @@ from runspec_jobs.provider import Provider
 GROUP = "runspec.providers"
 # Providers that later versions of runspec will contain.
 EXPECTED: tuple[str, ...] = ()
+# Another package may have a provider with a name that differs by more letters.
+MOST_EDITS = 2
 
 EntryPoint = importlib.metadata.EntryPoint
 
@@ -69,13 +71,33 @@ def load(name: str) -> Provider:
 
 
 def misspelt(name: str) -> str | None:
-    """Return a hint if *name* is almost the name of a known provider, or None; other packages may have similar names.
+    """Return a hint if *name* is almost the name of a known provider, or its first words, or None.
 
-    >>> misspelt("locl"), misspelt("gcp-batch")
-    ("did you mean 'local'?", None)
+    >>> misspelt("locl"), misspelt("aws"), misspelt("gcp-batch")
+    ("did you mean 'local'?", "did you mean 'aws-batch'?", None)
     """
     known = [*installed(), *EXPECTED]
-    return None if name in known else did_you_mean(name, known, alike=0.85)
+    if name in known:
+        return None
+    near = [one for one in known if one.startswith(f"{name}-") or _edits(name, one) <= MOST_EDITS]
+    if not near:
+        return None
+    best = min(near, key=lambda one: (not one.startswith(f"{name}-"), _edits(name, one)))
+    return f"did you mean '{best}'?"
+
+
+def _edits(one: str, other: str) -> int:
+    """Return how many letters must be inserted, removed or replaced to make *one* the *other* (Levenshtein, 1965).
+
+    >>> _edits("slrm", "slurm"), _edits("aws-bacth", "aws-batch")
+    (1, 2)
+    """
+    row = list(range(len(other) + 1))
+    for i, a in enumerate(one, 1):
+        before, row[0] = row[0], i
+        for j, b in enumerate(other, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (a != b))
+    return row[-1]
 
 
 def missing(name: str) -> tuple[str, str]:
@@ -83,7 +105,7 @@ def missing(name: str) -> tuple[str, str]:
     here = ", ".join(installed())
     if name in EXPECTED:
         return f"the provider '{name}' does not exist yet", f"installed providers: {here}"
-    near = did_you_mean(name, [*installed(), *EXPECTED])
+    near = misspelt(name) or did_you_mean(name, [*installed(), *EXPECTED])
     return (
         f"the provider '{name}' is not installed",
         near or f"install the package that contains it; installed providers: {here}",

@@ -98,7 +98,7 @@ from runspec_jobs.provider.probe import BenchProbe, Observation, Probe, ProbeCon
 from runspec_jobs.provider.root_cause import blamed
 from runspec_jobs.provider.saved_outputs import Copy, publish, read_saved_outputs
 from runspec_jobs.provider.signed_urls import Line, signed_job_lines, signed_problems
-from runspec_jobs.provider.spec_checks import not_in_profile, secret_problems
+from runspec_jobs.provider.spec_checks import lacking, not_in_profile, secret_problems
 from runspec_jobs.provider.steps import (
     Request,
     Response,
@@ -288,6 +288,7 @@ __all__ = [
     "inside_zipapp",
     "job_record",
     "kept_outputs",
+    "lacking",
     "literal",
     "machine_price",
     "nodes_each",

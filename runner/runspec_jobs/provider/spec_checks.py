@@ -43,6 +43,17 @@ def not_in_profile(what: str, at: Path, key: str, known: Collection[str], entry:
     return Problem(at, f"the profile has no {what} '{key}'", hint)
 
 
+def lacking(provider: str, key: str, example: str, why: str = "") -> Problem:
+    """Return the problem that the profile has no setting *key* of *provider*; *why* says what needs it.
+
+    >>> lacking("aws-batch", "bucket", "NAME").what
+    'the profile has no `bucket`'
+    """
+    hint = f"add providers: {{{provider}: {{{key}: {example}}}}} to the profile"
+    what = f"the profile has no `{key}`{', ' + why if why else ''}"
+    return Problem(("provider",), what, hint, lacks=f"{key}: {example}")
+
+
 def secret_problems(
     spec: Spec, options: Options, provider: str, example: str, check: SecretCheck
 ) -> Iterator[Problem]:

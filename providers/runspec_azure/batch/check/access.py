@@ -9,7 +9,7 @@ from runspec_azure.batch.infrastructure import autoscale
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import setting
 from runspec_azure.session import clouds
-from runspec_jobs.provider import Facts, Problem, Spec
+from runspec_jobs.provider import Facts, Problem, Spec, lacking
 
 MOST_SIGNED_S = 7 * 86_400
 LOGIN_SIGNED_S = MOST_SIGNED_S - 1800  # its key is valid from a little earlier until a little later
@@ -34,12 +34,9 @@ def _managed(options: BatchOptions) -> Iterator[Problem]:
     """
     for key in ("subscription", "resource_group"):
         if not getattr(options, key):
-            what = f"the profile has no `{key}`, which is needed to make a pool with an identity"
-            yield Problem(
-                ("provider",),
-                what,
-                f"add {key} to the profile, or set a pool that has the identity",
-            )
+            why = "which is needed to make a pool with an identity"
+            missing = lacking("azure-batch", key, "...", why)
+            yield missing._replace(hint=f"{missing.hint}, or set a pool that has the identity")
 
 
 def _open(options: BatchOptions) -> Iterator[Problem]:

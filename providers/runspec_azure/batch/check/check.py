@@ -20,6 +20,7 @@ from runspec_jobs.provider import (
     Problem,
     Spec,
     did_you_mean,
+    lacking,
     nodes_each,
 )
 
@@ -326,8 +327,7 @@ def _profile(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
     }
     for key, example in examples.items():
         if getattr(options, key) is None:
-            hint = f"add providers: {{azure-batch: {{{key}: {example}}}}} to the profile"
-            yield Problem(("provider",), f"the profile has no `{key}`", hint)
+            yield lacking("azure-batch", key, example)
     if not 300 <= options.spot_wait <= 3600:
         what = f"spot_wait: {options.spot_wait:,} s, but Azure Batch evaluates a formula every 5 minutes"
         yield Problem(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runspec_jobs.provider import Facts, Problem, Spec, did_you_mean
+from runspec_jobs.provider import Facts, Problem, Spec, did_you_mean, lacking
 from runspec_slurm.parallelcluster.check import queues as check_queues, storage
 from runspec_slurm.parallelcluster.infrastructure import queues
 from runspec_slurm.parallelcluster.naming import VERSION, at
@@ -48,8 +48,7 @@ def _profile(options: ParallelClusterOptions) -> Iterator[Problem]:
     wanted = {"region": "us-east-1", "subnets": "[subnet-...]", "key_pair": "NAME"}
     for key, example in wanted.items():
         if not getattr(options, key):
-            hint = f"add providers: {{parallelcluster: {{{key}: {example}}}}} to the profile"
-            yield Problem(("provider",), f"the profile has no {key}", hint)
+            yield lacking("parallelcluster", key, example)
 
 
 def _settings(spec: Spec, options: ParallelClusterOptions) -> Iterator[Problem]:

@@ -33,9 +33,9 @@ def storage(**fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "settings,words",
     [
-        ({"region": None}, "has no region"),
-        ({"subnets": None}, "has no subnets"),
-        ({"key_pair": None}, "has no key_pair"),
+        ({"region": None}, "has no `region`"),
+        ({"subnets": None}, "has no `subnets`"),
+        ({"key_pair": None}, "has no `key_pair`"),
         ({"os": "ubuntu2004"}, "did you mean 'ubuntu2404'"),
         ({"os": "centos7"}, "alinux2023"),
         ({"os": "rocky9"}, "build-image"),

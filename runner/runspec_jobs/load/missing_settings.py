@@ -1,0 +1,62 @@
+"""Reports all settings that the profile lacks as one problem, with what to write and where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from runspec_jobs.diagnostics.problem import Problem
+from runspec_jobs.provider import Provider, SupportsProfileTemplate, paths
+
+
+def told_once(
+    problems: Iterable[Problem], provider: Provider, profile: Path | None, *, empty: bool
+) -> list[Problem]:
+    """Return *problems* with those of missing settings joined into one.
+
+    *profile* is the profile in use, and *empty* says that it has no setting of *provider*: the hint then has the
+    template of the whole profile.
+    """
+    found = list(problems)
+    missing = [problem for problem in found if problem.lacks]
+    if not missing:
+        return found
+    names = listed([f"`{problem.lacks.partition(':')[0]}`" for problem in missing])
+    if profile is None:
+        what = f"there is no profile, and {provider.name} needs {names}"
+    elif empty:
+        what = f"the profile {profile} has no settings of {provider.name}, which needs {names}"
+    elif len(missing) > 1:
+        what = f"the profile {profile} has no {names}"
+    else:
+        what = f"{missing[0].what} (it is {profile})"
+    hint = _hint(missing, provider, profile, empty=empty)
+    joined = missing[0]._replace(what=what, hint=hint)
+    others = [problem for problem in found if not problem.lacks]
+    return [joined, *others]
+
+
+def _hint(
+    missing: Sequence[Problem], provider: Provider, profile: Path | None, *, empty: bool
+) -> str | None:
+    """Return what to run or write so that nothing is missing."""
+    if empty and isinstance(provider, SupportsProfileTemplate):
+        run = f"runspec init --provider {provider.name}"
+        if profile is None:
+            text = f"run `{run}`, which writes these settings to {paths.PROFILE} here, and fill them in:"
+        else:
+            text = f"add these settings to {profile}, which `{run}` prints, and fill them in:"
+        return "\n".join([text, *provider.first_profile().rstrip("\n").split("\n")])
+    if len(missing) == 1:
+        return missing[0].hint
+    lines = [f"      {problem.lacks}" for problem in missing]
+    return "\n".join(["add to it:", "  providers:", f"    {provider.name}:", *lines])
+
+
+def listed(words: Sequence[str]) -> str:
+    """Return *words* joined as in an English sentence.
+
+    >>> listed(["a"]), listed(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    return " and ".join([*([", ".join(words[:-1])] if words[1:] else []), words[-1]])
