@@ -12,7 +12,7 @@ from typing import Any
 
 from runspec_jobs.diagnostics.problem import Problem
 from runspec_jobs.errors import Unavailable, UsageError
-from runspec_jobs.load import profile, registry, source, trust
+from runspec_jobs.load import env_secrets, profile, registry, shell_syntax, source, trust
 from runspec_jobs.load.bundle import FolderBundle, bundle
 from runspec_jobs.load.folder_scan import MIB, BundleError, Opener
 from runspec_jobs.load.missing_settings import listed, told_once
@@ -95,6 +95,7 @@ def gather(
     own = profile_in_use(base)
     options, wrong_options = settings(text, own, spec, provider)
     lines, problems = _requirements(spec, base)
+    problems += shell_syntax.problems(spec)
     problems += spec_checks.lost_setup(spec, own.settings(spec_checks.BATCH_AI))
     bundles, wrong = _bundles(spec, base, watch)
     early = [] if options is None else _early(provider, spec, options, own)
@@ -167,6 +168,7 @@ def spec_in(text: SourceFile) -> Spec:
         spec, problems = validate.spec(text.document)
         text.complain(problems)
         if spec is not None:
+            text.complain(env_secrets.notes(spec))
             return spec
     raise InvalidSpec(text)
 

@@ -11,7 +11,7 @@ from runspec_jobs.diagnostics.render import Diagnostic, flawed, placed
 from runspec_jobs.document import reader
 from runspec_jobs.document.nodes import Document
 from runspec_jobs.errors import Unavailable, Untrusted, UsageError
-from runspec_jobs.load import profile, registry
+from runspec_jobs.load import env_secrets, profile, registry
 from runspec_jobs.provider import Facts, Provider, Spec, spec_checks
 from runspec_jobs.spec import validate
 from runspec_jobs.spec.scaling import sizes
@@ -99,18 +99,19 @@ def validated(text: SourceFile) -> tuple[Spec | None, list[Problem]]:
     spec, problems = validate.spec(text.document)
     if spec is None:
         return None, problems
+    notes = env_secrets.notes(spec)
     if spec.provider not in registry.installed():
         what, hint = registry.missing(spec.provider)
         if registry.misspelt(spec.provider):
-            return spec, [Problem(("provider",), what, hint)]
-        return spec, [Problem(("provider",), what, hint, severity="note")]
+            return spec, [*notes, Problem(("provider",), what, hint)]
+        return spec, [*notes, Problem(("provider",), what, hint, severity="note")]
     provider = registry.load(spec.provider)
     options, in_spec, _ = profile.options(
         provider.options_model, spec.provider, spec, profile.Profile(), complete=False
     )
     if options is None:
-        return spec, in_spec
-    return spec, checked(provider, spec, Facts(options, complete=False))
+        return spec, [*notes, *in_spec]
+    return spec, [*notes, *checked(provider, spec, Facts(options, complete=False))]
 
 
 def checked(provider: Provider, spec: Spec, facts: Facts) -> list[Problem]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -12,11 +14,16 @@ from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean
 from runspec_jobs.document.reader import Document, Value
 from runspec_jobs.spec.field_marks import models_in
 from runspec_jobs.spec.model import Spec
-from runspec_jobs.spec.placeholders import unescaped
+from runspec_jobs.spec.placeholders import PLACE, unescaped
 from runspec_jobs.spec.rules import broken
 
 M = TypeVar("M", bound=BaseModel)
 UNKNOWN = "unknown key '"
+SHELL = frozenset("|&;<>$`*?~()#")  # what a shell would act on, outside of these quotes
+QUOTED = re.compile(r"'[^']*'|\"[^\"$`]*\"")
+WORDS_OF_YAML = frozenset("true false yes no on off null y n".split())
+# Words that YAML reads as text, wherever they are in a list; numbers and true are words of a command, too.
+PLAIN = re.compile(r"[A-Za-z./_-][A-Za-z0-9./_=+-]+|[A-Za-z]")
 PRIVATE = (
     "key",
     "password",
@@ -92,7 +99,7 @@ def _problem(kind: type[BaseModel], value: Any, at: Path, error: ErrorDetails) -
         case "int_type":
             what, hint = "a whole number is expected here", None
         case "tuple_type" | "list_type":
-            what, hint = "a list is expected here", "write [one, two]"
+            what, hint = "a list is expected here", _as_list(error["input"], (*at, *path))
         case "model_type" | "dict_type" | "mapping_type" | "model_attributes_type":
             what, hint = "a mapping is expected here", "write key: value lines"
         case "too_short" | "string_too_short":
@@ -101,6 +108,36 @@ def _problem(kind: type[BaseModel], value: Any, at: Path, error: ErrorDetails) -
             what, hint = error["msg"][:1].lower() + error["msg"][1:], None
     private = bool(context.get("private"))
     return Problem((*at, *path), what, hint, at="key" if is_key else "value", private=private)
+
+
+def _as_list(given: Any, path: Path) -> str:
+    """Return the hint to write *given* as a list: a command is split as a shell would do it, or belongs to `run`.
+
+    >>> _as_list('python x.py --name "a b"', ("command",))
+    "write [python, x.py, --name, 'a b']"
+    >>> _as_list("make && ./a.out > log", ("command",))
+    'write run: make && ./a.out > log'
+    """
+    if not isinstance(given, str) or not given.strip() or not given.isprintable():
+        return "write [one, two]"
+    if path != ("command",):
+        return f"write {_as_flow([given])}"
+    if SHELL & set(QUOTED.sub("", PLACE.sub("", given))):
+        return f"write run: {given}"
+    try:
+        return f"write {_as_flow(shlex.split(given))}"
+    except ValueError:  # quotes that are never closed
+        return "write [one, two]"
+
+
+def _as_flow(words: list[str]) -> str:
+    """Return *words* as a list in YAML, on one line."""
+    return f"[{', '.join(map(_as_scalar, words))}]"
+
+
+def _as_scalar(word: str) -> str:
+    is_text = PLAIN.fullmatch(word) and word.lower() not in WORDS_OF_YAML
+    return word if is_text else "'" + word.replace("'", "''") + "'"
 
 
 def _unknown(kind: type[BaseModel], full: Path, path: Path) -> Problem:

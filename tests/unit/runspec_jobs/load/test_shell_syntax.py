@@ -1,0 +1,75 @@
+"""The shell that would run a script reads it first, and executes nothing of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from runspec_jobs.cli.app import run
+from runspec_jobs.errors import UsageError
+
+Capture = pytest.CaptureFixture[str]
+OPEN = "run: |\n  if true; then\n  echo hi\n"
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "job.yaml"
+
+
+def head(provider: str = "local") -> str:
+    return f"apiVersion: runspec/v1\nname: a\nprovider: {provider}\n"
+
+
+@pytest.mark.parametrize("verb", ["plan", "apply"])
+def test_a_script_that_the_shell_cannot_read_is_an_error_with_its_line(
+    verb: str, job: Path, capsys: Capture
+) -> None:
+    job.write_text(head() + OPEN)
+
+    assert run([verb, "job.yaml"]) == UsageError.exit_code
+
+    assert "job.yaml:4:1: run: line 3 of the script: syntax error: " in capsys.readouterr().err
+
+
+@pytest.mark.process  # Slurm asks for its commands
+def test_on_other_machines_it_is_a_note(job: Path, capsys: Capture) -> None:
+    job.write_text(head("slurm") + OPEN)
+
+    assert run(["plan", "job.yaml"]) == 0
+
+    assert "note: run: line 3 of the script: " in capsys.readouterr().err
+
+
+def test_a_smoke_test_is_read_too(job: Path, capsys: Capture) -> None:
+    job.write_text(head() + "command: [a]\nsmoke: |\n  echo 'a\n")
+
+    assert run(["plan", "job.yaml"]) == UsageError.exit_code
+
+    assert "job.yaml:5:1: smoke: line " in capsys.readouterr().err
+
+
+def test_nothing_of_a_script_is_executed(
+    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "env.sh").write_text(f"touch {tmp_path}/env\n")
+    monkeypatch.setenv("ENV", str(tmp_path / "env.sh"))
+    monkeypatch.setenv("BASH_ENV", str(tmp_path / "env.sh"))
+    script = (
+        f"touch {tmp_path}/done; x=$(touch {tmp_path}/done)\n  trap 'touch {tmp_path}/done' EXIT"
+    )
+    job.write_text(f"{head()}run: |\n  {script}\n")
+
+    assert run(["plan", "job.yaml"]) == 0
+
+    assert sorted(os.listdir(tmp_path)) == ["env.sh", "job.yaml"]
+
+
+def test_placeholders_and_what_looks_like_options_are_no_errors(job: Path) -> None:
+    outputs = "outputs: [{name: my-model, path: /job/m}]\n"
+    job.write_text(head() + outputs + 'run: |\n  -n\n  ls "${outputs.my-model}/x"\n')
+
+    assert run(["plan", "job.yaml"]) == 0

@@ -1,0 +1,46 @@
+"""What a person writes in a first spec is answered with the very text to write."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from runspec_jobs.diagnostics.problem import Problem
+from runspec_jobs.document import reader
+from runspec_jobs.spec import validate
+
+HEAD = "apiVersion: runspec/v1\nname: a\nprovider: local\n"
+
+
+def problems(text: str) -> list[Problem]:
+    return validate.spec(reader.read((HEAD + text).encode()))[1]
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("python x.py", "write [python, x.py]"),
+        ("""python -c "print(1)" -- 3 no""", "write [python, -c, 'print(1)', --, '3', 'no']"),
+        ("python ${mounts.code}/x.py", "write [python, '${mounts.code}/x.py']"),
+        ("echo it''s \"a, b\"", "write [echo, its, 'a, b']"),
+        ("python x.py > log", "write run: python x.py > log"),
+        ('echo "$HOME"', 'write run: echo "$HOME"'),
+        ("a 'b", "write [one, two]"),
+    ],
+)
+def test_a_command_on_one_line_is_answered_with_the_list_to_write(written: str, hint: str) -> None:
+    (found,) = problems(f"command: {written}\n")
+
+    assert (found.what, found.hint) == ("a list is expected here", hint)
+
+
+@pytest.mark.parametrize("written", ["python x.py -n '3' --say 'it''s' no", "sh -c 'a; b' '' -"])
+def test_the_list_to_write_is_read_back_as_the_words_of_a_shell(written: str) -> None:
+    (found,) = problems(f"command: {written}\n")
+    assert found.hint is not None and found.hint.startswith("write [")
+
+    again, wrong = validate.spec(reader.read(f"{HEAD}command: {found.hint[6:]}\n".encode()))
+
+    assert wrong == [] and again is not None
+    assert list(again.command or ()) == shlex.split(written)
