@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import pty
-import select
 import signal
-import struct
 import subprocess
 import sys
-import termios
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -26,6 +21,7 @@ from runspec_jobs.testing.world import ECHO
 from tests.support import process_table
 from tests.support.json_documents import check
 from tests.support.profiles import own_profile
+from tests.support.terminal import Terminal
 
 HEAD = "apiVersion: runspec/v1\nname: job\nprovider: local\nproviders: {local: {engine: process, grace: 1s}}\n"
 SLEEPING = "run: |\n  echo begun\n  exec sleep 600\n"
@@ -53,36 +49,6 @@ def begin(job: Path, text: str) -> None:
     while not all("begun" in f.read_text() for f in [*logs.glob("*/logs/*.log")] or [job]):
         assert time.monotonic() < end
         time.sleep(0.05)
-
-
-class Terminal:
-    """A program with a terminal of its own."""
-
-    def __init__(self, *words: str, rows: int = 24, columns: int = 80) -> None:
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            os.execv(sys.executable, [*RUNSPEC, *words])
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
-        self.seen = ""
-
-    def type(self, text: str) -> None:
-        os.write(self.fd, text.encode())
-
-    def until(self, text: str) -> None:
-        """Wait until *text* has been shown since the last time."""
-        end = time.monotonic() + WAIT_S
-        while text not in self.seen:
-            assert time.monotonic() < end, self.seen
-            if select.select([self.fd], [], [], 0.1)[0]:
-                self.seen += os.read(self.fd, 4096).decode(errors="replace")
-        self.seen = self.seen.partition(text)[2]
-
-    def code(self) -> int:
-        with contextlib.suppress(OSError):
-            while os.read(self.fd, 4096):
-                pass
-        os.close(self.fd)
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
 def until_runs(*words: str) -> None:

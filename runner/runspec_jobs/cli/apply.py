@@ -16,7 +16,7 @@ from runspec_jobs.api.lifecycle import Line, Run, State, Status, line_text, ways
 from runspec_jobs.api.specs import seconds
 from runspec_jobs.cli import costs, output, plan, smoke
 from runspec_jobs.cli.log_printer import LogPrinter
-from runspec_jobs.diagnostics.render import plain
+from runspec_jobs.diagnostics.terminal_text import without_sequences
 from runspec_jobs.errors import DETACHED, OK, JobFailed, UsageError
 
 
@@ -118,7 +118,7 @@ def _smoke(
 
         def heard(line: Line) -> None:
             if line.rank == 0:
-                lines.append(line_text(line.text, plain))
+                lines.append(line_text(line.text, without_sequences))
             printed(line)
 
         with printing(run, options.following) as printed:
@@ -178,7 +178,8 @@ def printing(run: Run, how: Following) -> Iterator[Callable[[Line], None]]:
         yield lambda line: None
         return
     exact = how.of_logs and not how.as_json and not sys.stdout.isatty()
-    with LogPrinter(*run.shape, json=how.as_json, exact=exact) as printer:
+    coloured = output.coloured()
+    with LogPrinter(*run.shape, json=how.as_json, exact=exact, coloured=coloured) as printer:
         yield printer.line
 
 

@@ -137,6 +137,13 @@ def interactive() -> bool:
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
+def coloured() -> bool:
+    """Return whether standard output is a terminal that may show colours; see https://no-color.org."""
+    return (
+        sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    )
+
+
 @dataclass
 class Transfer:
     """A transfer with the times, in seconds, at which it began and its bar was drawn last."""

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from runspec_jobs.diagnostics.render import plain
+from runspec_jobs.diagnostics.terminal_text import without_sequences
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.engine.wait import wait
 from runspec_jobs.logs.follow import Line, Wanted, line_text
@@ -18,7 +18,7 @@ QUEUED = 1000  # lines of a followed log that wait for the caller
 
 
 class LogLine(NamedTuple):
-    """One line of the log of a node, without its line end; bytes that are not UTF-8 are replaced."""
+    """One line of the log of a node, without its line end and colours; bytes that are not UTF-8 are replaced."""
 
     task: int
     node: int
@@ -46,7 +46,7 @@ class Joined:
 
     def _pass(self, key: tuple[int, int]) -> None:
         text = b"".join(self._parts.pop(key))
-        self._show(LogLine(*key, line_text(text, plain)))
+        self._show(LogLine(*key, line_text(text, without_sequences)))
 
 
 def whole(lines: Iterator[Line]) -> Iterator[LogLine]:

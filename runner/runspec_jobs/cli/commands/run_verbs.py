@@ -95,7 +95,7 @@ def logs(
       runspec logs -f mnist
       runspec logs mnist --save mnist.log
 
-    More: docs/exit-codes.md
+    More: docs/logs.md
     """
     from runspec_jobs.cli import status
 

@@ -32,11 +32,13 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "LINE_BYTES", 3)
 
 
-def printed(*streams: Pieces, exact: bool = False, as_json: bool = False) -> None:
+def printed(
+    *streams: Pieces, exact: bool = False, as_json: bool = False, coloured: bool = False
+) -> None:
     """Print what each stream gives at once, and then what is left of all of them."""
     nodes = max(stream.rank for stream in streams) + 1
     readers = [follow.Reader(stream) for stream in streams]
-    with LogPrinter(nodes, 1, json=as_json, exact=exact) as printer:
+    with LogPrinter(nodes, 1, json=as_json, exact=exact, coloured=coloured) as printer:
         for reader in readers:
             for line in reader.lines():
                 printer.line(line)
@@ -85,6 +87,53 @@ def test_what_is_drawn_over_later_is_a_line_of_its_own(
     printed(Pieces(pieces))
 
     assert capsys.readouterr().out in ("20\n30%\n", "20%\n30%\n")
+
+
+RED = "\x1b[31mred\x1b[0m"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "shown"),
+    [
+        ([b"\x1b[31mred\x1b[0m\n"], RED + "\x1b[0m\n"),
+        ([b"\x1b[31mred\n"], RED + "\n"),
+        ([b"\x1b]0;title\x07\x1b[2J\x1b[Ax\n"], "x\n"),
+    ],
+)
+def test_a_terminal_gets_colours_that_end_with_their_line(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, pieces: list[bytes], shown: str
+) -> None:
+    monkeypatch.setattr(follow, "LINE_BYTES", 1 << 20)
+
+    printed(Pieces(pieces), coloured=True)
+
+    assert capsys.readouterr().out == shown
+
+
+def test_each_node_goes_on_in_its_own_colours(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "LINE_BYTES", 1 << 20)
+
+    printed(
+        Pieces([b"\x1b[31mred\n", b"red\x1b[m.\n"], rank=0), Pieces([b"x\n"], rank=1), coloured=True
+    )
+
+    assert capsys.readouterr().out == (
+        f"[node 0] {RED}\n[node 0] \x1b[31mred\x1b[m.\x1b[0m\n[node 1] x\n"
+    )
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_without_a_terminal_there_are_no_colours(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, as_json: bool
+) -> None:
+    monkeypatch.setattr(follow, "LINE_BYTES", 1 << 20)
+
+    printed(Pieces([RED.encode() + b" \x1b[Kand\x07\n"]), as_json=as_json)
+
+    shown = capsys.readouterr().out
+    assert (json.loads(shown)["line"] if as_json else shown.strip()) == "red and"
 
 
 def test_the_line_ends_of_windows_leave_a_long_line_whole(capsys: Capture) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from runspec_jobs.diagnostics.render import plain
+from runspec_jobs.diagnostics.terminal_text import without_sequences
 from runspec_jobs.errors import (
     Conflict,
     CredentialsError,
@@ -606,14 +606,15 @@ def test_a_stream_that_comes_while_others_are_saved_is_saved_too(tmp_path: Path)
     [
         (b"10%\r50%\r100%", "100%"),
         (b"done\r", "done"),
-        (b"\x1b[31mred\x1b[0m", "\\x1b[31mred\\x1b[0m"),
+        (b"\x1b[31mred\x1b[0m", "red"),
+        (b"\x00", "\\x00"),
         (b"a\tb", "a    b"),
         ("grün".encode(), "grün"),
         (b"\xff\xfe", "\ufffd\ufffd"),
     ],
 )
 def test_a_line_on_the_screen_is_harmless(raw: bytes, shown: str) -> None:
-    assert follow.line_text(raw, plain) == shown
+    assert follow.line_text(raw, without_sequences) == shown
 
 
 def test_lines_say_whose_they_are_only_where_there_are_several() -> None:
