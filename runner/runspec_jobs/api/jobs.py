@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.specs import Diagnostic, InvalidSpec, Source, SourceFile, read_spec
-from runspec_jobs.errors import Unavailable, UsageError
+from runspec_jobs.errors import Damaged, Unavailable, UsageError
 from runspec_jobs.load import source
+from runspec_jobs.load.folder_scan import LeftOut
 from runspec_jobs.load.inputs import PlanInputs, at_size, gather, spec_in
 from runspec_jobs.machines.estimate import (
     Estimate as Estimate,
@@ -20,7 +21,7 @@ from runspec_jobs.machines.estimate import (
     estimate as estimated,
     most_attempts,
 )
-from runspec_jobs.plan import diff, model, smoke
+from runspec_jobs.plan import diff, model, smoke, spec_diff
 from runspec_jobs.plan.diff import Change as Change
 from runspec_jobs.plan.model import Plan as Plan
 from runspec_jobs.plan.smoke import UNREACHED as UNREACHED, unreached as unreached
@@ -97,6 +98,32 @@ def load(
     return Job(gather(text, Path(base), Events(on_event).progress, provider))
 
 
+class Folder(NamedTuple):
+    """A folder of this machine that is uploaded: its files with their sizes in bytes, and what is left out and why."""
+
+    mount: str
+    source: str
+    digest: str
+    files: Sequence[tuple[str, int]]
+    left_out: Sequence[LeftOut]
+
+
+def folders(job: Job) -> list[Folder]:
+    """Return the folders that *job* uploads, in the order of its mounts."""
+    sources = {mount.name: mount.source for mount in job.spec.mounts}
+    opened = ((name, bundle()) for name, bundle in job.inputs.bundles.items())
+    return [
+        Folder(
+            name,
+            sources[name],
+            found.digest,
+            [(file.path, file.bytes) for file in found.files],
+            found.left_out,
+        )
+        for name, found in opened
+    ]
+
+
 def smoke_test(job: Job) -> Job:
     """Return the smoke test of *job* as a job with the same facts, machines and container.
 
@@ -142,6 +169,21 @@ def last_applied(name: str) -> Plan | None:
 def changes(before: Plan | None, made: Plan) -> list[Change] | None:
     """Return the fields in which *made* differs from *before*; None if there is no plan before it."""
     return None if before is None else diff.differences(before, made)
+
+
+def spec_changes(job: Job) -> list[Change] | None:
+    """Return what changed since the newest run of the name of *job*, in the words of the spec.
+
+    Return None if there is no such run, or if this version of runspec cannot read what it was made from.
+    """
+    found = run_record.of_name(job.spec.name)
+    if not found or found[-1].plan.provider != job.spec.provider:
+        return None
+    try:
+        before = (found[-1].spec, found[-1].facts(job.inputs.provider))
+    except Damaged:
+        return None
+    return spec_diff.differences(before, (job.spec, job.inputs.facts))
 
 
 def estimate(job: Job) -> Estimate | None:

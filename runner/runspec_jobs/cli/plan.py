@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from runspec_jobs.api import jobs
-from runspec_jobs.api.jobs import Change, Job, Plan, Scope
-from runspec_jobs.cli import costs, diagnostics, import_, output
-from runspec_jobs.diagnostics.render import as_json, plain
+from runspec_jobs.api.jobs import Change, Job, Plan
+from runspec_jobs.cli import costs, diagnostics, import_, output, plan_view
+from runspec_jobs.diagnostics.render import as_json
 from runspec_jobs.errors import CHANGES, OK, UsageError
 
 ROWS = 50  # the most tasks that are printed as text
 DIFF, DIFFS, PLANS = "runspec.plan-diff/v1", "runspec.plan-diffs/v1", "runspec.plans/v1"
-WIDTH = 100  # the most characters of a value that are printed as text
+FILES = "runspec.plan-files/v1"
 
 
 @dataclass(frozen=True)
@@ -33,6 +31,8 @@ class PlanOptions:
     output_format: str
     as_json: bool
     max_usd: str | None = None
+    full: bool = False
+    files: bool = False
 
 
 def load(
@@ -59,6 +59,8 @@ def plan_(options: PlanOptions) -> int:
         output_format=options.output_format,
         as_json=options.as_json,
     )
+    if options.files:
+        return _files(job, as_json=options.as_json)
     found = list(job.sizes())
     if options.smoke:
         found = [jobs.smoke_test(one) for one in found]
@@ -71,6 +73,20 @@ def plan_(options: PlanOptions) -> int:
     return CHANGES if options.detailed_exitcode and any(changed) else OK
 
 
+def _files(job: Job, *, as_json: bool) -> int:
+    """Print the files of the folders that are uploaded, and those that are left out."""
+    found = jobs.folders(job)
+    if as_json:
+        output.out_json(FILES, {"folders": [plan_view.folder_json(one) for one in found]})
+        return OK
+    for one in found:
+        for line in plan_view.folder(one):
+            output.out(line)
+    if not found:
+        output.out("no folder of this machine is uploaded")
+    return OK
+
+
 def _planned(job: Job, options: PlanOptions, keep: Callable[[dict[str, Any]], None]) -> bool:
     """Print one plan, or what changed in it; return whether it changed. With `--json`, *keep* gets it instead."""
     made = jobs.plan(job)
@@ -81,17 +97,15 @@ def _planned(job: Job, options: PlanOptions, keep: Callable[[dict[str, Any]], No
         import_.export(job, options.export, as_json=options.as_json)
     elif options.as_json and options.diff:
         known = {"name": job.spec.name, "run": before and before.run}
-        keep({"format": DIFF, **known, "changes": _changes_json(changes)})
+        in_spec = _changes_json(jobs.spec_changes(job))
+        keep({"format": DIFF, **known, "changes": _changes_json(changes), "spec": in_spec})
     elif options.as_json:
         keep({**jobs.plan_json(made), "cost": costs.to_json(jobs.estimate(job))})
     elif options.diff:
-        _print_changes(before, changes)
+        _print_changes(before, changes, jobs.spec_changes(job), full=options.full)
     else:
-        for line in view(made):
+        for line in plan_view.view(made, jobs.estimate(job), full=options.full):
             output.out(line)
-        if (found := jobs.estimate(job)) is not None:
-            for line in costs.lines(found):
-                output.out(line)
         _show_drawn(job)
     return changes is None or bool(changes)
 
@@ -121,53 +135,25 @@ def _changes_json(changes: list[Change] | None) -> list[dict[str, Any]] | None:
     return None if changes is None else [vars(change) for change in changes]
 
 
-def _print_changes(before: Plan | None, changes: list[Change] | None) -> None:
+def _print_changes(
+    before: Plan | None, changes: list[Change] | None, in_spec: list[Change] | None, *, full: bool
+) -> None:
+    """Print the changes of the spec, or those of the requests if nothing else explains them."""
     if before is None or changes is None:
         output.out("no run of this name to compare with")
         return
-    count = f"{len(changes) or 'no'} change{'s' * (len(changes) != 1)}"
-    output.out(f"{count} since {before.run}")
-    for line in describe(changes):
+    shown = in_spec if in_spec and changes and not full else changes
+    output.out(f"{_count(len(shown), 'change')} since {before.run}")
+    if full and in_spec:
+        for line in plan_view.describe(in_spec, full=True):
+            output.out(line)
+        output.out("in the requests:")
+    for line in plan_view.describe(shown, full=full):
         output.out(line)
+    if shown is in_spec:
+        fields = _count(len(changes), "field")
+        output.out(f"{fields} of the requests differ{'s' * (len(changes) == 1)}: --full shows them")
 
 
-def describe(changes: list[Change]) -> Iterator[str]:
-    """Yield a line of text for each change."""
-    for change in changes:
-        path = plain(change.path)
-        if change.before is None:
-            yield f"  + {path}: {_short(change.after)}"
-        elif change.after is None:
-            yield f"  - {path}: {_short(change.before)}"
-        else:
-            yield f"  ~ {path}: {_short(change.before)} -> {_short(change.after)}"
-
-
-def view(made: Plan) -> Iterator[str]:
-    """Yield *made* as lines of text: each step with its request and the request that undoes it."""
-    yield f"plan for {made.provider}, {made.digest[:19]}"
-    for number, step in enumerate(made.steps, 1):
-        shared = "  (shared between runs)" if step.scope is Scope.SITE else ""
-        yield f"\n{number}. {plain(step.title)}{shared}"
-        yield f"     {step.do.service} {step.do.operation}"
-        yield from _params(step.do.params)
-        if step.undo is not None:
-            yield f"     undone by {step.undo.service} {step.undo.operation}"
-
-
-def _params(params: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in params.items():
-        if value not in (None, [], {}, ""):
-            yield f"       {name}: {_short(value)}"
-
-
-def _short(value: Any) -> str:
-    """Return a value as one line of text, cut to WIDTH; a list of strings is shown as a command line."""
-    if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
-        text = shlex.join(value)
-    elif isinstance(value, str):
-        text = value
-    else:
-        text = json.dumps(value, ensure_ascii=False)
-    text = plain(text)
-    return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."
+def _count(number: int, what: str) -> str:
+    return f"{number or 'no'} {what}{'s' * (number != 1)}"

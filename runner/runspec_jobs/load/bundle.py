@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from runspec_jobs.errors import Conflict
-from runspec_jobs.load.folder_scan import MIB, Found, Opener, Trouble, Walk, opened, shown
+from runspec_jobs.load.folder_scan import MIB, Found, LeftOut, Opener, Trouble, Walk, opened, shown
 from runspec_jobs.provider import File, Progress, Source
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class FolderBundle:
     identity: tuple[
         int, int
     ]  # device and inode of the folder, to notice if another one replaces it
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def source(self) -> Source:
@@ -77,6 +78,7 @@ def bundle(folder: Path, *, progress: Progress | None = None) -> FolderBundle:
             files=files,
             places={found.path: found.place for found in walk.found},
             identity=opener.identity,
+            left_out=tuple(walk.left_out),
         )
 
 

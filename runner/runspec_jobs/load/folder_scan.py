@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from itertools import takewhile
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from runspec_jobs.errors import UsageError
 from runspec_jobs.load.ignore import IGNORE, IgnoreMatcher, Rule, Verdict, rules
@@ -135,6 +135,13 @@ class Found:
     bytes: int
 
 
+class LeftOut(NamedTuple):
+    """A file, or a folder with "/" at its end, that is not uploaded, and the rule that says so, for people."""
+
+    path: str
+    why: str
+
+
 _Folder = tuple[str, Verdict]
 
 
@@ -147,6 +154,7 @@ class Walk:
     judge: IgnoreMatcher = field(default_factory=IgnoreMatcher)
     found: list[Found] = field(default_factory=list)
     troubles: dict[Trouble, list[str]] = field(default_factory=dict)
+    left_out: list[LeftOut] = field(default_factory=list)
 
     def run(self) -> None:
         self.judge = IgnoreMatcher((*self._rules(".gitignore"), *self._rules(IGNORE)))
@@ -159,6 +167,7 @@ class Walk:
             for name, status in self._entries(path):
                 folders += self._look(f"{path}/{name}" if path else name, status, verdict)
         self.found.sort(key=lambda found: found.path)
+        self.left_out.sort()
 
     def trouble(self, kind: Trouble, path: str, detail: str = "") -> None:
         self.troubles.setdefault(kind, []).append(shown(path) + (f" ({detail})" if detail else ""))
@@ -207,6 +216,8 @@ class Walk:
         folder = stat.S_ISDIR(status.st_mode)
         verdict = self.judge.verdict(path, folder=folder, above=above)
         if verdict is Verdict.LEFT_OUT:
+            why = self.judge.why(path, folder=folder)
+            self.left_out.append(LeftOut(path + "/" * folder, why))
             return []
         length = _utf8_bytes(path)
         if verdict is Verdict.SECRET:

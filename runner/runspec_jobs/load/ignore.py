@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 IGNORE = ".runspecignore"
+BUILT_IN = "a built-in rule"
 LEFT_OUT = frozenset(
     ".git .hg .svn .bzr __pycache__ .venv .ipynb_checkpoints .mypy_cache .pytest_cache "
     f".ruff_cache .hypothesis .tox .nox .DS_Store Thumbs.db {IGNORE}".split()
@@ -92,13 +93,17 @@ _NEVER = "(?!)"
 
 @dataclass(frozen=True)
 class Rule:
-    """One line of an ignore file. *allows* is true if it may permit files that look like secrets."""
+    """One line of an ignore file. *allows* is true if it may permit files that look like secrets.
+
+    *origin* is the name of the file and the line, for people.
+    """
 
     pattern: re.Pattern[str]
     by_name: bool
     folders_only: bool
     takes: bool
     allows: bool
+    origin: str = ""
 
     def matches(self, path: str, name: str, *, folder: bool) -> bool:
         if self.folders_only and not folder:
@@ -124,7 +129,8 @@ def _rule(line: str, *, ours: bool) -> Rule:
     folders_only, glob = glob.endswith("/"), glob.removesuffix("/")
     by_name, glob = "/" not in glob, glob.removeprefix("/")
     named = any(c.isalnum() for c in glob.rsplit("/", 1)[-1])
-    return Rule(re.compile(_regex(glob), re.DOTALL), by_name, folders_only, takes, ours and named)
+    allows, origin = ours and named, f"{IGNORE if ours else '.gitignore'}: {line}"
+    return Rule(re.compile(_regex(glob), re.DOTALL), by_name, folders_only, takes, allows, origin)
 
 
 def _regex(glob: str) -> str:
@@ -221,6 +227,12 @@ class IgnoreMatcher:
             return Verdict.TAKEN
         allowed = any(rule.takes and rule.allows for rule in matching)
         return Verdict.ALLOWED if allowed else Verdict.SECRET
+
+    def why(self, path: str, *, folder: bool) -> str:
+        """Return the rule by which *path* is left out, for people."""
+        name = path.rsplit("/", 1)[-1]
+        matching = [rule for rule in self.rules if rule.matches(path, name, folder=folder)]
+        return matching[-1].origin if matching and not matching[-1].takes else BUILT_IN
 
     def verdict_from_top(self, path: str) -> Verdict:
         """Return the verdict on the file *path* after those on all folders above it, as a walk would."""

@@ -25,7 +25,6 @@ from runspec_jobs.load.source import (
     read_file,
 )
 from runspec_jobs.provider import (
-    Bundle,
     Facts,
     Options,
     Progress,
@@ -58,7 +57,7 @@ class PlanInputs:
     spec: Spec
     provider: Provider
     facts: Facts
-    bundles: Mapping[str, Callable[[], Bundle]]
+    bundles: Mapping[str, Callable[[], FolderBundle]]
     profile: Path | None = None
     prices: Mapping[str, float] = field(default_factory=dict)
     confirm_above_usd: float = CONFIRM_ABOVE_USD
@@ -158,7 +157,7 @@ def at_size(found: PlanInputs, size: int) -> PlanInputs:
     return replace(found, text=text, spec=spec, facts=facts)
 
 
-def _given(bundle: FolderBundle) -> Bundle:
+def _given(bundle: FolderBundle) -> FolderBundle:
     return bundle
 
 

@@ -113,6 +113,10 @@ def plan(
     detailed_exitcode: Annotated[
         bool, flag("--detailed-exitcode", help="exit with code 3 if there are changes")
     ] = False,
+    files: Annotated[
+        bool, flag("--files", help="list the files of folders that are uploaded or left out")
+    ] = False,
+    full: Annotated[bool, flag("--full", help="show long values in full")] = False,
     smoke: Annotated[bool, flag("--smoke", help="plan the spec's smoke test, not its job")] = False,
     max_usd: MaxUsd = None,
     output_format: OutputFormat = "text",
@@ -130,7 +134,17 @@ def plan(
 
     return plan.plan_(
         plan.PlanOptions(
-            file, provider, export, diff, detailed_exitcode, smoke, output_format, as_json, max_usd
+            file,
+            provider,
+            export,
+            diff,
+            detailed_exitcode,
+            smoke,
+            output_format,
+            as_json,
+            max_usd,
+            full=full,
+            files=files,
         )
     )
 

@@ -116,7 +116,13 @@ class PlanDiff(Document):
     format: Literal["runspec.plan-diff/v1"]
     name: str = Field(description="The name of the spec, with the number of nodes of `scaling`.")
     run: str | None = Field(description="The run that the plan is compared with.")
-    changes: list[Changed] | None = Field(description="null if there is no such run.")
+    changes: list[Changed] | None = Field(
+        description="The fields of requests that differ; null if there is no such run."
+    )
+    spec: list[Changed] | None = Field(
+        default=None,
+        description="The fields of the spec, the folders and the settings that differ; null if they are not known.",
+    )
 
 
 class PlanDiffs(Document):
@@ -124,6 +130,37 @@ class PlanDiffs(Document):
 
     format: Literal["runspec.plan-diffs/v1"]
     diffs: list[PlanDiff]
+
+
+class UploadedFile(Part):
+    """A file that is uploaded."""
+
+    path: str = Field(description="Relative to the folder.")
+    bytes: int
+
+
+class LeftOutFile(Part):
+    """A file or folder that is not uploaded."""
+
+    path: str = Field(description="Relative to the folder; that of a folder ends with /.")
+    why: str = Field(description="The rule that leaves it out, for people.")
+
+
+class UploadedFolder(Part):
+    """A folder of this machine that a spec mounts."""
+
+    mount: str = Field(description="The name of the mount.")
+    source: str
+    digest: str
+    files: list[UploadedFile]
+    left_out: list[LeftOutFile]
+
+
+class PlanFiles(Document):
+    """The files that `apply` would upload, by `plan --files`."""
+
+    format: Literal["runspec.plan-files/v1"]
+    folders: list[UploadedFolder]
 
 
 class Export(Document):
