@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 
@@ -11,11 +10,10 @@ from runspec_aws.infrastructure import lustre, own_queue
 from runspec_aws.infrastructure.launch_template import ROOT_DEVICE
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources import architecture, room
-from runspec_aws.resources.instance_types import NO_DRIVER, gpu_types, known, usable_gib, usable_mib
+from runspec_aws.resources.instance_types import NO_DRIVER, gpu_types, known, usable_gib
 from runspec_aws.resources.job_kind import LARGEST_ARRAY, MAX_ATTEMPTS, JobKind, children, shape
 from runspec_aws.resources.request import candidates, on_fargate, request
 from runspec_jobs.provider import (
-    GPU_MULTIPLE,
     Capacity,
     Facts,
     Path,
@@ -24,8 +22,8 @@ from runspec_jobs.provider import (
     argv,
     did_you_mean,
     ec2_catalogue,
-    holding_machines,
     lacking,
+    machine_shortfall,
     not_in_profile,
     secret_problems,
 )
@@ -218,29 +216,10 @@ def _adapters(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
 
 def _too_much(spec: Spec, options: AwsOptions) -> Problem:
     """Return the problem of a spec for which no instance type is chosen."""
-    there, wanted = ec2_catalogue(), request(spec, options)
-    set_types = "set providers.aws-batch.instance_types"
-    if many := list(holding_machines(wanted, there, usable_gib)):
-        least = min(many, key=lambda m: (m.gpus or 0, m.cpus or 0, m.name))
-        what = f"{wanted.gpus}, but the smallest machine with such GPUs, {least.name}, has {least.gpus:g}"
-        enough = math.ceil((least.gpus or 0) / GPU_MULTIPLE)
-        hint = f"set gpus: {enough} or more, choose another GPU, or {set_types}: [{least.name}]"
-        return Problem(("cluster", "gpus"), what, hint)
-    if wanted.region and any(holding_machines(wanted._replace(region=None), there, usable_gib)):
-        what = f"no instance type that is large enough is offered in {wanted.region}"
-        return Problem(("cluster",), what, f"choose another region or GPU, or {set_types}")
-    alike = [m for m in there.machines if bool(m.gpus) == bool(wanted.gpus) and m.cpus]
-    for key, asked, most in (
-        ("gpus", wanted.gpus, max(m.gpus or 0 for m in alike)),
-        ("cpus", wanted.cpus, max(m.cpus or 0 for m in alike)),
-        ("memory", round(wanted.memory_gib * 1024), max(map(usable_mib, alike))),
-    ):
-        if asked > most and getattr(spec.cluster, key) is not None:
-            unit = " MiB" if key == "memory" else ""
-            what = f"{asked:,.0f}{unit}, but the largest machine has {most:,.0f}"
-            return Problem(("cluster", key), what, f"ask for less for each node, or {set_types}")
-    what = "no instance type meets all requirements of a node together"
-    return Problem(("cluster",), what, f"ask for less, or {set_types}")
+    found = machine_shortfall(request(spec, options), ec2_catalogue(), usable_gib)
+    named = f": [{found.machine.name}]" if found.machine else ""
+    hint = f"{found.hint}, or set providers.aws-batch.instance_types{named}"
+    return Problem(("cluster", found.key) if found.key else ("cluster",), found.what, hint)
 
 
 def _fargate(spec: Spec, options: AwsOptions) -> Iterator[Problem]:

@@ -131,8 +131,8 @@ class AwsOptions(Options):
     )
     instance_types: Anyone[tuple[Word, ...]] = Field(
         default=(),
-        description="EC2 instance types to use, instead of those that runspec's own table says are large "
-        "enough.",
+        description="EC2 instance types to use, instead of those that runspec chooses: see "
+        "docs/machines.md.",
     )
     reservation: Anyone[Reservation | None] = Field(
         default=None,

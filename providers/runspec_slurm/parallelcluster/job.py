@@ -8,7 +8,7 @@ from runspec_jobs.provider import Capacity, Facts, Spec
 from runspec_slurm.parallelcluster.check.check import USERS
 from runspec_slurm.parallelcluster.infrastructure import queues
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions, Queue
-from runspec_slurm.parallelcluster.resources import KNOWN
+from runspec_slurm.parallelcluster.resources import known, usable_mib
 
 WORKSPACE = "runspec"  # the folder of the workspace on a file system of the cluster
 
@@ -69,21 +69,25 @@ def login(own: ParallelClusterOptions, address: str) -> str:
 def _partitions(spec: Spec, own: ParallelClusterOptions) -> dict[str, Any]:
     there = queues.queues(spec, own)
     return {
-        name: {**_partition(queue, own), "default": number == 0}
+        name: {**_partition(spec, queue, own), "default": number == 0}
         for number, (name, queue) in enumerate(there.items())
     }
 
 
-def _partition(queue: Queue, own: ParallelClusterOptions) -> dict[str, Any]:
+def _partition(spec: Spec, queue: Queue, own: ParallelClusterOptions) -> dict[str, Any]:
     """Return the facts of a partition; Slurm knows its memory only with memory-based scheduling.
+
+    Machines that the catalogue does not have are taken to have the GPUs of *spec*.
 
     https://docs.aws.amazon.com/parallelcluster/latest/ug/slurm-mem-based-scheduling-v3.html
     """
-    known = [KNOWN[name] for name in queue.instance_types if name in KNOWN]
+    machines = [machine for name in queue.instance_types if (machine := known(name))]
     found: dict[str, Any] = {"nodes": queue.max_count}
-    if known and len(known) == len(queue.instance_types):
-        found["cpus"] = min(instance.cpus for instance in known)
-        found["gpus"] = {i.gpu_type.lower(): i.gpus for i in known if i.gpus}
+    if machines and len(machines) == len(queue.instance_types):
+        found["cpus"] = min(machine.cpus or 0 for machine in machines)
+        found["gpus"] = {m.gpu.lower(): int(m.gpus) for m in machines if m.gpu and m.gpus}
         if own.memory_scheduling:
-            found["memory_mb"] = min(instance.usable_mib for instance in known)
+            found["memory_mb"] = min(map(usable_mib, machines))
+    elif spec.cluster.gpus:
+        found["gpus"] = {(spec.cluster.gpu_type or "").lower(): spec.cluster.gpus}
     return found

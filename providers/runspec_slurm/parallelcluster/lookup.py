@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from runspec_jobs.provider import Conflict, RemoteError, Request, Response, Step
-from runspec_slurm.parallelcluster.naming import TAG, tagged
+from runspec_slurm.parallelcluster.naming import TAG, is_same
 from runspec_slurm.parallelcluster.session.pcluster import NotThere, StopFirst
 from runspec_slurm.parallelcluster.timing import DEFAULT, Timing
 from runspec_slurm.timing import CLOCK, Clock
@@ -133,7 +133,7 @@ class Clusters:
         if TAG not in tags:
             hint = "set option cluster to another name, or set manage: false to use this cluster as it is"
             raise Conflict(f"there is a cluster '{name}' that runspec did not make", hint)
-        same = tags[TAG] == tagged(step.do.params["clusterConfiguration"])
+        same = is_same(tags, step.do.params["clusterConfiguration"])
         return {"cluster": name} if same or step.do.operation == "create_cluster" else None
 
     def settled(self, request: Request) -> bool:

@@ -10,7 +10,9 @@ from typing import Any
 from runspec_jobs.provider import Path, Request, Spec
 
 VERSION = "3.16.1"  # of aws-parallelcluster: only the version that made a cluster can update it
-TAG = "runspec:configuration"  # the digest of the configuration; a cluster without this tag was not made by runspec
+# The digest of the configuration with the sizes of its machines, and with what was requested of them. A cluster
+# without the first tag was not made by runspec.
+TAG, REQUEST_TAG = "runspec:configuration", "runspec:request"
 
 
 def digest(value: Any) -> str:
@@ -18,10 +20,14 @@ def digest(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def tagged(configuration: Mapping[str, Any]) -> str | None:
-    """Return the digest in the tags of *configuration*, or None."""
-    tags = {tag["Key"]: tag["Value"] for tag in configuration.get("Tags", ())}
-    return tags.get(TAG)
+def is_same(tags: Mapping[str, str], configuration: Mapping[str, Any]) -> bool:
+    """Return whether a cluster with *tags* holds what a cluster with *configuration* would, so that it may stay.
+
+    >>> is_same({TAG: "a", REQUEST_TAG: "b"}, {"Tags": [{"Key": REQUEST_TAG, "Value": "b"}]})
+    True
+    """
+    wanted = {tag["Key"]: tag["Value"] for tag in configuration.get("Tags", ())}
+    return any(key in tags and tags[key] == wanted.get(key) for key in (TAG, REQUEST_TAG))
 
 
 def call(operation: str, **params: Any) -> Request:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from runspec_jobs.provider import Facts, Request, Scope, Spec, Step, in_turn
 from runspec_slurm.parallelcluster.infrastructure import config, queues
@@ -39,7 +39,7 @@ def _cluster(spec: Spec, options: ParallelClusterOptions) -> Step:
     name = config.name(spec, options)
     found = config.configuration(spec, options)
     kinds = [
-        f"up to {queue.max_count} of {'/'.join(queue.instance_types)} ({queue.capacity})"
+        f"up to {queue.max_count} of {_shown(queue.instance_types)} ({queue.capacity})"
         for queue in queues.queues(spec, options).values()
     ]
     return Step(
@@ -49,6 +49,15 @@ def _cluster(spec: Spec, options: ParallelClusterOptions) -> Step:
         call("create_cluster", clusterName=name, clusterConfiguration=found),
         _delete(name, options),
     )
+
+
+def _shown(types: Sequence[str]) -> str:
+    """Return instance types in words: all of a few, or the first one.
+
+    >>> _shown(["c6a.large"]), _shown(["c6a.large", "c5a.large", "c6i.large"])
+    ('c6a.large', 'c6a.large or 2 others')
+    """
+    return "/".join(types) if len(types) < 3 else f"{types[0]} or {len(types) - 1} others"
 
 
 def _update(spec: Spec, options: ParallelClusterOptions) -> Step:

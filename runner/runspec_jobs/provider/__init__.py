@@ -27,7 +27,6 @@ from runspec_jobs.machines.choice import (
     ChosenMachine,
     MachineRequest,
     choose as choose_machines,
-    holding as holding_machines,
     price as machine_price,
 )
 from runspec_jobs.machines.ec2 import ec2_catalogue
@@ -38,6 +37,7 @@ from runspec_jobs.machines.machine import (
     read as read_catalogue,
     unknown as unknown_machine,
 )
+from runspec_jobs.machines.shortfall import shortfall as machine_shortfall
 from runspec_jobs.provider.capabilities import (
     SupportsAccessHints,
     SupportsAdoption,
@@ -65,7 +65,6 @@ from runspec_jobs.provider.capabilities import (
     SupportsTaskStop,
     SupportsUpload,
 )
-from runspec_jobs.provider.ec2_types import EC2_TYPES, Ec2Type
 from runspec_jobs.provider.elastic_tasks import (
     NOT_NEEDED,
     elastic_changes,
@@ -161,7 +160,6 @@ from runspec_jobs.spec.types import (
 )
 
 __all__ = [
-    "EC2_TYPES",
     "GPU_MULTIPLE",
     "NOT_NEEDED",
     "OUTPUT_TAR",
@@ -183,7 +181,6 @@ __all__ = [
     "Conflict",
     "Copy",
     "CredentialsError",
-    "Ec2Type",
     "Emulation",
     "ExecSpec",
     "Exported",
@@ -281,7 +278,6 @@ __all__ = [
     "elastic_changes",
     "elastic_end",
     "elastic_status",
-    "holding_machines",
     "in_turn",
     "inside_boot",
     "inside_sh",
@@ -291,6 +287,7 @@ __all__ = [
     "lacking",
     "literal",
     "machine_price",
+    "machine_shortfall",
     "nodes_each",
     "not_in_profile",
     "other_machines",

@@ -14,23 +14,25 @@ from runspec_aws.resources import request as aws
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.resources import request as azure
 from runspec_jobs.provider import ChosenMachine, Problem
+from runspec_slurm.parallelcluster.infrastructure import queues
 from tests.support.aws.specs import problems as aws_problems, spec as aws_spec
 from tests.support.azure.specs import problems as azure_problems, spec as azure_spec
 from tests.support.root import ROOT
+from tests.support.slurm import parallelcluster_specs as slurm
 
 EASTUS = "https://a.eastus.batch.azure.com"
 GOLDEN = ROOT / "tests" / "golden" / "machines.md"
 HEAD = """# Machines for 40 requests
 
-What each provider picks by the rule of docs/machines.md: AWS Batch in us-east-1, Azure Batch in eastus. Each cell has
-the cheapest machine that is large enough, its price of an hour on demand in USD, and the others that may stand in for
-it, with the multiple of that price; or why there is none.
+What each provider picks by the rule of docs/machines.md: AWS Batch and ParallelCluster in us-east-1, Azure Batch in
+eastus. Each cell has the cheapest machine that is large enough, its price of an hour on demand in USD, and the others
+that may stand in for it, with the multiple of that price; or why there is none.
 `RUNSPEC_GOLDEN=write pytest tests/unit/specs/test_machines.py` writes this page anew.
 
-| request | aws-batch | azure-batch |
-| --- | --- | --- |
+| request | aws-batch | azure-batch | parallelcluster |
+| --- | --- | --- | --- |
 """
-# Fields of `cluster`; `efa` is a setting of AWS Batch, and `sweep` the number of tasks.
+# Fields of `cluster`; `efa` is a setting of AWS Batch and ParallelCluster, and `sweep` the number of tasks.
 REQUESTS: tuple[dict[str, Any], ...] = (
     {},
     {"cpus": 1, "memory": "1GiB"},
@@ -77,7 +79,7 @@ REQUESTS: tuple[dict[str, Any], ...] = (
 
 def shown(found: tuple[ChosenMachine, ...], problems: Iterable[Problem]) -> str:
     """Give a cell of the table."""
-    if refused := [p.what for p in problems if p.path[0] == "cluster" and p.severity == "error"]:
+    if refused := [p.what for p in problems if p.severity == "error"]:
         return f"none: {'; '.join(refused)}"
     assert found, "BUG: nothing is chosen or refused"
     first, *others = found
@@ -88,6 +90,14 @@ def shown(found: tuple[ChosenMachine, ...], problems: Iterable[Problem]) -> str:
         if one.usd and first.usd
     ]
     return f"**{first.machine.name}** {price}" + (f"; {', '.join(more)}" if more else "")
+
+
+def on_parallelcluster(cluster: dict[str, Any], more: dict[str, Any], efa: bool) -> str:
+    """Give the cell of the queue of a new cluster."""
+    spec, options = slurm.spec(cluster=cluster, **more), slurm.options(efa=efa)
+    (queue,) = queues.queues(spec, options).values()
+    found = queues.candidates(spec, options, queue)
+    return shown(found, slurm.problems(spec, efa=efa))
 
 
 def rows() -> Iterator[str]:
@@ -103,6 +113,7 @@ def rows() -> Iterator[str]:
         cells = (
             shown(on_aws, aws_problems(one, **profile)),
             shown(on_azure, azure_problems(other, batch_url=EASTUS)),
+            on_parallelcluster(cluster, more, asked.get("efa", False)),
         )
         yield f"| {words} | {' | '.join(cells)} |\n"
 

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runspec_jobs.provider import Facts, Problem, Spec, did_you_mean, lacking
+from runspec_jobs.provider import (
+    Facts,
+    Problem,
+    Spec,
+    did_you_mean,
+    ec2_catalogue,
+    lacking,
+    machine_shortfall,
+)
 from runspec_slurm.parallelcluster.check import queues as check_queues, storage
 from runspec_slurm.parallelcluster.infrastructure import queues
 from runspec_slurm.parallelcluster.naming import VERSION, at
-from runspec_slurm.parallelcluster.options import ParallelClusterOptions
-from runspec_slurm.parallelcluster.resources import GPU_TYPES
+from runspec_slurm.parallelcluster.options import ParallelClusterOptions, Queue
+from runspec_slurm.parallelcluster.resources import ARM64, gpu_types, usable_gib
 
 # https://docs.aws.amazon.com/parallelcluster/latest/ug/Image-section.html, and the user of each:
 # https://docs.aws.amazon.com/parallelcluster/latest/ug/ssh-v3.html
@@ -71,21 +79,30 @@ def _settings(spec: Spec, options: ParallelClusterOptions) -> Iterator[Problem]:
 
 
 def _machines(spec: Spec, options: ParallelClusterOptions) -> Iterator[Problem]:
-    kind = spec.cluster.gpu_type
-    if kind and kind.lower() not in {k.lower() for k in GPU_TYPES} and not _own_types(options):
-        hint = did_you_mean(kind, GPU_TYPES) or f"use one of {', '.join(GPU_TYPES)}"
+    kind, kinds = spec.cluster.gpu_type, gpu_types(queues.architecture(options))
+    if kind and kind.lower() not in map(str.lower, kinds) and not _own_types(options):
+        hint = did_you_mean(kind, kinds) or f"use one of {', '.join(kinds)}"
         yield Problem(("cluster", "gpu_type"), f"no EC2 instance type has a '{kind}'", hint)
-    elif not all(queue.instance_types for queue in queues.queues(spec, options).values()):
-        what = "no EC2 instance type is large enough for a node"
-        hint = "ask for less, or set providers.parallelcluster.instance_types"
-        yield Problem(("cluster",), what, hint)
+    elif without := [q for q in queues.queues(spec, options).values() if not q.instance_types]:
+        yield _too_much(spec, options, without[0])
     else:
         yield from check_queues.job(spec, options)
+    if queues.architecture(options) == ARM64:
+        what = "the machines are arm64 (Graviton): make sure that the image is for arm64"
+        yield Problem(("container", "image"), what, severity="note")
     if options.queues:
         for key in ("disk", "placement"):
             if getattr(spec.cluster, key) is not None:
                 what = "has no effect: the queues of the profile determine it"
                 yield Problem(("cluster", key), what, severity="note")
+
+
+def _too_much(spec: Spec, options: ParallelClusterOptions, queue: Queue) -> Problem:
+    """Return the problem of a spec for which no instance type is chosen for *queue*."""
+    found = machine_shortfall(queues.request(spec, options, queue), ec2_catalogue(), usable_gib)
+    named = f": [{found.machine.name}]" if found.machine else ""
+    hint = f"{found.hint}, or set providers.parallelcluster.instance_types{named}"
+    return Problem(("cluster", found.key) if found.key else ("cluster",), found.what, hint)
 
 
 def _own_types(options: ParallelClusterOptions) -> bool:

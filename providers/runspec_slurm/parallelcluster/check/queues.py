@@ -14,13 +14,13 @@ from runspec_jobs.provider import Problem, Spec, did_you_mean
 from runspec_slurm.parallelcluster.infrastructure import queues
 from runspec_slurm.parallelcluster.naming import at
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions, Queue
-from runspec_slurm.parallelcluster.resources import KNOWN
+from runspec_slurm.parallelcluster.resources import NO_DRIVER, known
 
 # https://docs.aws.amazon.com/parallelcluster/latest/ug/Scheduling-v3.html
 QUEUE = re.compile(r"[a-z][a-z0-9-]{0,24}")
 MOST_QUEUES = 50
-# The drivers in AMIs since 3.16 support GPUs from Turing on: `InstanceTypeBaseAMICompatibleValidator`.
-OLD_GPUS = ("g2", "g3", "g3s", "p2", "p3", "p3dn")
+# Families that the catalogue does not have any more, with GPUs of `NO_DRIVER`.
+OLD_GPUS = ("g2", "g3", "g3s", "p2")
 # https://docs.aws.amazon.com/parallelcluster/latest/ug/slurm-configuration-settings-v3.html
 OF_SLURM_CONF = frozenset(
     "epilog grestypes launchparameters prolog reconfigflags resumefailprogram resumeprogram resumetimeout "
@@ -108,17 +108,27 @@ def _bought(queue: Queue) -> Iterator[QueueProblem]:
 
 
 def _types(queue: Queue, options: ParallelClusterOptions) -> Iterator[QueueProblem]:
-    known = [KNOWN[name] for name in queue.instance_types if name in KNOWN]
     names = queue.instance_types
+    machines = [machine for name in names if (machine := known(name))]
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield QueueProblem("instance_types", f"{name} is named twice", "name it once")
-    for what, values in (("vCPUs", {i.cpus for i in known}), ("GPUs", {i.gpus for i in known})):
+    kinds: Mapping[str, set[float]] = {
+        "vCPUs": {m.cpus or 0 for m in machines},
+        "GPUs": {m.gpus or 0 for m in machines},
+    }
+    for what, values in kinds.items():
         if len(values) > 1:
             # https://docs.aws.amazon.com/parallelcluster/latest/ug/slurm-multiple-instance-allocation-v3.html
-            shown = ", ".join(str(value) for value in sorted(values))
+            shown = ", ".join(f"{value:g}" for value in sorted(values))
             hint = "make a queue for each kind"
             yield QueueProblem("instance_types", f"machines with {shown} {what} in one queue", hint)
-    lacking = [i.name for i in known if queue.efa and not i.efa]
+    head = queues.architecture(options)
+    if others := [m for m in machines if m.architecture not in (None, head)]:
+        # `InstanceArchitectureCompatibilityValidator`
+        what = f"{others[0].name} is {others[0].architecture}, but the head node {options.head_node} is {head}"
+        hint = "use machines of one architecture, or set head_node to one of theirs"
+        yield QueueProblem("instance_types", what, hint)
+    lacking = [m.name for m in machines if queue.efa and m.fabric == 0]
     if lacking:
         # https://docs.aws.amazon.com/parallelcluster/latest/ug/efa-v3.html
         what = f"{lacking[0]} has no Elastic Fabric Adapter"
@@ -126,7 +136,8 @@ def _types(queue: Queue, options: ParallelClusterOptions) -> Iterator[QueueProbl
     if queue.gdr and not queue.efa:
         what = "gdr needs Elastic Fabric Adapters, but efa is not set"
         yield QueueProblem("gdr", what, "set efa: true, or remove gdr")
-    old = [name for name in names if name.partition(".")[0] in OLD_GPUS]
+    old = [m.name for m in machines if m.gpu in NO_DRIVER]
+    old += [name for name in names if name.partition(".")[0] in OLD_GPUS]
     if old and not (queue.ami or options.custom_ami):
         what = (
             f"{old[0]} has GPUs that the drivers in ParallelCluster's AMIs do not support any more"

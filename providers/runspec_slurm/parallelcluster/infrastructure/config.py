@@ -10,7 +10,7 @@ from typing import Any
 
 from runspec_jobs.provider import Spec
 from runspec_slurm.parallelcluster.infrastructure import queues
-from runspec_slurm.parallelcluster.naming import TAG, digest
+from runspec_slurm.parallelcluster.naming import REQUEST_TAG, TAG, digest
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions, Queue, Storage
 
 CAPACITY = {"on-demand": "ONDEMAND", "spot": "SPOT", "capacity-block": "CAPACITY_BLOCK"}
@@ -22,17 +22,29 @@ def name(spec: Spec, options: ParallelClusterOptions) -> str:
     """Return the name of the cluster: that of the profile, the host if only that is set, or one from a digest."""
     if not options.manage and options.host:
         return options.cluster or options.host
-    return options.cluster or f"runspec-{digest(_plain(spec, options))[:12]}"
+    return options.cluster or f"runspec-{_digest_by_size(spec, options)[:12]}"
 
 
 def configuration(spec: Spec, options: ParallelClusterOptions) -> dict[str, Any]:
-    """Return the complete configuration, with a tag by which a cluster can be compared with it."""
-    found = _plain(spec, options)
-    tags = {**options.tags, TAG: digest(found)}
+    """Return the complete configuration, with tags by which a cluster can be compared with it.
+
+    They are equal for instance types of one size, and for the same request, so that a new catalogue, which chooses
+    other types, changes no cluster.
+    """
+    tags = {
+        **options.tags,
+        TAG: _digest_by_size(spec, options),
+        REQUEST_TAG: digest(_plain(options, queues.by_request(spec, options))),
+    }
+    found = _plain(options, queues.queues(spec, options))
     return {**found, "Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
 
 
-def _plain(spec: Spec, options: ParallelClusterOptions) -> dict[str, Any]:
+def _digest_by_size(spec: Spec, options: ParallelClusterOptions) -> str:
+    return digest(_plain(options, queues.by_size(spec, options)))
+
+
+def _plain(options: ParallelClusterOptions, there: Mapping[str, Queue]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "Region": options.region or "",
         "Image": _given(Os=options.os, CustomAmi=options.custom_ami),
@@ -40,9 +52,7 @@ def _plain(spec: Spec, options: ParallelClusterOptions) -> dict[str, Any]:
         "Scheduling": {
             "Scheduler": "slurm",
             "SlurmSettings": _slurm(options),
-            "SlurmQueues": [
-                _queue(name, queue, options) for name, queue in queues.queues(spec, options).items()
-            ],
+            "SlurmQueues": [_queue(name, queue, options) for name, queue in there.items()],
         },
     }
     if options.storage:

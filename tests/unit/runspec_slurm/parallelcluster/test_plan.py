@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runspec_jobs.provider import Scope, Step
+from runspec_jobs.provider import Scope, Step, ec2_catalogue
 from runspec_slurm.parallelcluster import PROVIDER
 from runspec_slurm.parallelcluster.infrastructure import config
 from runspec_slurm.parallelcluster.naming import TAG
@@ -131,9 +131,58 @@ def test_capacity_makes_the_queues_and_picks_the_partition(
 def test_machines_fit_the_node_and_spot_machines_are_of_several_kinds() -> None:
     spot, firm = queues({"capacity": "spot-then-on-demand", "cpus": 16, "memory": "100GiB"})
 
-    assert types(firm) == ["r6i.4xlarge"]
-    assert types(spot) == ["r6i.4xlarge", "r7i.4xlarge"]
+    assert types(firm)[:3] == types(spot)[:3] == ["r5a.4xlarge", "r6a.4xlarge", "r6i.4xlarge"]
     assert spot["AllocationStrategy"] == "capacity-optimized"
+    assert "AllocationStrategy" not in firm  # the default is the lowest price
+
+
+def test_all_machines_of_a_queue_have_as_many_vcpus_and_gpus_and_the_first_ones_memory() -> None:
+    """https://docs.aws.amazon.com/parallelcluster/latest/ug/slurm-multiple-instance-allocation-v3.html"""
+    for cluster in ({}, {"cpus": 2, "memory": "4GiB"}, {"cpus": 8, "memory": "200GiB"}):
+        machines = [ec2_catalogue().named(name) for name in types(queues(cluster)[0])]
+        found = [m for m in machines if m is not None]
+
+        assert len(found) > 1
+        assert {(m.cpus, m.gpus) for m in found} == {(found[0].cpus, 0)}
+        assert min(m.memory_gib or 0 for m in found) == found[0].memory_gib
+
+
+@pytest.mark.parametrize(
+    "cluster,settings",
+    [
+        ({"placement": "close"}, {}),
+        ({}, {"efa": True}),
+        ({}, {"placement_group": "mine"}),
+        ({}, {"reservation": "cr-0123456789abcdef0"}),
+    ],
+)
+def test_close_and_reserved_machines_are_of_one_type(
+    cluster: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    (machines,) = queues({"cpus": 4, **cluster}, **settings)[0]["ComputeResources"]
+
+    assert len(machines.get("Instances", [machines.get("InstanceType")])) == 1
+
+
+def test_machines_with_adapters_are_chosen_for_efa() -> None:
+    (queue,) = queues({"nodes": 2, "cpus": 4}, efa=True)
+
+    machine = ec2_catalogue().named(types(queue)[0])
+    assert machine is not None and machine.fabric
+
+
+def test_the_machines_have_the_architecture_of_the_head_node() -> None:
+    for head, architecture in (("m7g.xlarge", "arm64"), ("m6i.xlarge", "x86_64")):
+        machines = map(ec2_catalogue().named, types(queues(head_node=head)[0]))
+        assert {m.architecture for m in machines if m} == {architecture}
+
+
+def test_tasks_that_may_share_a_machine_share_its_gpus() -> None:
+    fields = {"sweep": {"a": "1..8"}}
+    step = plan({"gpus": 1, "gpu_type": "A100"}, fields=fields)["cluster"]
+    (queue,) = step.do.params["clusterConfiguration"]["Scheduling"]["SlurmQueues"]
+
+    assert types(queue) == ["p4d.24xlarge", "p4de.24xlarge"]
 
 
 def test_a_job_of_more_nodes_than_usual_makes_a_larger_queue() -> None:
@@ -182,7 +231,7 @@ def test_a_reservation_is_that_of_machines_bought_on_demand() -> None:
     spot, firm = queues({"capacity": "spot-then-on-demand"}, reservation="cr-0123456789abcdef0")
 
     target = {"CapacityReservationId": "cr-0123456789abcdef0"}
-    assert firm["ComputeResources"][0]["InstanceType"] == "c6i.large"
+    assert firm["ComputeResources"][0]["InstanceType"] == "c7a.medium"
     assert "CapacityReservationTarget" not in spot and firm["CapacityReservationTarget"] == target
 
 

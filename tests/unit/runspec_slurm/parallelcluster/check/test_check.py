@@ -46,6 +46,7 @@ def storage(**fields: Any) -> dict[str, Any]:
         ({"queue": "gpu"}, "no queue 'gpu'"),
         ({"instance_types": ["p3.8xlarge"]}, "custom_ami"),
         ({"instance_types": ["c6i.large", "c6i.xlarge"]}, "2, 4 vCPUs"),
+        ({"instance_types": ["c7g.large"]}, "c7g.large is arm64, but the head node m6i.xlarge is x86_64"),
         ({"instance_types": ["c6i.large", "c6i.large"]}, "named twice"),
     ],
 )  # fmt: skip
@@ -138,13 +139,38 @@ def test_what_the_service_takes_is_no_problem(settings: dict[str, Any]) -> None:
         ({"cpus": 64}, queue(), "no queue of the profile"),
         ({"capacity": "spot"}, queue(), "with capacity spot"),
         ({"gpus": 1, "gpu_type": "V10"}, {}, "no EC2 instance type has a 'V10'"),
-        ({"gpus": 16}, {}, "no EC2 instance type is large enough"),
+        ({"gpus": 16}, {}, "16, but the largest machine has 8"),
+        ({"gpus": 1, "gpu_type": "A100"}, {}, "p4d.24xlarge, has 8"),
+        ({"gpus": 1, "gpu_type": "V100"}, {}, "drivers in ParallelCluster's AMIs"),
+        ({"gpus": 1, "gpu_type": "T4g"}, {}, "no EC2 instance type has a 'T4g'"),
     ],
 )  # fmt: skip
 def test_a_job_that_would_wait_for_ever_is_refused(
     cluster: dict[str, Any], settings: dict[str, Any], words: str
 ) -> None:
     assert words in "\n".join(p.what for p in problems(spec(cluster=cluster), **settings))
+
+
+def test_a_graviton_head_node_has_graviton_machines_and_a_note_about_the_image() -> None:
+    notes = problems(spec(), severity="note", head_node="m7g.xlarge")
+
+    assert problems(spec(), head_node="m7g.xlarge") == []
+    assert "the machines are arm64 (Graviton)" in "\n".join(p.what for p in notes)
+
+
+def test_a_type_that_the_catalogue_does_not_have_is_taken_to_be_large_enough() -> None:
+    for cluster in ({"gpus": 4}, {"gpus": 1, "gpu_type": "T4"}, {"cpus": 500}):
+        assert problems(spec(cluster=cluster), instance_types=["g99.48xlarge"]) == []
+
+
+def test_too_many_gpus_are_refused_with_what_to_type() -> None:
+    (found,) = problems(spec(cluster={"gpus": 1, "gpu_type": "A100"}))
+
+    assert found.path == ("cluster", "gpus")
+    assert found.hint == (
+        "set gpus: 4 or more, choose another GPU, "
+        "or set providers.parallelcluster.instance_types: [p4d.24xlarge]"
+    )
 
 
 def test_a_problem_points_to_the_setting_where_the_spec_has_it() -> None:

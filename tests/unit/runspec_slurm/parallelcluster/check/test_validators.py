@@ -19,6 +19,7 @@ from typing import Any
 import boto3
 import pytest
 
+from runspec_jobs.provider import Spec
 from runspec_slurm.parallelcluster.infrastructure import config
 from runspec_slurm.parallelcluster.session.pcluster import StopFirst, failure
 from tests.support.root import ROOT
@@ -27,6 +28,7 @@ from tests.support.slurm.pcluster_library import interpreter
 
 pytestmark = pytest.mark.slow
 
+PLAIN = spec()
 ASKING = ROOT / "tests/support/slurm/pcluster_calls.py"
 WOULD = "Request would have succeeded, but DryRun flag is set."
 KEYS = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1"}
@@ -45,6 +47,15 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no adapter": ({"efa": True, "instance_types": ["c6i.4xlarge"]}, "EFA"),
     "size": ({"storage": {"w": {"mount": "/w", "size_gib": 1000}}}, "1,200"),
     "mount": ({"storage": {"w": {"mount": "/opt/slurm"}}}, "reserved"),
+}
+# Requests, and settings, for which runspec chooses the machines.
+CHOSEN: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "small": ({}, {}),
+    "large": ({"cpus": 8, "memory": "200GiB"}, {}),
+    "both": ({"cpus": 4, "capacity": "spot-then-on-demand"}, {}),
+    "gpu": ({"gpus": 1}, {}),
+    "adapters": ({"cpus": 4, "nodes": 2, "placement": "close"}, {"efa": True}),
+    "memory": ({"cpus": 4, "memory": "10GiB"}, {"memory_scheduling": True}),
 }
 # What a cluster that runs with BOTH becomes: whether it may, and whether that takes a fleet that is stopped.
 CHANGES: dict[str, tuple[dict[str, Any], str]] = {
@@ -130,9 +141,9 @@ def account(url: str, server: subprocess.Popen[bytes]) -> dict[str, Any]:
 
 
 def questions(base: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    def made(name: str = "demo", **settings: Any) -> dict[str, Any]:
+    def made(name: str = "demo", of: Spec = PLAIN, **settings: Any) -> dict[str, Any]:
         given = options(**{**base, "cluster": name, **settings})
-        return {"cluster_name": name, "cluster_configuration": config.configuration(spec(), given)}
+        return {"cluster_name": name, "cluster_configuration": config.configuration(of, given)}
 
     create, update = {"op": "create_cluster"}, {"op": "update_cluster"}
     near: dict[str, Any] = {
@@ -146,6 +157,9 @@ def questions(base: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         "instance_types": ["c6i.4xlarge"],
     }
     yield "reserved", {**create, **made("res", max_count=4, **reserved), "dryrun": True}
+    for name, (asked, settings) in CHOSEN.items():
+        wanted = made("new", spec(cluster=asked), **settings)
+        yield f"chosen {name}", {**create, **wanted, "dryrun": True}
     for name, (settings, _) in REFUSED.items():
         yield name, {**create, **made("bad", **settings), "dryrun": True}
     yield "create", {**create, **made(**BOTH)}
@@ -182,6 +196,13 @@ def kind(answer: dict[str, Any]) -> str:
 @pytest.mark.parametrize("name", ["near", "reserved"])
 def test_the_validators_take_what_we_take(said: dict[str, Any], name: str) -> None:
     assert said[name]["message"] == WOULD, said[name]
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_the_validators_take_the_machines_that_the_rule_chooses(
+    said: dict[str, Any], name: str
+) -> None:
+    assert said[f"chosen {name}"]["message"] == WOULD, said[f"chosen {name}"]
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -1,0 +1,56 @@
+"""Why no machine of a catalogue holds a request."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from runspec_jobs.machines.choice import GPU_MULTIPLE, MachineRequest, holding, nominal
+from runspec_jobs.machines.machine import Catalogue, Machine
+
+
+class Shortfall(NamedTuple):
+    """What no machine has: a key of `cluster`, or "" if no machine has everything together.
+
+    *machine* is one that has too many GPUs, which a setting may name; None if there is none. *hint* says what to ask
+    for instead.
+    """
+
+    key: str
+    what: str
+    hint: str
+    machine: Machine | None = None
+
+
+def shortfall(
+    request: MachineRequest,
+    catalogue: Catalogue,
+    usable_gib: Callable[[Machine], float] = nominal,
+    kind: str = "instance type",
+) -> Shortfall:
+    """Return why no machine is chosen for *request*; *kind* is what the provider calls a type of machine."""
+    if many := list(holding(request, catalogue, usable_gib)):
+        least = min(many, key=lambda m: (m.gpus or 0, m.cpus or 0, m.name))
+        what = f"{request.gpus or 1}, but the smallest machine with such GPUs, {least.name}, has {least.gpus:g}"
+        enough = math.ceil((least.gpus or 0) / GPU_MULTIPLE)
+        return Shortfall("gpus", what, f"set gpus: {enough} or more, choose another GPU", least)
+    if request.region and any(holding(request._replace(region=None), catalogue, usable_gib)):
+        what = f"no {kind} that is large enough is offered in {request.region}"
+        return Shortfall("", what, "choose another region or GPU")
+    for key, asked, most, unit in _limits(request, catalogue, usable_gib):
+        if asked > most:
+            what = f"{asked:,.0f}{unit}, but the largest machine has {most:,.0f}"
+            return Shortfall(key, what, "ask for less for each node")
+    return Shortfall("", f"no {kind} meets all requirements of a node together", "ask for less")
+
+
+def _limits(
+    request: MachineRequest, catalogue: Catalogue, usable_gib: Callable[[Machine], float]
+) -> Iterator[tuple[str, float, float, str]]:
+    """Yield the keys of `cluster`, with what is requested, the most that a machine has, and the unit of both."""
+    alike = [m for m in catalogue.machines if bool(m.gpus) == bool(request.gpus) and m.cpus]
+    yield "gpus", request.gpus, max(m.gpus or 0 for m in alike), ""
+    yield "cpus", request.cpus, max(m.cpus or 0 for m in alike), ""
+    mib = round(request.memory_gib * 1024)
+    yield "memory", mib, max(int(usable_gib(m) * 1024) for m in alike), " MiB"
