@@ -12,6 +12,7 @@ from runspec_jobs.provider import (
     Emulation,
     Facts,
     Finding,
+    Offer,
     Options,
     Probe,
     Problem,
@@ -56,6 +57,11 @@ class ParallelClusterProvider:
         name = config.name(spec, facts.options)
         then = slurm_plan.steps(spec, run, job.facts(spec, facts))
         return (*plan.steps(spec, facts), *(plan.on(name, step) for step in then))
+
+    def offer(self, spec: Spec, facts: Facts) -> Offer:
+        from runspec_slurm.parallelcluster import offer
+
+        return offer.offer(spec, facts)
 
     def first_profile(self) -> str:
         from runspec_slurm.parallelcluster.profile_template import PROFILE

@@ -1,0 +1,106 @@
+"""The machines that a job may get on ParallelCluster with their prices, and what its cluster costs in any case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from runspec_jobs.provider import (
+    ChosenMachine,
+    Facts,
+    Offer,
+    Spec,
+    StandingCost,
+    ec2_catalogue,
+    machine_price,
+    other_machines,
+    unknown_machine,
+)
+from runspec_slurm.parallelcluster.infrastructure import config, queues
+from runspec_slurm.parallelcluster.options import ParallelClusterOptions, Queue
+from runspec_slurm.parallelcluster.resources import known, runs_on, usable_gib
+
+GONE = "until `runspec destroy --site`"
+
+
+def offer(spec: Spec, facts: Facts) -> Offer:
+    """Return the machines of the queues that the job is submitted to; those of a cluster of others are not known."""
+    options: ParallelClusterOptions = facts.options
+    if not options.manage:
+        name = config.name(spec, options)
+        theirs = StandingCost(f"the cluster {name}, which runspec neither makes nor deletes")
+        return Offer((), standing=(theirs,), why=f"the queues of {name} choose the machines")
+    there = queues.queues(spec, options)
+    sent = {name: there[name] for name in queues.of_job(spec, options)}
+    found = _unique(one for name, queue in sent.items() for one in _of(name, queue, spec, options))
+    region = next((one.region for one in found if one.region), "an unknown region")
+    return Offer(
+        found,
+        _others(spec, options, sent, found),
+        tuple(_standing(spec, options, there)),
+        f"on demand in {region}, {ec2_catalogue().version}",
+        "" if found else "no machine of the catalogue is large enough",
+    )
+
+
+def _of(
+    name: str, queue: Queue, spec: Spec, options: ParallelClusterOptions
+) -> tuple[ChosenMachine, ...]:
+    """Return the machines of a queue."""
+    if queues.chosen_by_rule(options, name):
+        return queues.candidates(spec, options, queue)
+    why = f"the queue '{name}' has it" if options.queues else "instance_types names it"
+    return tuple(_named(one, why, options) for one in queue.instance_types)
+
+
+def _named(name: str, why: str, options: ParallelClusterOptions) -> ChosenMachine:
+    machine = known(name)
+    if machine is None:
+        return ChosenMachine(unknown_machine(name), None, None, why)
+    return ChosenMachine(machine, *machine_price(machine, ec2_catalogue(), options.region), why)
+
+
+def _unique(found: Iterable[ChosenMachine]) -> tuple[ChosenMachine, ...]:
+    """Return the machines without those that an earlier queue has as well."""
+    return tuple({one.machine.name: one for one in reversed(tuple(found))}.values())[::-1]
+
+
+def _others(
+    spec: Spec,
+    options: ParallelClusterOptions,
+    sent: dict[str, Queue],
+    found: Sequence[ChosenMachine],
+) -> tuple[ChosenMachine, ...]:
+    """Return the cheapest machines of other families, unless the profile names the machines."""
+    own = [queue for name, queue in sent.items() if queues.chosen_by_rule(options, name)]
+    if not own:
+        return ()
+    wanted = queues.request(spec, options, own[0])
+    runs = runs_on(wanted, bool(own[0].ami or options.custom_ami))
+    return other_machines(wanted, ec2_catalogue(), found, usable_gib, runs)
+
+
+def _standing(
+    spec: Spec, options: ParallelClusterOptions, there: dict[str, Queue]
+) -> Iterator[StandingCost]:
+    """Yield what costs money while no job runs: ParallelCluster makes no NAT gateway in subnets that exist.
+
+    https://docs.aws.amazon.com/parallelcluster/latest/ug/what-is-aws-parallelcluster.html (pricing)
+    """
+    head = _named(options.head_node, "", options)
+    yield StandingCost(f"the head node, {options.head_node}, {GONE}", head.usd)
+    yield StandingCost(f"the disk of the head node, {GONE}")
+    for name, queue in there.items():
+        if queue.min_count:
+            prices = [one.usd for one in _of(name, queue, spec, options)]
+            rates = [usd for usd in prices if usd is not None]
+            most = max(rates) if rates and len(rates) == len(prices) else None
+            what = f"{queue.min_count} x the machines of the queue '{name}', {GONE}"
+            yield StandingCost(what, None if most is None else most * queue.min_count)
+    for name, storage in options.storage.items():
+        if storage.file_system is None:
+            until = "also after the cluster is deleted" if storage.keep else GONE
+            what = (
+                f"the file system '{name}', FSx for Lustre with {storage.size_gib:,} GiB, {until}"
+            )
+            yield StandingCost(what)
+    yield StandingCost(f"each machine for {options.idle_minutes} minutes after its last job")

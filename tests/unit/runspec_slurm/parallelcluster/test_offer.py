@@ -1,0 +1,117 @@
+"""What a job on ParallelCluster may cost, and its cluster while nothing runs, is known before it is applied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runspec_jobs.load import registry
+from runspec_jobs.machines.estimate import Work, estimate
+from runspec_jobs.provider import Offer, SupportsOffer, ec2_catalogue
+from runspec_slurm.parallelcluster.infrastructure import queues
+from runspec_slurm.parallelcluster.offer import offer
+from tests.support.slurm.parallelcluster_specs import facts, options, spec
+
+GONE = "until `runspec destroy --site`"
+
+
+def offered(cluster: dict[str, Any] | None = None, **settings: Any) -> Offer:
+    of = spec(cluster=cluster or {})
+    return offer(of, facts(of, **settings))
+
+
+def priced(found: Offer) -> list[tuple[str, float | None]]:
+    return [(one.machine.name, one.usd) for one in found.machines]
+
+
+def standing(found: Offer) -> dict[str, float | None]:
+    return {one.what: one.usd_hour for one in found.standing}
+
+
+def test_the_provider_makes_an_offer() -> None:
+    assert isinstance(registry.load("parallelcluster"), SupportsOffer)
+
+
+def test_the_machines_are_those_of_the_queue_and_others_are_alternatives() -> None:
+    cluster = {"cpus": 4, "memory": "8GiB"}
+    found = offered(cluster)
+
+    (queue,) = queues.queues(spec(cluster=cluster), options()).values()
+    assert [name for name, _ in priced(found)] == list(queue.instance_types)
+    assert priced(found)[0] == ("m5a.xlarge", 0.172)
+    assert found.catalogue == f"on demand in us-east-1, {ec2_catalogue().version}"
+    families = {one.machine.family for one in found.machines}
+    assert len(found.alternatives) == 2
+    assert not families & {one.machine.family for one in found.alternatives}
+
+
+def test_a_job_of_two_queues_has_the_machines_of_both_once() -> None:
+    found = offered({"capacity": "spot-then-on-demand", "cpus": 4})
+
+    names = [name for name, _ in priced(found)]
+    assert names[0] == "c6a.xlarge"
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    "settings,machines",
+    [
+        ({"instance_types": ["g5.xlarge"]}, [("g5.xlarge", 1.006)]),
+        ({"instance_types": ["g99.xlarge"]}, [("g99.xlarge", None)]),
+        ({"queues": {"a": {"instance_types": ["g5.xlarge"]}}}, [("g5.xlarge", 1.006)]),
+    ],
+)
+def test_machines_of_the_profile_have_their_prices(
+    settings: dict[str, Any], machines: list[tuple[str, float | None]]
+) -> None:
+    found = offered(**settings)
+
+    assert priced(found) == machines
+    assert found.alternatives == ()
+
+
+def test_the_head_node_costs_money_until_the_cluster_is_deleted() -> None:
+    assert standing(offered())[f"the head node, m6i.xlarge, {GONE}"] == 0.192
+    assert standing(offered(head_node="c6i.large"))[f"the head node, c6i.large, {GONE}"] == 0.085
+    assert standing(offered(head_node="x99.large"))[f"the head node, x99.large, {GONE}"] is None
+
+
+def test_machines_that_always_run_are_a_standing_cost() -> None:
+    found = standing(offered(min_count=2, instance_types=["g5.xlarge"]))
+    unknown = standing(offered(min_count=1, instance_types=["g5.xlarge", "g99.xlarge"]))
+
+    assert found[f"2 x the machines of the queue 'ondemand', {GONE}"] == 2.012
+    assert unknown[f"1 x the machines of the queue 'ondemand', {GONE}"] is None
+
+
+def test_a_new_file_system_is_a_standing_cost_and_one_that_is_there_is_not() -> None:
+    there = {"mount": "/data", "file_system": "fs-0123456789abcdef0"}
+    new, kept = {"mount": "/w", "size_gib": 2400}, {"mount": "/w", "keep": True}
+
+    def files(**storage: Any) -> list[str]:
+        return [what for what in standing(offered(storage=storage)) if "file system" in what]
+
+    assert files(w=new) == [f"the file system 'w', FSx for Lustre with 2,400 GiB, {GONE}"]
+    assert files(w=kept) == [
+        "the file system 'w', FSx for Lustre with 1,200 GiB, also after the cluster is deleted"
+    ]
+    assert files(data=there) == []
+
+
+def test_machines_stay_for_some_minutes_after_their_last_job() -> None:
+    assert "each machine for 5 minutes after its last job" in standing(offered(idle_minutes=5))
+
+
+def test_a_cluster_of_others_has_machines_that_are_not_known() -> None:
+    found = offer(spec(), facts(spec(), manage=False, cluster="theirs"))
+
+    assert (found.machines, found.why) == ((), "the queues of theirs choose the machines")
+    assert list(standing(found)) == ["the cluster theirs, which runspec neither makes nor deletes"]
+
+
+def test_the_bound_is_timeout_times_attempts_times_nodes() -> None:
+    found = offered({"gpus": 8, "gpu_type": "H100", "nodes": 2})
+
+    work = Work(nodes=2, tasks=1, parallel=1, timeout_s=3600, attempts=3)
+    assert estimate(found, work, "parallelcluster", {}).bound_usd == pytest.approx(55.04 * 6)
