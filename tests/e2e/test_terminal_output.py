@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,3 +62,91 @@ def test_a_pipe_gets_no_colours_and_a_saved_log_all(job: Path) -> None:
 
     assert piped.stdout == b"red\nlast\n"
     assert job.with_name("log").read_bytes() == LOG
+
+
+BAR = """
+import sys, time
+from tqdm import tqdm
+
+print("begun", flush=True)
+for _ in tqdm(range(40), mininterval=0, ncols=60):
+    time.sleep(0.05)
+print("ended")
+"""
+
+
+def bar(job: Path, program: str = BAR, more: str = "") -> None:
+    """Write a spec that runs *program*, whose progress bar takes two seconds."""
+    script = job.with_name("bar.py")
+    script.write_text(program)
+    job.write_text(f"{HEAD}command: [{json.dumps(sys.executable)}, {script}]\n{more}")
+
+
+def test_a_progress_bar_of_tqdm_moves_at_a_terminal_and_ends_as_one_line(job: Path) -> None:
+    bar(job)
+
+    terminal = Terminal("apply", str(job))
+    assert terminal.code() == 0
+
+    lines = screen(terminal.shown)
+    (last,) = [line for line in lines if "/40" in line]
+    assert last.startswith("100%|")
+    assert len(set(re.findall(r" (\d+)/40", terminal.shown))) > 10
+    begun, ended = lines.index("begun"), lines.index("ended")
+    assert begun < lines.index(last) < ended
+
+
+def test_a_progress_bar_of_tqdm_in_a_pipe_is_its_first_and_its_last_text(job: Path) -> None:
+    bar(job)
+
+    piped = subprocess.run([*RUNSPEC, "apply", str(job)], capture_output=True, check=True)
+    again = subprocess.run([*RUNSPEC, "logs", "job"], capture_output=True, check=True)
+
+    for out in (piped.stdout, again.stdout):
+        shown = [line for line in out.decode().splitlines() if "/40" in line]
+        assert len(shown) == 2
+        assert shown[-1].startswith("100%|")
+        assert b"\r" not in out
+
+
+def test_bars_of_several_nodes_have_a_line_each(job: Path) -> None:
+    bar(job, more="cluster: {nodes: 2}\n")
+
+    terminal = Terminal("apply", str(job))
+    assert terminal.code() == 0
+
+    assert "\x1b[1A\x1b[J" in terminal.shown
+    shown = [line for line in screen(terminal.shown) if "/40" in line]
+    assert sorted(line[:13] for line in shown) == ["[node 0] 100%", "[node 1] 100%"]
+
+
+def test_a_line_that_has_not_ended_is_at_the_terminal_and_stays_after_ctrl_c(job: Path) -> None:
+    job.write_text(HEAD + "run: |\n  printf 'asks: '\n  exec sleep 600\n")
+
+    terminal = Terminal("apply", str(job))
+    terminal.until("asks: ")
+    terminal.type("\x03")
+    terminal.until("detached")
+    assert terminal.code() == 130
+
+    assert "asks:" in screen(terminal.shown)
+    assert run(["destroy", "job"]) == 0
+
+
+def screen(text: str) -> list[str]:
+    """Return the lines that a terminal shows after *text*, which may erase and overwrite its last lines."""
+    lines, at = [""], 0
+    for part in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|\r|\n|[^\x1b\r\n]+|\x1b", text):
+        if part == "\n":
+            lines.append("")
+            at = 0
+        elif part == "\r":
+            at = 0
+        elif part == "\x1b[J":
+            lines[-1] = lines[-1][:at]
+        elif part.endswith("A"):
+            del lines[len(lines) - int(part[2:-1]) :]
+        elif not part.startswith("\x1b"):
+            lines[-1] = lines[-1][:at].ljust(at) + part + lines[-1][at + len(part) :]
+            at += len(part)
+    return [line.rstrip() for line in lines]

@@ -174,6 +174,7 @@ class Run:
         self,
         on_part: Callable[[Line], None],
         *,
+        on_unfinished: Callable[[Line], None] | None = None,
         node: int | None = None,
         task: int | None = None,
         timeout_s: float | None = None,
@@ -184,6 +185,8 @@ class Run:
     ) -> Status:
         """Wait as `wait` does, but pass on the log as `log_parts` yields it.
 
+        *on_unfinished* gets the current text of a line that has not ended, such as a progress bar, when it changes: a
+        carriage return, if it overwrites an earlier one, and at most 4 KiB of text. *on_part* gets all of it later.
         Without *stops*, no task is stopped early; without *publishes*, no output is published. *sleep* is called with
         the seconds between two requests, and may raise an error to end the following.
         """
@@ -192,6 +195,7 @@ class Run:
             self._connected or self.client(),
             on_part,
             Events(on_event),
+            unfinished=on_unfinished,
             wanted=self._wanted(node, task),
             timeout_s=timeout_s,
             answered=self._connected is not None,

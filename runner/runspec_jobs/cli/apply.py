@@ -9,12 +9,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from runspec_jobs.api import lifecycle as api
 from runspec_jobs.api.jobs import Job, estimate, smoke_test
 from runspec_jobs.api.lifecycle import Line, Run, State, Status, line_text, ways
 from runspec_jobs.api.specs import seconds
 from runspec_jobs.cli import costs, output, plan, smoke
+from runspec_jobs.cli.live_lines import LiveLines
 from runspec_jobs.cli.log_printer import LogPrinter
 from runspec_jobs.diagnostics.terminal_text import without_sequences
 from runspec_jobs.errors import DETACHED, OK, JobFailed, UsageError
@@ -119,10 +121,10 @@ def _smoke(
         def heard(line: Line) -> None:
             if line.rank == 0:
                 lines.append(line_text(line.text, without_sequences))
-            printed(line)
+            printed.line(line)
 
         with printing(run, options.following) as printed:
-            status = _followed(run, options.following, limit_s, heard)
+            status = _followed(run, options.following, limit_s, printed._replace(line=heard))
     if status is None:
         return DETACHED
     if status.state is State.SUCCEEDED:
@@ -149,14 +151,13 @@ def watch(run: Run, how: Following, limit_s: float | None) -> int:
     return DETACHED if status is None else _result(run, status, as_json=how.as_json)
 
 
-def _followed(
-    run: Run, how: Following, limit_s: float | None, shown: Callable[[Line], None]
-) -> Status | None:
+def _followed(run: Run, how: Following, limit_s: float | None, printed: Printed) -> Status | None:
     """Follow a run and return its last status; None after Ctrl-C, which leaves the run alone."""
     try:
         with output.interruptible() as sleep:
             return run.follow(
-                shown,
+                printed.line,
+                on_unfinished=printed.unfinished,
                 node=how.node,
                 task=how.task,
                 timeout_s=limit_s,
@@ -171,16 +172,27 @@ def _followed(
         return None
 
 
+class Printed(NamedTuple):
+    """The functions that print a line of a log, or a part of one, and show a line that has not ended."""
+
+    line: Callable[[Line], None]
+    unfinished: Callable[[Line], None] | None = None
+
+
 @contextlib.contextmanager
-def printing(run: Run, how: Following) -> Iterator[Callable[[Line], None]]:
-    """Yield the function that prints a line of a log, or a part of one. Piped output of `logs` ends as the log does."""
+def printing(run: Run, how: Following) -> Iterator[Printed]:
+    """Yield the functions that print the lines of a log. Piped output of `logs` ends as the log does."""
     if how.as_json and not how.of_logs:
-        yield lambda line: None
+        yield Printed(lambda line: None)
         return
     exact = how.of_logs and not how.as_json and not sys.stdout.isatty()
-    coloured = output.coloured()
-    with LogPrinter(*run.shape, json=how.as_json, exact=exact, coloured=coloured) as printer:
-        yield printer.line
+    with contextlib.ExitStack() as stack:
+        screen = stack.enter_context(LiveLines()) if output.redrawable() else None
+        printer = LogPrinter(
+            *run.shape, json=how.as_json, exact=exact, coloured=output.coloured(), screen=screen
+        )
+        stack.enter_context(printer)
+        yield Printed(printer.line, printer.unfinished)
 
 
 def _detached(run: Run, *, as_json: bool) -> int:

@@ -1,21 +1,55 @@
-"""Prints the lines of logs, also lines that do not fit into memory and arrive in parts."""
+"""Prints the lines of logs, also progress bars, and lines that do not fit into memory and arrive in parts."""
 
 from __future__ import annotations
 
-from typing import Self
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, Self
 
 from runspec_jobs.api.lifecycle import Line, line_text, prefix
 from runspec_jobs.cli import output
 from runspec_jobs.diagnostics.render import as_json
 from runspec_jobs.diagnostics.terminal_text import Colours, without_sequences
 
+BAR_EVERY_S = 10.0  # between two texts of a progress bar in a pipe
+
+Whose = tuple[int, int]  # task and node
+
+
+class Screen(Protocol):
+    """A terminal that can draw lines again which have not ended."""
+
+    def print(self, text: str, open_lines: Sequence[str] = ()) -> None:
+        """Print *text*, and below it *open_lines* in place of those before, without a line end.
+
+        There are no open lines while *text* has no line end. They have no control sequences but SGR, and may be cut.
+        """
+
+
+@dataclass
+class Bar:
+    """A line that has not ended, such as a progress bar, which overwrites itself.
+
+    *text* is what was taken from the log of its current text, *shown* is its text for a reader, and *printed* the one
+    that was printed last, at the time *at_s*.
+    """
+
+    text: bytes = b""
+    shown: str = ""
+    printed: str | None = None
+    at_s: float = 0.0
+
 
 class LogPrinter:
     """Prints each line after the number of its task and node, or as a JSON object; a long line in parts.
 
-    A line is broken if another node's line arrives between its parts, or if a progress bar overwrites the part that was
-    printed. Use it as a context manager, which ends the last line at its exit, unless *exact* is true.
-    The colours of a line are shown only if *coloured* is true, and end with it; no other control sequence is printed.
+    Of a line that overwrites itself, a *screen* shows the current text. Without one, such as in a pipe, the first text
+    is printed, the current one every BAR_EVERY_S seconds, and the last one; in JSON, the last one.
+
+    A long line is broken if another node's line arrives between its parts, or if it begins to overwrite itself. Use
+    the printer as a context manager, which ends the last line at its exit, unless *exact* is true. The colours of a
+    line are printed only if *coloured* is true, and end with it; no other control sequence is printed.
     """
 
     def __init__(
@@ -26,48 +60,150 @@ class LogPrinter:
         json: bool = False,
         exact: bool = False,
         coloured: bool = False,
+        screen: Screen | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.nodes, self.tasks, self.json, self.exact = nodes, tasks, json, exact
         self.coloured = coloured and not json
-        self._colours: dict[tuple[int, int], Colours] = {}
-        self._open: tuple[int, int] | None = None  # task and node of the line that has not ended
-        self._returned = False  # whether the next part overwrites it
+        self.screen = None if json else screen
+        self.clock = clock
+        self._colours: dict[Whose, Colours] = {}
+        self._heads: dict[Whose, str] = {}  # the prefixes of lines
+        self._bars: dict[Whose, Bar] = {}
+        self._drawn = False  # whether the screen shows bars
+        self._open: Whose | None = None  # the task and node of the long line that has not ended
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._open is not None and not self.exact:
-            output.write(self._tail())
+        left = sorted((whose, bar) for whose, bar in self._bars.items() if bar.shown)
+        self._bars.clear()
+        last = [whose for whose, bar in left if bar.shown != bar.printed]
+        if self._open is not None and (last or not self.exact):
+            self._break()
+        for whose, bar in left:
+            if whose in last:
+                end = "" if self.exact and whose == last[-1] else self._tail()
+                self._write(f"{self._head(whose)}{bar.shown}{end}")
         self._open = None
 
     def line(self, found: Line) -> None:
         """Print one line, or one part of a line."""
         whose = (found.task, found.rank)
-        shown = self._shown(found)
-        goes_on = found.continues and self._open == whose and not self._drawn_over(found)
-        before = self._tail() if self._open is not None and not goes_on else ""
-        head = "" if goes_on else self._head(found)
-        output.write(before + head + shown + (self._tail() if found.ended else ""))
+        if not self._bars and b"\r" not in found.text:
+            self._print(whose, found, found.text)
+            return
+        bar = self._bars.pop(whose, None)
+        text = found.text if bar is None else bar.text + found.text
+        if b"\r" not in text:
+            self._print(whose, found, text)
+            return
+        if self._open == whose and b"\r" in text.rstrip(b"\r"):
+            self._break()
+        if not found.ended and b"\r" in found.text and self._open != whose:
+            self._hold(whose, bar or Bar(), text)
+            return
+        if self.screen is None and not self.json and self._open != whose:
+            self._begin(whose, bar := bar or Bar(), text)
+            if bar.printed == self._shown(whose, text, once=True):
+                return
+        self._print(whose, found, text)
+        if not found.ended and text.endswith(b"\r"):
+            self._bars[whose] = Bar(
+                b"\r"
+            )  # the next text, if there is one, overwrites what was printed
+
+    def unfinished(self, found: Line) -> None:
+        """Show the text of a line that has not ended; `line` gets the text again when more of it is known."""
+        whose = (found.task, found.rank)
+        redrawn = whose in self._bars or found.text.startswith(b"\r")
+        if self._open is None and not self.json and (redrawn or self.screen is not None):
+            bar = self._bars.setdefault(whose, Bar())
+            self._draw(whose, bar, bar.text + found.text)
+
+    def _hold(self, whose: Whose, bar: Bar, text: bytes) -> None:
+        """Keep the current text of a line that overwrites itself, and show it."""
+        if self.screen is None and not self.json:
+            self._begin(whose, bar, text)
+        self._bars[whose] = bar
+        bar.text = current(text)
+        self._draw(whose, bar, bar.text)
+
+    def _begin(self, whose: Whose, bar: Bar, text: bytes) -> None:
+        """Print the first text of a line that overwrites itself, if nothing of it was printed."""
+        if bar.printed is None:
+            first = next((part for part in text.split(b"\r") if part.strip()), b"")
+            bar.shown = self._shown(whose, first, once=True)
+            self._print_shown(whose, bar)
+
+    def _draw(self, whose: Whose, bar: Bar, text: bytes) -> None:
+        """Show the current text of a line: on a screen always, else from time to time."""
+        bar.shown = self._shown(whose, text, once=True)
+        if self.screen is not None:
+            self._write("")
+        elif not self.json and (bar.printed is None or self.clock() - bar.at_s >= BAR_EVERY_S):
+            self._print_shown(whose, bar)
+
+    def _print_shown(self, whose: Whose, bar: Bar) -> None:
+        """Print the current text of a line that overwrites itself as a line of its own."""
+        if bar.shown.strip() and bar.shown != bar.printed:
+            if self._open is not None:
+                self._break()
+            self._write(f"{self._head(whose)}{bar.shown}\n")
+            bar.printed, bar.at_s = bar.shown, self.clock()
+
+    def _print(self, whose: Whose, found: Line, text: bytes) -> None:
+        """Print a line, or a part of it, for good."""
+        before, head = "", self._head(whose)
+        if self._open is not None:
+            if found.continues and self._open == whose:
+                head = ""
+            else:
+                before = self._tail()
+        end = self._tail() if found.ended else ""
         self._open = None if found.ended else whose
-        self._returned = found.text.endswith(b"\r") or (self._returned and not found.text)
+        self._write(f"{before}{head}{self._shown(whose, text)}{end}")
 
-    def _shown(self, found: Line) -> str:
+    def _break(self) -> None:
+        """End the long line, which has not ended in the log."""
+        self._open = None
+        self._write(self._tail())
+
+    def _write(self, text: str) -> None:
+        if self.screen is None or not (self._bars or self._drawn):
+            output.write(text)
+            return
+        bars = sorted(self._bars.items()) if self._open is None else ()
+        self.screen.print(text, [f"{self._head(whose)}{bar.shown}" for whose, bar in bars])
+        self._drawn = bool(bars)
+
+    def _shown(self, whose: Whose, text: bytes, *, once: bool = False) -> str:
         if self.coloured:
-            colours = self._colours.setdefault((found.task, found.rank), Colours())
-            return line_text(found.text, colours.shown)
-        text = line_text(found.text, without_sequences)
-        return as_json(text)[1:-1] if self.json else text
+            colours = self._colours.setdefault(whose, Colours())
+            return line_text(text, colours.once if once else colours.shown)
+        shown = line_text(text, without_sequences)
+        return as_json(shown)[1:-1] if self.json else shown
 
-    def _drawn_over(self, found: Line) -> bool:
-        text = found.text.rstrip(b"\r")
-        return b"\r" in text or (self._returned and bool(text))
-
-    def _head(self, found: Line) -> str:
-        if self.json:
-            whose = {"task": found.task, "node": found.rank, "line": ""}
-            return as_json({"format": "runspec.log/v1", **whose})[:-2]
-        return prefix(found, self.nodes, self.tasks)
+    def _head(self, whose: Whose) -> str:
+        if whose not in self._heads:
+            found = {"task": whose[0], "node": whose[1], "line": ""}
+            self._heads[whose] = (
+                as_json({"format": "runspec.log/v1", **found})[:-2]
+                if self.json
+                else prefix(Line(*whose, b""), self.nodes, self.tasks)
+            )
+        return self._heads[whose]
 
     def _tail(self) -> str:
         return '"}\n' if self.json else "\n"
+
+
+def current(text: bytes) -> bytes:
+    """Return the text that a line shows which overwrites itself, with the carriage return at its end, if it has one.
+
+    >>> current(b"10%\\r20%"), current(b"10%\\r20%\\r")
+    (b'20%', b'20%\\r')
+    """
+    state = text.rstrip(b"\r")
+    return state[state.rfind(b"\r") + 1 :] + (b"\r" if state != text else b"")

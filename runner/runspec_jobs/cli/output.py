@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
 
 from runspec_jobs.api.events import Event
 from runspec_jobs.diagnostics.render import as_json, columns, plain
@@ -25,6 +25,24 @@ if TYPE_CHECKING:
 
 LONG_S = 0.3  # a transfer that is shorter has no progress bar
 BETWEEN_S = 0.1  # between two updates of a bar
+
+
+class Below(Protocol):
+    """What stays below everything that is printed to a terminal."""
+
+    def erase(self) -> str:
+        """Return the text that removes it."""
+
+    def draw(self) -> str:
+        """Return the text that draws it where the cursor is, at the beginning of a line."""
+
+
+_below: list[Below] = []
+
+
+def keep_below(what: Below | None) -> None:
+    """Keep *what* below all progress that is printed from now on; None ends that."""
+    _below[:] = [] if what is None else [what]
 
 
 def out(text: str) -> None:
@@ -54,12 +72,17 @@ def tell(text: str) -> None:
 
 def tell_lines(text: str) -> None:
     """Print *text* to standard error, if that can be written: a full disk does not end what works without it."""
+    below = _below if sys.stderr.isatty() else ()
+    for one in below:
+        write(one.erase())
     try:
         print(text, file=sys.stderr, flush=True)
     except BrokenPipeError:
         raise
     except OSError:
         lead_nowhere(sys.stderr)
+    for one in below:
+        write(one.draw())
 
 
 def lead_nowhere(stream: TextIO) -> None:
@@ -139,9 +162,12 @@ def interactive() -> bool:
 
 def coloured() -> bool:
     """Return whether standard output is a terminal that may show colours; see https://no-color.org."""
-    return (
-        sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    )
+    return redrawable() and not os.environ.get("NO_COLOR")
+
+
+def redrawable() -> bool:
+    """Return whether standard output is a terminal on which lines can be drawn again."""
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 @dataclass

@@ -119,9 +119,9 @@ def logs(options: LogsOptions) -> int:
     how = apply.Following(options.as_json, of_logs=True, node=options.node, task=options.task)
     if options.follow:
         return apply.watch(of, how, limit_s)
-    with apply.printing(of, how) as show:
+    with apply.printing(of, how) as printed:
         for line in of.log_parts(node=options.node, task=options.task):
-            show(line)
+            printed.line(line)
     return OK
 
 

@@ -23,6 +23,7 @@ def wait(
     show: Show,
     reporter: Reporter,
     *,
+    unfinished: Show | None = None,
     wanted: follow.Wanted = follow.every,
     timeout_s: float | None = None,
     answered: bool = False,
@@ -32,8 +33,9 @@ def wait(
 ) -> Status:
     """Show every line of a run until it has ended, note its status in the journal, and return it.
 
-    With *stops*, tasks are stopped as the metric of the spec demands; with *publishes*, outputs get their plain names
-    if the last agent of the run could not give them. *answered* is true if the service has just answered for this run.
+    *unfinished* gets the current text of lines that have not ended. With *stops*, tasks are stopped as the metric of
+    the spec demands; with *publishes*, outputs get their plain names if the last agent of the run could not give them.
+    *answered* is true if the service has just answered for this run.
     Raises TimedOut if the run does not end within *timeout_s*; the run goes on then.
     """
     metric = of.spec.metric if stops else None
@@ -47,6 +49,7 @@ def wait(
                 of.run,
                 early_stop.both(show, stopper),
                 wanted,
+                unfinished=unfinished,
                 waits=lambda why: reporter.note(f"{of.run} {why}"),
                 tell=reporter.wait,
                 timeout_s=timeout_s,

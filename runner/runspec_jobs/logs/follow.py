@@ -24,12 +24,13 @@ FIRST_REST_S = (
     0.05  # before the first repeated read of a log that is not complete at the end of its run
 )
 LINE_BYTES = 1 << 20  # a longer line is yielded in parts
+UNFINISHED_BYTES = 4096  # of a line that has not ended
 
 Sleep = Callable[[float], None]
 Wanted = Callable[[Stream], bool]
 
 
-@dataclass
+@dataclass(slots=True)
 class Line:
     """One line of one node's log without its line break, or a part of a long line.
 
@@ -51,6 +52,7 @@ class Reader:
     position: str | None = None
     rest: bytearray = field(default_factory=bytearray)
     within: bool = False  # inside a line of which a part was yielded
+    looked: str | None = None  # the position at the last call of `unfinished`
     more: bool = False  # whether the last chunk said that the log is not complete
 
     def lines(self) -> Iterator[Line]:
@@ -68,6 +70,20 @@ class Reader:
                 yield from self.flush()
                 self.rest = begun
         self.more = chunk.more
+
+    def unfinished(self) -> Line | None:
+        """Return the current text of a line whose line break was not read yet, if more was read since the last call.
+
+        It has at most UNFINISHED_BYTES, after a carriage return if it overwrites an earlier text of the line.
+        """
+        before, self.looked = self.looked, self.position
+        if before == self.position or not self.rest:
+            return None
+        text = self.rest.rstrip(b"\r")
+        begin = text.rfind(b"\r") + 1
+        mark = b"\r" if begin or len(text) < len(self.rest) else b""
+        shown = mark + bytes(text[begin : begin + UNFINISHED_BYTES])
+        return Line(self.stream.task, self.stream.rank, shown, self.within, ended=False)
 
     def flush(self) -> Iterator[Line]:
         if self.rest:
@@ -108,6 +124,7 @@ def follow(
     show: Callable[[Line], None],
     wanted: Wanted | None = None,
     *,
+    unfinished: Callable[[Line], None] | None = None,
     waits: Callable[[str], None] = lambda reason: None,
     tell: Callable[[str], None] = lambda text: None,
     timeout_s: float | None = None,
@@ -119,14 +136,15 @@ def follow(
 ) -> Status:
     """Show every line of *run* until it has ended and all its logs are read; return its last status.
 
-    While the run waits, *waits* is called with the reason, once for each. The state of the run is requested in another
-    thread, so that logs do not wait for a slow answer; *reconcile* is called after it, and *tell* gets the lines that
-    it returns. If the service stops answering, *tell* is called once, and
-    following goes on when it answers again. *answered* is true if the service has answered for this run before.
+    *unfinished* gets the current text of each line that has not ended, as `Reader.unfinished` returns it. While the
+    run waits, *waits* is called with the reason, once for each. The state of the run is requested in another thread, so
+    that logs do not wait for a slow answer; *reconcile* is called after it, and *tell* gets the lines that it returns.
+    If the service stops answering, *tell* is called once, and following goes on when it answers again. *answered* is
+    true if the service has answered for this run before.
     Raises TimedOut if the run does not end in *timeout_s*, or the rest of its logs cannot be read in that time.
     """
     outage = Outage(tell, answered=answered)
-    following = Following(client, run, show, wanted or every, outage, reconcile)
+    following = Following(client, run, show, wanted or every, outage, reconcile, unfinished)
     looks = Looks(following.look, start, clock)
     started = seen = clock()  # *seen* is the time when a line was last shown
     why = ""
@@ -205,11 +223,13 @@ class Following:
         wanted: Wanted,
         outage: Outage,
         reconcile: Callable[[], Sequence[str]],
+        unfinished: Callable[[Line], None] | None = None,
     ) -> None:
         self.source, self.client, self.run = tail(client), client, run
         self._reconcile = reconcile
         self._ended: list[str] = []  # lines of *reconcile* that were not told yet
         self.show, self.wanted, self.outage = show, wanted, outage
+        self.unfinished = unfinished
         self.streams: Sequence[Stream] = ()
         self._readers: dict[tuple[int, int], Reader] = {}
 
@@ -260,8 +280,13 @@ class Following:
         for stream in self.streams:
             if self.wanted(stream):
                 key = (stream.task, stream.rank)
-                for line in self._readers.setdefault(key, Reader(stream)).lines():
+                reader = self._readers.setdefault(key, Reader(stream))
+                for line in reader.lines():
                     self.show(line)
+                    count += 1
+                    yield count
+                if self.unfinished is not None and (begun := reader.unfinished()):
+                    self.unfinished(begun)
                     count += 1
                     yield count
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import tracemalloc
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
+from hypothesis import given, strategies as st
 
+from runspec_jobs.cli import output
 from runspec_jobs.cli.log_printer import LogPrinter
 from runspec_jobs.logs import follow
 from runspec_jobs.provider import Chunk
@@ -79,14 +85,10 @@ def test_another_nodes_line_breaks_one_that_has_not_ended(capsys: Capture) -> No
     assert capsys.readouterr().out == "[node 0] abcd\n[node 1] x\n"
 
 
-@pytest.mark.parametrize("pieces", [[b"10%\r20", b"%\r30%\n"], [b"10%\r20%\r", b"30%\n"]])
-def test_what_is_drawn_over_later_is_a_line_of_its_own(
-    capsys: Capture, pieces: list[bytes]
-) -> None:
-    """It was printed already; of what comes with it, the last shows."""
-    printed(Pieces(pieces))
+def test_what_begins_to_overwrite_a_long_line_is_a_line_of_its_own(capsys: Capture) -> None:
+    printed(Pieces([b"abcd", b"efgh\r", b"30%\r40%\n"]))
 
-    assert capsys.readouterr().out in ("20\n30%\n", "20%\n30%\n")
+    assert capsys.readouterr().out == "abcdefgh\n30%\n40%\n"
 
 
 RED = "\x1b[31mred\x1b[0m"
@@ -140,3 +142,193 @@ def test_the_line_ends_of_windows_leave_a_long_line_whole(capsys: Capture) -> No
     printed(Pieces([b"abcd\r", b"\nx\r\n"]))
 
     assert capsys.readouterr().out == "abcd\nx\n"
+
+
+class Recorder:
+    """A screen of a terminal that keeps what is printed and what is shown below."""
+
+    def __init__(self) -> None:
+        self.text, self.below = "", list[list[str]]()
+
+    def print(self, text: str, open_lines: Sequence[str] = ()) -> None:
+        assert not open_lines or (self.text[-1:] in ("", "\n") and text[-1:] in ("", "\n"))
+        self.text += text
+        self.below.append(list(open_lines))
+
+
+@dataclass
+class Follower:
+    """Passes on what streams give as a follower does, one piece of each stream in each pass, *pause_s* apart."""
+
+    streams: Sequence[Pieces]
+    pause_s: float = 1.0
+    now: float = 0.0
+
+    def follow(self, printer: LogPrinter) -> None:
+        readers = [follow.Reader(One(stream)) for stream in self.streams]
+        for _ in range(max(len(stream.pieces) for stream in self.streams)):
+            for reader in readers:
+                for line in reader.lines():
+                    printer.line(line)
+                if begun := reader.unfinished():
+                    printer.unfinished(begun)
+            self.now += self.pause_s
+        for reader in readers:
+            for line in reader.flush():
+                printer.line(line)
+
+
+class One(Pieces):
+    """A stream that gives one piece in each pass, which ends with a read that gives nothing."""
+
+    def __init__(self, of: Pieces) -> None:
+        super().__init__(of.pieces, of.task, of.rank)
+        self.at, self.given = 0, False
+
+    def read(self, position: str | None) -> Chunk:
+        piece = b"" if self.given else b"".join(self.pieces[self.at : self.at + 1])
+        self.at += not self.given
+        self.given = bool(piece)
+        return Chunk(piece, str(self.at))
+
+
+def shown(*streams: Pieces, pause_s: float = 1.0) -> Recorder:
+    screen, nodes = Recorder(), max(stream.rank for stream in streams) + 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(output, "write", screen.print)
+        with LogPrinter(nodes, 1, screen=screen) as printer:
+            Follower(streams, pause_s).follow(printer)
+    return screen
+
+
+def piped(*streams: Pieces, pause_s: float = 1.0, exact: bool = False) -> None:
+    nodes = max(stream.rank for stream in streams) + 1
+    follower = Follower(streams, pause_s)
+    with LogPrinter(nodes, 1, exact=exact, clock=lambda: follower.now) as printer:
+        follower.follow(printer)
+
+
+@pytest.fixture
+def long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "LINE_BYTES", 1 << 20)
+
+
+BAR = [
+    b"\r  0%|    | 0/4",
+    b"\r 25%|#   | 1/4",
+    b"\r 50%|##  | 2/4",
+    b"\r100%|####| 4/4\n",
+    b"done\n",
+]
+
+
+@pytest.mark.parametrize("held", [3, 1 << 20], ids=["in parts", "whole"])
+def test_a_terminal_shows_each_text_of_a_bar_in_place(
+    monkeypatch: pytest.MonkeyPatch, held: int
+) -> None:
+    monkeypatch.setattr(follow, "LINE_BYTES", held)
+
+    screen = shown(Pieces(BAR))
+
+    assert screen.text == "100%|####| 4/4\ndone\n"
+    below = [lines for lines in screen.below if lines]
+    assert below == [["  0%|    | 0/4"], [" 25%|#   | 1/4"], [" 50%|##  | 2/4"]]
+
+
+@pytest.mark.usefixtures("long")
+def test_a_terminal_shows_a_line_that_has_not_ended_and_one_for_each_node() -> None:
+    screen = shown(
+        Pieces([b"1%\r", b"2%\r", b"", b"end\n"], rank=0),
+        Pieces([b"..", b"..", b"x\n", b"y\n"], rank=1),
+    )
+
+    assert screen.text == "[node 1] ....x\n[node 0] end\n[node 1] y\n"
+    assert ["[node 0] 2%", "[node 1] ...."] in screen.below
+    assert screen.below[-1] == []
+
+
+@pytest.mark.usefixtures("long")
+@pytest.mark.parametrize("end", [[], [b"\n"], [b"\r"], [b"\r\n"]])
+def test_a_bar_that_stays_open_is_there_at_the_end(end: list[bytes]) -> None:
+    screen = shown(Pieces([b"10%\r", b"20%", *end]))
+
+    assert screen.text == "20%\n"
+
+
+@pytest.mark.parametrize("held", [3, 1 << 20], ids=["in parts", "whole"])
+def test_a_pipe_gets_the_first_text_of_a_bar_some_and_the_last(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, held: int
+) -> None:
+    monkeypatch.setattr(follow, "LINE_BYTES", held)
+    states = [b"\r%d%%" % percent for percent in range(25)]
+
+    piped(Pieces([b"begun\n", *states, b"\r25%\n", b"done\n"]), pause_s=1)
+
+    assert capsys.readouterr().out == "begun\n0%\n10%\n20%\n25%\ndone\n"
+
+
+@pytest.mark.usefixtures("long")
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (b"\r0%\r50%\r100%\n", "0%\n100%\n"),
+        (b"\r100%\n", "100%\n"),
+        (b"0%\r50%\r\n", "0%\n50%\n"),
+        (b"a\r\nb\r\n", "a\nb\n"),
+        (b"\r\n", "\n"),
+        (b"0%\r50%", "0%\n50%"),
+        (b"50%\r", "50%\n"),
+        (b"x\n0%\r50%\r", "x\n0%\n50%"),
+    ],
+)
+def test_a_whole_log_in_a_pipe_has_the_first_and_the_last_text(
+    capsys: Capture, text: bytes, lines: str
+) -> None:
+    printed(Pieces([text]), exact=True)
+    assert capsys.readouterr().out == lines
+
+    if text.endswith(b"\n"):
+        piped(Pieces([text]), exact=True)
+        assert capsys.readouterr().out == lines
+
+
+@pytest.mark.usefixtures("long")
+def test_json_has_the_last_text_alone(capsys: Capture) -> None:
+    printed(Pieces([b"0%\r50%\r100%\n", b"a\rb"]), as_json=True)
+
+    found = [json.loads(line)["line"] for line in capsys.readouterr().out.splitlines()]
+    assert found == ["100%", "b"]
+
+
+@given(st.lists(st.lists(st.sampled_from([b"a", b"bc", b"\r", b"\n", b"\r\n"]), max_size=8)))
+def test_no_line_is_swallowed(passes: list[list[bytes]]) -> None:
+    """A line ends with its last text, however it comes, at a terminal and in a pipe."""
+    pieces = [b"".join(parts) for parts in passes]
+    whole = b"".join(pieces)
+    lines = [follow.line_text(line, str) for line in whole.split(b"\n")]
+    for held in (3, 1 << 20):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(follow, "LINE_BYTES", held)
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                piped(Pieces(pieces or [b""]), exact=True)
+            screen = shown(Pieces(pieces or [b""]))
+
+            found = iter(out.getvalue().split("\n"))
+            assert all(line in found for line in lines)
+            found = iter(screen.text.split("\n"))
+            assert all(line in found for line in lines)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.usefixtures("long")
+def test_ten_megabytes_of_carriage_returns_are_quick_and_need_no_memory(capsys: Capture) -> None:
+    text = b"".join(b"\r%7d/1000000" % number for number in range(700_000))
+    tracemalloc.start()
+
+    piped(Pieces([text[at : at + 65_536] for at in range(0, len(text), 65_536)]), pause_s=0.01)
+
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < len(text) + 20e6
+    out = capsys.readouterr().out.split("\n")
+    assert (len(out), out[-2]) == (3, " 699999/1000000")
