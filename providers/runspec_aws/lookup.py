@@ -164,7 +164,7 @@ def settled(session: Session, do: Request) -> bool:
                 what = (
                     f"{do.params[key]} is invalid: {found.get('statusReason', 'no reason given')}"
                 )
-                hint = "remove the cause, delete the resource (`runspec gc` or `destroy --site`), and apply again"
+                hint = "remove the cause, delete the resource (`runspec gc` or `destroy --shared`), and apply again"
                 raise RemoteError(what, hint)
             return found is not None and _is_on(session, found, kind)
     return True

@@ -197,7 +197,7 @@ _rs_compare() {
     } | sha256sum
   )
   [ "${_rs_w%% *}" = "$1" ] ||
-    _rs_die 2 "the files in $_rs_at differ from the upload: run runspec destroy --site, and apply again"
+    _rs_die 2 "the files in $_rs_at differ from the upload: run runspec destroy --shared, and apply again"
 }
 
 _rs_needs_tar() {

@@ -190,5 +190,5 @@ def failure(found: Mapping[str, Any]) -> str:
 def _way_out(name: str, status: str) -> str:
     events = f"pcluster get-cluster-stack-events -n {name}"
     if status == "CREATE_FAILED":
-        return f"see why: {events}; then remove it with runspec destroy --site"
+        return f"see why: {events}; then remove it with runspec destroy --shared"
     return f"see why: {events}"

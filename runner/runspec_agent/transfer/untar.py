@@ -31,7 +31,7 @@ def unpack(bucket: Bucket, key: str, path: str) -> None:
             raise Failure("{} is not a tar file: {}".format(key, error), LOST) from error
     named = NAMED.match(key)
     if named is not None and named.group(1) != digest.hexdigest():
-        text = "{} differs from the folder that was uploaded: run `runspec destroy --site`, then apply again"
+        text = "{} differs from the folder that was uploaded: run `runspec destroy --shared`, then apply again"
         raise Failure(text.format(key), USAGE)
 
 

@@ -7,17 +7,30 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from runspec_jobs.api import listing
 from runspec_jobs.api.events import Events, OnEvent
+from runspec_jobs.api.listing import Summary
 from runspec_jobs.api.profiles import configured
 from runspec_jobs.engine import end
 from runspec_jobs.engine.end import forget_group as forget_group
-from runspec_jobs.errors import Damaged, Unavailable, UnknownOutcome
+from runspec_jobs.errors import Damaged, RunspecError, Unavailable, UnknownOutcome
+from runspec_jobs.load import registry
 from runspec_jobs.logs import outage
+from runspec_jobs.machines.estimate import StandingCost
 from runspec_jobs.plan import model
-from runspec_jobs.provider import Client, Facts, Orphan, Provider, SupportsOrphans
+from runspec_jobs.provider import (
+    Client,
+    Facts,
+    Orphan,
+    Provider,
+    State,
+    SupportsOffer,
+    SupportsOrphans,
+)
 from runspec_jobs.state import probe_leftovers, run_record
 
 END_S = 300.0
+TERMINAL = frozenset(str(state) for state in State if state.terminal)
 
 
 class Found(NamedTuple):
@@ -62,6 +75,45 @@ def destroy_shared(*, on_event: OnEvent | None = None) -> list[str]:
     Raises Conflict while a run is left that may need them.
     """
     return end.destroy_shared(Events(on_event))
+
+
+class Kept(NamedTuple):
+    """What runs share, by the titles of its steps, and what keeping it costs."""
+
+    titles: Sequence[str]
+    costs: Sequence[StandingCost]
+
+
+def shared() -> Kept:
+    """Return what `destroy_shared` would delete. No service is asked: it is what the records say."""
+    titles: list[str] = []
+    costs: dict[StandingCost, None] = {}
+    for of, steps in end.shared_steps():
+        titles += [step.title for step in steps]
+        costs |= dict.fromkeys(_standing(of))
+    return Kept(titles, list(costs))
+
+
+def _standing(of: run_record.Record) -> Sequence[StandingCost]:
+    """Return what costs money while nothing runs, after *of*; nothing if this version cannot read its record."""
+    try:
+        provider = registry.load(of.plan.provider)
+        if isinstance(provider, SupportsOffer):
+            return provider.offer(of.spec, of.facts(provider)).standing
+    except RunspecError:
+        pass
+    return ()
+
+
+def ended(older_than_s: float = 0.0) -> list[Summary]:
+    """Return the runs on record that have ended, and began more than *older_than_s* seconds ago, oldest first."""
+    before = time.time() - older_than_s
+    return [one for one in left() if one.state in TERMINAL and (one.began or 0.0) < before]
+
+
+def left() -> list[Summary]:
+    """Return the runs on record that are not destroyed, alive ones too, oldest first."""
+    return [one for one in listing.summaries() if one.state != listing.DESTROYED]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -139,10 +138,9 @@ def confirm(job: Job, *, yes: bool, quiet: bool) -> None:
         return
     if not quiet:
         output.tell(f"cost: {rate(found).removeprefix('in all: ')}; {bound(found)}")
-    if yes or quiet or not (sys.stdin.isatty() and sys.stderr.isatty()) or not _is_much(found, job):
+    if yes or quiet or not output.at_terminal() or not _is_much(found, job):
         return
-    print("start it? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    if not output.agreed("start it?"):
         raise UsageError("not confirmed: nothing was started", "--yes starts it without asking")
 
 

@@ -70,6 +70,17 @@ def tell(text: str) -> None:
     tell_lines(f"runspec: {plain(text)}")
 
 
+def at_terminal() -> bool:
+    """Return whether a person can be asked: both standard input and standard error are terminals."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def agreed(question: str) -> bool:
+    """Ask *question* at the terminal, and return whether the answer is yes; anything else is no."""
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def tell_lines(text: str) -> None:
     """Print *text* to standard error, if that can be written: a full disk does not end what works without it."""
     below = _below if sys.stderr.isatty() else ()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from runspec_jobs.api.emulation import emulated
 from runspec_jobs.api.lifecycle import runs
-from runspec_jobs.cli import apply, cancel, fetch, output, status
+from runspec_jobs.cli import apply, destroy, fetch, output, status
 from runspec_jobs.errors import UsageError
 
 
@@ -47,8 +47,8 @@ def rehearse(options: RehearsalOptions, *, as_json: bool) -> int:
         if keep_in is not None:
             _keep(made[-1], folder, as_json=as_json)
         for run in reversed(made):  # the job's, and that of its smoke test
-            cancel.destroy(run, site=False, as_json=as_json)
-        cancel.destroy(None, site=True, as_json=as_json)
+            destroy.destroy(destroy.DestroyOptions(run, as_json=as_json))
+        destroy.destroy(destroy.DestroyOptions(None, shared=True, yes=True, as_json=as_json))
     return code
 
 

@@ -65,6 +65,24 @@ def destroy_shared(reporter: Reporter) -> list[str]:
         return _delete_shared(reporter)
 
 
+def shared_steps() -> list[tuple[Record, list[Step]]]:
+    """Return the steps that made what runs share and that is still there, each once, with the newest run that has it.
+
+    Records that cannot be read are left out.
+    """
+    found = []
+    seen: set[str] = set()
+    for of in reversed(run_record.all_runs()):
+        if run_record.unreadable(of):
+            continue
+        memory = of.memory()
+        left = memory.attempted - memory.undone
+        steps = [s for s in of.plan.steps if s.scope is Scope.SITE and s.id in left]
+        if steps := [s for s in steps if _fresh(s, seen)]:
+            found.append((of, steps))
+    return found
+
+
 def _delete_shared(reporter: Reporter) -> list[str]:
     """Delete the shared resources and return the titles of their steps.
 
@@ -85,14 +103,7 @@ def _delete_shared(reporter: Reporter) -> list[str]:
             "destroy each of them first: runspec destroy RUN",
         )
     deleted: list[str] = []
-    seen: set[str] = set()
-    for of in reversed(records):
-        memory = of.memory()
-        left = memory.attempted - memory.undone
-        steps = [s for s in of.plan.steps if s.scope is Scope.SITE and s.id in left]
-        steps = [s for s in steps if _fresh(s, seen)]
-        if not steps:
-            continue
+    for of, steps in shared_steps():
         _, client, _ = connect(of)
         with of.opened(reporter.wait) as journal:
             engine.undo(steps, journal, engine.ApplyContext(client, reporter))

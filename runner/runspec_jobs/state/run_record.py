@@ -156,7 +156,7 @@ def site_lock(waiting: atomic_io.Waiting, *, shared: bool) -> Iterator[None]:
     folder = paths.home()
     with atomic_io.translate_os_errors(folder):
         atomic_io.make_folder(folder)
-    what = "a destroy --site" if shared else "an apply, or another destroy --site"
+    what = "a destroy --shared" if shared else "an apply, or another destroy --shared"
     with atomic_io.locked(folder / "site.lock", what, waiting, shared=shared):
         yield
 

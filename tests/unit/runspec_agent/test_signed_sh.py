@@ -244,7 +244,7 @@ def test_a_folder_that_is_another_by_now_is_refused(
     )
 
     assert (done.returncode, done.stdout) == (2, b"")
-    assert b"/job/code differ from the upload: run runspec destroy --site" in done.stderr
+    assert b"/job/code differ from the upload: run runspec destroy --shared" in done.stderr
 
 
 def test_what_cannot_be_compared_is_told(bucket: Bucket, tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ def test_a_diff_names_what_changed_and_its_exit_code_says_so(spec: Path, capsys:
     code = run(["plan", str(spec), "--diff", "--detailed-exitcode"])
 
     assert code == 3
-    assert "~ job.do.params.argv[1]: hi -> ho" in capsys.readouterr().out
+    assert "~ command: echo hi -> echo ho" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("form", ["text", "json", "github"])

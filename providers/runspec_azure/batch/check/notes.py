@@ -27,7 +27,7 @@ def _machines(spec: Spec, facts: Facts) -> Iterator[Problem]:
     # See docs/unverified.md, azure-33.
     what = (
         "Azure Batch may not release the machines of a pool with inter-node communication by itself: check "
-        "its nodes when the job has ended, and delete the pool with runspec destroy --site"
+        "its nodes when the job has ended, and delete the pool with runspec destroy --shared"
     )
     yield Problem(("cluster", "nodes"), what, severity="note")
     options: BatchOptions = facts.options

@@ -15,6 +15,7 @@ from runspec_jobs.cli.commands.options import (
     RunName,
     TaskNumber,
     Timeout,
+    duration,
     exclusive,
     flag,
     integer,
@@ -314,26 +315,51 @@ def cancel(run: RunName, as_json: AsJson = False) -> int:
 
 def destroy(
     run: MaybeRunName = None,
-    site: Annotated[
+    ended: Annotated[bool, flag("--ended", help="destroy all runs that have ended")] = False,
+    older_than: Annotated[
+        int | None,
+        Option(
+            "--older-than",
+            metavar="TIME",
+            parser=duration,
+            help="with --ended: only runs that began longer ago than a time such as 7d",
+        ),
+    ] = None,
+    every: Annotated[
+        bool, flag("--all", help="destroy all runs; those alive are cancelled")
+    ] = False,
+    shared: Annotated[
         bool,
         flag(
-            "--site",
-            help="delete the resources that runs share (environments, uploads, queues), not a run",
+            "--shared",
+            help="delete what runs share (environments, uploads, queues), not a run",
         ),
     ] = False,
+    site: Annotated[bool, flag("--site", hidden=True, help="the former name of --shared")] = False,
+    yes: Annotated[bool, flag("--yes", "-y", help="do not ask")] = False,
     as_json: AsJson = False,
 ) -> int:
     """Cancel a run and delete everything that was made for it alone.
 
     Examples:
       runspec destroy mnist
-      runspec destroy --site
+      runspec destroy --ended --older-than 7d
 
     More: docs/upgrades.md
     """
-    from runspec_jobs.cli import cancel
+    from runspec_jobs.cli import destroy
 
-    return cancel.destroy(run, site=site, as_json=as_json)
+    return destroy.destroy(
+        destroy.DestroyOptions(
+            run,
+            ended=ended,
+            older_than_s=older_than,
+            every=every,
+            shared=shared or site,
+            yes=yes,
+            as_json=as_json,
+        )
+    )
 
 
 def gc(

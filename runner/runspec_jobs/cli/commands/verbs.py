@@ -67,7 +67,7 @@ VERBS: Mapping[str, Verb] = {
     "destroy": Verb(
         CLEAN_UP,
         "run_verbs",
-        "cancel",
+        "destroy",
         "cancel a run and delete everything that was made for it alone",
     ),
     "gc": Verb(

@@ -115,7 +115,7 @@ def test_a_cluster_that_could_not_be_made_says_why(pcluster: Pcluster, made: Clu
     with pytest.raises(RemoteError, match=r"AMI_VERSION_MISMATCH: the AMI is of 3\.15") as caught:
         made.settled(steps()["cluster"].do)
 
-    assert caught.value.hint and "destroy --site" in caught.value.hint
+    assert caught.value.hint and "destroy --shared" in caught.value.hint
 
 
 def test_a_fleet_is_not_stopped_unless_the_plan_says_so(pcluster: Pcluster, made: Clusters) -> None:

@@ -1,0 +1,123 @@
+"""`runspec destroy`: one run, many at once, or what runs share."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from runspec_jobs.api import cleanup, listing
+from runspec_jobs.api.lifecycle import Run, get, get_all
+from runspec_jobs.api.listing import Summary
+from runspec_jobs.cli import costs, output
+from runspec_jobs.diagnostics.render import plain
+from runspec_jobs.errors import OK, RunspecError, UsageError
+
+DAY_S = 86_400.0
+
+
+@dataclass(frozen=True)
+class DestroyOptions:
+    """The options of `destroy`."""
+
+    run: str | None
+    ended: bool = False
+    older_than_s: float | None = None
+    every: bool = False
+    shared: bool = False
+    yes: bool = False
+    as_json: bool = False
+
+
+def destroy(options: DestroyOptions) -> int:
+    if options.older_than_s is not None and not options.ended:
+        raise UsageError("--older-than is for --ended", "runspec destroy --ended --older-than 7d")
+    chosen = {"--ended": options.ended, "--all": options.every, "--shared": options.shared}
+    given = [name for name, is_given in chosen.items() if is_given]
+    if len(given) > 1:
+        raise UsageError(f"{given[1]} cannot be used with {given[0]}", "remove one of them")
+    if given and options.run is not None:
+        hint = f"to destroy that run: runspec destroy {shlex.quote(options.run)}"
+        raise UsageError(f"{given[0]} takes no run (got '{options.run}')", hint)
+    if options.shared:
+        return _destroy_shared(options)
+    if given:
+        return _destroy_many(options)
+    if options.run is None:
+        hint = "name a run (see runspec list), or use --ended, --all or --shared"
+        raise UsageError("no run given", hint)
+    for of in get_all(options.run, on_event=output.tell_event):
+        _destroy(of, as_json=options.as_json)
+    cleanup.forget_group(options.run)
+    return OK
+
+
+def _destroy(of: Run, *, as_json: bool) -> None:
+    of.destroy(on_event=output.ProgressPrinter(quiet=as_json))
+    if as_json:
+        output.out_json("runspec.destroy/v1", {"run": of.id, "state": "destroyed"})
+    else:
+        output.tell(f"{of.id} destroyed")
+
+
+def _destroy_many(options: DestroyOptions) -> int:
+    """Destroy the runs that have ended, or all; one that fails does not keep the others."""
+    found = cleanup.left() if options.every else cleanup.ended(options.older_than_s or 0.0)
+    chosen = [one for one in found if one.state != listing.UNREADABLE]
+    for one in found:
+        if one.state == listing.UNREADABLE:
+            output.tell(f"{one.run} is kept, because its record cannot be read: {one.reason}")
+    if not chosen:
+        output.tell("no runs to destroy")
+        return OK
+    _preview(chosen)
+    runs = "1 run" if len(chosen) == 1 else f"{len(chosen):,} runs"
+    _confirm(f"destroy {runs}, with their outputs and logs?", yes=options.yes)
+    failed = None
+    for one in chosen:
+        try:
+            _destroy(get(one.run), as_json=options.as_json)
+        except RunspecError as exc:
+            failed = failed or exc
+            output.tell(f"{one.run} is not destroyed: {exc.message}")
+    if failed is not None:
+        raise failed
+    return OK
+
+
+def _preview(runs: Sequence[Summary]) -> None:
+    now = time.time()
+    for one in runs:
+        age = "" if one.began is None else f"{(now - one.began) / DAY_S:,.1f} days old"
+        output.tell(f"{one.run:48} {one.provider or '-':14} {one.state:11} {age}".rstrip())
+
+
+def _confirm(question: str, *, yes: bool) -> None:
+    """Ask at a terminal unless *yes*; raise UsageError if the answer is no, or if nobody can be asked."""
+    if yes:
+        return
+    if not output.at_terminal():
+        raise UsageError("not confirmed: nothing was destroyed", "--yes destroys them")
+    if not output.agreed(question):
+        raise UsageError("not confirmed: nothing was destroyed")
+
+
+def _destroy_shared(options: DestroyOptions) -> int:
+    """Delete the shared resources, unless a run may still need them; at a terminal, say what they cost, and ask."""
+    if not options.yes and not options.as_json and output.at_terminal():
+        kept = cleanup.shared()
+        if kept.titles:
+            for title in kept.titles:
+                output.tell(title)
+            for one in kept.costs:
+                price = "" if one.usd_hour is None else f": {costs.hourly(one.usd_hour)}"
+                output.tell(f"keeping it costs: {plain(one.what)}{price}")
+            _confirm("delete what these steps made? the next apply makes it again", yes=False)
+    deleted = cleanup.destroy_shared(on_event=output.ProgressPrinter(quiet=options.as_json))
+    if options.as_json:
+        output.out_json("runspec.destroy-site/v1", {"destroyed": deleted})
+    else:
+        resources = "resource" if len(deleted) == 1 else "resources"
+        output.tell(f"{len(deleted)} shared {resources} destroyed")
+    return OK

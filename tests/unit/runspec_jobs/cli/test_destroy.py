@@ -1,0 +1,195 @@
+"""`destroy` of many runs at once shows them first, asks at a terminal, and goes on after a failure."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+import types
+from pathlib import Path
+
+import pytest
+
+from runspec_jobs.api import cleanup
+from runspec_jobs.api.lifecycle import runs
+from runspec_jobs.cli.app import run
+from runspec_jobs.errors import UsageError
+from runspec_jobs.state import run_record
+
+pytestmark = pytest.mark.process
+
+Capture = pytest.CaptureFixture[str]
+HEAD = "apiVersion: runspec/v1\nprovider: local\n"
+DAY_S = 86_400
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def applied(name: str, command: str, *options: str) -> str:
+    Path("job.yaml").write_text(f"{HEAD}name: {name}\nrun: '{command}'\n")
+    run(["apply", "job.yaml", *options])
+    return run_record.of_name(name)[-1].run
+
+
+def left() -> list[str]:
+    return [of.id for of in runs()]
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, answer: str) -> Terminal:
+    shown = Terminal()
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
+    monkeypatch.setattr("sys.stderr", shown)
+    return shown
+
+
+@pytest.fixture
+def three() -> tuple[str, str, str]:
+    """Return a run that succeeded, one that failed, and one that is alive."""
+    return applied("good", "true"), applied("bad", "exit 3"), applied("busy", "sleep 60", "-d")
+
+
+def test_those_that_have_ended_are_destroyed_and_those_alive_are_kept(
+    three: tuple[str, str, str], capsys: Capture
+) -> None:
+    assert run(["destroy", "--ended", "--yes"]) == 0
+
+    told = capsys.readouterr().err
+    assert all(f"{name} destroyed" in told for name in three[:2])
+    assert left() == [three[2]]
+
+
+def test_all_includes_those_alive(three: tuple[str, str, str]) -> None:
+    assert run(["destroy", "--all", "--yes"]) == 0
+
+    assert left() == []
+
+
+def test_older_than_spares_the_young(
+    three: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    with monkeypatch.context() as later:
+        later.setattr(cleanup, "time", types.SimpleNamespace(time=lambda: now + 7.5 * DAY_S))
+        assert run(["destroy", "--ended", "--older-than", "8d", "--yes"]) == 0
+        spared = left()
+        assert run(["destroy", "--ended", "--older-than", "7d", "--yes"]) == 0
+
+    assert spared == list(three)
+    assert left() == [three[2]]
+
+
+def test_without_a_terminal_nothing_is_destroyed_before_yes(
+    three: tuple[str, str, str], capsys: Capture
+) -> None:
+    assert run(["destroy", "--ended"]) == UsageError.exit_code
+
+    told = capsys.readouterr().err
+    assert three[0] in told and three[2] not in told and "--yes destroys them" in told
+    assert len(left()) == 3
+
+
+@pytest.mark.parametrize(("answer", "kept"), [("y\n", 1), ("n\n", 3), ("\n", 3), ("", 3)])
+def test_at_a_terminal_the_runs_are_shown_and_the_answer_decides(
+    answer: str, kept: int, three: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = answering(monkeypatch, answer)
+
+    code = run(["destroy", "--ended"])
+
+    told = shown.getvalue()
+    assert three[0] in told and "succeeded" in told and "0.0 days old" in told
+    assert "destroy 2 runs, with their outputs and logs? [y/N]" in told
+    assert (code, len(left())) == (0 if kept == 1 else UsageError.exit_code, kept)
+
+
+def test_a_run_that_cannot_be_read_is_kept_and_named(
+    three: tuple[str, str, str], capsys: Capture
+) -> None:
+    (run_record.find(three[0]).folder / "journal.jsonl").write_text("{")
+
+    assert run(["destroy", "--all", "--yes"]) == 0
+
+    assert f"{three[0]} is kept, because its record cannot be read" in capsys.readouterr().err
+    assert left() == [] and run_record.find(three[0]).folder.is_dir()
+
+
+def test_a_failure_leaves_no_other_run_behind(three: tuple[str, str, str], capsys: Capture) -> None:
+    (run_record.find(three[0]).folder / "facts.json").write_text("{")
+
+    code = run(["destroy", "--ended", "--yes"])
+
+    assert code not in (0, 70) and three[1] not in left()
+    assert f"{three[0]} is not destroyed: " in capsys.readouterr().err
+
+
+def test_each_run_is_a_document_of_json(three: tuple[str, str, str], capsys: Capture) -> None:
+    capsys.readouterr()
+    assert run(["destroy", "--ended", "--yes", "--json"]) == 0
+
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["run"] for one in found] == list(three[:2])
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["--ended", "good"], "--ended takes no run (got 'good')"),
+        (["--all", "--ended"], "--all cannot be used with --ended"),
+        (["--older-than", "7d"], "--older-than is for --ended"),
+        (["--ended", "--older-than", "week"], "'week' is not a length of time"),
+        (["--ended", "--older-than", "7"], "'7' is not a length of time"),
+        ([], "no run given"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    words: list[str], what: str, capsys: Capture
+) -> None:
+    assert run(["destroy", *words]) == UsageError.exit_code
+
+    assert what in capsys.readouterr().err
+
+
+def test_nothing_to_destroy_is_said_so(capsys: Capture) -> None:
+    assert run(["destroy", "--ended", "--older-than", "1h30m"]) == 0
+
+    assert "no runs to destroy" in capsys.readouterr().err
+
+
+def shared_upload() -> None:
+    Path("src").mkdir()
+    Path("src/a.txt").write_text("a")
+    mounts = "mounts: [{name: code, source: ./src, target: /job/code}]"
+    Path("job.yaml").write_text(f"{HEAD}name: up\n{mounts}\nrun: 'true'\n")
+    assert run(["apply", "job.yaml"]) == 0
+    assert run(["destroy", "up"]) == 0
+
+
+@pytest.mark.parametrize("option", ["--shared", "--site"])
+def test_what_runs_share_is_deleted_by_both_names(option: str, capsys: Capture) -> None:
+    shared_upload()
+
+    assert run(["destroy", option]) == 0
+
+    assert "1 shared resource destroyed" in capsys.readouterr().err
+    assert cleanup.shared() == cleanup.Kept([], [])
+
+
+@pytest.mark.parametrize(("answer", "count"), [("y\n", 0), ("n\n", 1)])
+def test_at_a_terminal_what_runs_share_is_shown_first(
+    answer: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared_upload()
+    shown = answering(monkeypatch, answer)
+
+    run(["destroy", "--shared"])
+
+    assert "copy ./src" in shown.getvalue() and "[y/N]" in shown.getvalue()
+    assert len(cleanup.shared().titles) == count
