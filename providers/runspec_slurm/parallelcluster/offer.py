@@ -19,7 +19,7 @@ from runspec_slurm.parallelcluster.infrastructure import config, queues
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions, Queue
 from runspec_slurm.parallelcluster.resources import known, runs_on, usable_gib
 
-GONE = "until `runspec destroy --site`"
+GONE = "until `runspec destroy --shared`"
 
 
 def offer(spec: Spec, facts: Facts) -> Offer:

@@ -13,7 +13,7 @@ from runspec_slurm.parallelcluster.infrastructure import queues
 from runspec_slurm.parallelcluster.offer import offer
 from tests.support.slurm.parallelcluster_specs import facts, options, spec
 
-GONE = "until `runspec destroy --site`"
+GONE = "until `runspec destroy --shared`"
 
 
 def offered(cluster: dict[str, Any] | None = None, **settings: Any) -> Offer:
