@@ -163,6 +163,7 @@ def _machines(spec: Spec, facts: Facts) -> Iterator[Problem]:
         yield from _adapters(spec, options)
     if options.reservation:
         yield from _reserved(spec, options)
+    yield from _alone(options)
     if cluster.disk and not options.queue:
         yield from _disk(options)
     kind = (cluster.gpu_type or "").upper()
@@ -183,6 +184,17 @@ def _disk(options: AwsOptions) -> Iterator[Problem]:
         yield Problem(("cluster", "disk"), what, severity="note")
 
 
+def _alone(options: AwsOptions) -> Iterator[Problem]:
+    """Yield a problem for each setting that means nothing without another one."""
+    if options.capacity_block and not options.reservation:
+        what = "the profile sets capacity_block, and no reservation"
+        yield Problem(("provider",), what, "set reservation: cr-... to the Capacity Block's id")
+    if options.root_device and not options.ami:
+        what = "root_device is that of an AMI of your own, and the profile sets no ami"
+        hint = "set ami: ami-..., or remove root_device from the profile"
+        yield Problem(("provider",), what, hint)
+
+
 def _reserved(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
     """https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-capacity-reservations.html"""
     others = {"queue": options.queue, "fargate": options.fargate}
@@ -199,6 +211,12 @@ def _reserved(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
         what = "a capacity reservation has no spot machines"
         hint = "set capacity: on-demand, or remove reservation from the profile"
         yield Problem(("cluster", "capacity"), what, hint)
+    if options.capacity_block and spec.cluster.placement:
+        # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-capacity-blocks.html: one UltraCluster
+        what = "a Capacity Block determines the placement of its machines"
+        yield Problem(
+            ("cluster", "placement"), what, "remove placement: they are close to each other"
+        )
 
 
 def _adapters(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
@@ -209,7 +227,9 @@ def _adapters(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
         what = f"{lacking[0] if lacking else 'Fargate'} has no Elastic Fabric Adapter"
         hint = f"remove efa or {'instance_types' if lacking else 'fargate'} from the profile"
         yield Problem(("provider",), what, hint)
-    elif spec.cluster.nodes.max > 1 and not (spec.cluster.placement or options.queue):
+    elif spec.cluster.nodes.max > 1 and not (
+        spec.cluster.placement or options.queue or options.capacity_block
+    ):
         what = "Elastic Fabric Adapters work within a placement group only"
         yield Problem(("cluster",), what, "set placement: close, or remove efa from the profile")
 

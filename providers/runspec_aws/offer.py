@@ -29,6 +29,9 @@ def offer(spec: Spec, facts: Facts) -> Offer:
     options: AwsOptions = facts.options
     if options.queue:
         return Offer((), standing=STANDING, why=f"the queue {options.queue} chooses the machines")
+    if options.capacity_block:
+        why = f"the Capacity Block {options.reservation} was paid in advance"
+        return Offer((), standing=STANDING, why=why)
     if options.fargate:
         return Offer((), standing=STANDING, why="prices of Fargate are not in the catalogue")
     if options.instance_types:

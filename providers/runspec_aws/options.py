@@ -139,6 +139,10 @@ class AwsOptions(Options):
         description="EC2 capacity reservation, the only source of the machines. `instance_types` must "
         "name its type, and `subnets` a subnet in its zone.",
     )
+    capacity_block: Anyone[Truth | None] = Field(
+        default=None,
+        description="Whether `reservation` is a Capacity Block for ML, which is bought for days and paid in advance.",
+    )
     max_vcpus: Anyone[Positive | None] = Field(
         default=None,
         description="Largest number of vCPUs of the machines that each compute environment runs at the same time. "

@@ -31,6 +31,9 @@ def data(spec: Spec, options: AwsOptions) -> dict[str, Any]:
         # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-reservations-launch.html
         target = {"CapacityReservationId": options.reservation}
         found["CapacityReservationSpecification"] = {"CapacityReservationTarget": target}
+    if options.capacity_block:
+        # https://docs.aws.amazon.com/autoscaling/ec2/userguide/launch-template-capacity-blocks.html
+        found["InstanceMarketOptions"] = {"MarketType": "capacity-block"}
     if mounted := lustre.systems(spec, options):
         found["UserData"] = lustre.user_data(mounted, options.region or "")
         # Otherwise, a machine that shuts itself down is only stopped, and its disk still costs money:
@@ -70,7 +73,9 @@ def step(spec: Spec, options: AwsOptions) -> Step:
     parts = [f"{_gib(spec)} GiB of disk"] if "BlockDeviceMappings" in made else []
     if count := len(made.get("NetworkInterfaces", ())):
         parts.append(f"{count} Elastic Fabric Adapter{'s' * (count > 1)}")
-    parts += [f"the capacity reservation {options.reservation}"] if options.reservation else []
+    if options.reservation:
+        kind = "Capacity Block" if options.capacity_block else "capacity reservation"
+        parts.append(f"the {kind} {options.reservation}")
     parts += [f"FSx for Lustre {system.id}" for system in lustre.systems(spec, options)]
     template = {"LaunchTemplateName": name(spec, options)}
     return Step(

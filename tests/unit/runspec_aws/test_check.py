@@ -36,6 +36,17 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
         {"reservation": RESERVED, "instance_types": ["p4d.24xlarge"]},
         ("cluster", "capacity"),
     ),
+    "a Capacity Block without a reservation": ({}, {"capacity_block": True}, ("provider",)),
+    "the placement of a Capacity Block": (
+        {"cluster": {"placement": "close"}},
+        {
+            "reservation": RESERVED,
+            "instance_types": ["p4d.24xlarge"],
+            "capacity_block": True,
+        },
+        ("cluster", "placement"),
+    ),
+    "a root device of no AMI": ({}, {"root_device": "/dev/sda1"}, ("provider",)),
     "a timeout that Batch does not keep": ({"timeout": "59s"}, {}, ("timeout",)),
     "what Batch would replace": ({"command": ["echo", "Ref::x"]}, {}, ("command", 1)),
     "what Batch would replace in a script": (

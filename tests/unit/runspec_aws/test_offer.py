@@ -56,3 +56,11 @@ def test_a_region_without_prices_names_the_one_that_stands_in() -> None:
     offer, _ = offered(spec(cluster={}), region="eu-central-1")
 
     assert offer.catalogue.startswith("on demand in us-east-1, ")
+
+
+def test_a_capacity_block_is_paid_in_advance() -> None:
+    reserved = {"reservation": "cr-0123456789abcdef0", "instance_types": ["p5.48xlarge"]}
+    offer, _ = offered(spec(cluster={}), capacity_block=True, **reserved)
+
+    assert offer.machines == ()
+    assert offer.why == "the Capacity Block cr-0123456789abcdef0 was paid in advance"

@@ -119,6 +119,19 @@ def test_a_disk_is_a_launch_template() -> None:
     assert resources(wanted)["launchTemplate"]["launchTemplateName"] == made["LaunchTemplateName"]
 
 
+@pytest.mark.parametrize("block", [False, True])
+def test_machines_of_a_capacity_block_are_asked_for_on_its_market(block: bool) -> None:
+    reserved = {"reservation": "cr-0123456789abcdef0", "instance_types": ["p5.48xlarge"]}
+    step = steps(spec(), **reserved, capacity_block=block or None)["template"]
+
+    made = step.do.params["LaunchTemplateData"]
+    target = {"CapacityReservationId": "cr-0123456789abcdef0"}
+    assert made["CapacityReservationSpecification"] == {"CapacityReservationTarget": target}
+    market = {"MarketType": "capacity-block"} if block else None
+    assert made.get("InstanceMarketOptions") == market
+    assert ("the Capacity Block cr-" in step.title) == block
+
+
 @pytest.mark.parametrize(
     ("profile", "device"),
     [
