@@ -20,6 +20,7 @@ from runspec_jobs.provider import (
     Spec,
     did_you_mean,
     lacking,
+    machine_shortfall,
     not_in_profile,
     tasks,
 )
@@ -27,13 +28,6 @@ from runspec_jobs.provider import (
 # https://github.com/MicrosoftDocs/azure-docs/tree/main/articles/batch-ai, the notice of retirement
 ENDED = "Azure Batch AI ended on 31 March 2019: runspec can only plan, rehearse and export this job"
 MOST_TASKS = 1000
-# The largest machine, and how a message names its size.
-MOST = (
-    ("gpus", 4, "4 GPUs"),
-    ("cpus", 64, "64 CPUs"),
-    ("memory", 448 << 30, "448 GiB of memory"),
-    ("disk", 2948 << 30, "2948 GiB of disk"),
-)
 AWAY = "use provider: azure-batch"
 RESERVED = "AZ_BATCHAI"
 OTHERS = re.compile(rf"\$\{{?(?!{RESERVED}_)[A-Za-z_]\w*")
@@ -111,7 +105,7 @@ def _cluster(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
 
 def _machine(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
     cluster = spec.cluster
-    size = resources.KNOWN.get((options.vm_size or "").upper())
+    size = resources.known(options.vm_size)
     if options.vm_size:
         key = resources.lacking(spec, size) if size else ""
         if size and key and not (key == "gpus" and not cluster.gpus):
@@ -120,22 +114,17 @@ def _machine(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
                 ("cluster", key), what, "remove vm_size from the profile, or ask for less"
             )
         return
-    kind = cluster.gpu_type
-    if kind and kind.upper() not in resources.GPU_TYPES:
-        known = ", ".join(resources.GPU_TYPES)
-        hint = did_you_mean(kind, resources.GPU_TYPES) or f"choose one of: {known}"
+    kind, kinds = cluster.gpu_type, resources.gpu_types()
+    if kind and kind.upper() not in kinds:
+        hint = did_you_mean(kind, kinds) or f"choose one of: {', '.join(kinds)}"
         yield Problem(("cluster", "gpu_type"), f"no machine of Batch AI had the GPU '{kind}'", hint)
     elif resources.fits(spec) is None:
-        for key, most, shown in MOST:
-            asked = getattr(cluster, key)
-            if asked is not None and asked > most:
-                hint = f"ask for less for each node, set vm_size, or {AWAY}"
-                yield Problem(
-                    ("cluster", key), f"no machine of Batch AI had more than {shown}", hint
-                )
-                return
-        what = "no machine of Batch AI met all requirements of a node together"
-        yield Problem(("cluster",), what, f"ask for less, set vm_size, or {AWAY}")
+        found = machine_shortfall(
+            resources.request(spec), resources.sizes(), kind="machine of Batch AI"
+        )
+        named = f": {found.machine.name}" if found.machine else ""
+        hint = f"{found.hint}, set vm_size{named}, or {AWAY}"
+        yield Problem(("cluster", found.key) if found.key else ("cluster",), found.what, hint)
 
 
 def _container(spec: Spec, options: BatchAiOptions, facts: Facts) -> Iterator[Problem]:

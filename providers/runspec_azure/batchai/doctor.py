@@ -87,8 +87,8 @@ def _cluster(arm: Arm, options: BatchAiOptions) -> Finding:
 
 def _quotas(options: BatchAiOptions, usages: Mapping[str, Usage]) -> Iterator[Finding]:
     """Check quotas. One kind of machine may have none left, since a job uses either dedicated or low-priority ones."""
-    size = resources.KNOWN.get((options.vm_size or "").upper())
-    least = size.cpus if size else 1
+    size = resources.known(options.vm_size)
+    least = (size and size.cpus) or 1
     rooms = {kind: usages.get(quota.whole(kind)) for kind in KINDS}
     enough = any(room and room.limit - room.used >= least for room in rooms.values())
     if room := usages.get(quota.CLUSTERS):
@@ -96,7 +96,7 @@ def _quotas(options: BatchAiOptions, usages: Mapping[str, Usage]) -> Iterator[Fi
     for kind, room in rooms.items():
         if room:
             yield free(room, f"{KINDS[kind]} vCPUs", 0 if enough else least, MORE)
-    families = [size.family] if size else dict.fromkeys(one.family for one in resources.SIZES)
+    families = [size.family] if size else resources.FAMILIES.values()
     for family in families:
         both = {kind: usages.get(quota.of_family(family, kind)) for kind in KINDS}
         some = size is None or any(r and r.limit - r.used >= least for r in both.values())
@@ -108,7 +108,7 @@ def _quotas(options: BatchAiOptions, usages: Mapping[str, Usage]) -> Iterator[Fi
 
 def _sizes(arm: Arm, options: BatchAiOptions) -> Iterator[Finding]:
     named = options.vm_size
-    size = resources.KNOWN.get((named or "").upper())
+    size = resources.known(named)
     if named and size is None:
         yield Finding(
             f"vm_size: {named} is unknown to runspec, so doctor cannot check its quota", True
@@ -120,5 +120,5 @@ def _sizes(arm: Arm, options: BatchAiOptions) -> Iterator[Finding]:
     if there is None:
         yield finding
         return
-    names = [size.name] if size else list(resources.KNOWN)
+    names = [size.name] if size else [one.name for one in resources.sizes().machines]
     yield from offered(names, there, str(options.location), needed=size is not None)

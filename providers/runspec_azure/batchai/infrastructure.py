@@ -22,6 +22,12 @@ def size(spec: Spec, options: BatchAiOptions) -> str:
     return found.name if found else ""
 
 
+def kept_nodes(spec: Spec, options: BatchAiOptions) -> int:
+    """Return how many nodes the cluster keeps while no job runs."""
+    most = most_nodes(spec, options)
+    return most if options.scale == "manual" else min(options.min_nodes, most)
+
+
 def most_nodes(spec: Spec, options: BatchAiOptions) -> int:
     """Return the largest number of nodes, which limits how many tasks of a sweep run at once."""
     nodes = spec.cluster.nodes.max
@@ -48,7 +54,7 @@ def _scale(spec: Spec, options: BatchAiOptions) -> dict[str, Any]:
     if options.scale == "manual":
         more = {"nodeDeallocationOption": options.deallocation} if options.deallocation else {}
         return {"manual": {"targetNodeCount": most, **more}}
-    found = {"minimumNodeCount": min(options.min_nodes, most), "maximumNodeCount": most}
+    found = {"minimumNodeCount": kept_nodes(spec, options), "maximumNodeCount": most}
     if options.initial_nodes is not None:
         found["initialNodeCount"] = min(options.initial_nodes, most)
     return {"autoScale": found}

@@ -238,7 +238,7 @@ class BatchAiOptions(Options):
     )
     vm_size: Anyone[Word | None] = Field(
         default=None,
-        description="Size of the machines, instead of the smallest one that is large enough.",
+        description="Size of the machines, instead of the one that runspec chooses: see docs/machines.md.",
     )
     scale: Anyone[Literal["auto", "manual"]] = Field(
         default="auto",

@@ -17,6 +17,7 @@ from runspec_jobs.provider import (
     Finding,
     ForeignFile,
     Imported,
+    Offer,
     Options,
     Problem,
     Spec,
@@ -47,6 +48,11 @@ class BatchAiProvider:
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(spec, run, facts)
+
+    def offer(self, spec: Spec, facts: Facts) -> Offer:
+        from runspec_azure.batchai import offer
+
+        return offer.offer(spec, facts)
 
     def export(self, steps: Sequence[Step]) -> Exported:
         from runspec_azure.batchai.importing.export import exported

@@ -1,74 +1,121 @@
-"""The VM sizes that Batch AI had, the smallest first."""
+"""The VM sizes of Batch AI, from the catalogue of Azure's machines, and the choice of one for a node."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import cache, lru_cache
 
-from runspec_jobs.provider import Spec
+from runspec_azure.resources.vm_sizes import catalogue
+from runspec_jobs.provider import (
+    Catalogue,
+    ChosenMachine,
+    Machine,
+    MachineRequest,
+    Spec,
+    choose_machines,
+    machine_price,
+)
 
 GiB = 1 << 30
+# The series for which Batch AI had quotas, and Dv3, with their names in the catalogue and in usages. D is left out,
+# because Dv2 replaced it. "Batch AI service supports all Azure VM sizes except STANDARD_A0 and those with premium
+# storage (STANDARD_GS, STANDARD_DS, and STANDARD_DSV2 series)": `vmSize` in the description of the API. Quotas are in
+# its example ListUsages: https://github.com/Azure/azure-rest-api-specs/tree/main/specification/batchai
+FAMILIES = {
+    "standardDv2Family": "Standard Dv2 Family",
+    "standardDv3Family": "Standard Dv3 Family",
+    "standardNCFamily": "Standard NC Family",
+    "standardNCSv2Family": "Standard NCv2 Family",
+    "standardNCSv3Family": "Standard NCv3 Family",
+    "standardNDSFamily": "Standard ND Family",
+    "standardNVFamily": "Standard NV Family",
+}
+CHEAPEST = "the cheapest that is large enough"
+SMALLEST = "the smallest that is large enough"  # with GPUs
 
 
-class Size(NamedTuple):
-    """A VM size: *disk_gib* is the size of its temporary disk, *family* the name of its family in usages."""
+@cache
+def priced_sizes() -> Catalogue:
+    """Return the VM sizes that Batch AI had, with today's prices of virtual machines where they are still sold.
 
-    name: str
-    cpus: int
-    memory_gib: float
-    gpus: int
-    gpu_type: str
-    disk_gib: int
-    family: str
-
-
-# As of 2018, from the pages about the sizes of that time (Dv2, Dv3, NC, NCv2, NCv3, ND):
-# https://learn.microsoft.com/azure/virtual-machines/sizes-previous-gen and
-# https://learn.microsoft.com/azure/virtual-machines/sizes-gpu. Families are as in usages:
-# https://github.com/Azure/azure-rest-api-specs/tree/main/specification/batchai (examples, ListUsages)
-SIZES = (
-    Size("STANDARD_D1_V2", 1, 3.5, 0, "", 50, "Standard Dv2 Family"),
-    Size("STANDARD_D2_V2", 2, 7, 0, "", 100, "Standard Dv2 Family"),
-    Size("STANDARD_D11_V2", 2, 14, 0, "", 100, "Standard Dv2 Family"),
-    Size("STANDARD_D3_V2", 4, 14, 0, "", 200, "Standard Dv2 Family"),
-    Size("STANDARD_D12_V2", 4, 28, 0, "", 200, "Standard Dv2 Family"),
-    Size("STANDARD_D4_V2", 8, 28, 0, "", 400, "Standard Dv2 Family"),
-    Size("STANDARD_D13_V2", 8, 56, 0, "", 400, "Standard Dv2 Family"),
-    Size("STANDARD_D5_V2", 16, 56, 0, "", 800, "Standard Dv2 Family"),
-    Size("STANDARD_D14_V2", 16, 112, 0, "", 800, "Standard Dv2 Family"),
-    Size("STANDARD_D15_V2", 20, 140, 0, "", 1000, "Standard Dv2 Family"),
-    Size("STANDARD_D32_V3", 32, 128, 0, "", 800, "Standard Dv3 Family"),
-    Size("STANDARD_D64_V3", 64, 256, 0, "", 1600, "Standard Dv3 Family"),
-    Size("STANDARD_NC6", 6, 56, 1, "K80", 340, "Standard NC Family"),
-    Size("STANDARD_NC12", 12, 112, 2, "K80", 680, "Standard NC Family"),
-    Size("STANDARD_NC24", 24, 224, 4, "K80", 1440, "Standard NC Family"),
-    Size("STANDARD_NC6S_V2", 6, 112, 1, "P100", 736, "Standard NCv2 Family"),
-    Size("STANDARD_NC12S_V2", 12, 224, 2, "P100", 1474, "Standard NCv2 Family"),
-    Size("STANDARD_NC24S_V2", 24, 448, 4, "P100", 2948, "Standard NCv2 Family"),
-    Size("STANDARD_ND6S", 6, 112, 1, "P40", 736, "Standard ND Family"),
-    Size("STANDARD_ND12S", 12, 224, 2, "P40", 1474, "Standard ND Family"),
-    Size("STANDARD_ND24S", 24, 448, 4, "P40", 2948, "Standard ND Family"),
-    Size("STANDARD_NC6S_V3", 6, 112, 1, "V100", 736, "Standard NCv3 Family"),
-    Size("STANDARD_NC12S_V3", 12, 224, 2, "V100", 1474, "Standard NCv3 Family"),
-    Size("STANDARD_NC24S_V3", 24, 448, 4, "V100", 2948, "Standard NCv3 Family"),
-)
-KNOWN = {size.name: size for size in SIZES}
-GPU_TYPES = tuple(dict.fromkeys(size.gpu_type for size in SIZES if size.gpu_type))
+    Names and families are as Batch AI wrote them. No size is of an old series here, since all of them are.
+    """
+    found = tuple(
+        m._replace(
+            name=m.name.upper(), family=FAMILIES[m.family], traits=m.traits - {"old", "no-premium"}
+        )
+        for m in catalogue().machines
+        if m.family in FAMILIES and None not in (m.cpus, m.memory_gib, m.gpus)
+    )
+    return catalogue()._replace(machines=found)
 
 
-def fits(spec: Spec) -> Size | None:
-    """Return the smallest size that is large enough for a node of *spec*, or None."""
-    return next((size for size in SIZES if not lacking(spec, size)), None)
+@cache
+def sizes() -> Catalogue:
+    """Return the VM sizes that Batch AI had, without prices."""
+    there = priced_sizes()
+    return there._replace(machines=tuple(m._replace(prices=()) for m in there.machines))
 
 
-def lacking(spec: Spec, size: Size) -> str:
-    """Return the first key of `cluster` for which *size* is too small, or an empty string."""
+def known(name: str | None) -> Machine | None:
+    """Return the size called *name*, in upper or lower case, or None if Batch AI did not have it."""
+    return sizes().named(name or "")
+
+
+def gpu_types() -> tuple[str, ...]:
+    return tuple(dict.fromkeys(m.gpu for m in sizes().machines if m.gpu))
+
+
+def request(spec: Spec) -> MachineRequest:
+    """Return what a node of *spec* requests of its machine. No node shares a machine with another."""
     cluster = spec.cluster
-    if (cluster.gpus or 0) > size.gpus or (size.gpus and not cluster.gpus):
+    return MachineRequest(
+        cpus=cluster.cpus or 1,
+        memory_gib=(cluster.memory or 0) / GiB,
+        gpus=cluster.gpus or 0,
+        gpu_type=cluster.gpu_type,
+        disk_gib=(cluster.disk or 0) / GiB,
+    )
+
+
+@lru_cache(maxsize=256)
+def _chosen(wanted: MachineRequest) -> Machine | None:
+    there = sizes() if wanted.gpus or wanted.gpu_type else priced_sizes()
+    found = choose_machines(wanted, there)
+    return found[0].machine if found else None
+
+
+def has_gpus(spec: Spec) -> bool:
+    """Return whether a node of *spec* requests GPUs."""
+    return bool(spec.cluster.gpus or spec.cluster.gpu_type)
+
+
+def fits(spec: Spec) -> Machine | None:
+    """Return the size for a node of *spec*, or None: the cheapest one, or the smallest one with GPUs.
+
+    Most sizes with GPUs are not sold any more, so that their prices are unknown. The few that are still sold were not
+    the cheapest because of that.
+    """
+    return _chosen(request(spec))
+
+
+def priced(name: str, region: str | None, why: str) -> ChosenMachine | None:
+    """Return the size called *name* with its price in *region*, or None if Batch AI did not have it."""
+    machine = priced_sizes().named(name)
+    if machine is None:
+        return None
+    return ChosenMachine(machine, *machine_price(machine, priced_sizes(), region), why)
+
+
+def lacking(spec: Spec, size: Machine) -> str:
+    """Return the first key of `cluster` for which *size* is too small, or an empty string."""
+    cluster, gpus = spec.cluster, size.gpus or 0
+    if (cluster.gpus or 0) > gpus or (gpus and not cluster.gpus):
         return "gpus"
-    if cluster.gpu_type and cluster.gpu_type.upper() != size.gpu_type:
+    if cluster.gpu_type and cluster.gpu_type.upper() != size.gpu:
         return "gpu_type"
-    if (cluster.cpus or 0) > size.cpus:
+    if (cluster.cpus or 0) > (size.cpus or 0):
         return "cpus"
-    if (cluster.memory or 0) > size.memory_gib * GiB:
+    if (cluster.memory or 0) > (size.memory_gib or 0) * GiB:
         return "memory"
-    return "disk" if (cluster.disk or 0) > size.disk_gib * GiB else ""
+    known_gib = size.disk_gib is not None
+    return "disk" if known_gib and (cluster.disk or 0) > (size.disk_gib or 0) * GiB else ""

@@ -13,7 +13,7 @@ from azure.mgmt.batchai import BatchAI
 from azure.mgmt.resource.resources import ResourceManagementClient
 
 from runspec_azure.batchai.options import BatchAiOptions
-from runspec_azure.batchai.resources import KNOWN
+from runspec_azure.batchai.resources import known
 from runspec_azure.discover.findings import Usage
 from runspec_azure.errors import Hints, status_of, translated
 from runspec_azure.session import clouds
@@ -151,7 +151,7 @@ class Arm:
             with translated("list VM sizes", HINTS):
                 compute = self._opened(ComputeManagementClient, self._retries)
                 region = self.options.location or ""
-                return listed_skus(compute, region, lambda name: KNOWN.get(name.upper()))
+                return listed_skus(compute, region, known)
         except RemoteError as exc:
             if status_of(exc) in (400, 404):
                 return None

@@ -54,3 +54,4 @@ def _limits(
     yield "cpus", request.cpus, max(m.cpus or 0 for m in alike), ""
     mib = round(request.memory_gib * 1024)
     yield "memory", mib, max(int(usable_gib(m) * 1024) for m in alike), " MiB"
+    yield "disk", request.disk_gib, max(m.disk_gib or 0 for m in alike), " GiB"

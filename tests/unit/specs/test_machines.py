@@ -6,16 +6,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources import request as aws
 from runspec_azure.batch.options import BatchOptions
+from runspec_azure.batchai.offer import offer as batch_ai_offer
 from runspec_azure.resources import request as azure
 from runspec_jobs.provider import ChosenMachine, Problem
 from runspec_slurm.parallelcluster.infrastructure import queues
 from tests.support.aws.specs import problems as aws_problems, spec as aws_spec
+from tests.support.azure import batch_ai_specs as batch_ai
 from tests.support.azure.specs import problems as azure_problems, spec as azure_spec
 from tests.support.root import ROOT
 from tests.support.slurm import parallelcluster_specs as slurm
@@ -26,11 +28,12 @@ HEAD = """# Machines for 40 requests
 
 What each provider picks by the rule of docs/machines.md: AWS Batch and ParallelCluster in us-east-1, Azure Batch in
 eastus. Each cell has the cheapest machine that is large enough, its price of an hour on demand in USD, and the others
-that may stand in for it, with the multiple of that price; or why there is none.
+that may stand in for it, with the multiple of that price; or why there is none. With GPUs,
+Azure Batch AI has the smallest machine.
 `RUNSPEC_GOLDEN=write pytest tests/unit/specs/test_machines.py` writes this page anew.
 
-| request | aws-batch | azure-batch | parallelcluster |
-| --- | --- | --- | --- |
+| request | aws-batch | azure-batch | parallelcluster | azure-batch-ai |
+| --- | --- | --- | --- | --- |
 """
 # Fields of `cluster`; `efa` is a setting of AWS Batch and ParallelCluster, and `sweep` the number of tasks.
 REQUESTS: tuple[dict[str, Any], ...] = (
@@ -77,7 +80,7 @@ REQUESTS: tuple[dict[str, Any], ...] = (
 )
 
 
-def shown(found: tuple[ChosenMachine, ...], problems: Iterable[Problem]) -> str:
+def shown(found: Sequence[ChosenMachine], problems: Iterable[Problem]) -> str:
     """Give a cell of the table."""
     if refused := [p.what for p in problems if p.severity == "error"]:
         return f"none: {'; '.join(refused)}"
@@ -100,6 +103,12 @@ def on_parallelcluster(cluster: dict[str, Any], more: dict[str, Any], efa: bool)
     return shown(found, slurm.problems(spec, efa=efa))
 
 
+def on_batch_ai(cluster: dict[str, Any], more: dict[str, Any]) -> str:
+    """Give the cell of a new cluster; a job of several nodes needs a launcher there."""
+    spec = batch_ai.spec(cluster=cluster, **{"launch": "mpi"} if "nodes" in cluster else {}, **more)
+    return shown(batch_ai_offer(spec, batch_ai.facts(spec)).machines, batch_ai.problems(spec))
+
+
 def rows() -> Iterator[str]:
     for asked in REQUESTS:
         cluster = {key: value for key, value in asked.items() if key not in ("efa", "sweep")}
@@ -114,6 +123,7 @@ def rows() -> Iterator[str]:
             shown(on_aws, aws_problems(one, **profile)),
             shown(on_azure, azure_problems(other, batch_url=EASTUS)),
             on_parallelcluster(cluster, more, asked.get("efa", False)),
+            on_batch_ai(cluster, more),
         )
         yield f"| {words} | {' | '.join(cells)} |\n"
 

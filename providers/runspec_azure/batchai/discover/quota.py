@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from runspec_azure.batchai.resources import KNOWN
+from runspec_azure.batchai.resources import known
 from runspec_jobs.provider import RemoteError
 
 HINT = "use fewer nodes or a smaller machine, or request a quota increase"
@@ -29,12 +29,12 @@ def lacking(properties: Mapping[str, Any], usages: Mapping[str, Sequence[int]]) 
     are not checked.
     """
     wanted = {CLUSTERS: 1}
-    if size := KNOWN.get(str(properties["vmSize"]).upper()):
+    if size := known(str(properties["vmSize"])):
         scale = properties["scaleSettings"]
         fixed = scale.get("manual", {}).get("targetNodeCount")
         nodes = fixed if fixed is not None else scale["autoScale"]["maximumNodeCount"]
         kind = KINDS[properties.get("vmPriority") == "lowpriority"]
-        vcpus = nodes * size.cpus
+        vcpus = nodes * (size.cpus or 0)
         wanted |= {whole(kind): vcpus, of_family(size.family, kind): vcpus}
     for name, count in wanted.items():
         used, limit = usages.get(name, (0, count))

@@ -6,16 +6,16 @@ from typing import Any
 
 from runspec_azure.batchai.importing.draft import Draft
 from runspec_azure.batchai.importing.foreign_file import ForeignObject
-from runspec_azure.batchai.resources import KNOWN
+from runspec_azure.batchai.resources import known
 from runspec_azure.batchai.store.volumes import ROOTS
 
 
 def take(found: ForeignObject, draft: Draft) -> None:
     profile, cluster = draft.profile, draft.spec.setdefault("cluster", {"nodes": 1})
     profile["vm_size"] = found.text("vmSize")
-    if (size := KNOWN.get((profile["vm_size"] or "").upper())) and size.gpus:
-        cluster["gpus"] = size.gpus
-        draft.notes.append(f"{size.name} had {size.gpus} {size.gpu_type} for each node")
+    if (size := known(profile["vm_size"])) and size.gpus:
+        cluster["gpus"] = int(size.gpus)
+        draft.notes.append(f"{size.name} had {size.gpus:g} {size.gpu} for each node")
     priority = found.text("vmPriority")
     if priority == "lowpriority":
         cluster["capacity"] = "spot"

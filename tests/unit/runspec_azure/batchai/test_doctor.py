@@ -17,7 +17,8 @@ from tests.support.azure.batch_ai_specs import ACCOUNT
 pytestmark = pytest.mark.process
 
 KEY = base64.b64encode(b"k" * 32).decode()
-ALL = [resource_manager.sku(name.title(), "a family") for name in resources.KNOWN]
+NAMES = [machine.name for machine in resources.sizes().machines]
+ALL = [resource_manager.sku(name.title(), "a family") for name in NAMES]
 
 
 @pytest.fixture

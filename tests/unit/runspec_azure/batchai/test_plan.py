@@ -334,11 +334,17 @@ def test_a_cluster_is_shared_by_equal_needs_and_by_no_others() -> None:
     [
         ({}, "STANDARD_D1_V2"),
         ({"cpus": 4, "memory": "20GiB"}, "STANDARD_D12_V2"),
+        ({"cpus": 2, "memory": "8GiB"}, "STANDARD_D2_V3"),
         ({"gpus": 1}, "STANDARD_NC6"),
+        ({"gpus": 1, "memory": "100GiB"}, "STANDARD_NC6S_V2"),
+        ({"gpus": 1, "gpu_type": "M60"}, "STANDARD_NV6"),
+        ({"gpus": 3}, "STANDARD_NC24"),
         ({"gpus": 2, "gpu_type": "v100"}, "STANDARD_NC12S_V3"),
     ],
 )
-def test_the_smallest_machine_that_fits_is_taken(cluster: dict[str, Any], size: str) -> None:
+def test_the_cheapest_machine_or_the_smallest_with_gpus_is_taken(
+    cluster: dict[str, Any], size: str
+) -> None:
     assert properties(spec(cluster=cluster), "cluster")["vmSize"] == size
 
 

@@ -1,0 +1,60 @@
+"""The machines that a job may get on Azure Batch AI with their prices, and what its cluster costs in any case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from runspec_azure.batchai import infrastructure, resources
+from runspec_azure.batchai.options import BatchAiOptions
+from runspec_jobs.provider import (
+    ChosenMachine,
+    Facts,
+    Offer,
+    Spec,
+    StandingCost,
+    other_machines,
+    unknown_machine,
+)
+
+
+def offer(spec: Spec, facts: Facts) -> Offer:
+    """Return the machine for *spec*: a cluster has machines of one size. Batch AI itself was free."""
+    options: BatchAiOptions = facts.options
+    if options.cluster:
+        why = f"the cluster {options.cluster} has machines of its own"
+        return Offer((), standing=tuple(_standing(spec, options, None)), why=why)
+    name = infrastructure.size(spec, options)
+    why = resources.SMALLEST if resources.has_gpus(spec) else resources.CHEAPEST
+    why = "vm_size names it" if options.vm_size else why
+    found = resources.priced(name, options.location, why)
+    if found is None and options.vm_size:
+        found = ChosenMachine(unknown_machine(name), None, None, why)
+    others = () if options.vm_size or found is None else _others(spec, options, found)
+    region = next((one.region for one in (found, *others) if one and one.region), None)
+    prices = f"virtual machines on demand in {region or 'an unknown region'}"
+    return Offer(
+        (found,) if found else (),
+        others,
+        tuple(_standing(spec, options, found)),
+        f"{prices}, {resources.priced_sizes().version}",
+        "" if found else "no machine of Batch AI was large enough",
+    )
+
+
+def _others(spec: Spec, options: BatchAiOptions, found: ChosenMachine) -> tuple[ChosenMachine, ...]:
+    wanted = resources.request(spec)._replace(region=options.location)
+    return other_machines(wanted, resources.priced_sizes(), (found,))
+
+
+def _standing(
+    spec: Spec, options: BatchAiOptions, machine: ChosenMachine | None
+) -> Iterator[StandingCost]:
+    """Yield what costs money while no job runs; *machine* is None for a cluster of the profile."""
+    if options.cluster:
+        yield StandingCost(f"nodes that the cluster {options.cluster} keeps")
+    elif nodes := infrastructure.kept_nodes(spec, options):
+        usd = machine.usd if machine else None
+        size = machine.machine.name if machine else "an unknown size"
+        what = f"{nodes} x {size}, which the cluster keeps until `runspec destroy --site`"
+        yield StandingCost(what, None if usd is None else nodes * usd)
+    yield StandingCost("what is kept in Blob storage and Azure Files")
