@@ -166,7 +166,7 @@ def image(spec: Spec, options: AwsOptions) -> str:
 
 
 def _environment(spec: Spec, options: AwsOptions) -> list[dict[str, str]]:
-    found = dict(spec.env)
+    found = spec.program_env
     if options.files == "role":
         found |= {
             "RUNSPEC_STORE": store(options),

@@ -127,7 +127,7 @@ def _job(spec: Spec, run: str, facts: Facts) -> Step:
             launch=str(spec.launch),
             mounts=[_mount(mount, facts) for mount in spec.mounts],
             outputs=kept_outputs(spec),
-            env=dict(spec.env),
+            env=spec.program_env,
             secrets={
                 variable: {"$secret": facts.options.secrets[name]}
                 for variable, name in spec.secrets.items()

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,46 @@ def test_a_line_that_has_not_ended_is_at_the_terminal_and_stays_after_ctrl_c(job
 
     assert "asks:" in screen(terminal.shown)
     assert run(["destroy", "job"]) == 0
+
+
+LINES = """
+import time
+
+for pause_s in (0, 0.3, 0.3, 0.3, 2, 8):
+    time.sleep(pause_s)
+    print(time.time())
+time.sleep(3)
+"""
+
+
+@pytest.mark.parametrize("follower", ["apply", "logs"])
+def test_a_line_is_on_the_screen_within_a_second(job: Path, follower: str) -> None:
+    """Also after a silence, and although the program does not flush its output."""
+    bar(job, LINES)
+    if follower == "logs":
+        assert run(["apply", "-d", "--json", str(job)]) == 0
+
+    words = ["apply", str(job)] if follower == "apply" else ["logs", "-f", "job"]
+    late = []
+    with subprocess.Popen([*RUNSPEC, *words], stdout=subprocess.PIPE) as logs:
+        assert logs.stdout
+        late = [time.time() - float(line) for line in iter(logs.stdout.readline, b"")]
+
+    assert logs.returncode == 0
+    assert len(late) == 6
+    # `logs` begins when the first lines have been printed.
+    assert max(late if follower == "apply" else late[-2:]) < 1
+
+
+def test_a_spec_can_have_python_collect_its_output(job: Path) -> None:
+    bar(job, LINES.replace("2, 8", ""), 'env: {PYTHONUNBUFFERED: ""}\n')
+
+    with subprocess.Popen([*RUNSPEC, "apply", str(job)], stdout=subprocess.PIPE) as logs:
+        assert logs.stdout
+        late = [time.time() - float(line) for line in iter(logs.stdout.readline, b"")]
+
+    assert len(late) == 4
+    assert min(late) > 2
 
 
 def screen(text: str) -> list[str]:

@@ -86,7 +86,7 @@ def variables(spec: Spec, facts: Facts) -> Iterator[tuple[str, str]]:
     if kind == "podman":
         return
     prefix = "APPTAINERENV_" if kind == "apptainer" else ""
-    for name, value in spec.env.items():
+    for name, value in spec.program_env.items():
         yield prefix + name, value
 
 
@@ -107,8 +107,8 @@ def options_of_srun(spec: Spec, facts: Facts) -> tuple[str, ...]:
         "--no-container-mount-home",
         "--no-container-entrypoint",
     ]
-    if spec.env:  # or the values of the image would take effect
-        found.append(f"--container-env={','.join(spec.env)}")
+    # Otherwise, the values of the image would take effect.
+    found.append(f"--container-env={','.join(spec.program_env)}")
     return tuple(found)
 
 
@@ -139,7 +139,7 @@ def _podman(spec: Spec, facts: Facts, exported: tuple[str, ...]) -> tuple[str, .
     found.append(f'--volume="{HERE}:{HERE}"')
     for path in shared(spec, facts):
         found.append(f"--volume={quoted(f'{path}:{path}')}")
-    found += [f"--env={quoted(f'{name}={value}')}" for name, value in spec.env.items()]
+    found += [f"--env={quoted(f'{name}={value}')}" for name, value in spec.program_env.items()]
     found += [f"--env={name}" for name in (*exported, *PASSED)]
     if spec.container.shm:
         found.append(f"--shm-size={spec.container.shm}b")

@@ -17,6 +17,7 @@ STEADY_PAUSE_S = 0.1  # a delay that readers do not notice
 # Reading logs takes processor time from a job on this machine, so pauses grow with the time followed, up to a limit.
 FOLLOWED_SHARE = 200
 QUIET_SHARE = 10  # after a silence, the end is noticed late by at most a tenth of the silence
+QUIET_PAUSE_S = 0.5  # so that a line of a job on this machine is shown within a second
 STATE_SHARE = 10  # a request for the state is followed by a pause of this many times its duration,
 STATE_CAP_S = 2.0  # but of this length at most
 BRIEFLY_S = 0.3  # how long each pass over the logs waits for the state: most answers take less
@@ -294,7 +295,7 @@ class Following:
 def _pause_s(followed_s: float, quiet_s: float) -> float:
     """Return the pause before the next pass, from the time followed and the time since the last line."""
     least_s = max(FIRST_PAUSE_S, min(followed_s / FOLLOWED_SHARE, STEADY_PAUSE_S))
-    return min(max(quiet_s / QUIET_SHARE, least_s), LONGEST_PAUSE_S)
+    return min(max(quiet_s / QUIET_SHARE, least_s), QUIET_PAUSE_S)
 
 
 def _least_s(source: SupportsLogs) -> float:

@@ -298,6 +298,9 @@ class Retry(Model):
     )
 
 
+UNBUFFERED = "PYTHONUNBUFFERED"
+
+
 def _processes(fields: Mapping[str, Any]) -> int:
     """Return the default of `processes_per_node`: torchrun's workers have a GPU each."""
     cluster, launch = fields.get("cluster"), fields.get("launch")
@@ -323,7 +326,8 @@ class Spec(Model):
     env: Mapping[Variable, Free] = Field(
         default={},
         description="Environment variables. A value reaches the job exactly as it is written: `3.10` "
-        "stays `3.10`.",
+        "stays `3.10`. runspec adds `PYTHONUNBUFFERED=1`, so that Python prints a line when the program does; "
+        '`PYTHONUNBUFFERED: ""` has Python collect its output instead.',
     )
     secrets: Mapping[Variable, SecretName] = Field(
         default={},
@@ -398,3 +402,11 @@ class Spec(Model):
         default={},
         description="Settings of single providers, by name. They override those of the profile.",
     )
+
+    @property
+    def program_env(self) -> dict[str, str]:
+        """The environment of the command: `env`, with Python's output unbuffered unless the spec has that variable.
+
+        https://docs.python.org/3/using/cmdline.html#envvar-PYTHONUNBUFFERED
+        """
+        return {**({} if UNBUFFERED in self.secrets else {UNBUFFERED: "1"}), **self.env}

@@ -103,7 +103,10 @@ def test_the_container_needs_a_shell_and_no_role() -> None:
     assert found["command"][:2] == ["/bin/sh", "-c"]
     assert found["command"][4:] == ["echo"]
     assert "jobRoleArn" not in found
-    assert [e["name"] for e in found["environment"]] == ["RUNSPEC_WORDS"]
+    assert [e["name"] for e in found["environment"]] == [
+        "PYTHONUNBUFFERED",
+        "RUNSPEC_WORDS",
+    ]
     assert "inside" not in steps(spec())
 
 

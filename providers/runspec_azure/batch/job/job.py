@@ -119,9 +119,9 @@ def _environment(spec: Spec, run: str, options: BatchOptions) -> dict[str, Any]:
     if options.files == "signed":
         listed = signed.mark(signed.READ, signed.files_key(run, options))
         own = {"RUNSPEC_RUN": run, "RUNSPEC_FILES": listed, "RUNSPEC_WORDS": words(spec)}
-        return {**spec.env, **secrets, **own}
+        return {**spec.program_env, **secrets, **own}
     return {
-        **spec.env,
+        **spec.program_env,
         **secrets,
         "RUNSPEC_RUN": run,
         "RUNSPEC_STORE": layout.store(options),

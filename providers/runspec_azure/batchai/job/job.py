@@ -104,7 +104,7 @@ def _environment(
     spec: Spec, run: str, task: int, values: Mapping[str, str], options: BatchAiOptions
 ) -> list[dict[str, str]]:
     """Return the user's variables, and those of runspec that are known before the job begins."""
-    known = dict(spec.env)
+    known = spec.program_env if options.contract else dict(spec.env)
     if options.contract:
         known |= {
             "RUNSPEC_RUN": run,

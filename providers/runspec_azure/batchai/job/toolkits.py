@@ -118,7 +118,7 @@ def _line(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> str
     line = contract_in_each_process(line, spec, options)
     if not retried(spec, options):
         return line
-    known = [*OWN, *(variable("sweep", name) for name in values), *spec.env, *spec.secrets]
+    known = [*OWN, *(variable("sweep", name) for name in values), *spec.program_env, *spec.secrets]
     known += sorted(set(re.findall(r"\$\{?(AZ_BATCH\w+)", line)))
     ours = hosts(slots(spec, options), known)
     return ours + with_retries(ranks(line, processes(spec, options)), spec.retry.attempts)

@@ -57,12 +57,13 @@ def test_what_is_made_shared_and_spent_comes_before_the_requests(
 def test_a_value_is_cut_only_with_a_word_on_how_to_see_it_all(
     length: int, job: Path, capsys: Capture
 ) -> None:
-    value = "x" * (length - len('{"A": ""}'))
-    job.write_text(f"{HEAD}env: {{A: {value}}}\n")
+    name = "PYTHONUNBUFFERED"  # otherwise it is there beside another variable
+    value = "x" * (length - len(f'{{"{name}": ""}}'))
+    job.write_text(f"{HEAD}env: {{{name}: {value}}}\n")
 
     short, full = planned(capsys), planned(capsys, "--full")
 
-    assert f'{{"A": "{value}"}}' in full and "cut" not in full
+    assert f'{{"{name}": "{value}"}}' in full and "cut" not in full
     assert (f"... ({length:,} characters)" in short) == (length > 100)
     assert ("1 value is cut: --full shows everything, and so does --json" in short) == (
         length > 100

@@ -182,6 +182,33 @@ def test_looks_become_fewer_while_a_job_is_followed_and_no_line_is_seen_late(oft
     assert len([at for at in printer.looks if at >= 40]) <= 20 * 10 + 2
 
 
+def test_a_line_after_a_long_silence_is_shown_within_a_second() -> None:
+    """The request for the state may take `BRIEFLY_S` more."""
+    printer, late = Printer(often=0), list[float]()
+    printer.streams = lambda run: [printer.kept]  # type: ignore[method-assign]
+    printer.state = lambda run: Status(  # type: ignore[method-assign]
+        State.SUCCEEDED if printer.now > 40 else State.RUNNING
+    )
+
+    def pass_by(pause_s: float) -> None:
+        printer.now += pause_s
+        if printer.now >= 30 and not printer.kept.data:
+            late.append(printer.now - pause_s)
+            printer.kept.data = b"at last\n"
+
+    follow.follow(
+        printer,  # type: ignore[arg-type]  # only what follow needs
+        "run",
+        lambda line: late.append(printer.now),
+        sleep=pass_by,
+        clock=lambda: printer.now,
+        start=at_once,
+    )
+
+    asleep, shown = late
+    assert shown - asleep + follow.BRIEFLY_S < 1
+
+
 @dataclass
 class Down:
     """A run of a service that is down from *begins* on for *lasts* seconds; it ends at *ends*. *now* is its clock."""

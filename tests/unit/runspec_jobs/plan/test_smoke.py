@@ -202,5 +202,8 @@ def test_it_can_be_planned(
     assert run(["plan", "--smoke", "--json", str(path)]) == 0
 
     (step,) = json.loads(capsys.readouterr().out)["steps"]
-    assert step["do"]["params"]["env"] == {"RUNSPEC_SMOKE": "1"}
+    assert step["do"]["params"]["env"] == {
+        "PYTHONUNBUFFERED": "1",
+        "RUNSPEC_SMOKE": "1",
+    }
     assert step["do"]["params"]["reach"] == ""
