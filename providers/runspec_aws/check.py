@@ -189,6 +189,11 @@ def _alone(options: AwsOptions) -> Iterator[Problem]:
     if options.capacity_block and not options.reservation:
         what = "the profile sets capacity_block, and no reservation"
         yield Problem(("provider",), what, "set reservation: cr-... to the Capacity Block's id")
+    if bool(options.registry) != bool(options.registry_secret):
+        one, other = "registry", "registry_secret"
+        given, needed = (one, other) if options.registry else (other, one)
+        what = f"the profile sets {given}, and no {needed}, which the login needs"
+        yield Problem(("provider",), what, f"add {needed} to the profile, or remove {given}")
     if options.root_device and not options.ami:
         what = "root_device is that of an AMI of your own, and the profile sets no ami"
         hint = "set ami: ami-..., or remove root_device from the profile"
@@ -274,7 +279,7 @@ def _profile(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
         wanted |= {"subnets": "[subnet-...]", "security_groups": "[sg-...]"}
         if not options.fargate:
             wanted["instance_role"] = "arn:aws:iam::...:instance-profile/..."
-    if spec.secrets:
+    if spec.secrets or options.registry_secret:
         wanted["execution_role"] = "arn:aws:iam::...:role/..."
     for key, example in wanted.items():
         if not getattr(options, key):

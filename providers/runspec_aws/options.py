@@ -24,6 +24,7 @@ ARN = r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|instance-profile)/.+$"
 REGION = r"^[a-z]{2}(-[a-z]+)+-[0-9]+$"
 BUCKET = r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$"
 PREFIX = r"^(?!(.*/)?\.{1,2}(/|$))[A-Za-z0-9!_.*'()-]+(/[A-Za-z0-9!_.*'()-]+)*$"
+SECRET = r"^aws-sm:arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[A-Za-z0-9/_+=.@-]+$"
 RESERVATION = r"^cr-[0-9a-f]{17}$"
 DEVICE = r"^/dev/[a-z0-9/]*[a-z0-9]$"
 EFS = r"efs:fs-[0-9a-f]{8,40}(:fsap-[0-9a-f]{8,40})?"
@@ -40,6 +41,14 @@ Bucket = Annotated[
 Prefix = Annotated[str, *text_like(PREFIX, "a prefix of keys", "write words with / between them")]
 Role = Annotated[
     str, *text_like(ARN, "the ARN of a role", "write arn:aws:iam::123456789012:role/NAME")
+]
+RegistrySecret = Annotated[
+    str,
+    *text_like(
+        SECRET,
+        "a secret of Secrets Manager",
+        "write aws-sm:arn:aws:secretsmanager:REGION:...:secret:NAME",
+    ),
 ]
 Reservation = Annotated[
     str,
@@ -78,6 +87,14 @@ class AwsOptions(Options):
     image: Anyone[Word] = Field(
         default="public.ecr.aws/docker/library/python:3.11-slim",
         description="Image for jobs whose spec names none.",
+    )
+    registry: User[Word | None] = Field(
+        default=None,
+        description="Registry that needs a login, such as `registry.example.org` or `docker.io`. ECR needs none.",
+    )
+    registry_secret: User[RegistrySecret | None] = Field(
+        default=None,
+        description="Secret with `username` and `password` for `registry`, as `aws-sm:ARN`. `execution_role` reads it.",
     )
     job_role: User[Role | None] = Field(
         default=None,

@@ -302,6 +302,8 @@ def _execution(
         yield _statement("ExecutionImages", PULL, repositories)
     secrets = [s["valueFrom"] for container in containers for s in container.get("secrets", ())]
     kept = [name for name in secrets if ":secretsmanager:" in name]
+    logins = [c["repositoryCredentials"] for c in containers if "repositoryCredentials" in c]
+    kept += [login["credentialsParameter"] for login in logins]
     if kept:
         # The name of a key and a version may follow: .../developerguide/secrets-envvar-secrets-manager.html
         whole = [":".join(name.split(":")[:7]) for name in kept]

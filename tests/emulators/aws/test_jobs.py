@@ -270,6 +270,27 @@ def test_jobs_share_the_vcpus_of_an_environment(make: Make) -> None:
     assert ends[1]["startedAt"] >= ends[0]["stoppedAt"]
 
 
+@pytest.mark.parametrize(
+    ("secret", "role", "ends"),
+    [
+        ('{"username": "me", "password": "hush"}', True, "SUCCEEDED"),
+        ('{"username": "me", "password": "hush"}', False, "FAILED"),
+        ('{"username": "me"}', True, "FAILED"),
+        ("hush", True, "FAILED"),
+        (None, True, "FAILED"),
+    ],
+)
+def test_an_image_of_a_private_registry_needs_a_login_that_can_be_read(
+    secret: str | None, role: bool, ends: str, make: Make
+) -> None:
+    stand = make(secrets={} if secret is None else {"arn:login": secret}).ready()
+    roles = {"executionRoleArn": "arn:aws:iam::123456789012:role/execution"} if role else {}
+    login = {"credentialsParameter": "arn:login"}
+    stand.define(["true"], name="private", repositoryCredentials=login, **roles)
+
+    assert stand.end(stand.submit("private"))["status"] == ends
+
+
 def test_secrets_come_from_the_settings_or_the_job_fails(make: Make) -> None:
     stand = make(secrets={"arn:known": "hush"}).ready()
     for name, source in (("known", "arn:known"), ("unknown", "arn:unknown")):

@@ -17,6 +17,7 @@ TYPES = (
     "set gpus: 4 or more, choose another GPU, or set "
     "providers.aws-batch.instance_types: [p4d.24xlarge]"
 )
+LOGIN = "aws-sm:arn:aws:secretsmanager:eu-west-1:123456789012:secret:registry-a1b2c3"
 # What a spec asks for, the profile beside the usual one, and where the error is.
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
     "more nodes than Batch has": ({"cluster": {"nodes": 1001}}, {}, ("cluster", "nodes")),
@@ -46,6 +47,8 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
         },
         ("cluster", "placement"),
     ),
+    "a registry without its secret": ({}, {"registry": "registry.example.org"}, ("provider",)),
+    "a secret of no registry": ({}, {"registry_secret": LOGIN}, ("provider",)),
     "a root device of no AMI": ({}, {"root_device": "/dev/sda1"}, ("provider",)),
     "a timeout that Batch does not keep": ({"timeout": "59s"}, {}, ("timeout",)),
     "what Batch would replace": ({"command": ["echo", "Ref::x"]}, {}, ("command", 1)),

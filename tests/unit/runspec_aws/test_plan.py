@@ -119,6 +119,27 @@ def test_a_disk_is_a_launch_template() -> None:
     assert resources(wanted)["launchTemplate"]["launchTemplateName"] == made["LaunchTemplateName"]
 
 
+@pytest.mark.parametrize(
+    ("image", "registry", "used"),
+    [
+        ("registry.example.org/team/train:1", "registry.example.org", True),
+        ("me/private", "docker.io", True),
+        ("docker.io/me/private", "docker.io", True),
+        ("public.ecr.aws/docker/library/python:3.11", "registry.example.org", False),
+        ("registry.example.org:5000/a", "registry.example.org", False),
+    ],
+)
+def test_the_login_is_used_for_images_of_its_registry_alone(
+    image: str, registry: str, used: bool
+) -> None:
+    arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:registry-a1b2c3"
+    found = container(
+        spec(container={"image": image}), registry=registry, registry_secret=f"aws-sm:{arn}"
+    )
+
+    assert found.get("repositoryCredentials") == ({"credentialsParameter": arn} if used else None)
+
+
 @pytest.mark.parametrize("block", [False, True])
 def test_machines_of_a_capacity_block_are_asked_for_on_its_market(block: bool) -> None:
     reserved = {"reservation": "cr-0123456789abcdef0", "instance_types": ["p5.48xlarge"]}

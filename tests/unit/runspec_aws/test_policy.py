@@ -12,6 +12,8 @@ from tests.support.aws.iam_policy import Asked, allows
 from tests.support.aws.specs import ROLE, SECRET, SHARED, spec
 from tests.unit.runspec_aws.test_plan import RUN, facts, steps
 
+LOGIN = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:registry-a1b2c3"
+
 
 def test_a_policy_names_what_the_plan_makes_and_no_more() -> None:
     wanted = spec()
@@ -226,3 +228,14 @@ def test_the_execution_role_reads_the_secrets_of_the_job_alone(
 
     given = [s for sid, s in found.items() if sid in ("ExecutionSecrets", "ExecutionParameters")]
     assert [(s["Action"], s["Resource"]) for s in given] == [([action], [resource])]
+
+
+def test_the_execution_role_reads_the_login_of_a_private_registry() -> None:
+    image = "registry.example.org/team/train:1"
+    login = {"registry": "registry.example.org", "registry_secret": f"aws-sm:{LOGIN}"}
+
+    found = of_job(spec(container={"image": image}), execution_role=EXECUTION, **login)
+    other = of_job(spec(container={"image": "python:3.11"}), execution_role=EXECUTION, **login)
+
+    assert found["ExecutionSecrets"]["Resource"] == [LOGIN]
+    assert "ExecutionSecrets" not in other

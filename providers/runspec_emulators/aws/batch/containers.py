@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -79,6 +80,7 @@ def secrets(container: Mapping[str, Any], known: Mapping[str, str]) -> dict[str,
 
     https://docs.aws.amazon.com/AmazonECS/latest/developerguide/resource-initialization-error.html
     """
+    _log_in(container, known)
     found = {}
     for secret in container.get("secrets", ()):
         if secret["valueFrom"] not in known:
@@ -89,6 +91,26 @@ def secrets(container: Mapping[str, Any], known: Mapping[str, str]) -> dict[str,
             )
         found[secret["name"]] = known[secret["valueFrom"]]
     return found
+
+
+def _log_in(container: Mapping[str, Any], known: Mapping[str, str]) -> None:
+    """Raise CannotStart if the login of a private registry cannot be read, or is no user name and password.
+
+    https://docs.aws.amazon.com/AmazonECS/latest/developerguide/private-auth.html
+    """
+    if "repositoryCredentials" not in container:
+        return
+    name = container["repositoryCredentials"]["credentialsParameter"]
+    try:
+        login = json.loads(known[name])
+        complete = {"username", "password"} <= login.keys() and "executionRoleArn" in container
+    except (AttributeError, KeyError, ValueError):
+        complete = False
+    if not complete:
+        raise CannotStart(
+            "ResourceInitializationError: unable to pull secrets or registry auth: execution resource "
+            f"retrieval failed: unable to retrieve registry auth from asm: failed to fetch secret {name}"
+        )
 
 
 def batch_variables(job: Job, attempt: Attempt) -> dict[str, str]:
