@@ -117,6 +117,7 @@ def test_bars_of_several_nodes_have_a_line_each(job: Path) -> None:
     assert terminal.code() == 0
 
     assert "\x1b[1A\x1b[J" in terminal.shown
+    assert "\x1b[36m[node 0]\x1b[0m 100%" in terminal.shown
     shown = [line for line in screen(terminal.shown) if "/40" in line]
     assert sorted(line[:13] for line in shown) == ["[node 0] 100%", "[node 1] 100%"]
 

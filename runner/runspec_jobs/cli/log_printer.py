@@ -10,7 +10,7 @@ from typing import Protocol, Self
 from runspec_jobs.api.lifecycle import Line, line_text, prefix
 from runspec_jobs.cli import output
 from runspec_jobs.diagnostics.render import as_json
-from runspec_jobs.diagnostics.terminal_text import Colours, without_sequences
+from runspec_jobs.diagnostics.terminal_text import Colours, tinted, without_sequences
 
 BAR_EVERY_S = 10.0  # between two texts of a progress bar in a pipe
 
@@ -49,7 +49,8 @@ class LogPrinter:
 
     A long line is broken if another node's line arrives between its parts, or if it begins to overwrite itself. Use
     the printer as a context manager, which ends the last line at its exit, unless *exact* is true. The colours of a
-    line are printed only if *coloured* is true, and end with it; no other control sequence is printed.
+    line, and one for the prefix of each node and task, are printed only if *coloured* is true; those of a line end with
+    it. No other control sequence is printed.
     """
 
     def __init__(
@@ -187,13 +188,15 @@ class LogPrinter:
 
     def _head(self, whose: Whose) -> str:
         if whose not in self._heads:
-            found = {"task": whose[0], "node": whose[1], "line": ""}
-            self._heads[whose] = (
-                as_json({"format": "runspec.log/v1", **found})[:-2]
-                if self.json
-                else prefix(Line(*whose, b""), self.nodes, self.tasks)
-            )
+            self._heads[whose] = self._new_head(*whose)
         return self._heads[whose]
+
+    def _new_head(self, task: int, node: int) -> str:
+        if self.json:
+            found = {"task": task, "node": node, "line": ""}
+            return as_json({"format": "runspec.log/v1", **found})[:-2]
+        head = prefix(Line(task, node, b""), self.nodes, self.tasks)
+        return f"{tinted(head[:-1], task * self.nodes + node)} " if self.coloured and head else head
 
     def _tail(self) -> str:
         return '"}\n' if self.json else "\n"

@@ -7,6 +7,8 @@ import re
 from runspec_jobs.diagnostics.render import columns, plain
 
 RESET = "\x1b[0m"
+# Of prefixes, by number: no black, white or red, which programs use for text and for errors.
+PREFIXES = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 # Control sequences, after ECMA-48 (https://ecma-international.org/publications-and-standards/standards/ecma-48/):
 # SGR, which sets colours and weights (a private one, such as `ESC [ > 4 m`, does other things); all other CSI
 # sequences; strings, such as titles and the clipboard, up to their end; and escapes of one or more characters.
@@ -34,6 +36,15 @@ ATTRIBUTES: tuple[tuple[range | tuple[int, ...], int], ...] = (
 )
 RESETS = {number: off for numbers, off in ATTRIBUTES for number in (*numbers, off)}
 EXTENDED = {38, 48, 58}  # colours with parameters of their own: `38;5;N` and `38;2;R;G;B`
+
+
+def tinted(text: str, number: int) -> str:
+    """Return *text* in a colour for *number*, always the same.
+
+    >>> tinted("[node 1]", 1)
+    '\\x1b[33m[node 1]\\x1b[0m'
+    """
+    return f"\x1b[{PREFIXES[number % len(PREFIXES)]}m{text}{RESET}"
 
 
 def without_sequences(text: str, *, colours: bool = False) -> str:

@@ -91,6 +91,7 @@ def test_what_begins_to_overwrite_a_long_line_is_a_line_of_its_own(capsys: Captu
     assert capsys.readouterr().out == "abcdefgh\n30%\n40%\n"
 
 
+FIRST, SECOND = "\x1b[36m[node 0]\x1b[0m ", "\x1b[33m[node 1]\x1b[0m "
 RED = "\x1b[31mred\x1b[0m"
 
 
@@ -122,8 +123,23 @@ def test_each_node_goes_on_in_its_own_colours(
     )
 
     assert capsys.readouterr().out == (
-        f"[node 0] {RED}\n[node 0] \x1b[31mred\x1b[m.\x1b[0m\n[node 1] x\n"
+        f"{FIRST}{RED}\n{FIRST}\x1b[31mred\x1b[m.\x1b[0m\n{SECOND}x\n"
     )
+
+
+@pytest.mark.parametrize("coloured", [False, True])
+def test_each_node_of_each_task_has_its_colour(capsys: Capture, coloured: bool) -> None:
+    with LogPrinter(2, 3, coloured=coloured) as printer:
+        for task, node in ((2, 1), (0, 0), (2, 1)):
+            printer.line(follow.Line(task, node, b"x"))
+
+    last, first = ("\x1b[96m", "\x1b[36m") if coloured else ("", "")
+    end = "\x1b[0m" if coloured else ""
+    assert capsys.readouterr().out.splitlines() == [
+        f"{last}[task 2 node 1]{end} x",
+        f"{first}[task 0 node 0]{end} x",
+        f"{last}[task 2 node 1]{end} x",
+    ]
 
 
 @pytest.mark.parametrize("as_json", [False, True])
