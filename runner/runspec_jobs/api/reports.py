@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from runspec_jobs.api.events import Events, OnEvent
-from runspec_jobs.api.lifecycle import Run, Status
+from runspec_jobs.api.lifecycle import Membership, Run, Status
 from runspec_jobs.engine import apply as engine, clients, early_stop
 from runspec_jobs.engine.status import full_status
 from runspec_jobs.errors import UsageError
@@ -19,6 +19,8 @@ from runspec_jobs.logs import follow, measured_tasks
 from runspec_jobs.provider import Spec, State
 from runspec_jobs.report import ranking, scaling_law, tables
 from runspec_jobs.report.metric_extraction import Measured
+from runspec_jobs.report.page.run_page import Changed, RunReport as RunReport
+from runspec_jobs.report.page.timeline import Clock
 from runspec_jobs.report.ranking import Placed as Placed
 from runspec_jobs.report.scaling_law import (
     Asked as Asked,
@@ -32,6 +34,8 @@ from runspec_jobs.state import atomic_io, run_group
 from runspec_jobs.state.run_record import Record
 
 FORMAT = "runspec.scaling/v1"
+NO_METRIC = "the spec has no metric"
+ADD_METRIC = "add metric: {name, goal, pattern}; for this run, pass the changed spec as --spec FILE"
 POINTS_BYTES = 16 << 20
 ENDED_BADLY = (str(State.FAILED), str(State.CANCELLED))
 
@@ -66,10 +70,7 @@ def metric_of(spec: Spec, other: Path | None = None) -> Metric:
             raise InvalidSpec(text)
         found = read.metric
     if found is None:
-        hint = (
-            "add metric: {name, goal, pattern}; for this run, pass the changed spec as --spec FILE"
-        )
-        raise UsageError("the spec has no metric", hint)
+        raise UsageError(NO_METRIC, ADD_METRIC)
     return found
 
 
@@ -78,6 +79,49 @@ def ranked(run: Run, metric: Metric, status: Status) -> list[Placed]:
     client, spec = run.client(), run.spec
     tasks = measured_tasks.measured_tasks(run.record, client, spec, metric, status)
     return list(ranking.ranked(metric, tasks))
+
+
+def about(
+    run: Run,
+    status: Status,
+    metric: Metric | None,
+    found: Sequence[Placed],
+    known: Membership | None,
+    now_s: float,
+) -> RunReport:
+    """Return everything that the page of *run* shows, without a request.
+
+    *found* is its ranking by *metric*, *known* its membership changes, and *now_s* the time in seconds since 1970.
+    """
+    of, spec, memory = run.record, run.spec, run.record.memory()
+    plan, done = of.plan, memory.done_at
+    last = plan.steps[-1].id if plan.steps else ""
+    clock = Clock(memory.born or None, done.get(last), memory.ended_at, now_s)
+    return RunReport(
+        run.id,
+        run.provider,
+        status,
+        run.shape,
+        clock,
+        {step.id: step.title for step in plan.steps},
+        {s.id: done[s.id] - memory.begun_at[s.id] for s in plan.steps if s.id in done},
+        of.job.decode("utf-8", "replace"),
+        plan.digest,
+        list(_asked(spec)),
+        metric,
+        found,
+        known and Changed(*known),
+        of.machines,
+        of.sources,
+    )
+
+
+def _asked(spec: Spec) -> Iterator[tuple[str, str]]:
+    """Yield what a spec asks for, for people."""
+    if spec.container.image:
+        yield "image", spec.container.image
+    if spec.cluster.bought != "on-demand":
+        yield "capacity", spec.cluster.bought
 
 
 def follow_metric(

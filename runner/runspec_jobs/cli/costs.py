@@ -9,6 +9,7 @@ from runspec_jobs.api.jobs import Estimate, Job, PricedMachine, estimate
 from runspec_jobs.cli import output
 from runspec_jobs.diagnostics.render import plain
 from runspec_jobs.errors import UsageError
+from runspec_jobs.report.numbers import usd as usd
 
 SHOWN = 4  # machines; --json lists all
 
@@ -36,15 +37,6 @@ def lines(found: Estimate) -> Iterator[str]:
 def count(found: Estimate) -> int:
     """Return how many machines run at once."""
     return found.work.nodes * found.work.parallel
-
-
-def usd(amount: float) -> str:
-    """Return an amount of money as text.
-
-    >>> usd(0.0104), usd(0.5), usd(12345.678)
-    ('0.0104 USD', '0.50 USD', '12,345.68 USD')
-    """
-    return f"{amount:,.4f} USD" if 0 < amount < 0.1 else f"{amount:,.2f} USD"
 
 
 def hourly(amount: float | None) -> str:

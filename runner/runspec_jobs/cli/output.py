@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
 from runspec_jobs.api.events import Event
 from runspec_jobs.diagnostics.render import as_json, columns, plain
 from runspec_jobs.errors import OutputFailed
-from runspec_jobs.report.svg import brief
+from runspec_jobs.report.numbers import brief
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars, TaskID

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,28 +86,46 @@ def _number(text: str | None, option: str) -> float | None:
 
 def _run(of: Run, options: ReportOptions) -> int:
     """Report on one run: its tasks by the metric, and its membership changes."""
-    spec = of.spec
-    elastic = spec.cluster.nodes.elastic
-    if elastic and spec.metric is None and options.spec is None and not options.stop_rest:
-        return _changes_alone(of, options)
-    metric = reports.metric_of(spec, options.spec)
+    metric = _metric(of, options)
     if options.follow and not _follow(of, metric, options):
         return DETACHED
     status = of.status()
-    found = reports.ranked(of, metric, status)
+    found = reports.ranked(of, metric, status) if metric is not None else []
     if options.stop_rest:
         _stop_rest(of, found, status, options)
     known = of.membership()
-    _write_page(options, lambda: _pages().ranking_page(of.id, metric, found, _section(known)))
+    _write_page(options, lambda: _page(of, status, metric, found, known))
+    if metric is None:
+        return _without_metric(of, status, known, options)
     if options.as_json:
         ranks = _ranks(of, status, metric, found)
         output.out_json("runspec.ranking/v1", {**ranks, **node_table.changes_json(known)})
-    else:
-        output.print_table(tables.ranking(metric, found))
-        if known is not None:
-            output.out("")
-            _show(known)
+        return OK
+    output.print_table(tables.ranking(metric, found))
+    if known is not None:
+        output.out("")
+        _show(known)
     return OK
+
+
+def _metric(of: Run, options: ReportOptions) -> Metric | None:
+    """Return the metric to report by, or None if there is none and the command needs none."""
+    if of.spec.metric is None and options.spec is None and not options.stop_rest:
+        return None
+    return reports.metric_of(of.spec, options.spec)
+
+
+def _page(
+    of: Run,
+    status: Status,
+    metric: Metric | None,
+    found: Sequence[Placed],
+    known: Membership | None,
+) -> str:
+    from runspec_jobs.report.page import run_page  # only for --html
+
+    about = reports.about(of, status, metric, found, known, time.time())
+    return run_page.run_page(about, node_table.when)
 
 
 def _ranks(of: Run, status: Status, metric: Metric, found: Sequence[Placed]) -> Mapping[str, Any]:
@@ -117,37 +136,33 @@ def _ranks(of: Run, status: Status, metric: Metric, found: Sequence[Placed]) -> 
     return {**what, "tasks": rows}
 
 
-def _changes_alone(of: Run, options: ReportOptions) -> int:
-    """Report on the membership changes of an elastic job without a metric."""
-    if options.follow and not _follow(of, None, options):
-        return DETACHED
-    known = of.membership()
-    _write_page(options, lambda: _pages().page(of.id, _section(known)))
+def _without_metric(
+    of: Run, status: Status, known: Membership | None, options: ReportOptions
+) -> int:
+    """Report on a run whose spec has no metric: the membership changes of an elastic job, or else its state."""
     if options.as_json:
-        found = {"run": of.id, "state": of.status().state}
-        output.out_json("runspec.changes/v1", {**found, **node_table.changes_json(known)})
-    else:
+        told = {"run": of.id, "state": status.state}
+        if known is not None:
+            output.out_json("runspec.changes/v1", {**told, **node_table.changes_json(known)})
+        else:
+            more = {"reason": status.reason, "exit_code": status.exit_code}
+            output.out_json("runspec.report/v1", {**told, **more})
+        return OK
+    if known is not None:
         _show(known)
+        return OK
+    output.tell(f"{reports.NO_METRIC}, so nothing is compared; {reports.ADD_METRIC}")
+    node_table.show(of.id, str(status.state), status, None)
     return OK
 
 
-def _show(known: Membership | None) -> None:
-    if known is None:
-        output.tell("the run was not submitted")
-        return
+def _show(known: Membership) -> None:
     if known.unknown:
         output.out(plain(f"changes of nodes: {elastic_costs.NOT_KNOWN}: {known.unknown}"))
         return
     for name, text in tables.changes_facts(known.changes):
         output.out(f"{name}: {text}")
     output.print_table(tables.changes(known.changes, node_table.when))
-
-
-def _section(known: Membership | None) -> Iterable[str]:
-    if known is None:
-        return ()
-    found: Iterable[str] = _pages().changes_section(known.changes, known.unknown, node_table.when)
-    return found
 
 
 def _follow(of: Run, metric: Metric | None, options: ReportOptions) -> bool:
@@ -175,7 +190,7 @@ def _stop_rest(of: Run, found: Sequence[Placed], status: Status, options: Report
 
 
 def _sizes(found: Sizes, options: ReportOptions) -> int:
-    _write_page(options, lambda: _pages().scaling_page(found.title, found.series, found.notes))
+    _write_page(options, lambda: _scaling_page(found))
     if options.as_json:
         output.out_json(reports.FORMAT, reports.sizes_json(found))
         return OK
@@ -192,16 +207,16 @@ def _print_sizes(found: Scaled) -> None:
     output.print_table(tables.scaling(found))
 
 
-# Ways to show it
+# Pages
 
 
-def _pages() -> Any:
-    from runspec_jobs.report import html  # only for --html
+def _scaling_page(found: Sizes) -> str:
+    from runspec_jobs.report.page import scaling_page  # only for --html
 
-    return html
+    return scaling_page.scaling_page(found.title, found.series, found.notes)
 
 
-def _write_page(options: ReportOptions, page: Any) -> None:
+def _write_page(options: ReportOptions, page: Callable[[], str]) -> None:
     if options.html is None:
         return
     reports.write_page(options.html, page)

@@ -86,13 +86,7 @@ def status(run: str, *, as_json: bool) -> int:
         shown |= {**short._asdict(), **node_table.changes_json(changed)}
         output.out_json("runspec.status/v1", shown)
         return OK
-    output.out(f"{of.id} {short.state}")
-    if found.reason:
-        output.out(f"  why: {plain(found.reason)}")
-    if found.exit_code is not None:
-        output.out(f"  exit code: {found.exit_code}")
-    for line in (*node_table.lines(found.nodes), *node_table.change_lines(changed)):
-        output.out(line)
+    node_table.show(of.id, short.state, found, changed)
     return OK
 
 

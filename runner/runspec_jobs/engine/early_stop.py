@@ -13,8 +13,8 @@ from runspec_jobs.logs.outage import passes
 from runspec_jobs.provider import Client, State, Status, SupportsTaskStop
 from runspec_jobs.report import ranking
 from runspec_jobs.report.metric_extraction import Measured
+from runspec_jobs.report.numbers import brief
 from runspec_jobs.report.ranking import Task
-from runspec_jobs.report.svg import brief
 from runspec_jobs.spec.metric import Metric
 from runspec_jobs.spec.placeholders import tasks
 from runspec_jobs.state.run_record import Record

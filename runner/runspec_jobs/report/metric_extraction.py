@@ -20,11 +20,12 @@ Finds = Callable[[str], float | str | None]
 
 
 class Measured(NamedTuple):
-    """The metric of a task, or *why* it has none. *among* is how many numbers were found."""
+    """The metric of a task, or *why* it has none. *among* is how many *numbers* were found."""
 
     value: float | None
     why: str = ""
     among: int = 0
+    numbers: Sequence[float] = ()
 
 
 class MetricExtractor:
@@ -150,10 +151,10 @@ def chosen(metric: Metric, numbers: Sequence[float], nothing: str) -> Measured:
         return Measured(None, nothing)
     real = [number for number in numbers if math.isfinite(number)]
     if not real or (metric.take == "last" and not math.isfinite(numbers[-1])):
-        return Measured(None, f"the number is {numbers[-1]}", len(numbers))
+        return Measured(None, f"the number is {numbers[-1]}", len(numbers), numbers)
     best = max(real) if metric.goal == "max" else min(real)
     of = {"last": real[-1], "best": best, "median": _median(real)}
-    return Measured(of[metric.take], among=len(numbers))
+    return Measured(of[metric.take], "", len(numbers), numbers)
 
 
 def _median(numbers: Sequence[float]) -> float:

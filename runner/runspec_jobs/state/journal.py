@@ -41,6 +41,9 @@ class RunState:
     status: Status | None = None  # set once the run has ended
     deleted: bool = False
     born: float = 0.0
+    begun_at: dict[str, float] = field(default_factory=dict)  # steps, when they were last begun
+    done_at: dict[str, float] = field(default_factory=dict)  # those of them that were done
+    ended_at: float | None = None  # when the end of the run was noticed
     number: int = (
         0  # position among the runs of this machine in the order of their start; 0 if unknown
     )
@@ -54,6 +57,7 @@ class RunState:
             case "begun":
                 self.begun.add(event["step"])
                 self.attempted.add(event["step"])
+                self.begun_at[event["step"]] = event.get("at", 0.0)
                 self.refused = ""
             case "refused":
                 self.begun.discard(event["step"])
@@ -62,6 +66,8 @@ class RunState:
                 self.begun.add(event["step"])
                 self.attempted.add(event["step"])
                 self.answers[event["step"]] = event["answer"]
+                if event["step"] in self.begun_at:  # not so if this machine has adopted the run
+                    self.done_at[event["step"]] = event.get("at", 0.0)
             case "want":
                 self.want = event["want"]
             case "stop":
@@ -70,6 +76,7 @@ class RunState:
                 self.undone.add(event["step"])
             case "ended":
                 self.status = Status(State(event["state"]), event["reason"], event["exit_code"])
+                self.ended_at = event.get("at")
             case "deleted":
                 self.deleted = True
 

@@ -104,6 +104,12 @@ class Record:
             return dict(json.loads(data).get("machines", {}))
 
     @property
+    def sources(self) -> Mapping[str, Source]:
+        """The folders of this machine that the run was planned with, by the name of the mount."""
+        with self._read("facts.json") as data:
+            return {name: Source(**one) for name, one in json.loads(data)["sources"].items()}
+
+    @property
     def base(self) -> Path:
         """The folder to which relative paths in the spec refer."""
         with self._read("facts.json") as data:

@@ -107,7 +107,9 @@ def report(
     run: MaybeRunName = None,
     html: Annotated[
         Path | None,
-        Option("--html", metavar="FILE", parser=Path, help="also write the report as an HTML page"),
+        Option(
+            "--html", metavar="FILE", parser=Path, help="also write a page with plots, of any run"
+        ),
     ] = None,
     spec: Annotated[
         Path | None,

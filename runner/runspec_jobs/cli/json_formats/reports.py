@@ -7,7 +7,14 @@ from typing import Literal
 from pydantic import Field
 
 from runspec_jobs.api.lifecycle import State
-from runspec_jobs.cli.json_formats.base import Document, Part, Run, RunState
+from runspec_jobs.cli.json_formats.base import (
+    Code,
+    Document,
+    Part,
+    Reason,
+    Run,
+    RunState,
+)
 from runspec_jobs.cli.json_formats.runs import WithChanges
 
 
@@ -48,6 +55,16 @@ class Changes(Document, WithChanges):
     format: Literal["runspec.changes/v1"]
     run: Run
     state: State
+
+
+class Report(Document):
+    """The report of a run without a metric, whose nodes do not change."""
+
+    format: Literal["runspec.report/v1"]
+    run: Run
+    state: State
+    reason: Reason
+    exit_code: Code
 
 
 class Baseline(Part):

@@ -24,6 +24,7 @@ from runspec_jobs.spec.metric import Metric
 from runspec_jobs.spec.scaling import of_size, text_of_size
 from runspec_jobs.state import run_group, run_record
 from runspec_local.provider import PROVIDER
+from tests.support.pages import dots, parsed, shown
 from tests.support.root import ROOT
 from tests.support.wait import SOON_S, until
 
@@ -128,7 +129,7 @@ def test_a_file_that_is_too_large_is_not_read(
 def test_another_spec_may_say_what_is_measured(spec: Path, tmp_path: Path, capsys: Capture) -> None:
     applied(spec, "sweep: {n: [3, 1]}\nrun: echo speed $RUNSPEC_SWEEP_N\n")
     capsys.readouterr()
-    assert run(["report", "job"]) == 2
+    assert run(["report", "job"]) == 0
     assert "--spec" in capsys.readouterr().err
     other = tmp_path / "other.yaml"
     other.write_text(HEAD + "metric: {name: v, goal: max, pattern: 'speed (.)'}\nrun: echo\n")
@@ -152,8 +153,64 @@ def test_a_page_of_a_sweep_is_whole_and_names_its_tasks(spec: Path, tmp_path: Pa
 
     page = (tmp_path / "page.html").read_text()
     assert page.startswith("<!doctype html>") and page.endswith("</html>\n")
-    assert page.count("<tr>") == 4 and page.count("<circle") == 4
+    (plot,) = [one for one in parsed(page).iter("figure") if dots(one)]
+    assert plot.findtext("figcaption") == "loss by n" and len(dots(plot)) == 3
+    text = shown(page)
+    assert "The best is task 1: n=1, with loss 1." in text and "Phases and attempts" in text
+    assert "3 attempts ended" in text and "echo loss=$RUNSPEC_SWEEP_N" in text
     assert sorted(path.name for path in tmp_path.iterdir()) == ["job.yaml", "page.html"]
+
+
+def test_a_run_without_a_metric_has_a_report_and_a_page(
+    spec: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    text = "retry: {attempts: 2}\nrun: '[ $RUNSPEC_ATTEMPT = 2 ] || exit 7'\n"
+    assert applied(spec, text) == 0
+
+    found = reported(capsys, "job", "--html", "page.html")
+
+    assert {**found, "run": "job"} == {
+        "format": "runspec.report/v1",
+        "run": "job",
+        "state": "succeeded",
+        "reason": "",
+        "exit_code": 0,
+    }
+    page = (tmp_path / "page.html").read_text()
+    assert "2 attempts ended, 1 failed" in shown(page)
+    bars = [one.attrib["class"] for one in parsed(page).iter("rect") if "%" in one.attrib["x"]]
+    assert bars.count("bar failed") == 1 and bars.count("bar succeeded") == 1
+    capsys.readouterr()
+    assert run(["report", "job"]) == 0
+    told = capsys.readouterr()
+    assert "    attempt 1 of 2: exit code 7" in told.out.splitlines()
+    assert "the spec has no metric, so nothing is compared" in told.err
+
+
+def test_the_numbers_of_a_log_are_a_curve_on_the_page(spec: Path, tmp_path: Path) -> None:
+    lines = "for x in 5e9 300 0.2 nan 0.01; do echo loss=$x; done"
+    applied(spec, f"metric: {{name: loss, goal: min, pattern: 'loss=(.*)'}}\nrun: {lines}\n")
+
+    assert run(["report", "job", "--html", "page.html"]) == 0
+
+    page = (tmp_path / "page.html").read_text()
+    (curve,) = [one for one in parsed(page).iter("polyline") if len(one)]
+    assert [at.split(",")[0] for at in curve.attrib["points"].split()] == [
+        "0",
+        "250",
+        "500",
+        "1000",
+    ]
+    assert "loss (log)" in page and "0.01 (last of 5 values)" in shown(page)
+
+
+def test_a_page_of_a_run_that_goes_on_can_be_written(spec: Path, tmp_path: Path) -> None:
+    applied(spec, "run: sleep 60\n", "-d")
+
+    assert run(["report", "job", "--html", "page.html"]) == 0
+    assert run(["cancel", "job"]) == 0
+
+    assert "the page does not change" in shown((tmp_path / "page.html").read_text())
 
 
 def test_a_long_progress_bar_is_read_to_its_end() -> None:

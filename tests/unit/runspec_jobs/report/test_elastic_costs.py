@@ -6,7 +6,7 @@ import pytest
 
 from runspec_jobs.provider import MembershipChange, NodeRef, RemoteError, changes_of
 from runspec_jobs.report import elastic_costs
-from runspec_jobs.report.html import changes_section
+from runspec_jobs.report.page.frame import changes_section
 from runspec_jobs.report.tables import changes, changes_facts
 from tests.support.change_records import record
 

@@ -130,7 +130,7 @@ def test_of_many_matches_one_counts(take: str, value: float) -> None:
 
     found = in_text(metric(pattern="loss=([0-9]+)", take=take), lines)
 
-    assert found == Measured(value, among=3)
+    assert found == Measured(value, among=3, numbers=[3.0, 9.0, 2.0])
 
 
 def test_a_group_of_a_name_is_the_value() -> None:

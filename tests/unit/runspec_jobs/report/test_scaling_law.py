@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
-import xml.etree.ElementTree as ET
 
 import pytest
 from hypothesis import given, strategies as st
 
-from runspec_jobs.report.html import ranking_page, scaling_page, table
 from runspec_jobs.report.metric_extraction import Measured
 from runspec_jobs.report.ranking import Task, ranked, reached
 from runspec_jobs.report.scaling_law import (
@@ -24,8 +21,7 @@ from runspec_jobs.report.scaling_law import (
     scaled,
     to_json,
 )
-from runspec_jobs.report.svg import Axis, ticks
-from runspec_jobs.report.tables import Table, scaling_facts
+from runspec_jobs.report.tables import scaling_facts
 from runspec_jobs.spec.metric import Metric, Stop
 from tests.support.root import ROOT
 
@@ -226,120 +222,3 @@ def test_the_rest_is_not_needed_once_one_is_good_enough(above: str, number: int 
     found = reached(metric, tasks(0.5, 0.9, None))
 
     assert (None if found is None else found.number) == number
-
-
-# Pages
-
-EVIL = "</title><script>alert(1)</script>&\"'"
-
-
-def parsed(page: str) -> ET.Element:
-    """Read a page as XML, which it is but for its first line and two tags without an end."""
-    lines = [
-        line.replace('">', '"/>') if line.startswith("<meta") else line
-        for line in page.splitlines()[1:]
-    ]
-    return ET.fromstring("\n".join(lines).replace('<meta charset="utf-8">', ""))
-
-
-def rows_of(page: ET.Element) -> int:
-    """Return how many rows the tables of a page have, without their heads."""
-    return sum(len(list(body)) for body in page.iter("tbody"))
-
-
-def test_a_page_needs_nothing_from_elsewhere_and_runs_nothing() -> None:
-    page = scaling_page("x", [published("CUDA 9"), published("CUDA 10")], PUBLISHED["notes"])
-
-    found = parsed(page)
-
-    tags = {one.tag for one in found.iter()}
-    assert not tags & {"script", "link", "img", "iframe", "object", "use", "image"}
-    assert not {name for one in found.iter() for name in one.attrib} & {"src", "href", "onload"}
-    assert "url(" not in page and "@import" not in page
-    assert "prefers-color-scheme: dark" in page
-    assert len(list(found.iter("figure"))) == 4
-
-
-def test_a_title_stands_as_the_cells_below_it() -> None:
-    found = Table(("n", "remarks"), ((1.0, "a"), (2.0, None)))
-
-    assert '<th>n</th><th class="word">remarks</th>' in table(found)
-
-
-def test_what_a_spec_or_a_log_says_stays_text_on_a_page() -> None:
-    metric = Metric(name=EVIL, goal="max", pattern="(x)")
-    rows = [Task(i, {EVIL: f"{i}"}, EVIL, Measured(i / 3, EVIL)) for i in range(3)]
-    told = Series(EVIL, EVIL, (Point(1, 2, EVIL, EVIL), Point(2, 3)), Baseline(software=EVIL))
-    pages = [
-        ranking_page(EVIL, metric, ranked(metric, rows)),
-        scaling_page(EVIL, [scaled(told, Asked())], [EVIL]),
-    ]
-
-    for page in pages:
-        found = parsed(page)
-        assert "script" not in {one.tag for one in found.iter()}
-        assert EVIL in "".join(found.itertext())
-
-
-@given(
-    st.lists(st.tuples(st.floats(allow_nan=False, allow_infinity=False), st.floats()), max_size=4)
-)
-def test_a_page_can_be_made_of_any_ranking(found: list[tuple[float, float]]) -> None:
-    measured = [(x, Measured(y if math.isfinite(y) else None, "it is none")) for x, y in found]
-    rows = [Task(i, {"x": repr(x)}, "failed", one) for i, (x, one) in enumerate(measured)]
-
-    page = parsed(ranking_page("x", METRIC, ranked(METRIC, rows)))
-
-    assert rows_of(page) == len(rows)
-
-
-@given(st.lists(st.tuples(st.floats(1e-9, 1e15), st.floats(1e-9, 1e15)), max_size=4))
-def test_a_page_can_be_made_of_any_figures(found: list[tuple[float, float]]) -> None:
-    told = scaled(series(*found), Asked(price_per_node_hour=1e15, samples=1e15))
-
-    assert rows_of(parsed(scaling_page("x", [told]))) == len(told.rows)
-
-
-def test_a_plot_has_a_dot_for_each_size_and_they_go_up() -> None:
-    found = parsed(scaling_page("x", [scaled(series((1, 10), (2, 19), (4, 30)), Asked())]))
-
-    throughput = next(iter(found.iter("figure")))
-    dots = [one for one in throughput.iter("circle") if one.get("cx") != "12"]
-    across = [float(dot.attrib["cx"]) for dot in dots]
-    up = [float(dot.attrib["cy"]) for dot in dots]
-    assert across == sorted(across) and up == sorted(up, reverse=True) and len(dots) == 3
-    assert across[1] - across[0] == pytest.approx(across[2] - across[1], abs=0.2)
-
-
-@pytest.mark.parametrize(
-    "found", [series(), series((1, None)), series((3, 5)), series((1, 5), (2, 5))]
-)
-def test_a_page_can_be_made_of_any_report(found: Series) -> None:
-    page = parsed(scaling_page("x", [scaled(found, Asked(price_per_node_hour=1, samples=1))]))
-
-    assert rows_of(page) == len(found.points)
-
-
-@given(st.floats(-1e9, 1e9), st.floats(1e-6, 1e9))
-def test_ticks_are_few_and_on_the_axis(low: float, more: float) -> None:
-    found = ticks(Axis("x", low, low + more))
-
-    assert 1 <= len(found) <= 12
-
-
-@given(st.floats(1e-9, 1e9), st.floats(1, 1e9), st.booleans())
-def test_ticks_of_magnitudes_are_few(low: float, times: float, twos: bool) -> None:
-    assert 1 <= len(ticks(Axis("x", low, low * times, log=True, twos=twos))) <= 12
-
-
-@pytest.mark.parametrize(
-    ("axis", "found"),
-    [
-        (Axis("x", 1, 8, log=True, twos=True), [1, 2, 4, 8]),
-        (Axis("x", 90, 1000, log=True), [100, 200, 500, 1000]),
-        (Axis("x", 1e-5, 1e-1, log=True), [1e-5, 1e-4, 1e-3, 1e-2, 1e-1]),
-        (Axis("x", 110, 150, log=True), [110, 120, 130, 140, 150]),
-    ],
-)
-def test_ticks_are_round(axis: Axis, found: list[float]) -> None:
-    assert ticks(axis) == pytest.approx(found)

@@ -1,0 +1,101 @@
+"""Writes numbers and times for readers: in tables, on the axes of plots, and in sentences. All functions are pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86400
+
+
+def brief(value: float) -> str:
+    """Return a number for readers, with four significant digits.
+
+    >>> brief(140000), brief(0.74481), brief(8.0), brief(1.157e-7)
+    ('140,000', '0.7448', '8', '1.157e-07')
+    """
+    if value == int(value) and abs(value) < 1e9:
+        return f"{int(value):,}"
+    if 1000 <= abs(value) < 1e9:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+def brief_text(text: str) -> str:
+    """Return a parameter's value for readers: a fraction with many digits is rounded, all other texts stay.
+
+    >>> brief_text("0.00015642140528861185"), brief_text("12345678901"), brief_text("tanh")
+    ('0.0001564', '12345678901', 'tanh')
+    """
+    value = fraction(text) if len(text) > 8 else None
+    return text if value is None else brief(value)
+
+
+def fraction(text: str) -> float | None:
+    """Return the value of a text that is a finite number with a point or an exponent, else None."""
+    if text.isdecimal():
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def labels(values: Sequence[float]) -> list[str]:
+    """Return short texts for the ticks of an axis, which differ from each other.
+
+    >>> labels([0.0, 2e10, 4e10]), labels([1e-7, 0.001, 1.0, 50000.0])
+    (['0', '2e10', '4e10'], ['1e-7', '0.001', '1', '50,000'])
+    >>> labels([1000.01, 1000.02])
+    ['1,000.01', '1,000.02']
+    """
+    for digits in range(1, 17):
+        found = [_label(value, digits) for value in values]
+        if len(set(found)) == len(set(values)) and all(map(_near, values, found)):
+            return found
+    return [f"{value:g}" for value in values]
+
+
+def _label(value: float, digits: int) -> str:
+    if value and not 1e-4 <= abs(value) < 1e6:
+        head, _, power = f"{value:.{digits - 1}e}".partition("e")
+        head = head.rstrip("0").rstrip(".") if "." in head else head
+        return f"{head}e{int(power)}"
+    text = f"{value:.{digits}g}"
+    return f"{float(text):,.{_places(text)}f}"
+
+
+def _places(text: str) -> int:
+    return 0 if "e" in text else len(text.partition(".")[2])
+
+
+def _near(value: float, text: str) -> bool:
+    return math.isclose(float(text.replace(",", "")), value, rel_tol=1e-9, abs_tol=1e-300)
+
+
+def seconds(value: float) -> str:
+    """Return a length of time, with its two largest units.
+
+    >>> seconds(0.42), seconds(75), seconds(7260), seconds(180000)
+    ('0.4 s', '1 min 15 s', '2 h 1 min', '2 d 2 h')
+    """
+    if value < 10:
+        return f"{value:.1f} s"
+    whole = round(value)
+    units = ((DAY_S, "d"), (HOUR_S, "h"), (MINUTE_S, "min"), (1, "s"))
+    first = next((i for i, (unit_s, _) in enumerate(units) if whole >= unit_s), len(units) - 1)
+    parts = []
+    for unit_s, name in units[first : first + 2]:
+        count, whole = divmod(whole, unit_s)
+        parts += [f"{count} {name}"] if count else []
+    return " ".join(parts)
+
+
+def usd(amount: float) -> str:
+    """Return an amount of money as text.
+
+    >>> usd(0.0104), usd(0.5), usd(12345.678)
+    ('0.0104 USD', '0.50 USD', '12,345.68 USD')
+    """
+    return f"{amount:,.4f} USD" if 0 < amount < 0.1 else f"{amount:,.2f} USD"

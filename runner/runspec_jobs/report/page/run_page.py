@@ -1,0 +1,224 @@
+"""Writes the page of a run: what was measured, its phases and attempts, its cost, and its spec. All pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from typing import Any, NamedTuple
+
+from runspec_jobs.provider import MembershipChange, NodeStatus, Source, State, Status
+from runspec_jobs.report.numbers import brief, usd
+from runspec_jobs.report.page import metric_plots, svg, timeline
+from runspec_jobs.report.page.axis import Axis
+from runspec_jobs.report.page.frame import changes_section, cut, facts, filled, note, page, table
+from runspec_jobs.report.page.svg import Line, Spot, plot
+from runspec_jobs.report.page.timeline import When
+from runspec_jobs.report.ranking import Placed
+from runspec_jobs.report.tables import measured_by, ranking
+from runspec_jobs.spec.metric import Metric
+
+TASKS = 1000  # the most tasks in the table
+SPEC = 200_000  # characters of the spec
+MACHINES = 8
+
+
+class Changed(NamedTuple):
+    """The membership changes of an elastic run, or the reason why they are not known."""
+
+    changes: Sequence[MembershipChange]
+    unknown: str = ""
+
+
+class RunReport(NamedTuple):
+    """Everything that the page of a run shows, as it was read from its record and its service.
+
+    *shape* is the number of nodes of each task, and of tasks. *took_s* has the seconds that each step took, *machines*
+    what the record says of machines and prices, and *sources* the folders that were uploaded. *facts* are further pairs
+    of a name and a text about the run.
+    """
+
+    run: str
+    provider: str
+    status: Status
+    shape: tuple[int, int]
+    clock: timeline.Clock
+    titles: Mapping[str, str]
+    took_s: Mapping[str, float]
+    spec_text: str
+    digest: str
+    facts: Sequence[tuple[str, str]] = ()
+    metric: Metric | None = None
+    ranking: Sequence[Placed] = ()
+    changed: Changed | None = None
+    machines: Mapping[str, Any] = {}
+    sources: Mapping[str, Source] = {}
+
+
+def run_page(found: RunReport, when: When) -> str:
+    """Return the page of a run; *when* formats a time for the reader."""
+    body = [*_head(found, when), *_metric(found), *_time(found, when)]
+    if found.changed is not None:
+        body += changes_section(found.changed.changes, found.changed.unknown, when)
+        body.append(_nodes(found.changed.changes))
+    return page(found.run, [*body, *_cost(found), *_spec(found)])
+
+
+def _head(found: RunReport, when: When) -> Iterator[str]:
+    status, (nodes, tasks) = found.status, found.shape
+    size = (
+        f"{_many(tasks, 'task')} of {_many(nodes, 'node')}" if tasks > 1 else _many(nodes, "node")
+    )
+    state = f'<span class="state {status.state}">{status.state}</span>'
+    began = found.clock.began_s
+    parts = [found.provider, size, *([] if began is None else [f"began {when(began)}"])]
+    yield f'<p class="lead">{state} · {escape(" · ".join(parts))}</p>'
+    if not status.state.terminal:
+        yield note(
+            f"This is what was known at {when(found.clock.now_s)}; the page does not change."
+        )
+    told = [("why", cut(status.reason, 2000))] if status.reason else []
+    told += [("exit code", str(status.exit_code))] if status.exit_code else []
+    yield facts([*told, *found.facts])
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+# What was measured
+
+
+def _metric(found: RunReport) -> Iterator[str]:
+    metric, ranked = found.metric, found.ranking
+    if metric is None:
+        if found.shape[1] > 1:
+            yield note("The spec has no metric, so its tasks are not compared.")
+        return
+    yield f"<h2>{escape(metric.name)}</h2>"
+    yield from metric_plots.best_section(metric, ranked)
+    yield facts(
+        [*_alone(metric, ranked), ("goal", _goal(metric)), ("measured", measured_by(metric))]
+    )
+    drawn = [metric_plots.curves(metric, ranked), *metric_plots.by_parameters(metric, ranked)]
+    if shown := [f"<div>{one}</div>" for one in drawn if one]:
+        yield '<div class="plots">'
+        yield from shown
+        yield "</div>"
+    if len(ranked) > 1:
+        best = 0 if ranked[0].place == 1 else None
+        yield table(filled(ranking(metric, ranked[:TASKS])), best)
+    if len(ranked) > TASKS:
+        yield note(f"{len(ranked) - TASKS:,} more tasks: runspec report --json lists all")
+    of_curves = metric_plots.numbers(ranked)
+    if of_curves.rows:
+        yield f"<details><summary>The numbers of each task</summary>{table(of_curves)}</details>"
+
+
+def _goal(metric: Metric) -> str:
+    return "the smallest is best" if metric.goal == "min" else "the largest is best"
+
+
+def _alone(metric: Metric, ranked: Sequence[Placed]) -> Iterator[tuple[str, str]]:
+    """Yield the value of the only task, which needs no table."""
+    if len(ranked) == 1:
+        found = ranked[0].task.measured
+        among = f" ({metric.take} of {found.among:,} values)" if found.among > 1 else ""
+        yield metric.name, found.why if found.value is None else f"{brief(found.value)}{among}"
+
+
+# Phases, attempts and reclaims
+
+
+def _time(found: RunReport, when: When) -> Iterator[str]:
+    status, nodes = found.status, found.status.nodes
+    phases = timeline.phases(found.clock, nodes, ended=status.state.terminal)
+    chosen = timeline.chosen(nodes, timeline.LANES)
+    picture = timeline.picture(timeline.lanes(phases, chosen, found.shape))
+    if not picture and not nodes:
+        return
+    yield "<h2>Phases and attempts</h2>"
+    yield facts([*timeline.phase_facts(phases), *_attempts(nodes)])
+    yield picture
+    if len(chosen) < len(nodes):
+        yield note(
+            f"{len(chosen)} of {len(nodes):,} nodes are shown: those that failed or were tried again, then the first"
+        )
+    shown = timeline.chosen(nodes, timeline.ROWS)
+    if shown:
+        yield table(filled(timeline.attempts(shown, found.shape, when)))
+    if found.took_s:
+        steps = timeline.step_table(found.titles, found.took_s)
+        yield f"<details><summary>What was prepared</summary>{table(steps)}</details>"
+
+
+def _attempts(nodes: Sequence[NodeStatus]) -> Iterator[tuple[str, str]]:
+    over = [(node, one) for node in nodes for one in node.attempts]
+    if not over:
+        return
+    reclaimed = sum(one.reclaimed for _, one in over)
+    failed = sum(timeline.outcome(*one) == "failed" for one in over)
+    told = [_many(len(over), "attempt") + " ended"]
+    told += [f"{failed:,} failed"] if failed else []
+    told += [f"{reclaimed:,} of spot machines that were reclaimed"] if reclaimed else []
+    yield "attempts", ", ".join(told)
+    if waiting := sum(node.state is State.WAITING for node in nodes):
+        yield "waiting", _many(waiting, "node")
+
+
+def _nodes(found: Sequence[MembershipChange]) -> str:
+    """Return a plot of the number of nodes over time, for the first tasks that have changes."""
+    tasks = sorted({one.task for one in found})[: metric_plots.FEW]
+    if len(found) < 2:
+        return ""
+    zero = min(one.at for one in found)
+    last = max(one.at for one in found) - zero
+    across = Axis("time since the first generation", 0.0, last * 1.1 or 1.0, unit="s")
+    up = Axis("nodes", 0.0, max(one.nodes for one in found) + 1.0)
+    lines = []
+    for number, task in enumerate(tasks):
+        own = [(one.at - zero, float(one.nodes)) for one in found if one.task == task]
+        name = f"task {task}" if len(tasks) > 1 else "nodes"
+        lines.append(Line(name, _stairs(own, across.high), f"line{number}"))
+    desc = "the table above has the same numbers"
+    return plot("Nodes over time", across, up, lines, desc, svg.WHOLE)
+
+
+def _stairs(own: Sequence[Spot], end: float) -> tuple[Spot, ...]:
+    found: list[Spot] = []
+    for x, y in sorted(own):
+        if found:
+            found.append((x, found[-1][1]))
+        found.append((x, y))
+    return (*found, (end, found[-1][1]))
+
+
+# What it cost, and what it was
+
+
+def _cost(found: RunReport) -> Iterator[str]:
+    chosen = found.machines.get("chosen", [])
+    if not chosen:
+        return
+    yield "<h2>Cost</h2>"
+    each = [f"{one['name']}: {_hourly(one['usd_hour'])}" for one in chosen[:MACHINES]]
+    more = len(chosen) - MACHINES
+    each += [f"one of {more:,} more"] if more > 0 else []
+    told = [("machine" if len(chosen) == 1 else "machines", ", or ".join(each))]
+    if catalogue := found.machines.get("catalogue"):
+        told.append(("prices", str(catalogue)))
+    yield facts(told)
+
+
+def _hourly(amount: float | None) -> str:
+    return "price unknown" if amount is None else f"{usd(amount)} an hour"
+
+
+def _spec(found: RunReport) -> Iterator[str]:
+    yield "<h2>Spec</h2>"
+    digests = [("plan", found.digest)]
+    for name, source in sorted(found.sources.items()):
+        files = f"{_many(source.files, 'file')}, {source.bytes:,} bytes"
+        digests.append((f"mount {name}", f"{source.digest} ({files})"))
+    yield facts(digests)
+    text = escape(cut(found.spec_text, SPEC))
+    yield f"<details><summary>job.yaml</summary><pre>{text}</pre></details>"

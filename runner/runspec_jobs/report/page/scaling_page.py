@@ -1,0 +1,62 @@
+"""Writes the page that compares a job at several sizes. All functions are pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from runspec_jobs.report.page.axis import Axis
+from runspec_jobs.report.page.frame import facts, page, table
+from runspec_jobs.report.page.svg import Line, Spot, plot
+from runspec_jobs.report.scaling_law import Scaled
+from runspec_jobs.report.tables import scaling, scaling_facts
+
+STEPS = 60  # of a curve
+
+
+def scaling_page(title: str, found: Sequence[Scaled], notes: Sequence[str] = ()) -> str:
+    """Return the page of scaling reports."""
+    body = [f"<p>{escape(note)}</p>" for note in notes]
+    for one in found:
+        body += [f"<h2>{escape(one.series.name)}</h2>", facts(scaling_facts(one))]
+        body += [table(scaling(one)), '<div class="plots">', *_plots(one), "</div>"]
+    return page(title, body)
+
+
+def _plots(found: Scaled) -> Iterator[str]:
+    known = [row for row in found.rows if row.throughput]
+    if found.base is None or not known:
+        return
+    low, high = found.base, max(row.size for row in found.rows)
+    low = min(low, *(row.size for row in found.rows)) if len(found.rows) > 1 else low
+    across = Axis(found.series.unit, low, high, log=True, twos=True)
+    sizes = [low * (high / low) ** (n / STEPS) for n in range(STEPS + 1)]
+    one = next(row.throughput for row in known if row.size == found.base) or 1.0
+    ideal = [(size, one * size / found.base) for size in sizes]
+    measured = [(row.size, row.throughput or 0.0) for row in known]
+    law = [(s, t) for s in sizes if found.fit and (t := found.fit.throughput(s))]
+    yield _figure("samples a second", across, measured, law, ideal, log=True)
+
+    base = found.base
+
+    def share(spots: Sequence[Spot]) -> list[Spot]:
+        return [(size, value / one * base / size) for size, value in spots]
+
+    yield _figure("efficiency", across, share(measured), share(law), share(ideal), log=False)
+
+
+def _figure(
+    title: str,
+    across: Axis,
+    measured: Sequence[Spot],
+    law: Sequence[Spot],
+    ideal: Sequence[Spot],
+    *,
+    log: bool,
+) -> str:
+    heights = [y for spots in (measured, law, ideal) for _, y in spots]
+    up = Axis(title, min(heights) if log else 0.0, max(heights) * (1.0 if log else 1.05), log)
+    lines = [Line("linear", tuple(ideal), "ideal")]
+    lines += [Line("Amdahl's law, fitted", tuple(law), "law")] if law else []
+    lines.append(Line("measured", tuple(measured), "measured", dots=True))
+    return plot(f"{title} by {across.title}", across, up, lines)

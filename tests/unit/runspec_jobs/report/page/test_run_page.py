@@ -1,0 +1,190 @@
+"""The page of a run: it says what there is to say, is one file, and takes what strangers wrote as text."""
+
+from __future__ import annotations
+
+import math
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, strategies as st
+
+from runspec_jobs.provider import State, Status
+from runspec_jobs.report.metric_extraction import Measured
+from runspec_jobs.report.page.frame import table
+from runspec_jobs.report.page.run_page import RunReport, run_page
+from runspec_jobs.report.ranking import Task, ranked
+from runspec_jobs.report.tables import Table
+from runspec_jobs.spec.metric import Metric
+from tests.support.pages import dots, parsed, rows_of, shown
+from tests.support.report_runs import LOSS, RUNS, diverged, node, report, running, spot, sweep, when
+
+EVIL = "</title><script>alert(1)</script>&\"'"
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_page_is_one_file_that_runs_nothing(name: str) -> None:
+    page = run_page(RUNS[name](), when)
+
+    found = parsed(page)
+    tags = {one.tag for one in found.iter()}
+    assert not tags & {"script", "link", "img", "iframe", "object", "use", "image", "form", "a"}
+    named = {attribute for one in found.iter() for attribute in one.attrib}
+    assert not {n for n in named if n in ("src", "href", "action") or n.startswith("on")}
+    assert not re.search(r"https?:|//|url\(|@import", page.replace("</", ""))
+    assert "default-src 'none'" in page and "prefers-color-scheme: dark" in page
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_no_section_is_empty_and_no_number_has_many_digits(name: str) -> None:
+    page = run_page(RUNS[name](), when)
+
+    found = parsed(page).find("body")
+    assert found is not None
+    blocks = [one.tag for one in found]
+    assert ("h2", "h2") not in set(pairwise(blocks)) and blocks[-1] != "h2"
+    assert all(one.tag != "dl" or len(one) for one in found.iter())
+    assert not re.search(r"\d\.0*[1-9]\d{4}", shown(page))
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_picture_has_a_name_and_a_description(name: str) -> None:
+    figures = list(parsed(run_page(RUNS[name](), when)).iter("figure"))
+
+    assert figures
+    for figure in figures:
+        picture = next(one for one in figure if one.tag == "svg")
+        assert picture.attrib["role"] == "img" and picture.attrib["aria-label"]
+        assert picture.findtext("desc")
+
+
+def test_equal_reports_make_equal_pages() -> None:
+    assert run_page(sweep(), when) == run_page(sweep(), when)
+
+
+def test_ten_tasks_of_which_one_diverged_are_told_apart() -> None:
+    """On a linear axis up to 9e10, nine dots were one."""
+    page = parsed(run_page(diverged(), when))
+
+    plots = [one for one in page.iter("figure") if "lr" in (one.findtext("figcaption") or "")]
+
+    heights = sorted(y for _, y in dots(plots[0]))
+    assert len(heights) == 10
+    assert len({round(y / 3) for y in heights}) >= 7
+    assert "loss (log)" in "".join(plots[0].itertext())
+
+
+def test_the_best_task_is_marked_in_each_plot_and_in_the_table() -> None:
+    found = sweep()
+    best = found.ranking[0].task
+
+    page = parsed(run_page(found, when))
+
+    (row,) = [one for one in page.iter("tr") if one.attrib.get("class") == "best"]
+    cells = ["".join(cell.itertext()) for cell in row]
+    assert cells[:2] == ["★ 1", str(best.number)]
+    assert f"The best is task {best.number}" in shown(run_page(found, when))
+    curve, *by = [
+        one for one in page.iter("figure") if "loss" in (one.findtext("figcaption") or "")
+    ]
+    of_best = [o for o in curve.iter("polyline") if o.attrib["class"] == "best" and len(o)]
+    assert [o.findtext("title", "").startswith(f"task {best.number}:") for o in of_best] == [True]
+    for figure in by:
+        (group,) = [g for g in figure.iter("g") if g.attrib["class"] == "best" and dots(g)]
+        assert len(dots(group)) == 1
+
+
+def test_reclaims_are_counted_and_drawn() -> None:
+    page = run_page(spot(), when)
+
+    assert "3 attempts ended, 2 of spot machines that were reclaimed" in shown(page)
+    bars = [one.attrib["class"] for one in parsed(page).iter("rect") if "%" in one.attrib["x"]]
+    assert bars.count("bar reclaimed") == 2 and bars.count("bar succeeded") == 1
+
+
+def test_a_page_of_a_run_that_goes_on_says_when_it_was_made() -> None:
+    text = shown(run_page(running(), when))
+
+    assert "This is what was known at 2025-11-24 00:33" in text
+    assert "1 node" in text and "waiting for a machine" in text
+
+
+def test_a_run_of_which_nothing_is_known_yet_has_a_page() -> None:
+    found = report(Status(State.WAITING, "its apply was interrupted"))
+    clock = found.clock._replace(submitted_s=None, ended_s=None)
+
+    text = shown(run_page(found._replace(clock=clock, took_s={}), when))
+
+    assert "its apply was interrupted" in text and "Phases" not in text
+
+
+def test_prices_are_on_the_page_of_a_run_that_has_some() -> None:
+    text = shown(run_page(RUNS["single"](), when))
+
+    assert "g5.xlarge: 1.12 USD an hour, or g6.xlarge: price unknown" in text
+    assert "Cost" not in shown(run_page(spot(), when))
+
+
+def test_what_specs_and_logs_say_stays_text() -> None:
+    metric = Metric(name=EVIL, goal="max", pattern="(x)")
+    tasks = [Task(i, {EVIL: f"{i}"}, EVIL, Measured(i / 3, EVIL, 2, [1.0, i])) for i in range(3)]
+    nodes = tuple(node(n, 0, State.FAILED, reason=EVIL) for n in range(3))
+    found = RunReport(
+        EVIL,
+        EVIL,
+        Status(State.FAILED, EVIL, 1, nodes),
+        (1, 3),
+        report(Status(State.FAILED)).clock,
+        {"job": EVIL},
+        {"job": 1.0},
+        EVIL,
+        EVIL,
+        ((EVIL, EVIL),),
+        metric,
+        ranked(metric, tasks),
+        machines={"catalogue": EVIL, "chosen": [{"name": EVIL, "usd_hour": 1.0}]},
+    )
+
+    page = parsed(run_page(found, lambda at: EVIL))
+
+    assert "script" not in {one.tag for one in page.iter()}
+    assert "".join(page.itertext()).count(EVIL) > 20
+
+
+@given(
+    st.lists(st.tuples(st.floats(allow_nan=False, allow_infinity=False), st.floats()), max_size=4)
+)
+def test_a_page_can_be_made_of_any_ranking(found: list[tuple[float, float]]) -> None:
+    measured = [(x, Measured(y if math.isfinite(y) else None, "none", 2, [x, y])) for x, y in found]
+    rows = [Task(i, {"x": repr(x)}, "failed", one) for i, (x, one) in enumerate(measured)]
+    told = report(Status(State.FAILED), (1, len(rows)), metric=LOSS, ranking=ranked(LOSS, rows))
+
+    page = parsed(run_page(told, when))
+
+    if len(rows) > 1:
+        assert rows_of(page) >= len(rows)
+
+
+def test_a_thousand_tasks_with_a_thousand_numbers_stay_below_2_mb() -> None:
+    page = run_page(sweep(1000, 1000), when)
+
+    assert len(page.encode()) < 2_000_000
+    curves = [one for one in parsed(page).iter("polyline") if len(one)]
+    assert len(curves) == 1000
+    heights = [int(at.split(",")[1]) for one in curves for at in one.attrib["points"].split()]
+    assert min(heights) <= 50 and max(heights) >= 950  # the extremes of all: the axis has 5 % more
+
+
+def test_more_tasks_than_a_page_can_hold_are_counted() -> None:
+    assert "200 more tasks" in shown(run_page(sweep(1200, 2), when))
+
+
+def test_a_title_stands_as_the_cells_below_it() -> None:
+    found = Table(
+        ("n", "lr", "remarks"), ((1.0, "0.00015642140528861185", "a"), (2.0, "1e-3", None))
+    )
+
+    made = table(found)
+
+    assert '<th>n</th><th>lr</th><th class="word">remarks</th>' in made
+    assert '<td title="0.00015642140528861185">0.0001564</td>' in made
