@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources import room
+from runspec_aws.resources import fargate, room
 from runspec_aws.resources.instance_types import known, runs_on, usable_gib
 from runspec_aws.resources.request import candidates, request
 from runspec_jobs.provider import (
@@ -12,42 +14,64 @@ from runspec_jobs.provider import (
     Offer,
     Spec,
     StandingCost,
+    aws_price,
     ec2_catalogue,
     machine_price,
     other_machines,
     unknown_machine,
 )
 
-# Batch itself is free, and so are empty environments: https://aws.amazon.com/batch/pricing/
-STANDING = (
-    StandingCost("what is kept in S3, about 0.023 USD for a GiB and month, and in CloudWatch Logs"),
-)
-
 
 def offer(spec: Spec, facts: Facts) -> Offer:
-    """Return the machines for *spec*. Those of an existing queue are not known, and Fargate has other prices."""
+    """Return the machines for *spec*; those of an existing queue are not known, except the sizes of Fargate."""
     options: AwsOptions = facts.options
+    standing = tuple(_standing(options))
+    if options.fargate:
+        return fargate.offer(spec, options, standing)
     if options.queue:
-        return Offer((), standing=STANDING, why=f"the queue {options.queue} chooses the machines")
+        return Offer((), standing=standing, why=f"the queue {options.queue} chooses the machines")
     if options.capacity_block:
         why = f"the Capacity Block {options.reservation} was paid in advance"
-        return Offer((), standing=STANDING, why=why)
-    if options.fargate:
-        return Offer((), standing=STANDING, why="prices of Fargate are not in the catalogue")
+        return Offer((), standing=standing, why=why)
     if options.instance_types:
-        return _offer(tuple(_named(name, options) for name in room.types(spec, options)), ())
+        named = tuple(_named(name, options) for name in room.types(spec, options))
+        return _offer(named, (), standing)
     found, wanted = candidates(spec, options), request(spec, options)
     if room.one_type(spec, options):
         found = found[:1]
     runs = runs_on(wanted, bool(options.ami))
-    return _offer(found, other_machines(wanted, ec2_catalogue(), found, usable_gib, runs))
+    others = other_machines(wanted, ec2_catalogue(), found, usable_gib, runs)
+    return _offer(found, others, standing)
 
 
-def _offer(found: tuple[ChosenMachine, ...], others: tuple[ChosenMachine, ...]) -> Offer:
+def _standing(options: AwsOptions) -> Iterator[StandingCost]:
+    """Yield what costs money while no job runs. Batch itself is free, and so are empty environments.
+
+    https://aws.amazon.com/batch/pricing/
+    """
+    s3, logs, put = (
+        aws_price(item, options.region) for item in ("s3 storage", "log storage", "log ingestion")
+    )
+    yield StandingCost(f"what is kept in S3 (price of {s3.of})", usd_gb_month=s3.usd)
+    what = f"what is kept in CloudWatch Logs, besides {put.usd_shown} to write it (prices of {logs.of})"
+    yield StandingCost(what, usd_gb_month=logs.usd)
+    if options.fargate and not options.public_ip:
+        nat, data = (aws_price(item, options.region) for item in ("nat gateway", "nat data"))
+        what = (
+            f"a NAT gateway, if the subnets have one, besides {data.usd_shown} (prices of {nat.of})"
+        )
+        yield StandingCost(what, nat.usd)
+
+
+def _offer(
+    found: tuple[ChosenMachine, ...],
+    others: tuple[ChosenMachine, ...],
+    standing: tuple[StandingCost, ...],
+) -> Offer:
     region = next((one.region for one in found if one.region), "an unknown region")
     prices = f"on demand in {region}, {ec2_catalogue().version}"
     why = "" if found else "no machine of the catalogue is large enough"
-    return Offer(found, others, STANDING, prices, why)
+    return Offer(found, others, standing, prices, why)
 
 
 def _named(name: str, options: AwsOptions) -> ChosenMachine:

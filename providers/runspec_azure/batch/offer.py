@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.resources import request
+from runspec_azure.resources.services import azure_price
 from runspec_azure.resources.vm_sizes import catalogue
 from runspec_jobs.provider import (
     ChosenMachine,
@@ -15,27 +18,46 @@ from runspec_jobs.provider import (
     unknown_machine,
 )
 
-# Batch itself is free, and pools without tasks have no machines: https://azure.microsoft.com/pricing/details/batch/
-STANDING = (StandingCost("what is kept in Blob storage"),)
 ALTERNATIVES = 2
 
 
 def offer(spec: Spec, facts: Facts) -> Offer:
     """Return the machine for *spec*: a pool has machines of one size, and the next ones are alternatives."""
     options: BatchOptions = facts.options
+    standing = tuple(_standing(options))
     if options.pool:
-        return Offer((), standing=STANDING, why=f"the pool {options.pool} has machines of its own")
+        return Offer((), standing=standing, why=f"the pool {options.pool} has machines of its own")
     if options.vm_size:
-        return _offer((_named(options.vm_size, options),), ())
+        return _offer((_named(options.vm_size, options),), (), standing)
     first, *others = request.candidates(spec, options, facts.survey) or (None,)
-    return _offer((first,) if first else (), tuple(others[:ALTERNATIVES]))
+    return _offer((first,) if first else (), tuple(others[:ALTERNATIVES]), standing)
 
 
-def _offer(found: tuple[ChosenMachine, ...], others: tuple[ChosenMachine, ...]) -> Offer:
+def _standing(options: BatchOptions) -> Iterator[StandingCost]:
+    """Yield what costs money while no job runs. Batch itself is free, and pools without tasks have no machines.
+
+    https://azure.microsoft.com/pricing/details/batch/
+    """
+    where = request.region(options)
+    blob = azure_price("blob storage", where)
+    yield StandingCost(f"what is kept in Blob storage (price of {blob.of})", usd_gb_month=blob.usd)
+    if not options.public_addresses:
+        nat, data = (azure_price(item, where) for item in ("nat gateway", "nat data"))
+        what = (
+            f"a NAT gateway, if the subnet has one, besides {data.usd_shown} (prices of {nat.of})"
+        )
+        yield StandingCost(what, nat.usd)
+
+
+def _offer(
+    found: tuple[ChosenMachine, ...],
+    others: tuple[ChosenMachine, ...],
+    standing: tuple[StandingCost, ...],
+) -> Offer:
     region = next((one.region for one in found if one.region), "an unknown region")
     prices = f"on demand in {region}, {catalogue().version}"
     why = "" if found else "no machine of the catalogue is large enough"
-    return Offer(found, others, STANDING, prices, why)
+    return Offer(found, others, standing, prices, why)
 
 
 def _named(name: str, options: BatchOptions) -> ChosenMachine:

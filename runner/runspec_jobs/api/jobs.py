@@ -17,6 +17,7 @@ from runspec_jobs.machines.estimate import (
     Estimate as Estimate,
     Offer,
     PricedMachine as PricedMachine,
+    StandingCost as StandingCost,
     Work,
     estimate as estimated,
     most_attempts,

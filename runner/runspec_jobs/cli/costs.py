@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from runspec_jobs.api.jobs import Estimate, Job, PricedMachine, estimate
+from runspec_jobs.api.jobs import Estimate, Job, PricedMachine, StandingCost, estimate
 from runspec_jobs.cli import output
 from runspec_jobs.diagnostics.render import plain
 from runspec_jobs.errors import UsageError
@@ -25,13 +25,20 @@ def lines(found: Estimate) -> Iterator[str]:
     yield f"     {rate(found)}"
     yield f"     {bound(found)}"
     for standing in found.standing:
-        price = "" if standing.usd_hour is None else f": {hourly(standing.usd_hour)}"
-        yield plain(f"     also while nothing runs: {standing.what}{price}")
+        yield plain(f"     also while nothing runs: {standing.what}{_price(standing)}")
     if found.alternatives:
         others = ", ".join(f"{one.name} {hourly(one.usd_hour)}" for one in found.alternatives)
         yield plain(f"     other machines: {others}")
     if found.catalogue:
         yield plain(f"     prices: {found.catalogue}")
+
+
+def _price(standing: StandingCost) -> str:
+    """Return the price of a standing cost as text; nothing for one that is unknown."""
+    if standing.usd_hour is not None:
+        return f": {hourly(standing.usd_hour)}"
+    kept = standing.usd_gb_month
+    return "" if kept is None else f": {kept:g} USD a GB and month"
 
 
 def count(found: Estimate) -> int:

@@ -22,6 +22,7 @@ from runspec_jobs.errors import (
     Unavailable,
     UsageError,
 )
+from runspec_jobs.machines.aws_services import aws_price
 from runspec_jobs.machines.choice import (
     GPU_MULTIPLE,
     ChosenMachine,
@@ -37,6 +38,7 @@ from runspec_jobs.machines.machine import (
     read as read_catalogue,
     unknown as unknown_machine,
 )
+from runspec_jobs.machines.service import MONTH_H, ServicePrice, read_services, service_price
 from runspec_jobs.machines.shortfall import shortfall as machine_shortfall
 from runspec_jobs.provider.capabilities import (
     SupportsAccessHints,
@@ -161,6 +163,7 @@ from runspec_jobs.spec.types import (
 
 __all__ = [
     "GPU_MULTIPLE",
+    "MONTH_H",
     "NOT_NEEDED",
     "OUTPUT_TAR",
     "PLACE",
@@ -226,6 +229,7 @@ __all__ = [
     "Seconds",
     "SecretName",
     "SecretSource",
+    "ServicePrice",
     "Source",
     "Spec",
     "StandingCost",
@@ -267,6 +271,7 @@ __all__ = [
     "Whole",
     "Word",
     "argv",
+    "aws_price",
     "blamed",
     "blob_name",
     "changes_of",
@@ -298,11 +303,13 @@ __all__ = [
     "read_catalogue",
     "read_record",
     "read_saved_outputs",
+    "read_services",
     "requests_of",
     "seat",
     "seated",
     "seats_of",
     "secret_problems",
+    "service_price",
     "shell_script",
     "short_hash",
     "signed_job_lines",

@@ -46,10 +46,18 @@ def test_a_type_that_the_catalogue_does_not_have_has_no_price() -> None:
 
 def test_machines_that_others_choose_are_not_known() -> None:
     queue, _ = offered(spec(cluster={}), queue="theirs")
-    fargate, _ = offered(spec(cluster={}), fargate=True)
 
     assert (queue.machines, queue.why) == ((), "the queue theirs chooses the machines")
-    assert (fargate.machines, fargate.why) == ((), "prices of Fargate are not in the catalogue")
+
+
+def test_what_is_kept_has_a_price_for_a_gb_and_month() -> None:
+    here, _ = offered(spec(cluster={}))
+    there, _ = offered(spec(cluster={}), region="eu-west-2")
+
+    assert [one.usd_gb_month for one in here.standing] == [0.023, 0.03]
+    assert [one.usd_gb_month for one in there.standing] == [0.024, 0.0315]
+    assert here.standing[0].what == "what is kept in S3 (price of us-east-1, 2026-08-12)"
+    assert "0.5 USD for each GB" in here.standing[1].what
 
 
 def test_a_region_without_prices_names_the_one_that_stands_in() -> None:

@@ -68,6 +68,9 @@ class StandingCost(Part):
 
     what: str
     usd_hour: float | None = Field(description="null if it is unknown, or depends on what is kept.")
+    usd_gb_month: float | None = Field(
+        description="The price of what is kept, for a GB and month; null if it is unknown, or not so counted."
+    )
 
 
 class Cost(Part):

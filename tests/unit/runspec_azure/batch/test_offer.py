@@ -49,3 +49,12 @@ def test_machines_that_are_not_known_have_a_reason() -> None:
 
     assert (priced(pool), pool.why) == ([], "the pool mine has machines of its own")
     assert (priced(none), none.why) == ([], "no machine of the catalogue is large enough")
+
+
+def test_what_is_kept_has_a_price_and_so_has_the_gateway_of_machines_without_addresses() -> None:
+    usual = offered({}).standing
+    without = offered({}, public_addresses=False).standing
+
+    assert [(one.usd_hour, one.usd_gb_month) for one in usual] == [(None, 0.0208)]
+    assert [(one.usd_hour, one.usd_gb_month) for one in without[1:]] == [(0.045, None)]
+    assert "price of westus" in usual[0].what

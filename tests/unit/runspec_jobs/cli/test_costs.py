@@ -11,8 +11,10 @@ import pytest
 
 from runspec_jobs import api
 from runspec_jobs.api.jobs import estimate
+from runspec_jobs.cli import costs
 from runspec_jobs.cli.app import run
 from runspec_jobs.errors import UsageError
+from runspec_jobs.machines.estimate import Offer, StandingCost, Work, estimate as estimated
 
 Capture = pytest.CaptureFixture[str]
 SPEC = """\
@@ -80,6 +82,21 @@ def test_the_text_of_a_plan_names_the_price_and_the_bound(spec: Path, capsys: Ca
     shown = capsys.readouterr().out
     assert "1 x a node of local: 7.50 USD an hour (the profile's price)" in shown
     assert "at most: 15.00 USD (2 h)" in shown
+
+
+def test_what_is_kept_has_a_price_and_an_unknown_price_is_no_zero() -> None:
+    standing = (
+        StandingCost("a file system", 0.23),
+        StandingCost("what is kept", usd_gb_month=0.0208),
+        StandingCost("something else"),
+    )
+    found = estimated(Offer((), standing=standing), Work(1, 1, 1, 3600, 1), "aws-batch", {})
+    shown = [line.strip() for line in costs.lines(found)]
+
+    assert "also while nothing runs: a file system: 0.23 USD an hour" in shown
+    assert "also while nothing runs: what is kept: 0.0208 USD a GB and month" in shown
+    assert "also while nothing runs: something else" in shown
+    assert not [line for line in shown if "0 USD" in line or "0.00" in line]
 
 
 def test_a_job_that_may_cost_too_much_is_refused(spec: Path, capsys: Capture) -> None:

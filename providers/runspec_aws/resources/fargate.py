@@ -1,0 +1,59 @@
+"""What a task on Fargate costs: its vCPUs, its memory, its disk above 20 GB and its public address.
+
+https://aws.amazon.com/fargate/pricing/
+"""
+
+from __future__ import annotations
+
+from runspec_aws.options import AwsOptions
+from runspec_aws.resources.request import on_fargate
+from runspec_jobs.provider import (
+    ChosenMachine,
+    Offer,
+    ServicePrice,
+    Spec,
+    StandingCost,
+    aws_price,
+    unknown_machine,
+)
+
+GIB = 1 << 30
+FREE_GB = 20  # of disk, for each task
+LEAST_GB = 21  # that a task with a disk of its own requests: see `job`
+
+
+def offer(spec: Spec, options: AwsOptions, standing: tuple[StandingCost, ...]) -> Offer:
+    """Return the size of Fargate for *spec* with its price on demand, which is the most that Fargate Spot costs."""
+    size = on_fargate(spec)
+    if size is None:
+        return Offer((), standing=standing, why="no size of Fargate is large enough")
+    disk_gb = max(LEAST_GB, -(-spec.cluster.disk // GIB)) if spec.cluster.disk else FREE_GB
+    usd, first = hourly(float(size[0]), size[1], disk_gb, options)
+    name = f"Fargate with {size[0]} vCPU{'s' * (size[0] != '1')} and {size[1] / 1024:g} GB"
+    why = "the smallest size that is large enough"
+    why += ", with a public address" if options.public_ip else ""
+    found = ChosenMachine(unknown_machine(name), usd, first.region, why)
+    return Offer((found,), (), standing, f"on demand in {first.region}, {first.date}")
+
+
+def hourly(
+    cpus: float, memory_mib: int, disk_gb: int, options: AwsOptions
+) -> tuple[float | None, ServicePrice]:
+    """Return the price of an hour of a task in USD, or None if it is unknown, and the price of its vCPUs.
+
+    Each part counts in proportion, by the second; a GB of memory is 1024 MiB.
+    """
+    amounts = {
+        "fargate vcpu": cpus,
+        "fargate memory": memory_mib / 1024,
+        "fargate storage": disk_gb - FREE_GB,
+        "public ipv4": 1 if options.public_ip else 0,
+    }
+    prices = {item: aws_price(item, options.region) for item in amounts}
+    parts = [
+        None if one.usd is None else one.usd * amounts[item]
+        for item, one in prices.items()
+        if amounts[item]
+    ]
+    known = [part for part in parts if part is not None]
+    return sum(known) if len(known) == len(parts) else None, prices["fargate vcpu"]

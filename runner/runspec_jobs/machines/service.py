@@ -1,0 +1,64 @@
+"""Prices of what a provider sells besides machines: storage, requests, addresses, gateways and Fargate.
+
+The tables are data files with a line for each price: item, region, USD, unit, day and source, with | between them. A
+price that no source says is an empty cell, and becomes None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+MONTH_H = 8760 / 12  # the hours of a month in the price lists: 730
+
+
+class ServicePrice(NamedTuple):
+    """A price in USD for one *unit* of *item*, such as a `GB month`. *usd* is None if it is unknown.
+
+    *region* is where the price holds, *date* the day of it as YYYY-MM-DD, and *source* an address. A GB is 2^30 bytes.
+    """
+
+    item: str
+    region: str
+    usd: float | None
+    unit: str
+    date: str
+    source: str
+
+    @property
+    def of(self) -> str:
+        """Where and when the price holds, as text."""
+        return f"{self.region}, {self.date}"
+
+    @property
+    def usd_shown(self) -> str:
+        """The price and its unit as text.
+
+        >>> read_services("nat data|us-east-1|0.045|GB|2026-08-12|https://example.org")[0].usd_shown
+        '0.045 USD for each GB'
+        >>> read_services("disk|us-east-1||GB month|2026-08-12|https://example.org")[0].usd_shown
+        'an unknown price for each GB month'
+        """
+        price = "an unknown price" if self.usd is None else f"{self.usd:g} USD"
+        return f"{price} for each {self.unit}"
+
+
+def read_services(table: str) -> tuple[ServicePrice, ...]:
+    """Return the prices of a table. Raises ValueError for a line that has another number of cells."""
+    return tuple(_price(line) for line in table.strip().split("\n"))
+
+
+def service_price(prices: Iterable[ServicePrice], item: str, region: str | None) -> ServicePrice:
+    """Return the price of *item* in *region*, or that of the first region of the table, which stands in for others.
+
+    The result names the region that it is from. Raises KeyError for an item that the table does not have.
+    """
+    found = [one for one in prices if one.item == item]
+    if not found:
+        raise KeyError(item)
+    return next((one for one in found if one.region == region), found[0])
+
+
+def _price(line: str) -> ServicePrice:
+    item, region, usd, unit, date, source = line.split("|")
+    return ServicePrice(item, region, float(usd) if usd else None, unit, date, source)
