@@ -64,7 +64,9 @@ class AwsClient:
     ) -> None:
         self.options, self.timing, self.clock = options, timing, clock
         self.session = Session(options, timing, clock)
-        self.files = objects.Objects(self.session, options.prefix, options.signed_for)
+        self.files = objects.Objects(
+            self.session, options.prefix, options.signed_for, versioned=bool(options.versioned)
+        )
         self.jobs = Jobs(self.session, self.files)
         self.reconciler = Reconciler(self.jobs)
         self.logs = Logs(self.session, self.jobs)
@@ -79,6 +81,9 @@ class AwsClient:
             return {}
         if request.operation == "remove_upload":
             self.files.remove(request.params["key"])
+            return {}
+        if request.operation == "delete_object" and self.files.versioned:
+            self.files.remove(request.params["Key"])
             return {}
         if request.operation == "end_jobs":
             self.jobs.end_named(request.params["queue"], request.params["name"])

@@ -25,6 +25,7 @@ REGION = r"^[a-z]{2}(-[a-z]+)+-[0-9]+$"
 BUCKET = r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$"
 PREFIX = r"^(?!(.*/)?\.{1,2}(/|$))[A-Za-z0-9!_.*'()-]+(/[A-Za-z0-9!_.*'()-]+)*$"
 SECRET = r"^aws-sm:arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[A-Za-z0-9/_+=.@-]+$"
+KMS_KEY = r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:(key|alias)/[A-Za-z0-9/_-]+$"
 RESERVATION = r"^cr-[0-9a-f]{17}$"
 DEVICE = r"^/dev/[a-z0-9/]*[a-z0-9]$"
 EFS = r"efs:fs-[0-9a-f]{8,40}(:fsap-[0-9a-f]{8,40})?"
@@ -41,6 +42,10 @@ Bucket = Annotated[
 Prefix = Annotated[str, *text_like(PREFIX, "a prefix of keys", "write words with / between them")]
 Role = Annotated[
     str, *text_like(ARN, "the ARN of a role", "write arn:aws:iam::123456789012:role/NAME")
+]
+KmsKey = Annotated[
+    str,
+    *text_like(KMS_KEY, "the ARN of a KMS key", "write arn:aws:kms:REGION:123456789012:key/ID"),
 ]
 RegistrySecret = Annotated[
     str,
@@ -77,6 +82,14 @@ class AwsOptions(Options):
     )
     bucket: User[Bucket | None] = Field(
         default=None, description="Existing S3 bucket for what jobs read and write."
+    )
+    versioned: User[Truth | None] = Field(
+        default=None,
+        description="Whether the bucket keeps versions of objects, all of which `destroy` then deletes.",
+    )
+    kms_key: User[KmsKey | None] = Field(
+        default=None,
+        description="ARN of the KMS key of your own that encrypts the bucket, for `runspec policy`.",
     )
     prefix: User[Prefix] = Field(default="runspec", description="Prefix of all keys in the bucket.")
     queue: Anyone[Word | None] = Field(

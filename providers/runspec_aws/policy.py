@@ -169,9 +169,22 @@ def _queue(name: str, options: AwsOptions) -> str:
 
 def _bucket(options: AwsOptions) -> Iterator[dict[str, Any]]:
     bucket = f"arn:{_partition(options)}:s3:::{options.bucket}"
-    yield _statement("Objects", OBJECTS, [f"{bucket}/{options.prefix}/*"])
+    versions = ["s3:DeleteObjectVersion"] if options.versioned else []
+    yield _statement("Objects", [*OBJECTS, *versions], [f"{bucket}/{options.prefix}/*"])
     yield _lists(bucket)
+    if options.versioned:
+        yield _statement("Versions", ["s3:ListBucketVersions"], [bucket])
+    yield from _key(options)
     yield _statement("Unfinished", ["s3:ListBucketMultipartUploads"], [bucket])
+
+
+def _key(options: AwsOptions) -> Iterator[dict[str, Any]]:
+    """Return the permission to use the key that encrypts the bucket.
+
+    https://docs.aws.amazon.com/AmazonS3/latest/userguide/UsingKMSEncryption.html#require-sse-kms
+    """
+    if options.kms_key:
+        yield _statement("Key", ["kms:Decrypt", "kms:GenerateDataKey"], [options.kms_key])
 
 
 def _lists(bucket: str) -> dict[str, Any]:
@@ -237,6 +250,7 @@ def _files(options: AwsOptions) -> Iterator[dict[str, Any]]:
     # A role belongs to the profile and serves every run, so no statement can be limited to one run.
     yield _statement("Delete", ["s3:DeleteObject"], [f"{bucket}/{prefix}/runs/*/outputs/*"])
     yield _lists(bucket)
+    yield from _key(options)
 
 
 def _containers(request: Request) -> Iterator[Mapping[str, Any]]:

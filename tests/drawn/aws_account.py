@@ -215,6 +215,7 @@ def read(asked: ReceivedRequest) -> Call:
 
 S3 = (
     ("GET", "list-type", "ListObjectsV2"),
+    ("GET", "versions", "ListObjectVersions"),
     ("GET", "uploads", "ListMultipartUploads"),
     ("GET", "uploadId", "ListParts"),
     ("GET", "", "GetObject"),

@@ -312,6 +312,16 @@ def right_emptied(account: Account, found: Any) -> bool:
     return all(name.encode() in found for page in account.world.pages for name in page)
 
 
+def emptied_of_versions(place: Place) -> Any:
+    place.client.files.versioned = True
+    return emptied(place)
+
+
+def right_versions(account: Account, found: Any) -> bool:
+    names = [name for page in account.world.pages for name in page]
+    return all(f"{name}-{end}".encode() in found for name in names for end in ("v", "m"))
+
+
 def litter(place: Place) -> Any:
     return _litter(place, [])
 
@@ -534,6 +544,7 @@ def objects() -> Iterator[Case]:
     yield Case("ListObjectsV2", "outputs", outputs, right_outputs, OUTPUTS)
     yield Case("ListObjectsV2", "destroy", emptied, right_emptied, some)
     yield Case("ListObjectsV2", "gc", litter, alive, worlds(pages=pages("run-1", "run-2")))
+    yield Case("ListObjectVersions", "destroy", emptied_of_versions, right_versions, some)
     yield Case("DeleteObjects", "destroy", emptied, right_emptied, some)
     yield Case("ListMultipartUploads", "destroy --site", removed, right_removed, UNFINISHED)
     gc = litter_of("unfinished upload of p/1", "unfinished upload of p/2")

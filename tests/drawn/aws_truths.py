@@ -250,6 +250,22 @@ def _listed(account: Account, base: str, name: str) -> dict[str, Any]:
     return {"Key": key, "Size": size, "ETag": '"e"', "LastModified": EARLY}
 
 
+def list_versions(account: Account, params: Params) -> Any:
+    """Each object has one version, and a delete marker over it."""
+    base, at = str(params.get("prefix", "")), int(params.get("key-marker") or 0)
+    keys = [_listed(account, base, name)["Key"] for name in account.world.pages[at]]
+    more = at + 1 < len(account.world.pages)
+    return {
+        "IsTruncated": more,
+        "NextKeyMarker": str(at + 1) if more else None,
+        "NextVersionIdMarker": "v" if more else None,
+        "EncodingType": None,
+        "Versions": [{"Key": key, "VersionId": f"{key}-v"} for key in keys] or None,
+        "DeleteMarkers": [{"Key": key, "VersionId": f"{key}-m"} for key in keys] or None,
+        "CommonPrefixes": None,
+    }
+
+
 def list_uploads(account: Account, params: Params) -> Any:
     base, at = str(params.get("prefix", "")), int(params.get("key-marker") or 0)
     pages = account.world.pages
@@ -373,6 +389,7 @@ TRUTHS: Mapping[str, Truth] = {
     "DeleteObject": said(),
     "DeleteObjects": delete_objects,
     "ListObjectsV2": list_objects,
+    "ListObjectVersions": list_versions,
     "ListMultipartUploads": list_uploads,
     "ListParts": list_parts,
     "UploadPart": said(ETag='"p"'),

@@ -41,12 +41,15 @@ INTERFERED = frozenset({"ConditionalRequestConflict", "409"})
 
 
 class Objects:
-    """The objects under the prefix of the profile."""
+    """The objects under the prefix of the profile. In a *versioned* bucket, all versions are deleted."""
 
-    def __init__(self, session: Session, prefix: str, signed_for_s: int = 3600) -> None:
+    def __init__(
+        self, session: Session, prefix: str, signed_for_s: int = 3600, *, versioned: bool = False
+    ) -> None:
         self.session = session
         self.prefix = prefix
         self.signed_for_s = signed_for_s
+        self.versioned = versioned
 
     def key(self, *parts: str) -> str:
         return "/".join((self.prefix, *parts))
@@ -133,6 +136,10 @@ class Objects:
     def remove(self, key: str) -> None:
         """Delete one object, and unfinished uploads of it."""
         resume.drop(self.session, key)
+        if self.versioned:
+            found = [one for one in self._versions(key) if one["Key"] == key]
+            self._delete(found, f"remove {key}")
+            return
         with translated(f"remove {key}"):
             self.session.make("s3").delete_object(Bucket=self.session.bucket, Key=key)
 
@@ -167,11 +174,27 @@ class Objects:
     def empty(self, prefix: str) -> None:
         """Delete every object whose key begins with *prefix*."""
         assert prefix.strip("/"), "BUG: this would empty the bucket"
-        self.delete_all([found["Key"] for found in self.listing(prefix)], f"empty {prefix}")
+        if self.versioned:
+            self._delete(list(self._versions(prefix)), f"empty {prefix}")
+        else:
+            self.delete_all([found["Key"] for found in self.listing(prefix)], f"empty {prefix}")
+
+    def _versions(self, prefix: str) -> Iterator[Mapping[str, str]]:
+        """Yield every version of the objects whose key begins with *prefix*, and every delete marker.
+
+        https://docs.aws.amazon.com/AmazonS3/latest/userguide/DeletingObjectVersions.html
+        """
+        pages = self.session.look("s3").get_paginator("list_object_versions")
+        with translated(f"list the versions of {prefix}"):
+            for page in pages.paginate(Bucket=self.session.bucket, Prefix=prefix):
+                for found in (*listed(page, "Versions"), *listed(page, "DeleteMarkers")):
+                    yield {"Key": found["Key"], "VersionId": found["VersionId"]}
 
     def delete_all(self, keys: Sequence[str], what: str) -> None:
         """Delete the objects of *keys* that exist. Raise RemoteError, which begins with *what*, if any is left."""
-        named = [{"Key": key} for key in keys]
+        self._delete([{"Key": key} for key in keys], what)
+
+    def _delete(self, named: Sequence[Mapping[str, str]], what: str) -> None:
         for start in range(0, len(named), DELETED_AT_ONCE):
             some = {"Objects": named[start : start + DELETED_AT_ONCE], "Quiet": True}
             with translated(what):

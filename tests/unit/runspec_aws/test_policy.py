@@ -59,6 +59,11 @@ def by_name(made: Any) -> dict[str, dict[str, Any]]:
     return {statement["Sid"]: statement for statement in made["Statement"]}
 
 
+def of(wanted: Spec, **profile: Any) -> dict[str, dict[str, Any]]:
+    found = facts(wanted, **profile)
+    return by_name(policy.policy(plan.steps(wanted, RUN, found), found.options))
+
+
 def of_job(wanted: Spec, **profile: Any) -> dict[str, dict[str, Any]]:
     found = facts(wanted, **profile)
     return by_name(policy.job_policy(plan.steps(wanted, RUN, found), found.options))
@@ -239,3 +244,22 @@ def test_the_execution_role_reads_the_login_of_a_private_registry() -> None:
 
     assert found["ExecutionSecrets"]["Resource"] == [LOGIN]
     assert "ExecutionSecrets" not in other
+
+
+KEY = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+
+
+def test_the_key_of_a_bucket_is_a_right_of_who_applies_and_of_the_job() -> None:
+    for found in (of(spec(), kms_key=KEY), of_job(spec(), kms_key=KEY)):
+        assert found["Key"]["Action"] == ["kms:Decrypt", "kms:GenerateDataKey"]
+        assert found["Key"]["Resource"] == [KEY]
+    assert "Key" not in of(spec())
+
+
+def test_versions_are_deleted_by_who_destroys_alone() -> None:
+    found = of(spec(), versioned=True)
+
+    assert found["Versions"]["Action"] == ["s3:ListBucketVersions"]
+    assert "s3:DeleteObjectVersion" in found["Objects"]["Action"]
+    assert "s3:DeleteObjectVersion" not in of(spec())["Objects"]["Action"]
+    assert "Version" not in str(of_job(spec(), versioned=True))
