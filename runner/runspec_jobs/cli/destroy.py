@@ -1,4 +1,4 @@
-"""`runspec destroy`: one run, many at once, or what runs share."""
+"""`runspec cancel`, and `destroy`: one run, many at once, or what runs share."""
 
 from __future__ import annotations
 
@@ -28,6 +28,17 @@ class DestroyOptions:
     shared: bool = False
     yes: bool = False
     as_json: bool = False
+
+
+def cancel(run: str, *, as_json: bool) -> int:
+    for of in get_all(run, on_event=output.tell_event):
+        status = of.cancel(on_event=output.ProgressPrinter(quiet=as_json))
+        if as_json:
+            found = {"run": of.id, "state": status.state, "reason": status.reason}
+            output.out_json("runspec.cancel/v1", found)
+        else:
+            output.tell(f"{of.id} {status.state}")
+    return OK
 
 
 def destroy(options: DestroyOptions) -> int:

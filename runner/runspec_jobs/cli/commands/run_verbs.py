@@ -310,9 +310,9 @@ def cancel(run: RunName, as_json: AsJson = False) -> int:
 
     More: docs/exit-codes.md
     """
-    from runspec_jobs.cli import cancel
+    from runspec_jobs.cli import destroy
 
-    return cancel.cancel(run, as_json=as_json)
+    return destroy.cancel(run, as_json=as_json)
 
 
 def destroy(

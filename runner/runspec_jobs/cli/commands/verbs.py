@@ -63,7 +63,7 @@ VERBS: Mapping[str, Verb] = {
     "adopt": Verb(
         WATCH, "run_verbs", "adopt", "copy the records of other machines' runs from the store"
     ),
-    "cancel": Verb(CLEAN_UP, "run_verbs", "cancel", "cancel a run, and wait until it has ended"),
+    "cancel": Verb(CLEAN_UP, "run_verbs", "destroy", "cancel a run, and wait until it has ended"),
     "destroy": Verb(
         CLEAN_UP,
         "run_verbs",
