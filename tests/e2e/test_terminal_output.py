@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from runspec_jobs import api
 from runspec_jobs.cli.app import run
 from tests.support.terminal import RUNSPEC, Terminal
+from tests.support.wait import until
 
 HEAD = "apiVersion: runspec/v1\nname: job\nprovider: local\nproviders: {local: {engine: process}}\n"
 COLOURS = r"""run: printf '\033[31mred\n\033]0;title\007\033[2Jlast\033[0m\n'""" + "\n"
@@ -173,6 +175,32 @@ def test_a_spec_can_have_python_collect_its_output(job: Path) -> None:
 
     assert len(late) == 4
     assert min(late) > 2
+
+
+def test_lines_are_chosen_while_a_log_is_followed_and_afterwards(
+    job: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    job.write_text(HEAD + "run: |\n  seq 1 100\n  sleep 3\n  seq 101 110\n")
+    assert run(["apply", "-d", "--json", str(job)]) == 0
+    until(lambda: run(["logs", "job"]) == 0 and "100\n" in capfd.readouterr().out)
+
+    assert run(["logs", "-f", "job", "--tail", "2", "--grep", "5"]) == 0
+    assert capfd.readouterr().out.split() == ["85", "95", "105"]
+    assert run(["logs", "job", "--tail", "2"]) == 0
+    assert capfd.readouterr().out == "109\n110\n"
+    assert run(["logs", "job", "--tail", "1", "--grep", "^9", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["line"] == "99"
+    assert [line.text for line in api.get("job").logs(tail=1, grep="^8")] == ["89"]
+    followed = api.get("job").logs(tail=1, grep="^8", follow=True)
+    assert [line.text for line in followed] == ["89"]
+
+
+@pytest.mark.parametrize("option", [["--tail", "2"], ["--grep", "x"]])
+def test_a_saved_log_is_whole(
+    job: Path, capfd: pytest.CaptureFixture[str], option: list[str]
+) -> None:
+    assert run(["logs", "job", "--save", "log", *option]) == 2
+    assert f"{option[0]} cannot be used with --save" in capfd.readouterr().err
 
 
 def screen(text: str) -> list[str]:

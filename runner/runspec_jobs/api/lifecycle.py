@@ -30,6 +30,7 @@ from runspec_jobs.engine.wait import ways as ways
 from runspec_jobs.errors import RunspecError, Unavailable, UsageError
 from runspec_jobs.logs import follow as log, measured_tasks
 from runspec_jobs.logs.follow import Line as Line, line_text as line_text, prefix as prefix
+from runspec_jobs.logs.select import ALL as ALL, Selection as Selection
 from runspec_jobs.provider import (
     Attempt as Attempt,
     Client,
@@ -114,22 +115,38 @@ class Run:
         return standing.reconcile(self.record)
 
     def logs(
-        self, *, node: int | None = None, task: int | None = None, follow: bool = False
+        self,
+        *,
+        node: int | None = None,
+        task: int | None = None,
+        follow: bool = False,
+        tail: int | None = None,
+        grep: str | None = None,
     ) -> Iterator[LogLine]:
         """Yield the lines of the log so far, one node after the other; with *follow*, until the run has ended.
 
-        A followed log is yielded as it comes, with the nodes mixed. Closing the iterator ends the following. Raises
-        UsageError if the run has no such node or task.
+        A followed log is yielded as it comes, with the nodes mixed. Closing the iterator ends the following. With
+        *grep*, only lines are yielded in which that regular expression is found; with *tail*, of those that are there
+        already only the last ones of each node. Raises UsageError if the run has no such node or task, or *grep* is no
+        regular expression or takes too long for a line.
         """
+        selection = Selection(tail, grep)
         if follow:
             wanted, client = self._wanted(node, task), self.client()
-            yield from log_lines.followed(self.record, client, wanted)
+            yield from log_lines.followed(self.record, client, wanted, selection)
             return
-        yield from log_lines.whole(self.log_parts(node=node, task=task))
+        yield from log_lines.whole(self.log_parts(node=node, task=task, selection=selection))
 
-    def log_parts(self, *, node: int | None = None, task: int | None = None) -> Iterator[Line]:
+    def log_parts(
+        self,
+        *,
+        node: int | None = None,
+        task: int | None = None,
+        selection: Selection = ALL,
+    ) -> Iterator[Line]:
         """Yield the log so far, one node after the other, as bytes and with lines of more than 1 MiB in parts."""
-        yield from log.everything(self.client(), self.id, self._wanted(node, task))
+        parts = log.everything(self.client(), self.id, self._wanted(node, task))
+        yield from parts if selection.is_all else log_lines.selected(parts, selection)
 
     def save_logs(
         self,
@@ -175,6 +192,7 @@ class Run:
         on_part: Callable[[Line], None],
         *,
         on_unfinished: Callable[[Line], None] | None = None,
+        selection: Selection = ALL,
         node: int | None = None,
         task: int | None = None,
         timeout_s: float | None = None,
@@ -183,7 +201,7 @@ class Run:
         publishes: bool = True,
         sleep: Callable[[float], None] = time.sleep,
     ) -> Status:
-        """Wait as `wait` does, but pass on the log as `log_parts` yields it.
+        """Wait as `wait` does, but pass on the lines of *selection* as `log_parts` yields them.
 
         *on_unfinished* gets the current text of a line that has not ended, such as a progress bar, when it changes: a
         carriage return, if it overwrites an earlier one, and at most 4 KiB of text. *on_part* gets all of it later.
@@ -196,6 +214,7 @@ class Run:
             on_part,
             Events(on_event),
             unfinished=on_unfinished,
+            selection=selection,
             wanted=self._wanted(node, task),
             timeout_s=timeout_s,
             answered=self._connected is not None,

@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 from runspec_jobs.api import lifecycle as api
 from runspec_jobs.api.jobs import Job, estimate, smoke_test
-from runspec_jobs.api.lifecycle import Line, Run, State, Status, line_text, ways
+from runspec_jobs.api.lifecycle import ALL, Line, Run, Selection, State, Status, line_text, ways
 from runspec_jobs.api.specs import seconds
 from runspec_jobs.cli import costs, output, plan, smoke
-from runspec_jobs.cli.live_lines import LiveLines
-from runspec_jobs.cli.log_printer import LogPrinter
+from runspec_jobs.cli.log_printer import LiveLines, LogPrinter
 from runspec_jobs.diagnostics.terminal_text import without_sequences
 from runspec_jobs.errors import DETACHED, OK, JobFailed, UsageError
 
@@ -51,6 +50,7 @@ class Following:
     rehearsed: bool = False
     node: int | None = None
     task: int | None = None
+    selection: Selection = ALL
 
 
 def apply(options: ApplyOptions) -> int:
@@ -160,6 +160,7 @@ def _followed(run: Run, how: Following, limit_s: float | None, printed: Printed)
                 on_unfinished=printed.unfinished,
                 node=how.node,
                 task=how.task,
+                selection=how.selection,
                 timeout_s=limit_s,
                 on_event=output.ProgressPrinter(quiet=how.as_json),
                 stops=not how.of_logs,

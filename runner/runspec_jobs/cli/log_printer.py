@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,9 +11,10 @@ from typing import Protocol, Self
 from runspec_jobs.api.lifecycle import Line, line_text, prefix
 from runspec_jobs.cli import output
 from runspec_jobs.diagnostics.render import as_json
-from runspec_jobs.diagnostics.terminal_text import Colours, tinted, without_sequences
+from runspec_jobs.diagnostics.terminal_text import Colours, clipped, tinted, without_sequences
 
 BAR_EVERY_S = 10.0  # between two texts of a progress bar in a pipe
+MOST_LINES = 8  # that have not ended, at the bottom of a terminal
 
 Whose = tuple[int, int]  # task and node
 
@@ -25,6 +27,44 @@ class Screen(Protocol):
 
         There are no open lines while *text* has no line end. They have no control sequences but SGR, and may be cut.
         """
+
+
+class LiveLines:
+    """Prints to a terminal, with lines below that have not ended. Use it as a context manager."""
+
+    def __init__(self) -> None:
+        self._lines: Sequence[str] = ()
+        self._drawn = 0
+
+    def __enter__(self) -> Self:
+        output.keep_below(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.print("")
+        output.keep_below(None)
+
+    def print(self, text: str, open_lines: Sequence[str] = ()) -> None:
+        """Print *text*, and below it *open_lines* in place of those before; see `Screen`."""
+        erased = self.erase()
+        self._lines = open_lines
+        output.write(f"{erased}{text}{self.draw()}")
+
+    def erase(self) -> str:
+        """Return the control sequences that remove the lines, and leave the cursor where they began."""
+        drawn, self._drawn = self._drawn, 0
+        up = f"\x1b[{drawn - 1}A" if drawn > 1 else ""
+        return f"\r{up}\x1b[J" if drawn else ""
+
+    def draw(self) -> str:
+        """Return the text that draws the lines where the cursor is: as many as have room."""
+        size = shutil.get_terminal_size()
+        room = max(1, min(MOST_LINES, size.lines - 2))
+        shown = list(self._lines[:room])
+        if len(self._lines) > room:
+            shown[-1] = f"... and {len(self._lines) - room + 1} more"
+        self._drawn = len(shown)
+        return "\n".join(clipped(line, size.columns - 1) for line in shown)
 
 
 @dataclass

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runspec_jobs.api import listing
-from runspec_jobs.api.lifecycle import Run, SavedLog, State, Status, get, is_known
+from runspec_jobs.api.lifecycle import Run, SavedLog, Selection, State, Status, get, is_known
 from runspec_jobs.api.listing import UNREADABLE, Summary
 from runspec_jobs.cli import apply, node_table, output
 from runspec_jobs.diagnostics.render import plain
@@ -26,6 +26,12 @@ class LogsOptions:
     task: int | None = None
     timeout: str | None = None
     as_json: bool = False
+    tail: int | None = None
+    grep: str | None = None
+
+    @property
+    def selection(self) -> Selection:
+        return Selection(self.tail, self.grep)
 
 
 def list_runs(*, destroyed: bool, as_json: bool) -> int:
@@ -106,15 +112,21 @@ def _reconciled(of: Run) -> Status:
 
 
 def logs(options: LogsOptions) -> int:
-    limit_s = apply.wait_limit(options.timeout)
+    limit_s, selection = apply.wait_limit(options.timeout), options.selection
     of = get(options.run, on_event=output.tell_event)
     if options.save is not None:
         return _save(of, options.save, options, limit_s)
-    how = apply.Following(options.as_json, of_logs=True, node=options.node, task=options.task)
+    how = apply.Following(
+        options.as_json,
+        of_logs=True,
+        node=options.node,
+        task=options.task,
+        selection=selection,
+    )
     if options.follow:
         return apply.watch(of, how, limit_s)
     with apply.printing(of, how) as printed:
-        for line in of.log_parts(node=options.node, task=options.task):
+        for line in of.log_parts(node=options.node, task=options.task, selection=selection):
             printed.line(line)
     return OK
 

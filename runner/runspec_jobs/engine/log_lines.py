@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from runspec_jobs.diagnostics.terminal_text import without_sequences
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.engine.wait import wait
 from runspec_jobs.logs.follow import Line, Wanted, line_text
+from runspec_jobs.logs.select import ALL, Selection, Selector
 from runspec_jobs.provider import Client
 from runspec_jobs.state.run_record import Record
 
@@ -65,7 +66,21 @@ class _Closed(Exception):
     """The caller has closed the iterator over a followed log."""
 
 
-def followed(of: Record, client: Client, wanted: Wanted) -> Iterator[LogLine]:
+def selected(parts: Iterable[Line], selection: Selection) -> Iterator[Line]:
+    """Yield the lines of a whole log that *selection* chooses."""
+    found: list[Line] = []
+    with Selector(selection, found.append) as selector:
+        for part in parts:
+            selector.line(part)
+            yield from found
+            found.clear()
+        selector.caught_up()
+    yield from found
+
+
+def followed(
+    of: Record, client: Client, wanted: Wanted, selection: Selection = ALL
+) -> Iterator[LogLine]:
     """Yield the lines of a run that another thread follows, which waits while QUEUED lines are not taken."""
     lines: queue.Queue[LogLine | BaseException | None] = queue.Queue(QUEUED)
     closed = threading.Event()
@@ -85,7 +100,16 @@ def followed(of: Record, client: Client, wanted: Wanted) -> Iterator[LogLine]:
     def work() -> None:
         joined = Joined(put)
         try:
-            wait(of, client, joined, Reporter(), wanted=wanted, stops=False, sleep=sleep)
+            wait(
+                of,
+                client,
+                joined,
+                Reporter(),
+                selection=selection,
+                wanted=wanted,
+                stops=False,
+                sleep=sleep,
+            )
             joined.flush()
             put(None)
         except _Closed:

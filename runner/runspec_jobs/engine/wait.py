@@ -10,7 +10,7 @@ from runspec_jobs.engine import apply as engine, clients, early_stop, publish
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.engine.start_run import ended_by_others
 from runspec_jobs.errors import CredentialsError, TimedOut
-from runspec_jobs.logs import follow
+from runspec_jobs.logs import follow, select
 from runspec_jobs.provider import Client, State, Status
 from runspec_jobs.state.run_record import Record
 
@@ -24,6 +24,7 @@ def wait(
     reporter: Reporter,
     *,
     unfinished: Show | None = None,
+    selection: select.Selection = select.ALL,
     wanted: follow.Wanted = follow.every,
     timeout_s: float | None = None,
     answered: bool = False,
@@ -33,9 +34,9 @@ def wait(
 ) -> Status:
     """Show every line of a run until it has ended, note its status in the journal, and return it.
 
-    *unfinished* gets the current text of lines that have not ended. With *stops*, tasks are stopped as the metric of
-    the spec demands; with *publishes*, outputs get their plain names if the last agent of the run could not give them.
-    *answered* is true if the service has just answered for this run.
+    Only lines of *selection* are shown; *unfinished* gets the current text of those that have not ended. With *stops*,
+    tasks are stopped as the metric of the spec demands; with *publishes*, outputs get their plain names if the last
+    agent of the run could not give them. *answered* is true if the service has just answered for this run.
     Raises TimedOut if the run does not end within *timeout_s*; the run goes on then.
     """
     metric = of.spec.metric if stops else None
@@ -43,13 +44,15 @@ def wait(
         with (
             early_stop.stopper(of, client, metric, reporter.wait) as stopper,
             job_goes_on(of.run),
+            select.Selector(selection, show, unfinished) as selector,
         ):
             status = follow.follow(
                 client,
                 of.run,
-                early_stop.both(show, stopper),
+                early_stop.both(show if selection.is_all else selector.line, stopper),
                 wanted,
-                unfinished=unfinished,
+                unfinished=selector.unfinished if unfinished else None,
+                caught_up=selector.caught_up,
                 waits=lambda why: reporter.note(f"{of.run} {why}"),
                 tell=reporter.wait,
                 timeout_s=timeout_s,

@@ -126,6 +126,7 @@ def follow(
     wanted: Wanted | None = None,
     *,
     unfinished: Callable[[Line], None] | None = None,
+    caught_up: Callable[[], None] = lambda: None,
     waits: Callable[[str], None] = lambda reason: None,
     tell: Callable[[str], None] = lambda text: None,
     timeout_s: float | None = None,
@@ -137,8 +138,9 @@ def follow(
 ) -> Status:
     """Show every line of *run* until it has ended and all its logs are read; return its last status.
 
-    *unfinished* gets the current text of each line that has not ended, as `Reader.unfinished` returns it. While the
-    run waits, *waits* is called with the reason, once for each. The state of the run is requested in another thread, so
+    *unfinished* gets the current text of each line that has not ended, as `Reader.unfinished` returns it, and
+    *caught_up* is called after each pass in which all logs were read, so that what follows is new. While the run
+    waits, *waits* is called with the reason, once for each. The state of the run is requested in another thread, so
     that logs do not wait for a slow answer; *reconcile* is called after it, and *tell* gets the lines that it returns.
     If the service stops answering, *tell* is called once, and following goes on when it answers again. *answered* is
     true if the service has answered for this run before.
@@ -162,11 +164,12 @@ def follow(
         if status is not None:
             if status.state.terminal:
                 following.finish(wait_for_logs)
+                caught_up()
                 return status
             if status.state is State.WAITING and status.reason not in ("", why):
                 why = status.reason
                 waits(why)
-        shown = following.read()
+        shown = following.read(caught_up)
         now = clock()
         if timeout_s is not None and now - started > timeout_s:
             raise TimedOut(f"{run} has not ended after {timeout_s:g} s; it goes on")
@@ -246,8 +249,11 @@ class Following:
         lines, self._ended = self._ended, []
         return lines
 
-    def read(self) -> int:
-        """Show the new lines in every stream; return their number, even if the service stopped answering midway."""
+    def read(self, caught_up: Callable[[], None]) -> int:
+        """Show the new lines in every stream; return their number, even if the service stopped answering midway.
+
+        If it did not, and there are streams, call *caught_up*.
+        """
         count = 0
         try:
             for count in self._pass():  # noqa: B007 - only the last count is used
@@ -257,6 +263,7 @@ class Following:
         else:
             if self.streams:  # otherwise the service was not asked
                 self.outage.over("logs")
+                caught_up()
         return count
 
     def finish(self, sleep: Sleep) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
+from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from runspec_jobs.errors import Unavailable, UsageError
 from runspec_jobs.logs import follow
@@ -21,7 +23,11 @@ from runspec_jobs.spec.metric import Metric
 LINE_S = 5.0  # processor time that a pattern may take for one line
 FILE_BYTES = 16 << 20
 LINE_BYTES = 4 * LINE_CHARACTERS  # no character of UTF-8 has more than four
+SIMPLER = "simplify the pattern: replace wildcards such as .* by the text printed there"
 SILENT = Measured(None, "it printed nothing")
+
+
+Answered = TypeVar("Answered")
 
 
 class MetricCollector:
@@ -51,8 +57,10 @@ class Bounded:
     thread.
     """
 
-    def __init__(self, limit_s: float = LINE_S) -> None:
-        self.limit_s = limit_s
+    def __init__(
+        self, limit_s: float = LINE_S, what: str = "metric.pattern", hint: str = SIMPLER
+    ) -> None:
+        self.limit_s, self.what, self.hint = limit_s, what, hint
         self._busy, self._lines, self._before = False, 0, 0
 
     def __enter__(self) -> Self:
@@ -80,18 +88,20 @@ class Bounded:
 
     def file(self, metric: Metric, text: str) -> Measured:
         """Return the metric in a file under the time limit."""
+        return self.call(partial(in_file, metric), text)
+
+    def call(self, ask: Callable[[str], Answered], text: str) -> Answered:
+        """Return the result of *ask* for *text*, under the time limit."""
         self._lines += 1
         self._busy = True
         try:
-            return in_file(metric, text)
+            return ask(text)
         finally:
             self._busy = False
 
     def _late(self, *_: object) -> None:
         if self._busy and self._lines == self._before:
-            what = f"metric.pattern took more than {self.limit_s:g} s"
-            hint = "simplify the pattern: replace wildcards such as .* by the text printed there"
-            raise UsageError(what, hint)
+            raise UsageError(f"{self.what} took more than {self.limit_s:g} s", self.hint)
         self._before = self._lines
 
 

@@ -44,7 +44,7 @@ def trouble(text: str) -> Wrong | None:
     if found.groups != 1 and GROUP not in found.groupindex:
         what = "no group" if not found.groups else f"{found.groups} groups"
         return f"the pattern has {what}", f"put the value in ( ), or in (?P<{GROUP}> )"
-    if _ambiguous(text):
+    if is_ambiguous(text):
         return (
             "a repeated group that itself repeats can take exponential time",
             "repeat a class: [0-9.]+",
@@ -52,10 +52,10 @@ def trouble(text: str) -> Wrong | None:
     return None
 
 
-def _ambiguous(text: str) -> bool:
+def is_ambiguous(text: str) -> bool:
     """Return whether *text*, a valid pattern, repeats a group that can match in several ways.
 
-    >>> [_ambiguous(t) for t in (r"(a+)+", r"(a|ab)*", r"(?:\\d\\d:){3}", r"loss=([0-9.]+)(?: s)?")]
+    >>> [is_ambiguous(t) for t in (r"(a+)+", r"(a|ab)*", r"(?:\\d\\d:){3}", r"loss=([0-9.]+)(?: s)?")]
     [True, True, False, False]
     """
     several = [False]  # for each open group, whether it can match in several ways

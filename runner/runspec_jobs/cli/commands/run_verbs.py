@@ -87,20 +87,42 @@ def logs(
             "--task", metavar="N", parser=integer, help="only task N of a sweep, counted from 0"
         ),
     ] = None,
+    tail: Annotated[
+        int | None,
+        Option(
+            "--tail",
+            metavar="N",
+            parser=integer,
+            help="of the lines so far only the last N of each node",
+        ),
+    ] = None,
+    grep: Annotated[
+        str | None,
+        Option(
+            "--grep",
+            metavar="RE",
+            help="only lines in which this regular expression of Python is found",
+        ),
+    ] = None,
     timeout: Timeout = None,
     as_json: AsJson = False,
 ) -> int:
     """Print the log of a run.
 
     Examples:
-      runspec logs -f mnist
+      runspec logs -f mnist --tail 20
       runspec logs mnist --save mnist.log
 
     More: docs/logs.md
     """
     from runspec_jobs.cli import status
 
-    return status.logs(status.LogsOptions(run, follow, save, node, task, timeout, as_json))
+    if save is not None:
+        exclusive({"--save": True, "--tail": tail is not None})
+        exclusive({"--save": True, "--grep": grep is not None})
+    return status.logs(
+        status.LogsOptions(run, follow, save, node, task, timeout, as_json, tail, grep)
+    )
 
 
 def report(

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 
 import pytest
 
 from runspec_jobs.logs import follow
+from runspec_jobs.logs.select import Selection, Selector
 from runspec_jobs.provider import State
 from runspec_jobs.testing.contracts.adopting import AdoptingContract
 from runspec_jobs.testing.contracts.client import Trials, reading
 from runspec_jobs.testing.world import World
 
 LIMIT_S = 240.0
+
+
+COUNTED = "for n in 1 2 3 4 5 6 7; do echo line $n; done\n"
+LAST = Selection(tail=2, grep="line [1-5]")
 
 
 class FollowingContract(AdoptingContract):
@@ -48,3 +54,29 @@ class FollowingContract(AdoptingContract):
             "the service does not answer",
             "the service answers again",
         ]
+
+    def test_the_last_lines_that_match_are_shown(self, trials: Trials, world: World) -> None:
+        trial = reading(trials(world.spec(run=COUNTED)))
+        trial.make()
+        trial.wait()
+
+        for followed in (False, True):
+            lines = list[bytes]()
+            with Selector(LAST, partial(_keep, lines)) as selector:
+                if followed:
+                    follow.follow(
+                        trial.client,
+                        trial.run,
+                        selector.line,
+                        caught_up=selector.caught_up,
+                        timeout_s=LIMIT_S,
+                    )
+                else:
+                    for line in follow.everything(trial.client, trial.run, follow.every):
+                        selector.line(line)
+                    selector.caught_up()
+            assert lines == [b"line 4", b"line 5"]
+
+
+def _keep(lines: list[bytes], line: follow.Line) -> None:
+    lines.append(line.text)

@@ -1,0 +1,136 @@
+"""Chooses lines of logs: those that a regular expression matches, and the last ones."""
+
+from __future__ import annotations
+
+import re
+import threading
+import warnings
+from collections import deque
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Self
+
+from runspec_jobs.diagnostics.terminal_text import without_sequences
+from runspec_jobs.errors import UsageError
+from runspec_jobs.logs.follow import Line, line_text
+from runspec_jobs.logs.measure import Bounded
+from runspec_jobs.spec.regex_safety import is_ambiguous
+
+GREP_LIMIT_S = 2.0  # processor time that the expression may take for one line
+SIMPLER = "write it without repetitions that follow or contain each other, such as (a+)+"
+
+Whose = tuple[int, int]  # task and node
+Show = Callable[[Line], None]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which lines to show: the last *tail* of each node, of those in which the expression *grep* is found.
+
+    Raises UsageError if *grep* is not a regular expression of Python, or *tail* is negative.
+    """
+
+    tail: int | None = None
+    grep: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.tail is not None and self.tail < 0:
+            raise UsageError(f"--tail: {self.tail} is negative", "write a number of lines")
+        if self.grep is not None:
+            _compiled(self.grep)
+
+    @property
+    def is_all(self) -> bool:
+        return self == Selection()
+
+
+ALL = Selection()
+
+
+def _compiled(grep: str) -> re.Pattern[str]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = re.compile(grep)
+    except (re.error, OverflowError, RecursionError) as exc:
+        why = exc.msg if isinstance(exc, re.error) else "it is too large"
+        hint = "write \\ before a character that is meant literally, such as \\[ or \\("
+        raise UsageError(f"--grep: '{grep}' is not a regular expression: {why}", hint) from exc
+    if threading.current_thread() is not threading.main_thread() and is_ambiguous(grep):
+        # Only in the main thread, a search that takes too long can be ended.
+        raise UsageError(f"--grep: '{grep}' can take exponential time", SIMPLER)
+    return found
+
+
+def limit() -> Bounded | None:
+    """Return what ends a search that takes too long; None outside the main thread, where nothing can."""
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    return Bounded(GREP_LIMIT_S, "--grep", SIMPLER)
+
+
+class Selector:
+    """Passes on the lines that are chosen; the last ones once `caught_up` says that all earlier lines were read.
+
+    A line of several parts is chosen by its first one. Use it as a context manager.
+    """
+
+    def __init__(self, selection: Selection, show: Show, unfinished: Show | None = None) -> None:
+        self._show, self._unfinished = show, unfinished
+        self._tail = selection.tail
+        self._pattern = None if selection.grep is None else _compiled(selection.grep)
+        self._bounded = None if selection.grep is None else limit()
+        self._chosen: dict[Whose, bool] = {}  # whether the line that has not ended was chosen
+        self._last: dict[Whose, deque[list[Line]]] = {}  # the last lines, each with its parts
+
+    def __enter__(self) -> Self:
+        (self._bounded or nullcontext()).__enter__()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self._bounded is not None:
+            self._bounded.__exit__(None, None, None)
+
+    def line(self, found: Line) -> None:
+        """Take a line, or a part of one."""
+        whose = (found.task, found.rank)
+        if not found.continues:
+            self._chosen[whose] = self._matches(found)
+        if not self._chosen.get(whose, True):
+            return
+        if self._tail is None:
+            self._show(found)
+            return
+        kept = self._last.setdefault(whose, deque(maxlen=self._tail))
+        if found.continues and kept:
+            kept[-1].append(found)
+        elif not found.continues:
+            kept.append([found])
+
+    def unfinished(self, found: Line) -> None:
+        """Take the current text of a line that has not ended."""
+        if self._unfinished is not None and self._tail is None:
+            whose = (found.task, found.rank)
+            if self._chosen.get(whose, True) if found.continues else self._matches(found):
+                self._unfinished(found)
+
+    def caught_up(self) -> None:
+        """Show the last lines that were taken; those that follow are shown when they are taken."""
+        if self._tail is None:
+            return
+        self._tail = None
+        for whose, lines in sorted(self._last.items()):
+            for part in (part for parts in lines for part in parts):
+                self._show(part)
+            if not lines:
+                self._chosen[whose] = False  # the rest of a line that was not shown
+        self._last.clear()
+
+    def _matches(self, found: Line) -> bool:
+        if self._pattern is None:
+            return True
+        text = line_text(found.text, without_sequences)
+        if self._bounded is None:
+            return self._pattern.search(text) is not None
+        return self._bounded.call(self._pattern.search, text) is not None

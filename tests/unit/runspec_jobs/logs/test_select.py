@@ -1,0 +1,135 @@
+"""Which lines of a log are shown: the last ones, and those that an expression matches."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from hypothesis import given, strategies as st
+
+from runspec_jobs.errors import UsageError
+from runspec_jobs.logs.follow import Line
+from runspec_jobs.logs.select import ALL, Selection, Selector
+
+SLOW = r"(x*x*)*y"
+
+
+def lines(*texts: str, rank: int = 0) -> list[Line]:
+    return [Line(0, rank, text.encode()) for text in texts]
+
+
+def chosen(selection: Selection, before: list[Line], after: list[Line] = []) -> list[str]:  # noqa: B006 - never changed
+    found: list[Line] = []
+    with Selector(selection, found.append) as selector:
+        for line in before:
+            selector.line(line)
+        selector.caught_up()
+        for line in after:
+            selector.line(line)
+        selector.caught_up()
+    return [line.text.decode() for line in found]
+
+
+@given(
+    st.lists(st.sampled_from(["a1", "b2", "a3"])),
+    st.lists(st.sampled_from(["a4", "b5"])),
+    st.none() | st.integers(0, 5),
+    st.sampled_from([None, "a", r"[0-9]$", "^$"]),
+)
+def test_the_last_lines_that_match_and_all_later_ones_that_do(
+    before: list[str], after: list[str], tail: int | None, grep: str | None
+) -> None:
+    def matches(text: str) -> bool:
+        return grep in (None, r"[0-9]$") or (grep == "a" and "a" in text)
+
+    old, new = [t for t in before if matches(t)], [t for t in after if matches(t)]
+    kept = old if tail is None else old[len(old) - min(tail, len(old)) :]
+
+    assert chosen(Selection(tail, grep), lines(*before), lines(*after)) == kept + new
+
+
+def test_each_node_has_its_last_lines() -> None:
+    before = lines("a", "b") + lines("c", "d", rank=1) + lines("e")
+
+    assert chosen(Selection(tail=1), before) == ["e", "d"]
+
+
+def test_a_line_of_several_parts_is_chosen_by_the_first_one() -> None:
+    parts = [Line(0, 0, b"a", ended=False), Line(0, 0, b"b", continues=True)]
+    more = lines("c")
+
+    assert chosen(Selection(grep="a"), parts + more) == ["a", "b"]
+    assert chosen(Selection(grep="b"), parts + more) == []
+    assert chosen(Selection(tail=1), more + parts) == ["a", "b"]
+    assert chosen(Selection(tail=0), parts[:1], parts[1:] + more) == ["c"]
+    assert chosen(Selection(tail=1), parts[:1], parts[1:] + more) == ["a", "b", "c"]
+
+
+def test_the_text_that_is_searched_is_the_one_that_is_shown() -> None:
+    raw = [Line(0, 0, b"0%\r\x1b[31mloss\x1b[0m=1\r")]
+
+    assert chosen(Selection(grep="^loss=1$"), raw) != []
+    assert chosen(Selection(grep="0%"), raw) == []
+
+
+def test_a_line_that_has_not_ended_is_shown_if_it_would_be_chosen() -> None:
+    seen: list[Line] = []
+    with Selector(Selection(tail=1, grep="a"), lambda line: None, seen.append) as selector:
+        selector.unfinished(Line(0, 0, b"a", ended=False))
+        assert seen == [], "the earlier lines were not shown"
+        selector.caught_up()
+        selector.unfinished(Line(0, 0, b"b", ended=False))
+        selector.unfinished(Line(0, 0, b"ab", ended=False))
+
+    assert [line.text for line in seen] == [b"ab"]
+
+
+def test_an_expression_that_takes_too_long_is_ended() -> None:
+    began = time.process_time()
+
+    with pytest.raises(UsageError, match="--grep took more than 2 s"):
+        chosen(Selection(grep=SLOW), lines("x" * 10_000))
+
+    assert time.process_time() - began < 6
+
+
+def test_in_a_thread_where_it_could_not_be_ended_it_is_refused() -> None:
+    raised: list[UsageError] = []
+
+    def search() -> None:
+        try:
+            chosen(Selection(grep=SLOW), lines("x" * 10_000))
+        except UsageError as exc:
+            raised.append(exc)
+
+    thread = threading.Thread(target=search)
+    thread.start()
+    thread.join()
+
+    assert [exc.message for exc in raised] == [f"--grep: '{SLOW}' can take exponential time"]
+    assert chosen(ALL, lines("a")) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("tail", "grep", "what"),
+    [
+        (-1, None, "--tail: -1 is negative"),
+        (
+            None,
+            "(a",
+            "--grep: '(a' is not a regular expression: missing ), unterminated subpattern",
+        ),
+        (None, "*", "--grep: '*' is not a regular expression: nothing to repeat"),
+        (
+            None,
+            "a{99999999999}",
+            "--grep: 'a{99999999999}' is not a regular expression: it is too large",
+        ),
+    ],
+)
+def test_what_cannot_be_chosen_by_is_refused(tail: int | None, grep: str | None, what: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        Selection(tail, grep)
+
+    assert (caught.value.message, caught.value.exit_code) == (what, 2)
