@@ -7,7 +7,17 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from runspec_jobs.provider import Client, Emulation, Facts, Finding, Options, Problem, Spec, Step
+from runspec_jobs.provider import (
+    Client,
+    Emulation,
+    Facts,
+    Finding,
+    Offer,
+    Options,
+    Problem,
+    Spec,
+    Step,
+)
 from runspec_slurm import plan
 from runspec_slurm.check import check
 from runspec_slurm.options import SlurmOptions
@@ -22,6 +32,11 @@ class SlurmProvider:
 
     def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
         return check.problems(spec, facts)
+
+    def offer(self, spec: Spec, facts: Facts) -> Offer:
+        """Return no machines: what a node of a cluster costs is known from `prices` in the profile alone."""
+        what = "the price of a node hour is unknown: set prices: {slurm: USD} in the profile"
+        return Offer((), why=what)
 
     def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
         from runspec_slurm.discover.cluster import survey

@@ -55,6 +55,6 @@ def _standing(
     elif nodes := infrastructure.kept_nodes(spec, options):
         usd = machine.usd if machine else None
         size = machine.machine.name if machine else "an unknown size"
-        what = f"{nodes} x {size}, which the cluster keeps until `runspec destroy --site`"
+        what = f"{nodes} x {size}, which the cluster keeps until `runspec destroy --shared`"
         yield StandingCost(what, None if usd is None else nodes * usd)
     yield StandingCost("what is kept in Blob storage and Azure Files")

@@ -17,6 +17,9 @@ SHOWN = 4  # machines; --json lists all
 def lines(found: Estimate) -> Iterator[str]:
     """Yield an estimate as lines of text."""
     yield "\ncost"
+    if not is_charged(found):
+        yield plain(f"     {found.unbounded}")
+        return
     for number, one in enumerate(found.machines[:SHOWN]):
         head = f"{count(found)} x " if number == 0 else "or "
         yield plain(f"     {head}{one.name}: {hourly(one.usd_hour)} ({one.why})")
@@ -27,8 +30,7 @@ def lines(found: Estimate) -> Iterator[str]:
     for standing in found.standing:
         yield plain(f"     also while nothing runs: {standing.what}{_price(standing)}")
     if found.alternatives:
-        others = ", ".join(f"{one.name} {hourly(one.usd_hour)}" for one in found.alternatives)
-        yield plain(f"     other machines: {others}")
+        yield f"     {_others(found)}"
     if found.catalogue:
         yield plain(f"     prices: {found.catalogue}")
 
@@ -39,6 +41,30 @@ def _price(standing: StandingCost) -> str:
         return f": {hourly(standing.usd_hour)}"
     kept = standing.usd_gb_month
     return "" if kept is None else f": {kept:g} USD a GB and month"
+
+
+def summary(found: Estimate) -> Iterator[str]:
+    """Yield the lines that `apply` prints: all that `plan` does, except machines after the first and unknown prices."""
+    named = ""
+    if found.machines:
+        more = f" or {len(found.machines) - 1} more" if len(found.machines) > 1 else ""
+        named = f"{count(found)} x {found.machines[0].name}{more}, "
+    yield plain(f"cost: {named}{rate(found).removeprefix('in all: ')}; {bound(found)}")
+    for standing in found.standing:
+        if standing.usd_hour is not None:
+            yield plain(f"also while nothing runs: {standing.what}{_price(standing)}")
+    if found.alternatives:
+        yield _others(found)
+
+
+def is_charged(found: Estimate) -> bool:
+    """Return whether anything is known to cost money; not so on a cluster for whose nodes the profile has no price."""
+    return bool(found.machines or found.standing)
+
+
+def _others(found: Estimate) -> str:
+    others = ", ".join(f"{one.name} {hourly(one.usd_hour)}" for one in found.alternatives)
+    return plain(f"other machines: {others}")
 
 
 def count(found: Estimate) -> int:
@@ -133,10 +159,10 @@ def confirm(job: Job, *, yes: bool, quiet: bool) -> None:
     Raises UsageError if the answer is no.
     """
     found = estimate(job)
-    if found is None:
+    if found is None or not is_charged(found):
         return
-    if not quiet:
-        output.tell(f"cost: {rate(found).removeprefix('in all: ')}; {bound(found)}")
+    for line in () if quiet else summary(found):
+        output.tell(line)
     if yes or quiet or not output.at_terminal() or not _is_much(found, job):
         return
     if not output.agreed("start it?"):

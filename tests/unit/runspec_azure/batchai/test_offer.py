@@ -61,7 +61,7 @@ def test_machines_of_other_series_that_are_sold_are_alternatives() -> None:
 
 
 def test_nodes_that_the_cluster_keeps_are_a_standing_cost() -> None:
-    kept = "which the cluster keeps until `runspec destroy --site`"
+    kept = "which the cluster keeps until `runspec destroy --shared`"
 
     assert standing(offered({"cpus": 4})) == {STORED: None}
     found = standing(offered({"cpus": 4}, min_nodes=2, max_nodes=4))

@@ -188,3 +188,67 @@ def test_python_asks_for_the_estimate_itself(spec: Path) -> None:
     found = estimate(api.load(spec))
 
     assert found is not None and found.bound_usd == 15.0
+
+
+SLURM = SPEC.replace("local", "slurm") + "cluster: {gpus: 1}\n"
+CLUSTER = """\
+providers:
+  parallelcluster: {region: us-east-1, key_pair: k, subnets: [subnet-0123456789abcdef0]}
+"""
+UNKNOWN = "the price of a node hour is unknown: set prices: {slurm: USD} in the profile"
+
+
+@pytest.mark.process
+def test_a_plan_for_slurm_says_in_a_line_that_the_price_is_unknown(
+    spec: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    spec.write_text(SLURM)
+
+    assert run(["plan", str(spec)]) == 0
+    assert f"\ncost\n     {UNKNOWN}\n\n" in capsys.readouterr().out
+
+    profile(monkeypatch, spec.parent, "prices: {slurm: 1.5}")
+    assert run(["plan", str(spec)]) == 0
+    shown = capsys.readouterr().out
+    assert "at most: 3.00 USD (2 h)" in shown and UNKNOWN not in shown
+
+
+@pytest.mark.process
+def test_a_limit_refuses_a_job_on_slurm_whose_price_is_unknown(spec: Path, capsys: Capture) -> None:
+    spec.write_text(SLURM)
+
+    assert run(["plan", "--max-usd", "100", str(spec)]) == UsageError.exit_code
+
+    assert f"the cost has no known limit: {UNKNOWN}" in capsys.readouterr().err
+
+
+@pytest.mark.process
+def test_apply_neither_tells_nor_asks_about_a_price_that_only_the_user_knows(
+    spec: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec.write_text(SLURM)
+    shown = answering(monkeypatch, "n\n")
+
+    costs.confirm(api.load(spec), yes=False, quiet=False)
+
+    assert shown.getvalue() == ""
+
+
+def test_apply_names_machines_standing_costs_and_alternatives(
+    spec: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profile(monkeypatch, spec.parent, CLUSTER)
+    spec.write_text(SPEC.replace("local", "parallelcluster") + "cluster: {gpus: 2, nodes: 4}\n")
+    shown = answering(monkeypatch, "n\n")
+
+    assert run(["apply", str(spec)]) == UsageError.exit_code
+
+    lines = [line.removeprefix("runspec: ") for line in shown.getvalue().splitlines()]
+    assert "cost: 4 x g4dn.12xlarge, 15.65 USD an hour; at most: 31.30 USD (2 h x 4 nodes)" in lines
+    assert (
+        "also while nothing runs: the head node, m6i.xlarge, until `runspec destroy --shared`: "
+        "0.19 USD an hour"
+    ) in lines
+    (others,) = [line for line in lines if line.startswith("other machines: ")]
+    assert others.count(" an hour") == 2
+    assert api.runs() == []
