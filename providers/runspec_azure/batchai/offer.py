@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from runspec_azure.batchai import infrastructure, resources
 from runspec_azure.batchai.options import BatchAiOptions
+from runspec_azure.resources.services import azure_price
 from runspec_jobs.provider import (
     ChosenMachine,
     Facts,
@@ -57,4 +58,6 @@ def _standing(
         size = machine.machine.name if machine else "an unknown size"
         what = f"{nodes} x {size}, which the cluster keeps until `runspec destroy --shared`"
         yield StandingCost(what, None if usd is None else nodes * usd)
-    yield StandingCost("what is kept in Blob storage and Azure Files")
+    blob = azure_price("blob storage", options.location)
+    yield StandingCost(f"what is kept in Blob storage (price of {blob.of})", usd_gb_month=blob.usd)
+    yield StandingCost("what is kept in Azure Files")

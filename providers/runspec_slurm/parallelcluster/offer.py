@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from runspec_jobs.provider import (
+    MONTH_H,
     ChosenMachine,
     Facts,
     Offer,
     Spec,
     StandingCost,
+    aws_price,
     ec2_catalogue,
     machine_price,
     other_machines,
     unknown_machine,
 )
 from runspec_slurm.parallelcluster.infrastructure import config, queues
-from runspec_slurm.parallelcluster.options import ParallelClusterOptions, Queue
+from runspec_slurm.parallelcluster.options import ParallelClusterOptions, Queue, Storage
 from runspec_slurm.parallelcluster.resources import known, runs_on, usable_gib
 
 GONE = "until `runspec destroy --shared`"
@@ -88,7 +90,11 @@ def _standing(
     """
     head = _named(options.head_node, "", options)
     yield StandingCost(f"the head node, {options.head_node}, {GONE}", head.usd)
-    yield StandingCost(f"the disk of the head node, {GONE}")
+    disk, address = (aws_price(item, options.region) for item in ("ebs gp3", "public ipv4"))
+    what = f"the disk of the head node, as large as its AMI, {GONE} (price of {disk.of})"
+    yield StandingCost(what, usd_gb_month=disk.usd)
+    what = f"the public address of the head node, if its subnet gives one (price of {address.of})"
+    yield StandingCost(what, address.usd)
     for name, queue in there.items():
         if queue.min_count:
             prices = [one.usd for one in _of(name, queue, spec, options)]
@@ -98,9 +104,18 @@ def _standing(
             yield StandingCost(what, None if most is None else most * queue.min_count)
     for name, storage in options.storage.items():
         if storage.file_system is None:
-            until = "also after the cluster is deleted" if storage.keep else GONE
-            what = (
-                f"the file system '{name}', FSx for Lustre with {storage.size_gib:,} GiB, {until}"
-            )
-            yield StandingCost(what)
+            yield _file_system(name, storage, options.region)
     yield StandingCost(f"each machine for {options.idle_minutes} minutes after its last job")
+
+
+def _file_system(name: str, storage: Storage, region: str | None) -> StandingCost:
+    """Return the cost of a new file system, whose price depends on its size, and on its throughput if it has one."""
+    persistent = storage.kind == "persistent"
+    price = aws_price(
+        f"lustre persistent {storage.throughput}" if persistent else "lustre scratch", region
+    )
+    until = "also after the cluster is deleted" if storage.keep else GONE
+    size = f"FSx for Lustre with {storage.size_gib:,} GiB"
+    what = f"the file system '{name}', {size}, {until} (price of {price.of})"
+    usd = None if price.usd is None else price.usd * storage.size_gib / MONTH_H
+    return StandingCost(what, usd)

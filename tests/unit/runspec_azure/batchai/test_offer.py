@@ -12,7 +12,7 @@ from runspec_jobs.load import registry
 from runspec_jobs.provider import Offer, SupportsOffer
 from tests.support.azure.batch_ai_specs import facts, spec
 
-STORED = "what is kept in Blob storage and Azure Files"
+FILES = "what is kept in Azure Files"
 
 
 def offered(needs: dict[str, Any], **settings: Any) -> Offer:
@@ -63,7 +63,9 @@ def test_machines_of_other_series_that_are_sold_are_alternatives() -> None:
 def test_nodes_that_the_cluster_keeps_are_a_standing_cost() -> None:
     kept = "which the cluster keeps until `runspec destroy --shared`"
 
-    assert standing(offered({"cpus": 4})) == {STORED: None}
+    stored, files = offered({"cpus": 4}).standing
+    assert stored.what.startswith("what is kept in Blob storage (price of westus, 20")
+    assert (stored.usd_gb_month, files.what) == (0.0208, FILES)
     found = standing(offered({"cpus": 4}, min_nodes=2, max_nodes=4))
     assert found[f"2 x STANDARD_D4_V3, {kept}"] == pytest.approx(0.384)
     found = standing(offered({"gpus": 1}, scale="manual", max_nodes=4))
@@ -74,7 +76,7 @@ def test_a_cluster_of_the_profile_has_machines_that_are_not_known() -> None:
     found = offered({}, cluster="theirs")
 
     assert (found.machines, found.why) == ((), "the cluster theirs has machines of its own")
-    assert list(standing(found)) == ["nodes that the cluster theirs keeps", STORED]
+    assert next(iter(standing(found))) == "nodes that the cluster theirs keeps"
 
 
 def test_a_job_that_no_machine_holds_has_a_reason() -> None:

@@ -89,14 +89,40 @@ def test_a_new_file_system_is_a_standing_cost_and_one_that_is_there_is_not() -> 
     there = {"mount": "/data", "file_system": "fs-0123456789abcdef0"}
     new, kept = {"mount": "/w", "size_gib": 2400}, {"mount": "/w", "keep": True}
 
-    def files(**storage: Any) -> list[str]:
-        return [what for what in standing(offered(storage=storage)) if "file system" in what]
+    def files(**storage: Any) -> dict[str, float | None]:
+        found = standing(offered(storage=storage)).items()
+        return {
+            what.partition(" (price of ")[0]: usd for what, usd in found if "file system" in what
+        }
 
-    assert files(w=new) == [f"the file system 'w', FSx for Lustre with 2,400 GiB, {GONE}"]
-    assert files(w=kept) == [
+    # 0.14 USD for a GB and month, of 730 hours
+    scratch = {f"the file system 'w', FSx for Lustre with 2,400 GiB, {GONE}": 2400 * 0.14 / 730}
+    assert files(w=new) == pytest.approx(scratch)
+    assert list(files(w=kept)) == [
         "the file system 'w', FSx for Lustre with 1,200 GiB, also after the cluster is deleted"
     ]
-    assert files(data=there) == []
+    assert files(data=there) == {}
+
+
+@pytest.mark.parametrize(
+    "throughput,usd_gb_month", [(125, 0.145), (250, None), (500, None), (1000, None)]
+)
+def test_a_persistent_file_system_has_the_price_of_its_throughput(
+    throughput: int, usd_gb_month: float | None
+) -> None:
+    storage = {"w": {"mount": "/w", "kind": "persistent", "throughput": throughput}}
+    (usd,) = [u for what, u in standing(offered(storage=storage)).items() if "'w'" in what]
+
+    assert usd == (usd_gb_month and pytest.approx(1200 * usd_gb_month / 730))
+
+
+def test_the_disk_and_the_address_of_the_head_node_have_prices_of_their_region_and_day() -> None:
+    found = {one.what: (one.usd_hour, one.usd_gb_month) for one in offered().standing}
+
+    (disk,) = [what for what in found if "the disk of the head node" in what]
+    (address,) = [what for what in found if "the public address of the head node" in what]
+    assert found[disk] == (None, 0.08) and "(price of us-east-1, 20" in disk
+    assert found[address] == (0.005, None) and "(price of us-east-1, 20" in address
 
 
 def test_machines_stay_for_some_minutes_after_their_last_job() -> None:
