@@ -43,6 +43,14 @@ def _attempt(which: AttemptKey, one: Job, job: Job, codes: Codes) -> Attempt:
     return Attempt(which.number, own, reason, preempted, began_s, ended_s)
 
 
+def began_s(job: Job) -> float | None:
+    """Return when the attempt that runs began, in seconds since 1970, or None if it has not begun.
+
+    https://docs.aws.amazon.com/batch/latest/APIReference/API_JobDetail.html
+    """
+    return _seconds(job.get("startedAt"))
+
+
 def _seconds(milliseconds: int | None) -> float | None:
     return milliseconds / 1000 if milliseconds else None
 

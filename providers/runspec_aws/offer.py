@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources import fargate, room
-from runspec_aws.resources.instance_types import known, runs_on, usable_gib
-from runspec_aws.resources.request import candidates, request
+from runspec_aws.resources.instance_types import known, runs_on, usable_gib, usable_mib
+from runspec_aws.resources.request import ResourceRequest, candidates, needs, request
 from runspec_jobs.provider import (
     ChosenMachine,
     Facts,
+    Machine,
     Offer,
     Spec,
     StandingCost,
@@ -35,13 +37,35 @@ def offer(spec: Spec, facts: Facts) -> Offer:
         return Offer((), standing=standing, why=why)
     if options.instance_types:
         named = tuple(_named(name, options) for name in room.types(spec, options))
-        return _offer(named, (), standing)
+        return _offer(named, (), standing, shares(named, spec, options))
     found, wanted = candidates(spec, options), request(spec, options)
     if room.one_type(spec, options):
         found = found[:1]
     runs = runs_on(wanted, bool(options.ami))
     others = other_machines(wanted, ec2_catalogue(), found, usable_gib, runs)
-    return _offer(found, others, standing)
+    return _offer(found, others, standing, shares(found, spec, options))
+
+
+def shares(
+    found: tuple[ChosenMachine, ...], spec: Spec, options: AwsOptions
+) -> Mapping[str, float]:
+    """Return the fraction of each machine that a node requests, if several nodes may share a machine.
+
+    It is that of the resource of which the node requests most, because that limits how many nodes fit.
+    """
+    if request(spec, options).together == 1:
+        return {}
+    wanted = needs(spec, options)
+    return {one.machine.name: _share(one.machine, wanted) for one in found}
+
+
+def _share(machine: Machine, wanted: ResourceRequest) -> float:
+    parts = [
+        float(wanted.cpus) / (machine.cpus or math.inf),
+        wanted.memory_mib / max(1, usable_mib(machine)) if machine.memory_gib else 0.0,
+        wanted.gpus / (machine.gpus or math.inf),
+    ]
+    return min(1.0, max(parts)) if machine.cpus else 1.0
 
 
 def _standing(options: AwsOptions) -> Iterator[StandingCost]:
@@ -67,11 +91,12 @@ def _offer(
     found: tuple[ChosenMachine, ...],
     others: tuple[ChosenMachine, ...],
     standing: tuple[StandingCost, ...],
+    shares: Mapping[str, float],
 ) -> Offer:
     region = next((one.region for one in found if one.region), "an unknown region")
     prices = f"on demand in {region}, {ec2_catalogue().version}"
     why = "" if found else "no machine of the catalogue is large enough"
-    return Offer(found, others, standing, prices, why)
+    return Offer(found, others, standing, prices, why, shares)
 
 
 def _named(name: str, options: AwsOptions) -> ChosenMachine:

@@ -100,7 +100,8 @@ def _nodes(found: list[events.Event]) -> Iterator[NodeStatus]:
         last, began_s = own[-1], {e["attempt"]: e.get("at") for e in own if e["state"] == "running"}
         over = tuple(_attempt(e, began_s.get(e["attempt"])) for e in own if "exit_code" in e)
         code, why = last.get("exit_code"), last["reason"] if last["state"] == "waiting" else ""
-        yield NodeStatus(task, rank, last["attempt"], State(last["state"]), why, code, over)
+        now_s = began_s.get(last["attempt"]) if last["state"] == "running" else None
+        yield NodeStatus(task, rank, last["attempt"], State(last["state"]), why, code, over, now_s)
 
 
 def _attempt(end: events.Event, began_s: float | None) -> Attempt:

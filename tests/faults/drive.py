@@ -89,7 +89,7 @@ def without_rename() -> None:
         base: Path,
         name: str,
         profile: Path | None = None,
-        offer: Any = None,
+        machines: Any = None,
     ) -> run_record.Record:
         found = run_record.Record(run_record.runs_folder() / made.run)
         atomic_io.make_folder(found.folder)
@@ -97,7 +97,7 @@ def without_rename() -> None:
         atomic_io.write(found.folder / "plan.json", run_record.json_bytes(model.to_json(made)))
         atomic_io.write(
             found.folder / "facts.json",
-            run_record.json_bytes(run_record.facts_json(facts, base, profile, offer)),
+            run_record.json_bytes(run_record.facts_json(facts, base, profile, machines)),
         )
         with found.opened() as opened:
             opened.add("born", run=made.run, digest=made.digest)

@@ -384,7 +384,8 @@ def _node(place: Place, job: Job, codes: attempts.Codes) -> NodeStatus:
     ):  # no attempts were left, and 75 is not the program's own code
         code, reason = over[-1].exit_code, over[-1].reason
     reason = reason if state is not State.RUNNING else ""
-    return NodeStatus(place.task, place.rank, attempt, state, reason, code, over)
+    began_s = attempts.began_s(job) if state is State.RUNNING else None
+    return NodeStatus(place.task, place.rank, attempt, state, reason, code, over, began_s)
 
 
 def exit_code(job: Job) -> int | None:

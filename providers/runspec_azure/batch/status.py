@@ -304,7 +304,8 @@ class Tasks:
             reason = reasons.WAITING.get(task["state"], "")
         if state is State.FAILED and number in self._stops(run):
             state, reason, code = State.CANCELLED, reasons.TASK_STOPPED, None
-        return NodeStatus(number, rank, attempts, state, reason, code, over)
+        began_s = _seconds(info.get("startTime")) if state is State.RUNNING else None
+        return NodeStatus(number, rank, attempts, state, reason, code, over, began_s)
 
     def _attempts(
         self, run: str, task: Found, place: tuple[int, int], state: State, attempts: int

@@ -105,7 +105,8 @@ def nodes(task: Task, count: int, *, cancelled: bool) -> Iterator[NodeStatus]:
             state = State.WAITING if task.row.state in WAITING else State.RUNNING
             reason = reasons.waiting(task.row) if state is State.WAITING else ""
             over = tuple(_attempt(task, n, rank, None) for n in range(1, task.attempts))
-            yield NodeStatus(task.number, rank, task.attempts, state, reason, None, over)
+            began_s = task.row.began_s if state is State.RUNNING else None
+            yield NodeStatus(task.number, rank, task.attempts, state, reason, None, over, began_s)
         else:
             yield _ended(task, rank, cancelled=cancelled)
 

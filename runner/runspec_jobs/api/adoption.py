@@ -149,8 +149,9 @@ def _put_on_record(run: str, store: Store) -> Record:
         raise OfAnother(what, f"runspec adopt {kept.provider} {run}")
     found = engine.understood(kept, store.provider, store.own.found)
     engine.demand_submitted(found, store.provider.connect(found.facts))
-    path = store.own.path
-    return engine.put_on_record(found, Path.cwd(), path and path.absolute())
+    path, prices = store.own.path, store.own.found.prices
+    machines = clients.machine_rates(store.provider, found.spec, found.facts, prices)
+    return engine.put_on_record(found, Path.cwd(), path and path.absolute(), machines)
 
 
 def _rows(store: Store) -> list[Summary]:

@@ -31,6 +31,7 @@ from runspec_jobs.errors import RunspecError, Unavailable, UsageError
 from runspec_jobs.logs import follow as log, measured_tasks
 from runspec_jobs.logs.follow import Line as Line, line_text as line_text, prefix as prefix
 from runspec_jobs.logs.select import ALL as ALL, Selection as Selection
+from runspec_jobs.machines.spent import Outcome as Outcome, Part as Part, Spent as Spent
 from runspec_jobs.provider import (
     Attempt as Attempt,
     Client,
@@ -45,7 +46,7 @@ from runspec_jobs.provider import (
 )
 from runspec_jobs.report.ranking import Task as Task
 from runspec_jobs.spec.metric import Metric
-from runspec_jobs.state import run_group, run_record
+from runspec_jobs.state import attempt_history, run_group, run_record
 from runspec_jobs.state.run_record import Record
 
 
@@ -106,13 +107,22 @@ class Run:
         """
         return standing.full_status(self.record)
 
-    def reconcile(self) -> Sequence[str]:
+    def cost(self, status: Status | None = None) -> Spent | None:
+        """Return what the attempts on record have cost, by outcome; None if the run has no price.
+
+        *status*, which `status` has just returned, is counted too. No request is sent. Raises Damaged if the record of
+        the attempts cannot be read.
+        """
+        return attempt_history.cost(self.record, status, time.time())
+
+    def reconcile(self, seen: Status | None = None) -> Sequence[str]:
         """End what the run does not need, such as nodes that wait while their job is over; return a line for each.
 
-        Also record what the service will forget, such as the end of a Slurm job. `wait`, `follow` and `cancel` do the
+        Also record what the service will forget, such as the end of a Slurm job, and the attempts in *seen*, which
+        `status` has just returned. `wait`, `follow` and `cancel` do the
         same; a run that nobody waits for needs it now and then. Raises the errors of the service.
         """
-        return standing.reconcile(self.record)
+        return standing.reconcile(self.record, seen)
 
     def logs(
         self,

@@ -30,7 +30,7 @@ from runspec_jobs.report.scaling_law import (
     Series as Series,
 )
 from runspec_jobs.spec.metric import Metric as Metric
-from runspec_jobs.state import atomic_io, run_group
+from runspec_jobs.state import atomic_io, attempt_history, run_group
 from runspec_jobs.state.run_record import Record
 
 FORMAT = "runspec.scaling/v1"
@@ -144,6 +144,7 @@ def follow_metric(
             tell=tell,
             timeout_s=timeout_s,
             reconcile=clients.reconciler(client, of.run),
+            seen=attempt_history.Keeper(of, time.time),
             sleep=slept,
         )
     with of.opened(tell) as journal:

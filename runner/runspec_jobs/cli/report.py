@@ -11,7 +11,7 @@ from typing import Any
 from runspec_jobs.api import reports
 from runspec_jobs.api.lifecycle import Membership, Run, Status, get, ways
 from runspec_jobs.api.reports import Asked, Metric, Placed, Scaled, Sizes
-from runspec_jobs.cli import apply, node_table, output
+from runspec_jobs.cli import apply, costs, node_table, output
 from runspec_jobs.diagnostics.render import plain
 from runspec_jobs.errors import DETACHED, OK, UsageError
 from runspec_jobs.report import elastic_costs, ranking, tables
@@ -99,9 +99,11 @@ def _run(of: Run, options: ReportOptions) -> int:
         return _without_metric(of, status, known, options)
     if options.as_json:
         ranks = _ranks(of, status, metric, found)
-        output.out_json("runspec.ranking/v1", {**ranks, **node_table.changes_json(known)})
+        cost = {"cost": costs.spent_json(costs.of_run(of, status))}
+        output.out_json("runspec.ranking/v1", {**ranks, **cost, **node_table.changes_json(known)})
         return OK
     output.print_table(tables.ranking(metric, found))
+    _print_cost(of, status)
     if known is not None:
         output.out("")
         _show(known)
@@ -141,7 +143,8 @@ def _without_metric(
 ) -> int:
     """Report on a run whose spec has no metric: the membership changes of an elastic job, or else its state."""
     if options.as_json:
-        told = {"run": of.id, "state": status.state}
+        cost = costs.spent_json(costs.of_run(of, status))
+        told = {"run": of.id, "state": status.state, "cost": cost}
         if known is not None:
             output.out_json("runspec.changes/v1", {**told, **node_table.changes_json(known)})
         else:
@@ -150,10 +153,17 @@ def _without_metric(
         return OK
     if known is not None:
         _show(known)
+        _print_cost(of, status)
         return OK
     output.tell(f"{reports.NO_METRIC}, so nothing is compared; {reports.ADD_METRIC}")
     node_table.show(of.id, str(status.state), status, None)
+    _print_cost(of, status)
     return OK
+
+
+def _print_cost(of: Run, status: Status) -> None:
+    for line in costs.spent_lines(costs.of_run(of, status)):
+        output.out(line.removeprefix("  "))
 
 
 def _show(known: Membership) -> None:

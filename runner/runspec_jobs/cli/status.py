@@ -10,7 +10,7 @@ from pathlib import Path
 from runspec_jobs.api import listing
 from runspec_jobs.api.lifecycle import Run, SavedLog, Selection, State, Status, get, is_known
 from runspec_jobs.api.listing import UNREADABLE, Summary
-from runspec_jobs.cli import apply, node_table, output
+from runspec_jobs.cli import apply, costs, node_table, output
 from runspec_jobs.diagnostics.render import plain
 from runspec_jobs.errors import OK, JobFailed, RunspecError
 
@@ -62,7 +62,9 @@ def _print_rows(rows: Sequence[Summary], *, as_json: bool) -> None:
         output.out_json("runspec.list/v1", {"runs": [row._asdict() for row in rows]})
         return
     for row in rows:
-        output.out(f"{row.run:48} {row.provider or '-':14} {row.state:11} {_minute(row.began)}")
+        cost = costs.short(row.cost)
+        line = f"{row.run:48} {row.provider or '-':14} {row.state:11} {_minute(row.began)}  {cost}"
+        output.out(line.rstrip())
         if row.state == UNREADABLE:
             output.out(f"  why: {plain(row.reason)}")
 
@@ -87,12 +89,16 @@ def status(run: str, *, as_json: bool) -> int:
     found = _reconciled(of)
     short = listing.summary(of, found)
     changed = of.membership()
+    cost = costs.of_run(of, found)
     if as_json:
         shown = {**found._asdict(), "nodes": node_table.rows(found.nodes), "want": of.wanted}
         shown |= {**short._asdict(), **node_table.changes_json(changed)}
+        shown["cost"] = costs.spent_json(cost)
         output.out_json("runspec.status/v1", shown)
         return OK
     node_table.show(of.id, short.state, found, changed)
+    for line in costs.spent_lines(cost):
+        output.out(line)
     return OK
 
 
@@ -102,7 +108,7 @@ def _reconciled(of: Run) -> Status:
     if not is_known(found):
         return found
     try:
-        ended = of.reconcile()
+        ended = of.reconcile(found)
     except RunspecError as exc:
         output.tell(f"{of.id}: cannot end what it does not need: {exc.message}")
         return found

@@ -242,10 +242,12 @@ def demand_submitted(found: Adopted, client: Client) -> None:
         raise Conflict(what, "apply or destroy it on the machine that started it")
 
 
-def put_on_record(found: Adopted, base: Path, profile_file: Path | None) -> Record:
+def put_on_record(
+    found: Adopted, base: Path, profile_file: Path | None, machines: Mapping[str, Any] | None = None
+) -> Record:
     """Write the record of an adopted run to disk, in which all steps of the run itself have begun.
 
-    The caller holds the lock of the name.
+    *machines* are those that the run may get, with the prices of this machine. The caller holds the lock of the name.
     """
     events: list[dict[str, Any]] = [
         {"event": "begun", "step": step.id} for step in found.plan.steps if step.scope is Scope.RUN
@@ -254,7 +256,7 @@ def put_on_record(found: Adopted, base: Path, profile_file: Path | None) -> Reco
         events += [{"event": "done", "step": step, "answer": {}}, {"event": "undone", "step": step}]
     name, born = found.spec.name, found.born
     return run_record.adopt(
-        found.text, found.plan, found.facts, base, name, profile_file, born, events
+        found.text, found.plan, found.facts, base, name, profile_file, born, events, machines
     )
 
 

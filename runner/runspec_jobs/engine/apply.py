@@ -28,6 +28,7 @@ from runspec_jobs.provider import (
     SupportsAdoption,
     SupportsUpload,
 )
+from runspec_jobs.state import attempt_history
 from runspec_jobs.state.journal import Journal, RunState
 
 ATTEMPTS = 6  # to send a request that is refused with a transient error
@@ -267,8 +268,9 @@ def is_made(plan: Plan, memory: RunState) -> bool:
 
 
 def note_end(journal: Journal, status: Status) -> None:
-    """Write the last status of a run to its journal, because services forget it."""
+    """Write the last status of a run, with its attempts, to its record, because services forget it."""
     if status.state.terminal and status.state is not State.GONE and journal.memory.status is None:
+        attempt_history.keep(journal, status, time.time())
         journal.add("ended", state=status.state, reason=status.reason, exit_code=status.exit_code)
 
 

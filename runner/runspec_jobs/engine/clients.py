@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from runspec_jobs.errors import Damaged
 from runspec_jobs.load import registry
+from runspec_jobs.machines.spent import rates_json
 from runspec_jobs.provider import (
+    Capacity,
     Client,
     Facts,
+    Offer,
     Provider,
     Spec,
+    SupportsOffer,
     SupportsReconcile,
     SupportsRehydration,
 )
@@ -38,6 +43,21 @@ def reconciler(client: Client, run: str) -> Callable[[], Sequence[str]]:
     if isinstance(client, SupportsReconcile):
         return partial(client.reconcile, run)
     return tuple
+
+
+def machine_rates(
+    provider: Provider, spec: Spec, facts: Facts, own: Mapping[str, float]
+) -> Mapping[str, Any] | None:
+    """Return for the record of a run the machines that it may get, and their prices; None if there is no price.
+
+    *own* are the prices of the profile.
+    """
+    offers = isinstance(provider, SupportsOffer)
+    if not offers and provider.name not in own:
+        return None
+    offer = provider.offer(spec, facts) if isinstance(provider, SupportsOffer) else Offer(())
+    spot = offers and spec.cluster.capacity is not Capacity.ON_DEMAND
+    return rates_json(offer, own, spot=spot)
 
 
 def shape(of: Record) -> tuple[int, int]:

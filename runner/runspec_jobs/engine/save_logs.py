@@ -15,6 +15,7 @@ from runspec_jobs.errors import TimedOut
 from runspec_jobs.logs import follow as log, save as copying
 from runspec_jobs.logs.outage import Outage
 from runspec_jobs.provider import Client, Status
+from runspec_jobs.state import attempt_history
 from runspec_jobs.state.run_record import Record
 
 PAUSE_S = 0.2
@@ -59,6 +60,7 @@ def save(
     pause_s = max(PAUSE_S, source.poll_s)
     status: Status | None = None
     began = time.monotonic()
+    seen = attempt_history.Keeper(of, time.time)
 
     def pause(least_s: float) -> None:
         if wanted.timeout_s is not None and time.monotonic() - began > wanted.timeout_s:
@@ -71,6 +73,8 @@ def save(
         status = client.state(of.run) if wanted.follow else None
         for line in clients.reconciler(client, of.run)() if wanted.follow else ():
             reporter.wait(line)
+        if status is not None:
+            seen(status)
         return status is None or status.state.terminal
 
     with job_goes_on(of.run):

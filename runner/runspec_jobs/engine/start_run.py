@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from runspec_jobs.engine import adopt, apply as engine
-from runspec_jobs.engine.clients import connect, rehydrated
+from runspec_jobs.engine.clients import connect, machine_rates, rehydrated
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.errors import Conflict, Damaged
 from runspec_jobs.load.inputs import PlanInputs
@@ -16,7 +16,6 @@ from runspec_jobs.provider import (
     State,
     Status,
     SupportsAdoption,
-    SupportsOffer,
     SupportsProgress,
 )
 from runspec_jobs.state import run_record
@@ -62,7 +61,7 @@ def start(
         choice = _choose(found, client, new, reporter, confirm)
         reporter.note(choice.message)
         with run_record.site_lock(reporter.wait, shared=True):
-            ended = _make(choice.record, found, client, reporter)
+            ended = _make(choice, found, client, reporter)
     return Started(choice.record, choice.client, choice.status or ended)
 
 
@@ -80,9 +79,10 @@ def _choose(
             return choice
     confirm()
     base, name = found.base.absolute(), found.spec.name
-    own = found.provider
-    offer = own.offer(found.spec, found.facts) if isinstance(own, SupportsOffer) else None
-    fresh = run_record.create(found.text.data, made, found.facts, base, name, found.profile, offer)
+    machines = machine_rates(found.provider, found.spec, found.facts, found.prices)
+    fresh = run_record.create(
+        found.text.data, made, found.facts, base, name, found.profile, machines
+    )
     return Choice(fresh, client, f"run {made.run}")
 
 
@@ -165,9 +165,15 @@ def _changed(before: model.Plan, after: model.Plan) -> str:
     return f"{', '.join(paths[:3])}{more} changed" if paths else f"planned for '{before.provider}'"
 
 
-def _make(old: Record, found: PlanInputs, client: Client, reporter: Reporter) -> Status | None:
-    """Carry out the remaining steps of a run; return its status if another command has ended it meanwhile."""
+def _make(choice: Choice, found: PlanInputs, client: Client, reporter: Reporter) -> Status | None:
+    """Carry out the remaining steps of a run; return its status if another command has ended it meanwhile.
+
+    The end of a run that has ended is noted.
+    """
+    old = choice.record
     with old.opened(reporter.wait) as journal:
+        if choice.status is not None:
+            engine.note_end(journal, choice.status)
         if journal.memory.want != "run":
             return ended_by_others(journal.memory)
         if isinstance(client, SupportsProgress):

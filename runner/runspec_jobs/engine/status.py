@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from runspec_jobs.engine import apply as engine
@@ -9,6 +10,7 @@ from runspec_jobs.engine.clients import connect, reconciler
 from runspec_jobs.errors import Damaged, RunspecError
 from runspec_jobs.load import registry
 from runspec_jobs.provider import State, Status
+from runspec_jobs.state import attempt_history
 from runspec_jobs.state.journal import RunState
 from runspec_jobs.state.run_record import Record
 
@@ -45,8 +47,13 @@ def with_nodes(of: Record, memory: RunState, found: Status) -> Status:
         return found
 
 
-def reconcile(of: Record) -> Sequence[str]:
-    """End what a run does not need, and record what its service will forget; return a line for each thing ended."""
+def reconcile(of: Record, seen: Status | None = None) -> Sequence[str]:
+    """End what a run does not need, and record what its service will forget; return a line for each thing ended.
+
+    The attempts in *seen*, a status of just now, are recorded too.
+    """
+    if seen is not None:
+        attempt_history.look(of, seen, time.time())
     memory = of.memory()
     if memory.status is not None or memory.deleted or not engine.is_made(of.plan, memory):
         return ()

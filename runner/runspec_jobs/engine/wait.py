@@ -12,6 +12,7 @@ from runspec_jobs.engine.start_run import ended_by_others
 from runspec_jobs.errors import CredentialsError, TimedOut
 from runspec_jobs.logs import follow, select
 from runspec_jobs.provider import Client, State, Status
+from runspec_jobs.state import attempt_history
 from runspec_jobs.state.run_record import Record
 
 Show = Callable[[follow.Line], None]
@@ -58,6 +59,7 @@ def wait(
                 timeout_s=timeout_s,
                 answered=answered,
                 reconcile=clients.reconciler(client, of.run),
+                seen=attempt_history.Keeper(of, time.time),
                 sleep=early_stop.watched(sleep, stopper),
             )
     except TimedOut as exc:

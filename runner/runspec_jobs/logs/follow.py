@@ -132,6 +132,7 @@ def follow(
     timeout_s: float | None = None,
     answered: bool = False,
     reconcile: Callable[[], Sequence[str]] = tuple,
+    seen: Callable[[Status], None] = lambda status: None,
     sleep: Sleep = time.sleep,
     clock: Callable[[], float] = time.monotonic,
     start: Start[Status] = in_thread,
@@ -141,15 +142,15 @@ def follow(
     *unfinished* gets the current text of each line that has not ended, as `Reader.unfinished` returns it, and
     *caught_up* is called after each pass in which all logs were read, so that what follows is new. While the run
     waits, *waits* is called with the reason, once for each. The state of the run is requested in another thread, so
-    that logs do not wait for a slow answer; *reconcile* is called after it, and *tell* gets the lines that it returns.
-    If the service stops answering, *tell* is called once, and following goes on when it answers again. *answered* is
-    true if the service has answered for this run before.
+    that logs do not wait for a slow answer; *reconcile* is called after it, and *tell* gets the lines that it returns;
+    *seen* is called with each state. If the service stops answering, *tell* is called once, and following goes on when
+    it answers again. *answered* is true if the service has answered for this run before.
     Raises TimedOut if the run does not end in *timeout_s*, or the rest of its logs cannot be read in that time.
     """
     outage = Outage(tell, answered=answered)
     following = Following(client, run, show, wanted or every, outage, reconcile, unfinished)
     looks = Looks(following.look, start, clock)
-    started = seen = clock()  # *seen* is the time when a line was last shown
+    started = shown_s = clock()  # *shown_s* is the time when a line was last shown
     why = ""
 
     def wait_for_logs(pause_s: float) -> None:
@@ -162,6 +163,7 @@ def follow(
         for line in following.ended():
             tell(line)
         if status is not None:
+            seen(status)
             if status.state.terminal:
                 following.finish(wait_for_logs)
                 caught_up()
@@ -173,8 +175,8 @@ def follow(
         now = clock()
         if timeout_s is not None and now - started > timeout_s:
             raise TimedOut(f"{run} has not ended after {timeout_s:g} s; it goes on")
-        seen = now if shown else seen
-        pause_s = _pause_s(now - started, now - seen)
+        shown_s = now if shown else shown_s
+        pause_s = _pause_s(now - started, now - shown_s)
         pause_s = pause_s if shown else max(pause_s, _least_s(following.source))
         sleep(max(pause_s, outage.pause_s))
 

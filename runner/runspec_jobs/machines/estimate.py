@@ -38,7 +38,8 @@ class StandingCost(NamedTuple):
 class Offer(NamedTuple):
     """The machines that a plan may get, the best one first, and the cheapest others.
 
-    *catalogue* names the prices, by date and region. *why* says why no machine is known, if there is none.
+    *catalogue* names the prices, by date and region. *why* says why no machine is known, if there is none. *shares*
+    has, by name, the fraction of each machine that a node requests, if several nodes of the job may share one.
     """
 
     machines: Sequence[ChosenMachine]
@@ -46,6 +47,7 @@ class Offer(NamedTuple):
     standing: Sequence[StandingCost] = ()
     catalogue: str = ""
     why: str = ""
+    shares: Mapping[str, float] = {}
 
 
 class Work(NamedTuple):

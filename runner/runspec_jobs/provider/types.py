@@ -174,7 +174,8 @@ def _change(task: int, told: Mapping[str, Any]) -> MembershipChange:
 class NodeStatus(NamedTuple):
     """The status of one node of one task; *reason* is a message for the user.
 
-    *attempts* are its attempts that have ended, in order, without those that the service has forgotten.
+    *attempts* are its attempts that have ended, in order, without those that the service has forgotten. *began_s* is
+    when the attempt that runs began, in seconds since 1970, or None if none runs or the service does not report it.
     """
 
     task: int
@@ -184,6 +185,7 @@ class NodeStatus(NamedTuple):
     reason: str = ""
     exit_code: int | None = None
     attempts: tuple[Attempt, ...] = ()
+    began_s: float | None = None
 
 
 class Status(NamedTuple):

@@ -40,6 +40,10 @@ class RunState:
     refused: str = ""  # why the last request was refused, until another one is begun
     status: Status | None = None  # set once the run has ended
     deleted: bool = False
+    attempts: dict[tuple[int, int, int], Event] = field(
+        default_factory=dict
+    )  # `machines.spent.Span`
+    cost: Event | None = None  # of all attempts, as `machines.spent.part_json` wrote it
     born: float = 0.0
     begun_at: dict[str, float] = field(default_factory=dict)  # steps, when they were last begun
     done_at: dict[str, float] = field(default_factory=dict)  # those of them that were done
@@ -74,11 +78,22 @@ class RunState:
                 self.stopped.update(event["tasks"])
             case "undone":
                 self.undone.add(event["step"])
+            case "attempts" | "seen":
+                self._see(event)
             case "ended":
                 self.status = Status(State(event["state"]), event["reason"], event["exit_code"])
                 self.ended_at = event.get("at")
             case "deleted":
                 self.deleted = True
+
+    def _see(self, event: Event) -> None:
+        """Add the attempts of an event, and note that those that run were seen running at its time."""
+        new = event.get("attempts", ())
+        self.attempts |= {(one["task"], one["node"], one["attempt"]): one for one in new}
+        self.cost = event.get("cost") if new else self.cost
+        for key, one in self.attempts.items():
+            if one["outcome"] == "running":
+                self.attempts[key] = {**one, "seen_s": event["at"]}
 
 
 class Journal:

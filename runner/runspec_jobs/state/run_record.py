@@ -20,7 +20,7 @@ from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.document import reader
 from runspec_jobs.errors import Damaged, UsageError
 from runspec_jobs.plan import model
-from runspec_jobs.provider import Facts, Offer, Options, Provider, Source, Spec, paths
+from runspec_jobs.provider import Facts, Options, Provider, Source, Spec, paths
 from runspec_jobs.spec import validate
 from runspec_jobs.state import atomic_io, journal
 from runspec_jobs.state_folder import runs_folder as runs_folder
@@ -178,14 +178,14 @@ def create(
     base: Path,
     name: str,
     profile: Path | None = None,
-    offer: Offer | None = None,
+    machines: Mapping[str, Any] | None = None,
 ) -> Record:
     """Write the complete record of a run to disk, before any request is made for it.
 
-    *profile* is the file that the options come from, and *offer* has the machines that the run may get. The caller
-    holds the lock of the name.
+    *profile* is the file that the options come from, and *machines* what `attempt_history.machines_json` returned. The
+    caller holds the lock of the name.
     """
-    with _created(text, made, facts, base, name, profile, offer) as started:
+    with _created(text, made, facts, base, name, profile, machines) as started:
         started.add("born", **_born(made), number=_next_number())
     return Record(runs_folder() / made.run)
 
@@ -199,12 +199,13 @@ def adopt(
     profile: Path | None,
     born: float,
     events: Iterable[Mapping[str, Any]],
+    machines: Mapping[str, Any] | None = None,
 ) -> Record:
     """Write the record of a run to disk that another machine started, at *born* in seconds since 1970.
 
     *events* are written to its journal. The caller holds the lock of the name.
     """
-    with _created(text, made, facts, base, name, profile) as started:
+    with _created(text, made, facts, base, name, profile, machines) as started:
         started.add("born", **_born(made), number=_number_at(born), at=born)
         for event in events:
             started.add(**event)
@@ -219,7 +220,7 @@ def _created(
     base: Path,
     name: str,
     profile: Path | None,
-    offer: Offer | None = None,
+    machines: Mapping[str, Any] | None = None,
 ) -> Iterator[journal.Journal]:
     """Yield the journal of a new record, which is renamed to its final name when it is complete."""
     runs = runs_folder()
@@ -233,7 +234,8 @@ def _created(
             fresh / "plan.json",
             json_bytes({**model.to_json(made), **record_formats.written(model.FORMAT)}),
         )
-        atomic_io.write(fresh / "facts.json", json_bytes(facts_json(facts, base, profile, offer)))
+        known = facts_json(facts, base, profile, machines)
+        atomic_io.write(fresh / "facts.json", json_bytes(known))
         started = journal.Journal(fresh)
         yield started
         started.close()
@@ -257,22 +259,23 @@ def _next_number() -> int:
         if found := re.fullmatch(rb"(\d{19})\n", content):
             number = int(found[1]) + 1
         else:
-            known = (r.memory().number for r in _records(RUN) if not unreadable(r))
-            number = max(known, default=0) + 1
+            number = max((memory.number for memory in _readable()), default=0) + 1
         atomic_io.overwrite(path, b"%019d\n" % number)
     return number
 
 
 def _number_at(born: float) -> int:
     """Return the number of the last run of this machine before *born*, so that the adopted run is sorted after it."""
-    known = (r.memory() for r in _records(RUN) if not unreadable(r))
-    return max((memory.number for memory in known if memory.born <= born), default=0)
+    return max((memory.number for memory in _readable() if memory.born <= born), default=0)
+
+
+def _readable() -> list[journal.RunState]:
+    return [memory for _, memory in all_states() if isinstance(memory, journal.RunState)]
 
 
 def facts_json(
-    facts: Facts, base: Path, profile: Path | None, offer: Offer | None = None
+    facts: Facts, base: Path, profile: Path | None, machines: Mapping[str, Any] | None = None
 ) -> Mapping[str, Any]:
-    machines = {"machines": _machines_json(offer)} if offer is not None else {}
     return {
         **record_formats.written(FACTS),
         "base": str(base),
@@ -281,7 +284,7 @@ def facts_json(
         "sources": {name: source._asdict() for name, source in facts.sources.items()},
         "requirements": list(facts.requirements),
         "survey": facts.survey,
-        **machines,
+        **({"machines": machines} if machines is not None else {}),
     }
 
 
@@ -295,15 +298,6 @@ def _options_json(options: Options) -> Mapping[str, Any]:
     return {k: v for k, v in found if v is not None or fields[k].default is not None}
 
 
-def _machines_json(offer: Offer) -> Mapping[str, Any]:
-    """Return the machines that a run may get, in order, with the catalogue and the prices that they were chosen by."""
-    chosen = [
-        {"name": one.machine.name, "usd_hour": one.usd, "region": one.region}
-        for one in offer.machines
-    ]
-    return {"catalogue": offer.catalogue, "chosen": chosen}
-
-
 def json_bytes(value: Any) -> bytes:
     """Return *value* as JSON; bytes of paths that are not UTF-8 become escapes, which JSON reads as they were."""
     text = json.dumps(value, indent=1, ensure_ascii=False)
@@ -312,7 +306,12 @@ def json_bytes(value: Any) -> bytes:
 
 def all_runs() -> list[Record]:
     """Return all records, the damaged ones first, then the oldest first."""
-    return sorted(_records(RUN), key=_age)
+    return [of for of, _ in all_states()]
+
+
+def all_states() -> list[tuple[Record, journal.RunState | Damaged]]:
+    """Return all records in the order of `all_runs`, each with the state in its journal, or the error of reading it."""
+    return sorted(((of, _state(of)) for of in _records(RUN)), key=lambda one: _order(*one))
 
 
 def _records(pattern: re.Pattern[str]) -> list[Record]:
@@ -322,22 +321,24 @@ def _records(pattern: re.Pattern[str]) -> list[Record]:
     return [Record(f) for f in runs.iterdir() if pattern.fullmatch(f.name)]
 
 
-def _age(record: Record) -> tuple[int, float, str]:
-    """Return the sort key of a record: its number, or its time of start if it is older than numbers."""
+def _state(of: Record) -> journal.RunState | Damaged:
     try:
-        memory = record.memory()
-    except Damaged:
-        return 0, 0.0, record.run
-    return memory.number, memory.born, record.run
+        return of.memory()
+    except Damaged as exc:
+        return exc
+
+
+def _order(of: Record, memory: journal.RunState | Damaged) -> tuple[int, float, str]:
+    """Return the sort key of a record: its number, or its time of start if it is older than numbers."""
+    if isinstance(memory, Damaged):
+        return 0, 0.0, of.run
+    return memory.number, memory.born, of.run
 
 
 def unreadable(record: Record) -> Damaged | None:
     """Return the error from reading the journal of a run, or None if it can be read."""
-    try:
-        record.memory()
-    except Damaged as exc:
-        return exc
-    return None
+    found = _state(record)
+    return found if isinstance(found, Damaged) else None
 
 
 def of_name(name: str) -> list[Record]:
@@ -355,7 +356,7 @@ def damaged(name: str) -> Damaged | None:
 
 def _named(name: str) -> list[Record]:
     found = _records(re.compile(rf"{re.escape(name)}-{TOKEN}"))
-    return sorted(found, key=_age)
+    return sorted(found, key=lambda of: _order(of, _state(of)))
 
 
 def find(run: str) -> Record:

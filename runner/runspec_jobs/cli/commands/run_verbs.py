@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from typer import Argument, Context, Option
 
@@ -61,6 +61,36 @@ def status(run: RunName, as_json: AsJson = False) -> int:
     from runspec_jobs.cli import status
 
     return status.status(run, as_json=as_json)
+
+
+def cost(
+    since: Annotated[
+        str | None,
+        Option(
+            "--since", metavar="TIME", help="count only the last 30d, or another length of time"
+        ),
+    ] = None,
+    by: Annotated[
+        Literal["name", "provider"] | None,
+        Option(
+            "--by",
+            metavar="{name,provider}",
+            help="add up the runs of each provider, or of each name of a spec (default: name)",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show what the runs of this machine have cost.
+
+    Examples:
+      runspec cost --since 30d
+      runspec cost --by provider --json
+
+    More: docs/machines.md
+    """
+    from runspec_jobs.cli import costs
+
+    return costs.spent_by(since, by_provider=by == "provider", as_json=as_json)
 
 
 def logs(

@@ -14,8 +14,9 @@ from runspec_jobs.cli.json_formats.base import (
     Reason,
     Run,
     RunState,
+    Time,
 )
-from runspec_jobs.cli.json_formats.runs import WithChanges
+from runspec_jobs.cli.json_formats.runs import Cost, WithChanges
 
 
 class Metric(Part):
@@ -46,6 +47,7 @@ class Ranking(Document, WithChanges):
     state: State
     metric: Metric
     stopped: list[int] = Field(description="The tasks that were stopped early.")
+    cost: Cost | None = Field(description="null if the run has no price, or no attempt is known.")
     tasks: list[Task]
 
 
@@ -55,6 +57,30 @@ class Changes(Document, WithChanges):
     format: Literal["runspec.changes/v1"]
     run: Run
     state: State
+    cost: Cost | None = Field(description="null if the run has no price, or no attempt is known.")
+
+
+class CostGroup(Part):
+    """What the runs of one spec, or on one provider, have cost."""
+
+    group: str = Field(description="The name of the spec or the provider.")
+    runs: int
+    cost: Cost
+
+
+class Spending(Document):
+    """What the runs on record have cost."""
+
+    format: Literal["runspec.cost/v1"]
+    by: Literal["name", "provider"]
+    since: Time | None = Field(
+        description="From when on costs are counted; null is from the first."
+    )
+    groups: list[CostGroup]
+    total: Cost
+    stale: list[str] = Field(description="Runs that may have cost more since they were last seen.")
+    unpriced: list[str] = Field(description="Runs whose record has no price.")
+    unreadable: list[str] = Field(description="Runs whose record is damaged.")
 
 
 class Report(Document):
@@ -65,6 +91,7 @@ class Report(Document):
     state: State
     reason: Reason
     exit_code: Code
+    cost: Cost | None = Field(description="null if the run has no price, or no attempt is known.")
 
 
 class Baseline(Part):

@@ -48,6 +48,35 @@ class Result(Document):
     )
 
 
+class CostPart(Part):
+    """What attempts have cost, as far as it is known."""
+
+    attempts: int
+    hours: float = Field(description="Of all nodes, as far as the times of attempts are known.")
+    least_usd: float | None = Field(
+        description="For the hours with a known price, on the cheapest possible machine; null if there are none."
+    )
+    most_usd: float | None = Field(description="The same with the dearest of the machines.")
+    unpriced_hours: float = Field(description="Hours without a price; they are in no amount.")
+    untimed: int = Field(description="How many attempts have no known length; they cost more.")
+    at_most: bool = Field(
+        description="Whether less may have been paid, because machines are spot machines at prices on demand, or the "
+        "end of an attempt is not known."
+    )
+
+
+class CostOfOutcome(CostPart):
+    """What the attempts have cost that ended in one way."""
+
+    outcome: Literal["succeeded", "failed", "reclaimed", "cancelled", "running"]
+
+
+class Cost(CostPart):
+    """What a run has cost, in all and by how its attempts ended."""
+
+    parts: list[CostOfOutcome]
+
+
 class Listed(Part):
     """One run in short."""
 
@@ -57,6 +86,9 @@ class Listed(Part):
     state: RunState
     reason: Reason
     began: Time | None = Field(description="When `apply` began; null if that is not known.")
+    cost: CostPart | None = Field(
+        description="null if the run has no price, or no attempt is known."
+    )
 
 
 class Listing(Document):
@@ -87,6 +119,7 @@ class Node(Part):
     reason: Reason
     exit_code: Code
     attempts: list[Attempt]
+    began_s: Time | None = Field(description="When the attempt that runs began.")
 
 
 class NodeRef(Part):
@@ -139,6 +172,7 @@ class Status(Document, Listed, WithChanges):
     """The status of one run."""
 
     format: Literal["runspec.status/v1"]
+    cost: Cost | None = Field(description="null if the run has no price, or no attempt is known.")
     exit_code: Code
     nodes: list[Node]
     want: Literal["run", "cancel", "destroy"] = Field(description="What was asked for last.")

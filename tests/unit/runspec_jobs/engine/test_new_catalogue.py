@@ -14,6 +14,7 @@ from runspec_aws.options import AwsOptions
 from runspec_aws.resources import instance_types
 from runspec_jobs.document import reader
 from runspec_jobs.engine import start_run
+from runspec_jobs.engine.clients import machine_rates
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.errors import Conflict
 from runspec_jobs.load import registry
@@ -25,7 +26,6 @@ from runspec_jobs.provider import (
     Facts,
     State,
     Status,
-    SupportsOffer,
     ec2_catalogue,
 )
 from runspec_jobs.spec import validate
@@ -59,10 +59,9 @@ def alive(tmp_path: Path) -> Record:
     """Give the record of a run that was planned with the catalogue of this package, and is alive."""
     found = inputs()
     made = planned(found, "abc123")
-    assert isinstance(AWS, SupportsOffer)
-    offer = AWS.offer(found.spec, found.facts)
+    machines = machine_rates(AWS, found.spec, found.facts, {})
     text = cast("Any", found.text)
-    record = run_record.create(text, made, found.facts, tmp_path, "n", offer=offer)
+    record = run_record.create(text, made, found.facts, tmp_path, "n", machines=machines)
     with record.opened(lambda _: None) as journal:
         for step in made.steps:
             journal.add("done", step=step.id, answer={})

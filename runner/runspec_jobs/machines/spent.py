@@ -1,0 +1,275 @@
+"""What attempts have cost: their times, multiplied by the prices on record of the machines that they may have had.
+
+Times are whole milliseconds and amounts are decimal, so that sums are exact. What is unknown is counted apart and never
+as 0: the time of machines without a price, and attempts whose length no service reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from runspec_jobs.machines.estimate import Offer
+
+HOUR_MS = 3_600_000
+ZERO = Decimal(0)
+
+
+class Outcome(StrEnum):
+    """How an attempt of a node has ended, or that it runs."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    RECLAIMED = "reclaimed"
+    CANCELLED = "cancelled"
+    RUNNING = "running"
+
+
+class Span(NamedTuple):
+    """The time in which one attempt of a node had a machine, in seconds since 1970 by the service's clock.
+
+    *began_s* and *ended_s* are None if the service does not report them. *seen_s* is the last time at which runspec saw
+    the attempt running, by the clock of this machine. *machine* is empty if it is not known.
+    """
+
+    task: int
+    node: int
+    attempt: int
+    outcome: Outcome
+    began_s: float | None = None
+    ended_s: float | None = None
+    seen_s: float | None = None
+    machine: str = ""
+
+
+class Rate(NamedTuple):
+    """The price of an hour of a machine in USD, None if it is unknown, and the share of it that a node has."""
+
+    usd_hour: float | None
+    share: float = 1.0
+
+
+class Rates(NamedTuple):
+    """The prices of a run as its record has them.
+
+    *machines* are those that the run may get, by name. *own* are the prices of the profile, by the name of a machine,
+    and *node_usd_hour* is its price for a node of the provider, which counts if no machine is known. With *spot*, the
+    prices are upper bounds.
+    """
+
+    machines: Mapping[str, Rate] = {}
+    own: Mapping[str, float] = {}
+    node_usd_hour: float | None = None
+    spot: bool = False
+
+    @property
+    def known(self) -> bool:
+        """Whether there is any price."""
+        priced = any(rate.usd_hour is not None for rate in self.machines.values())
+        return priced or self.node_usd_hour is not None
+
+    def usd_hour(self, machine: str) -> tuple[Decimal, Decimal] | None:
+        """Return the lowest and the highest price that an hour on *machine* may have; None if it is unknown.
+
+        An empty name stands for any of the machines that the run may get.
+        """
+        if machine in self.own:
+            share = self.machines[machine].share if machine in self.machines else 1.0
+            rates = [Rate(self.own[machine], share)]
+        elif machine:
+            rates = [self.machines.get(machine, Rate(None))]
+        else:
+            rates = list(self.machines.values()) or [Rate(self.node_usd_hour)]
+        prices = [_usd(rate) for rate in rates]
+        known = [usd for usd in prices if usd is not None]
+        return (min(known), max(known)) if len(known) == len(prices) else None
+
+
+class Part(NamedTuple):
+    """What attempts of one outcome have cost.
+
+    The amounts are for the hours with a known price; they differ if the machine is not known. *hours* are all hours,
+    and *unpriced_hours* those without a price. *untimed* attempts have no known length, and are counted as far as it is
+    known. If *at_most*, less may have been paid: the machines are spot machines, or the end of an attempt is not known
+    and the beginning of the next one counts instead.
+    """
+
+    attempts: int = 0
+    hours: Decimal = ZERO
+    least_usd: Decimal = ZERO
+    most_usd: Decimal = ZERO
+    unpriced_hours: Decimal = ZERO
+    untimed: int = 0
+    at_most: bool = False
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether the amounts say anything: they do not if no attempt has a known length and a known price."""
+        return not self.hours or self.hours > self.unpriced_hours
+
+
+Spent = Mapping[Outcome, Part]
+"""What a run has cost, by how its attempts ended; outcomes without attempts are left out."""
+
+
+def spent(spans: Sequence[Span], rates: Rates, since_s: float | None = None) -> Spent:
+    """Return what the attempts *spans* have cost, counted from *since_s* on.
+
+    >>> spans = [Span(0, 0, 1, Outcome.RECLAIMED, 0.0, 1800.0), Span(0, 0, 2, Outcome.SUCCEEDED, 1800.0, 9000.0)]
+    >>> found = spent(spans, Rates(node_usd_hour=0.5))
+    >>> {str(outcome): str(part.most_usd) for outcome, part in found.items()}
+    {'succeeded': '1.00', 'reclaimed': '0.25'}
+    """
+    found: dict[Outcome, Part] = {}
+    for one, length in _lengths(spans, since_s):
+        found[one.outcome] = added((found.get(one.outcome, Part()), _cost(one, length, rates)))
+    return {outcome: found[outcome] for outcome in Outcome if outcome in found}
+
+
+def total(found: Spent) -> Part:
+    """Return the sum of the parts of *found*."""
+    return added(found.values())
+
+
+def added(parts: Iterable[Part]) -> Part:
+    """Return the sum of *parts*."""
+    found = Part()
+    for one in parts:
+        found = Part(
+            found.attempts + one.attempts,
+            found.hours + one.hours,
+            found.least_usd + one.least_usd,
+            found.most_usd + one.most_usd,
+            found.unpriced_hours + one.unpriced_hours,
+            found.untimed + one.untimed,
+            found.at_most or one.at_most,
+        )
+    return found
+
+
+def together(several: Iterable[Spent]) -> Spent:
+    """Return the sum of what several runs have cost, by outcome."""
+    each = list(several)
+    return {
+        o: added(one[o] for one in each if o in one) for o in Outcome if any(o in s for s in each)
+    }
+
+
+class _Length(NamedTuple):
+    """The length of an attempt as far as it is known; *exact* is None if it is not wholly known."""
+
+    ms: int
+    exact: bool | None = True
+
+
+def _lengths(spans: Sequence[Span], since_s: float | None) -> Iterator[tuple[Span, _Length]]:
+    begun = {one[:3]: one.began_s for one in spans}
+    since_ms = None if since_s is None else _ms(since_s)
+    for one in spans:
+        following = begun.get((one.task, one.node, one.attempt + 1))
+        end_s, exact = _end(one, following)
+        if since_ms is not None and end_s is not None and _ms(end_s) <= since_ms:
+            continue
+        if one.began_s is None or end_s is None:
+            yield one, _Length(0, None)
+        else:
+            began_ms = _ms(one.began_s)
+            began_ms = began_ms if since_ms is None else max(began_ms, since_ms)
+            yield one, _Length(max(0, _ms(end_s) - began_ms), exact)
+
+
+def _end(one: Span, following_s: float | None) -> tuple[float | None, bool | None]:
+    """Return the end of an attempt, and whether it is exact (True), too late (False) or too early (None)."""
+    if one.ended_s is not None:
+        return one.ended_s, True
+    if one.outcome is Outcome.RUNNING:
+        return one.seen_s, True
+    if following_s is not None:
+        return following_s, False
+    return one.seen_s, None
+
+
+def _cost(one: Span, length: _Length, rates: Rates) -> Part:
+    hours, untimed = Decimal(length.ms) / HOUR_MS, int(length.exact is None)
+    usd_hour = rates.usd_hour(one.machine)
+    if usd_hour is None:
+        return Part(1, hours, unpriced_hours=hours, untimed=untimed)
+    least, most = (Decimal(length.ms) * usd / HOUR_MS for usd in usd_hour)
+    is_bound = (rates.spot and most > 0) or length.exact is False
+    return Part(1, hours, least, most, untimed=untimed, at_most=is_bound)
+
+
+def _usd(rate: Rate) -> Decimal | None:
+    return None if rate.usd_hour is None else Decimal(str(rate.usd_hour)) * Decimal(str(rate.share))
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def to_json(found: Spent) -> dict[str, Any]:
+    """Return *found* as JSON: the sum, and `parts` by outcome."""
+    parts = [{"outcome": str(outcome), **part_json(part)} for outcome, part in found.items()]
+    return {**part_json(total(found)), "parts": parts}
+
+
+def part_json(part: Part) -> dict[str, Any]:
+    """Return one part as JSON, with amounts and hours rounded to six digits after the point."""
+    shown = {name: _rounded(value) for name, value in part._asdict().items()}
+    return shown if part.is_priced else {**shown, "least_usd": None, "most_usd": None}
+
+
+def _rounded(value: Decimal | int) -> float | int | None:
+    return round(float(value), 6) if isinstance(value, Decimal) else value
+
+
+def from_json(found: Mapping[str, Any]) -> Part:
+    """Return the part that `part_json` returned; the amounts are rounded. Raises KeyError if it is incomplete."""
+    read = {name: found[name] for name in Part._fields}
+    amounts = ("hours", "least_usd", "most_usd", "unpriced_hours")
+    return Part(**read | {name: Decimal(str(read[name] or 0)) for name in amounts})
+
+
+def rates_json(offer: Offer, own: Mapping[str, float], *, spot: bool) -> dict[str, Any]:
+    """Return for the record of a run the machines that it may get, in order, with their catalogue and prices.
+
+    *own* are the prices of the profile, by the names of machines and providers.
+    """
+    chosen = [
+        {
+            "name": one.machine.name,
+            "usd_hour": one.usd,
+            "region": one.region,
+            "share": offer.shares.get(one.machine.name, 1.0),
+        }
+        for one in offer.machines
+    ]
+    return {"catalogue": offer.catalogue, "chosen": chosen, "prices": dict(own), "spot": spot}
+
+
+def rates(kept: Mapping[str, Any], provider: str) -> Rates:
+    """Return the prices in the record of a run on *provider*; *kept* is the part `machines` of its facts."""
+    own: Mapping[str, float] = kept.get("prices", {})
+    machines = {
+        one["name"]: Rate(one["usd_hour"], one.get("share", 1.0)) for one in kept.get("chosen", ())
+    }
+    for name in own.keys() & machines.keys():
+        machines[name] = machines[name]._replace(usd_hour=own[name])
+    return Rates(machines, own, own.get(provider), kept.get("spot", False))
+
+
+def spans_json(spans: Iterable[Span]) -> list[dict[str, Any]]:
+    """Return attempts as JSON for the record of a run; what is not known is left out."""
+    given = ("", None)
+    return [{k: v for k, v in one._asdict().items() if v not in given} for one in spans]
+
+
+def spans_from(found: Iterable[Mapping[str, Any]]) -> list[Span]:
+    """Return the attempts that `spans_json` returned; keys of later versions are ignored.
+
+    Raises KeyError, TypeError or ValueError if they were not.
+    """
+    read = ({name: one[name] for name in Span._fields if name in one} for one in found)
+    return [Span(**{**one, "outcome": Outcome(one["outcome"])}) for one in read]

@@ -1,0 +1,172 @@
+"""The attempts of a run in its journal: services forget them, and what they cost is computed from them."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+from runspec_jobs.errors import Damaged, Newer, RunspecError
+from runspec_jobs.machines import spent
+from runspec_jobs.machines.spent import Outcome, Rates, Span, Spent
+from runspec_jobs.provider import Attempt, NodeStatus, State, Status
+from runspec_jobs.state.journal import Journal, RunState
+from runspec_jobs.state.run_record import Record
+
+OUTCOMES = {State.SUCCEEDED: Outcome.SUCCEEDED, State.CANCELLED: Outcome.CANCELLED}
+SEEN_EVERY_S = 300.0  # that attempts still run is noted again after this time
+FIRST_AFTER_S = 30.0  # of following: a run that ends sooner is noted at its end alone
+Key = tuple[int, int, int]
+
+
+class _Busy(RunspecError):
+    """Another process holds the lock of the run."""
+
+
+def spans(memory: RunState) -> list[Span]:
+    """Return the attempts on record, ordered by task, node and number."""
+    return spent.spans_from(memory.attempts[key] for key in sorted(memory.attempts))
+
+
+def rates(of: Record) -> Rates:
+    """Return the prices that the run was planned with."""
+    return spent.rates(of.machines, of.plan.provider)
+
+
+def cost(
+    of: Record, status: Status | None = None, seen_s: float = 0.0, since_s: float | None = None
+) -> Spent | None:
+    """Return what the attempts of a run have cost since *since_s*, or None if it has no price at all.
+
+    *status* is newer than the record, and was seen at *seen_s*; nothing is written. Raises Damaged if the record
+    cannot be read.
+    """
+    priced = rates(of)
+    if not priced.known:
+        return None
+    known = spans(of.memory())
+    found = known if status is None else merged(known, status, seen_s)
+    return spent.spent(found, priced, since_s)
+
+
+def keep(journal: Journal, status: Status, seen_s: float) -> None:
+    """Write the attempts in *status*, which was seen at *seen_s*, to the journal, with what all have cost so far.
+
+    Only attempts of which something new is known are written, or that attempts still run.
+    """
+    before = {one[:3]: one for one in spans(journal.memory)}
+    found = merged(list(before.values()), status, seen_s)
+    new = [one for one in found if _timeless(before.get(one[:3])) != _timeless(one)]
+    if new:
+        journal.add("attempts", attempts=spent.spans_json(new), **_sum(journal, found))
+    elif any(_seen_again(before[one[:3]], one) for one in found):
+        journal.add("seen")
+
+
+def _sum(journal: Journal, found: Sequence[Span]) -> dict[str, object]:
+    """Return what *found* have cost as a field of an event; no field if there is no price, or it cannot be read."""
+    try:
+        priced = rates(Record(journal.path.parent))
+    except (Damaged, Newer):
+        return {}
+    if not priced.known:
+        return {}
+    return {"cost": spent.part_json(spent.total(spent.spent(found, priced)))}
+
+
+class Keeper:
+    """Writes the attempts of a run to its journal while the run is followed, whenever its nodes have changed."""
+
+    def __init__(self, of: Record, clock: Callable[[], float]) -> None:
+        self.of, self.clock = of, clock
+        self._nodes: tuple[NodeStatus, ...] = ()
+        self._begun_s, self._kept_s = clock(), -math.inf
+
+    def __call__(self, status: Status) -> None:
+        """Write the attempts in *status*, except those of a run that has ended: who notes its end writes them."""
+        now = self.clock()
+        if now - self._begun_s < FIRST_AFTER_S:
+            return
+        is_new = status.nodes != self._nodes or now - self._kept_s >= SEEN_EVERY_S
+        if status.nodes and is_new and not status.state.terminal:
+            self._nodes, self._kept_s = status.nodes, now
+            look(self.of, status, now)
+
+
+def look(of: Record, status: Status, seen_s: float) -> None:
+    """Write the attempts in *status* to the journal, unless another process is at work on the run: then it does so."""
+    if not status.nodes or of.memory().deleted:
+        return
+
+    def busy(what: str) -> None:
+        raise _Busy(what)
+
+    with contextlib.suppress(_Busy), of.opened(busy) as opened:
+        keep(opened, status, seen_s)
+
+
+def merged(known: Sequence[Span], status: Status, seen_s: float) -> list[Span]:
+    """Return the attempts in *known* and *status*, which is newer and was seen at *seen_s*.
+
+    Services forget attempts, and times of attempts, so what is known stays. An attempt that ran and of which *status*
+    says nothing more has ended at an unknown time.
+    """
+    found: dict[Key, Span] = {one[:3]: one for one in known}
+    going: set[Key] = set()
+    for node in status.nodes:
+        for one in _of_node(node, seen_s):
+            found[one[:3]] = _joined(found.get(one[:3]), one)
+            if one.outcome is Outcome.RUNNING:
+                going.add(one[:3])
+    places = {node[:2]: node for node in status.nodes}
+    for key, one in found.items():
+        if one.outcome is Outcome.RUNNING and key not in going:
+            found[key] = one._replace(outcome=_afterwards(one, places.get(key[:2]), status))
+    return [found[key] for key in sorted(found)]
+
+
+def _of_node(node: NodeStatus, seen_s: float) -> Iterator[Span]:
+    for one in node.attempts:
+        outcome = _outcome(node, one)
+        yield Span(node.task, node.rank, one.number, outcome, one.began_s, one.ended_s)
+    if node.state is State.RUNNING and all(one.number != node.attempt for one in node.attempts):
+        yield Span(node.task, node.rank, node.attempt, Outcome.RUNNING, node.began_s, seen_s=seen_s)
+
+
+def _outcome(node: NodeStatus, one: Attempt) -> Outcome:
+    if one.reclaimed:
+        return Outcome.RECLAIMED
+    is_last = one.number == node.attempt and node.state.terminal
+    if one.exit_code == 0 or (is_last and node.state is State.SUCCEEDED):
+        return Outcome.SUCCEEDED
+    return OUTCOMES.get(node.state, Outcome.FAILED) if is_last else Outcome.FAILED
+
+
+def _joined(before: Span | None, now: Span) -> Span:
+    """Return *now* with the times that only *before* has; an attempt that has ended does not run again."""
+    if before is None:
+        return now
+    if now.outcome is Outcome.RUNNING and before.outcome is not Outcome.RUNNING:
+        return before
+    times = ("began_s", "ended_s", "seen_s")
+    kept = {name: getattr(before, name) for name in times if getattr(now, name) is None}
+    return now._replace(**kept, machine=now.machine or before.machine)
+
+
+def _afterwards(one: Span, node: NodeStatus | None, status: Status) -> Outcome:
+    """Return how an attempt ended that ran before and is neither running now nor among the ended attempts."""
+    if node is not None:
+        is_same = node.attempt == one.attempt
+        return OUTCOMES.get(node.state, Outcome.FAILED) if is_same else Outcome.FAILED
+    if status.state.terminal:
+        return OUTCOMES.get(status.state, Outcome.FAILED)
+    return Outcome.RUNNING
+
+
+def _timeless(one: Span | None) -> Span | None:
+    """Return *one* without the time at which it was seen."""
+    return None if one is None else one._replace(seen_s=None)
+
+
+def _seen_again(before: Span, now: Span) -> bool:
+    return (now.seen_s or 0) - (before.seen_s or 0) >= SEEN_EVERY_S
