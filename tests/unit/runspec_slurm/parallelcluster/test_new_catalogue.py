@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from runspec_jobs.provider import Machine, Spec, ec2_catalogue
+from runspec_jobs.document import reader
+from runspec_jobs.engine import start_run
+from runspec_jobs.engine.reporter import Reporter
+from runspec_jobs.plan import model
+from runspec_jobs.provider import Machine, Spec, State, Status, ec2_catalogue
+from runspec_jobs.spec import validate
+from runspec_jobs.state import run_record
 from runspec_slurm.parallelcluster import PROVIDER, resources
 from runspec_slurm.parallelcluster.infrastructure import config
 from runspec_slurm.parallelcluster.lookup import Clusters
@@ -29,6 +37,14 @@ def without(monkeypatch: pytest.MonkeyPatch) -> Iterator[Without]:
 
     yield use
     resources.chosen.cache_clear()
+
+
+JOB = b"""\
+apiVersion: runspec/v1
+name: n
+provider: parallelcluster
+command: [echo]
+"""
 
 
 def types(of: Spec, **settings: Any) -> list[str]:
@@ -81,6 +97,34 @@ def test_another_request_changes_a_cluster_with_a_name_unless_its_machines_suffi
     assert is_same(there, configuration(4))  # of the same size
     assert not is_same(there, configuration(8))
     assert not is_same(there, configuration(3, memory="60GiB"))
+
+
+def test_a_run_that_is_alive_keeps_its_machines_and_is_no_conflict(
+    without: Without, tmp_path: Path
+) -> None:
+    of, _ = validate.spec(reader.read(JOB))
+    assert of is not None
+    given = facts(of)
+    inputs: Any = SimpleNamespace(provider=PROVIDER, spec=of, facts=given, text=JOB)
+    made = model.make_plan(PROVIDER, of, "abc123", given)
+    offered = PROVIDER.offer(of, given)
+    old = run_record.create(inputs.text, made, given, tmp_path, "n", offer=offered)
+    with old.opened(lambda _: None) as journal:
+        for step in made.steps:
+            journal.add("done", step=step.id, answer={})
+
+    without(lambda machine: machine.cpus == 1)
+    anew = model.make_plan(PROVIDER, of, "zzz999", given)
+    running: Any = SimpleNamespace(state=lambda run: Status(State.RUNNING))
+    choice = start_run.earlier(old, anew, running, inputs, cast("Reporter", SimpleNamespace()))
+
+    assert anew.digest != made.digest
+    assert choice is not None
+    assert choice.message == f"run {old.run} is already running; starting no other"
+    assert choice.record.plan == made
+    assert [one["name"] for one in old.machines["chosen"]] == [
+        one.machine.name for one in offered.machines
+    ]
 
 
 def test_types_that_the_profile_names_are_what_clusters_are_compared_by() -> None:
