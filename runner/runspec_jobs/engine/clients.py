@@ -52,10 +52,10 @@ def machine_rates(
 
     *own* are the prices of the profile.
     """
-    offers = isinstance(provider, SupportsOffer)
+    offer = provider.offer(spec, facts) if isinstance(provider, SupportsOffer) else Offer(())
+    offers = bool(offer.machines or offer.standing)  # not so for Slurm, whose nodes the user knows
     if not offers and provider.name not in own:
         return None
-    offer = provider.offer(spec, facts) if isinstance(provider, SupportsOffer) else Offer(())
     spot = offers and spec.cluster.capacity is not Capacity.ON_DEMAND
     return rates_json(offer, own, spot=spot)
 

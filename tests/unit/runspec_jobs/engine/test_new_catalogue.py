@@ -21,6 +21,7 @@ from runspec_jobs.load import registry
 from runspec_jobs.load.inputs import PlanInputs
 from runspec_jobs.plan import model
 from runspec_jobs.provider import (
+    Capacity,
     Catalogue,
     Client,
     Facts,
@@ -133,3 +134,17 @@ def test_a_record_of_an_earlier_version_names_no_machines(alive: Record) -> None
 
     assert alive.machines == {}
     assert alive.facts(AWS).options == AwsOptions.model_validate(PROFILE)
+
+
+def test_nodes_of_slurm_have_no_machines_on_record_unless_the_profile_has_a_price() -> None:
+    """The user's own price is exact: it is no limit for spot machines, as a price on demand would be."""
+    spec = inputs().spec.model_copy(update={"provider": "slurm"})
+    spot = spec.cluster.model_copy(update={"capacity": Capacity.SPOT})
+    spec = spec.model_copy(update={"cluster": spot})
+    slurm = registry.load("slurm")
+    facts = Facts(slurm.options_model())
+
+    assert machine_rates(slurm, spec, facts, {}) is None
+    kept = machine_rates(slurm, spec, facts, {"slurm": 1.5})
+    assert kept is not None
+    assert (kept["prices"], kept["spot"]) == ({"slurm": 1.5}, False)

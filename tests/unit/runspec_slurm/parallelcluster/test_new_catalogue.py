@@ -11,6 +11,7 @@ import pytest
 
 from runspec_jobs.document import reader
 from runspec_jobs.engine import start_run
+from runspec_jobs.engine.clients import machine_rates
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.plan import model
 from runspec_jobs.provider import Machine, Spec, State, Status, ec2_catalogue
@@ -107,8 +108,8 @@ def test_a_run_that_is_alive_keeps_its_machines_and_is_no_conflict(
     given = facts(of)
     inputs: Any = SimpleNamespace(provider=PROVIDER, spec=of, facts=given, text=JOB)
     made = model.make_plan(PROVIDER, of, "abc123", given)
-    offered = PROVIDER.offer(of, given)
-    old = run_record.create(inputs.text, made, given, tmp_path, "n", offer=offered)
+    machines, before = machine_rates(PROVIDER, of, given, {}), types(of)
+    old = run_record.create(inputs.text, made, given, tmp_path, "n", machines=machines)
     with old.opened(lambda _: None) as journal:
         for step in made.steps:
             journal.add("done", step=step.id, answer={})
@@ -122,9 +123,7 @@ def test_a_run_that_is_alive_keeps_its_machines_and_is_no_conflict(
     assert choice is not None
     assert choice.message == f"run {old.run} is already running; starting no other"
     assert choice.record.plan == made
-    assert [one["name"] for one in old.machines["chosen"]] == [
-        one.machine.name for one in offered.machines
-    ]
+    assert [one["name"] for one in old.machines["chosen"]] == before
 
 
 def test_types_that_the_profile_names_are_what_clusters_are_compared_by() -> None:
