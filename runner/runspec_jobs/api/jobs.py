@@ -13,6 +13,7 @@ from runspec_jobs.errors import Damaged, Unavailable, UsageError
 from runspec_jobs.load import source
 from runspec_jobs.load.folder_scan import LeftOut
 from runspec_jobs.load.inputs import PlanInputs, at_size, gather, spec_in
+from runspec_jobs.load.overrides import Overrides as Overrides, changed
 from runspec_jobs.machines.estimate import (
     Estimate as Estimate,
     Offer,
@@ -84,16 +85,21 @@ def load(
     *,
     base: str | Path | None = None,
     provider: str | None = None,
+    settings: Sequence[str] = (),
+    arguments: Sequence[str] = (),
     on_event: OnEvent | None = None,
 ) -> Job:
     """Read and check a spec: a file, its content as bytes, a mapping as YAML would give it, or a `Spec`.
 
     Relative paths in the spec start from *base*: by default the folder of the file, or the current folder. *provider*
-    replaces the provider of the spec. The folders to mount are read and hashed; no request is sent, except to the
+    replaces the provider of the spec, *settings* such as `cluster.nodes=4` replace or add fields, and *arguments* are
+    added to its command: the record of a run contains them.
+
+    The folders to mount are read and hashed; no request is sent, except to the
     schedulers of providers that ask them while planning. Raises InvalidSpec, whose `texts` have all problems with their
     positions, UsageError if the file cannot be read, and Unavailable if the provider is not installed.
     """
-    text = read_spec(spec)
+    text = changed(read_spec(spec), Overrides(provider, settings, arguments))
     if base is None:
         base = Path(spec).parent if isinstance(spec, str | Path) else "."
     return Job(gather(text, Path(base), Events(on_event).progress, provider))

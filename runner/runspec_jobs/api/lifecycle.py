@@ -334,7 +334,7 @@ def apply(
     if job.group is None:
         run_group.forget(job.spec.name)  # from now on the name means this run
     else:
-        run_group.keep(job.group.spec, job.group.text.data)
+        run_group.keep(job.group.spec, job.group.text.applied)
     client = job.inputs.provider.connect(job.inputs.facts)
     started = start_run.start(job.inputs, client, Events(on_event), new=new, confirm=confirm)
     run = Run(started.record, started.status, started.client)

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from runspec_jobs.api import lifecycle as api
-from runspec_jobs.api.jobs import Job, estimate, smoke_test
+from runspec_jobs.api.jobs import Job, Overrides, estimate, smoke_test
 from runspec_jobs.api.lifecycle import ALL, Line, Run, Selection, State, Status, line_text, ways
 from runspec_jobs.api.specs import seconds
 from runspec_jobs.cli import costs, output, plan, smoke
 from runspec_jobs.cli.log_printer import LiveLines, LogPrinter
+from runspec_jobs.cli.plan import NONE
 from runspec_jobs.diagnostics.terminal_text import without_sequences
 from runspec_jobs.errors import DETACHED, OK, JobFailed, UsageError
 
@@ -35,6 +36,7 @@ class ApplyOptions:
     rehearsed: bool = False
     yes: bool = False
     max_usd: str | None = None
+    overrides: Overrides = NONE
 
     @property
     def following(self) -> Following:
@@ -57,7 +59,11 @@ def apply(options: ApplyOptions) -> int:
     limit_s = wait_limit(options.timeout)
     printer = output.ProgressPrinter(quiet=options.as_json)
     job = plan.load(
-        options.file, printer, output_format=options.output_format, as_json=options.as_json
+        options.file,
+        printer,
+        options.overrides,
+        output_format=options.output_format,
+        as_json=options.as_json,
     )
     if job.profile is not None and not options.as_json:
         output.tell(f"profile {job.profile}")

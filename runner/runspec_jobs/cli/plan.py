@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runspec_jobs.api import jobs
-from runspec_jobs.api.jobs import Change, Job, Plan
+from runspec_jobs.api.jobs import Change, Job, Overrides, Plan
 from runspec_jobs.cli import costs, diagnostics, import_, output, plan_view
 from runspec_jobs.diagnostics.render import as_json
 from runspec_jobs.errors import CHANGES, OK, UsageError
@@ -18,12 +18,15 @@ DIFF, DIFFS, PLANS = "runspec.plan-diff/v1", "runspec.plan-diffs/v1", "runspec.p
 FILES = "runspec.plan-files/v1"
 
 
+NONE = Overrides()
+
+
 @dataclass(frozen=True)
 class PlanOptions:
     """The options of `plan`."""
 
     file: Path
-    provider: str | None
+    overrides: Overrides
     export: Path | None
     diff: bool
     detailed_exitcode: bool
@@ -38,14 +41,20 @@ class PlanOptions:
 def load(
     path: Path,
     printer: output.ProgressPrinter,
-    provider: str | None = None,
+    overrides: Overrides = NONE,
     *,
     output_format: str,
     as_json: bool,
 ) -> Job:
     """Return the job of the spec at *path*, and print its warnings and notes."""
     with printer:
-        job = jobs.load(path, provider=provider, on_event=printer)
+        job = jobs.load(
+            path,
+            provider=overrides.provider,
+            settings=overrides.settings,
+            arguments=overrides.words,
+            on_event=printer,
+        )
     if job.notes and not as_json:
         diagnostics.print_one(job.text, diagnostics.wanted(output_format, as_json=as_json))
     return job
@@ -55,7 +64,7 @@ def plan_(options: PlanOptions) -> int:
     job = load(
         options.file,
         output.ProgressPrinter(),
-        options.provider,
+        options.overrides,
         output_format=options.output_format,
         as_json=options.as_json,
     )

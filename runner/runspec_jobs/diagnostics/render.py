@@ -72,6 +72,13 @@ def _placed(file: str, document: Document, problem: Problem) -> Diagnostic:
     )
 
 
+def of_option(option: str, problem: Problem) -> Diagnostic:
+    """Return *problem*, which an *option* of the command line caused, in the form of other problems."""
+    where = dotted(problem.path)
+    path = "" if option.endswith(where) else where
+    return Diagnostic(option, 0, 0, 1, path, problem.what, problem.hint, problem.severity)
+
+
 def flawed(file: str, flaws: Iterable[SyntaxProblem]) -> list[Diagnostic]:
     """Return the syntax errors of *file*, which could not be read, in the form of other problems."""
     return [_flawed(file, flaw) for flaw in flaws]

@@ -81,7 +81,7 @@ def _choose(
     base, name = found.base.absolute(), found.spec.name
     machines = machine_rates(found.provider, found.spec, found.facts, found.prices)
     fresh = run_record.create(
-        found.text.data, made, found.facts, base, name, found.profile, machines
+        found.text.applied, made, found.facts, base, name, found.profile, machines
     )
     return Choice(fresh, client, f"run {made.run}")
 

@@ -88,8 +88,6 @@ def gather(
     Raises InvalidSpec with every problem found, and Unavailable if the provider is not installed.
     """
     spec = spec_in(text)
-    if provider_name:
-        spec = spec.model_copy(update={"provider": provider_name})
     provider = _provider(text, spec, provider_name)
     own = profile_in_use(base)
     options, wrong_options = settings(text, own, spec, provider)

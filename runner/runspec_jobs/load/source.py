@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runspec_jobs.diagnostics.problem import Problem
-from runspec_jobs.diagnostics.render import Diagnostic, flawed, placed
+from runspec_jobs.diagnostics.problem import Path as Path_, Problem
+from runspec_jobs.diagnostics.render import Diagnostic, flawed, of_option, placed
 from runspec_jobs.document import reader
 from runspec_jobs.document.nodes import Document
 from runspec_jobs.errors import Unavailable, Untrusted, UsageError
@@ -19,16 +19,26 @@ from runspec_jobs.spec.scaling import sizes
 
 @dataclass
 class SourceFile:
-    """The content of a file, and the problems found in it so far."""
+    """The content of a file, and the problems found in it so far.
+
+    *changed* is the content after overrides, if there were any, and *origins* has the option that set each path.
+    """
 
     name: str
     data: bytes
     document: Document | None = None
     diagnostics: list[Diagnostic] = field(default_factory=list)
+    changed: bytes | None = None
+    origins: Mapping[Path_, str] = field(default_factory=dict)
 
     @property
     def lines(self) -> str:
         return self.data.decode("utf-8", "replace")
+
+    @property
+    def applied(self) -> bytes:
+        """The content as a run keeps it: after overrides."""
+        return self.data if self.changed is None else self.changed
 
     @property
     def failed(self) -> bool:
@@ -36,7 +46,16 @@ class SourceFile:
 
     def complain(self, problems: Iterable[Problem]) -> None:
         assert self.document is not None, "BUG: a text that could not be parsed was checked"
-        self.diagnostics += placed(self.name, self.document, problems)
+        found = list(problems)
+        of_options = [(one, option) for one in found if (option := self._option(one))]
+        self.diagnostics += [of_option(option, one) for one, option in of_options]
+        others = [one for one in found if not self._option(one)]
+        self.diagnostics += placed(self.name, self.document, others)
+
+    def _option(self, problem: Problem) -> str | None:
+        """Return the option that set what *problem* is about, if an option did."""
+        paths = (problem.path[:length] for length in range(len(problem.path), 0, -1))
+        return next((self.origins[path] for path in paths if path in self.origins), None)
 
 
 class InvalidSpec(UsageError):
@@ -76,7 +95,8 @@ def read_file(path: Path, name: str | None = None) -> SourceFile:
         data = _head(path, reader.TEXT_BYTES + 1)
     except (OSError, ValueError) as exc:  # ValueError is for a path with NUL
         reason = getattr(exc, "strerror", None) or str(exc)
-        raise UsageError(f"cannot read {path}: {reason.lower()}") from exc
+        hint = "runspec init writes a first spec" if isinstance(exc, FileNotFoundError) else None
+        raise UsageError(f"cannot read {path}: {reason.lower()}", hint) from exc
     return read(name or str(path), data)
 
 

@@ -48,6 +48,12 @@ def text_of_size(value: Value, size: int) -> bytes:
     return "".join(f"{_quoted(key)}: {part}\n" for key, part in parts.items()).encode()
 
 
+def text_of(value: Value) -> bytes:
+    """Return *value*, a parsed spec, as YAML text; every scalar keeps its text and its YAML type."""
+    assert isinstance(value, dict), "BUG: a spec is a mapping"
+    return "".join(f"{_quoted(key)}: {_written(one)}\n" for key, one in value.items()).encode()
+
+
 def _written(value: Value) -> str:
     if isinstance(value, dict):
         return _mapping({key: _written(inner) for key, inner in value.items()})

@@ -283,7 +283,8 @@ def _check(command: VerbCommand, ctx: Inner, words: Sequence[str]) -> None:
     values, unused, _ = command.make_parser(ctx).parse_args(list(words))
     if unused:
         assert command.name is not None, "BUG: every verb has a name"
-        after = f"a command comes after --: {ctx.command_path} RUN -- COMMAND"
+        what = "RUN -- COMMAND" if command.name == "shell" else "FILE -- WORDS"
+        after = f"a command comes after --: {ctx.command_path} {what}"
         hint = after if VERBS[command.name].takes_command else _see(ctx)
         raise UsageError(f"unexpected argument '{unused[0]}'", hint)
     params: list[Any] = command.get_params(ctx)

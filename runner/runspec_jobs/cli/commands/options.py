@@ -52,6 +52,35 @@ SpecFile = Annotated[
     Path,
     Argument(metavar="FILE", parser=Path, help="the spec", autocompletion=suggestions.specs),
 ]
+DEFAULT_SPEC = Path("job.yaml")
+MaybeSpecFile = Annotated[
+    Path,
+    Argument(
+        metavar="FILE",
+        parser=Path,
+        show_default=False,
+        help="the spec (default: job.yaml); words after -- are added to its command",
+        autocompletion=suggestions.specs,
+    ),
+]
+ProviderName = Annotated[
+    str | None,
+    Option(
+        "--provider",
+        metavar="NAME",
+        help="use this provider, not the one in the spec",
+        autocompletion=suggestions.providers,
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    Option(
+        "--set",
+        metavar="PATH=VALUE",
+        show_default=False,
+        help="replace or add a field of the spec, such as cluster.nodes=4; may be repeated",
+    ),
+]
 RunName = Annotated[
     str,
     Argument(

@@ -5,16 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
 from runspec_jobs.cli.commands import suggestions
 from runspec_jobs.cli.commands.options import (
+    DEFAULT_SPEC,
     AsJson,
     Containers,
     Engine,
     KeptIn,
     MaxUsd,
+    MaybeSpecFile,
     OutputFormat,
+    ProviderName,
+    Settings,
     Smoke,
     SpecFile,
     Timeout,
@@ -88,16 +92,10 @@ def validate(
 
 
 def plan(
-    file: SpecFile,
-    provider: Annotated[
-        str | None,
-        Option(
-            "--provider",
-            metavar="NAME",
-            help="plan for this provider, not for the one in the spec",
-            autocompletion=suggestions.providers,
-        ),
-    ] = None,
+    ctx: Context,
+    file: MaybeSpecFile = DEFAULT_SPEC,
+    provider: ProviderName = None,
+    settings: Settings = None,
     export: Annotated[
         Path | None,
         Option(
@@ -126,16 +124,17 @@ def plan(
 
     Examples:
       runspec plan job.yaml
-      runspec plan --diff job.yaml
+      runspec plan --diff --set cluster.nodes=4 job.yaml
 
     More: docs/exit-codes.md
     """
+    from runspec_jobs.api.jobs import Overrides
     from runspec_jobs.cli import plan
 
     return plan.plan_(
         plan.PlanOptions(
             file,
-            provider,
+            Overrides(provider, settings or (), ctx.args),
             export,
             diff,
             detailed_exitcode,
@@ -350,7 +349,10 @@ def schema(
 
 
 def apply(
-    file: SpecFile,
+    ctx: Context,
+    file: MaybeSpecFile = DEFAULT_SPEC,
+    provider: ProviderName = None,
+    settings: Settings = None,
     detach: Annotated[
         bool, flag("--detach", "-d", help="return as soon as the run is submitted")
     ] = False,
@@ -367,11 +369,12 @@ def apply(
     """Run a spec and follow it until it ends.
 
     Examples:
-      runspec apply job.yaml
       runspec apply --detach --new job.yaml
+      runspec apply --set cluster.nodes=4 job.yaml -- --epochs 10
 
     More: docs/inside.md
     """
+    from runspec_jobs.api.jobs import Overrides
     from runspec_jobs.cli import apply
 
     return apply.apply(
@@ -385,6 +388,7 @@ def apply(
             as_json,
             yes=yes,
             max_usd=max_usd,
+            overrides=Overrides(provider, settings or (), ctx.args),
         )
     )
 

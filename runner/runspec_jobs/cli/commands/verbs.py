@@ -26,7 +26,9 @@ class Verb(NamedTuple):
 VERBS: Mapping[str, Verb] = {
     "init": Verb(WRITE, "spec_verbs", "setup", "write a first spec, for you to edit"),
     "validate": Verb(WRITE, "spec_verbs", "validate", "check specs; contact no service"),
-    "plan": Verb(WRITE, "spec_verbs", "plan", "show every request that apply would make"),
+    "plan": Verb(
+        WRITE, "spec_verbs", "plan", "show every request that apply would make", takes_command=True
+    ),
     "simulate": Verb(
         WRITE, "spec_verbs", "simulate", "estimate the time and cost of a job, fixed and elastic"
     ),
@@ -34,7 +36,9 @@ VERBS: Mapping[str, Verb] = {
     "schema": Verb(
         WRITE, "spec_verbs", "setup", "print the JSON Schema of specs, or of a format of --json"
     ),
-    "apply": Verb(RUN, "spec_verbs", "apply", "run a spec and follow it until it ends"),
+    "apply": Verb(
+        RUN, "spec_verbs", "apply", "run a spec and follow it until it ends", takes_command=True
+    ),
     "rehearse": Verb(
         RUN, "spec_verbs", "rehearse", "run a cloud job on this machine, against emulators"
     ),

@@ -117,7 +117,7 @@ def test_a_file_whose_name_is_not_utf_8_is_a_file(
 
 
 REFUSED = [
-    ("plan", "missing argument 'FILE'", "see runspec plan --help"),
+    ("rehearse", "missing argument 'FILE'", "see runspec rehearse --help"),
     (
         "completion",
         "missing argument '{bash,zsh,fish,powershell}'",
@@ -129,7 +129,8 @@ REFUSED = [
         "before the command: runspec --no-color plan",
     ),
     ("ls --version", "no such option: --version", "before the command: runspec --version list"),
-    ("plan a b", "unexpected argument 'b'", "see runspec plan --help"),
+    ("rehearse a b", "unexpected argument 'b'", "see runspec rehearse --help"),
+    ("plan a b", "unexpected argument 'b'", "runspec plan FILE -- WORDS"),
     ("shell job ls", "unexpected argument 'ls'", "runspec shell RUN -- COMMAND"),
     ("plan --jsn a", "no such option: --jsn", "did you mean '--json'?"),
     ("plan -x a", "no such option: -x", "see runspec plan --help"),

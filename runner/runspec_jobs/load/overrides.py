@@ -1,0 +1,137 @@
+"""Changes a spec by what was typed beside its file: a provider, settings, and words for its command."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from runspec_jobs.diagnostics.problem import Path, dotted
+from runspec_jobs.document import reader
+from runspec_jobs.document.nodes import Document, Map, Seq, Text, Value
+from runspec_jobs.errors import UsageError
+from runspec_jobs.load.source import SourceFile
+from runspec_jobs.spec.scaling import text_of
+
+PART = re.compile(r"\.?([A-Za-z_][A-Za-z0-9_-]*)|\[([0-9]{1,6})\]|\.([0-9]{1,6})(?=[.\[]|$)")
+NAMED = ("mounts", "outputs")  # lists whose items have names
+EXAMPLE = "write --set cluster.nodes=4 or --set env.GREETING=hello"
+
+
+class Overrides(NamedTuple):
+    """What replaces or extends the fields of a spec: *settings* are `PATH=VALUE`, *words* are added to `command`."""
+
+    provider: str | None = None
+    settings: Sequence[str] = ()
+    words: Sequence[str] = ()
+
+
+def changed(text: SourceFile, overrides: Overrides) -> SourceFile:
+    """Return *text* with *overrides*; it is unchanged if there are none, or if it could not be parsed.
+
+    Problems at the path of an override are reported with the option instead of a line of the file. Raises UsageError
+    for a setting that is not `PATH=VALUE` or has no place in the spec, and for words if the spec has a script.
+    """
+    if not any(overrides) or text.document is None or not isinstance(text.document.value, dict):
+        return text
+    given = text.document.value
+    value: Value = given
+    origins: dict[Path, str] = {}
+    for path, new, origin in _all(overrides, given):
+        value = _with(value, path, new, origin)
+        origins[path] = origin
+    found = SourceFile(text.name, text.data, Document(value), list(text.diagnostics))
+    found.origins = origins
+    found.changed = text_of(value)
+    return found
+
+
+def _all(overrides: Overrides, value: dict[str, Value]) -> Iterator[tuple[Path, Value, str]]:
+    """Yield the path, the new value and the option of each change."""
+    if overrides.provider is not None:
+        yield ("provider",), Text(overrides.provider, plain=False), "--provider"
+    for setting in overrides.settings:
+        path, new = _parsed(setting, value)
+        yield path, new, f"--set {dotted(path)}"
+    if overrides.words:
+        command = value.get("command")
+        if not isinstance(command, list):
+            what = "words after -- are added to `command`, and the spec has none"
+            raise UsageError(what, "write command: [program, argument] in the spec")
+        words = [Text(word, plain=False) for word in overrides.words]
+        yield ("command",), _like(command, [*command, *words]), "--"
+
+
+def _parsed(setting: str, value: Value) -> tuple[Path, Value]:
+    name, equals, new = setting.partition("=")
+    if not equals or not name:
+        raise UsageError(f"--set: '{setting.partition('=')[0]}' is not PATH=VALUE", EXAMPLE)
+    path: list[str | int] = []
+    at = 0
+    here: Value | None = value
+    while at < len(name):
+        found = PART.match(name, at)
+        if found is None:
+            raise UsageError(f"--set: '{name}' is not a path in a spec", EXAMPLE)
+        part = _part(found, here, path)
+        here = _inner(here, part)
+        path.append(part)
+        at = found.end()
+    try:
+        return tuple(path), reader.read(new).value if new.startswith(
+            ("[", "{", '"', "'")
+        ) else _scalar(new)
+    except reader.YamlError as exc:
+        raise UsageError(f"--set {name}: {exc.flaws[0].what}", "put the value in quotes") from exc
+
+
+def _scalar(text: str) -> Text:
+    """Return a value that is no list, mapping or quoted text: it is as long as it is, and may contain `: ` and `#`."""
+    return Text(text, plain=bool(text))
+
+
+def _part(found: re.Match[str], here: Value | None, path: Sequence[str | int]) -> str | int:
+    """Return a key or an index; an item of a list may be called by its name, as in `mounts.code.source`."""
+    if found[1] is None:
+        return int(found[2] or found[3])
+    if isinstance(here, list) and path and path[-1] in NAMED:
+        for index, item in enumerate(here):
+            if isinstance(item, dict) and item.get("name") == found[1]:
+                return index
+    return found[1]
+
+
+def _inner(here: Value | None, part: str | int) -> Value | None:
+    if isinstance(here, dict):
+        return here.get(str(part))
+    if isinstance(here, list) and isinstance(part, int) and part < len(here):
+        return here[part]
+    return None
+
+
+def _with(value: Value | None, path: Path, new: Value, origin: str) -> Value:
+    """Return *value* with *new* at *path*; mappings that are missing on the way are made."""
+    if not path:
+        return new
+    part, rest = path[0], path[1:]
+    if isinstance(value, list):
+        if not isinstance(part, int) or part >= len(value):
+            raise UsageError(f"{origin}: the list has no item '{part}'", "count items from 0")
+        items = [
+            _with(item, rest, new, origin) if i == part else item for i, item in enumerate(value)
+        ]
+        return _like(value, items)
+    if isinstance(part, int) or (value is not None and not isinstance(value, dict)):
+        raise UsageError(f"{origin}: '{part}' is not a field of the spec", EXAMPLE)
+    known = value or {}
+    key = next((one for one in known if one == part), Text(part))
+    inner = _with(known.get(part), rest, new, origin)
+    made = Map({**known, key: inner})
+    made.span = getattr(value, "span", (0, 0, 0, 0))
+    return made
+
+
+def _like(old: Value, items: Sequence[Value]) -> Seq:
+    made = Seq(items)
+    made.span = getattr(old, "span", (0, 0, 0, 0))
+    return made

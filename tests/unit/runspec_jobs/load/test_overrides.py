@@ -1,0 +1,165 @@
+"""What is typed beside a spec becomes part of its plan and of the record of its run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from runspec_jobs import api
+from runspec_jobs.cli.app import run
+from runspec_jobs.errors import Conflict, UsageError
+from runspec_jobs.state import run_record
+
+Capture = pytest.CaptureFixture[str]
+SPEC = """\
+apiVersion: runspec/v1
+name: toy
+provider: slurm
+cluster: {nodes: 1}
+mounts: [{name: code, source: ./src, target: /job/code}]
+outputs: [{name: model, path: /job/model}]
+env: {GREETING: hello, N: 3}
+command: [echo, "a b"]
+"""
+
+
+@pytest.fixture(autouse=True)
+def _spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("src").mkdir()
+    Path("job.yaml").write_text(SPEC)
+
+
+def loaded(*settings: str, words: tuple[str, ...] = (), provider: str = "local") -> api.Job:
+    return api.load("job.yaml", provider=provider, settings=settings, arguments=words)
+
+
+def test_fields_are_replaced_and_added() -> None:
+    job = loaded(
+        "cluster.nodes=2", "env.NEW=x: y", "env.GREETING=", "timeout=5m", "retry.attempts=2"
+    )
+
+    spec = job.spec
+    assert (spec.provider, spec.cluster.nodes.max, spec.timeout) == ("local", 2, 300)
+    assert dict(spec.env) == {"GREETING": "", "N": "3", "NEW": "x: y"}
+    assert spec.retry.attempts == 2
+
+
+def test_items_of_lists_are_named_or_counted() -> None:
+    job = loaded("mounts.code.target=/job/other", "outputs[0].sync=30s", "command[1]=c")
+
+    assert job.spec.mounts[0].target == "/job/other"
+    assert (job.spec.outputs[0].sync, job.spec.command) == (30, ("echo", "c"))
+
+
+def test_a_value_may_be_a_list_or_a_mapping() -> None:
+    job = loaded("sweep.lr=[0.1, 0.2]", "cluster.nodes={min: 1, max: 3}")
+
+    assert [task["lr"] for task in job.tasks()] == ["0.1", "0.2"]
+    assert (job.spec.cluster.nodes.min, job.spec.cluster.nodes.max) == (1, 3)
+
+
+def test_words_are_added_to_the_command_as_they_are() -> None:
+    job = loaded(words=("--lr", "1e-3", "${mounts.code}/x", "$HOME; ls", "no", ""))
+
+    added = ("--lr", "1e-3", "${mounts.code}/x", "$HOME; ls", "no", "")
+    assert job.spec.command == ("echo", "a b", *added)
+
+
+def test_the_record_of_a_run_reads_back_as_the_changed_spec() -> None:
+    job = loaded("env.NEW=1", "cluster.nodes=2", words=("no", "5", 'q"\n'))
+
+    again = api.load(job.text.applied, base=".")
+
+    assert again.spec == job.spec
+
+
+def test_a_plan_changes_with_them_and_not_without() -> None:
+    plain, same = (api.plan(loaded()).digest for _ in range(2))
+
+    assert plain == same == api.plan(loaded("env.N=3")).digest
+    assert plain != api.plan(loaded("env.N=4")).digest
+    assert plain != api.plan(loaded(words=("x",))).digest
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ["--set", "cluster.nods=2"],
+            "--set cluster.nods: unknown key 'nods'\n  hint: did you mean 'nodes'?",
+        ),
+        (["--set", "cluster.nodes=x"], "--set cluster.nodes: 'x' is not a number of nodes"),
+        (["--set", "cluster.nodes"], "--set: 'cluster.nodes' is not PATH=VALUE"),
+        (["--set", "=2"], "--set: '' is not PATH=VALUE"),
+        (["--set", "a..b=2"], "--set: 'a..b' is not a path in a spec"),
+        (["--set", "mounts[1].target=/x"], "the list has no item '1'"),
+        (["--set", "mounts.data.target=/x"], "the list has no item 'data'"),
+        (["--set", "name.x=1"], "'x' is not a field of the spec"),
+        (["--set", "env=[1"], "--set env: a ',' or ']' is expected here"),
+        (["--provider", "locl"], "the provider 'locl' is not installed"),
+    ],
+)
+def test_a_mistake_is_told_with_its_option(words: list[str], told: str, capsys: Capture) -> None:
+    provider = [] if "--provider" in words else ["--provider", "local"]
+
+    assert run(["plan", *provider, *words]) != 0
+
+    printed = capsys.readouterr().err
+    assert told in printed and "job.yaml:" not in printed
+
+
+def test_words_for_a_script_are_refused(capsys: Capture) -> None:
+    Path("job.yaml").write_text(SPEC.replace('command: [echo, "a b"]', "run: echo a"))
+
+    assert run(["plan", "--provider", "local", "--", "x"]) == UsageError.exit_code
+
+    assert "the spec has none" in capsys.readouterr().err
+
+
+def test_a_mistake_of_the_file_is_still_told_with_its_line(capsys: Capture) -> None:
+    Path("job.yaml").write_text(SPEC + "nme: x\n")
+
+    assert run(["plan", "--provider", "local", "--set", "env.A=1"]) == UsageError.exit_code
+
+    assert "job.yaml:9:1: nme: unknown key 'nme'" in capsys.readouterr().err
+
+
+def test_without_a_file_job_yaml_is_meant(capsys: Capture) -> None:
+    assert run(["plan", "--provider", "local"]) == 0
+    assert capsys.readouterr().out.startswith("plan for local")
+
+    Path("job.yaml").rename("other.yaml")
+
+    assert run(["plan"]) == UsageError.exit_code
+    told = capsys.readouterr().err
+    assert "cannot read job.yaml: no such file or directory" in told and "runspec init" in told
+
+
+@pytest.mark.process
+def test_the_same_options_mean_the_same_run(capsys: Capture) -> None:
+    words = ["apply", "--provider", "local", "--set", "env.GREETING=bye", "--set", "run=~"]
+    words = [*words[:5], "--", "c d"]
+    assert run(words) == 0
+    first = run_record.of_name("toy")[-1]
+    capsys.readouterr()
+
+    assert run(words) == 0
+    assert run(["plan", "--diff", "--json", *words[1:]]) == 0
+
+    assert [of.run for of in run_record.of_name("toy")] == [first.run]
+    assert first.spec.command == ("echo", "a b", "c d") and first.spec.env["GREETING"] == "bye"
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["changes"] == []
+
+
+@pytest.mark.process
+def test_other_options_conflict_with_a_live_run(capsys: Capture) -> None:
+    Path("job.yaml").write_text(SPEC.replace('[echo, "a b"]', '[sleep, "60"]'))
+    assert run(["apply", "-d", "--provider", "local"]) == 0
+
+    code = run(["apply", "-d", "--provider", "local", "--set", "env.N=4"])
+
+    assert code == Conflict.exit_code
+    assert run(["destroy", "toy"]) == 0
