@@ -8,11 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.diagnostics.render import placed
 from runspec_jobs.errors import Conflict, Lacking, RunspecError, UsageError
 from runspec_jobs.load import inputs, registry, source, trust
 from runspec_jobs.load.registry import extras as extras
 from runspec_jobs.load.source import InvalidSpec, SourceFile
+from runspec_jobs.manual import entries
+from runspec_jobs.manual.entries import Entry as Entry
 from runspec_jobs.provider import (
     Finding as Finding,
     Options,
@@ -195,6 +198,20 @@ def _installed(name: str, package: str) -> Installed:
 def absent() -> list[str]:
     """Return the names of providers that runspec expects and that are not installed."""
     return [name for name in registry.EXPECTED if name not in registry.installed()]
+
+
+def explain(asked: str) -> list[Entry]:
+    """Return what the pages say about an exit code, a state, a term, or the words of a message.
+
+    Raises UsageError if they say nothing about it.
+    """
+    found = entries.find(asked)
+    if not found:
+        takes = "name an exit code, a state, a term of docs/glossary.md, or words of a message"
+        raise UsageError(
+            f"nothing explains '{asked}'", did_you_mean(asked, entries.known()) or takes
+        )
+    return found
 
 
 def findings(provider: str | None = None, *, node: bool = False) -> Iterator[About]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
+import textwrap
 from pathlib import Path
 
 from runspec_jobs.api import machine
@@ -54,6 +56,35 @@ def _format_schema(form: str, *, reference: bool) -> int:
         raise UsageError(f"there is no format '{form}'", hint)
     output.out(schemas.text(known[form]))
     return OK
+
+
+def explain(asked: str, *, as_json: bool) -> int:
+    found = machine.explain(asked)
+    if as_json:
+        rows = [
+            {
+                "kind": entry.kind,
+                "words": entry.words,
+                "texts": [{"title": title, "text": text} for title, text in entry.texts],
+                "page": entry.page,
+            }
+            for entry in found
+        ]
+        output.out_json("runspec.explain/v1", {"entries": rows})
+        return OK
+    for number, entry in enumerate(found):
+        output.out("\n" * bool(number) + f"{entry.title} ({entry.kind})")
+        for title, text in entry.texts:
+            output.out(_indented(text if title.startswith("meaning") else f"{title}: {text}"))
+    for page in dict.fromkeys(entry.page for entry in found):
+        output.out(f"\nmore: {page}")
+    return OK
+
+
+def _indented(text: str) -> str:
+    """Return *text* with an indent, in lines that fit a terminal; for a pipe it is one line."""
+    width = min(shutil.get_terminal_size().columns, 100) if sys.stdout.isatty() else len(text) + 2
+    return textwrap.fill(text, max(width, 20), initial_indent="  ", subsequent_indent="  ")
 
 
 def providers(*, as_json: bool) -> int:

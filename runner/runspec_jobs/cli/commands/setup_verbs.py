@@ -62,6 +62,30 @@ def doctor(
     return setup.doctor(provider, node=node, as_json=as_json)
 
 
+def explain(
+    words: Annotated[
+        list[str],
+        Argument(
+            metavar="CODE|WORD...",
+            help="an exit code, a state, a term, or a message or words of one",
+            autocompletion=suggestions.explained,
+        ),
+    ],
+    as_json: AsJson = False,
+) -> int:
+    """Explain an exit code, a state, a term or a message.
+
+    Examples:
+      runspec explain 75
+      runspec explain "no machine of the queue"
+
+    More: docs/troubleshooting.md
+    """
+    from runspec_jobs.cli import setup
+
+    return setup.explain(" ".join(words), as_json=as_json)
+
+
 def providers(as_json: AsJson = False) -> int:
     """List the providers.
 

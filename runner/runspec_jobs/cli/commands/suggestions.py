@@ -65,6 +65,15 @@ def _runs() -> Iterator[os.DirEntry[str]]:
         yield from (entry for entry in entries if not entry.name.startswith("."))
 
 
+def explained(incomplete: str) -> list[str]:
+    """Return the codes, states and terms that `runspec explain` knows."""
+    from runspec_jobs.manual import entries  # no other completion needs the pages
+
+    with contextlib.suppress(OSError):
+        return sorted({name for name in entries.known() if name.startswith(incomplete)})
+    return []
+
+
 def providers(incomplete: str) -> list[str]:
     from importlib.metadata import entry_points  # only here, because importing it takes time
 

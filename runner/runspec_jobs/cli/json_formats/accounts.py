@@ -29,6 +29,29 @@ class Import(Document):
     files: list[str] = Field(description="The files that were written.")
 
 
+class Column(Part):
+    """A column of a page, with what it says."""
+
+    title: str
+    text: str = Field(description="For people.")
+
+
+class Explanation(Part):
+    """What a page says about a code, a state, a term or a message."""
+
+    kind: str = Field(description="What is explained, for people.")
+    words: str = Field(description="As the page has them.")
+    texts: list[Column]
+    page: str = Field(description="The page, below the top folder of the project.")
+
+
+class Explain(Document):
+    """What explains a code or a word."""
+
+    format: Literal["runspec.explain/v1"]
+    entries: list[Explanation]
+
+
 class InstalledProvider(Part):
     """An installed provider."""
 

@@ -1,0 +1,1 @@
+"""What `runspec explain` looks up: links to pages in docs, and the module that reads their tables."""

@@ -1,0 +1,116 @@
+"""Reads the tables of the pages, and finds the rows that a word or a message is about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).parent
+# The kind of what stands in the first column, by the page and the title of that column.
+KINDS = {
+    ("exit-codes.md", "code"): "exit code of runspec",
+    ("exit-codes.md", "exit code"): "exit code of a job",
+    ("exit-codes.md", "state"): "state of a run",
+    ("glossary.md", "term"): "term",
+    ("glossary.md", "instead of"): "not a term",
+    ("troubleshooting.md", "message"): "message",
+}
+MESSAGE = "message"
+LINK = re.compile(r"\[([^\]]*)\]\(([^)]*)\)")
+PLACEHOLDER = re.compile(r"\b(?:NAME|N|PATH|PROVIDER|WORDS?)\b")
+CELLS = re.compile(r"(?<!\\)\|")
+
+
+class Entry(NamedTuple):
+    """A row of a page: the words that it explains, and its other columns as pairs of a title and a text."""
+
+    kind: str
+    words: str
+    texts: tuple[tuple[str, str], ...]
+    page: str
+
+    @property
+    def title(self) -> str:
+        """The words without the quotes of Markdown."""
+        return self.words.strip("`") if self.words.count("`") == 2 else self.words
+
+    def names(self) -> Iterator[str]:
+        """Yield the words by which the row is looked up, in lower case."""
+        for part in re.split(r"[,()]", self.words):
+            if name := part.strip(" `").lower():
+                yield name
+
+
+@cache
+def entries() -> tuple[Entry, ...]:
+    """Return all rows of all pages, in their order."""
+    pages = dict.fromkeys(page for page, _ in KINDS)
+    return tuple(e for page in pages for e in rows(page, (HERE / page).read_text("utf-8")))
+
+
+def rows(page: str, text: str) -> Iterator[Entry]:
+    """Yield the rows of the tables of a page whose first column is of a known kind."""
+    titles: list[str] | None = None
+    for line in text.splitlines():
+        if not line.startswith("|"):
+            titles = None
+            continue
+        cells = [cell.strip().replace("\\|", "|") for cell in CELLS.split(line)[1:-1]]
+        if titles is None:
+            titles = cells
+        elif (kind := KINDS.get((page, titles[0]))) and not set(cells[0]) <= set("-: "):
+            texts = zip(titles[1:], map(_plain, cells[1:]), strict=True)
+            yield Entry(kind, cells[0], tuple(texts), f"docs/{page}")
+
+
+def find(asked: str) -> list[Entry]:
+    """Return the rows about *asked*: a code, a state or a term, or else a message or words of one."""
+    word = " ".join(asked.lower().split()).removeprefix("runspec: ")
+    named = [e for e in entries() if e.kind != MESSAGE and word in e.names()]
+    if not named and word.endswith("s"):
+        named = [e for e in entries() if e.kind != MESSAGE and word[:-1] in e.names()]
+    return named or _messages([e for e in entries() if e.kind == MESSAGE], word)
+
+
+def _messages(known: Sequence[Entry], word: str) -> list[Entry]:
+    """Return the messages that *word* is, or else those that contain all of its words."""
+    printed = [entry for entry in known if pattern(entry.words).search(word)]
+    if printed:
+        return printed
+    parts = word.split()
+    return [e for e in known if parts and all(part in e.words.lower() for part in parts)]
+
+
+def pattern(message: str) -> re.Pattern[str]:
+    """Return what finds a message of a page in printed text, whatever stands in place of its placeholders.
+
+    >>> bool(pattern("`there is no run 'NAME'`").search("runspec: there is no run 'toy'"))
+    True
+    """
+    parts = PLACEHOLDER.split(message.strip("`"))
+    return re.compile(".+?".join(map(re.escape, parts)), re.IGNORECASE)
+
+
+def known() -> list[str]:
+    """Return all codes, states and terms."""
+    return [name for entry in entries() if entry.kind != MESSAGE for name in entry.names()]
+
+
+def _plain(text: str) -> str:
+    """Return Markdown as it is printed: a link as its text, with the address or page behind it.
+
+    >>> _plain("see [profiles](profile.md#trust)")
+    'see profiles (docs/profile.md#trust)'
+    """
+
+    def shown(link: re.Match[str]) -> str:
+        text, target = link.groups()
+        if "://" in target or target.startswith("#"):
+            return text if target.startswith("#") else f"{text} ({target})"
+        place = target.removeprefix("../") if target.startswith("../") else f"docs/{target}"
+        return f"{text} ({place})"
+
+    return LINK.sub(shown, text)
