@@ -139,16 +139,16 @@ def test_a_node_that_has_ended_goes_again_with_one_that_lost_its_machine(
 
 # MPI
 
-# Adds up over all ranks in every step; the first rank keeps count for all.
+# Adds up over all ranks in every step; the first rank keeps count for all. A line is one write: see docs/logs.md.
 RANKS = f"""
-import os, time
+import os, sys, time
 from mpi4py import MPI
 world = MPI.COMM_WORLD
 state = os.path.join(os.environ["RUNSPEC_OUTPUT_STATE"], "step")
 step = int(open(state).read()) if world.rank == 0 and os.path.exists(state) else 0
 step = world.bcast(step)
-where = os.environ["RUNSPEC_RANK"], os.environ["RUNSPEC_HOST"]
-print("rank", world.rank, "try", os.environ["RUNSPEC_ATTEMPT"], "from", step, "node", *where, flush=True)
+node, host, attempt = (os.environ["RUNSPEC_" + name] for name in ("RANK", "HOST", "ATTEMPT"))
+sys.stdout.write("rank %d try %s from %d node %s %s\\n" % (world.rank, attempt, step, node, host))
 while step < {STEPS}:
     time.sleep(0.25)
     assert world.allreduce(1) == world.size
@@ -157,7 +157,7 @@ while step < {STEPS}:
         with open(state + ".part", "w") as stream:
             stream.write(str(step))
         os.replace(state + ".part", state)
-print("ranks", world.allreduce(1), flush=True)
+sys.stdout.write("ranks %d\\n" % world.allreduce(1))
 """
 
 

@@ -74,7 +74,8 @@ def test_of_many_tasks_those_that_failed_or_were_tried_again_are_told(
     assert run(["apply", job]) == 1
 
     found: list[Any] = [line.strip() for line in shown(capsys).splitlines()]
-    assert found[found.index("nodes: 23 succeeded, 1 failed") :] == [
+    first = found.index("nodes: 23 succeeded, 1 failed")
+    assert found[first : first + 7] == [
         "nodes: 23 succeeded, 1 failed",
         "task 7 node 0: failed, exit code 5, attempt 2",
         "attempt 1 of 2: exit code 5",

@@ -28,6 +28,7 @@ from typing import Any
 
 POLLED = ("state", "find", "settled", "cancel")
 CALLS = ("call", "stage", *POLLED)
+THEN = ", then "  # between the labels of a step and of a later one
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 # Audit events that are steps, with the places of their paths. https://docs.python.org/3/library/audit_events.html
 AUDITED: dict[str, tuple[str, tuple[int, ...]]] = {
@@ -65,8 +66,8 @@ def plain(path: str, world: str) -> str:
 class Boundaries:
     """The steps of this process below the folder *world*, written to the file *trace* as they come.
 
-    At step *at*, a number or the first of that label, it does what *do* says: `kill` or `stop` itself, or fail with an
-    error of `errno` from there on.
+    At step *at*, it does what *do* says: `kill` or `stop` itself, or fail with an error of `errno` from there on. *at*
+    is a number, or the first step of that label; "ONE, then OTHER" is the first OTHER after the first ONE.
     """
 
     def __init__(
@@ -95,8 +96,8 @@ class Boundaries:
         _write(self._out, json.dumps(found).encode() + b"\n")
         if number is None:
             return False
-        if self.at == label:
-            self.at = number
+        if isinstance(self.at, str) and self.at.partition(THEN)[0] == label:
+            self.at = self.at.partition(THEN)[2] or number
         if not isinstance(self.at, int):
             return False
         if self.do == "kill" and number == self.at:

@@ -123,7 +123,10 @@ def test_a_run_whose_supervisor_was_killed_has_failed_and_can_be_taken_away(
 
 
 @pytest.mark.parametrize("verb", ["apply", slow("cancel"), slow("destroy")])
-@pytest.mark.parametrize("label", [slow("write pipe"), slow("half pipe"), "await"])
+@pytest.mark.parametrize(
+    "label",
+    [slow("spawn python, then write pipe"), slow("spawn python, then half pipe"), "await"],
+)
 def test_a_supervisor_that_claims_its_run_too_late_makes_nothing_twice_and_nothing_in_vain(
     driver: Driver, verb: str, label: str
 ) -> None:

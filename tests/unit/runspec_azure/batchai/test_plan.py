@@ -180,8 +180,8 @@ def test_open_mpi_is_told_the_names_of_all_that_other_nodes_need_and_no_value(
 
     said = (tmp_path / "said").read_text().split()
     names = [said[i + 1] for i, word in enumerate(said) if word == "-x"]
-    assert names[5:8] == ["RUNSPEC_SWEEP_LR", "A", "T"]
-    assert names[8:] == ["AZ_BATCHAI_MPI_HOST_FILE", "AZ_BATCH_HOST_LIST"]
+    assert names[5:9] == ["RUNSPEC_SWEEP_LR", "PYTHONUNBUFFERED", "A", "T"]
+    assert names[9:] == ["AZ_BATCHAI_MPI_HOST_FILE", "AZ_BATCH_HOST_LIST"]
     assert "the-value" not in line
 
 

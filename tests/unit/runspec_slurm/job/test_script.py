@@ -222,7 +222,10 @@ def test_a_clean_environment_has_a_path(stubs: Path) -> None:
     wanted = spec()
     script = sbatch(wanted, facts(wanted, {"environment": "clean"}))[1]
 
-    _, found = started(script.replace("exec python3", f"exec {stubs}/python3"), stubs, {"PATH": ""})
+    begin, start, rest = script.partition("\n  python3 -IS")
+    _, found = started(
+        f"{begin}{start.replace('python3', f'{stubs}/python3')}{rest}", stubs, {"PATH": ""}
+    )
 
     assert "/usr/bin" in found["PATH"]
 
@@ -291,7 +294,7 @@ def test_pyxis_gets_the_whole_name_of_the_image_from_srun(stubs: Path) -> None:
     step = words[words.index("srun") : words.index("python3", 1)]
     assert f"--container-image={IMAGE}" in step
     assert "--container-mounts=/work space:/work space,/data/w:/data/w" in step
-    assert "--container-env=A,B" in step
+    assert "--container-env=PYTHONUNBUFFERED,A,B" in step
     assert (found["A"], found["B"]) == ("1", "x,y")
 
 
