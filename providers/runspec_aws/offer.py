@@ -20,6 +20,7 @@ from runspec_jobs.provider import (
     ec2_catalogue,
     machine_price,
     other_machines,
+    price_note,
     unknown_machine,
 )
 
@@ -37,13 +38,13 @@ def offer(spec: Spec, facts: Facts) -> Offer:
         return Offer((), standing=standing, why=why)
     if options.instance_types:
         named = tuple(_named(name, options) for name in room.types(spec, options))
-        return _offer(named, (), standing, shares(named, spec, options))
+        return _offer(named, (), standing, options, shares(named, spec, options))
     found, wanted = candidates(spec, options), request(spec, options)
     if room.one_type(spec, options):
         found = found[:1]
     runs = runs_on(wanted, bool(options.ami))
     others = other_machines(wanted, ec2_catalogue(), found, usable_gib, runs)
-    return _offer(found, others, standing, shares(found, spec, options))
+    return _offer(found, others, standing, options, shares(found, spec, options))
 
 
 def shares(
@@ -76,14 +77,12 @@ def _standing(options: AwsOptions) -> Iterator[StandingCost]:
     s3, logs, put = (
         aws_price(item, options.region) for item in ("s3 storage", "log storage", "log ingestion")
     )
-    yield StandingCost(f"what is kept in S3 (price of {s3.of})", usd_gb_month=s3.usd)
-    what = f"what is kept in CloudWatch Logs, besides {put.usd_shown} to write it (prices of {logs.of})"
+    yield StandingCost(f"what is kept in S3 ({s3.note})", usd_gb_month=s3.usd)
+    what = f"what is kept in CloudWatch Logs, besides {put.usd_shown} to write it ({logs.note})"
     yield StandingCost(what, usd_gb_month=logs.usd)
     if options.fargate and not options.public_ip:
         nat, data = (aws_price(item, options.region) for item in ("nat gateway", "nat data"))
-        what = (
-            f"a NAT gateway, if the subnets have one, besides {data.usd_shown} (prices of {nat.of})"
-        )
+        what = f"a NAT gateway, if the subnets have one, besides {data.usd_shown} ({nat.note})"
         yield StandingCost(what, nat.usd)
 
 
@@ -91,10 +90,10 @@ def _offer(
     found: tuple[ChosenMachine, ...],
     others: tuple[ChosenMachine, ...],
     standing: tuple[StandingCost, ...],
+    options: AwsOptions,
     shares: Mapping[str, float],
 ) -> Offer:
-    region = next((one.region for one in found if one.region), "an unknown region")
-    prices = f"on demand in {region}, {ec2_catalogue().version}"
+    prices = price_note(ec2_catalogue(), options.region)
     why = "" if found else "no machine of the catalogue is large enough"
     return Offer(found, others, standing, prices, why, shares)
 
@@ -104,5 +103,5 @@ def _named(name: str, options: AwsOptions) -> ChosenMachine:
     machine = known(name)
     if machine is None:
         return ChosenMachine(unknown_machine(name), None, None, "instance_types names it")
-    usd, region = machine_price(machine, ec2_catalogue(), options.region)
-    return ChosenMachine(machine, usd, region, "instance_types names it")
+    usd = machine_price(machine, ec2_catalogue(), options.region)
+    return ChosenMachine(machine, usd, options.region, "instance_types names it")

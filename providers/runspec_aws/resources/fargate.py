@@ -33,7 +33,8 @@ def offer(spec: Spec, options: AwsOptions, standing: tuple[StandingCost, ...]) -
     why = "the smallest size that is large enough"
     why += ", with a public address" if options.public_ip else ""
     found = ChosenMachine(unknown_machine(name), usd, first.region, why)
-    return Offer((found,), (), standing, f"on demand in {first.region}, {first.date}")
+    prices = f"on demand in {first.region}, {first.date}" if first.usd else f"vCPU: {first.note}"
+    return Offer((found,), (), standing, prices)
 
 
 def hourly(

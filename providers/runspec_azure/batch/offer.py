@@ -15,6 +15,7 @@ from runspec_jobs.provider import (
     Spec,
     StandingCost,
     machine_price,
+    price_note,
     unknown_machine,
 )
 
@@ -28,9 +29,9 @@ def offer(spec: Spec, facts: Facts) -> Offer:
     if options.pool:
         return Offer((), standing=standing, why=f"the pool {options.pool} has machines of its own")
     if options.vm_size:
-        return _offer((_named(options.vm_size, options),), (), standing)
+        return _offer((_named(options.vm_size, options),), (), standing, options)
     first, *others = request.candidates(spec, options, facts.survey) or (None,)
-    return _offer((first,) if first else (), tuple(others[:ALTERNATIVES]), standing)
+    return _offer((first,) if first else (), tuple(others[:ALTERNATIVES]), standing, options)
 
 
 def _standing(options: BatchOptions) -> Iterator[StandingCost]:
@@ -40,12 +41,10 @@ def _standing(options: BatchOptions) -> Iterator[StandingCost]:
     """
     where = request.region(options)
     blob = azure_price("blob storage", where)
-    yield StandingCost(f"what is kept in Blob storage (price of {blob.of})", usd_gb_month=blob.usd)
+    yield StandingCost(f"what is kept in Blob storage ({blob.note})", usd_gb_month=blob.usd)
     if not options.public_addresses:
         nat, data = (azure_price(item, where) for item in ("nat gateway", "nat data"))
-        what = (
-            f"a NAT gateway, if the subnet has one, besides {data.usd_shown} (prices of {nat.of})"
-        )
+        what = f"a NAT gateway, if the subnet has one, besides {data.usd_shown} ({nat.note})"
         yield StandingCost(what, nat.usd)
 
 
@@ -53,9 +52,9 @@ def _offer(
     found: tuple[ChosenMachine, ...],
     others: tuple[ChosenMachine, ...],
     standing: tuple[StandingCost, ...],
+    options: BatchOptions,
 ) -> Offer:
-    region = next((one.region for one in found if one.region), "an unknown region")
-    prices = f"on demand in {region}, {catalogue().version}"
+    prices = price_note(catalogue(), request.region(options))
     why = "" if found else "no machine of the catalogue is large enough"
     return Offer(found, others, standing, prices, why)
 
@@ -64,5 +63,7 @@ def _named(name: str, options: BatchOptions) -> ChosenMachine:
     machine = catalogue().named(name)
     if machine is None:
         return ChosenMachine(unknown_machine(name), None, None, "vm_size names it")
-    usd, region = machine_price(machine, catalogue(), request.region(options))
-    return ChosenMachine(machine, usd, region, "vm_size names it")
+    where = request.region(options)
+    return ChosenMachine(
+        machine, machine_price(machine, catalogue(), where), where, "vm_size names it"
+    )

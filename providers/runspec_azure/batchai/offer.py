@@ -14,6 +14,7 @@ from runspec_jobs.provider import (
     Spec,
     StandingCost,
     other_machines,
+    price_note,
     unknown_machine,
 )
 
@@ -31,13 +32,11 @@ def offer(spec: Spec, facts: Facts) -> Offer:
     if found is None and options.vm_size:
         found = ChosenMachine(unknown_machine(name), None, None, why)
     others = () if options.vm_size or found is None else _others(spec, options, found)
-    region = next((one.region for one in (found, *others) if one and one.region), None)
-    prices = f"virtual machines on demand in {region or 'an unknown region'}"
     return Offer(
         (found,) if found else (),
         others,
         tuple(_standing(spec, options, found)),
-        f"{prices}, {resources.priced_sizes().version}",
+        f"virtual machines: {price_note(resources.priced_sizes(), options.location)}",
         "" if found else "no machine of Batch AI was large enough",
     )
 
@@ -59,5 +58,5 @@ def _standing(
         what = f"{nodes} x {size}, which the cluster keeps until `runspec destroy --shared`"
         yield StandingCost(what, None if usd is None else nodes * usd)
     blob = azure_price("blob storage", options.location)
-    yield StandingCost(f"what is kept in Blob storage (price of {blob.of})", usd_gb_month=blob.usd)
+    yield StandingCost(f"what is kept in Blob storage ({blob.note})", usd_gb_month=blob.usd)
     yield StandingCost("what is kept in Azure Files")

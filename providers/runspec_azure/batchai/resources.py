@@ -103,7 +103,7 @@ def priced(name: str, region: str | None, why: str) -> ChosenMachine | None:
     machine = priced_sizes().named(name)
     if machine is None:
         return None
-    return ChosenMachine(machine, *machine_price(machine, priced_sizes(), region), why)
+    return ChosenMachine(machine, machine_price(machine, priced_sizes(), region), region, why)
 
 
 def lacking(spec: Spec, size: Machine) -> str:

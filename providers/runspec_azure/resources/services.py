@@ -8,7 +8,7 @@ from runspec_jobs.provider import ServicePrice, read_services, service_price
 
 
 def azure_price(item: str, region: str | None) -> ServicePrice:
-    """Return the price of *item*, of *region* if it is known, and otherwise of the region that stands in for it.
+    """Return the price of *item* in *region*, which may be unknown.
 
     Raises KeyError for an item that is not in the table.
     """

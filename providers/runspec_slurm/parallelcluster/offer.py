@@ -15,6 +15,7 @@ from runspec_jobs.provider import (
     ec2_catalogue,
     machine_price,
     other_machines,
+    price_note,
     unknown_machine,
 )
 from runspec_slurm.parallelcluster.infrastructure import config, queues
@@ -34,12 +35,11 @@ def offer(spec: Spec, facts: Facts) -> Offer:
     there = queues.queues(spec, options)
     sent = {name: there[name] for name in queues.of_job(spec, options)}
     found = _unique(one for name, queue in sent.items() for one in _of(name, queue, spec, options))
-    region = next((one.region for one in found if one.region), "an unknown region")
     return Offer(
         found,
         _others(spec, options, sent, found),
         tuple(_standing(spec, options, there)),
-        f"on demand in {region}, {ec2_catalogue().version}",
+        price_note(ec2_catalogue(), options.region),
         "" if found else "no machine of the catalogue is large enough",
     )
 
@@ -58,7 +58,8 @@ def _named(name: str, why: str, options: ParallelClusterOptions) -> ChosenMachin
     machine = known(name)
     if machine is None:
         return ChosenMachine(unknown_machine(name), None, None, why)
-    return ChosenMachine(machine, *machine_price(machine, ec2_catalogue(), options.region), why)
+    usd = machine_price(machine, ec2_catalogue(), options.region)
+    return ChosenMachine(machine, usd, options.region, why)
 
 
 def _unique(found: Iterable[ChosenMachine]) -> tuple[ChosenMachine, ...]:
@@ -91,9 +92,9 @@ def _standing(
     head = _named(options.head_node, "", options)
     yield StandingCost(f"the head node, {options.head_node}, {GONE}", head.usd)
     disk, address = (aws_price(item, options.region) for item in ("ebs gp3", "public ipv4"))
-    what = f"the disk of the head node, as large as its AMI, {GONE} (price of {disk.of})"
+    what = f"the disk of the head node, as large as its AMI, {GONE} ({disk.note})"
     yield StandingCost(what, usd_gb_month=disk.usd)
-    what = f"the public address of the head node, if its subnet gives one (price of {address.of})"
+    what = f"the public address of the head node, if its subnet gives one ({address.note})"
     yield StandingCost(what, address.usd)
     for name, queue in there.items():
         if queue.min_count:
@@ -116,6 +117,6 @@ def _file_system(name: str, storage: Storage, region: str | None) -> StandingCos
     )
     until = "also after the cluster is deleted" if storage.keep else GONE
     size = f"FSx for Lustre with {storage.size_gib:,} GiB"
-    what = f"the file system '{name}', {size}, {until} (price of {price.of})"
+    what = f"the file system '{name}', {size}, {until} ({price.note})"
     usd = None if price.usd is None else price.usd * storage.size_gib / MONTH_H
     return StandingCost(what, usd)

@@ -8,7 +8,7 @@ from runspec_jobs.machines.service import ServicePrice, read_services, service_p
 
 
 def aws_price(item: str, region: str | None) -> ServicePrice:
-    """Return the price of *item*, of *region* if it is known and of us-east-1 otherwise.
+    """Return the price of *item* in *region*, which may be unknown.
 
     Raises KeyError for an item that is not in the table.
     """

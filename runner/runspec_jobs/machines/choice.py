@@ -41,9 +41,9 @@ class MachineRequest(NamedTuple):
 
 
 class ChosenMachine(NamedTuple):
-    """A machine, with the price of an hour on demand, the region of the price, and the reason for the choice.
+    """A machine, with the price of an hour on demand where it is requested, and the reason for the choice.
 
-    *usd* is None if the price is unknown.
+    *usd* is None if the price there is unknown. *region* is the one by whose prices the machine was chosen.
     """
 
     machine: Machine
@@ -67,7 +67,8 @@ def choose(
 
     *usable_gib* is the memory that a service leaves to jobs, and *runs* whether the image of the machines has the
     drivers for it. Spot machines are ordered by their prices on demand, because those of spot change by the hour.
-    Machines without a known price come last.
+    Machines without a known price come last. Where no prices are known, those of another region give the order, and
+    the prices of the result are unknown.
     """
     found = [m for m in holding(request, catalogue, usable_gib) if runs(m)]
     fit = sorted(
@@ -75,11 +76,12 @@ def choose(
             (usd, region, machine)
             for machine in found
             if not machine.gpus or machine.gpus <= most_gpus(request)
-            for usd, region in [price(machine, catalogue, request.region)]
+            for usd, region in [order_price(machine, catalogue, request.region)]
         ),
         key=_order,
     )
-    return tuple(_chosen(fit)) if fit else ()
+    there = _chosen(fit) if fit else ()
+    return tuple(one._replace(usd=price(one.machine, catalogue, request.region)) for one in there)
 
 
 def holding(
@@ -114,12 +116,18 @@ def most_gpus(request: MachineRequest) -> int:
     return GPU_MULTIPLE * max(1, request.gpus) * max(1, request.together)
 
 
-def price(
+def price(machine: Machine, catalogue: Catalogue, region: str | None) -> float | None:
+    """Return the price of an hour of *machine* on demand in *region*, or None if it is unknown."""
+    return None if region is None else catalogue.usd(machine, region)
+
+
+def order_price(
     machine: Machine, catalogue: Catalogue, region: str | None
 ) -> tuple[float | None, str | None]:
-    """Return the price of an hour on demand, and its region: *region*, or else one that stands in for it.
+    """Return the price by which *machine* is put in order, and its region: *region*, or one that stands in for it.
 
-    The catalogue has no prices for some regions. There, the first of its regions that sells the machine stands in.
+    The catalogue does not have the prices of all machines for some regions. There, the first of its regions that
+    sells the machine stands in. This is not the price of the machine in *region*.
     """
     if region is not None and region in catalogue.regions:
         return catalogue.usd(machine, region), region

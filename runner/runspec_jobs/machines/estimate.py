@@ -16,6 +16,7 @@ from runspec_jobs.machines.choice import (
     holding,
     most_gpus,
     nominal,
+    order_price,
     price,
 )
 from runspec_jobs.machines.machine import Catalogue, Machine
@@ -131,19 +132,34 @@ def alternatives(
 ) -> tuple[ChosenMachine, ...]:
     """Return the cheapest machines for *request* of families of which none was *chosen*: one of each family."""
     families = {one.machine.family for one in chosen}
-    found: dict[str, ChosenMachine] = {}
+    found: dict[str, tuple[float, str, ChosenMachine]] = {}
     for machine in holding(request, catalogue, usable_gib):
-        usd, region = price(machine, catalogue, request.region)
+        usd, region = order_price(machine, catalogue, request.region)
         if machine.family in families or usd is None or not runs(machine):
             continue
         if machine.gpus and machine.gpus > most_gpus(request):
             continue
-        best = found.get(machine.family)
-        if best is None or best.usd is None or usd < best.usd:
-            why = f"the cheapest of {machine.family}"
-            found[machine.family] = ChosenMachine(machine, usd, region, why)
-    order = sorted(found.values(), key=lambda one: (one.usd or 0.0, one.machine.name))
-    return tuple(order[:ALTERNATIVES])
+        if machine.family not in found or usd < found[machine.family][0]:
+            there = price(machine, catalogue, request.region)
+            other = ChosenMachine(machine, there, region, f"the cheapest of {machine.family}")
+            found[machine.family] = usd, machine.name, other
+    order = sorted(found.values(), key=lambda one: one[:2])
+    return tuple(other for _, _, other in order[:ALTERNATIVES])
+
+
+def price_note(catalogue: Catalogue, region: str | None) -> str:
+    """Return what the prices of machines in *region* are, as text.
+
+    >>> price_note(Catalogue("2026-07-20", ("us-east-1",), ()), "us-east-1")
+    'on demand in us-east-1, 2026-07-20'
+    >>> price_note(Catalogue("2026-07-20", ("us-east-1",), ()), "eu-west-1")
+    'unknown in eu-west-1; machines are in the order of their prices in us-east-1, 2026-07-20'
+    """
+    if region in catalogue.regions:
+        return f"on demand in {region}, {catalogue.version}"
+    where = f"in {region}" if region else "where the region is unknown"
+    order = f"{catalogue.regions[0]}, {catalogue.version}"
+    return f"unknown {where}; machines are in the order of their prices in {order}"
 
 
 def _priced(one: ChosenMachine, own: Mapping[str, float]) -> PricedMachine:

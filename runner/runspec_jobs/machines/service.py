@@ -16,6 +16,7 @@ class ServicePrice(NamedTuple):
     """A price in USD for one *unit* of *item*, such as a `GB month`. *usd* is None if it is unknown.
 
     *region* is where the price holds, *date* the day of it as YYYY-MM-DD, and *source* an address. A GB is 2^30 bytes.
+    *elsewhere* is the price of another region, as text, if that of *region* is unknown.
     """
 
     item: str
@@ -24,11 +25,14 @@ class ServicePrice(NamedTuple):
     unit: str
     date: str
     source: str
+    elsewhere: str = ""
 
     @property
-    def of(self) -> str:
-        """Where and when the price holds, as text."""
-        return f"{self.region}, {self.date}"
+    def note(self) -> str:
+        """Where and when the price holds, or that it is unknown there, as text."""
+        if self.usd is not None:
+            return f"price of {self.region}, {self.date}"
+        return f"price unknown in {self.region}{'; ' * bool(self.elsewhere)}{self.elsewhere}"
 
     @property
     def usd_shown(self) -> str:
@@ -49,14 +53,17 @@ def read_services(table: str) -> tuple[ServicePrice, ...]:
 
 
 def service_price(prices: Iterable[ServicePrice], item: str, region: str | None) -> ServicePrice:
-    """Return the price of *item* in *region*, or that of the first region of the table, which stands in for others.
+    """Return the price of *item* in *region*; unknown, but with the first price of the table, if it has no such line.
 
-    The result names the region that it is from. Raises KeyError for an item that the table does not have.
+    Raises KeyError for an item that the table does not have.
     """
     found = [one for one in prices if one.item == item]
     if not found:
         raise KeyError(item)
-    return next((one for one in found if one.region == region), found[0])
+    first = found[0]
+    known = "" if first.usd is None else f"{first.usd:g} USD in {first.region}, {first.date}"
+    unknown = first._replace(region=region or "an unknown region", usd=None, elsewhere=known)
+    return next((one for one in found if one.region == region), unknown)
 
 
 def _price(line: str) -> ServicePrice:

@@ -31,7 +31,12 @@ from runspec_jobs.machines.choice import (
     price as machine_price,
 )
 from runspec_jobs.machines.ec2 import ec2_catalogue
-from runspec_jobs.machines.estimate import Offer, StandingCost, alternatives as other_machines
+from runspec_jobs.machines.estimate import (
+    Offer,
+    StandingCost,
+    alternatives as other_machines,
+    price_note,
+)
 from runspec_jobs.machines.machine import (
     Catalogue,
     Machine,
@@ -296,6 +301,7 @@ __all__ = [
     "nodes_each",
     "not_in_profile",
     "other_machines",
+    "price_note",
     "publish",
     "python_fits",
     "python_version",

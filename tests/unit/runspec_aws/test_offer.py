@@ -60,10 +60,19 @@ def test_what_is_kept_has_a_price_for_a_gb_and_month() -> None:
     assert "0.5 USD for each GB" in here.standing[1].what
 
 
-def test_a_region_without_prices_names_the_one_that_stands_in() -> None:
-    offer, _ = offered(spec(cluster={}), region="eu-central-1")
+def test_a_region_without_prices_has_unknown_ones_and_no_price_of_another() -> None:
+    here, _ = offered(spec(cluster={"gpus": 1}))
+    offer, _ = offered(spec(cluster={"gpus": 1}), region="mx-central-1", instance_types=[])
+    named, _ = offered(spec(cluster={}), region="mx-central-1", instance_types=["g5.xlarge"])
 
-    assert offer.catalogue.startswith("on demand in us-east-1, ")
+    assert offer.machines[0].machine == here.machines[0].machine
+    assert {one.usd for one in (*offer.machines, *offer.alternatives, *named.machines)} == {None}
+    assert {(one.usd_hour, one.usd_gb_month) for one in offer.standing} == {(None, None)}
+    unknown = "price unknown in mx-central-1; 0.023 USD in us-east-1, 2026-08-12"
+    assert offer.standing[0].what == f"what is kept in S3 ({unknown})"
+    assert offer.catalogue.startswith(
+        "unknown in mx-central-1; machines are in the order of their prices in us-east-1, "
+    )
 
 
 def test_a_capacity_block_is_paid_in_advance() -> None:

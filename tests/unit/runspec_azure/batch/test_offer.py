@@ -52,9 +52,26 @@ def test_machines_that_are_not_known_have_a_reason() -> None:
 
 
 def test_what_is_kept_has_a_price_and_so_has_the_gateway_of_machines_without_addresses() -> None:
-    usual = offered({}).standing
-    without = offered({}, public_addresses=False).standing
+    usual = offered({}, batch_url="https://jobs.westus.batch.azure.com").standing
+    europe = "https://jobs.westeurope.batch.azure.com"
+    without = offered({}, batch_url=europe, public_addresses=False).standing
 
     assert [(one.usd_hour, one.usd_gb_month) for one in usual] == [(None, 0.0208)]
     assert [(one.usd_hour, one.usd_gb_month) for one in without[1:]] == [(0.045, None)]
     assert "price of westus" in usual[0].what
+
+
+@pytest.mark.parametrize("url", ["https://jobs.norwayeast.batch.azure.com", "https://batch.local"])
+def test_a_region_without_prices_has_unknown_ones_and_no_price_of_another(url: str) -> None:
+    found, named = (
+        offered({}, batch_url=url),
+        offered({}, batch_url=url, vm_size="Standard_D2ds_v5"),
+    )
+
+    assert found.machines
+    prices = {one.usd for one in (*found.machines, *found.alternatives, *named.machines)}
+    assert prices == {None}
+    assert found.standing[0].usd_gb_month is None
+    assert "0.0208 USD in westus" in found.standing[0].what
+    assert found.catalogue.startswith("unknown ")
+    assert "in the order of their prices in eastus, 20" in found.catalogue

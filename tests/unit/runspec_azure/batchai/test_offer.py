@@ -48,7 +48,14 @@ def test_a_machine_has_todays_price_of_its_region_or_none(
     found = offered(needs, **settings)
 
     assert priced(found) == [machine]
-    assert found.catalogue.startswith("virtual machines on demand in ")
+    assert found.catalogue.startswith("virtual machines: on demand in ")
+
+
+def test_a_region_without_prices_has_unknown_ones() -> None:
+    found = offered({"cpus": 4}, location="norwayeast")
+
+    assert priced(found) == [("STANDARD_D4_V3", None)]
+    assert found.catalogue.startswith("virtual machines: unknown in norwayeast; ")
 
 
 def test_machines_of_other_series_that_are_sold_are_alternatives() -> None:
@@ -64,8 +71,8 @@ def test_nodes_that_the_cluster_keeps_are_a_standing_cost() -> None:
     kept = "which the cluster keeps until `runspec destroy --shared`"
 
     stored, files = offered({"cpus": 4}).standing
-    assert stored.what.startswith("what is kept in Blob storage (price of westus, 20")
-    assert (stored.usd_gb_month, files.what) == (0.0208, FILES)
+    assert "(price unknown in eastus; 0.0208 USD in westus, 20" in stored.what
+    assert (stored.usd_gb_month, files.what) == (None, FILES)
     found = standing(offered({"cpus": 4}, min_nodes=2, max_nodes=4))
     assert found[f"2 x STANDARD_D4_V3, {kept}"] == pytest.approx(0.384)
     found = standing(offered({"gpus": 1}, scale="manual", max_nodes=4))

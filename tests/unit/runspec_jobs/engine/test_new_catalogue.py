@@ -36,13 +36,14 @@ from tests.support.aws.specs import PROFILE
 
 JOB = b"apiVersion: runspec/v1\nname: n\nprovider: aws-batch\ncommand: [echo, %s]\n"
 AWS = registry.load("aws-batch")
+THERE = {**PROFILE, "region": "us-east-1"}  # a region with prices
 
 
 def inputs(word: bytes = b"one") -> PlanInputs:
     text = JOB % word
     spec, problems = validate.spec(reader.read(text))
     assert spec is not None, problems
-    facts = Facts(AwsOptions.model_validate(PROFILE))
+    facts = Facts(AwsOptions.model_validate(THERE))
     return cast("PlanInputs", SimpleNamespace(provider=AWS, spec=spec, facts=facts, text=text))
 
 
@@ -133,7 +134,7 @@ def test_a_record_of_an_earlier_version_names_no_machines(alive: Record) -> None
     file.write_text(json.dumps(found))
 
     assert alive.machines == {}
-    assert alive.facts(AWS).options == AwsOptions.model_validate(PROFILE)
+    assert alive.facts(AWS).options == AwsOptions.model_validate(THERE)
 
 
 def test_nodes_of_slurm_have_no_machines_on_record_unless_the_profile_has_a_price() -> None:

@@ -13,6 +13,7 @@ from runspec_jobs.machines.choice import (
     MachineRequest,
     choose,
     holding,
+    order_price,
     price,
 )
 from runspec_jobs.machines.ec2 import ec2_catalogue
@@ -39,7 +40,7 @@ def machine(name: str, usd: str = "", **own: object) -> Machine:
 
 
 def names(request: MachineRequest, *machines: Machine, **how: object) -> list[str]:
-    found = choose(request, Catalogue("1", (HERE,), machines), **how)  # type: ignore[arg-type]  # as in choose
+    found = choose(request._replace(region=HERE), Catalogue("1", (HERE,), machines), **how)  # type: ignore[arg-type]  # as in choose
     return [one.machine.name for one in found]
 
 
@@ -145,8 +146,8 @@ def test_a_machine_without_a_price_comes_last_and_says_so() -> None:
     catalogue = Catalogue("1", (HERE,), (machine("a.x"), machine("b.x", "3")))
     alone = Catalogue("1", (HERE,), (machine("b.x", cpus=8), machine("a.x")))
 
-    assert [m.machine.name for m in choose(MachineRequest(), catalogue)] == ["b.x"]
-    found = choose(MachineRequest(), alone)
+    assert [m.machine.name for m in choose(MachineRequest(region=HERE), catalogue)] == ["b.x"]
+    found = choose(MachineRequest(region=HERE), alone)
     assert [(m.machine.name, m.usd, m.why) for m in found] == [
         ("a.x", None, "price unknown, the smallest that is large enough")
     ]
@@ -168,14 +169,22 @@ def test_what_a_region_does_not_sell_is_not_chosen() -> None:
     assert choose(MachineRequest(region="there"), catalogue) == ()
 
 
-def test_a_region_without_prices_uses_those_of_the_first_that_sells_the_machine() -> None:
-    late = machine("a.x", prices=("", "2"))
-    catalogue = Catalogue("1", ("here", "there"), (late,))
+@pytest.mark.parametrize("region", ["mars", None])
+def test_where_prices_are_unknown_those_of_another_region_give_the_order_and_no_price(
+    region: str | None,
+) -> None:
+    dear, late = machine("a.x", prices=("3", "3")), machine("b.x", prices=("", "2"))
+    catalogue = Catalogue("1", ("here", "there"), (dear, late))
 
-    (found,) = choose(MachineRequest(region="mars"), catalogue)
-    assert (found.usd, found.region) == (2.0, "there")
-    assert found.why == "the cheapest that is large enough, by prices of there"
-    assert price(late, catalogue, "here") == (None, "here")
+    found = choose(MachineRequest(region=region), catalogue)
+
+    assert [(one.machine.name, one.usd, one.region) for one in found] == [
+        ("b.x", None, "there"),
+        ("a.x", None, "here"),
+    ]
+    assert found[0].why == "the cheapest that is large enough, by prices of there"
+    assert order_price(late, catalogue, "here") == (None, "here")
+    assert price(dear, catalogue, "here") == 3.0
 
 
 REQUESTS = st.builds(
@@ -208,10 +217,12 @@ def test_the_rule_holds_for_every_request(request: MachineRequest) -> None:
     for one in found:
         assert one.machine in fit
         assert one.why
-    prices = [p for m in fit if (p := price(m, catalogue, request.region)[0]) is not None]
+    ordered = [order_price(one.machine, catalogue, request.region)[0] for one in found]
+    prices = [p for m in fit if (p := order_price(m, catalogue, request.region)[0]) is not None]
     if found and prices:
-        assert found[0].usd == min(prices)
-        assert all(one.usd is not None and one.usd <= CAPACITY * min(prices) for one in found)
+        assert ordered[0] == min(prices)
+        assert all(usd is not None and usd <= CAPACITY * min(prices) for usd in ordered)
+    assert all(one.usd == price(one.machine, catalogue, request.region) for one in found)
     assert len(found) <= MOST
     families = [one.machine.family for one in found]
     assert all(families.count(family) <= PER_FAMILY for family in families)

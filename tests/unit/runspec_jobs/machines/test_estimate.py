@@ -50,7 +50,7 @@ def test_the_profile_replaces_prices_of_machines_and_gives_those_of_providers() 
 
 
 def test_alternatives_are_the_cheapest_of_other_families() -> None:
-    request = MachineRequest(gpus=1)
+    request = MachineRequest(gpus=1, region="us-east-1")
     chosen = choose(request, ec2_catalogue())
     others = alternatives(request, ec2_catalogue(), chosen)
 

@@ -41,17 +41,15 @@ def test_a_table_has_each_price_once(kind: str) -> None:
     assert len(keys) == len(set(keys))
 
 
-def test_a_region_has_its_own_price_or_that_of_the_first_one() -> None:
-    assert (
-        aws_price("nat gateway", "eu-west-2").usd,
-        aws_price("nat gateway", "eu-west-2").of,
-    ) == (
-        0.05,
-        "eu-west-2, 2026-09-25",
-    )
-    assert aws_price("nat gateway", "ap-south-1").of == "us-east-1, 2026-08-01"
-    assert aws_price("nat gateway", None).usd == 0.045
-    assert azure_price("blob storage", "eastus").of == "westus, 2024-07-01"
+def test_a_region_has_its_own_price_or_an_unknown_one_beside_that_of_another() -> None:
+    own, other = aws_price("nat gateway", "eu-west-2"), aws_price("nat gateway", "ap-south-1")
+
+    assert (own.usd, own.note) == (0.05, "price of eu-west-2, 2026-09-25")
+    assert other.usd is None
+    assert other.note == "price unknown in ap-south-1; 0.045 USD in us-east-1, 2026-08-01"
+    assert aws_price("nat gateway", None).usd is None
+    blob = azure_price("blob storage", "eastus")
+    assert blob.note == "price unknown in eastus; 0.0208 USD in westus, 2024-07-01"
 
 
 def test_an_unknown_price_is_none_and_an_unknown_item_an_error() -> None:
