@@ -30,7 +30,7 @@ DOC = ROOT / "docs" / "inside.md"
 SINGLE, EVERY, COORDINATION, APPLICATION, NODES = [
     line
     for block in re.findall(
-        r"```\n(.*?)```", DOC.read_text().partition("## On Azure Batch")[2], re.DOTALL
+        r"```text\n(.*?)```", DOC.read_text().partition("## On Azure Batch")[2], re.DOTALL
     )
     for line in block.splitlines()
 ]

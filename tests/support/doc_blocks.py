@@ -1,0 +1,137 @@
+"""The blocks of the pages, and what is done with each block of shell commands: none is left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from tests.support.root import ROOT
+
+PAGES = sorted(
+    str(path.relative_to(ROOT))
+    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("bench/*.md"))
+)
+FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`(runspec [^`\n]+)`")
+
+
+class Block(NamedTuple):
+    """A fenced block of a page; its name is the page and the first words of its first command."""
+
+    page: str
+    language: str
+    text: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.page}: {self.lines()[0]}"[:75].strip()
+
+    def lines(self) -> list[str]:
+        """Return the commands, each on one line, without comments."""
+        whole = self.text.replace("\\\n", " ")
+        bare = (re.sub(r"(^|\s)#.*", "", line).strip() for line in whole.splitlines())
+        return [re.sub(r"\s{2,}", " ", line) for line in bare if line]
+
+
+def blocks(page: str) -> Iterator[Block]:
+    """Yield the fenced blocks of a page, without their indent."""
+    for indent, language, text in FENCE.findall((ROOT / page).read_text()):
+        yield Block(page, language, re.sub(rf"^{indent}", "", text, flags=re.MULTILINE))
+
+
+def inline(page: str) -> list[str]:
+    """Return the commands of runspec that a page has in its sentences and tables."""
+    return INLINE.findall(FENCE.sub("", (ROOT / page).read_text()).replace("\\|", "|"))
+
+
+SHELL = [block for page in PAGES for block in blocks(page) if block.language == "sh"]
+# tests/e2e/test_doc_commands.py runs these, line by line, on this machine or against an emulator.
+RUN = {
+    "README.md: .venv/bin/runspec status mnist-chainer",
+    "README.md: .venv/bin/runspec rehearse specs/mnist-chainer.yaml",
+    "README.md: runspec init",
+    "docs/adopt.md: runspec list --remote",
+    "docs/aws-batch.md: pip install 'runspec-jobs[aws]'",
+    "docs/azure-batch.md: pip install 'runspec-jobs[azure]'",
+    "docs/elastic-costs.md: runspec simulate job.yaml --prices docs/traces/dynam",
+    "docs/json.md: runspec status mnist --json | jq -r .state",
+    "docs/logs.md: runspec logs job",
+    "docs/machines.md: runspec status mnist",
+    "docs/networks.md: export AWS_CA_BUNDLE=/etc/ssl/certs/company.pem",
+    "docs/profile.md: runspec init --provider aws-batch",
+    "docs/profile.md: runspec trust",
+    "docs/profile.md: runspec trust /home/me/checkout/runspec-profile.yaml",
+    "docs/report.md: runspec report search",
+    "docs/report.md: runspec report --points specs/scaling/resnet50-imagenet.jso",
+    "docs/simulate.md: runspec simulate specs/elastic-digits.yaml --prices docs/",
+    "docs/slurm.md: runspec init --provider slurm",
+    "docs/troubleshooting.md: runspec explain 75",
+    "docs/troubleshooting.md: runspec status job",
+}
+RECIPE = "tests/unit/runspec_slurm/parallelcluster/test_recipe.py"
+WALK = f"{RECIPE}::test_a_spec_of_the_walk_through_is_planned"
+PROBES = "test_what_holds_is_confirmed_and_nothing_is_left"
+
+
+class Checked(NamedTuple):
+    """Why a block is not run as it stands, and a test that does the same, if there is one."""
+
+    why: str
+    test: str | None
+
+
+# The program, options and files of these commands are checked, as in all other blocks.
+CHECKED: Mapping[str, Checked] = {
+    "README.md: tools/setup && .venv/bin/runspec apply specs/mnist-chainer.yaml": Checked(
+        "it would make the environment again in which the tests run",
+        "tests/e2e/test_main_job.py::test_both_nodes_worked_in_folders_of_their_own",
+    ),
+    "README.md: pip install '.[local]'": Checked(
+        "it installs from the package index",
+        "tests/unit/test_house.py::test_the_wheel_holds_the_packages_and_nothing_else",
+    ),
+    "docs/provider.md: pip install -e 'runspec-tiny[test]'": Checked(
+        "it installs from the package index",
+        "tests/e2e/test_provider_guide.py::test_a_job_is_planned_and_run",
+    ),
+    "docs/azure-batch.md: az role assignment create --assignee-object-id ... --r": Checked(
+        "it changes an account", None
+    ),
+    "docs/azure-batch-ai.md: runspec import job.json --cluster cluster.json --to": Checked(
+        "its files are those of a service that has ended",
+        "tests/e2e/test_batchai_recipes.py::test_the_shape_of_a_recipe_runs_as_the_service_ran_it",
+    ),
+    "docs/aws-batch.md: runspec doctor aws-batch --probe": Checked(
+        "it takes minutes", f"tests/e2e/test_aws_probes.py::{PROBES}"
+    ),
+    "docs/azure-batch.md: runspec doctor azure-batch --probe": Checked(
+        "it takes minutes", f"tests/e2e/test_azure_probes.py::{PROBES}"
+    ),
+    "docs/parallelcluster.md: runspec doctor parallelcluster --probe": Checked(
+        "it takes minutes", f"tests/e2e/test_parallelcluster_probes.py::{PROBES}"
+    ),
+    "docs/unverified.md: runspec doctor aws-batch --probe": Checked(
+        "it takes minutes", f"tests/e2e/test_aws_probes.py::{PROBES}"
+    ),
+    "docs/parallelcluster.md: runspec doctor parallelcluster": Checked(
+        "a cluster takes minutes to make",
+        "tests/e2e/test_parallelcluster.py"
+        "::test_a_cluster_is_made_for_a_job_and_goes_when_nothing_needs_it",
+    ),
+    **{
+        f"docs/parallelcluster.md: {line}": Checked("it is a part of the walk-through", WALK)
+        for line in (
+            "pip install 'runspec-jobs[local]'",
+            "aws s3 mb s3://my-bucket",
+            "cd specs/parallelcluster",
+            "runspec apply bert.yaml",
+            "runspec shell bert",
+            "runspec apply fairseq.yaml",
+            "runspec apply --detach notebook.yaml",
+            "runspec fetch bert model",
+            "runspec destroy notebook",
+        )
+    },
+    "bench/README.md: .venv/bin/python -m bench": Checked("it measures for an hour", None),
+}
