@@ -21,6 +21,7 @@ from runspec_jobs.provider import (
     argv,
     content_name,
     inside_boot,
+    registry_of,
 )
 
 MIB = 1 << 20
@@ -126,19 +127,6 @@ def step(spec: Spec, facts: Facts) -> Step:
     )
 
 
-def registry(image: str) -> str:
-    """Return the host of the registry that an image is in: the first part of its name, if that is a host.
-
-    https://pkg.go.dev/github.com/distribution/reference
-
-    >>> registry("registry.example.org:5000/team/a:1"), registry("python:3.11"), registry("me/private")
-    ('registry.example.org:5000', 'docker.io', 'docker.io')
-    """
-    host, slash, _ = image.partition("/")
-    is_host = bool(slash) and ("." in host or ":" in host or host == "localhost")
-    return host if is_host else "docker.io"
-
-
 def _container(spec: Spec, facts: Facts) -> dict[str, Any]:
     options: AwsOptions = facts.options
     found: dict[str, Any] = {
@@ -153,7 +141,7 @@ def _container(spec: Spec, facts: Facts) -> dict[str, Any]:
         found["jobRoleArn"] = options.job_role
     if options.execution_role:
         found["executionRoleArn"] = options.execution_role
-    if options.registry_secret and registry(found["image"]) == options.registry:
+    if options.registry_secret and registry_of(found["image"]) == options.registry:
         # https://docs.aws.amazon.com/AmazonECS/latest/developerguide/private-auth.html
         arn = options.registry_secret.partition(":")[2]
         found["repositoryCredentials"] = {"credentialsParameter": arn}

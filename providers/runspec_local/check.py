@@ -19,6 +19,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
         yield from _container(spec, facts)
         yield from _mounts(spec, facts)
         yield from _root(facts)
+        yield from facts.options.login_problems()
         yield from secret_problems(spec, facts.options, "local", "env:{}", _secret)
 
 

@@ -34,7 +34,7 @@ from runspec_jobs.provider import (
     state_folder,
 )
 from runspec_local import errors, publish, shell, status
-from runspec_local.infrastructure import environment, image
+from runspec_local.infrastructure import environment, image, registry_login
 from runspec_local.session import container_engine, gpus
 from runspec_local.store import is_whole, put, remove
 from runspec_local.supervisor import device_leases, durable, elastic, events, process, reaper
@@ -200,13 +200,19 @@ class LocalClient:
         return {"environment": params["path"]}
 
     def _pull(self, params: Mapping[str, Any]) -> Response:
-        done = container_engine.engine(params["engine"], "pull", params["image"], timeout_s=3600)
-        if done.returncode:
-            what = (
-                f"cannot get the image {params['image']}: {container_engine.last_line(done.stderr)}"
+        name, image = params["engine"], params["image"]
+        self._make_root()
+        with registry_login.options(self.root, name, params.get("login")) as words:
+            done = container_engine.engine(
+                name, *words.before, "pull", *words.after, image, timeout_s=self.timing.pull_s
             )
-            raise RemoteError(what, "check its name, and that you are logged in to its registry")
-        return {"image": params["image"]}
+        if done.returncode:
+            what = f"cannot get the image {image}: {container_engine.last_line(done.stderr)}"
+            hint = "check its name, and that you are logged in to its registry"
+            if "login" in params:
+                hint = f"check its name, and registry_user and registry_password of {params['login']['registry']}"
+            raise RemoteError(what, hint)
+        return {"image": image}
 
     def _build_image(self, params: Mapping[str, Any]) -> Response:
         self._make_root()

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from runspec_jobs.provider import Anyone, Options, Seconds, Truth, User, Word
+from runspec_jobs.provider import Anyone, RegistryOptions, Seconds, Truth, User, Word
 
 
 def _absolute(path: str) -> str:
@@ -25,7 +25,7 @@ Place = Annotated[
 ]
 
 
-class LocalOptions(Options):
+class LocalOptions(RegistryOptions):
     """Settings of `local`, under `providers` in a profile. A spec may set the fields marked `anyone`."""
 
     has_pools: ClassVar[bool] = False

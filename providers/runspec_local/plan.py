@@ -78,26 +78,28 @@ def _environment(spec: Spec, facts: Facts) -> Iterator[Step]:
 
 
 def _image(spec: Spec, facts: Facts) -> Iterator[Step]:
-    engine = facts.survey["engine"]
+    engine, image = facts.survey["engine"], spec.container.image
+    found = facts.options.login(image)
+    login = {} if found is None else {"login": found}
     yield Step(
         "image",
-        f"get the image {spec.container.image}",
+        f"get the image {image}",
         Scope.SITE,
-        request("pull_image", engine=engine, image=spec.container.image),
+        request("pull_image", engine=engine, image=image, **login),
     )
     if facts.requirements:
         made = {
-            "base": spec.container.image,
+            "base": image,
             "requirements": list(facts.requirements),
             "build_constraints": list(spec.container.build_constraints),
         }
-        image = f"localhost/runspec-env:{short_hash(made)}"
+        added = f"localhost/runspec-env:{short_hash(made)}"
         yield Step(
             "environment",
             f"add {len(facts.requirements)} requirements to the image",
             Scope.SITE,
-            request("build_image", engine=engine, image=image, **made),
-            request("remove_image", engine=engine, image=image),
+            request("build_image", engine=engine, image=added, **made),
+            request("remove_image", engine=engine, image=added),
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +26,7 @@ from runspec_jobs.provider import (
     Step,
     Stream,
     Unavailable,
+    docker_auth,
     inside_zipapp,
 )
 from runspec_slurm import publish, shell, timing
@@ -41,6 +44,8 @@ from runspec_slurm.store.workspace import WorkspaceStore
 from runspec_slurm.timing import Clock, Timing
 
 RECORD = "/record.json"
+ENROOT_HUB = "registry-1.docker.io"  # what enroot calls Docker Hub
+ENROOT_PASSWORD = r"(?!\$)[!$-&(-\[\]-~]+"  # no space, quote, backslash or #
 STATE = "state.json"  # the state of a run, for other machines to adopt it
 
 
@@ -78,6 +83,8 @@ class SlurmClient:
                 return self._put(params["key"], _content(params["content"]))
             case "put_secrets":
                 return self._put(params["key"], _variables(params["values"]))
+            case "put_login":
+                return self._put(params["key"], _login(params["format"], params["login"]))
             case "remove":
                 self.store.remove(params["key"])
             case "remove_run":
@@ -195,6 +202,24 @@ def _content(value: Any) -> bytes:
             "use that version, or start a new run with apply --new",
         )
     return inside_zipapp()
+
+
+def _login(kind: str, login: Mapping[str, str]) -> bytes:
+    """Return a login at a registry for podman and Apptainer (docker's format), or for enroot (netrc).
+
+    enroot runs a password that begins with $ as a shell command, and has no quotes. The service that issues tokens may
+    be another host than the registry, so its password is the default.
+    https://github.com/NVIDIA/enroot/blob/master/doc/cmd/import.md
+    """
+    if kind == "docker":
+        return json.dumps(docker_auth(login)).encode()
+    if not re.fullmatch(ENROOT_PASSWORD, login["password"]):
+        why = "it has spaces, quotes, a backslash or #, or begins with $"
+        what = f"enroot cannot read the password for {login['registry']}: {why}"
+        raise RemoteError(what, "use a token of the registry as registry_password")
+    host = ENROOT_HUB if login["registry"] == "docker.io" else login["registry"].partition(":")[0]
+    own = f"login {login['user']} password {login['password']}\n"
+    return f"machine {host} {own}default {own}".encode()
 
 
 def _variables(values: Mapping[str, str]) -> bytes:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from runspec_jobs.provider import Anyone, Key, Options, Seconds, User, Word, text_like
+from runspec_jobs.provider import Anyone, Key, RegistryOptions, Seconds, User, Word, text_like
 
 # Neither an option of ssh nor a character that a shell interprets.
 HOST = r"^[A-Za-z0-9_][A-Za-z0-9_.@:-]*$"
@@ -84,7 +84,7 @@ Gres = Annotated[
 ]
 
 
-class SlurmOptions(Options):
+class SlurmOptions(RegistryOptions):
     """Settings of `slurm`, under `providers` in a profile. A spec may set the fields marked `anyone`."""
 
     host: User[Host | None] = Field(

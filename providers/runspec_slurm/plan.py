@@ -13,6 +13,7 @@ def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
         *layout.steps(spec, facts),
         layout.record(spec, run, facts),
         *layout.secrets(spec, run, facts),
+        *layout.login(spec, run, facts),
         _job(spec, run, facts),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ from runspec_jobs.state import run_record
 from runspec_jobs.testing.contracts.entering import posted
 from runspec_jobs.testing.world import ECHO
 from tests.e2e.test_launch import mpi as mpi  # a fixture
-from tests.support import process_table
+from tests.support import private_registry, process_table
 from tests.support.profiles import own_profile
 from tests.support.requirements import lack, need, need_root
 
@@ -61,7 +62,9 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
     folder = tmp_path_factory.mktemp("podman")
     (folder / "containers.conf").write_text(CONFIGURATION)
     (folder / "storage.conf").write_text(STORAGE.format(folder=folder))
+    (folder / "registries.conf").write_text(private_registry.PLAIN_HTTP)
     settings = {
+        "CONTAINERS_REGISTRIES_CONF": str(folder / "registries.conf"),
         "CONTAINERS_CONF": str(folder / "containers.conf"),
         "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
     }
@@ -279,6 +282,55 @@ def test_a_killed_supervisor_leaves_a_run_that_can_be_destroyed(
     assert run(["destroy", "boxed"]) == 0
     assert containers() == []
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("engine", ["podman", "docker"])
+def test_an_image_of_a_private_registry_is_pulled_with_the_login_of_the_profile(
+    engine: str,
+    spec: Path,
+    podman: dict[str, str],
+    tmp_path: Path,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    """The password is in one file while the image is pulled, and in no command line, record or message."""
+    if engine == "docker":
+        request.getfixturevalue("docker")
+    canary = private_registry.PASSWORD.encode()
+    monkeypatch.setenv("REGISTRY_PASSWORD", "wrong")
+    monkeypatch.setenv("RUNSPEC_HOME", str(tmp_path / "home"))
+    root = tmp_path / "home" / "local"
+    seen: list[tuple[bool, int, int]] = []
+
+    def look() -> None:
+        (file,) = root.glob("login-*/config.json")
+        in_words = any(canary in line for _, line in process_table.words())
+        seen.append(
+            (in_words, stat.S_IMODE(file.stat().st_mode), stat.S_IMODE(file.parent.stat().st_mode))
+        )
+
+    with private_registry.registry(IMAGE, tmp_path / "image", podman, look) as name:
+        login = f"registry: {name.partition('/')[0]}, registry_user: {private_registry.USER}"
+        own_profile().write_text(
+            f"providers: {{local: {{{login}, registry_password: env:REGISTRY_PASSWORD}}}}\n"
+        )
+        spec.write_text(
+            HEAD.replace(IMAGE, name)
+            + f"providers: {{local: {{engine: {engine}}}}}\ncommand: [echo, here]\n"
+        )
+        assert run(["apply", str(spec)]) == 69
+        refused = capsys.readouterr().err
+        monkeypatch.setenv("REGISTRY_PASSWORD", private_registry.PASSWORD)
+
+        assert run(["apply", str(spec)]) == 0
+
+    assert "here" in capsys.readouterr().out
+    assert f"cannot get the image {name}" in refused
+    assert "registry_user and registry_password" in refused
+    assert set(seen) == {(False, 0o600, 0o700)}
+    assert list(root.glob("login-*")) == []
+    assert private_registry.holding_password(tmp_path / "home") == []
 
 
 def test_an_image_that_is_not_there_is_told_with_a_way_out(spec: Path, capsys: Capture) -> None:

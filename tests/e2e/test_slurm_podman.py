@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from runspec_emulators.slurm import Cluster
+from runspec_jobs.state_folder import runs_folder
 from tests.e2e.test_podman import IMAGE, podman as podman  # a fixture
+from tests.support import private_registry, process_table
 from tests.support.requirements import need
 from tests.support.slurm.project import Capture, Project, prepared
 from tests.support.slurm.shared_cluster import PROGRAMS
@@ -68,6 +71,46 @@ def test_each_node_runs_the_image_with_its_folders_and_its_words(
     expected = [f"{rank} of {nodes}: a, 'b' $c\n" for rank in range(nodes)]
     assert sorted(project.fetched().values()) == expected
     assert project.log().count("here\n") == nodes
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_an_image_of_a_private_registry_is_pulled_on_the_nodes(
+    boxes: Cluster,
+    podman: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+    nodes: int,
+) -> None:
+    """The login is in a file of the run, which only its owner can read, and which is deleted with the run."""
+    canary = private_registry.PASSWORD.encode()
+    monkeypatch.setenv("REGISTRY_PASSWORD", private_registry.PASSWORD)
+    for name, value in podman.items():
+        monkeypatch.setenv(name, value)
+    seen: set[bool] = set()
+
+    def look() -> None:
+        seen.add(any(canary in line for _, line in process_table.words()))
+
+    with private_registry.registry(IMAGE, tmp_path / "image", podman, look) as image:
+        login = {
+            "registry": image.partition("/")[0],
+            "registry_user": private_registry.USER,
+            "registry_password": "env:REGISTRY_PASSWORD",
+        }
+        own = {"podman": [], "python": "/usr/bin/python3", **login}
+        for project in prepared(boxes, tmp_path, monkeypatch, capsys, **own):
+            found = project.ended("echo here", cluster={"nodes": nodes}, container={"image": image})
+            (file,) = project.workspace.glob("runs/*/login/config.json")
+
+            assert found["state"] == "succeeded", project.log()
+            assert project.log().count("here\n") == nodes
+            assert seen == {False}
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600
+            assert private_registry.holding_password(tmp_path) == [file]
+            assert private_registry.holding_password(runs_folder()) == []
+            assert project.said("destroy", "job")[0] == 0
+            assert not file.exists()
 
 
 def test_cancel_lets_the_program_in_a_container_save(project: Project) -> None:

@@ -12,8 +12,8 @@ from runspec_jobs.provider import (
     Anyone,
     Key,
     LocalSecret,
-    Options,
     Positive,
+    RegistryOptions,
     Seconds,
     Truth,
     User,
@@ -82,7 +82,7 @@ Shared = Annotated[
 ]
 
 
-class BatchOptions(Options):
+class BatchOptions(RegistryOptions):
     """Settings of `azure-batch`, under `providers` in a profile. A spec may set the fields marked `anyone`."""
 
     subscription: User[Word | None] = Field(
@@ -184,15 +184,6 @@ class BatchOptions(Options):
         "jobs reach blobs, instead of signatures. Pools that runspec makes get it, through "
         "the Resource Manager, which needs `subscription` and `resource_group`. An existing "
         "`pool` must have it already.",
-    )
-    registry: User[Word | None] = Field(
-        default=None,
-        description="Container registry that images are pulled from: `mine.azurecr.io`.",
-    )
-    registry_user: User[Word | None] = Field(default=None, description="User name at the registry.")
-    registry_password: User[LocalSecret | None] = Field(
-        default=None,
-        description="Where the password for the registry is stored, as `env:NAME` or `file:/path`.",
     )
     signed_for: Anyone[Seconds] = Field(
         default=7 * 86_400,

@@ -9,7 +9,7 @@ from runspec_azure.batchai import infrastructure as clusters, resources
 from runspec_azure.batchai.discover import quota
 from runspec_azure.batchai.job import command_line, job, toolkits
 from runspec_azure.batchai.naming import made_up_place
-from runspec_azure.batchai.options import BatchAiOptions
+from runspec_azure.batchai.options import BatchAiOptions, Registry
 from runspec_azure.batchai.store import volumes
 from runspec_jobs.provider import (
     Capacity,
@@ -347,14 +347,23 @@ def _secrets(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
     volumes_of_job = volumes.used(spec, options).values()
     shared = () if options.cluster else volumes.cluster_volumes(options).values()
     needed = volumes.keys([*volumes_of_job, *shared], options)
-    if options.registry and options.registry.password and job.image(spec, options):
-        needed.append(options.registry.password)
+    if options.registry and job.image(spec, options):
+        yield from _login(options.registry)
+        needed += [key for key in (options.registry.password,) if key]
     if not options.cluster:
         needed += options.setup.secrets.values() if options.setup else ()
         needed += [key for key in (options.admin_password,) if key]
         needed += [options.insights.key] if options.insights and options.insights.key else []
     for key in dict.fromkeys(needed):
         yield from _secret(key, AT, options)
+
+
+def _login(registry: Registry) -> Iterator[Problem]:
+    if bool(registry.username) != bool(registry.password):
+        key, other = "password", "username"
+        key, other = (key, other) if registry.username else (other, key)
+        what = f"registry in the profile has no `{key}`, which the login needs"
+        yield Problem(AT, what, f"add {key}, or remove {other}")
 
 
 def _secret(key: str, at: Path, options: BatchAiOptions) -> Iterator[Problem]:

@@ -37,6 +37,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
         yield from extra_options.problems(spec, options)
         yield from partition_fit.problems(spec, facts)
         yield from _limits(spec, facts)
+        yield from options.login_problems()
         yield from images.problems(spec, facts)
         yield from _mpi(spec, facts)
         yield from _mounts(spec, options)

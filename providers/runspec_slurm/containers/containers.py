@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from runspec_jobs.provider import Facts, Spec, nodes_each
 from runspec_slurm import resources
@@ -13,6 +14,10 @@ from runspec_slurm.session.quoting import HERE, quoted
 # First those that run an image unchanged and keep the job within its allocation.
 ORDER = ("pyxis", "apptainer", "podman")
 UNKNOWN = "podman"  # without discovery
+# Files of the run with the login at a registry: docker's, and enroot's, which has this name in a folder of settings.
+# https://github.com/NVIDIA/enroot/blob/master/doc/cmd/import.md
+LOGIN_FOLDER = "login"
+LOGIN, ENROOT_LOGIN = f"{LOGIN_FOLDER}/config.json", f"{LOGIN_FOLDER}/.credentials"
 # Variables of Slurm that a program may need, in addition to those of the contract.
 PASSED = (
     "SLURM_JOB_ID SLURM_ARRAY_JOB_ID SLURM_ARRAY_TASK_ID SLURM_NODEID SLURM_RESTART_COUNT "
@@ -57,6 +62,20 @@ def engine(spec: Spec, facts: Facts) -> str:
     return next((name for name in ORDER if name in there), "none")
 
 
+def login(spec: Spec, facts: Facts) -> Mapping[str, Any] | None:
+    """Return the login that the engine needs to pull the image, as part of a request; None if it needs none."""
+    image = spec.container.image or ""
+    if engine(spec, facts) == "none" or is_file(image):
+        return None
+    found: Mapping[str, Any] | None = facts.options.login(docker(image.removeprefix("docker://")))
+    return found
+
+
+def _login_file(spec: Spec, facts: Facts) -> tuple[str, ...]:
+    """Return the option of podman and Apptainer that names the file with the login, which is docker's."""
+    return (f'--authfile="{HERE}/runs/$RUNSPEC_RUN/{LOGIN}"',) if login(spec, facts) else ()
+
+
 def rooted(spec: Spec, facts: Facts) -> bool:
     """Return whether the job has a root file system of its own, in which `/job` can be made."""
     return engine(spec, facts) in ("podman", "pyxis")
@@ -99,8 +118,11 @@ def options_of_srun(spec: Spec, facts: Facts) -> tuple[str, ...]:
         return ()
     bound = ",".join(f"{path}:{path}" for path in shared(spec, facts))
     own = f"{HERE}:{HERE}" + ("${runspec_ib:+,$runspec_ib:$runspec_ib}" if _is_wide(spec) else "")
+    image = uri(spec.container.image or "")
+    if there := login(spec, facts):
+        image = f"{there['user']}@{image}"  # enroot looks for the password of this user
     found = [
-        f"--container-image={quoted(uri(spec.container.image or ''))}",
+        f"--container-image={quoted(image)}",
         f'--container-mounts="{own}"' + (f",{quoted(bound)}" if bound else ""),
         "--container-writable",
         "--container-remap-root",
@@ -136,6 +158,7 @@ def _podman(spec: Spec, facts: Facts, exported: tuple[str, ...]) -> tuple[str, .
     found = ["podman", "run", *map(quoted, facts.options.podman)]
     found += ["--rm", "--network=host", "--user=0:0"]
     found += ["--security-opt=no-new-privileges", "--security-opt=label=disable"]
+    found += _login_file(spec, facts)
     found.append(f'--volume="{HERE}:{HERE}"')
     for path in shared(spec, facts):
         found.append(f"--volume={quoted(f'{path}:{path}')}")
@@ -156,7 +179,7 @@ def _podman(spec: Spec, facts: Facts, exported: tuple[str, ...]) -> tuple[str, .
 
 def _apptainer(spec: Spec, facts: Facts) -> tuple[str, ...]:
     """Return the arguments of apptainer: https://apptainer.org/docs/user/latest/cli/apptainer_exec.html"""
-    found = ["apptainer", "exec", f'--bind="{HERE}"']
+    found = ["apptainer", "exec", *_login_file(spec, facts), f'--bind="{HERE}"']
     found += [f"--bind={quoted(path)}" for path in shared(spec, facts)]
     if _is_wide(
         spec

@@ -12,6 +12,7 @@ from runspec_slurm.options import SlurmOptions
 
 IMAGE = ("container", "image")
 INSIDE = ">=3.6"  # the Python that the agent needs
+ENROOT_ENDS = set("@# ")  # what ends a user name in enroot's notation of images
 NAMES = {"podman": "podman", "apptainer": "Apptainer", "pyxis": "Pyxis"}
 
 
@@ -85,6 +86,7 @@ def _image(spec: Spec, facts: Facts) -> Iterator[Problem]:
         else:
             hint = "push it to a registry, or set container.requirements"
             yield Problem(IMAGE, "no registry has an image named localhost/...", hint)
+    yield from _login(spec, facts)
     if spec.container.requirements is not None:
         what = "installed when the job starts, by the python3 of the image, which must have venv or pip"
         yield Problem(("container", "requirements"), what, at="key", severity="note")
@@ -96,6 +98,20 @@ def _image(spec: Spec, facts: Facts) -> Iterator[Problem]:
         yield Problem(IMAGE, what, severity="note")
     if kind != "podman":
         yield from _shm(spec)
+
+
+def _login(spec: Spec, facts: Facts) -> Iterator[Problem]:
+    login = containers.login(spec, facts)
+    if login is None:
+        return
+    what = (
+        "the login at its registry is stored in a file of the workspace until the run is destroyed; "
+        "only you and root can read it"
+    )
+    yield Problem(IMAGE, what, severity="note")
+    if containers.engine(spec, facts) == "pyxis" and set(login["user"]) & ENROOT_ENDS:
+        what = f"enroot cannot log in as '{login['user']}': it has a space, @ or #"
+        yield Problem(("provider",), what, "use another registry_user, such as the name of a token")
 
 
 def _nodes_own(spec: Spec, facts: Facts) -> Iterator[Problem]:

@@ -66,6 +66,8 @@ def _exports(spec: Spec, run: str, facts: Facts) -> Iterator[tuple[str, str]]:
         yield "RUNSPEC_TIMEOUT_S", str(spec.timeout)
     if spec.secrets:
         yield "RUNSPEC_SECRETS", quoted(of_run(run, "secrets"))
+    if containers.engine(spec, facts) == "pyxis" and containers.login(spec, facts):
+        yield "ENROOT_CONFIG_PATH", placed(of_run(run, containers.LOGIN_FOLDER))
     if not containers.rooted(spec, facts):
         yield "RUNSPEC_BELOW", OWN_FOLDER
         if options.scratch:

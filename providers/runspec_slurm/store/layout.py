@@ -106,3 +106,14 @@ def secrets(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
         do = folder("put_secrets", key=key, values=values)
         title = f"write {len(values)} secret{'s' if len(values) > 1 else ''}"
         yield Step("secrets", title, Scope.RUN, do, folder("remove", key=key))
+
+
+def login(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
+    """Yield the step that writes the login at the image's registry, if any, to a file that only its owner can read."""
+    found = containers.login(spec, facts)
+    if found:
+        enroot = containers.engine(spec, facts) == "pyxis"
+        key = of_run(run, containers.ENROOT_LOGIN if enroot else containers.LOGIN)
+        do = folder("put_login", key=key, format="netrc" if enroot else "docker", login=dict(found))
+        title = f"write the login at {found['registry']}"
+        yield Step("login", title, Scope.RUN, do, folder("remove", key=key))

@@ -101,6 +101,7 @@ from runspec_jobs.provider.payload import (
     zipapp_bytes as inside_zipapp,
 )
 from runspec_jobs.provider.probe import BenchProbe, Observation, Probe, ProbeContext, Verdict
+from runspec_jobs.provider.registry_login import RegistryOptions, docker_auth, registry_of
 from runspec_jobs.provider.root_cause import blamed
 from runspec_jobs.provider.saved_outputs import Copy, publish, read_saved_outputs
 from runspec_jobs.provider.signed_urls import Line, signed_job_lines, signed_problems
@@ -225,6 +226,7 @@ __all__ = [
     "Progress",
     "Provider",
     "RangedReader",
+    "RegistryOptions",
     "RemoteError",
     "Request",
     "Response",
@@ -284,6 +286,7 @@ __all__ = [
     "choose_machines",
     "content_name",
     "did_you_mean",
+    "docker_auth",
     "ec2_catalogue",
     "elastic_changes",
     "elastic_end",
@@ -310,6 +313,7 @@ __all__ = [
     "read_record",
     "read_saved_outputs",
     "read_services",
+    "registry_of",
     "requests_of",
     "seat",
     "seated",

@@ -18,7 +18,11 @@ BASE = {"apiVersion": "runspec/v1", "name": "n", "provider": "local", "command":
 
 
 def told(more: Mapping[str, Any], **found: Any) -> list[tuple[str, str]]:
-    facts = Facts(LocalOptions(), survey={"root": "/r", "engine": "process", **found})
+    return told_of(LocalOptions(), more, **found)
+
+
+def told_of(options: LocalOptions, more: Mapping[str, Any], **found: Any) -> list[tuple[str, str]]:
+    facts = Facts(options, survey={"root": "/r", "engine": "process", **found})
     spec = Spec.model_validate({**BASE, **more})
     return [(p.severity, p.what) for p in check.problems(spec, facts)]
 
@@ -55,6 +59,12 @@ def test_an_image_that_would_be_read_as_something_else_is_refused(image: str) ->
     """The local provider counts on the core for it: the name is a word of a command line."""
     with pytest.raises(ValidationError, match="is not an image"):
         told({"container": {"image": image}}, engine="podman")
+
+
+def test_half_a_login_to_a_registry_is_refused() -> None:
+    assert told_of(LocalOptions(registry_user="me"), {}) == [
+        ("error", "the profile has no `registry_password`, which the login at the registry needs")
+    ]
 
 
 def test_a_path_that_no_engine_takes_is_refused() -> None:

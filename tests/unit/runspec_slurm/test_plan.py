@@ -336,6 +336,51 @@ def test_a_secret_is_a_name_in_the_plan_and_neither_in_the_record_nor_in_the_scr
     assert f"export RUNSPEC_SECRETS=runs/{RUN}/secrets\n" in steps["job"]["script"]
 
 
+@pytest.mark.parametrize(
+    ("engine", "file", "kind", "word"),
+    [
+        (
+            "podman",
+            "config.json",
+            "docker",
+            '--authfile="$SLURM_SUBMIT_DIR/runs/$RUNSPEC_RUN/login/config.json"',
+        ),
+        (
+            "apptainer",
+            "config.json",
+            "docker",
+            '--authfile="$SLURM_SUBMIT_DIR/runs/$RUNSPEC_RUN/login/config.json"',
+        ),
+        ("pyxis", ".credentials", "netrc", "--container-image='me@registry.example.org#a/b:1'"),
+    ],
+)
+def test_each_engine_reads_the_login_at_a_registry_from_a_file_of_the_run(
+    engine: str, file: str, kind: str, word: str
+) -> None:
+    wanted = spec(container={"image": "registry.example.org/a/b:1"})
+    login = {
+        "registry": "registry.example.org",
+        "registry_user": "me",
+        "registry_password": "env:P",
+    }
+    there = {**FOUND, "containers": [engine]}
+
+    steps = {s.id: s for s in PROVIDER.plan(wanted, RUN, facts(wanted, login, there))}
+
+    key = f"runs/{RUN}/login/{file}"
+    password = {"$secret": "env:P"}
+    given = {"registry": "registry.example.org", "user": "me", "password": password}
+    assert steps["login"].do.params == {"key": key, "format": kind, "login": given}
+    assert steps["login"].undo == ("folder", "remove", {"key": key})
+    text = steps["job"].do.params["script"]
+    assert word in text
+    assert "env:P" not in text
+    settings = f'export ENROOT_CONFIG_PATH="$SLURM_SUBMIT_DIR/runs/{RUN}/login"\n'
+    assert (settings in text) == (engine == "pyxis")
+    other = PROVIDER.plan(spec(container={"image": "a:1"}), RUN, facts(wanted, login, there))
+    assert "login" not in [step.id for step in other]
+
+
 def test_the_record_says_what_the_job_and_the_client_need() -> None:
     wanted = spec(
         command=["train", "a b"],

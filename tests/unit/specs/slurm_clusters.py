@@ -6,6 +6,11 @@ from typing import Any
 
 WORK = {"name": "work", "source": "shared://work/digits", "target": "/job/work"}
 IMAGE = {"image": "nvcr.io/nvidia/pytorch:24.05-py3", "shm": "8GiB"}
+NGC = {
+    "registry": "nvcr.io",
+    "registry_user": "$oauthtoken",
+    "registry_password": "env:NGC_API_KEY",
+}
 ACCOUNTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "podman": (
         "hello",
@@ -30,6 +35,7 @@ ACCOUNTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
             "account": "digits",
             "shared": {"work": "/fsx/work"},
             "secrets": {"token": "env:TOKEN"},
+            **NGC,
             "after": ["afterany:123"],
             "sbatch": ["--constraint=ib"],
         },
@@ -37,12 +43,12 @@ ACCOUNTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "apptainer": (
         "hello",
         {"container": IMAGE, "mounts": [WORK]},
-        {"shared": {"work": "/fsx/work"}},
+        {"shared": {"work": "/fsx/work"}, **NGC},
     ),
     "pyxis": (
         "hello",
         {"container": IMAGE, "env": {"NOTE": "a,b"}, "cluster": {"memory": "4GiB"}},
-        {"environment": "clean"},
+        {"environment": "clean", **NGC},
     ),
     "pool": (
         "hello",

@@ -333,14 +333,7 @@ def _profile(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
         yield Problem(
             setting(spec, "spot_wait"), what, "set spot_wait to 5m at least and 1h at most"
         )
-    if bool(options.registry_user) != bool(options.registry_password):
-        key = "registry_password" if options.registry_user else "registry_user"
-        what = f"the profile has no `{key}`, which the login at the registry needs"
-        yield Problem(
-            ("provider",),
-            what,
-            f"add {key}, or remove {'registry_user' if options.registry_user else 'registry_password'}",
-        )
+    yield from options.login_problems()
 
 
 def _mounts(spec: Spec, options: BatchOptions) -> Iterator[Problem]:

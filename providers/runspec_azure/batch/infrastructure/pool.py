@@ -111,7 +111,7 @@ def _machine(spec: Spec, options: BatchOptions) -> dict[str, Any]:
     if image(spec):
         containers: dict[str, Any] = {"type": "dockerCompatible"}
         if options.registry or options.registry_user:
-            containers["containerRegistries"] = [_registry(options)]
+            containers["containerRegistries"] = [registry(options)]
         if options.prefetch_image:
             containers["containerImageNames"] = [image(spec)]
         found["containerConfiguration"] = containers
@@ -146,8 +146,8 @@ def _start(script: str) -> dict[str, Any]:
     }
 
 
-def _registry(options: BatchOptions) -> dict[str, Any]:
-    """Return the registry; without registryServer it is Docker Hub, as the description of that field says."""
+def registry(options: BatchOptions) -> dict[str, Any]:
+    """Return the registry with its login. Without registryServer it is Docker Hub, as that field's description says."""
     found: dict[str, Any] = {"registryServer": options.registry} if options.registry else {}
     if options.identity and not options.registry_user:
         found["identityReference"] = {"resourceId": options.identity}

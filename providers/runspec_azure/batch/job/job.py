@@ -171,7 +171,7 @@ def task(spec: Spec, run: str, facts: Facts, number: int) -> dict[str, Any]:
             "commonResourceFiles": [inside],
         }
     if pool.image(spec):
-        found["containerSettings"] = _container(spec)
+        found["containerSettings"] = _container(spec, options)
     if _as_root(spec, options):
         found["userIdentity"] = ROOT
     return found
@@ -233,7 +233,7 @@ def _constraints(spec: Spec) -> dict[str, Any]:
     return found
 
 
-def _container(spec: Spec) -> dict[str, Any]:
+def _container(spec: Spec, options: BatchOptions) -> dict[str, Any]:
     """Return the container of a task. GPUs are available without an option, as this page says:
 
     https://learn.microsoft.com/en-us/azure/batch/batch-docker-container-workloads
@@ -245,8 +245,12 @@ def _container(spec: Spec) -> dict[str, Any]:
         words.append("--ipc=host")  # data loaders share batches in /dev/shm: 64 MiB is too small
     if spec.cluster.nodes.max > 1:
         words.append("--network=host")  # nodes connect by the addresses of the machines
-    return {
+    found: dict[str, Any] = {
         "imageName": pool.image(spec),
         "containerRunOptions": " ".join(words),
         "workingDirectory": "taskWorkingDirectory",
     }
+    if options.pool and (options.registry or options.registry_user):
+        # A pool of one's own need not know it: https://learn.microsoft.com/rest/api/batchservice/tasks/create-task
+        found["registry"] = pool.registry(options)
+    return found

@@ -202,6 +202,34 @@ def test_a_login_without_a_registry_is_one_of_docker() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("own", "login"),
+    [
+        (
+            {"registry": "r.example.org", "registry_user": "me", "registry_password": "env:P"},
+            {"registryServer": "r.example.org", "username": "me", "password": {"$secret": "env:P"}},
+        ),
+        (
+            {"registry": "mine.azurecr.io", "identity": IDENTITY},
+            {"registryServer": "mine.azurecr.io", "identityReference": {"resourceId": IDENTITY}},
+        ),
+        ({}, None),
+    ],
+)
+def test_tasks_in_a_pool_of_the_profile_log_in_to_the_registry(
+    own: dict[str, Any], login: dict[str, Any] | None
+) -> None:
+    image = {"container": {"image": f"{own.get('registry', 'r.example.org')}/a:1"}}
+
+    (task,) = body(planned(spec(**image), pool="mine", **own), "Task_AddCollection")["value"]
+    (other,) = body(planned(spec(**image), **{**own, "identity": None}), "Task_AddCollection")[
+        "value"
+    ]
+
+    assert task["containerSettings"].get("registry") == login
+    assert "registry" not in other["containerSettings"]
+
+
 def test_retries_and_the_longest_time_are_the_services_own() -> None:
     steps = planned(spec(retry={"attempts": 3}, timeout="2h", sweep={"n": [1, 2]}, max_parallel=1))
 

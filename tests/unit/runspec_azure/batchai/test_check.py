@@ -83,6 +83,15 @@ def test_a_setting_that_a_toolkit_does_not_have_is_told(
     assert words in one("providers.azure-batch-ai.toolkit_settings", settings=settings)
 
 
+@pytest.mark.parametrize(
+    ("registry", "lacks"), [({"username": "me"}, "password"), ({"password": "pw"}, "username")]
+)
+def test_half_a_login_to_a_registry_is_told(registry: dict[str, Any], lacks: str) -> None:
+    own = {"registry": registry, "secrets": {"pw": "env:PASSWORD"}}
+
+    assert f"has no `{lacks}`" in one("provider", settings=own, container={"image": "a:1"})
+
+
 def test_the_end_of_the_service_is_a_note() -> None:
     assert "31 March 2019" in one("provider", "note")
 

@@ -94,6 +94,13 @@ REFUSED: dict[str, Row] = {
     "an image and not what the profile says": (
         {"container": IMAGE}, {"container": "pyxis"}, FOUND, ("provider",), "no Pyxis",
     ),
+    "half a login to a registry": (
+        {"container": IMAGE}, {"registry": "nvcr.io", "registry_user": "u"}, FOUND, ("provider",), "registry_password",
+    ),
+    "a user whom enroot cannot name": (
+        {"container": IMAGE}, {"container": "pyxis", "registry": "nvcr.io", "registry_user": "me@example.org",
+        "registry_password": "env:P"}, with_(containers=["pyxis"]), ("provider",), "it has a space, @ or #",
+    ),
     "an image of one machine": ({"container": {"image": "localhost/a:1"}}, {}, FOUND, AT_IMAGE, "no registry"),
     "an image that is a file, for podman": (
         {"container": {"image": "/images/a.sif"}}, {"container": "podman"}, FOUND, AT_IMAGE, "is a file",
@@ -170,6 +177,10 @@ TOLD: dict[str, Row] = {
     "requirements instead of an image of one machine": (
         {"container": {"image": "localhost/a:1", "requirements": ["numpy"]}}, {}, FOUND, AT_IMAGE,
         "the image exists on one machine only: the job runs without the image",
+    ),
+    "a password in the workspace": (
+        {"container": IMAGE}, {"registry": "nvcr.io", "registry_user": "u", "registry_password": "env:P"}, FOUND,
+        AT_IMAGE, "only you and root can read it",
     ),
     "an engine that nobody asked for": ({"container": IMAGE}, {}, None, AT_IMAGE, "using podman"),
     "no folders at an image's root": (
