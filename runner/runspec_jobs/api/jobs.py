@@ -22,6 +22,7 @@ from runspec_jobs.machines.estimate import (
     Work,
     estimate as estimated,
     most_attempts,
+    total_bound as total_bound,
 )
 from runspec_jobs.plan import diff, model, smoke, spec_diff
 from runspec_jobs.plan.diff import Change as Change
@@ -213,6 +214,7 @@ def estimate(job: Job) -> Estimate | None:
         timeout_s=spec.timeout,
         attempts=most_attempts(spec.retry.attempts, spec.retry.spot_attempts),
         spot=spec.cluster.capacity is not Capacity.ON_DEMAND,
+        least_nodes=spec.cluster.nodes.min,
     )
     return estimated(offer, work, spec.provider, found.prices)
 

@@ -6,13 +6,13 @@ import contextlib
 import functools
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from runspec_jobs.api import lifecycle as api
-from runspec_jobs.api.jobs import Job, Overrides, estimate, smoke_test
+from runspec_jobs.api.jobs import Job, Overrides, smoke_test
 from runspec_jobs.api.lifecycle import ALL, Line, Run, Selection, State, Status, line_text, ways
 from runspec_jobs.api.specs import seconds
 from runspec_jobs.cli import costs, output, plan, smoke
@@ -67,9 +67,11 @@ def apply(options: ApplyOptions) -> int:
     )
     if job.profile is not None and not options.as_json:
         output.tell(f"profile {job.profile}")
-    code = OK
-    for one in job.sizes():
-        ended = _apply(one, options, printer, limit_s)
+    code, sizes = OK, job.sizes()
+    smoked = [(smoke_test(one) if options.smoke else None, one) for one in sizes]
+    ask = _confirmation(smoked, options)
+    for first, one in smoked:
+        ended = _apply(first, one, options, printer, limit_s, functools.partial(ask, one))
         if ended == DETACHED:
             return ended
         code = code or ended
@@ -79,11 +81,15 @@ def apply(options: ApplyOptions) -> int:
 
 
 def _apply(
-    job: Job, options: ApplyOptions, printer: output.ProgressPrinter, limit_s: float | None
+    first: Job | None,
+    job: Job,
+    options: ApplyOptions,
+    printer: output.ProgressPrinter,
+    limit_s: float | None,
+    confirm: Callable[[], None],
 ) -> int:
+    """Apply *job* after its smoke test *first*, if there is one."""
     began = time.monotonic()
-    confirm = _confirmation(job, options)
-    first = smoke_test(job) if options.smoke else None
     if first is not None:
         code = _smoke(first, options, printer, limit_s, confirm)
         if code is not None:
@@ -98,12 +104,18 @@ def _apply(
     return watch(run, options.following, limit_s if first is None else left_s)
 
 
-def _confirmation(job: Job, options: ApplyOptions) -> Callable[[], None]:
-    """Return the function that asks, once, before *job* is started. Raises UsageError if `--max-usd` refuses it."""
+def _confirmation(
+    smoked: Sequence[tuple[Job | None, Job]], options: ApplyOptions
+) -> Callable[[Job], None]:
+    """Return the function that asks, once, before the first job is started.
+
+    Smoke tests count, too. Raises UsageError if `--max-usd` refuses all jobs together.
+    """
     if options.rehearsed:
-        return lambda: None
-    costs.demand_below(estimate(job), costs.limit(options.max_usd))
-    return functools.cache(lambda: costs.confirm(job, yes=options.yes, quiet=options.as_json))
+        return lambda _: None
+    jobs = [job for pair in smoked for job in pair if job is not None]
+    costs.demand_below(jobs, costs.limit(options.max_usd))
+    return costs.Confirmation(jobs, yes=options.yes, quiet=options.as_json)
 
 
 def _smoke(

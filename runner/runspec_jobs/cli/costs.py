@@ -7,7 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from runspec_jobs.api import listing
-from runspec_jobs.api.jobs import Estimate, Job, PricedMachine, StandingCost, estimate
+from runspec_jobs.api.jobs import (
+    Estimate,
+    Job,
+    PricedMachine,
+    StandingCost,
+    estimate,
+    total_bound,
+)
 from runspec_jobs.api.lifecycle import Outcome, Part, Run, Spent, Status
 from runspec_jobs.api.listing import AllSpending
 from runspec_jobs.api.specs import seconds
@@ -29,7 +36,7 @@ def lines(found: Estimate) -> Iterator[str]:
         yield plain(f"     {found.unbounded}")
         return
     for number, one in enumerate(found.machines[:SHOWN]):
-        head = f"{count(found)} x " if number == 0 else "or "
+        head = f"{machines(found)} x " if number == 0 else "or "
         yield plain(f"     {head}{one.name}: {hourly(one.usd_hour)} ({one.why})")
     if len(found.machines) > SHOWN:
         yield f"     or one of {len(found.machines) - SHOWN} more: --json lists all"
@@ -56,7 +63,7 @@ def summary(found: Estimate) -> Iterator[str]:
     named = ""
     if found.machines:
         more = f" or {len(found.machines) - 1} more" if len(found.machines) > 1 else ""
-        named = f"{count(found)} x {found.machines[0].name}{more}, "
+        named = f"{machines(found)} x {found.machines[0].name}{more}, "
     yield plain(f"cost: {named}{rate(found).removeprefix('in all: ')}; {bound(found)}")
     for standing in found.standing:
         if standing.usd_hour is not None:
@@ -76,8 +83,14 @@ def _others(found: Estimate) -> str:
 
 
 def count(found: Estimate) -> int:
-    """Return how many machines run at once."""
+    """Return how many machines run at once at most."""
     return found.work.nodes * found.work.parallel
+
+
+def machines(found: Estimate) -> str:
+    """Return how many machines run at once: a range if nodes may share them, or the job is elastic."""
+    most = count(found)
+    return f"{most:,}" if found.fewest >= most else f"{found.fewest:,} to {most:,}"
 
 
 def hourly(amount: float | None) -> str:
@@ -99,9 +112,10 @@ def rate(found: Estimate) -> str:
 
 def bound(found: Estimate) -> str:
     """Return the most that the job can cost, or the reason why there is no limit, as text."""
-    if found.bound_usd is None:
-        return f"at most: unknown, because {found.unbounded}"
     work = found.work
+    if found.bound_usd is None:
+        known = found.most_usd_hour is not None and work.timeout_s is None
+        return f"at most: {'no limit' if known else 'unknown'}, because {found.unbounded}"
     assert work.timeout_s is not None, "BUG: there is no bound without a timeout"
     parts = [f"{work.timeout_s / 3600:g} h", *_times(work.attempts, "attempt")]
     parts += [*_times(work.nodes, "node"), *_times(work.tasks, "task")]
@@ -121,6 +135,7 @@ def to_json(found: Estimate | None) -> dict[str, Any] | None:
         "machines": _machines(found.machines),
         "alternatives": _machines(found.alternatives),
         "at_once": count(found),
+        "fewest_at_once": found.fewest,
         "least_usd_hour": found.least_usd_hour,
         "most_usd_hour": found.most_usd_hour,
         "bound_usd": found.bound_usd,
@@ -147,41 +162,71 @@ def limit(text: str | None) -> float | None:
     return amount
 
 
-def demand_below(found: Estimate | None, most_usd: float | None) -> None:
-    """Raise UsageError if a job may cost more than *most_usd*, or if that is not known."""
-    if found is None or most_usd is None:
+def demand_below(jobs: Sequence[Job], most_usd: float | None) -> None:
+    """Raise UsageError if *jobs* may cost more than *most_usd* together, or if that is not known."""
+    found = [one for one in map(estimate, jobs) if one is not None]
+    if not found or most_usd is None:
         return
-    if found.bound_usd is None:
+    amount, unbounded = total_bound(found)
+    if amount is None:
         hint = "add a timeout to the spec, or a price to `prices` in the profile"
-        raise UsageError(f"--max-usd: the cost has no known limit: {found.unbounded}", hint)
-    if found.bound_usd > most_usd:
-        what = (
-            f"--max-usd: the job may cost {usd(found.bound_usd)}, and {usd(most_usd)} are allowed"
-        )
+        raise UsageError(f"--max-usd: the cost has no known limit: {unbounded}", hint)
+    if amount > most_usd:
+        jobs_ = "the job" if len(found) == 1 else f"the {len(found)} jobs"
+        what = f"--max-usd: {jobs_} may cost {usd(amount)}, and {usd(most_usd)} are allowed"
         raise UsageError(what, "shorten timeout, or ask for fewer attempts, nodes or tasks")
 
 
-def confirm(job: Job, *, yes: bool, quiet: bool) -> None:
-    """Tell what *job* may cost, and ask at a terminal if that is more than the profile's `confirm_above`.
-
-    Raises UsageError if the answer is no.
-    """
-    found = estimate(job)
-    if found is None or not is_charged(found):
-        return
-    for line in () if quiet else summary(found):
-        output.tell(line)
-    if yes or quiet or not output.at_terminal() or not _is_much(found, job):
-        return
-    if not output.agreed("start it?"):
-        raise UsageError("not confirmed: nothing was started", "--yes starts it without asking")
+def together(jobs: Sequence[Job]) -> Iterator[str]:
+    """Yield a line on the most that several jobs can cost in all; none for one job, or if nothing is charged."""
+    found = [one for one in map(estimate, jobs) if one is not None and is_charged(one)]
+    if len(found) > 1:
+        amount, why = total_bound(found)
+        most = f"unknown, because {why}" if amount is None else usd(amount)
+        yield plain(f"all {len(found)} jobs at most: {most}")
 
 
-def _is_much(found: Estimate, job: Job) -> bool:
-    """Return whether a job may cost more than the user wants to spend unasked; CPUs of unknown price are cheap."""
-    if found.bound_usd is not None:
-        return found.bound_usd > job.confirm_above_usd
-    return found.most_usd_hour is not None or bool(job.spec.cluster.gpus)
+class Confirmation:
+    """Tells what each of several jobs may cost before it starts, and asks once if that is much in all."""
+
+    def __init__(self, jobs: Sequence[Job], *, yes: bool, quiet: bool) -> None:
+        self._jobs, self._yes, self._quiet = jobs, yes, quiet
+        self._told: set[str] = set()
+
+    def __call__(self, job: Job) -> None:
+        """Tell what *job* may cost. Raises UsageError if the answer to the question is no."""
+        found = estimate(job)
+        if found is None or not is_charged(found) or job.spec.name in self._told:
+            return
+        is_first = not self._told
+        self._told.add(job.spec.name)
+        if self._quiet:
+            return
+        for line in summary(found):
+            output.tell(line)
+        if is_first:
+            self._ask()
+
+    def _ask(self) -> None:
+        for line in together(self._jobs):
+            output.tell(line)
+        if self._yes or not output.at_terminal() or not _is_much(self._jobs):
+            return
+        if not output.agreed("start it?" if len(self._jobs) == 1 else "start them?"):
+            raise UsageError("not confirmed: nothing was started", "--yes starts it without asking")
+
+
+def _is_much(jobs: Sequence[Job]) -> bool:
+    """Return whether jobs may cost more than the user wants to spend unasked; CPUs of unknown price are cheap."""
+    found = [(one, of) for of in jobs if (one := estimate(of)) is not None]
+    amount, _ = total_bound([one for one, _ in found])
+    if amount is not None:
+        return amount > jobs[0].confirm_above_usd
+    return any(
+        one.most_usd_hour is not None or of.spec.cluster.gpus or of.spec.cluster.gpu_type
+        for one, of in found
+        if one.bound_usd is None
+    )
 
 
 # What runs have cost

@@ -76,8 +76,12 @@ def plan_(options: PlanOptions) -> int:
     if options.export is not None and len(found) > 1:
         what = "--export writes one job, and a spec with `scaling` describes several"
         raise UsageError(what, "remove scaling, and set cluster.nodes")
+    costs.demand_below(found, costs.limit(options.max_usd))
     documents: list[dict[str, Any]] = []
     changed = [_planned(one, options, documents.append) for one in found]
+    if not (options.as_json or options.diff):
+        for line in costs.together(found):
+            output.out(f"\n{line}")
     _print_documents(documents, diff=options.diff)
     return CHANGES if options.detailed_exitcode and any(changed) else OK
 
@@ -99,7 +103,6 @@ def _files(job: Job, *, as_json: bool) -> int:
 def _planned(job: Job, options: PlanOptions, keep: Callable[[dict[str, Any]], None]) -> bool:
     """Print one plan, or what changed in it; return whether it changed. With `--json`, *keep* gets it instead."""
     made = jobs.plan(job)
-    costs.demand_below(jobs.estimate(job), costs.limit(options.max_usd))
     before = jobs.last_applied(job.spec.name)
     changes = jobs.changes(before, made)
     if options.export is not None:

@@ -7,6 +7,7 @@ https://learn.microsoft.com/en-us/azure/virtual-machines/spot-vms
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -54,7 +55,8 @@ class Offer(NamedTuple):
 class Work(NamedTuple):
     """How much a job runs at most: *nodes* of each task, *tasks*, and those of them at the same time.
 
-    *timeout_s* is the longest time of one attempt, or None; *attempts* is the most that a task may make.
+    *timeout_s* is the longest time of one attempt, or None; *attempts* is the most that a task may make. *least_nodes*
+    is the smallest size of an elastic task; None for others.
     """
 
     nodes: int
@@ -63,6 +65,7 @@ class Work(NamedTuple):
     timeout_s: float | None
     attempts: int
     spot: bool = False
+    least_nodes: int | None = None
 
 
 class PricedMachine(NamedTuple):
@@ -76,12 +79,14 @@ class PricedMachine(NamedTuple):
 class Estimate(NamedTuple):
     """What a job may cost. *least_usd_hour* and *most_usd_hour* are for all machines that run at once.
 
+    *fewest* is how many machines these are if nodes share them where they can, and an elastic job is at its smallest.
     *bound_usd* is the most that the job can cost, or None for the reason in *unbounded*.
     """
 
     machines: Sequence[PricedMachine]
     alternatives: Sequence[PricedMachine]
     work: Work
+    fewest: int
     least_usd_hour: float | None
     most_usd_hour: float | None
     bound_usd: float | None
@@ -104,23 +109,37 @@ def estimate(offer: Offer, work: Work, provider: str, own: Mapping[str, float]) 
     machines = [_priced(one, own) for one in offer.machines]
     if not machines and provider in own:
         machines = [PricedMachine(f"a node of {provider}", own[provider], "the profile's price")]
-    prices = [one.usd_hour for one in machines]
-    known = [usd for usd in prices if usd is not None]
-    complete = bool(known) and len(known) == len(prices)
-    at_once = work.nodes * work.parallel
-    most = max(known) if complete else None
+    prices = {one.name: one.usd_hour for one in machines}
+    known = {name: usd for name, usd in prices.items() if usd is not None}
+    most = max(known.values()) if known and len(known) == len(prices) else None
+    fewest = {name: _fewest(work, offer.shares.get(name, 1.0)) for name in prices}
     bound, unbounded = _bound(work, most, offer, machines)
     return Estimate(
         machines,
         [_priced(one, own) for one in offer.alternatives],
         work,
-        min(known) * at_once if known else None,
-        most * at_once if most is not None else None,
+        next(iter(fewest.values()), _fewest(work)),
+        min((usd * fewest[name] for name, usd in known.items()), default=None),
+        most * work.nodes * work.parallel if most is not None else None,
         bound,
         unbounded,
         offer.standing,
         offer.catalogue,
     )
+
+
+def _fewest(work: Work, share: float = 1.0) -> int:
+    """Return how many machines run at once at least, if each node takes *share* of one."""
+    nodes = (work.least_nodes or work.nodes) * work.parallel
+    return math.ceil(nodes / max(1, math.floor(1 / share + 1e-9)))
+
+
+def total_bound(found: Sequence[Estimate]) -> tuple[float | None, str]:
+    """Return the most that all jobs of *found* can cost together, or None and why there is no such number."""
+    known = [one.bound_usd for one in found if one.bound_usd is not None]
+    if len(known) == len(found):
+        return sum(known), ""
+    return None, next(one.unbounded for one in found if one.bound_usd is None)
 
 
 def alternatives(

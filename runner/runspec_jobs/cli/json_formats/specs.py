@@ -79,6 +79,9 @@ class Cost(Part):
     machines: list[PricedMachine] = Field(description="The first one is preferred.")
     alternatives: list[PricedMachine] = Field(description="The cheapest other machines.")
     at_once: int = Field(description="How many machines run at the same time at most.")
+    fewest_at_once: int = Field(
+        description="How many run at least, if nodes share machines or an elastic job is small."
+    )
     least_usd_hour: float | None
     most_usd_hour: float | None
     bound_usd: float | None = Field(description="The most that all attempts can cost.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from runspec_jobs.cli import costs
 from runspec_jobs.cli.app import run
 from runspec_jobs.errors import UsageError
 from runspec_jobs.machines.estimate import Offer, StandingCost, Work, estimate as estimated
+from tests.support.terminal import RUNSPEC, Terminal
 
 Capture = pytest.CaptureFixture[str]
 SPEC = """\
@@ -27,7 +29,7 @@ command: ["true"]
 """
 
 
-class Terminal(io.StringIO):
+class Screen(io.StringIO):
     def isatty(self) -> bool:
         return True
 
@@ -46,10 +48,10 @@ def profile(monkeypatch: pytest.MonkeyPatch, folder: Path, text: str) -> None:
     monkeypatch.setenv("RUNSPEC_PROFILE", str(folder / "mine.yaml"))
 
 
-def answering(monkeypatch: pytest.MonkeyPatch, answer: str) -> Terminal:
+def answering(monkeypatch: pytest.MonkeyPatch, answer: str) -> Screen:
     """Give the process a terminal at which somebody types *answer*; return what is shown there."""
-    shown = Terminal()
-    monkeypatch.setattr("sys.stdin", Terminal(answer))
+    shown = Screen()
+    monkeypatch.setattr("sys.stdin", Screen(answer))
     monkeypatch.setattr("sys.stderr", shown)
     return shown
 
@@ -113,6 +115,79 @@ def test_a_job_without_a_known_limit_is_refused_by_any_limit(spec: Path, capsys:
     assert run(["plan", "--max-usd", "1000", str(spec)]) == UsageError.exit_code
 
     assert "the cost has no known limit: the spec has no timeout" in capsys.readouterr().err
+    assert run(["plan", str(spec)]) == 0
+    assert "at most: no limit, because the spec has no timeout" in capsys.readouterr().out
+
+
+SIZES = SPEC.replace(
+    "retry:",
+    "scaling: [1, 1]\nmetric: {name: x, goal: max, pattern: 'x=(\\d+)'}\nretry:",
+)
+
+
+def test_all_sizes_of_a_spec_count_against_the_limit_before_the_first_one_starts(
+    spec: Path, capsys: Capture
+) -> None:
+    spec.write_text(SIZES.replace("[1, 1]", "[1, 2]"))
+
+    assert run(["plan", str(spec)]) == 0
+    assert "\nall 2 jobs at most: 45.00 USD\n" in capsys.readouterr().out
+    for verb in ("plan", "apply"):
+        assert run([verb, "--max-usd", "44", str(spec)]) == UsageError.exit_code
+        assert "the 2 jobs may cost 45.00 USD, and 44.00 USD are allowed" in capsys.readouterr().err
+    assert api.runs() == []
+
+
+def test_the_question_is_about_all_sizes_and_no_starts_none(
+    spec: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of the sizes costs more than `confirm_above`, and all together do."""
+    profile(monkeypatch, spec.parent, "prices: {local: 3}")
+    spec.write_text(SIZES.replace("[1, 1]", "[1, 2]"))
+    shown = answering(monkeypatch, "n\n")
+
+    assert run(["apply", str(spec)]) == UsageError.exit_code
+
+    assert "all 2 jobs at most: 18.00 USD" in shown.getvalue()
+    assert shown.getvalue().count("start them? [y/N]") == 1
+    assert api.runs() == []
+
+
+def test_a_smoke_test_counts_too(spec: Path, capsys: Capture) -> None:
+    spec.write_text(SPEC + 'smoke: ["true"]\n')
+
+    assert run(["apply", "--smoke", "--max-usd", "15", str(spec)]) == UsageError.exit_code
+
+    # 30 minutes at most, at 7.50 USD an hour
+    assert "the 2 jobs may cost 18.75 USD, and 15.00 USD are allowed" in capsys.readouterr().err
+    assert api.runs() == []
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("answer", "code", "started"), [("n", 2, 0), ("", 2, 0), ("y", 0, 1)])
+def test_a_real_terminal_is_asked_and_only_yes_starts_the_job(
+    spec: Path, answer: str, code: int, started: int
+) -> None:
+    at = Terminal("apply", str(spec))
+
+    at.until("at most: 15.00 USD (2 h)")
+    at.until("start it? [y/N]")
+    at.type(f"{answer}\n")
+
+    assert at.code() == code
+    assert ("not confirmed: nothing was started" in at.shown) == (not started)
+    assert len(api.runs()) == started
+
+
+@pytest.mark.process
+def test_without_a_terminal_nothing_is_asked(spec: Path) -> None:
+    done = subprocess.run(
+        [*RUNSPEC, "apply", str(spec)], stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "at most: 15.00 USD (2 h)" in done.stderr
+    assert "start it?" not in done.stderr
 
 
 @pytest.mark.parametrize("text", ["-1", "lots", "nan", "inf"])
@@ -229,7 +304,8 @@ def test_apply_neither_tells_nor_asks_about_a_price_that_only_the_user_knows(
     spec.write_text(SLURM)
     shown = answering(monkeypatch, "n\n")
 
-    costs.confirm(api.load(spec), yes=False, quiet=False)
+    job = api.load(spec)
+    costs.Confirmation([job], yes=False, quiet=False)(job)
 
     assert shown.getvalue() == ""
 

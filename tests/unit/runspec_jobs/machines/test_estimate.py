@@ -6,7 +6,7 @@ import pytest
 
 from runspec_jobs.machines.choice import ChosenMachine, MachineRequest, choose
 from runspec_jobs.machines.ec2 import ec2_catalogue
-from runspec_jobs.machines.estimate import Offer, Work, alternatives, estimate
+from runspec_jobs.machines.estimate import Offer, Work, alternatives, estimate, total_bound
 from runspec_jobs.machines.machine import unknown
 
 WORK = Work(nodes=2, tasks=10, parallel=4, timeout_s=1800, attempts=3)
@@ -29,6 +29,33 @@ def test_an_unknown_price_is_no_price_of_zero() -> None:
 
     assert (found.least_usd_hour, found.most_usd_hour, found.bound_usd) == (8.0, None, None)
     assert found.unbounded == "the price of new is unknown"
+
+
+def test_nodes_that_share_machines_need_fewer_of_them_at_least() -> None:
+    """Of 8 nodes at once, 4 fit on a large machine; the limit counts none of that, because jobs may end apart."""
+    machines = (machine("large", 8.0), machine("small", 3.0))
+    offer = Offer(machines, shares={"large": 0.25, "small": 0.6})
+    found = estimate(offer, WORK._replace(nodes=1, parallel=8), "cloud", {})
+
+    assert found.fewest == 2
+    assert (found.least_usd_hour, found.most_usd_hour) == (2 * 8.0, 8 * 8.0)
+    assert found.bound_usd == pytest.approx(8.0 * 0.5 * 3 * 10)
+
+
+def test_an_elastic_job_may_run_on_fewer_machines() -> None:
+    work = WORK._replace(nodes=4, parallel=1, least_nodes=1)
+    found = estimate(Offer((machine("a", 1.5),)), work, "cloud", {})
+
+    assert (found.fewest, found.least_usd_hour, found.most_usd_hour) == (1, 1.5, 6.0)
+
+
+def test_several_jobs_have_a_limit_together_only_if_all_have_one() -> None:
+    offer = Offer((machine("a", 1.0),))
+    one, other = estimate(offer, WORK, "c", {}), estimate(offer, WORK._replace(nodes=1), "c", {})
+    endless = estimate(offer, WORK._replace(timeout_s=None), "c", {})
+
+    assert total_bound([one, other]) == (45.0, "")
+    assert total_bound([one, endless]) == (None, "the spec has no timeout")
 
 
 def test_a_job_without_a_timeout_has_no_bound() -> None:
