@@ -212,6 +212,8 @@ def screen(text: str) -> list[str]:
             at = 0
         elif part == "\r":
             at = 0
+        elif part == "\x1b[2K":
+            lines[-1] = ""
         elif part == "\x1b[J":
             lines[-1] = lines[-1][:at]
         elif part.endswith("A"):
@@ -220,3 +222,122 @@ def screen(text: str) -> list[str]:
             lines[-1] = lines[-1][:at].ljust(at) + part + lines[-1][at + len(part) :]
             at += len(part)
     return [line.rstrip() for line in lines]
+
+
+SWEEP = """\
+sweep: {lr: [0.1, 0.01]}
+metric: {name: loss, goal: min, pattern: 'loss=([0-9.]+)'}
+outputs: [{name: model, path: /job/model}]
+run: |
+  for i in 1 2 3; do echo "loss=${sweep.lr}"; sleep 1; done
+  echo x > ${outputs.model}/x
+"""
+BEST = (
+    r"succeeded: [34]\.\d s, best task 1 \(lr 0\.01\) with loss 0\.01, 1 output: runspec fetch job"
+)
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_a_live_area_shows_the_state_and_the_last_metric_and_goes(job: Path, columns: int) -> None:
+    job.write_text(HEAD + SWEEP)
+
+    terminal = Terminal("apply", str(job), columns=columns)
+    assert terminal.code() == 0
+
+    ages = re.findall(r"running\x1b\[0m (\d) s", terminal.shown)
+    assert {"1", "2"} <= set(ages)
+    assert re.search(r"\| loss 0\.01 \(task 1\)", terminal.shown)
+    assert ("2 of 2 nodes run" in terminal.shown) == (columns > 40)
+    areas = re.findall(r"running\x1b\[0m[^\x1b\r\n]*", terminal.shown)
+    assert max(len(one.replace("\x1b[0m", "")) for one in areas) < columns
+    left = screen(terminal.shown)
+    assert not any("running" in line or "Ctrl-C" in line for line in left)
+    assert sum("loss=" in line for line in left) == 6
+    assert re.search(BEST, "\n".join(left))
+
+
+def test_a_live_area_has_no_colours_with_no_color_and_a_dumb_terminal_has_none(
+    job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job.write_text(HEAD + SWEEP)
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    plain = Terminal("apply", str(job))
+    assert plain.code() == 0
+    monkeypatch.setenv("TERM", "dumb")
+    dumb = Terminal("apply", "--new", str(job))
+    assert dumb.code() == 0
+
+    assert "running 1 s | loss" in plain.shown
+    assert not re.search(r"\x1b\[[0-9;]*m", plain.shown)
+    assert "\x1b" not in dumb.shown
+    assert "running 1 s" not in dumb.shown
+    assert "start 2 tasks of 1 node by process" in dumb.shown
+    assert re.search(BEST, dumb.shown)
+
+
+def test_a_pipe_gets_plain_lines_and_the_line_at_the_end(job: Path) -> None:
+    job.write_text(HEAD + SWEEP)
+
+    done = subprocess.run([*RUNSPEC, "apply", str(job)], capture_output=True, text=True)
+
+    assert sorted(set(done.stdout.split("\n"))) == ["", "[task 0] loss=0.1", "[task 1] loss=0.01"]
+    first, step, last = done.stderr.splitlines()
+    assert first.startswith("runspec: run job-")
+    assert step == "runspec: start 2 tasks of 1 node by process"
+    assert re.fullmatch(f"runspec: job-[0-9a-z]{{6}} {BEST}", last)
+    again = subprocess.run([*RUNSPEC, "apply", str(job)], capture_output=True, text=True)
+    assert again.stderr.splitlines()[-1] == last
+
+
+def test_github_actions_get_groups_in_which_no_line_of_the_job_is_a_command(
+    job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job.write_text(HEAD + "run: |\n  echo '::add-mask::a'\n  echo '::endgroup::'\n")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+
+    done = subprocess.run([*RUNSPEC, "apply", str(job)], capture_output=True, text=True)
+    logs = subprocess.run([*RUNSPEC, "logs", "job"], capture_output=True, text=True)
+
+    begin, stop, *printed, resume, end = done.stdout.splitlines()
+    assert re.fullmatch(r"::group::log of job-[0-9a-z]{6}", begin)
+    assert (token := re.fullmatch(r"::stop-commands::([0-9a-f]{32})", stop))
+    assert printed == ["::add-mask::a", "::endgroup::"]
+    assert (resume, end) == (f"::{token[1]}::", "::endgroup::")
+    told = done.stderr.splitlines()
+    assert (told[0], told[3]) == ("::group::start job", "::endgroup::")
+    assert re.fullmatch(r"runspec: job-[0-9a-z]{6} succeeded: 0\.\d s", told[-1])
+    assert logs.stdout.splitlines() == printed
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_an_upload_has_a_bar_and_a_rate_and_goes(job: Path, columns: int) -> None:
+    program = """
+import time
+from runspec_jobs.api.events import Event
+from runspec_jobs.cli.live.progress import ProgressPrinter
+
+try:
+    with ProgressPrinter(live=True) as printer:
+        printer(Event("step", "upload mount [code]"))
+        for done in range(12):
+            printer(Event("transfer", "upload mount [code]", done * 400_000, 4_800_000))
+            time.sleep(0.1)
+        printer(Event("step", "make the pool"))
+        time.sleep(0.6)
+        printer(Event("step", "submit the job"))
+        raise OSError
+except OSError:
+    pass
+"""
+
+    terminal = Terminal(program=[sys.executable, "-c", program], columns=columns)
+    assert terminal.code() == 0
+
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", terminal.shown)
+    assert re.search(r"upload mo.* \d\.\d/4\.8 MB .*MB/s", shown)
+    assert ("\u2501\u2501" in shown) == (columns > 40)
+    assert "make the pool" in shown
+    assert [line for line in screen(terminal.shown) if line.startswith("runspec")] == [
+        "runspec: submit the job"
+    ]

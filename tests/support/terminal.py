@@ -12,19 +12,25 @@ import struct
 import sys
 import termios
 import time
+from collections.abc import Sequence
 
 RUNSPEC = [sys.executable, "-m", "runspec_jobs"]
 WAIT_S = 90.0
 
 
 class Terminal:
-    """The command line with a terminal of its own."""
+    """The command line, or another *program*, with a terminal of its own."""
 
-    def __init__(self, *words: str, rows: int = 24, columns: int = 80) -> None:
+    def __init__(
+        self, *words: str, rows: int = 24, columns: int = 80, program: Sequence[str] = RUNSPEC
+    ) -> None:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.execv(sys.executable, [*RUNSPEC, *words])
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
+            size = struct.pack("4H", rows, columns, 0, 0)
+            fcntl.ioctl(0, termios.TIOCSWINSZ, size)  # before anything is drawn
+            os.environ.pop("COLUMNS", None)
+            os.environ.pop("LINES", None)
+            os.execv(program[0], [*program, *words])
         self.seen = self.shown = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 

@@ -28,8 +28,9 @@ from runspec_jobs.engine.save_logs import SavedLog as SavedLog, SavedLogs as Sav
 from runspec_jobs.engine.status import is_known as is_known
 from runspec_jobs.engine.wait import ways as ways
 from runspec_jobs.errors import RunspecError, Unavailable, UsageError
-from runspec_jobs.logs import follow as log, measured_tasks
+from runspec_jobs.logs import follow as log, measured_tasks, metric_watch
 from runspec_jobs.logs.follow import Line as Line, line_text as line_text, prefix as prefix
+from runspec_jobs.logs.metric_watch import Best as Best, Watcher
 from runspec_jobs.logs.select import ALL as ALL, Selection as Selection
 from runspec_jobs.machines.spent import Outcome as Outcome, Part as Part, Spent as Spent
 from runspec_jobs.provider import (
@@ -114,6 +115,22 @@ class Run:
         the attempts cannot be read.
         """
         return attempt_history.cost(self.record, status, time.time())
+
+    @property
+    def began(self) -> float:
+        """When `apply` began, in seconds since 1970."""
+        return self.record.memory().born
+
+    def best(self) -> Best | None:
+        """Return the best value of the metric that was seen while the run was followed; None if none was seen."""
+        return metric_watch.on_record(self.record)
+
+    def ran_s(self, status: Status | None = None) -> float | None:
+        """Return the seconds from the first start of a node to the end of the run, or until now; None if unknown.
+
+        *status*, which `status` has just returned, is counted too. No request is sent.
+        """
+        return attempt_history.ran_s(self.record.memory(), status, time.time())
 
     def reconcile(self, seen: Status | None = None) -> Sequence[str]:
         """End what the run does not need, such as nodes that wait while their job is over; return a line for each.
@@ -202,6 +219,8 @@ class Run:
         on_part: Callable[[Line], None],
         *,
         on_unfinished: Callable[[Line], None] | None = None,
+        on_status: Callable[[Status], None] = lambda status: None,
+        on_metric: Callable[[int, float], None] = lambda task, value: None,
         selection: Selection = ALL,
         node: int | None = None,
         task: int | None = None,
@@ -215,6 +234,7 @@ class Run:
 
         *on_unfinished* gets the current text of a line that has not ended, such as a progress bar, when it changes: a
         carriage return, if it overwrites an earlier one, and at most 4 KiB of text. *on_part* gets all of it later.
+        *on_status* gets each status, and *on_metric* a task with each number that it has printed for the spec's metric.
         Without *stops*, no task is stopped early; without *publishes*, no output is published. *sleep* is called with
         the seconds between two requests, and may raise an error to end the following.
         """
@@ -223,6 +243,7 @@ class Run:
             self._connected or self.client(),
             on_part,
             Events(on_event),
+            watcher=Watcher(on_status, on_metric),
             unfinished=on_unfinished,
             selection=selection,
             wanted=self._wanted(node, task),

@@ -135,7 +135,7 @@ def follow_metric(
     """Wait for the end of *run* without its log, and stop tasks early as *metric* says."""
     of, client, tell = run.record, run.client(), Events(on_event).wait
     with early_stop.stopper(of, client, metric, tell) as stopper:
-        show = early_stop.both(lambda line: None, stopper)
+        show = (lambda line: None) if stopper is None else stopper.line
         slept = early_stop.watched(sleep, stopper)
         status = follow.follow(
             client,

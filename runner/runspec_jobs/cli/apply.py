@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from runspec_jobs.api import lifecycle as api
+from runspec_jobs.api.events import Event
 from runspec_jobs.api.jobs import Job, Overrides, smoke_test
 from runspec_jobs.api.lifecycle import ALL, Line, Run, Selection, State, Status, line_text, ways
 from runspec_jobs.api.specs import seconds
 from runspec_jobs.cli import costs, output, plan, smoke
-from runspec_jobs.cli.log_printer import LiveLines, LogPrinter
+from runspec_jobs.cli.live import closing, github_log
+from runspec_jobs.cli.live.about import AboutRun
+from runspec_jobs.cli.live.area import LiveArea
+from runspec_jobs.cli.live.log_printer import LogPrinter
+from runspec_jobs.cli.live.progress import ProgressPrinter
 from runspec_jobs.cli.plan import NONE
 from runspec_jobs.diagnostics.terminal_text import without_sequences
 from runspec_jobs.errors import DETACHED, OK, JobFailed, UsageError
+
+Sleep = Callable[[float], None]
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,7 @@ class Following:
 
 def apply(options: ApplyOptions) -> int:
     limit_s = wait_limit(options.timeout)
-    printer = output.ProgressPrinter(quiet=options.as_json)
+    printer = ProgressPrinter(quiet=options.as_json, live=True)
     job = plan.load(
         options.file,
         printer,
@@ -84,7 +91,7 @@ def _apply(
     first: Job | None,
     job: Job,
     options: ApplyOptions,
-    printer: output.ProgressPrinter,
+    printer: ProgressPrinter,
     limit_s: float | None,
     confirm: Callable[[], None],
 ) -> int:
@@ -94,10 +101,10 @@ def _apply(
         code = _smoke(first, options, printer, limit_s, confirm)
         if code is not None:
             return code
-    with printer:
+    with _starting(job, options), printer:
         run = api.apply(job, new=options.new, on_event=printer, confirm=confirm)
     if run.ended is not None:
-        return _result(run, run.ended, as_json=options.as_json)
+        return _result(run, run.ended, options.following)
     if options.detach:
         return _detached(run, as_json=options.as_json)
     left_s = None if limit_s is None else limit_s - (time.monotonic() - began)
@@ -121,12 +128,12 @@ def _confirmation(
 def _smoke(
     first: Job,
     options: ApplyOptions,
-    printer: output.ProgressPrinter,
+    printer: ProgressPrinter,
     limit_s: float | None,
     confirm: Callable[[], None],
 ) -> int | None:
     """Run the smoke test, unless an equal one has succeeded; return an exit code if the job must not start."""
-    with printer:
+    with _starting(first, options), printer:
         run = api.apply(first, new=options.new, on_event=printer, confirm=confirm)
         if run.ended is not None and run.ended.state is State.GONE:
             run = api.apply(
@@ -139,16 +146,17 @@ def _smoke(
         def heard(line: Line) -> None:
             if line.rank == 0:
                 lines.append(line_text(line.text, without_sequences))
-            printed.line(line)
+            shown(line)
 
         with printing(run, options.following) as printed:
-            status = _followed(run, options.following, limit_s, printed._replace(line=heard))
+            shown, printed.line = printed.line, heard
+            status = _followed(run, options.following, limit_s, printed)
     if status is None:
         return DETACHED
     if status.state is State.SUCCEEDED:
         return None
     more = smoke.report_failure(run, status, lines, as_json=options.as_json)
-    return _result(run, status, more, as_json=options.as_json)
+    return _result(run, status, options.following, more)
 
 
 def wait_limit(timeout: str | None) -> float | None:
@@ -166,7 +174,7 @@ def watch(run: Run, how: Following, limit_s: float | None) -> int:
     """Follow a run to its end, and return the exit code."""
     with printing(run, how) as printed:
         status = _followed(run, how, limit_s, printed)
-    return DETACHED if status is None else _result(run, status, as_json=how.as_json)
+    return DETACHED if status is None else _result(run, status, how)
 
 
 def _followed(run: Run, how: Following, limit_s: float | None, printed: Printed) -> Status | None:
@@ -176,14 +184,16 @@ def _followed(run: Run, how: Following, limit_s: float | None, printed: Printed)
             return run.follow(
                 printed.line,
                 on_unfinished=printed.unfinished,
+                on_status=printed.status,
+                on_metric=printed.metric,
                 node=how.node,
                 task=how.task,
                 selection=how.selection,
                 timeout_s=limit_s,
-                on_event=output.ProgressPrinter(quiet=how.as_json),
+                on_event=printed.event,
                 stops=not how.of_logs,
                 publishes=not (how.of_logs or how.rehearsed),
-                sleep=sleep,
+                sleep=printed.ticking(sleep),
             )
     except KeyboardInterrupt:
         ended = "interrupted; the job is cancelled and its resources are deleted"
@@ -191,32 +201,81 @@ def _followed(run: Run, how: Following, limit_s: float | None, printed: Printed)
         return None
 
 
-class Printed(NamedTuple):
-    """The functions that print a line of a log, or a part of one, and show a line that has not ended."""
+@dataclass
+class Printed:
+    """The functions that print the lines of a log, or parts of them, and show what has not ended."""
 
     line: Callable[[Line], None]
     unfinished: Callable[[Line], None] | None = None
+    status: Callable[[Status], None] = lambda status: None
+    metric: Callable[[int, float], None] = lambda task, value: None
+    event: Callable[[Event], None] = lambda event: None
+    ticking: Callable[[Sleep], Sleep] = lambda sleep: sleep
 
 
 @contextlib.contextmanager
-def printing(run: Run, how: Following) -> Iterator[Printed]:
-    """Yield the functions that print the lines of a log. Piped output of `logs` ends as the log does."""
+def printing(run: Run, how: Following, *, follows: bool = True) -> Iterator[Printed]:
+    """Yield the functions that print the lines of a log. Piped output of `logs` ends as the log does.
+
+    If it *follows* the run, there is a live area at a terminal.
+    """
+    events = ProgressPrinter(quiet=how.as_json)
     if how.as_json and not how.of_logs:
-        yield Printed(lambda line: None)
+        yield Printed(lambda line: None, event=events)
         return
     exact = how.of_logs and not how.as_json and not sys.stdout.isatty()
     with contextlib.ExitStack() as stack:
-        screen = stack.enter_context(LiveLines()) if output.redrawable() else None
+        if not how.of_logs:
+            stack.enter_context(github_log.log(f"log of {run.id}"))
+        about = _about(run, how) if follows and output.redrawable() and not how.as_json else None
+        area = None
+        if output.redrawable():
+            area = stack.enter_context(LiveArea(None if about is None else about.text))
         printer = LogPrinter(
-            *run.shape, json=how.as_json, exact=exact, coloured=output.coloured(), screen=screen
+            *run.shape,
+            json=how.as_json,
+            exact=exact,
+            coloured=output.coloured(),
+            screen=area,
         )
         stack.enter_context(printer)
-        yield Printed(printer.line, printer.unfinished)
+        printed = Printed(printer.line, printer.unfinished, event=events)
+        if area is not None and about is not None:
+            printed.status, printed.metric, printed.ticking = (
+                about.status,
+                about.metric,
+                area.ticking,
+            )
+            if output.interactive():  # else the reasons of waiting are printed where progress goes
+                printed.event = lambda event: None if event.kind == "note" else events(event)
+        yield printed
+
+
+def _about(run: Run, how: Following) -> AboutRun:
+    metric = run.record.spec.metric
+    return AboutRun(
+        run.began,
+        run.shape[1],
+        "" if metric is None else metric.name,
+        coloured=not os.environ.get("NO_COLOR"),
+        interrupt="Ctrl-C cancels it" if how.rehearsed else "Ctrl-C detaches",
+    )
+
+
+@contextlib.contextmanager
+def _starting(job: Job, options: ApplyOptions) -> Iterator[None]:
+    """Put the steps of an apply into a group, in GitHub Actions."""
+    with (
+        contextlib.nullcontext()
+        if options.as_json
+        else github_log.progress(f"start {job.spec.name}")
+    ):
+        yield
 
 
 def _detached(run: Run, *, as_json: bool) -> int:
     if as_json:
-        _result(run, Status(State.WAITING), as_json=True)
+        _result(run, Status(State.WAITING), Following(as_json=True))
     else:
         output.out(run.id)
         output.tell(ways(run.id))
@@ -224,9 +283,9 @@ def _detached(run: Run, *, as_json: bool) -> int:
 
 
 def _result(
-    run: Run, status: Status, more: Mapping[str, object] | None = None, *, as_json: bool
+    run: Run, status: Status, how: Following, more: Mapping[str, object] | None = None
 ) -> int:
-    if as_json:
+    if how.as_json:
         output.out_json(
             "runspec.result/v1",
             {
@@ -239,5 +298,5 @@ def _result(
             },
         )
     else:
-        output.tell(f"{run.id} {status.state}{': ' + status.reason if status.reason else ''}")
+        output.tell(closing.line(run, status, kept=not how.rehearsed))
     return OK if status.state is State.SUCCEEDED else JobFailed.exit_code

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from runspec_jobs.api import cleanup, jobs
 from runspec_jobs.cli import output, plan
+from runspec_jobs.cli.live.progress import ProgressPrinter
 from runspec_jobs.diagnostics.render import plain
 from runspec_jobs.errors import OK
 
@@ -30,7 +31,7 @@ def gc(name: str, *, yes: bool, alive: bool, as_json: bool) -> int:
 
 def policy(file: Path, *, of_job: bool, output_format: str, as_json: bool) -> int:
     """Print the minimal permissions for the plan of a spec, or those of its job."""
-    printer = output.ProgressPrinter()
+    printer = ProgressPrinter()
     job = plan.load(file, printer, output_format=output_format, as_json=as_json)
     output.out(json.dumps(jobs.policy(job, of_job=of_job), indent=2))
     return OK

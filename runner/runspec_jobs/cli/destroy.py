@@ -11,6 +11,7 @@ from runspec_jobs.api import cleanup, listing
 from runspec_jobs.api.lifecycle import Run, get, get_all
 from runspec_jobs.api.listing import Summary
 from runspec_jobs.cli import costs, output
+from runspec_jobs.cli.live.progress import ProgressPrinter
 from runspec_jobs.diagnostics.render import plain
 from runspec_jobs.errors import OK, RunspecError, UsageError
 
@@ -32,7 +33,7 @@ class DestroyOptions:
 
 def cancel(run: str, *, as_json: bool) -> int:
     for of in get_all(run, on_event=output.tell_event):
-        status = of.cancel(on_event=output.ProgressPrinter(quiet=as_json))
+        status = of.cancel(on_event=ProgressPrinter(quiet=as_json))
         if as_json:
             found = {"run": of.id, "state": status.state, "reason": status.reason}
             output.out_json("runspec.cancel/v1", found)
@@ -65,7 +66,7 @@ def destroy(options: DestroyOptions) -> int:
 
 
 def _destroy(of: Run, *, as_json: bool) -> None:
-    of.destroy(on_event=output.ProgressPrinter(quiet=as_json))
+    of.destroy(on_event=ProgressPrinter(quiet=as_json))
     if as_json:
         output.out_json("runspec.destroy/v1", {"run": of.id, "state": "destroyed"})
     else:
@@ -125,7 +126,7 @@ def _destroy_shared(options: DestroyOptions) -> int:
                 price = "" if one.usd_hour is None else f": {costs.hourly(one.usd_hour)}"
                 output.tell(f"keeping it costs: {plain(one.what)}{price}")
             _confirm("delete what these steps made? the next apply makes it again", yes=False)
-    deleted = cleanup.destroy_shared(on_event=output.ProgressPrinter(quiet=options.as_json))
+    deleted = cleanup.destroy_shared(on_event=ProgressPrinter(quiet=options.as_json))
     if options.as_json:
         output.out_json("runspec.destroy-site/v1", {"destroyed": deleted})
     else:

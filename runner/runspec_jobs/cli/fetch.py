@@ -6,6 +6,7 @@ from pathlib import Path
 
 from runspec_jobs.api.lifecycle import get
 from runspec_jobs.cli import output
+from runspec_jobs.cli.live.progress import ProgressPrinter
 from runspec_jobs.errors import OK
 
 
@@ -14,7 +15,7 @@ def fetch(
 ) -> int:
     of = get(run, on_event=output.tell_event)
     target = to or Path(of.id)
-    with output.ProgressPrinter(quiet=as_json) as printer:
+    with ProgressPrinter(quiet=as_json) as printer:
         saved = of.fetch(target, output=output_name, save=save, on_event=printer)
     whole = sum(file.bytes for file in saved.values())
     if as_json:

@@ -7,10 +7,8 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from runspec_jobs.api.events import Event
 from runspec_jobs.diagnostics.render import as_json, columns, plain
@@ -18,23 +16,17 @@ from runspec_jobs.errors import OutputFailed
 from runspec_jobs.report.numbers import brief
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as Bars, TaskID
-    from rich.status import Status as Spinner
-
     from runspec_jobs.report.tables import Cell, Table
-
-LONG_S = 0.3  # a transfer that is shorter has no progress bar
-BETWEEN_S = 0.1  # between two updates of a bar
 
 
 class Below(Protocol):
     """What stays below everything that is printed to a terminal."""
 
-    def erase(self) -> str:
-        """Return the text that removes it."""
+    def hide(self) -> None:
+        """Remove it."""
 
-    def draw(self) -> str:
-        """Return the text that draws it where the cursor is, at the beginning of a line."""
+    def show(self) -> None:
+        """Draw it where the cursor is, at the beginning of a line."""
 
 
 _below: list[Below] = []
@@ -85,7 +77,7 @@ def tell_lines(text: str) -> None:
     """Print *text* to standard error, if that can be written: a full disk does not end what works without it."""
     below = _below if sys.stderr.isatty() else ()
     for one in below:
-        write(one.erase())
+        one.hide()
     try:
         print(text, file=sys.stderr, flush=True)
     except BrokenPipeError:
@@ -93,7 +85,7 @@ def tell_lines(text: str) -> None:
     except OSError:
         lead_nowhere(sys.stderr)
     for one in below:
-        write(one.draw())
+        one.show()
 
 
 def lead_nowhere(stream: TextIO) -> None:
@@ -179,100 +171,3 @@ def coloured() -> bool:
 def redrawable() -> bool:
     """Return whether standard output is a terminal on which lines can be drawn again."""
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-
-
-@dataclass
-class Transfer:
-    """A transfer with the times, in seconds, at which it began and its bar was drawn last."""
-
-    began: float
-    drawn: float = 0.0
-    task: TaskID | None = None
-
-
-class ProgressPrinter:
-    """Prints the events of a plan that is carried out: bars and a spinner on a terminal, else lines.
-
-    With *quiet*, only what has to be waited for is printed.
-    """
-
-    def __init__(self, *, quiet: bool = False) -> None:
-        self.quiet = quiet
-        self._bars: Bars | None = None
-        self._spinner: Spinner | None = None
-        self._transfer: tuple[str, Transfer] | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __call__(self, event: Event) -> None:
-        if event.kind == "wait":
-            tell(event.text)
-        elif event.kind == "transfer":
-            self._move(event)
-        elif event.kind == "line":
-            self.line(event.text)
-        else:
-            if event.kind == "step":
-                self.close()
-            if not self.quiet:
-                tell(event.text)
-
-    def _move(self, event: Event) -> None:
-        """Draw the bar of a transfer, once it has taken a while."""
-        if self.quiet or not interactive():
-            return
-        now = time.monotonic()
-        if self._transfer is None or self._transfer[0] != event.text:
-            self._transfer = event.text, Transfer(now)
-        bar = self._transfer[1]
-        if now - bar.began < LONG_S or (now - bar.drawn < BETWEEN_S and event.done < event.total):
-            return
-        bar.drawn = now
-        if bar.task is None:
-            bar.task = self._open().add_task(plain(event.text), total=event.total or None)
-        self._open().update(bar.task, completed=event.done, total=event.total or None)
-
-    def line(self, text: str) -> None:
-        """Print a line that a tool printed while it works; on a terminal, each line replaces the one before."""
-        if self.quiet:
-            return
-        if not interactive():
-            tell(f"  {text}")
-            return
-        if self._spinner is None:
-            from rich.console import Console
-
-            self._spinner = Console(stderr=True).status("")
-            self._spinner.start()
-        self._spinner.update(plain(text).replace("[", r"\["))
-
-    def _open(self) -> Bars:
-        if self._bars is None:
-            from rich.console import Console
-            from rich.progress import (
-                BarColumn,
-                DownloadColumn,
-                Progress,
-                TextColumn,
-                TransferSpeedColumn,
-            )
-
-            columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-            console = Console(stderr=True)
-            self._bars = Progress(*columns, TransferSpeedColumn(), console=console, transient=True)
-            self._bars.start()
-        return self._bars
-
-    def close(self) -> None:
-        """Remove the bars and the spinner from the terminal."""
-        if self._spinner is not None:
-            self._spinner.stop()
-            self._spinner = None
-        if self._bars is not None:
-            self._bars.stop()
-            self._bars = None
-        self._transfer = None

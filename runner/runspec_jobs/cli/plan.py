@@ -10,6 +10,7 @@ from typing import Any
 from runspec_jobs.api import jobs
 from runspec_jobs.api.jobs import Change, Job, Overrides, Plan
 from runspec_jobs.cli import costs, diagnostics, import_, output, plan_view
+from runspec_jobs.cli.live.progress import ProgressPrinter
 from runspec_jobs.diagnostics.render import as_json
 from runspec_jobs.errors import CHANGES, OK, UsageError
 
@@ -40,7 +41,7 @@ class PlanOptions:
 
 def load(
     path: Path,
-    printer: output.ProgressPrinter,
+    printer: ProgressPrinter,
     overrides: Overrides = NONE,
     *,
     output_format: str,
@@ -63,7 +64,7 @@ def load(
 def plan_(options: PlanOptions) -> int:
     job = load(
         options.file,
-        output.ProgressPrinter(),
+        ProgressPrinter(),
         options.overrides,
         output_format=options.output_format,
         as_json=options.as_json,

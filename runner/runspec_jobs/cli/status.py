@@ -131,7 +131,7 @@ def logs(options: LogsOptions) -> int:
     )
     if options.follow:
         return apply.watch(of, how, limit_s)
-    with apply.printing(of, how) as printed:
+    with apply.printing(of, how, follows=False) as printed:
         for line in of.log_parts(node=options.node, task=options.task, selection=selection):
             printed.line(line)
     return OK

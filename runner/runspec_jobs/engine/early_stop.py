@@ -112,18 +112,6 @@ def stopper(
         yield Stopper(of, client, metric, bounded, tell)
 
 
-def both(show: Show, stopper: Stopper | None) -> Show:
-    """Return a function that passes each line to *show* and to the stopper."""
-    if stopper is None:
-        return show
-
-    def line(found: Line) -> None:
-        show(found)
-        stopper.line(found)
-
-    return line
-
-
 def watched(sleep: Sleep, stopper: Stopper | None) -> Sleep:
     """Return a function that lets the stopper look before each *sleep*."""
     if stopper is None:

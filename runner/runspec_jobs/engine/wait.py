@@ -10,7 +10,8 @@ from runspec_jobs.engine import apply as engine, clients, early_stop, publish
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.engine.start_run import ended_by_others
 from runspec_jobs.errors import CredentialsError, TimedOut
-from runspec_jobs.logs import follow, select
+from runspec_jobs.logs import follow, metric_watch, select
+from runspec_jobs.logs.metric_watch import SILENT, Watcher
 from runspec_jobs.provider import Client, State, Status
 from runspec_jobs.state import attempt_history
 from runspec_jobs.state.run_record import Record
@@ -24,6 +25,7 @@ def wait(
     show: Show,
     reporter: Reporter,
     *,
+    watcher: Watcher = SILENT,
     unfinished: Show | None = None,
     selection: select.Selection = select.ALL,
     wanted: follow.Wanted = follow.every,
@@ -35,22 +37,37 @@ def wait(
 ) -> Status:
     """Show every line of a run until it has ended, note its status in the journal, and return it.
 
-    Only lines of *selection* are shown; *unfinished* gets the current text of those that have not ended. With *stops*,
-    tasks are stopped as the metric of the spec demands; with *publishes*, outputs get their plain names if the last
-    agent of the run could not give them. *answered* is true if the service has just answered for this run.
-    Raises TimedOut if the run does not end within *timeout_s*; the run goes on then.
+    Only lines of *selection* are shown; *unfinished* gets the current text of those that have not ended. *watcher* gets
+    each status, and each number of the metric. With *stops*, tasks are stopped as the metric of the spec demands; with
+    *publishes*, outputs get their plain names if the last agent of the run could not give them. *answered* is true if
+    the service has just answered for this run. Raises TimedOut if the run does not end within *timeout_s*; the run goes
+    on then.
     """
-    metric = of.spec.metric if stops else None
+    spec = of.spec if stops else clients.spec(of)
+    metric = None if spec is None else spec.metric
+    keeper = attempt_history.Keeper(of, time.time)
     try:
         with (
-            early_stop.stopper(of, client, metric, reporter.wait) as stopper,
+            early_stop.stopper(of, client, metric if stops else None, reporter.wait) as stopper,
+            metric_watch.watching(metric, _shared(stopper), watcher.metric) as watch,
             job_goes_on(of.run),
             select.Selector(selection, show, unfinished) as selector,
         ):
+
+            def line(found: follow.Line) -> None:
+                selector.line(found)
+                watch.line(found)
+
+            def seen(status: Status) -> None:
+                watcher.status(status)
+                keeper(status)
+                if wanted is follow.every:
+                    watch.keep_now_and_then(of)
+
             status = follow.follow(
                 client,
                 of.run,
-                early_stop.both(show if selection.is_all else selector.line, stopper),
+                show if selection.is_all and metric is None else line,
                 wanted,
                 unfinished=selector.unfinished if unfinished else None,
                 caught_up=selector.caught_up,
@@ -59,7 +76,7 @@ def wait(
                 timeout_s=timeout_s,
                 answered=answered,
                 reconcile=clients.reconciler(client, of.run),
-                seen=attempt_history.Keeper(of, time.time),
+                seen=seen,
                 sleep=early_stop.watched(sleep, stopper),
             )
     except TimedOut as exc:
@@ -67,10 +84,16 @@ def wait(
     with of.opened(reporter.wait) as journal:
         if status.state is State.GONE and journal.memory.want != "run":
             status = ended_by_others(journal.memory)
+        if wanted is follow.every:
+            watch.keep(journal)
         engine.note_end(journal, status)
         if publishes and of.spec.outputs:
             publish.publish_ended(journal, of.run, client, status, reporter.wait)
     return status
+
+
+def _shared(stopper: early_stop.Stopper | None) -> metric_watch.Shared | None:
+    return None if stopper is None else metric_watch.Shared(stopper.watch, stopper.line)
 
 
 @contextlib.contextmanager

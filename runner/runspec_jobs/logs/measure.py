@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from functools import partial
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Self, TypeVar
 
 from runspec_jobs.errors import Unavailable, UsageError
@@ -35,14 +35,24 @@ class MetricCollector:
 
     def __init__(self, metric: Metric) -> None:
         self.metric = metric
+        self.last: tuple[int, float] | None = None  # the task that printed the last number, and it
         self._of: dict[int, dict[int, MetricExtractor]] = {}
+
+    @property
+    def tasks(self) -> list[int]:
+        """The tasks of which a line was seen."""
+        return sorted(self._of)
 
     def line(self, found: follow.Line) -> None:
         ranks = self._of.setdefault(found.task, {})
         if found.rank not in ranks:
             ranks[found.rank] = MetricExtractor(self.metric)
         shown = found.text.rstrip(b"\r").rpartition(b"\r")[2]  # a progress bar may be long
-        ranks[found.rank].line(shown[:LINE_BYTES].decode("utf-8", "replace"))
+        extractor = ranks[found.rank]
+        before = len(extractor.numbers)
+        extractor.line(shown[:LINE_BYTES].decode("utf-8", "replace"))
+        if len(extractor.numbers) > before:
+            self.last = found.task, extractor.numbers[-1]
 
     def measured(self, task: int) -> Measured:
         """Return the metric of the first node that printed one, or the reason why the first node has none."""
@@ -54,7 +64,7 @@ class Bounded:
     """Raises UsageError if a pattern takes too long for one line, which `regex_safety` does not always foresee.
 
     A timer measures processor time, so that single lines cost nothing. It uses a signal, and so only works in the main
-    thread.
+    thread. Within another one, both limits hold.
     """
 
     def __init__(
@@ -99,10 +109,12 @@ class Bounded:
         finally:
             self._busy = False
 
-    def _late(self, *_: object) -> None:
+    def _late(self, number: int, frame: FrameType | None) -> None:
         if self._busy and self._lines == self._before:
             raise UsageError(f"{self.what} took more than {self.limit_s:g} s", self.hint)
         self._before = self._lines
+        if callable(self._handler):
+            self._handler(number, frame)  # that of the one around it
 
 
 def printed(client: Client, run: str, metric: Metric) -> MetricCollector:

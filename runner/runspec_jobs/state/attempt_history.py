@@ -49,6 +49,23 @@ def cost(
     return spent.spent(found, priced, since_s)
 
 
+def ran_s(memory: RunState, status: Status | None, now_s: float) -> float | None:
+    """Return the seconds from the first start of a node to the end of a run, or to *now_s*; None if unknown.
+
+    *status* is newer than the record. If no service has reported a start, the submission of the job counts.
+    """
+    known = spans(memory)
+    found = known if status is None else merged(known, status, now_s)
+    began = [one.began_s for one in found if one.began_s is not None]
+    began = began or sorted(memory.done_at.values())[-1:]
+    ended = [one.ended_s for one in found if one.ended_s is not None]
+    is_over = memory.status is not None or (status is not None and status.state.terminal)
+    if not began or (is_over and not ended and memory.ended_at is None):
+        return None
+    end_s = (max(ended) if ended else memory.ended_at or now_s) if is_over else now_s
+    return max(0.0, end_s - min(began))
+
+
 def keep(journal: Journal, status: Status, seen_s: float) -> None:
     """Write the attempts in *status*, which was seen at *seen_s*, to the journal, with what all have cost so far.
 

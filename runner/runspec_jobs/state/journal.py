@@ -44,6 +44,7 @@ class RunState:
         default_factory=dict
     )  # `machines.spent.Span`
     cost: Event | None = None  # of all attempts, as `machines.spent.part_json` wrote it
+    metric: Event | None = None  # the best value so far: `name`, `task` and `value`
     born: float = 0.0
     begun_at: dict[str, float] = field(default_factory=dict)  # steps, when they were last begun
     done_at: dict[str, float] = field(default_factory=dict)  # those of them that were done
@@ -78,7 +79,7 @@ class RunState:
                 self.stopped.update(event["tasks"])
             case "undone":
                 self.undone.add(event["step"])
-            case "attempts" | "seen":
+            case "attempts" | "seen" | "metric":
                 self._see(event)
             case "ended":
                 self.status = Status(State(event["state"]), event["reason"], event["exit_code"])
@@ -87,7 +88,10 @@ class RunState:
                 self.deleted = True
 
     def _see(self, event: Event) -> None:
-        """Add the attempts of an event, and note that those that run were seen running at its time."""
+        """Add the attempts of an event, and note that those that run were seen running at its time; or a metric."""
+        if event["event"] == "metric":
+            self.metric = event
+            return
         new = event.get("attempts", ())
         self.attempts |= {(one["task"], one["node"], one["attempt"]): one for one in new}
         self.cost = event.get("cost") if new else self.cost

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from runspec_jobs.cli import output
-from runspec_jobs.cli.log_printer import LogPrinter
+from runspec_jobs.cli.live.log_printer import LogPrinter
 from runspec_jobs.logs import follow
 from runspec_jobs.provider import Chunk
 

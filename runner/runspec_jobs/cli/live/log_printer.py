@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,10 +10,9 @@ from typing import Protocol, Self
 from runspec_jobs.api.lifecycle import Line, line_text, prefix
 from runspec_jobs.cli import output
 from runspec_jobs.diagnostics.render import as_json
-from runspec_jobs.diagnostics.terminal_text import Colours, clipped, tinted, without_sequences
+from runspec_jobs.diagnostics.terminal_text import Colours, tinted, without_sequences
 
 BAR_EVERY_S = 10.0  # between two texts of a progress bar in a pipe
-MOST_LINES = 8  # that have not ended, at the bottom of a terminal
 
 Whose = tuple[int, int]  # task and node
 
@@ -27,44 +25,6 @@ class Screen(Protocol):
 
         There are no open lines while *text* has no line end. They have no control sequences but SGR, and may be cut.
         """
-
-
-class LiveLines:
-    """Prints to a terminal, with lines below that have not ended. Use it as a context manager."""
-
-    def __init__(self) -> None:
-        self._lines: Sequence[str] = ()
-        self._drawn = 0
-
-    def __enter__(self) -> Self:
-        output.keep_below(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.print("")
-        output.keep_below(None)
-
-    def print(self, text: str, open_lines: Sequence[str] = ()) -> None:
-        """Print *text*, and below it *open_lines* in place of those before; see `Screen`."""
-        erased = self.erase()
-        self._lines = open_lines
-        output.write(f"{erased}{text}{self.draw()}")
-
-    def erase(self) -> str:
-        """Return the control sequences that remove the lines, and leave the cursor where they began."""
-        drawn, self._drawn = self._drawn, 0
-        up = f"\x1b[{drawn - 1}A" if drawn > 1 else ""
-        return f"\r{up}\x1b[J" if drawn else ""
-
-    def draw(self) -> str:
-        """Return the text that draws the lines where the cursor is: as many as have room."""
-        size = shutil.get_terminal_size()
-        room = max(1, min(MOST_LINES, size.lines - 2))
-        shown = list(self._lines[:room])
-        if len(self._lines) > room:
-            shown[-1] = f"... and {len(self._lines) - room + 1} more"
-        self._drawn = len(shown)
-        return "\n".join(clipped(line, size.columns - 1) for line in shown)
 
 
 @dataclass
@@ -111,7 +71,6 @@ class LogPrinter:
         self._colours: dict[Whose, Colours] = {}
         self._heads: dict[Whose, str] = {}  # the prefixes of lines
         self._bars: dict[Whose, Bar] = {}
-        self._drawn = False  # whether the screen shows bars
         self._open: Whose | None = None  # the task and node of the long line that has not ended
 
     def __enter__(self) -> Self:
@@ -212,12 +171,11 @@ class LogPrinter:
         self._write(self._tail())
 
     def _write(self, text: str) -> None:
-        if self.screen is None or not (self._bars or self._drawn):
+        if self.screen is None:
             output.write(text)
             return
-        bars = sorted(self._bars.items()) if self._open is None else ()
+        bars = sorted(self._bars.items()) if self._open is None and self._bars else ()
         self.screen.print(text, [f"{self._head(whose)}{bar.shown}" for whose, bar in bars])
-        self._drawn = bool(bars)
 
     def _shown(self, whose: Whose, text: bytes, *, once: bool = False) -> str:
         if self.coloured:

@@ -1,0 +1,71 @@
+"""The line at the end of a run that was followed: how it ended, what came of it, and the command to get it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from runspec_jobs.api.lifecycle import Run, Status, get
+from runspec_jobs.cli import costs
+from runspec_jobs.diagnostics.render import plain
+from runspec_jobs.errors import RunspecError
+from runspec_jobs.machines import spent
+from runspec_jobs.report.numbers import brief, brief_text, seconds
+
+READ = 50  # the most nodes of all tasks whose outputs are counted, because each needs a request
+VALUES = 3  # the most parameters of a task that are named
+
+
+def line(run: Run, status: Status, *, kept: bool = True) -> str:
+    """Return the line about a run that has ended; without *kept*, its outputs are about to be deleted."""
+    parts = [*_result(run, status)]
+    outputs = _outputs(run) if kept else ""
+    parts += [outputs] if outputs else []
+    cost = costs.of_run(run, status)
+    parts += [costs.amount(spent.total(cost))] if cost is not None else []
+    text = ", ".join(parts) + (f": runspec fetch {_name(run)}" if outputs else "")
+    head = f"{run.id} {status.state}"
+    if status.reason:
+        return f"{head}: {status.reason}" + (f" ({text})" if text else "")
+    return f"{head}: {text}" if text else head
+
+
+def _result(run: Run, status: Status) -> Iterator[str]:
+    """Yield how long the run took, and the best value of its metric."""
+    ran_s = run.ran_s(status)
+    if ran_s is not None:
+        yield seconds(ran_s)
+    if best := run.best():
+        value = f"{best.metric} {brief(best.value)}"
+        named = f" ({_values(best.values)})" if best.values else ""
+        yield f"best task {best.task}{named} with {value}" if best.values else value
+
+
+def _values(values: Mapping[str, str]) -> str:
+    """Return the parameters of a task as text.
+
+    >>> _values({"lr": "0.00015642140528861185", "seed": "1"})
+    'lr 0.0001564, seed 1'
+    """
+    shown = [plain(f"{name} {brief_text(value)}") for name, value in values.items()]
+    return ", ".join(shown[:VALUES]) + (", ..." if len(shown) > VALUES else "")
+
+
+def _outputs(run: Run) -> str:
+    """Return how many outputs of the run have files; nothing if that is none, or is not known."""
+    try:
+        wanted = len(run.spec.outputs)
+        nodes, tasks = run.shape
+        if not wanted or nodes * tasks > READ:
+            return "outputs" if wanted else ""
+        saved = len({file.output for file in run.outputs()})
+    except RunspecError:
+        return ""
+    return f"{saved} output{'s' * (saved != 1)}" if saved else ""
+
+
+def _name(run: Run) -> str:
+    """Return the shortest name that means this run in a command."""
+    try:
+        return run.name if get(run.name).id == run.id else run.id
+    except RunspecError:
+        return run.id
