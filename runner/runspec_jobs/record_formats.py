@@ -11,7 +11,7 @@ from typing import Any
 from runspec_jobs import __version__
 from runspec_jobs.errors import Newer
 
-HINT = "upgrade runspec: pip install --upgrade runspec-jobs"
+HINT = "upgrade runspec, as docs/upgrades.md says"
 
 
 def written(known: str) -> dict[str, str]:
