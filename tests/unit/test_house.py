@@ -19,6 +19,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from runspec_jobs import __version__
 from tests.conftest import hear
 from tests.support.requirements import need
 from tests.support.root import ROOT
@@ -250,3 +251,27 @@ def test_the_sdist_holds_every_file_of_the_project(tmp_path: Path) -> None:
         names = {name.split("/", 1)[1] for name in sdist.getnames()}
 
     assert set(kept()) - names == set()
+
+
+def test_one_version_stands_everywhere() -> None:
+    """The package, the module, the newest release in the changelog and the hook of the README agree."""
+    version = PROJECT["project"]["version"]
+    released = re.findall(
+        r"^## \[(\d[^\]]*)\] - \d{4}-\d\d-\d\d\n\n\w",
+        (ROOT / "CHANGELOG.md").read_text(),
+        re.MULTILINE,
+    )
+    rev = re.findall(r"^ *rev: (\S+)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+
+    assert __version__ == version
+    assert released[0] == version
+    assert rev == [f"v{version}"]
+
+
+def test_the_readme_has_one_placeholder_and_no_address_of_nobody() -> None:
+    text = (ROOT / "README.md").read_text()
+
+    assert len(re.findall(r"\bURL\b", text)) == 1
+    assert re.findall(r"example\.\w+|github\.com/(?:OWNER|you|user)\b", text) == []
+    hosts = set(re.findall(r"https?://([^/\s)]+)", text))
+    assert hosts <= {"github.com", "download.pytorch.org"}
