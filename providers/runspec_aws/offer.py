@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
+from runspec_aws.infrastructure import own_queue
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources import fargate, room
 from runspec_aws.resources.instance_types import known, runs_on, usable_gib, usable_mib
@@ -32,7 +33,7 @@ def offer(spec: Spec, facts: Facts) -> Offer:
     if options.fargate:
         return fargate.offer(spec, options, standing)
     if options.queue:
-        return Offer((), standing=standing, why=f"the queue {options.queue} chooses the machines")
+        return _of_queue(spec, facts, standing)
     if options.capacity_block:
         why = f"the Capacity Block {options.reservation} was paid in advance"
         return Offer((), standing=standing, why=why)
@@ -45,6 +46,20 @@ def offer(spec: Spec, facts: Facts) -> Offer:
     runs = runs_on(wanted, bool(options.ami))
     others = other_machines(wanted, ec2_catalogue(), found, usable_gib, runs)
     return _offer(found, others, standing, options, shares(found, spec, options))
+
+
+def _of_queue(spec: Spec, facts: Facts, standing: tuple[StandingCost, ...]) -> Offer:
+    """Return the machines that the environments of a queue of the profile name; none if they are not known."""
+    options: AwsOptions = facts.options
+    why = f"the queue {options.queue} has it"
+    region = options.region
+    found = tuple(
+        ChosenMachine(machine, machine_price(machine, ec2_catalogue(), region), region, why)
+        for machine in own_queue.machines(spec, facts)
+    )
+    if not found:
+        return Offer((), standing=standing, why=f"the queue {options.queue} chooses the machines")
+    return _offer(found, (), standing, options, shares(found, spec, options))
 
 
 def shares(
@@ -80,7 +95,7 @@ def _standing(options: AwsOptions) -> Iterator[StandingCost]:
     yield StandingCost(f"what is kept in S3 ({s3.note})", usd_gb_month=s3.usd)
     what = f"what is kept in CloudWatch Logs, besides {put.usd_shown} to write it ({logs.note})"
     yield StandingCost(what, usd_gb_month=logs.usd)
-    if options.fargate and not options.public_ip:
+    if not (options.queue or (options.fargate and options.public_ip)):
         nat, data = (aws_price(item, options.region) for item in ("nat gateway", "nat data"))
         what = f"a NAT gateway, if the subnets have one, besides {data.usd_shown} ({nat.note})"
         yield StandingCost(what, nat.usd)

@@ -119,6 +119,11 @@ def test_nodes_for_a_queue_of_spot_machines_are_refused_with_a_way_out(
     assert run(["apply", write("true", cluster={"nodes": 2, "capacity": "spot"})]) == 0
 
 
+def requests(plan: str) -> tuple[str, str]:
+    """Give the digest of a plan and its requests: what it costs stands between them."""
+    return plan.partition("\n")[0], plan.partition("\nrequests\n")[2]
+
+
 def test_a_plan_for_a_queue_is_made_without_a_network_and_says_so(
     region: Region, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
@@ -135,4 +140,6 @@ def test_a_plan_for_a_queue_is_made_without_a_network_and_says_so(
 
     offline = capsys.readouterr()
     assert note in offline.err
-    assert offline.out == asked.out
+    assert requests(offline.out) == requests(asked.out)
+    assert "x c6i.4xlarge: " in asked.out  # a machine of the queue
+    assert "unknown, because the queue mine chooses the machines" in offline.out

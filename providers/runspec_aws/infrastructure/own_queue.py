@@ -95,6 +95,27 @@ def _named_type(
     yield from _fit(spec, options, usable, named)
 
 
+def machines(spec: Spec, facts: Facts) -> tuple[Machine, ...]:
+    """Return the machines of the queue that hold a node of *spec*, in the order in which the environments name them.
+
+    None are returned if AWS was not asked, or if it is not known how large one of the types is.
+    """
+    options: AwsOptions = facts.options
+    found = [Environment(**one) for one in facts.survey.get("environments") or ()]
+    usable = [e for e in found if e.type == "EC2" or (e.type == "SPOT" and not _is_gang(spec))]
+    names = list(options.instance_types[:1]) if _is_gang(spec) else []
+    each = [room.named(name) for name in names or _names(usable)]
+    if not all(each) or not all(e.instance_types for e in usable):
+        return ()
+    wanted = needs(spec, options)
+    holding = (m for machines in each for m in machines if room.per_machine(m, wanted))
+    return tuple(dict.fromkeys(holding))
+
+
+def _is_gang(spec: Spec) -> bool:
+    return shape(spec) is JobKind.NODES
+
+
 def _names(usable: Sequence[Environment]) -> list[str]:
     return list(dict.fromkeys(name for e in usable for name in e.instance_types))
 

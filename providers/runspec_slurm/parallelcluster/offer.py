@@ -85,9 +85,10 @@ def _others(
 def _standing(
     spec: Spec, options: ParallelClusterOptions, there: dict[str, Queue]
 ) -> Iterator[StandingCost]:
-    """Yield what costs money while no job runs: ParallelCluster makes no NAT gateway in subnets that exist.
+    """Yield what costs money while no job runs. ParallelCluster makes no NAT gateway in subnets that exist.
 
-    https://docs.aws.amazon.com/parallelcluster/latest/ug/what-is-aws-parallelcluster.html (pricing)
+    https://docs.aws.amazon.com/parallelcluster/latest/ug/what-is-aws-parallelcluster.html (pricing) and
+    https://docs.aws.amazon.com/parallelcluster/latest/ug/aws-services-v3.html
     """
     head = _named(options.head_node, "", options)
     yield StandingCost(f"the head node, {options.head_node}, {GONE}", head.usd)
@@ -106,6 +107,12 @@ def _standing(
     for name, storage in options.storage.items():
         if storage.file_system is None:
             yield _file_system(name, storage, options.region)
+    nat, data = (aws_price(item, options.region) for item in ("nat gateway", "nat data"))
+    what = f"a NAT gateway, if the subnets have one, besides {data.usd_shown} ({nat.note})"
+    yield StandingCost(what, nat.usd)
+    yield StandingCost(
+        f"the cluster's zone in Route 53, and its dashboard and logs in CloudWatch, {GONE}"
+    )
     yield StandingCost(f"each machine for {options.idle_minutes} minutes after its last job")
 
 

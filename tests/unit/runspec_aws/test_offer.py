@@ -50,14 +50,69 @@ def test_machines_that_others_choose_are_not_known() -> None:
     assert (queue.machines, queue.why) == ((), "the queue theirs chooses the machines")
 
 
+def environment(kind: str, *types: str) -> dict[str, Any]:
+    return {"name": kind.lower(), "type": kind, "max_vcpus": 256, "instance_types": list(types)}
+
+
+@pytest.mark.parametrize(
+    "cluster,environments,profile,names",
+    [
+        ({"gpus": 1}, [environment("EC2", "g5.xlarge", "c6i.large")], {}, ["g5.xlarge"]),
+        (
+            {},
+            [environment("SPOT", "c6i.large"), environment("EC2", "m5.large", "c6i.large")],
+            {},
+            ["c6i.large", "m5.large"],
+        ),
+        (
+            {"nodes": 2},
+            [environment("EC2", "c6i.large", "m5.large"), environment("SPOT", "t3.large")],
+            {"instance_types": ["m5.large"]},
+            ["m5.large"],
+        ),
+        ({}, [environment("EC2", "optimal")], {}, []),  # AWS chooses the families
+        ({}, [environment("EC2", "c6i.large"), environment("EC2", "p9.large")], {}, []),
+        ({}, [environment("EC2")], {}, []),
+        ({}, [environment("FARGATE")], {}, []),
+    ],
+)
+def test_a_queue_that_was_asked_has_the_machines_of_its_environments(
+    cluster: dict[str, Any],
+    environments: list[dict[str, Any]],
+    profile: dict[str, Any],
+    names: list[str],
+) -> None:
+    settings = {"region": "us-east-1", "queue": "theirs", **profile}
+    options = AwsOptions.model_validate(settings)
+    facts = Facts(options, survey={"environments": environments})
+
+    found = PROVIDER.offer(spec(cluster=cluster), facts)
+
+    assert [one.machine.name for one in found.machines] == names
+    assert all(one.usd and one.why == "the queue theirs has it" for one in found.machines)
+    assert found.why == ("" if names else "the queue theirs chooses the machines")
+
+
 def test_what_is_kept_has_a_price_for_a_gb_and_month() -> None:
     here, _ = offered(spec(cluster={}))
     there, _ = offered(spec(cluster={}), region="eu-west-2")
 
-    assert [one.usd_gb_month for one in here.standing] == [0.023, 0.03]
-    assert [one.usd_gb_month for one in there.standing] == [0.024, 0.0315]
+    assert [one.usd_gb_month for one in here.standing] == [0.023, 0.03, None]
+    assert [one.usd_gb_month for one in there.standing] == [0.024, 0.0315, None]
     assert here.standing[0].what == "what is kept in S3 (price of us-east-1, 2026-08-12)"
     assert "0.5 USD for each GB" in here.standing[1].what
+
+
+@pytest.mark.parametrize(
+    ("profile", "usd"),
+    [({}, [0.045]), ({"fargate": True}, [0.045]), ({"fargate": True, "public_ip": True}, [])],
+)
+def test_a_nat_gateway_costs_money_unless_tasks_have_addresses(
+    profile: dict[str, Any], usd: list[float]
+) -> None:
+    found, _ = offered(spec(cluster={}), **profile)
+
+    assert [one.usd_hour for one in found.standing if "NAT gateway" in one.what] == usd
 
 
 def test_a_region_without_prices_has_unknown_ones_and_no_price_of_another() -> None:

@@ -125,6 +125,17 @@ def test_the_disk_and_the_address_of_the_head_node_have_prices_of_their_region_a
     assert found[address] == (0.005, None) and "(price of us-east-1, 20" in address
 
 
+def test_what_the_cluster_has_besides_machines_is_named() -> None:
+    found = standing(offered())
+
+    assert (
+        f"the cluster's zone in Route 53, and its dashboard and logs in CloudWatch, {GONE}" in found
+    )
+    (gateway,) = [(what, usd) for what, usd in found.items() if what.startswith("a NAT gateway")]
+    price = "besides 0.045 USD for each GB (price of us-east-1, 2026-08-01)"
+    assert gateway == (f"a NAT gateway, if the subnets have one, {price}", 0.045)
+
+
 def test_machines_stay_for_some_minutes_after_their_last_job() -> None:
     assert "each machine for 5 minutes after its last job" in standing(offered(idle_minutes=5))
 
