@@ -30,6 +30,9 @@ def _machine(spec: Spec, facts: Facts) -> Iterator[Problem]:
         yield Problem(("cluster", "nodes"), what, hint)
     if spec.cluster.gpus:
         yield from _gpus(spec, facts)
+    elif facts.survey.get("hidden_gpus") and VISIBLE not in spec.env:
+        what = "this machine has GPUs, which are hidden from the job: cluster: {gpus: 1} gives each node one"
+        yield Problem(("cluster",), what, severity="note")
     cpus, here = spec.cluster.cpus, facts.survey.get("cpus")
     if cpus and here and here < cpus * spec.cluster.nodes.max:
         what = f"{spec.cluster.nodes.max} x {cpus}, and this machine has {here} cores, which all nodes share"

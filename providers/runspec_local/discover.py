@@ -29,6 +29,8 @@ def survey(spec: Spec, options: LocalOptions) -> Mapping[str, Any]:
     found |= _engine(spec, options)
     if spec.cluster.gpus:
         found |= _gpus(found["engine"])
+    elif found["engine"] == "process":
+        found["hidden_gpus"] = len(gpus.device_files())
     if found["engine"] == "process" and spec.container.requirements is not None:
         found |= _python(spec, options)
     return found

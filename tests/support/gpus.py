@@ -26,12 +26,16 @@ def listing(count: int, instances: int = 0) -> str:
     return "".join(lines)
 
 
-def fake(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str, code: int = 0) -> None:
-    """Put an nvidia-smi that prints *text* first on PATH."""
+def fake(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, text: str, code: int = 0, modes: str = ""
+) -> None:
+    """Put an nvidia-smi that prints *text* first on PATH; *modes* is what it prints of MIG."""
     program = folder / "tools" / "nvidia-smi"
     program.parent.mkdir(exist_ok=True)
     program.with_suffix(".txt").write_text(text)
-    program.write_text(f"#!/bin/sh\ncat '{program}.txt'\nexit {code}\n")
+    program.with_suffix(".modes").write_text(modes)
+    asked = f"case $* in *mig.mode*) cat '{program}.modes' ;; *) cat '{program}.txt' ;; esac"
+    program.write_text(f"#!/bin/sh\n{asked}\nexit {code}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+HIDDEN = {VISIBLE: ""}  # CUDA finds no GPU
 LIST = ("nvidia-smi", "-L")
+# https://docs.nvidia.com/datacenter/tesla/mig-user-guide/
+MODES = ("nvidia-smi", "--query-gpu=index,mig.mode.current", "--format=csv,noheader")
 ANSWER_S = (
     60.0  # without its persistence mode, the driver is first loaded, for seconds for each GPU
 )
@@ -24,6 +27,7 @@ DEVICES = Path("/dev")
 CDI = (Path("/etc/cdi"), Path("/var/run/cdi"))
 WHOLE = re.compile(r"GPU (\d+): .*\(UUID: (GPU-[\w-]+)\)")
 INSTANCE = re.compile(r"\s+MIG .*Device\s+(\d+): \(UUID: (MIG-[\w/-]+)\)")
+ENABLED = re.compile(r"\d+, *Enabled *")
 CDI_NAME = re.compile(r"\bname[\"']?\s*:\s*[\"']?(\d+(?::\d+)?|(?:GPU|MIG)-[\w/-]+)\b")
 
 
@@ -68,9 +72,7 @@ def find(env: Mapping[str, str], cdi: Sequence[Path] = CDI, devices: Path = DEVI
 
 def _all(cdi: Sequence[Path], devices: Path) -> Found:
     try:
-        done = subprocess.run(
-            LIST, capture_output=True, cwd="/", text=True, timeout=ANSWER_S, check=False
-        )
+        done = _said(LIST)
     except subprocess.TimeoutExpired:
         return Found((), f"nvidia-smi did not answer in {ANSWER_S:.0f} s")
     except OSError:
@@ -79,7 +81,29 @@ def _all(cdi: Sequence[Path], devices: Path) -> Found:
     if done.returncode and not gpus:
         said = (done.stdout + done.stderr).strip().partition("\n")[0]
         return Found((), f"nvidia-smi failed: {said or f'exit code {done.returncode}'}")
-    return Found(gpus, "according to nvidia-smi")
+    unusable = _without_instances(gpus)
+    how = "according to nvidia-smi"
+    if unusable:
+        names = " and ".join(gpu.index for gpu in unusable)
+        how += f", without those that are divided (MIG) and have no instance: {names}"
+    return Found(tuple(gpu for gpu in gpus if gpu not in unusable), how)
+
+
+def _said(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        words, capture_output=True, cwd="/", text=True, timeout=ANSWER_S, check=False
+    )
+
+
+def _without_instances(gpus: Sequence[Gpu]) -> list[Gpu]:
+    """Return the whole GPUs of *gpus* that MIG divides: they have no instance, and CUDA does not use them."""
+    whole = [gpu for gpu in gpus if not gpu.is_instance]
+    try:
+        modes = _said(MODES).stdout if whole else ""
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    divided = {line.partition(",")[0] for line in modes.splitlines() if ENABLED.fullmatch(line)}
+    return [gpu for gpu in whole if gpu.index in divided]
 
 
 def _without_driver_tool(cdi: Sequence[Path], devices: Path) -> Found:
@@ -89,10 +113,14 @@ def _without_driver_tool(cdi: Sequence[Path], devices: Path) -> Found:
     if names:
         gpus = [Gpu(name) for name in numbered] or [Gpu(name, name) for name in names]
         return Found(tuple(gpus), "according to the CDI specification, without nvidia-smi")
-    numbers = sorted(
-        int(p.name[6:]) for p in devices.glob("nvidia[0-9]*") if p.name[6:].isdecimal()
-    )
+    numbers = device_files(devices)
     return Found(tuple(Gpu(str(n)) for n in numbers), f"according to {devices}, without nvidia-smi")
+
+
+def device_files(devices: Path = DEVICES) -> list[int]:
+    """Return the numbers of the device files of GPUs."""
+    names = (path.name.removeprefix("nvidia") for path in devices.glob("nvidia[0-9]*"))
+    return sorted(int(name) for name in names if name.isdecimal())
 
 
 def listed(text: str) -> Iterator[Gpu]:

@@ -159,7 +159,7 @@ class Node:
             }  # for the engine itself; the job's variables are on its command line
         kept = {name: caller[name] for name in INHERITED if name in caller}
         own: dict[str, str] = self.job["env"]
-        seen = gpus.variables(self.devices, own) if self.devices else {}
+        seen = gpus.variables(self.devices, own) if self.devices else gpus.HIDDEN
         return {**kept, **seen, **self._tools(), **own, **secrets, **self.words()}
 
     def _tools(self) -> dict[str, str]:

@@ -140,3 +140,15 @@ def test_a_program_that_names_its_own_gpus_is_noted() -> None:
     more = {"cluster": {"gpus": 1}, "env": {"CUDA_VISIBLE_DEVICES": "3"}}
 
     assert [severity for severity, _ in told(more, gpus=1)] == ["note"]
+
+
+def test_gpus_that_a_job_does_not_see_are_noted() -> None:
+    note = (
+        "note",
+        "this machine has GPUs, which are hidden from the job: cluster: {gpus: 1} gives each node one",
+    )
+
+    assert told({}, hidden_gpus=2) == [note]
+    assert told({}, hidden_gpus=0) == []
+    assert told({"cluster": {"gpus": 1}}, gpus=2) == []
+    assert told({"env": {"CUDA_VISIBLE_DEVICES": "0"}}, hidden_gpus=2) == []

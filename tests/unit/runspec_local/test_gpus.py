@@ -28,7 +28,7 @@ BASE = {"apiVersion": "runspec/v1", "name": "n", "provider": "local"}
 SCRIPT = """
 exec 9>{0}/used-${{CUDA_VISIBLE_DEVICES%%,*}}
 [ -z "$CUDA_VISIBLE_DEVICES" ] || flock -n 9 || echo shared >>{0}/shared
-echo "$CUDA_VISIBLE_DEVICES" >>{0}/had
+echo "${{CUDA_VISIBLE_DEVICES-all}}" >>{0}/had
 {1}
 """
 
@@ -219,13 +219,17 @@ def test_a_job_that_needs_more_gpus_than_are_left_is_not_started(
     assert not (world.root / "local/runs").exists()
 
 
-def test_a_job_without_gpus_takes_none(world: World, machine: list[Gpu]) -> None:
+def test_a_job_without_gpus_sees_none(
+    world: World, machine: list[Gpu], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise it would use those of other tasks. It sees what its own `env` names."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     more = {"providers": {"local": {"without_gpus": True}}}
 
     runs = [world.start(cluster) for cluster in ({}, {"cluster": {"gpus": 99}, **more})]
 
-    world.ended(*runs)
-    assert world.had == ["", ""]
+    world.ended(*runs, world.start({"env": {"CUDA_VISIBLE_DEVICES": "7"}}))
+    assert world.had == ["", "", "7"]
 
 
 def test_a_smoke_test_checks_the_gpus_of_each_node(world: World, machine: list[Gpu]) -> None:

@@ -98,6 +98,36 @@ def test_a_gpu_that_is_divided_is_its_instances(
     assert found == (*instances, Gpu("1", UUID.format(1)))
 
 
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("modes", "usable", "told"),
+    [
+        (
+            "0, Enabled\n1, Disabled\n",
+            (1,),
+            ", without those that are divided (MIG) and have no instance: 0",
+        ),
+        (
+            "0, Enabled\n1, Enabled\n",
+            (),
+            ", without those that are divided (MIG) and have no instance: 0 and 1",
+        ),
+        ("0, [N/A]\n1, [N/A]\n", (0, 1), ""),
+        ('Field "mig.mode.current" is not a valid field to query.\n', (0, 1), ""),
+        ("", (0, 1), ""),
+    ],
+)
+def test_a_gpu_that_is_divided_and_has_no_instance_is_not_used(
+    modes: str, usable: tuple[int, ...], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake(tmp_path, monkeypatch, listing(2), modes=modes)
+
+    found = gpus.find(os.environ)
+
+    gpus_found = tuple(Gpu(str(n), UUID.format(n)) for n in usable)
+    assert found == Found(gpus_found, f"according to nvidia-smi{told}")
+
+
 TWO = (Gpu("0", UUID.format(0)), Gpu("1", UUID.format(1)))
 PARTS = (Gpu("0:0", "MIG-a"), Gpu("0:1", "MIG-b"), Gpu("1", "GPU-c"))
 
