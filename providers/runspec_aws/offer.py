@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterator, Mapping
 
 from runspec_aws.infrastructure import own_queue
+from runspec_aws.infrastructure.compute_environments import kinds
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources import fargate, room
 from runspec_aws.resources.instance_types import known, runs_on, usable_gib, usable_mib
+from runspec_aws.resources.job_kind import attempts
 from runspec_aws.resources.request import ResourceRequest, candidates, needs, request
 from runspec_jobs.provider import (
     ChosenMachine,
@@ -39,13 +41,13 @@ def offer(spec: Spec, facts: Facts) -> Offer:
         return Offer((), standing=standing, why=why)
     if options.instance_types:
         named = tuple(_named(name, options) for name in room.types(spec, options))
-        return _offer(named, (), standing, options, shares(named, spec, options))
+        return _offer(named, (), standing, spec, options)
     found, wanted = candidates(spec, options), request(spec, options)
     if room.one_type(spec, options):
         found = found[:1]
     runs = runs_on(wanted, bool(options.ami))
     others = other_machines(wanted, ec2_catalogue(), found, usable_gib, runs)
-    return _offer(found, others, standing, options, shares(found, spec, options))
+    return _offer(found, others, standing, spec, options)
 
 
 def _of_queue(spec: Spec, facts: Facts, standing: tuple[StandingCost, ...]) -> Offer:
@@ -59,7 +61,7 @@ def _of_queue(spec: Spec, facts: Facts, standing: tuple[StandingCost, ...]) -> O
     )
     if not found:
         return Offer((), standing=standing, why=f"the queue {options.queue} chooses the machines")
-    return _offer(found, (), standing, options, shares(found, spec, options))
+    return _offer(found, (), standing, spec, options)
 
 
 def shares(
@@ -105,12 +107,32 @@ def _offer(
     found: tuple[ChosenMachine, ...],
     others: tuple[ChosenMachine, ...],
     standing: tuple[StandingCost, ...],
+    spec: Spec,
     options: AwsOptions,
-    shares: Mapping[str, float],
 ) -> Offer:
-    prices = price_note(ec2_catalogue(), options.region)
-    why = "" if found else "no machine of the catalogue is large enough"
-    return Offer(found, others, standing, prices, why, shares)
+    return Offer(
+        found,
+        others,
+        standing,
+        price_note(ec2_catalogue(), options.region),
+        "" if found else "no machine of the catalogue is large enough",
+        shares(found, spec, options),
+        {} if options.queue else limits(found, spec, options),
+        attempts(spec),
+    )
+
+
+def limits(found: tuple[ChosenMachine, ...], spec: Spec, options: AwsOptions) -> Mapping[str, int]:
+    """Return how many of each machine run at once in the environments of a job, each of which may have one too many.
+
+    https://docs.aws.amazon.com/batch/latest/APIReference/API_ComputeResource.html (maxvCpus)
+    """
+    environments, most = len(kinds(spec, options)), room.max_vcpus(spec, options)
+    return {
+        one.machine.name: environments * math.ceil(most / one.machine.cpus)
+        for one in found
+        if one.machine.cpus
+    }
 
 
 def _named(name: str, options: AwsOptions) -> ChosenMachine:

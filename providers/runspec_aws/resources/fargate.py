@@ -6,8 +6,11 @@ https://aws.amazon.com/fargate/pricing/
 from __future__ import annotations
 
 from runspec_aws.options import AwsOptions
+from runspec_aws.resources import room
+from runspec_aws.resources.job_kind import attempts
 from runspec_aws.resources.request import on_fargate
 from runspec_jobs.provider import (
+    Capacity,
     ChosenMachine,
     Offer,
     ServicePrice,
@@ -34,7 +37,10 @@ def offer(spec: Spec, options: AwsOptions, standing: tuple[StandingCost, ...]) -
     why += ", with a public address" if options.public_ip else ""
     found = ChosenMachine(unknown_machine(name), usd, first.region, why)
     prices = f"on demand in {first.region}, {first.date}" if first.usd else f"vCPU: {first.note}"
-    return Offer((found,), (), standing, prices)
+    environments = 2 if spec.cluster.capacity is Capacity.SPOT_THEN_ON_DEMAND else 1
+    most = environments * max(1, int(room.max_vcpus(spec, options) / float(size[0])))
+    limits = {} if options.queue else {name: most}
+    return Offer((found,), (), standing, prices, limits=limits, attempts=attempts(spec))
 
 
 def hourly(

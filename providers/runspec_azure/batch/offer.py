@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from runspec_azure.batch.infrastructure import autoscale
+from runspec_azure.batch.job.job import most_attempts
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.resources import request
 from runspec_azure.resources.services import azure_price
 from runspec_azure.resources.vm_sizes import catalogue
 from runspec_jobs.provider import (
+    Capacity,
     ChosenMachine,
     Facts,
     Offer,
@@ -29,9 +32,9 @@ def offer(spec: Spec, facts: Facts) -> Offer:
     if options.pool:
         return Offer((), standing=standing, why=f"the pool {options.pool} has machines of its own")
     if options.vm_size:
-        return _offer((_named(options.vm_size, options),), (), standing, options)
+        return _offer((_named(options.vm_size, options),), (), standing, spec, facts)
     first, *others = request.candidates(spec, options, facts.survey) or (None,)
-    return _offer((first,) if first else (), tuple(others[:ALTERNATIVES]), standing, options)
+    return _offer((first,) if first else (), tuple(others[:ALTERNATIVES]), standing, spec, facts)
 
 
 def _standing(options: BatchOptions) -> Iterator[StandingCost]:
@@ -52,11 +55,22 @@ def _offer(
     found: tuple[ChosenMachine, ...],
     others: tuple[ChosenMachine, ...],
     standing: tuple[StandingCost, ...],
-    options: BatchOptions,
+    spec: Spec,
+    facts: Facts,
 ) -> Offer:
-    prices = price_note(catalogue(), request.region(options))
-    why = "" if found else "no machine of the catalogue is large enough"
-    return Offer(found, others, standing, prices, why)
+    """Return the offer of a pool that runspec makes. Azure Batch runs a preempted task again without a limit."""
+    most = autoscale.most(spec, facts) if found else 0
+    is_spot = spec.cluster.capacity is not Capacity.ON_DEMAND and not spec.cluster.nodes.elastic
+    return Offer(
+        found,
+        others,
+        standing,
+        price_note(catalogue(), request.region(facts.options)),
+        "" if found else "no machine of the catalogue is large enough",
+        limits={one.machine.name: most for one in found},
+        attempts=None if is_spot else most_attempts(spec),
+        caveat="Azure Batch may preempt a task more often" if is_spot else "",
+    )
 
 
 def _named(name: str, options: BatchOptions) -> ChosenMachine:

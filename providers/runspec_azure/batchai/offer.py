@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from runspec_azure.batchai import infrastructure, resources
+from runspec_azure.batchai.job import job
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_azure.resources.services import azure_price
 from runspec_jobs.provider import (
@@ -38,6 +39,8 @@ def offer(spec: Spec, facts: Facts) -> Offer:
         tuple(_standing(spec, options, found)),
         f"virtual machines: {price_note(resources.priced_sizes(), options.location)}",
         "" if found else "no machine of Batch AI was large enough",
+        limits={found.machine.name: infrastructure.most_nodes(spec, options)} if found else {},
+        attempts=job.most_attempts(spec, options),
     )
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from runspec_jobs.provider import (
     MONTH_H,
     ChosenMachine,
     Facts,
+    Machine,
+    MachineRequest,
     Offer,
     Spec,
     StandingCost,
@@ -41,7 +45,44 @@ def offer(spec: Spec, facts: Facts) -> Offer:
         tuple(_standing(spec, options, there)),
         price_note(ec2_catalogue(), options.region),
         "" if found else "no machine of the catalogue is large enough",
+        _shares(found, sent, spec, options),
+        _limits(sent, spec, options),
     )
+
+
+def _shares(
+    found: Iterable[ChosenMachine],
+    sent: Mapping[str, Queue],
+    spec: Spec,
+    options: ParallelClusterOptions,
+) -> Mapping[str, float]:
+    """Return the fraction of each machine that a node requests, if tasks of the job may share a machine.
+
+    Memory counts if the spec requests some: Slurm places other tasks by their CPUs and GPUs.
+    """
+    wanted = queues.request(spec, options, next(iter(sent.values())))
+    wanted = wanted if spec.cluster.memory else wanted._replace(memory_gib=0)
+    if wanted.together == 1:
+        return {}
+    return {one.machine.name: _share(one.machine, wanted) for one in found if one.machine.cpus}
+
+
+def _share(machine: Machine, wanted: MachineRequest) -> float:
+    """Return the fraction of the resource of which *wanted* requests most of *machine*."""
+    parts = [wanted.cpus / (machine.cpus or math.inf), wanted.gpus / (machine.gpus or math.inf)]
+    parts.append(wanted.memory_gib / max(usable_gib(machine), wanted.memory_gib or 1))
+    return min(1.0, max(parts))
+
+
+def _limits(
+    sent: Mapping[str, Queue], spec: Spec, options: ParallelClusterOptions
+) -> Mapping[str, int]:
+    """Return how many of each machine the queues of the job have at most."""
+    found: Counter[str] = Counter()
+    for name, queue in sent.items():
+        for one in {one.machine.name for one in _of(name, queue, spec, options)}:
+            found[one] += queue.max_count
+    return found
 
 
 def _of(

@@ -82,15 +82,10 @@ def _others(found: Estimate) -> str:
     return plain(f"other machines: {others}")
 
 
-def count(found: Estimate) -> int:
-    """Return how many machines run at once at most."""
-    return found.work.nodes * found.work.parallel
-
-
 def machines(found: Estimate) -> str:
     """Return how many machines run at once: a range if nodes may share them, or the job is elastic."""
-    most = count(found)
-    return f"{most:,}" if found.fewest >= most else f"{found.fewest:,} to {most:,}"
+    most = f"{found.at_once:,}"
+    return most if found.fewest >= found.at_once else f"{found.fewest:,} to {most}"
 
 
 def hourly(amount: float | None) -> str:
@@ -119,7 +114,8 @@ def bound(found: Estimate) -> str:
     assert work.timeout_s is not None, "BUG: there is no bound without a timeout"
     parts = [f"{work.timeout_s / 3600:g} h", *_times(work.attempts, "attempt")]
     parts += [*_times(work.nodes, "node"), *_times(work.tasks, "task")]
-    return f"at most: {usd(found.bound_usd)} ({' x '.join(parts)})"
+    caveat = f"; {found.caveat}" if found.caveat else ""
+    return f"at most: {usd(found.bound_usd)} ({' x '.join(parts)}{caveat})"
 
 
 def _times(number: int, what: str) -> Iterator[str]:
@@ -134,12 +130,13 @@ def to_json(found: Estimate | None) -> dict[str, Any] | None:
     return {
         "machines": _machines(found.machines),
         "alternatives": _machines(found.alternatives),
-        "at_once": count(found),
+        "at_once": found.at_once,
         "fewest_at_once": found.fewest,
         "least_usd_hour": found.least_usd_hour,
         "most_usd_hour": found.most_usd_hour,
         "bound_usd": found.bound_usd,
         "unbounded": found.unbounded,
+        "caveat": found.caveat,
         "standing": [one._asdict() for one in found.standing],
         "catalogue": found.catalogue,
     }

@@ -42,6 +42,10 @@ class Offer(NamedTuple):
 
     *catalogue* names the prices, by date and region. *why* says why no machine is known, if there is none. *shares*
     has, by name, the fraction of each machine that a node requests, if several nodes of the job may share one.
+
+    *limits* has, by name, how many such machines can run at once; a machine that is not there has no limit. *attempts*
+    is the most attempts of a task, if the provider does not count failures and preemptions as most do. *caveat* says
+    what may exceed the bound.
     """
 
     machines: Sequence[ChosenMachine]
@@ -50,6 +54,9 @@ class Offer(NamedTuple):
     catalogue: str = ""
     why: str = ""
     shares: Mapping[str, float] = {}
+    limits: Mapping[str, int] = {}
+    attempts: int | None = None
+    caveat: str = ""
 
 
 class Work(NamedTuple):
@@ -79,13 +86,15 @@ class PricedMachine(NamedTuple):
 class Estimate(NamedTuple):
     """What a job may cost. *least_usd_hour* and *most_usd_hour* are for all machines that run at once.
 
-    *fewest* is how many machines these are if nodes share them where they can, and an elastic job is at its smallest.
+    *at_once* is how many machines run at once at most. *fewest* is how many these are if nodes share them where they
+    can, and an elastic job is at its smallest.
     *bound_usd* is the most that the job can cost, or None for the reason in *unbounded*.
     """
 
     machines: Sequence[PricedMachine]
     alternatives: Sequence[PricedMachine]
     work: Work
+    at_once: int
     fewest: int
     least_usd_hour: float | None
     most_usd_hour: float | None
@@ -93,6 +102,7 @@ class Estimate(NamedTuple):
     unbounded: str
     standing: Sequence[StandingCost]
     catalogue: str
+    caveat: str = ""
 
 
 def estimate(offer: Offer, work: Work, provider: str, own: Mapping[str, float]) -> Estimate:
@@ -112,26 +122,32 @@ def estimate(offer: Offer, work: Work, provider: str, own: Mapping[str, float]) 
     prices = {one.name: one.usd_hour for one in machines}
     known = {name: usd for name, usd in prices.items() if usd is not None}
     most = max(known.values()) if known and len(known) == len(prices) else None
-    fewest = {name: _fewest(work, offer.shares.get(name, 1.0)) for name in prices}
+    counts = {name: _counts(name, work, offer) for name in prices}
+    work = work if offer.attempts is None else work._replace(attempts=offer.attempts)
     bound, unbounded = _bound(work, most, offer, machines)
+    fewest, at_once = next(iter(counts.values()), _counts("", work, offer))
     return Estimate(
         machines,
         [_priced(one, own) for one in offer.alternatives],
         work,
-        next(iter(fewest.values()), _fewest(work)),
-        min((usd * fewest[name] for name, usd in known.items()), default=None),
-        most * work.nodes * work.parallel if most is not None else None,
+        at_once,
+        fewest,
+        min((usd * counts[name][0] for name, usd in known.items()), default=None),
+        None if most is None else max(usd * counts[name][1] for name, usd in known.items()),
         bound,
         unbounded,
         offer.standing,
         offer.catalogue,
+        offer.caveat,
     )
 
 
-def _fewest(work: Work, share: float = 1.0) -> int:
-    """Return how many machines run at once at least, if each node takes *share* of one."""
-    nodes = (work.least_nodes or work.nodes) * work.parallel
-    return math.ceil(nodes / max(1, math.floor(1 / share + 1e-9)))
+def _counts(name: str, work: Work, offer: Offer) -> tuple[int, int]:
+    """Return how many machines called *name* run at once, at least and at most."""
+    each = max(1, math.floor(1 / offer.shares.get(name, 1.0) + 1e-9))  # nodes on one machine
+    most = min(work.nodes * work.parallel, offer.limits.get(name, work.nodes * work.parallel))
+    least = math.ceil((work.least_nodes or work.nodes) * work.parallel / each)
+    return min(least, most), most
 
 
 def total_bound(found: Sequence[Estimate]) -> tuple[float | None, str]:

@@ -50,6 +50,46 @@ def test_machines_that_others_choose_are_not_known() -> None:
     assert (queue.machines, queue.why) == ((), "the queue theirs chooses the machines")
 
 
+@pytest.mark.parametrize(
+    "fields,profile,machine,most",
+    [
+        (
+            {"sweep": {"a": "1..8"}, "cluster": {"gpus": 1, "gpu_type": "A100"}},
+            {},
+            "p4d.24xlarge",
+            3,
+        ),
+        ({"sweep": {"a": "1..9"}, "cluster": {"cpus": 2}}, {"max_vcpus": 7}, "m5a.large", 4),
+        (
+            {"sweep": {"a": "1..9"}, "cluster": {"cpus": 2, "capacity": "spot-then-on-demand"}},
+            {"max_vcpus": 8},
+            "m5a.large",
+            8,
+        ),
+        ({"cluster": {"nodes": 4, "gpus": 8, "gpu_type": "H100"}}, {}, "p5.48xlarge", 4),
+    ],
+)
+def test_no_more_machines_run_than_max_vcpus_and_one_more_in_each_environment(
+    fields: dict[str, Any], profile: dict[str, Any], machine: str, most: int
+) -> None:
+    offer, _ = offered(spec(**fields), **profile)
+
+    assert offer.machines[0].machine.name == machine
+    assert offer.limits[machine] == most
+
+
+def test_fargate_keeps_to_max_vcpus() -> None:
+    offer, _ = offered(spec(cluster={"cpus": 4}), fargate=True, max_vcpus=30)
+
+    assert list(offer.limits.values()) == [7]
+
+
+def test_aws_makes_ten_attempts_at_most() -> None:
+    offer, _ = offered(spec(retry={"attempts": 9, "spot_attempts": 9}))
+
+    assert offer.attempts == 10
+
+
 def environment(kind: str, *types: str) -> dict[str, Any]:
     return {"name": kind.lower(), "type": kind, "max_vcpus": 256, "instance_types": list(types)}
 

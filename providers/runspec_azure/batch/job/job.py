@@ -220,12 +220,15 @@ def _logs(run: str, options: BatchOptions, number: int) -> dict[str, Any]:
     }
 
 
+def most_attempts(spec: Spec) -> int:
+    """Return the most attempts of a task, besides those that end because the node was preempted."""
+    elastic = spec.cluster.nodes.elastic  # the nodes count the failures of the program
+    return spec.retry.attempts + (spec.retry.spot_attempts - 1 if elastic else 0)
+
+
 def _constraints(spec: Spec) -> dict[str, Any]:
-    attempts = spec.retry.attempts
-    if spec.cluster.nodes.elastic:  # the nodes count the failures of the program
-        attempts += spec.retry.spot_attempts - 1
     found: dict[str, Any] = {
-        "maxTaskRetryCount": attempts - 1,
+        "maxTaskRetryCount": most_attempts(spec) - 1,
         "retentionTime": RETENTION,
     }
     if spec.timeout:

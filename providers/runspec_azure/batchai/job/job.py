@@ -46,8 +46,12 @@ def _limit(spec: Spec, options: BatchAiOptions) -> dict[str, str] | None:
     """Return the time limit, which the service applies to all attempts together."""
     if spec.timeout is None:
         return None
-    times = spec.retry.attempts if toolkits.retried(spec, options) else 1
-    return {"maxWallClockTime": f"PT{spec.timeout * times}S"}
+    return {"maxWallClockTime": f"PT{spec.timeout * most_attempts(spec, options)}S"}
+
+
+def most_attempts(spec: Spec, options: BatchAiOptions) -> int:
+    """Return the most attempts of a task, which are more than one with some toolkits only."""
+    return spec.retry.attempts if toolkits.retried(spec, options) else 1
 
 
 def image(spec: Spec, options: BatchAiOptions) -> str | None:

@@ -86,6 +86,7 @@ class Cost(Part):
     most_usd_hour: float | None
     bound_usd: float | None = Field(description="The most that all attempts can cost.")
     unbounded: str = Field(description="Why bound_usd is null, for people.")
+    caveat: str = Field(description="What may exceed bound_usd, for people; empty if nothing may.")
     standing: list[StandingCost]
     catalogue: str = Field(description="The date and the region of the prices, for people.")
 

@@ -37,6 +37,32 @@ def test_a_pool_has_one_size_and_the_next_ones_are_alternatives() -> None:
     assert len(offered({"cpus": 2}).alternatives) == 2
 
 
+@pytest.mark.parametrize(
+    ("cluster", "attempts", "caveat"),
+    [
+        ({}, 2, ""),
+        ({"nodes": {"min": 1, "max": 4}, "capacity": "spot"}, 4, ""),
+        ({"capacity": "spot"}, None, "Azure Batch may preempt a task more often"),
+    ],
+)
+def test_attempts_are_those_that_azure_batch_makes(
+    cluster: dict[str, Any], attempts: int | None, caveat: str
+) -> None:
+    """A preempted task of another job than an elastic one is run again without a limit: docs/azure-batch.md."""
+    launch = {"launch": "torchrun"} if "nodes" in cluster else {}
+    wanted = spec(cluster=cluster, retry={"attempts": 2, "spot_attempts": 3}, **launch)
+    found = offer(wanted, Facts(options(batch_url=EASTUS)))
+
+    assert (found.attempts, found.caveat) == (attempts, caveat)
+
+
+def test_no_more_machines_run_than_the_pool_has() -> None:
+    wanted = spec(sweep={"a": "1..9"})
+    found = offer(wanted, Facts(options(batch_url=EASTUS, max_nodes=4)))
+
+    assert list(found.limits.values()) == [4]
+
+
 @pytest.mark.parametrize(("name", "usd"), [("standard_nc6s_v3", 3.06), ("Standard_New_v9", None)])
 def test_a_size_of_the_profile_has_its_price_or_none(name: str, usd: float | None) -> None:
     (found,) = offered({}, vm_size=name).machines

@@ -51,6 +51,15 @@ def test_a_machine_has_todays_price_of_its_region_or_none(
     assert found.catalogue.startswith("virtual machines: on demand in ")
 
 
+def test_the_cluster_limits_machines_and_the_toolkit_attempts() -> None:
+    of = spec(sweep={"a": "1..9"}, retry={"attempts": 3}, timeout="1h")
+    found = offer(of, facts(of, max_nodes=3))
+    once = offer(of, facts(of, max_nodes=3, toolkit="tensorflow"))
+
+    assert found.limits == {found.machines[0].machine.name: 3}
+    assert (found.attempts, once.attempts) == (3, 1)
+
+
 def test_a_region_without_prices_has_unknown_ones() -> None:
     found = offered({"cpus": 4}, location="norwayeast")
 

@@ -42,6 +42,23 @@ def test_nodes_that_share_machines_need_fewer_of_them_at_least() -> None:
     assert found.bound_usd == pytest.approx(8.0 * 0.5 * 3 * 10)
 
 
+def test_no_more_machines_run_at_once_than_the_provider_has_room_for() -> None:
+    machines = (machine("large", 8.0), machine("small", 3.0))
+    offer = Offer(machines, limits={"large": 2, "small": 6}, shares={"large": 0.5})
+    found = estimate(offer, WORK._replace(nodes=1, parallel=8), "cloud", {})
+
+    assert (found.fewest, found.at_once) == (2, 2)
+    assert (found.least_usd_hour, found.most_usd_hour) == (2 * 8.0, 6 * 3.0)
+
+
+def test_the_provider_may_count_attempts_in_its_own_way() -> None:
+    offer = Offer((machine("a", 1.0),), attempts=2, caveat="there may be more")
+    found = estimate(offer, WORK, "cloud", {})
+
+    assert found.bound_usd == pytest.approx(0.5 * 2 * 2 * 10)
+    assert (found.work.attempts, found.caveat) == (2, "there may be more")
+
+
 def test_an_elastic_job_may_run_on_fewer_machines() -> None:
     work = WORK._replace(nodes=4, parallel=1, least_nodes=1)
     found = estimate(Offer((machine("a", 1.5),)), work, "cloud", {})

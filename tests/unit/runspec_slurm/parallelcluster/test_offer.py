@@ -125,6 +125,26 @@ def test_the_disk_and_the_address_of_the_head_node_have_prices_of_their_region_a
     assert found[address] == (0.005, None) and "(price of us-east-1, 20" in address
 
 
+def test_tasks_of_a_sweep_share_machines_of_which_queues_have_a_limit() -> None:
+    cluster = {"gpus": 1, "gpu_type": "A100", "capacity": "spot-then-on-demand"}
+    of = spec(cluster=cluster, sweep={"a": "1..20"})
+    found = offer(of, facts(of, max_count=3))
+
+    assert found.shares["p4d.24xlarge"] == pytest.approx(1 / 8)
+    assert found.limits["p4d.24xlarge"] == 2 * 3  # a queue for spot, and one on demand
+    assert offered({"cpus": 2}).shares == {}
+
+
+@pytest.mark.parametrize(
+    ("memory", "share"), [({}, 0.5), ({"memory": "3GiB"}, pytest.approx(0.8, 0.1))]
+)
+def test_memory_counts_if_the_spec_requests_it(memory: dict[str, str], share: float) -> None:
+    of = spec(cluster={"cpus": 1, **memory}, sweep={"a": "1..20"})
+    found = offer(of, facts(of, instance_types=["c6i.large"]))
+
+    assert found.shares == {"c6i.large": share}
+
+
 def test_what_the_cluster_has_besides_machines_is_named() -> None:
     found = standing(offered())
 
