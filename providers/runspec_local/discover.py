@@ -106,9 +106,7 @@ def examine(options: LocalOptions) -> Iterator[Finding]:
         yield _writable(Path(root(options)))
     except UsageError as exc:
         yield Finding(exc.message, False, exc.hint)
-    for name in ENGINES:
-        why = container_engine.works(name)
-        yield Finding(why or f"{name} works", why is None or options.engine != name, why)
+    yield from _engines(options)
     try:
         yield Finding(f"uv builds environments: {find_uv()}", True)
     except Unavailable as exc:
@@ -116,6 +114,17 @@ def examine(options: LocalOptions) -> Iterator[Finding]:
     there = gpus.find(os.environ)
     yield Finding(f"{len(os.sched_getaffinity(0))} cores, Python {sys.version.split()[0]}", True)
     yield Finding(f"{len(there.gpus)} GPUs ({there.how})", True)
+
+
+def _engines(options: LocalOptions) -> Iterator[Finding]:
+    """Yield a finding about each engine that may run images; one that does not work is a problem if it is asked for."""
+    found = {name: container_engine.works(name) for name in ENGINES}
+    for name, why in found.items():
+        if why is None or options.engine == name:
+            yield Finding(why or f"{name} works", why is None, why)
+    if None not in found.values() and options.engine not in ENGINES:
+        whys = "; ".join(str(why) for why in found.values())
+        yield Finding(f"images run as processes, without a container: {whys}", True)
 
 
 def _writable(root: Path) -> Finding:

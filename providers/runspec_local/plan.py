@@ -39,7 +39,7 @@ def _uploads(spec: Spec, facts: Facts) -> Iterator[Step]:
         source, path = facts.sources[mount.name], _blob(facts, facts.sources[mount.name])
         yield Step(
             f"upload-{mount.name}",
-            f"copy {mount.source} ({source.files:,} files, {_size(source.bytes)})",
+            f"copy {mount.source} ({source.counted}, {_size(source.bytes)})",
             Scope.SITE,
             request("put_folder", path=path, content={"$file": mount.name}),
             request("remove_folder", path=path),

@@ -43,7 +43,7 @@ def _uploads(spec: Spec, facts: Facts) -> Iterator[Step]:
             "container": options.container or "",
             "prefix": f"{volumes.folder(source, options)}/",
         }
-        title = f"upload {mount.source} ({source.files:,} files, {source.bytes:,} bytes)"
+        title = f"upload {mount.source} ({source.counted}, {source.bytes:,} bytes)"
         do = Request("runspec", "upload_folder", {"path": where, "body": {"$file": mount.name}})
         undo = Request("runspec", "empty_prefix", {"path": where})
         yield Step(f"upload-{mount.name}", title, Scope.SITE, do, undo)

@@ -71,7 +71,7 @@ def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
     for mount in spec.mounts:
         if mount.scheme == "file":
             source = facts.sources[mount.name]
-            title = f"upload {mount.source} ({source.files:,} files, {source.bytes:,} bytes)"
+            title = f"upload {mount.source} ({source.counted}, {source.bytes:,} bytes)"
             where = key(options, "blobs", blob_name(source))
             yield _upload(options, f"upload-{mount.name}", title, where, {"$file": mount.name})
 

@@ -38,7 +38,7 @@ def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
     for mount in spec.mounts:
         if mount.scheme == "file":
             source = facts.sources[mount.name]
-            title = f"upload {mount.source} ({source.files:,} files, {source.bytes:,} bytes)"
+            title = f"upload {mount.source} ({source.counted}, {source.bytes:,} bytes)"
             key = f"blobs/{blob_name(source)}"
             yield _upload(f"upload-{mount.name}", title, key, {"$file": mount.name})
 

@@ -28,6 +28,7 @@ from runspec_jobs.spec import validate
 from runspec_jobs.spec.types import NAME
 from runspec_jobs.state import atomic_io
 
+HERE = "local"  # the provider that needs no account
 FIRST = """\
 # yaml-language-server: $schema={schema}
 apiVersion: runspec/v1
@@ -75,11 +76,15 @@ class Installed(NamedTuple):
 
 
 class About(NamedTuple):
-    """A finding about the profile or a provider; *invalid* are the files with the problems that it mentions."""
+    """A finding about the profile or a provider; *invalid* are the files with the problems that it mentions.
+
+    One that is not *checked* only says that the provider is not in use.
+    """
 
     about: str
     finding: Finding
     invalid: Sequence[SourceFile] = ()
+    checked: bool = True
 
 
 def write_first(path: Path, provider: str) -> FirstFiles:
@@ -215,18 +220,34 @@ def explain(asked: str) -> list[Entry]:
 
 
 def findings(provider: str | None = None, *, node: bool = False) -> Iterator[About]:
-    """Check the profile and *provider*, or all of them, and yield each finding as soon as it is made.
+    """Check the profile and *provider*, and yield each finding as soon as it is made.
 
-    With *node*, the provider is checked from a node too, if nothing that was found before stops a job.
+    Without *provider*, `local` is checked, and those of which the profile has settings; the others are only named. With
+    *node*, the provider is checked from a node too, if nothing that was found before stops a job.
     """
     yield from _profile()
-    for name in [provider] if provider else list(registry.installed()):
+    used = [provider] if provider else _in_use()
+    for name in used:
         try:
             with registry.extras():
                 for finding in _examine(name, node=node):
                     yield About(name, finding)
         except Lacking as exc:
             yield About(name, Finding(exc.message, False, exc.hint))
+    if provider is None:
+        for name in [name for name in registry.installed() if name not in used]:
+            what = f"not checked, because no profile has settings of it: runspec doctor {name}"
+            yield About(name, Finding(what, True), checked=False)
+
+
+def _in_use() -> list[str]:
+    """Return `local` and the providers of the profile; all providers if it cannot be read, which is a finding."""
+    known = list(registry.installed())
+    try:
+        named = inputs.profile_in_use(Path.cwd()).found.providers
+    except RunspecError:
+        return known
+    return [name for name in known if name == HERE or name in named]
 
 
 def _profile() -> list[About]:

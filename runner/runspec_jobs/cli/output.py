@@ -99,11 +99,10 @@ def tell_event(event: Event) -> None:
 
 
 def print_table(table: Table) -> None:
-    """Print a table: with borders on a terminal, else in plain columns."""
+    """Print a table: with borders on a terminal that is wide enough, else in plain columns."""
     rows = [[_cell(cell) for cell in row] for row in table.rows]
     words = [any(isinstance(row[i], str) for row in table.rows) for i in range(len(table.titles))]
-    if sys.stdout.isatty():
-        _draw(table.titles, rows, words)
+    if sys.stdout.isatty() and _draw(table.titles, rows, words):
         return
     lines = [[plain(title) for title in table.titles], *rows]
     widths = [max(columns(line[i]) for line in lines) for i in range(len(table.titles))]
@@ -121,7 +120,8 @@ def _padded(text: str, width: int, word: bool) -> str:
     return f"{text}{room}" if word else f"{room}{text}"
 
 
-def _draw(titles: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[bool]) -> None:
+def _draw(titles: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[bool]) -> bool:
+    """Draw a table with borders, and return True; return False if the terminal is too narrow for it."""
     from rich.console import Console
     from rich.table import Table as Drawn
     from rich.text import Text
@@ -131,7 +131,14 @@ def _draw(titles: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[
         drawn.add_column(Text(plain(title)), justify="left" if word else "right")
     for row in rows:
         drawn.add_row(*map(Text, row))
-    Console().print(drawn)
+    console = Console()
+    if (
+        drawn.__rich_measure__(console, console.options.update(max_width=10_000)).maximum
+        > console.width
+    ):
+        return False
+    console.print(drawn)
+    return True
 
 
 @contextlib.contextmanager

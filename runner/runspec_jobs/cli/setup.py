@@ -103,11 +103,12 @@ def providers(*, as_json: bool) -> int:
 def doctor(provider: str | None, *, node: bool, as_json: bool) -> int:
     """Print each finding as soon as it is made, because some checks take long."""
     found = []
-    for about, finding, invalid in machine.findings(provider, node=node):
+    for about, finding, invalid, checked in machine.findings(provider, node=node):
         diagnostics.print_all(invalid, Format.TEXT)
         found.append((about, finding))
         if not as_json:
-            output.out(f"{'ok ' if finding.ok else 'BAD'} {about}: {plain(finding.what)}")
+            mark = "ok " if finding.ok else "BAD"
+            output.out(f"{mark if checked else '-  '} {about}: {plain(finding.what)}")
             if finding.hint and not finding.ok:
                 output.out(f"      hint: {plain(finding.hint)}")
     if as_json:

@@ -59,5 +59,4 @@ def _folders(before: Mapping[str, Source], after: Mapping[str, Source]) -> Itera
 
 
 def _content(source: Source) -> str:
-    files = "1 file" if source.files == 1 else f"{source.files:,} files"
-    return f"{files}, {source.bytes:,} bytes, {source.digest[:12]}"
+    return f"{source.counted}, {source.bytes:,} bytes, {source.digest[:12]}"

@@ -69,6 +69,15 @@ class Source(NamedTuple):
     files: int
     bytes: int
 
+    @property
+    def counted(self) -> str:
+        """The number of files, for people.
+
+        >>> Source("", 1, 27).counted, Source("", 2000, 27).counted
+        ('1 file', '2,000 files')
+        """
+        return "1 file" if self.files == 1 else f"{self.files:,} files"
+
 
 class Facts(NamedTuple):
     """Everything that planning needs beside the spec; it is collected before planning.

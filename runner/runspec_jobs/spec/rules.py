@@ -23,6 +23,7 @@ from runspec_jobs.spec.sweep import MAX_TASKS, Random
 from runspec_jobs.spec.types import NAME, compiled
 
 RESERVED = "RUNSPEC_"
+NOTHING_TO_RUN = "nothing to run"
 
 
 def broken(spec: Spec) -> Iterator[Problem]:
@@ -46,7 +47,7 @@ def _something_to_run(spec: Spec) -> Iterator[Problem]:
             ("run",), "'command' and 'run' cannot be used together", "keep one of them", at="key"
         )
     if spec.command is None and spec.run is None:
-        yield Problem((), "nothing to run", "add command: [program, argument] or run: |")
+        yield Problem((), NOTHING_TO_RUN, "add command: [program, argument] or run: |")
     for key, words in (("command", spec.command or ()), ("smoke", _listed(spec.smoke))):
         if words and not words[0]:
             yield Problem((key, 0), "the name of the program is empty")

@@ -15,7 +15,7 @@ from runspec_jobs.document.reader import Document, Value
 from runspec_jobs.spec.field_marks import models_in
 from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.placeholders import PLACE, unescaped
-from runspec_jobs.spec.rules import broken
+from runspec_jobs.spec.rules import NOTHING_TO_RUN, broken
 
 M = TypeVar("M", bound=BaseModel)
 UNKNOWN = "unknown key '"
@@ -39,12 +39,23 @@ def spec(document: Document) -> tuple[Spec | None, list[Problem]]:
     if found is None:
         known = _without(document.value, [p.path for p in problems if p.what.startswith(UNKNOWN)])
         rest, _ = model(Spec, known)
-        return None, [*problems, *(broken(rest) if rest is not None else ())]
+        problems += broken(rest) if rest is not None else ()
+        return None, [p for p in problems if p.what not in _explained(problems)]
     problems = list(broken(found))
     if problems:
         return None, problems
     env = {name: unescaped(value) for name, value in found.env.items()}
     return (found if env == found.env else found.model_copy(update={"env": env})), []
+
+
+def _explained(problems: Iterable[Problem]) -> set[str]:
+    """Return the problems that are gone once unknown keys are spelt as their hints say."""
+    meant = re.findall(
+        r"did you mean '(\w+)'",
+        " ".join(p.hint or "" for p in problems if p.what.startswith(UNKNOWN) and len(p.path) == 1),
+    )
+    found = {f"'{name}' is missing" for name in meant}
+    return found | ({NOTHING_TO_RUN} if {*meant} & {"command", "run"} else set())
 
 
 def _without(value: Any, paths: Iterable[Path]) -> Any:

@@ -13,6 +13,7 @@ from runspec_jobs.provider import Facts, Spec, UsageError
 from runspec_local import check
 from runspec_local.discover import examine, survey
 from runspec_local.options import LocalOptions
+from runspec_local.session import container_engine
 
 BASE = {"apiVersion": "runspec/v1", "name": "n", "provider": "local", "command": ["echo"]}
 
@@ -94,6 +95,29 @@ def test_a_home_that_nobody_has_is_a_mistake_with_a_way_out() -> None:
     with pytest.raises(UsageError, match="no such user: cannot expand '~no-such-user/x'"):
         survey(Spec.model_validate(BASE), options)
     assert not next(iter(examine(options))).ok
+
+
+@pytest.mark.parametrize(
+    ("engine", "works", "found"),
+    [
+        ("auto", {"podman": None, "docker": "no docker"}, [("podman works", True)]),
+        ("docker", {"podman": None, "docker": "no docker"}, [("podman works", True), ("no docker", False)]),
+        ("auto", {"podman": "no podman", "docker": "no docker"},
+         [("images run as processes, without a container: no podman; no docker", True)]),
+    ],
+)  # fmt: skip
+def test_an_engine_that_nobody_needs_is_not_mentioned(
+    engine: str,
+    works: dict[str, str | None],
+    found: list[tuple[str, bool]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(container_engine, "works", works.get)
+
+    told = [(one.what, one.ok) for one in examine(LocalOptions.model_validate({"engine": engine}))]
+
+    about = [one for one in told if any(word in one[0] for word in ("podman", "docker"))]
+    assert about == found
 
 
 ELASTIC = {"cluster": {"nodes": {"min": 1, "max": 3}}}

@@ -20,7 +20,7 @@ def doctor(
         str | None,
         Argument(
             metavar="PROVIDER",
-            help="check only this provider (default: all)",
+            help="check only this provider (default: local, and those of the profile)",
             autocompletion=suggestions.providers,
         ),
     ] = None,

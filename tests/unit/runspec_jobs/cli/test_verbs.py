@@ -578,11 +578,36 @@ def test_validate_says_that_it_looks_at_no_profile(spec: Path, capsys: Capture) 
 
 
 def test_an_unknown_key_hides_nothing_else(spec: Path, capsys: Capture) -> None:
-    spec.write_text(HEAD + "comand: [echo]\n")
+    spec.write_text(HEAD + "comand: [echo]\ntimeout: -3\nenv: {RUNSPEC_X: a}\n")
 
     assert run(["validate", str(spec)]) == 2
     told = capsys.readouterr().err
-    assert "unknown key 'comand'" in told and "nothing to run" in told
+    assert "unknown key 'comand'" in told and "'-3' is not a length of time" in told
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("name: a\nprovider: local\ncomand: [echo]\n", "nothing to run"),
+        ("nmae: a\nprovider: local\ncommand: [echo]\n", "'name' is missing"),
+    ],
+)
+def test_a_misspelt_key_is_one_error(spec: Path, capsys: Capture, text: str, hidden: str) -> None:
+    spec.write_text(f"apiVersion: runspec/v1\n{text}")
+
+    assert run(["validate", "job.yaml"]) == 2
+
+    told = capsys.readouterr().err
+    assert hidden not in told
+    assert told.count("unknown key") == told.count("job.yaml:") == 1
+
+
+def test_a_misspelt_key_hides_no_other_that_is_missing(spec: Path, capsys: Capture) -> None:
+    spec.write_text("apiVersion: runspec/v1\ncomand: [echo]\nprovider: local\n")
+
+    assert run(["validate", "job.yaml"]) == 2
+
+    assert "'name' is missing" in capsys.readouterr().err
 
 
 def test_wrong_settings_hide_no_wrong_mount(spec: Path, capsys: Capture) -> None:
@@ -639,3 +664,22 @@ def test_saving_logs_of_a_run_that_goes_on_ends_with_its_time_limit(
 
     assert run(["logs", "-f", "--save", str(tmp_path / "saved"), "--timeout", "1s", name]) == 124
     assert run(["destroy", name]) == 0
+
+
+def test_the_doctor_leaves_out_providers_that_nobody_uses(spec: Path, capsys: Capture) -> None:
+    assert run(["doctor"]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    left_out = {line.split()[1] for line in lines if line.startswith("-   ")}
+    assert left_out == {f"{name}:" for name in registry.installed() if name != "local"}
+    assert not [line for line in lines if line.startswith("BAD") or "does not work" in line]
+
+
+def test_the_doctor_checks_the_providers_of_the_profile(
+    spec: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (spec.parent / "runspec-profile.yaml").write_text("providers: {azure-batch: {batch_key: x}}\n")
+
+    assert run(["doctor"]) == 69
+
+    assert "BAD azure-batch: " in capsys.readouterr().out
