@@ -11,7 +11,7 @@ from runspec_jobs.cli import output
 from runspec_jobs.report.tables import Table
 
 TABLE = Table(
-    ("place", "task", "lr", "loss", "state", "why"), [(1, 0, "0.1", 0.25, "succeeded", "")]
+    ("place", "task", "lr", "loss", "state", "why"), ((1, 0, "0.1", 0.25, "succeeded", ""),)
 )
 
 
