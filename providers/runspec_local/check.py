@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from runspec_jobs.provider import Capacity, Facts, Path, Problem, Spec, secret_problems
 from runspec_local.session.gpus import VISIBLE
@@ -18,6 +18,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
         yield from _unused(spec, facts)
         yield from _container(spec, facts)
         yield from _mounts(spec, facts)
+        yield from _paths(spec, facts)
         yield from _root(facts)
         yield from facts.options.login_problems()
         yield from secret_problems(spec, facts.options, "local", "env:{}", _secret)
@@ -121,6 +122,38 @@ def _mounts(spec: Spec, facts: Facts) -> Iterator[Problem]:
             hint = "rename the folder"
             what = f"no container engine can mount '{mount.source}': it contains a comma, a quote or a line break"
             yield Problem(("mounts", i, "source"), what, hint)
+
+
+def _paths(spec: Spec, facts: Facts) -> Iterator[Problem]:
+    """Yield a note for each reason why processes do not find mounts and outputs at their paths."""
+    if contained(facts):
+        return
+    reasons: dict[str, list[tuple[str, str, Path]]] = {}
+    for path, place, at in _placed(spec):
+        why = facts.survey.get("unseen", {}).get(f"/{path.split('/')[1]}")
+        if why := why if facts.options.namespace else "namespace is false":
+            reasons.setdefault(why, []).append((path, place, at))
+    for why, found in reasons.items():
+        missing = ", ".join(path for path, _, _ in found)
+        what = f"processes do not find {missing} here, because {why}"
+        hint = f"write {', '.join(place for _, place, _ in found)}"
+        yield Problem(_named_in(spec, found) or found[0][2], what, hint, severity="note")
+
+
+def _placed(spec: Spec) -> Iterator[tuple[str, str, Path]]:
+    """Yield the path of each mount and output, the placeholder that stands for it, and where the spec has it."""
+    for i, mount in enumerate(spec.mounts):
+        yield mount.target, f"${{mounts.{mount.name}}}", ("mounts", i, "target")
+    for i, output in enumerate(spec.outputs):
+        yield output.path, f"${{outputs.{output.name}}}", ("outputs", i, "path")
+
+
+def _named_in(spec: Spec, found: Sequence[tuple[str, str, Path]]) -> Path | None:
+    """Return where the program is told one of the paths *found*, or None."""
+    texts: list[tuple[Path, str]] = [(("run",), spec.run or "")]
+    texts += [(("command", i), word) for i, word in enumerate(spec.command or ())]
+    texts += [(("env", name), value) for name, value in spec.env.items()]
+    return next((at for at, text in texts for path, _, _ in found if path in text), None)
 
 
 def _root(facts: Facts) -> Iterator[Problem]:

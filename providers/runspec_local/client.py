@@ -37,7 +37,15 @@ from runspec_local import errors, publish, shell, status
 from runspec_local.infrastructure import environment, image, registry_login
 from runspec_local.session import container_engine, gpus
 from runspec_local.store import is_whole, put, remove
-from runspec_local.supervisor import device_leases, durable, elastic, events, process, reaper
+from runspec_local.supervisor import (
+    device_leases,
+    durable,
+    elastic,
+    events,
+    mount_namespace,
+    process,
+    reaper,
+)
 from runspec_local.timing import CLOCK, DEFAULT, Clock, Timing
 
 BOOTSTRAP = "import sys; sys.path.insert(0, sys.argv.pop(1)); from runspec_local.supervisor.reaper import main; main()"
@@ -242,6 +250,9 @@ class LocalClient:
             reaper.settle(old)
             reaper.end(old)
         job = {"format": process.FORMAT, **params, **devices, "secrets": list(params["secrets"])}
+        if "namespace" in job:
+            unseen = mount_namespace.unseen(job["namespace"], gpus=bool(job.get("gpus")))
+            job["namespace"] = [top for top in job["namespace"] if top not in unseen]
         if "elastic" in job:
             durable.write(folder / "record.json", json.dumps(elastic.record(job)).encode())
         durable.write(folder / "job.json", json.dumps(job).encode())

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from runspec_jobs.provider import Finding, Spec, Unavailable, UsageError, state_folder
+from runspec_local import plan
 from runspec_local.options import LocalOptions
 from runspec_local.session import container_engine, gpus
 from runspec_local.session.pythons import find_python
 from runspec_local.session.uv import find_uv
+from runspec_local.supervisor import mount_namespace
 
 ENGINES = ("podman", "docker")
 
@@ -31,8 +33,11 @@ def survey(spec: Spec, options: LocalOptions) -> Mapping[str, Any]:
         found |= _gpus(found["engine"])
     elif found["engine"] == "process":
         found["hidden_gpus"] = len(gpus.device_files())
-    if found["engine"] == "process" and spec.container.requirements is not None:
-        found |= _python(spec, options)
+    if found["engine"] == "process":
+        if options.namespace:
+            found["unseen"] = mount_namespace.unseen(plan.tops(spec), gpus=bool(spec.cluster.gpus))
+        if spec.container.requirements is not None:
+            found |= _python(spec, options)
     return found
 
 

@@ -49,3 +49,8 @@ class LocalOptions(RegistryOptions):
     without_gpus: Anyone[Truth] = Field(
         default=False, description="Run a job that asks for GPUs although this machine has none."
     )
+    namespace: Anyone[Truth] = Field(
+        default=True,
+        description="Give processes a mount namespace, in which mounts and outputs have their paths of the spec. "
+        "Set it to false for a job that runs sudo, mounts file systems or starts containers.",
+    )

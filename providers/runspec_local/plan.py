@@ -155,12 +155,20 @@ def _shared(spec: Spec, facts: Facts) -> dict[str, Any]:
         found["gpus"] = spec.cluster.gpus
         if facts.options.without_gpus:
             found["without_gpus"] = True
+    if facts.survey["engine"] == "process" and facts.options.namespace and tops(spec):
+        found["namespace"] = tops(spec)
     if nodes.elastic:
         found |= {
             "elastic": {"min": nodes.min, "max": nodes.max},
             "spot_attempts": spec.retry.spot_attempts,
         }
     return found
+
+
+def tops(spec: Spec) -> list[str]:
+    """Return the folders at the root of the machine that contain the mounts and outputs of *spec*, such as `/job`."""
+    paths = [*(mount.target for mount in spec.mounts), *(output.path for output in spec.outputs)]
+    return list(dict.fromkeys(f"/{path.split('/')[1]}" for path in paths))
 
 
 def _count(spec: Spec) -> str:

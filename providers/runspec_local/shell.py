@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -36,11 +37,36 @@ def shell(
     node = _running(folder, at)
     if node.contained:
         return ExecSpec(_exec(node, words, caller, terminal=terminal))
-    own = {**_environment(node, folder), **{k: caller[k] for k in TERMINAL if k in caller}}
+    pid, environment = _process(node, folder)
+    own = {**environment, **{k: caller[k] for k in TERMINAL if k in caller}}
     line = (own.get("SHELL") or PLAIN,)
     if not os.access(line[0], os.X_OK):
         line = (PLAIN,)
-    return ExecSpec(_started(words) if words else line, own, str(node.folder))
+    into = _into(pid, node) if node.job.get("namespace") else ()
+    return ExecSpec((*into, *(_started(words) if words else line)), own, str(node.folder))
+
+
+def _into(pid: int, node: Node) -> tuple[str, ...]:
+    """Return the words before a command that start it in the namespaces of *pid*: nsenter(1).
+
+    Without that program, it has the environment of the node and sees the root of the machine.
+    """
+    nsenter = shutil.which("nsenter")
+    if nsenter is None:
+        return ()
+    here, there = (os.readlink(f"/proc/{who}/ns/user") for who in ("self", pid))
+    kinds = ("--mount",) if here == there else ("--user", "--preserve-credentials", "--mount")
+    line = (
+        nsenter,
+        "--target",
+        str(pid),
+        *kinds,
+        "--",
+        PLAIN,
+        "-c",
+        'cd "$1" && shift && exec "$@"',
+    )
+    return (*line, PLAIN, str(node.folder))
 
 
 def _started(words: Sequence[str]) -> tuple[str, ...]:
@@ -100,8 +126,8 @@ def _running(folder: Path, at: tuple[int, int]) -> Node:
     return Node(status.job(folder), task, rank, own[-1]["attempt"])
 
 
-def _environment(node: Node, folder: Path) -> dict[str, str]:
-    """Return the environment that the node was started with, as the kernel has it: proc(5)."""
+def _process(node: Node, folder: Path) -> tuple[int, dict[str, str]]:
+    """Return the node's process, and the environment that it was started with, as the kernel has it: proc(5)."""
     own = ("INDEX", "ATTEMPT") if "elastic" in node.job else ("TASK", "RANK", "ATTEMPT")
     marks = {name: node.words()[f"RUNSPEC_{name}"] for name in own}
     marked = {f"RUNSPEC_{name}={value}".encode() for name, value in marks.items()}
@@ -113,5 +139,5 @@ def _environment(node: Node, folder: Path) -> dict[str, str]:
             except OSError:
                 continue
             if marked <= set(pairs):
-                return dict(os.fsdecode(pair).split("=", 1) for pair in pairs if b"=" in pair)
+                return pid, dict(os.fsdecode(pair).split("=", 1) for pair in pairs if b"=" in pair)
     raise Unavailable(f"node {node.rank} of {folder.name} is still starting, or has ended")

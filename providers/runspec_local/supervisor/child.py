@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
+from runspec_local.supervisor import mount_namespace
 from runspec_local.supervisor.process import die_with_parent
 
 LET_GO_S = 10.0  # for an engine to remove its container
@@ -60,16 +63,38 @@ def start_child(
     cwd: Path,
     log: BinaryIO,
     stdin: int = subprocess.DEVNULL,
+    namespace: Sequence[str] = (),
 ) -> Child:
-    """Start *argv* as the leader of its own process group."""
-    process = subprocess.Popen(
-        argv,
-        env=env,
-        cwd=cwd,
-        stdin=stdin,
-        stdout=log,
-        stderr=log,
-        start_new_session=True,
-        preexec_fn=die_with_parent,  # noqa: PLW1509 - the supervisor has one thread
-    )
+    """Start *argv* as the leader of its own process group.
+
+    With *namespace*, it has a mount namespace whose root also has these folders of *cwd*: see `mount_namespace`.
+    """
+    answer, told = os.pipe2(os.O_CLOEXEC)
+    with open(answer, "rb") as answers:
+        try:
+            with open(told, "wb"):
+                process = subprocess.Popen(
+                    argv,
+                    env=env,
+                    cwd=cwd,
+                    stdin=stdin,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                    preexec_fn=partial(_prepare, cwd, namespace, told),  # noqa: PLW1509 - the supervisor has one thread
+                )
+        except subprocess.SubprocessError as exc:
+            raise OSError(errno.EPERM, answers.read().decode(), "mount namespace") from exc
     return Child(process, os.pidfd_open(process.pid))
+
+
+def _prepare(cwd: Path, namespace: Sequence[str], told: int) -> None:
+    """Prepare the child process after the fork. Write what goes wrong to *told*: Popen does not keep the message."""
+    if namespace:
+        try:
+            mount_namespace.enter(cwd, namespace)
+        except OSError as exc:
+            text = f"{exc.filename}: {exc.strerror}; {mount_namespace.TURN_OFF}"
+            os.write(told, text.encode())
+            raise
+    die_with_parent()  # last, because a process that gets other rights forgets it: prctl(2)

@@ -19,7 +19,7 @@ from typing import Any
 
 from runspec_local.errors import not_started
 from runspec_local.session.container_engine import await_container, remove_container
-from runspec_local.supervisor import durable, elastic, ending
+from runspec_local.supervisor import durable, elastic, ending, mount_namespace
 from runspec_local.supervisor.attempt import Attempt
 from runspec_local.supervisor.child import Child, start_child
 from runspec_local.supervisor.device_leases import LOOK_S, DeviceLeases, Devices
@@ -163,7 +163,8 @@ class Supervisor:
                 network = start_child(line, os.environ, node.folder, log, subprocess.PIPE)
                 attempt.network = network
                 await_container(self.job["engine"], node.network, lambda: network.ended)
-            child = start_child(node.argv(), environment, node.folder, log)
+            own = self.job.get("namespace", ())
+            child = start_child(node.argv(), environment, node.folder, log, namespace=own)
         attempt.nodes[node.rank] = child
         self._watch(child)
         attempt.savers += [Saver(node, o, self._watch, self._forget) for o in node.kept]
@@ -372,6 +373,9 @@ def supervise(folder: Path, leases: DeviceLeases) -> None:
         os.dup2(null, fd)
     if not first:
         return
+    if job.get("namespace"):
+        with contextlib.suppress(OSError):  # each node then reports that it gets no namespace
+            mount_namespace.take_rights()
     events = Events(folder / "events.jsonl")
     supervisor = Supervisor(job, secrets, events, leases)
     code = supervisor.run()

@@ -217,8 +217,8 @@ class Mount(Model):
         "(`shared://workspace`)."
     )
     target: Folder = Field(
-        description="Absolute path of the mount in the job. Without a container it is below a folder of "
-        "the job: use `${mounts.NAME}`."
+        description="Absolute path of the mount in the job. Without a container it may be below a folder "
+        "of the job instead: `${mounts.NAME}` is right everywhere."
     )
     mode: Literal["ro", "rw"] | None = Field(
         default=None,
@@ -263,8 +263,8 @@ class Output(Model):
         description="Name of the output: `${outputs.NAME}` in the command is its path."
     )
     path: Folder = Field(
-        description="Absolute path of the folder in the job. Without a container it is below a folder of "
-        "the job: use `${outputs.NAME}`."
+        description="Absolute path of the folder in the job. Without a container it may be below a folder "
+        "of the job instead: `${outputs.NAME}` is right everywhere."
     )
     sync: Seconds | None = Field(
         default=None,

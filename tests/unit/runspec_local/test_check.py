@@ -176,3 +176,25 @@ def test_gpus_that_a_job_does_not_see_are_noted() -> None:
     assert told({}, hidden_gpus=0) == []
     assert told({"cluster": {"gpus": 1}}, gpus=2) == []
     assert told({"env": {"CUDA_VISIBLE_DEVICES": "0"}}, hidden_gpus=2) == []
+
+
+PATHS = {
+    "mounts": [{"name": "m", "source": "store://m", "target": "/job/m", "mode": "rw"}],
+    "outputs": [{"name": "o", "path": "/data/o"}],
+}
+
+
+def test_each_reason_for_a_missing_path_is_told_once() -> None:
+    assert told(PATHS, unseen={}) == []
+    assert told(PATHS, unseen={"/data": "this machine has /data itself"}) == [
+        ("note", "processes do not find /data/o here, because this machine has /data itself")
+    ]
+    assert told(PATHS, unseen={"/job": "why", "/data": "why"}) == [
+        ("note", "processes do not find /job/m, /data/o here, because why")
+    ]
+
+
+def test_a_container_has_every_path() -> None:
+    assert (
+        told({**PATHS, "container": {"image": "i:1"}}, engine="podman", unseen={"/job": "x"}) == []
+    )

@@ -1,0 +1,164 @@
+"""A mount namespace for a node, in which its mounts and outputs have the paths of the spec. Standard library only.
+
+Only root can make a folder such as /job at the root of the machine, and no node may disturb another. So the process
+gets a root of its own: a tmpfs with every entry of the machine's root, and with folders of the node beside them. It is
+gone when the last process in it has ended, however that ended. Whoever is not root needs a user namespace as well,
+which maps the user to the same user: mount_namespaces(7), user_namespaces(7), pivot_root(2).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000  # unshare(2), <linux/sched.h>
+CAP_SYS_ADMIN = 21  # <linux/capability.h>
+# mount(2), <linux/mount.h>
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT = 1, 2, 4, 32
+MS_BIND, MS_REC, MS_SLAVE = 4096, 16384, 1 << 19
+MNT_DETACH = 2  # umount2(2)
+FIRST = "/proc"  # an existing folder for the new root, until it is the root
+OLD = "/.runspec-old-root"
+TURN_OFF = "set providers: {local: {namespace: false}}"
+
+_libc: Any = ctypes.CDLL(None, use_errno=True)
+
+
+def unseen(tops: Sequence[str], *, gpus: bool) -> dict[str, str]:
+    """Return those of *tops*, folders at the root such as `/job`, that a process cannot have, and why.
+
+    *gpus* says whether it needs GPUs.
+    """
+    why = _without_driver() if gpus else None
+    if why is None and tops and (refused := refusal()):
+        why = f"this machine allows no mount namespace ({refused})"
+    if why is not None:
+        return dict.fromkeys(tops, why)
+    return {top: f"this machine has {top} itself" for top in tops if not _is_free(top)}
+
+
+def _without_driver() -> str | None:
+    """Return why a process with GPUs can have no user namespace, or None if it can, or needs none.
+
+    CUDA makes /dev/nvidia-uvm by a setuid program, which has no rights in a user namespace: nvidia-modprobe(1).
+    """
+    if os.geteuid() == 0 or not os.path.exists("/dev/nvidiactl"):
+        return None
+    return None if os.path.exists("/dev/nvidia-uvm") else "CUDA has not made /dev/nvidia-uvm yet"
+
+
+def _is_free(top: str) -> bool:
+    """Return whether another folder at *top* would hide nothing of this machine."""
+    try:
+        return not os.path.lexists(top) or not os.listdir(top)
+    except OSError:  # it cannot be read, or is no folder
+        return False
+
+
+def take_rights() -> None:
+    """Give this process the right to `enter`, and with it the processes that it forks.
+
+    Root has it. Anybody else gets a user namespace, which all nodes of a run share: MPI looks into the processes of
+    other nodes. This process must have one thread. Raise OSError if the kernel does not allow it.
+    """
+    if _may_mount():
+        return
+    user, group = os.geteuid(), os.getegid()
+    _call("unshare", CLONE_NEWUSER)
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{user} {user} 1"),
+        ("gid_map", f"{group} {group} 1"),
+    ):
+        Path("/proc/self", name).write_text(text)
+
+
+def _may_mount() -> bool:
+    """Return whether this process has CAP_SYS_ADMIN: capabilities(7), proc(5)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    found = next((line.split()[1] for line in lines if line.startswith("CapEff:")), "0")
+    return bool(int(found, 16) >> CAP_SYS_ADMIN & 1)
+
+
+def enter(folder: Path, tops: Sequence[str]) -> None:
+    """Give this process a root that also has *tops*, such as `/job`, which are in *folder*; then go to *folder*.
+
+    It must be about to start another program. Raise OSError if the kernel does not allow it: the process is then half
+    way, and must end.
+    """
+    _call("unshare", CLONE_NEWNS)
+    # Mounts made on the machine later are seen here, and those made here are not seen there.
+    _mount(None, "/", MS_SLAVE | MS_REC)
+    _mount("tmpfs", FIRST, MS_NOSUID | MS_NODEV, kind="tmpfs", data="mode=755")
+    os.mkdir(FIRST + OLD)
+    _call("pivot_root", FIRST.encode(), (FIRST + OLD).encode())
+    os.chdir("/")
+    for entry in list(os.scandir(OLD)):
+        if f"/{entry.name}" in tops:
+            continue
+        if entry.is_symlink():
+            os.symlink(os.readlink(entry.path), f"/{entry.name}")
+        else:
+            _bind(entry.path, f"/{entry.name}")
+    for top in tops:
+        _bind(f"{folder}{top}", top)
+    _call("umount2", OLD.encode(), MNT_DETACH)
+    os.rmdir(OLD)
+    # What a program wrote into the new root would be lost without a word.
+    _mount(None, "/", MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
+    os.chdir(folder)
+
+
+@cache
+def refusal() -> str | None:
+    """Return why this machine's kernel gives its user no mount namespace, or None if it does.
+
+    A child process tries it, because nothing else knows: sysctls, seccomp, AppArmor and capabilities all decide.
+    """
+    answer, told = os.pipe2(os.O_CLOEXEC)
+    child = os.fork()
+    if child == 0:
+        try:
+            take_rights()
+            enter(Path("/"), ())
+            os._exit(0)
+        except OSError as exc:
+            os.write(told, f"{exc.filename}: {exc.strerror}".lower().encode())
+        finally:
+            os._exit(1)
+    os.close(told)
+    with open(answer, "rb") as file:
+        why = file.read().decode()
+    _, status = os.waitpid(child, 0)
+    return None if status == 0 else why or f"the attempt ended with status {status}"
+
+
+def _bind(source: str, target: str) -> None:
+    """Show *source*, and all that is mounted below it, at *target*, which does not exist yet."""
+    if os.path.isdir(source):
+        os.mkdir(target)
+    else:
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    _mount(source, target, MS_BIND | MS_REC)
+
+
+def _mount(
+    source: str | None,
+    target: str,
+    flags: int,
+    kind: str | None = None,
+    data: str | None = None,
+) -> None:
+    words = (None if word is None else os.fsencode(word) for word in (source, target, kind))
+    _call("mount", *words, ctypes.c_ulong(flags), None if data is None else data.encode())
+
+
+def _call(name: str, *arguments: Any) -> None:
+    """Call a function of libc, or raise OSError with its name."""
+    if _libc[name](*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), name)

@@ -1,0 +1,149 @@
+"""A node finds its mounts and outputs at the paths of the spec, and this machine keeps its own root."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from runspec_local.supervisor import mount_namespace
+from runspec_local.supervisor.child import start_child
+from tests.support.requirements import lack, need
+from tests.support.wait import until
+
+pytestmark = pytest.mark.process
+
+NOBODY = 65534
+PR_SET_DUMPABLE = 4  # prctl(2): without it, /proc/self belongs to root after a change of the user
+TOP = "/runspec-test"  # nobody has such a folder
+# Has no namespace to give: the limit of user namespaces is 0, and no capability is left.
+SHUT = 'echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all --inh-caps=-all "$@"'
+ASK = (
+    "from runspec_local.supervisor.mount_namespace import unseen; print(unseen(['/x'], gpus=False))"
+)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder of a node, which any user may use."""
+    if why := mount_namespace.refusal():
+        lack(f"a kernel that allows mount namespaces ({why})")
+    place = Path(tempfile.mkdtemp(dir="/tmp"))
+    place.chmod(0o777)
+    Path(f"{place}{TOP}").mkdir()
+    Path(f"{place}{TOP}").chmod(0o777)
+    yield place
+    shutil.rmtree(place)
+
+
+def started(folder: Path, script: str) -> tuple[int, str]:
+    """Run *script* as a node of *folder* runs; return its exit code and what it printed."""
+    with open(folder / "log", "wb") as log:
+        child = start_child(["/bin/sh", "-c", script], os.environ, folder, log, namespace=[TOP])
+    until(lambda: child.ended)
+    return child.reap(), (folder / "log").read_text()
+
+
+def forked(do: Callable[[], None]) -> int:
+    """Do it in a child process, and return how that ended."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            do()
+        finally:
+            os._exit(99)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def as_nobody() -> None:
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1)
+
+
+def test_a_path_of_the_spec_is_one_of_the_node_and_none_of_the_machine(folder: Path) -> None:
+    code, printed = started(folder, f"pwd; echo one > {TOP}/made; cat {folder}{TOP}/made")
+
+    assert (code, printed) == (0, f"{folder}\none\n")
+    assert Path(f"{folder}{TOP}/made").read_text() == "one\n"
+    assert not os.path.lexists(TOP) and TOP not in Path("/proc/self/mountinfo").read_text()
+
+
+def test_all_else_is_where_it_was(folder: Path) -> None:
+    code, printed = started(folder, "ls -A / && echo > /dev/null")
+
+    assert (code, sorted(printed.split())) == (0, sorted([*os.listdir("/"), TOP[1:]]))
+
+
+def test_nothing_can_be_lost_at_the_root(folder: Path) -> None:
+    """Its new root is gone with the last process of the node."""
+    code, printed = started(folder, "mkdir /runspec-lost")
+
+    assert code != 0 and "Read-only file system" in printed
+    assert not os.path.lexists("/runspec-lost")
+
+
+def test_whoever_is_not_root_stays_the_same_user(folder: Path) -> None:
+    def node() -> None:
+        as_nobody()
+        mount_namespace.take_rights()
+        mount_namespace.enter(folder, [TOP])
+        os.execv("/bin/sh", ["sh", "-c", f"id -u > {TOP}/id && touch /runspec-lost; exit 7"])
+
+    assert forked(node) == 7
+
+    made = Path(f"{folder}{TOP}/id")
+    user = NOBODY if os.geteuid() == 0 else os.geteuid()
+    assert (made.stat().st_uid, made.read_text()) == (user, f"{user}\n")
+    assert not os.path.lexists("/runspec-lost")
+
+
+def test_a_node_in_a_user_namespace_ends_with_its_supervisor(folder: Path) -> None:
+    def supervisor() -> None:
+        as_nobody()
+        mount_namespace.take_rights()
+        with open(folder / "log", "wb") as log:
+            line = ["/bin/sh", "-c", "echo begun; exec sleep 600"]
+            child = start_child(line, os.environ, folder, log, namespace=[TOP])
+        (folder / "pid").write_text(str(child.process.pid))
+        until(lambda: "begun" in (folder / "log").read_text())
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert forked(supervisor) == -signal.SIGKILL
+
+    stat = Path("/proc", (folder / "pid").read_text(), "stat")
+    until(lambda: not stat.exists() or b") Z" in stat.read_bytes())
+
+
+def test_a_namespace_that_is_refused_names_the_way_out(folder: Path) -> None:
+    shutil.rmtree(f"{folder}{TOP}")
+
+    with pytest.raises(OSError, match=r"set providers: \{local: \{namespace: false\}\}"):
+        started(folder, "true")
+
+
+def test_a_machine_that_allows_none_is_found_by_trying() -> None:
+    need("unshare", "setpriv")
+    words = ["unshare", "-Ur", "/bin/sh", "-c", SHUT, "sh", sys.executable, "-c", ASK]
+
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+
+    assert done.stdout.startswith("{'/x': 'this machine allows no mount namespace (unshare: "), (
+        done.stderr
+    )
+
+
+def test_a_folder_of_the_machine_is_hidden_from_nobody(folder: Path) -> None:
+    tops = ["/etc", TOP, f"{folder}{TOP}", f"{folder}/absent"]
+
+    assert mount_namespace.unseen(tops, gpus=False) == {"/etc": "this machine has /etc itself"}
