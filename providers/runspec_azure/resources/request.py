@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from runspec_azure.resources.vm_sizes import GIB, Machine, catalogue, current, holding, known
-from runspec_jobs.provider import ChosenMachine, MachineRequest, Spec
+from runspec_jobs.provider import ChosenMachine, MachineRequest, Spec, other_regions
 
 # The images of Azure's HPC team, which have the drivers of GPUs and InfiniBand and a container runtime, and
 # their node agents: https://github.com/Azure/azhpc-images and
@@ -113,6 +113,15 @@ def candidates(
     )
     fit = holding(asked, there, lambda machine: not lacks_driver(machine, options.image))
     return fit or holding(asked, there)
+
+
+def sold_elsewhere(spec: Spec, region: str) -> str:
+    """Return a hint that names regions with a machine for a node of *spec*; an empty string if there is none."""
+    wanted = needs(spec)
+    asked = MachineRequest(*wanted[:3], wanted.gpu_type, wanted.disk_gib)
+    names = {one.machine.name for one in holding(asked, current())}
+    there = [machine for machine in catalogue().machines if machine.name in names]
+    return other_regions(there, catalogue(), region) if there else ""
 
 
 def too_many_gpus(spec: Spec, options: Wishes, survey: Mapping[str, Any]) -> Machine | None:

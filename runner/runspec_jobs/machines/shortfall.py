@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from runspec_jobs.machines.choice import GPU_MULTIPLE, MachineRequest, holding, nominal
 from runspec_jobs.machines.machine import Catalogue, Machine
+
+REGIONS = 4  # the most that a hint names
 
 
 class Shortfall(NamedTuple):
@@ -35,14 +38,31 @@ def shortfall(
         what = f"{request.gpus or 1}, but the smallest machine with such GPUs, {least.name}, has {least.gpus:g}"
         enough = math.ceil((least.gpus or 0) / GPU_MULTIPLE)
         return Shortfall("gpus", what, f"set gpus: {enough} or more, choose another GPU", least)
-    if request.region and any(holding(request._replace(region=None), catalogue, usable_gib)):
+    elsewhere = list(holding(request._replace(region=None), catalogue, usable_gib))
+    if request.region and elsewhere:
         what = f"no {kind} that is large enough is offered in {request.region}"
-        return Shortfall("", what, "choose another region or GPU")
+        return Shortfall("", what, other_regions(elsewhere, catalogue, request.region))
     for key, asked, most, unit in _limits(request, catalogue, usable_gib):
         if asked > most:
             what = f"{asked:,.0f}{unit}, but the largest machine has {most:,.0f}"
             return Shortfall(key, what, "ask for less for each node")
     return Shortfall("", f"no {kind} meets all requirements of a node together", "ask for less")
+
+
+def other_regions(machines: Iterable[Machine], catalogue: Catalogue, near: str) -> str:
+    """Return a hint that names regions in which one of *machines* is offered, first those of the part of *near*."""
+    found = Counter(
+        region
+        for machine in machines
+        for region in dict.fromkeys((*catalogue.offered, *catalogue.regions))
+        if catalogue.sold_in(machine, region)
+    )
+    part = near.partition("-")[0]
+    names = sorted(found, key=lambda name: (name.partition("-")[0] != part, -found[name]))
+    if not names:
+        return "choose another region or GPU"
+    more = f" and {len(names) - REGIONS} more" if len(names) > REGIONS else ""
+    return f"choose another GPU, or one of the regions {', '.join(names[:REGIONS])}{more}"
 
 
 def _limits(

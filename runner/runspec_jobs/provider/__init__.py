@@ -44,7 +44,7 @@ from runspec_jobs.machines.machine import (
     unknown as unknown_machine,
 )
 from runspec_jobs.machines.service import MONTH_H, ServicePrice, read_services, service_price
-from runspec_jobs.machines.shortfall import shortfall as machine_shortfall
+from runspec_jobs.machines.shortfall import other_regions, shortfall as machine_shortfall
 from runspec_jobs.provider.capabilities import (
     SupportsAccessHints,
     SupportsAdoption,
@@ -304,6 +304,7 @@ __all__ = [
     "nodes_each",
     "not_in_profile",
     "other_machines",
+    "other_regions",
     "price_note",
     "publish",
     "python_fits",

@@ -13,6 +13,8 @@ from runspec_aws.options import AwsOptions
 from tests.support.aws.specs import SECRET, SHARED, STORE, errors, notes, problems, spec
 
 RESERVED = "cr-0123456789abcdef0"
+OWN = "providers.aws-batch.instance_types"
+H100S = "eu-north-1, eu-west-2, ap-northeast-1, ap-northeast-2"
 TYPES = (
     "set gpus: 4 or more, choose another GPU, or set "
     "providers.aws-batch.instance_types: [p4d.24xlarge]"
@@ -236,7 +238,7 @@ def test_what_it_can_do_is_no_error(name: str) -> None:
             {"gpus": 8, "gpu_type": "H100"},
             {},
             "no instance type that is large enough is offered in eu-central-1",
-            "choose another region or GPU, or set providers.aws-batch.instance_types",
+            f"choose another GPU, or one of the regions {H100S} and 9 more, or set {OWN}",
         ),
         (
             {"gpus": 9},

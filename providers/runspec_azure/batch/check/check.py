@@ -297,7 +297,11 @@ def _too_much(spec: Spec, facts: Facts) -> Problem:
         what = f"{spec.cluster.gpus}, but the smallest machine with such GPUs, {least.name}, has {least.gpus}"
         hint = f"set gpus: {-(-least.gpus // GPU_MULTIPLE)} or more, choose another GPU, or set vm_size: {least.name}"
         return Problem(("cluster", "gpus"), what, hint)
-    where = f" of {found}" if (found := request.region(facts.options)) else ""
+    found = request.region(facts.options)
+    if found and (hint := request.sold_elsewhere(spec, found)):
+        what = f"no machine that is large enough is offered in {found}"
+        return Problem(("cluster",), what, f"{hint}, or set vm_size in the profile")
+    where = f" of {found}" if found else ""
     what = f"no machine{where} meets all requirements of a node together"
     return Problem(("cluster",), what, "ask for less, or set vm_size in the profile")
 

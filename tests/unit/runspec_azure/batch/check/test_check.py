@@ -505,6 +505,21 @@ def test_a_gpu_that_the_subscription_has_not_is_refused() -> None:
     assert errors(spec(), survey) == [("cluster",)]
 
 
+def test_a_machine_that_other_regions_have_is_told_with_them() -> None:
+    needs = {"gpus": 8, "gpu_type": "H200"}
+    (found,) = [
+        p
+        for p in problems(spec(cluster=needs), batch_url="https://a.eastus.batch.azure.com")
+        if p.severity == "error"
+    ]
+
+    assert found.what == "no machine that is large enough is offered in eastus"
+    assert found.hint == (
+        "choose another GPU, or one of the regions eastus2, westus2, westus3, northeurope and 5 more, "
+        "or set vm_size in the profile"
+    )
+
+
 def test_more_machines_than_may_talk_to_each_other_are_told() -> None:
     told = [p.what for p in problems(spec(cluster={"nodes": 2}), max_nodes=300)]
 
