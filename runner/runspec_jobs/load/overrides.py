@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from runspec_jobs.diagnostics.problem import Path, dotted
@@ -34,11 +35,13 @@ def changed(text: SourceFile, overrides: Overrides) -> SourceFile:
     """
     if not any(overrides) or text.document is None or not isinstance(text.document.value, dict):
         return text
-    given = text.document.value
-    value: Value = given
+    value: dict[str, Value] = text.document.value
     origins: dict[Path, str] = {}
-    for path, new, origin in _all(overrides, given):
-        value = _with(value, path, new, origin)
+    for change in _changes(overrides):
+        path, new, origin = change(value)
+        made = _with(value, path, new, origin)
+        assert isinstance(made, dict), "BUG: every change has a path"
+        value = made
         origins[path] = origin
     found = SourceFile(text.name, text.data, Document(value), list(text.diagnostics))
     found.origins = origins
@@ -46,20 +49,35 @@ def changed(text: SourceFile, overrides: Overrides) -> SourceFile:
     return found
 
 
-def _all(overrides: Overrides, value: dict[str, Value]) -> Iterator[tuple[Path, Value, str]]:
-    """Yield the path, the new value and the option of each change."""
+Change = Callable[[dict[str, Value]], tuple[Path, Value, str]]
+
+
+def _changes(overrides: Overrides) -> Iterator[Change]:
+    """Yield a function for each change, which returns its path, the new value and its option for a given spec.
+
+    Each sees the spec as the changes before it have left it.
+    """
     if overrides.provider is not None:
-        yield ("provider",), Text(overrides.provider, plain=False), "--provider"
+        provider = Text(overrides.provider, plain=False)
+        yield lambda value: (("provider",), provider, "--provider")
     for setting in overrides.settings:
-        path, new = _parsed(setting, value)
-        yield path, new, f"--set {dotted(path)}"
+        yield partial(_set, setting)
     if overrides.words:
-        command = value.get("command")
-        if not isinstance(command, list):
-            what = "words after -- are added to `command`, and the spec has none"
-            raise UsageError(what, "write command: [program, argument] in the spec")
-        words = [Text(word, plain=False) for word in overrides.words]
-        yield ("command",), _like(command, [*command, *words]), "--"
+        yield partial(_appended, overrides.words)
+
+
+def _set(setting: str, value: dict[str, Value]) -> tuple[Path, Value, str]:
+    path, new = _parsed(setting, value)
+    return path, new, f"--set {dotted(path)}"
+
+
+def _appended(added: Sequence[str], value: dict[str, Value]) -> tuple[Path, Value, str]:
+    command = value.get("command")
+    if not isinstance(command, list):
+        what = "words after -- are added to `command`, and the spec has none"
+        raise UsageError(what, "write command: [program, argument] in the spec")
+    words = [Text(word, plain=False) for word in added]
+    return ("command",), _like(command, [*command, *words]), "--"
 
 
 def _parsed(setting: str, value: Value) -> tuple[Path, Value]:

@@ -15,9 +15,11 @@ from runspec_jobs.diagnostics.terminal_text import without_sequences
 from runspec_jobs.errors import UsageError
 from runspec_jobs.logs.follow import Line, line_text
 from runspec_jobs.logs.measure import Bounded
-from runspec_jobs.spec.regex_safety import is_ambiguous
+from runspec_jobs.spec.regex_safety import is_ambiguous, unlimited_repetitions
 
 GREP_LIMIT_S = 2.0  # processor time that the expression may take for one line
+SEARCHED = 10_000  # characters of a line, where a search that takes too long cannot be ended
+MOST_LINES = 10_000_000  # of a tail; a log is read from its beginning all the same
 SIMPLER = "write it without repetitions that follow or contain each other, such as (a+)+"
 
 Whose = tuple[int, int]  # task and node
@@ -28,15 +30,18 @@ Show = Callable[[Line], None]
 class Selection:
     """Which lines to show: the last *tail* of each node, of those in which the expression *grep* is found.
 
-    Raises UsageError if *grep* is not a regular expression of Python, or *tail* is negative.
+    Raises UsageError if *grep* is not a regular expression of Python, or *tail* is negative. Outside the main thread,
+    where a search that takes too long cannot be ended, also if *grep* has several unlimited repetitions, and only the
+    first 10,000 characters of a line are searched.
     """
 
     tail: int | None = None
     grep: str | None = None
 
     def __post_init__(self) -> None:
-        if self.tail is not None and self.tail < 0:
-            raise UsageError(f"--tail: {self.tail} is negative", "write a number of lines")
+        if self.tail is not None and not 0 <= self.tail <= MOST_LINES:
+            what = "is negative" if self.tail < 0 else f"is more than {MOST_LINES:,}"
+            raise UsageError(f"--tail: {self.tail} {what}", "write a number of lines")
         if self.grep is not None:
             _compiled(self.grep)
 
@@ -57,9 +62,13 @@ def _compiled(grep: str) -> re.Pattern[str]:
         why = exc.msg if isinstance(exc, re.error) else "it is too large"
         hint = "write \\ before a character that is meant literally, such as \\[ or \\("
         raise UsageError(f"--grep: '{grep}' is not a regular expression: {why}", hint) from exc
-    if threading.current_thread() is not threading.main_thread() and is_ambiguous(grep):
+    if threading.current_thread() is not threading.main_thread():
         # Only in the main thread, a search that takes too long can be ended.
-        raise UsageError(f"--grep: '{grep}' can take exponential time", SIMPLER)
+        if is_ambiguous(grep):
+            raise UsageError(f"--grep: '{grep}' can take exponential time", SIMPLER)
+        if unlimited_repetitions(grep) > 1:
+            what = f"--grep: '{grep}' has several unlimited repetitions, which can take very long"
+            raise UsageError(what, "search in the main thread, or limit them, as in .{0,20}")
     return found
 
 
@@ -132,5 +141,5 @@ class Selector:
             return True
         text = line_text(found.text, without_sequences)
         if self._bounded is None:
-            return self._pattern.search(text) is not None
+            return self._pattern.search(text[:SEARCHED]) is not None
         return self._bounded.call(self._pattern.search, text) is not None

@@ -82,6 +82,26 @@ def is_ambiguous(text: str) -> bool:
     return False
 
 
+def unlimited_repetitions(text: str) -> int:
+    """Return how many repetitions of *text*, a valid pattern, have no limit, or one above 100.
+
+    A search takes time that grows with a line's length to the power of this number, plus one.
+
+    >>> [unlimited_repetitions(t) for t in (r"a.*b+", r"[*+]{2,}", r"x{3}y?\\*", r"(?:a{0,200})*")]
+    [2, 1, 0, 2]
+    """
+    found, at = 0, 0
+    while at < len(text):
+        if text[at] == "(":
+            at += 2 if text[at + 1 : at + 2] == "?" else 1
+        elif repeat := _repeat(text, at):
+            found += repeat[1] > 100
+            at = repeat[2]
+        else:
+            at = _after(text, at)
+    return found
+
+
 def _repeat(text: str, at: int) -> tuple[float, float, int] | None:
     """Return the least and greatest count of the repetition at *at* and the index after it, or None."""
     many: dict[str, tuple[float, float]] = {"*": (0, 2**32), "+": (1, 2**32), "?": (0, 1)}

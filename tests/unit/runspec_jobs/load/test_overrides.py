@@ -54,6 +54,16 @@ def test_items_of_lists_are_named_or_counted() -> None:
     assert (job.spec.outputs[0].sync, job.spec.command) == (30, ("echo", "c"))
 
 
+def test_each_change_sees_what_the_changes_before_it_have_made() -> None:
+    job = loaded(
+        "command=[printf, x]", "mounts=[{name: data, source: ., target: /d}]", words=("y",)
+    )
+    again = loaded("mounts=[{name: data, source: ., target: /d}]", "mounts.data.target=/job/data")
+
+    assert job.spec.command == ("printf", "x", "y")
+    assert [mount.target for mount in again.spec.mounts] == ["/job/data"]
+
+
 def test_a_value_may_be_a_list_or_a_mapping() -> None:
     job = loaded("sweep.lr=[0.1, 0.2]", "cluster.nodes={min: 1, max: 3}")
 

@@ -94,27 +94,49 @@ def test_an_expression_that_takes_too_long_is_ended() -> None:
     assert time.process_time() - began < 6
 
 
-def test_in_a_thread_where_it_could_not_be_ended_it_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("grep", "why"),
+    [
+        (SLOW, "can take exponential time"),
+        ("a*a*b", "has several unlimited repetitions, which can take very long"),
+    ],
+)
+def test_in_a_thread_where_it_could_not_be_ended_it_is_refused(grep: str, why: str) -> None:
+    raised, _ = in_a_thread(grep, "x" * 10_000)
+
+    assert [exc.message for exc in raised] == [f"--grep: '{grep}' {why}"]
+    assert chosen(ALL, lines("a")) == ["a"]
+
+
+def test_in_a_thread_the_beginning_of_a_line_is_searched() -> None:
+    """A single repetition takes time that grows with the square of the length."""
+    _, found = in_a_thread("x*y", "x" * 9_000 + "y" + "x" * 200_000, "x" * 200_000 + "y")
+
+    assert [len(text) for text in found] == [209_001]
+
+
+def in_a_thread(grep: str, *texts: str) -> tuple[list[UsageError], list[str]]:
+    """Return the errors and the chosen lines of a search in another thread than the main one."""
     raised: list[UsageError] = []
+    found: list[str] = []
 
     def search() -> None:
         try:
-            chosen(Selection(grep=SLOW), lines("x" * 10_000))
+            found.extend(chosen(Selection(grep=grep), lines(*texts)))
         except UsageError as exc:
             raised.append(exc)
 
     thread = threading.Thread(target=search)
     thread.start()
     thread.join()
-
-    assert [exc.message for exc in raised] == [f"--grep: '{SLOW}' can take exponential time"]
-    assert chosen(ALL, lines("a")) == ["a"]
+    return raised, found
 
 
 @pytest.mark.parametrize(
     ("tail", "grep", "what"),
     [
         (-1, None, "--tail: -1 is negative"),
+        (10**20, None, f"--tail: {10**20} is more than 10,000,000"),
         (
             None,
             "(a",
