@@ -83,7 +83,7 @@ def test_each_node_of_a_gang_and_each_task_of_a_sweep_has_its_own_file(world: Re
 
 
 def test_a_stream_that_is_not_there_yet_is_no_error(world: Rehearsed) -> None:
-    world.set(starting_s=6.0)
+    world.set(starting_s=12.0)
     run, _ = world.apply("echo hello")
 
     now = runspec("logs", run)

@@ -52,7 +52,7 @@ def _fields(path: str, before: Any, after: Any) -> Iterator[Change]:
 
 
 def _folders(before: Mapping[str, Source], after: Mapping[str, Source]) -> Iterator[Change]:
-    for name in before.keys() & after.keys():
+    for name in (name for name in before if name in after):
         old, new = before[name], after[name]
         if old.digest != new.digest:
             yield Change(f"mounts.{name}", _content(old), _content(new))

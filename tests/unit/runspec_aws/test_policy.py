@@ -256,6 +256,13 @@ def test_the_key_of_a_bucket_is_a_right_of_who_applies_and_of_the_job() -> None:
     assert "Key" not in of(spec())
 
 
+@pytest.mark.parametrize("kind", ["alias/my-key", "key/1234/5678", "key/*"])
+def test_a_key_is_named_by_its_arn_alone(kind: str) -> None:
+    """A policy that names an alias permits nothing."""
+    with pytest.raises(ValueError, match="ARN of a KMS key"):
+        of(spec(), kms_key=f"arn:aws:kms:eu-west-1:123456789012:{kind}")
+
+
 def test_versions_are_deleted_by_who_destroys_alone() -> None:
     found = of(spec(), versioned=True)
 
