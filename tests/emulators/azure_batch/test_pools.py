@@ -33,7 +33,7 @@ def test_a_pool_exists_once_whatever_its_case(stand: Stand) -> None:
 
 
 def test_a_deleted_pool_is_deleting_and_then_gone(make: Callable[..., Stand]) -> None:
-    stand = make(delete_s=0.1).ready()
+    stand = make(delete_s=2.0).ready()
     stand.sh("echo begun; sleep 64")
     stand.wrote("begun")
 

@@ -65,7 +65,7 @@ def around(title: str, values: Iterable[float], span: float = SPAN) -> Axis | No
         return None
     if above and min(found) >= 0 and max(above) / span >= min(above):
         low, high = min(above), max(above)
-        room = (high / low) ** ROOM if high > low else 2.0
+        room = math.exp((math.log(high) - math.log(low)) * ROOM) if high > low else 2.0
         return Axis(title, low / room, high * room, log=True)
     low, high = min(found), max(found)
     more = (high - low) * ROOM or abs(low) * ROOM or 1.0

@@ -59,6 +59,13 @@ def test_an_axis_is_logarithmic_where_values_span_two_decades(
     assert all(0 <= found.share(v) <= 1 for v in values if drawable(v, log=log))
 
 
+def test_the_quotient_of_an_axis_need_not_be_a_number() -> None:
+    found = around("loss", [1e-199, 1e199])
+
+    assert found is not None and found.log
+    assert 0 < found.share(1e-199) < found.share(1e199) < 1
+
+
 def test_there_is_no_axis_for_no_number() -> None:
     assert around("loss", [math.nan, math.inf]) is None
     assert around("loss", []) is None
