@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, TypeVar, cast
 
 from runspec_azure.batch import reasons
+from runspec_azure.batch.attempts import AGAIN, AttemptNotes
 from runspec_azure.batch.job import job as jobs
 from runspec_azure.batch.timing import DEFAULT, Timing
 from runspec_azure.errors import status_of
@@ -31,8 +32,6 @@ from runspec_jobs.provider import (
 )
 
 SHOWN = 100  # the most tasks that a status lists while the job runs; at its end, it lists all
-# The exit code of the agent when another attempt is needed, whatever its program's code was.
-AGAIN = 75
 # Values of terminateReason: the first one as documented and as observed.
 # https://learn.microsoft.com/en-us/rest/api/batchservice/jobs/get-job#batchjobexecutioninfo
 ALL_OVER = ("AllTasksComplete", "AllTasksCompleted")
@@ -64,11 +63,12 @@ class Tasks:
         self.known: dict[tuple[str, str], tuple[float, Any]] = {}
         self._ended: dict[str, Sequence[Found]] = {}
         self._ends: dict[str, tuple[int, str]] = {}  # of elastic jobs
-        self._notes: dict[str, dict[tuple[int, int, int], int]] = {}
+        self.notes = AttemptNotes(blobs, timing, clock)
 
     def forget(self) -> None:
         """Discard the cached answers, after a request that changed something or when newer ones are needed."""
         self.known.clear()
+        self.notes.forget()
         self._ended.clear()
 
     def record(self, run: str) -> dict[str, Any] | None:
@@ -144,16 +144,11 @@ class Tasks:
         """
         if not task.get("executionInfo", {}).get("requeueCount"):
             return attempts_of(task)
-        base = self.blobs.key("runs", run, "tries", f"{place[0]}-0", "")
-
-        def ask() -> int:
-            return len(list(self.blobs.listing(base)))
-
-        count = self._cached(f"attempts {place[0]}", run, self.timing.slow_s, ask)
+        count = len(self.notes.begins(run, place[0]))
         return min(attempts_of(task), max(1, count))
 
     def forget_attempts(self, run: str, task: int) -> None:
-        self.known.pop((f"attempts {task}", run), None)
+        self.notes.forget_begins(run, task)
 
     def ids(self, run: str) -> set[str]:
         return {task["id"] for task in self.all(run)}
@@ -312,14 +307,12 @@ class Tasks:
     ) -> Iterator[Attempt]:
         """Yield the attempts that have ended: the agent notes each failure, unless its machine is lost."""
         info = task.get("executionInfo", {})
-        for number in range(1, attempts):
-            code = self._noted(run, (*place, number), fresh_s=self.timing.slow_s)
-            reclaimed = code is None and bool(info.get("requeueCount"))
-            reason = reasons.RECLAIMED if reclaimed else reasons.ended({}, code)
-            yield Attempt(number, code, reason, reclaimed)
+        yield from self.notes.past(run, place, attempts, info)
         if state.terminal:
             code = info.get("exitCode")
-            code = self._noted(run, (*place, attempts), fresh_s=0.0) if code == AGAIN else code
+            if code == AGAIN:
+                failure = self.notes.failure(run, place, attempts, fresh_s=0.0)
+                code = None if failure is None else failure.code
             reason = "" if state is State.SUCCEEDED else reasons.ended(info, code)
             began_s, ended_s = _seconds(info.get("startTime")), _seconds(info.get("endTime"))
             yield Attempt(attempts, code, reason, False, began_s, ended_s)
@@ -336,19 +329,6 @@ class Tasks:
 
         return self._cached("stops", run, self.timing.slow_s, ask)
 
-    def _noted(self, run: str, which: tuple[int, int, int], *, fresh_s: float) -> int | None:
-        """Return the exit code that an attempt noted with its failure, in the name of a blob."""
-        known = self._notes.setdefault(run, {})
-        base = self.blobs.key("runs", run, "failures", "")
-
-        def ask() -> None:
-            notes = (noted(found.key[len(base) :]) for found in self.blobs.listing(base))
-            known.update(note for note in notes if note is not None)
-
-        if which not in known:
-            self._cached("failures", run, fresh_s, ask)
-        return known.get(which)
-
 
 def _as_cancelled(node: NodeStatus) -> NodeStatus:
     """Return a node that was terminated before it started as cancelled; the service says that it failed."""
@@ -360,20 +340,6 @@ def attempts_of(task: Found) -> int:
     """Return the number of attempts of a task so far, as the service counts them, with those on lost machines."""
     info = task.get("executionInfo", {})
     return int(info.get("retryCount", 0)) + int(info.get("requeueCount", 0)) + 1
-
-
-def noted(name: str) -> tuple[tuple[int, int, int], int] | None:
-    """Return the task, rank and attempt of a failure and its exit code, from the name of its blob; None for others.
-
-    >>> noted("2-0/1-139")
-    ((2, 0, 1), 139)
-    """
-    place, _, attempt = name.partition("/")
-    words = [*place.split("-"), *attempt.split("-")]
-    if len(words) != 4 or not all(word.isdigit() for word in words):
-        return None
-    task, rank, number, code = map(int, words)
-    return (task, rank, number), code
 
 
 def number_of(task: Found) -> int:

@@ -8,18 +8,26 @@ documentation/using-batchai-environment-variables.md).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-# A file beside the logs with the number and exit code of each attempt that has ended.
+# A file beside the logs with the number, exit code and end, in seconds since 1970, of each attempt that has ended.
 ATTEMPTS_FILE = "runspec-tries"
 HOSTS = "runspec-hosts"
 
 
+class End(NamedTuple):
+    """The exit code of an attempt, and when it ended, in seconds since 1970; None for jobs of older versions."""
+
+    code: int
+    at_s: float | None
+
+
 def with_retries(line: str, attempts: int) -> str:
-    """Return a command line that runs *line* up to *attempts* times, and writes the exit code of each attempt."""
+    """Return a command line that runs *line* up to *attempts* times, and writes how and when each attempt ended."""
     return (
         "n=0; while :; do n=$((n+1)); RUNSPEC_ATTEMPT=$n; export RUNSPEC_ATTEMPT; c=0; "
         f"( {line}\n) || c=$?; "
-        f'echo "$n $c" >> "$AZ_BATCHAI_STDOUTERR_DIR/{ATTEMPTS_FILE}"; '
+        f'echo "$n $c $(date +%s)" >> "$AZ_BATCHAI_STDOUTERR_DIR/{ATTEMPTS_FILE}"; '
         f'if [ "$c" -eq 0 ] || [ "$n" -ge {attempts} ]; then exit "$c"; fi; done'
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from runspec_azure.batchai import logs, lookup, orphans, status, timing
-from runspec_azure.batchai.attempts import ATTEMPTS_FILE
+from runspec_azure.batchai.attempts import ATTEMPTS_FILE, End
 from runspec_azure.batchai.discover import quota
 from runspec_azure.batchai.naming import batchai, output_id
 from runspec_azure.batchai.options import BatchAiOptions
@@ -58,7 +58,7 @@ class BatchAiClient:
         self._ran: set[str] = set()
         self._jobs: dict[str, list[str]] = {}
         self._seen: tuple[str, float, list[tuple[int, Any]]] = ("", 0.0, [])
-        self._codes: dict[str, tuple[float, Mapping[int, int], bool]] = {}
+        self._ends: dict[str, tuple[float, Mapping[int, End], bool]] = {}
         self._why: tuple[float, str] = (-math.inf, "")
 
     @property
@@ -178,19 +178,19 @@ class BatchAiClient:
             return node._replace(reason=status.LOST)
         return node
 
-    def _ended_attempts(self, job: Any) -> Mapping[int, int]:
-        """Return the exit codes of the attempts of *job* that have ended, from the file that its shell writes."""
+    def _ended_attempts(self, job: Any) -> Mapping[int, End]:
+        """Return how the attempts of *job* ended, from the file that its shell writes."""
         line = getattr(job.custom_toolkit_settings, "command_line", None) or ""
         over = status.node(0, job).state.terminal
         if ATTEMPTS_FILE not in line or str(job.execution_state) == "queued":
             return {}
-        at, known, last = self._codes.get(job.name, (-math.inf, {}, False))
+        at, known, last = self._ends.get(job.name, (-math.inf, {}, False))
         pause_s = self.timing.listed_s * max(
-            1, len(self._codes)
+            1, len(self._ends)
         )  # all jobs share one rate of requests
         if not last and (over or self.clock.monotonic() - at > pause_s):
-            known = logs.codes(self.files, self.path_of(job.name)) or known
-            self._codes[job.name] = (self.clock.monotonic(), known, over)
+            known = logs.ends(self.files, self.path_of(job.name)) or known
+            self._ends[job.name] = (self.clock.monotonic(), known, over)
         return known
 
     def _waits(self, job: Any) -> str:

@@ -12,7 +12,7 @@ from typing import BinaryIO, NamedTuple
 
 from azure.mgmt.batchai import models
 
-from runspec_azure.batchai.attempts import ATTEMPTS_FILE
+from runspec_azure.batchai.attempts import ATTEMPTS_FILE, End
 from runspec_azure.batchai.session import Arm, place
 from runspec_azure.batchai.timing import DEFAULT, Timing
 from runspec_azure.session.clouds import is_confidential
@@ -35,7 +35,7 @@ PREPARED = re.compile(r"std(out|err)-job_prep-(.+)\.txt")
 OFFSETS = {"wk": 0, None: 0, "ps": 2000, "job_prep": 4000}
 STDERR = 1000
 # A line that the shell text in `attempts` writes.
-ROW = re.compile(r"^([0-9]{1,9}) ([0-9]{1,9})\n", re.MULTILINE)
+ROW = re.compile(r"^([0-9]{1,9}) ([0-9]{1,9})(?: ([0-9]{10,11}))?\n", re.MULTILINE)
 
 
 class Found(NamedTuple):
@@ -252,8 +252,8 @@ def part(url: str, start: int, end: int) -> bytes:
     raise NoAnswer(f"cannot read a file of the job: {failure}")
 
 
-def codes(files: Files, path: Mapping[str, str]) -> dict[int, int]:
-    """Return the exit codes of attempts by number, from the file that the shell of a job writes.
+def ends(files: Files, path: Mapping[str, str]) -> dict[int, End]:
+    """Return how and when attempts ended, by number, from the file that the shell of a job writes.
 
     Only complete lines count, because the file may be read while it is written.
     """
@@ -262,7 +262,8 @@ def codes(files: Files, path: Mapping[str, str]) -> dict[int, int]:
         text = files.patient_part(found.url, 0, PART).decode(errors="replace") if found else ""
     except PermissionError:
         return {}
-    return {int(match[1]): int(match[2]) for match in ROW.finditer(text)}
+    rows = ROW.finditer(text)
+    return {int(row[1]): End(int(row[2]), float(row[3]) if row[3] else None) for row in rows}
 
 
 class OutputReader:

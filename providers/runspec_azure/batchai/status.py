@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from runspec_azure.batchai.attempts import End
 from runspec_jobs.provider import Attempt, NodeStatus, State, Status
 
 STATES = {
@@ -20,10 +21,10 @@ QUEUED_S = 60.0  # the longest time after which the service queues a new job
 LOST = "a node was reclaimed, and Batch AI has queued the job again"
 
 
-def node(task: int, job: Any, codes: Mapping[int, int] = MappingProxyType({})) -> NodeStatus:
+def node(task: int, job: Any, ends: Mapping[int, End] = MappingProxyType({})) -> NodeStatus:
     """Return the status of a job as that of its first node; the service reports no status of other nodes.
 
-    *codes* are the exit codes of the attempts that have ended, by number.
+    *ends* are the ends of the attempts that have ended, by number.
     """
     info = job.execution_info
     errors = list(getattr(info, "errors", None) or ())
@@ -37,11 +38,39 @@ def node(task: int, job: Any, codes: Mapping[int, int] = MappingProxyType({})) -
         reason = reason or (f"exited with code {code}" if code is not None else "the job failed")
     elif state is State.CANCELLED:
         reason = "cancelled"
-    past = tuple(
-        Attempt(number, code, f"exited with code {code}") for number, code in sorted(codes.items())
-    )
+    past = tuple(_attempts(job, state, code, ends))
     number = max(1, len(past) + (not state.terminal))
-    return NodeStatus(task, 0, number, state, reason, code, past)
+    began_s = _next_began_s(job, past) if state is State.RUNNING else None
+    return NodeStatus(task, 0, number, state, reason, code, past, began_s, job.node_count or 1)
+
+
+def _attempts(
+    job: Any, state: State, code: int | None, ends: Mapping[int, End]
+) -> Iterator[Attempt]:
+    """Yield the attempts that have ended; the service reports the beginning of the first and the end of the last.
+
+    An attempt during which the job was ended has written no end of its own.
+    """
+    began_s, ended_s = _seconds(job, "start_time"), _seconds(job, "end_time")
+    last = max(ends, default=0)
+    is_cut = state.terminal and (not ends or state is State.CANCELLED or ends[last].code != code)
+    for number, end in sorted(ends.items()):
+        is_end = state.terminal and number == last and not is_cut and ended_s is not None
+        at_s = ended_s if is_end else end.at_s
+        yield Attempt(number, end.code, f"exited with code {end.code}", False, began_s, at_s)
+        began_s = end.at_s
+    if is_cut and began_s is not None:
+        reason = "" if code is None else f"exited with code {code}"
+        yield Attempt(last + 1, code, reason, False, began_s, ended_s)
+
+
+def _next_began_s(job: Any, past: Sequence[Attempt]) -> float | None:
+    return past[-1].ended_s if past else _seconds(job, "start_time")
+
+
+def _seconds(job: Any, name: str) -> float | None:
+    found = getattr(job.execution_info, name, None)
+    return None if found is None else float(found.timestamp())
 
 
 def cluster_of(job: Any) -> str:

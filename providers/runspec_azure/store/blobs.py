@@ -38,10 +38,11 @@ AT_ONCE = 8  # parts, which are held in memory, or small blobs
 
 
 class Entry(NamedTuple):
-    """A blob with its full name."""
+    """A blob with its full name, and when it was written, in seconds since 1970; None if that is unknown."""
 
     key: str
     size: int
+    modified_s: float | None = None
 
 
 class Blobs:
@@ -176,7 +177,8 @@ class Blobs:
             for page in obstore.list(self.store, prefix.rstrip("/")):
                 for found in page:
                     if found["path"].startswith(prefix):
-                        yield Entry(found["path"], int(found["size"]))
+                        modified_s = found["last_modified"].timestamp()
+                        yield Entry(found["path"], int(found["size"]), modified_s)
 
     def folders(self, prefix: str) -> list[str]:
         """Return the names directly below *prefix* that have blobs below them."""
@@ -198,7 +200,8 @@ class Blobs:
 
     def outputs(self, run: str) -> list[OutputFile]:
         base = self.key("runs", run, "outputs", "")
-        return read_saved_outputs(base, self.listing(base), self.open_blob)
+        found = ((one.key, one.size) for one in self.listing(base))
+        return read_saved_outputs(base, found, self.open_blob)
 
     def open_blob(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
         """Return a file of the bytes from *start* up to *end*."""

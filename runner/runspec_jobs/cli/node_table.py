@@ -30,10 +30,13 @@ def show(run: str, state: str, found: Status, changed: Membership | None) -> Non
 
 def rows(nodes: Sequence[NodeStatus]) -> list[dict[str, Any]]:
     """Return all of *nodes* as JSON."""
-    return [
-        {**node._asdict(), "attempts": [attempt._asdict() for attempt in node.attempts]}
-        for node in nodes
-    ]
+    return [_json(node) for node in nodes]
+
+
+def _json(node: NodeStatus) -> dict[str, Any]:
+    found = {**node._asdict(), "attempts": [attempt._asdict() for attempt in node.attempts]}
+    del found["machines"]  # only what the run has cost depends on it
+    return found
 
 
 def lines(nodes: Sequence[NodeStatus]) -> Iterator[str]:

@@ -185,6 +185,7 @@ class NodeStatus(NamedTuple):
 
     *attempts* are its attempts that have ended, in order, without those that the service has forgotten. *began_s* is
     when the attempt that runs began, in seconds since 1970, or None if none runs or the service does not report it.
+    *machines* is more than 1 if the service reports one status for all nodes of a task.
     """
 
     task: int
@@ -195,6 +196,7 @@ class NodeStatus(NamedTuple):
     exit_code: int | None = None
     attempts: tuple[Attempt, ...] = ()
     began_s: float | None = None
+    machines: int = 1
 
 
 class Status(NamedTuple):

@@ -130,12 +130,15 @@ def merged(known: Sequence[Span], status: Status, seen_s: float) -> list[Span]:
     """
     found: dict[Key, Span] = {one[:3]: one for one in known}
     going: set[Key] = set()
-    for node in status.nodes:
+    each = [
+        node._replace(rank=node.rank + n) for node in status.nodes for n in range(node.machines)
+    ]
+    for node in each:
         for one in _of_node(node, seen_s):
             found[one[:3]] = _joined(found.get(one[:3]), one)
             if one.outcome is Outcome.RUNNING:
                 going.add(one[:3])
-    places = {node[:2]: node for node in status.nodes}
+    places = {node[:2]: node for node in each}
     for key, one in found.items():
         if one.outcome is Outcome.RUNNING and key not in going:
             found[key] = one._replace(outcome=_afterwards(one, places.get(key[:2]), status))

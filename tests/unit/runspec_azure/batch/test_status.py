@@ -59,7 +59,7 @@ class Service:
     def listing(self, prefix: str) -> list[Entry]:
         kept = self.begun if "/tries/" in prefix else self.notes
         kept = self.stops if "/stop/" in prefix else kept
-        return [Entry(f"{prefix}{name}", 1) for name in kept]
+        return [Entry(f"{prefix}{name}", 1, 100.0 + n) for n, name in enumerate(kept)]
 
 
 def status(service: Service) -> Status:
@@ -145,6 +145,18 @@ def test_a_machine_that_was_taken_away_is_no_failure_of_the_job() -> None:
 
     told = [(a.number, a.exit_code, a.reclaimed) for a in node.attempts]
     assert told == [(1, None, True), (2, 3, False), (3, 7, False)]
+
+
+def test_attempts_that_another_one_followed_have_the_times_of_what_their_agent_wrote() -> None:
+    """The service has those of the last attempt alone, and of one whose machine was lost nobody knows the end."""
+    times = {"startTime": "1970-01-01T00:08:20Z", "endTime": "1970-01-01T00:10:00Z"}
+    info = {**GOOD, "retryCount": 1, "requeueCount": 1, **times}
+
+    begun = ["1", "2", "3"]
+    (node,) = status(Service(task("completed", 0, **info), notes=["0-0/2-3"], begun=begun)).nodes
+
+    told = [(a.number, a.exit_code, a.began_s, a.ended_s) for a in node.attempts]
+    assert told == [(1, None, 100.0, None), (2, 3, 101.0, 100.0), (3, 0, 500.0, 600.0)]
 
 
 def test_a_machine_that_was_taken_away_before_the_job_began_is_no_try() -> None:

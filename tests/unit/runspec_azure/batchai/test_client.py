@@ -494,4 +494,4 @@ def test_a_code_that_is_half_written_is_none_yet(here: Here) -> None:
     path = here.client.path_of("job-abc123")
     until(lambda: here.client.files.link(path, "stdouterr", "runspec-tries"))
 
-    assert logs.codes(here.client.files, path) == {}
+    assert logs.ends(here.client.files, path) == {}
