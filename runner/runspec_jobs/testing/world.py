@@ -189,11 +189,11 @@ class World:
         text = f'[ "$RUNSPEC_RANK" = 0 ] || exit {exit_code}\nexec sleep 5\n'
         return self.spec(run=text, cluster={"nodes": 2})
 
-    def failing(self, exit_codes: Sequence[int]) -> Spec:
-        """Return a job whose attempts exit with *exit_codes*, one after the other."""
+    def failing(self, exit_codes: Sequence[int], work_s: float = 0.0, nodes: int = 1) -> Spec:
+        """Return a job whose attempts exit with *exit_codes*, one after the other, each after *work_s* seconds."""
         cases = "".join(f"{n}) exit {code} ;;\n" for n, code in enumerate(exit_codes, 1))
-        text = f'case "$RUNSPEC_ATTEMPT" in\n{cases}esac\n'
-        return self.spec(run=text, retry={"attempts": len(exit_codes)})
+        text = f'sleep {work_s:g}\ncase "$RUNSPEC_ATTEMPT" in\n{cases}esac\n'
+        return self.spec(run=text, retry={"attempts": len(exit_codes)}, cluster={"nodes": nodes})
 
     def sleeping(self) -> Spec:
         """Return a job that runs for longer than any test."""

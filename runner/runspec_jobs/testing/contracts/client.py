@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -9,6 +10,7 @@ from functools import partial
 import pytest
 
 from runspec_jobs.engine import apply
+from runspec_jobs.machines.spent import Outcome, Rates, Span, spent, total
 from runspec_jobs.plan.model import FILE, marked
 from runspec_jobs.provider import (
     Client,
@@ -17,6 +19,7 @@ from runspec_jobs.provider import (
     Response,
     Spec,
     State,
+    Status,
     Step,
     SupportsLogs,
     SupportsOutputs,
@@ -24,10 +27,13 @@ from runspec_jobs.provider import (
     SupportsUpload,
 )
 from runspec_jobs.spec.placeholders import tasks
+from runspec_jobs.state.attempt_history import merged
 from runspec_jobs.testing.faults import FAULTS, Changing, Flaky, Strike
 from runspec_jobs.testing.trial import Quiet, Trial, chunks, persist, token
 from runspec_jobs.testing.world import FILES, World
 
+WORK_S, CLOCK_S = 2.0, 1.0  # of an attempt; some services report whole seconds
+USD_HOUR = 3600.0  # a USD for each second
 NOBODY = "nobody-000000"  # a run that never existed
 LINES = ["first", "", "  two  spaces ", "%s \\n $HOME `x` 'y'", "grüße ✓", "x" * 5000, "last"]
 
@@ -166,6 +172,32 @@ class ClientContract:
         ]
         assert all(attempt.reason for attempt in node.attempts), "there is no reason"
         assert trial.client.state(trial.run) == status
+
+    @pytest.mark.parametrize("nodes", [1, 2])
+    def test_an_attempt_is_charged_for_the_time_that_it_ran(
+        self, trials: Trials, world: World, nodes: int
+    ) -> None:
+        """By the times that the service reports, and those at which the run was seen; failed attempts are apart."""
+        if "limits" in world.refuses or (nodes > 1 and "nodes" in world.refuses):
+            pytest.skip("it does not repeat failed attempts, or runs on one node")
+        trial, spans = trials(world.failing([3, 0], work_s=WORK_S, nodes=nodes)), list[Span]()
+        began_s = time.time()
+
+        def is_over(status: Status) -> bool:
+            spans[:] = merged(spans, status, time.time())
+            return status.state.terminal
+
+        trial.make()
+        status = trial.until(is_over)
+
+        assert status.state is State.SUCCEEDED, status
+        found = spent(spans, Rates(node_usd_hour=USD_HOUR))
+        assert list(found) == [Outcome.SUCCEEDED, Outcome.FAILED]
+        whole_s = time.time() - began_s
+        for part in found.values():
+            assert (part.attempts, part.untimed) == (nodes, 0), spans
+            assert nodes * (WORK_S - CLOCK_S) <= part.most_usd <= nodes * (whole_s + CLOCK_S), spans
+        assert total(found).most_usd <= nodes * (whole_s + CLOCK_S), spans
 
     def test_a_job_can_be_ended(self, trials: Trials, world: World) -> None:
         trial = trials(world.sleeping())
