@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from runspec_jobs.provider import (
@@ -70,7 +70,7 @@ def _environment(spec: Spec, facts: Facts) -> Iterator[Step]:
         path = f"{facts.survey['root']}/envs/{short_hash(made)}"
         yield Step(
             "environment",
-            f"build the environment of {len(facts.requirements)} requirements",
+            f"build the environment of {_counted(facts.requirements)}",
             Scope.SITE,
             request("build_environment", path=path, interpreter=python["path"], **made),
             request("remove_environment", path=path),
@@ -96,11 +96,19 @@ def _image(spec: Spec, facts: Facts) -> Iterator[Step]:
         added = f"localhost/runspec-env:{short_hash(made)}"
         yield Step(
             "environment",
-            f"add {len(facts.requirements)} requirements to the image",
+            f"add {_counted(facts.requirements)} to the image",
             Scope.SITE,
             request("build_image", engine=engine, image=added, **made),
             request("remove_image", engine=engine, image=added),
         )
+
+
+def _counted(requirements: Sequence[str]) -> str:
+    return "1 requirement" if len(requirements) == 1 else f"{len(requirements)} requirements"
+
+
+def _where(engine: str) -> str:
+    return "without a container" if engine == "process" else f"in {engine}"
 
 
 def short_hash(value: Mapping[str, Any]) -> str:
@@ -113,7 +121,7 @@ def _job(spec: Spec, run: str, facts: Facts) -> Step:
     made = {"$ref": "environment.environment"} if facts.requirements else None
     return Step(
         "job",
-        f"start {_count(spec)} by {facts.survey['engine']}",
+        f"start {_count(spec)} {_where(facts.survey['engine'])}",
         Scope.RUN,
         request(
             "start",

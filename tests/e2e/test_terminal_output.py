@@ -272,7 +272,7 @@ def test_a_live_area_has_no_colours_with_no_color_and_a_dumb_terminal_has_none(
     assert not re.search(r"\x1b\[[0-9;]*m", plain.shown)
     assert "\x1b" not in dumb.shown
     assert "running 1 s" not in dumb.shown
-    assert "start 2 tasks of 1 node by process" in dumb.shown
+    assert "start 2 tasks of 1 node without a container" in dumb.shown
     assert re.search(BEST, dumb.shown)
 
 
@@ -284,7 +284,7 @@ def test_a_pipe_gets_plain_lines_and_the_line_at_the_end(job: Path) -> None:
     assert sorted(set(done.stdout.split("\n"))) == ["", "[task 0] loss=0.1", "[task 1] loss=0.01"]
     first, step, last = done.stderr.splitlines()
     assert first.startswith("runspec: run job-")
-    assert step == "runspec: start 2 tasks of 1 node by process"
+    assert step == "runspec: start 2 tasks of 1 node without a container"
     assert re.fullmatch(f"runspec: job-[0-9a-z]{{6}} {BEST}", last)
     again = subprocess.run([*RUNSPEC, "apply", str(job)], capture_output=True, text=True)
     assert again.stderr.splitlines()[-1] == last

@@ -14,8 +14,7 @@ from runspec_jobs.cli import costs, output
 from runspec_jobs.cli.live.progress import ProgressPrinter
 from runspec_jobs.diagnostics.render import plain
 from runspec_jobs.errors import OK, RunspecError, UsageError
-
-DAY_S = 86_400.0
+from runspec_jobs.report.numbers import seconds
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ def _destroy_many(options: DestroyOptions) -> int:
 def _preview(runs: Sequence[Summary]) -> None:
     now = time.time()
     for one in runs:
-        age = "" if one.began is None else f"{(now - one.began) / DAY_S:,.1f} days old"
+        age = "" if one.began is None else f"{seconds(round(now - one.began))} old"
         output.tell(f"{one.run:48} {one.provider or '-':14} {one.state:11} {age}".rstrip())
 
 

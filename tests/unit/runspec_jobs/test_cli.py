@@ -213,7 +213,8 @@ def test_validate_is_content_with_a_provider_that_is_to_come(
     ("words", "hint"),
     [
         (["valdate", "x"], "did you mean 'validate'?"),
-        (["rehearse"], "see runspec rehearse --help"),
+        (["gc"], "see runspec gc --help"),
+        (["logs"], "runspec list shows the runs"),
         (["apply", "job.yaml", "--timeout", "5"], "write 90s"),
         (["status", "nothing"], "nothing was applied yet"),
         (["destroy"], "name a run"),

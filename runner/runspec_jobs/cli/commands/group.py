@@ -27,6 +27,7 @@ ALIKE = 0.7  # options have more in common with each other than verbs have
 PROGRAMS = (PROGRAM, "runspec-jobs")  # the second is ours even where another package owns the first
 # The environment variables in which shells ask for completions, with the program that is typed.
 COMPLETE = {"_RUNSPEC_COMPLETE": PROGRAM, "_RUNSPEC_JOBS_COMPLETE": "runspec-jobs"}
+RUNS = "runspec list shows the runs"
 GIVEN = "runspec.given"  # the key of `Context.meta` under which the values of the parameters are
 SETTINGS = {"help_option_names": ["--help", "-h"]}
 Inner = Any  # a class of Click, which Typer has in a private module
@@ -238,7 +239,8 @@ def refusals(ctx: Inner) -> Iterator[None]:
         if exc.param is not None and text:
             raise UsageError(f"{exc.param.opts[0]}: {text}", _see(ctx)) from exc
         missing = exc.format_message().partition(" Choose from:")[0]  # its name has the choices
-        raise UsageError(_plain(missing), _see(ctx)) from exc
+        of_run = exc.param is not None and exc.param.name == "run"
+        raise UsageError(_plain(missing), RUNS if of_run else _see(ctx)) from exc
     except typer.TyperException as exc:
         typed = getattr(exc, "option_name", "")
         names = {name for param in ctx.command.get_params(ctx) for name in param.opts}

@@ -53,6 +53,16 @@ SpecFile = Annotated[
     Argument(metavar="FILE", parser=Path, help="the spec", autocompletion=suggestions.specs),
 ]
 DEFAULT_SPEC = Path("job.yaml")
+DefaultSpecFile = Annotated[
+    Path,
+    Argument(
+        metavar="FILE",
+        parser=Path,
+        show_default=False,
+        help="the spec (default: job.yaml)",
+        autocompletion=suggestions.specs,
+    ),
+]
 MaybeSpecFile = Annotated[
     Path,
     Argument(

@@ -11,7 +11,14 @@ from typer import Argument, Context, Option
 from runspec_jobs import __version__
 from runspec_jobs.cli.commands import suggestions
 from runspec_jobs.cli.commands.group import PROGRAM, LazyGroup, print_completion
-from runspec_jobs.cli.commands.options import AsJson, OutputFormat, SpecFile, exclusive, flag
+from runspec_jobs.cli.commands.options import (
+    DEFAULT_SPEC,
+    AsJson,
+    DefaultSpecFile,
+    OutputFormat,
+    exclusive,
+    flag,
+)
 from runspec_jobs.errors import OK, UsageError
 
 
@@ -101,7 +108,7 @@ def providers(as_json: AsJson = False) -> int:
 
 
 def policy(
-    file: SpecFile,
+    file: DefaultSpecFile = DEFAULT_SPEC,
     job: Annotated[
         bool,
         flag(

@@ -12,6 +12,7 @@ from runspec_jobs.cli.commands.options import (
     DEFAULT_SPEC,
     AsJson,
     Containers,
+    DefaultSpecFile,
     Engine,
     KeptIn,
     MaxUsd,
@@ -65,14 +66,14 @@ def init(
 
 def validate(
     files: Annotated[
-        list[Path],
+        list[Path] | None,
         Argument(
             metavar="FILE",
             parser=Path,
-            help="spec files; - is standard input",
+            help="spec files (default: job.yaml); - is standard input",
             autocompletion=suggestions.specs,
         ),
-    ],
+    ] = None,
     quiet: Annotated[bool, flag("--quiet", "-q", help="print nothing about valid specs")] = False,
     output_format: OutputFormat = "text",
     as_json: AsJson = False,
@@ -88,7 +89,7 @@ def validate(
     from runspec_jobs.cli import diagnostics, validate
 
     form = diagnostics.wanted(output_format, as_json=as_json)
-    return validate.validate(files, form, quiet=quiet)
+    return validate.validate(files or [DEFAULT_SPEC], form, quiet=quiet)
 
 
 def plan(
@@ -394,7 +395,7 @@ def apply(
 
 
 def rehearse(
-    file: SpecFile,
+    file: DefaultSpecFile = DEFAULT_SPEC,
     engine: Engine = None,
     folder: KeptIn = None,
     container: Containers = None,

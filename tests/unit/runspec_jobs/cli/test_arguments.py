@@ -117,7 +117,8 @@ def test_a_file_whose_name_is_not_utf_8_is_a_file(
 
 
 REFUSED = [
-    ("rehearse", "missing argument 'FILE'", "see runspec rehearse --help"),
+    ("status", "missing argument 'RUN'", "runspec list shows the runs"),
+    ("gc", "missing argument 'PROVIDER'", "see runspec gc --help"),
     (
         "completion",
         "missing argument '{bash,zsh,fish,powershell}'",
@@ -244,3 +245,15 @@ def test_problems_have_the_format_that_is_asked_for(tmp_path: Path, capsys: Capt
     assert run(["plan", str(tmp_path / "job.yaml"), "--output-format", "github"]) == 2
 
     assert capsys.readouterr().out.startswith("::error ")
+
+
+def test_the_spec_of_this_folder_needs_no_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.yaml").write_text("apiVersion: runspec/v1\nname: job\nprovider: local\n")
+
+    assert run(["validate"]) == 2
+    assert "job.yaml:1:1: nothing to run" in capsys.readouterr().err
+    for verb in ("plan", "apply", "rehearse", "policy"):
+        assert parsed(verb, [])["file"] == Path("job.yaml")
