@@ -26,6 +26,7 @@ from runspec_jobs.provider import (
     NoAnswer,
     Orphan,
     OutputFile,
+    Places,
     Progress,
     RemoteError,
     Request,
@@ -185,6 +186,10 @@ class AwsClient:
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
         return self.files.outputs(run)
+
+    def places(self, run: str) -> Places:
+        outputs = f"s3://{self.session.bucket}/{self.options.prefix}/runs/{run}/outputs"
+        return Places(f"CloudWatch Logs: {self.options.log_group}", outputs)
 
     def publish(self, run: str) -> Sequence[str]:
         return publish.publish(self.files, run)

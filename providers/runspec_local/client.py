@@ -20,6 +20,7 @@ from runspec_jobs.provider import (
     MembershipChange,
     NoAnswer,
     OutputFile,
+    Places,
     Progress,
     RemoteError,
     Request,
@@ -157,6 +158,9 @@ class LocalClient:
 
     def streams(self, run: str) -> Sequence[Stream]:
         return status.streams(self._folder(run))
+
+    def places(self, run: str) -> Places:
+        return Places(str(self._folder(run) / "logs"), str(self._folder(run) / "outputs"))
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
         return status.outputs(self._folder(run))

@@ -17,6 +17,7 @@ from runspec_jobs.provider import (
     NoAnswer,
     Orphan,
     OutputFile,
+    Places,
     Progress,
     RemoteError,
     Request,
@@ -163,6 +164,11 @@ class SlurmClient:
 
     def publish(self, run: str) -> Sequence[str]:
         return publish.publish(self.store, run)
+
+    def places(self, run: str) -> Places:
+        host = f"{self.options.host}:" if self.options.host else ""
+        kept = f"{host}{self.options.workspace}/{of_run(run)}"
+        return Places(f"{kept}/logs", f"{kept}/outputs")
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
         found = outputs.outputs(self.store, run)

@@ -341,3 +341,39 @@ except OSError:
     assert [line for line in screen(terminal.shown) if line.startswith("runspec")] == [
         "runspec: submit the job"
     ]
+
+
+def test_a_watched_list_and_status_change_in_place(job: Path) -> None:
+    job.write_text(HEAD + "run: sleep 600\n")
+    assert run(["apply", "-d", "--json", str(job)]) == 0
+
+    status = Terminal("status", "job", "--watch")
+    status.until("running")
+    listed = Terminal("list", "--alive", "--watch", columns=40, rows=6)
+    listed.until("running")
+    assert run(["cancel", "job"]) == 0
+    status.until("cancelled")
+    assert status.code() == 0
+    listed.until("none of the 1 runs on record")
+    listed.type("\x03")
+    assert listed.code() == 0
+
+    assert any("cancelled" in line for line in screen(status.shown))
+    assert not any("running" in line for line in screen(status.shown))
+    assert not any("running" in line for line in screen(listed.shown))
+
+
+def test_the_state_has_a_colour_in_a_list_unless_no_color_is_set(
+    job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job.write_text(HEAD + "run: exit 3\n")
+    assert run(["apply", "--json", str(job)]) == 1
+
+    coloured = Terminal("list")
+    assert coloured.code() == 0
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = Terminal("list")
+    assert plain.code() == 0
+
+    assert "\x1b[31mfailed\x1b[0m" in coloured.shown
+    assert "\x1b" not in plain.shown

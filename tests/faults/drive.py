@@ -90,6 +90,7 @@ def without_rename() -> None:
         name: str,
         profile: Path | None = None,
         machines: Any = None,
+        about: Any = None,
     ) -> run_record.Record:
         found = run_record.Record(run_record.runs_folder() / made.run)
         atomic_io.make_folder(found.folder)

@@ -20,6 +20,7 @@ from runspec_azure.batch.task_stop import Stops
 from runspec_azure.batch.timing import Timing
 from runspec_azure.errors import code_of, status_of
 from runspec_azure.session.clients import Session
+from runspec_azure.store import layout
 from runspec_azure.store.blobs import Blobs
 from runspec_azure.store.layout import INSIDE_SHA256, STATE
 from runspec_azure.timing import CLOCK, Clock
@@ -33,6 +34,7 @@ from runspec_jobs.provider import (
     NoAnswer,
     Orphan,
     OutputFile,
+    Places,
     Progress,
     RemoteError,
     Request,
@@ -301,6 +303,10 @@ class AzureClient:
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
         return self.blobs.outputs(run)
+
+    def places(self, run: str) -> Places:
+        kept = f"{layout.store(self.session.options)}/runs/{run}"
+        return Places(f"{kept}/logs", f"{kept}/outputs")
 
     def publish(self, run: str) -> Sequence[str]:
         return publish.publish(self.blobs, run, lambda: self.clock.sleep(self.timing.copy_s))

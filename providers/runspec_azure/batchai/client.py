@@ -17,6 +17,8 @@ from runspec_azure.batchai.store import volumes
 from runspec_azure.batchai.store.container import Store
 from runspec_azure.batchai.store.volumes import STORE
 from runspec_azure.batchai.timing import Timing
+from runspec_azure.session import clouds
+from runspec_azure.store import layout
 from runspec_azure.timing import CLOCK, Clock
 from runspec_jobs.provider import (
     Bundle,
@@ -26,6 +28,7 @@ from runspec_jobs.provider import (
     NodeStatus,
     Orphan,
     OutputFile,
+    Places,
     Progress,
     RemoteError,
     Request,
@@ -237,6 +240,15 @@ class BatchAiClient:
         state = status.node(task, job).state
         waits = state is State.WAITING
         return self.files.streams(task, self.path_of(job.name), over=state.terminal, waits=waits)
+
+    def places(self, run: str) -> Places:
+        own = self.options
+        logs = volumes.logs(own)
+        if own.logs is None and own.file_share is not None and own.storage_account is not None:
+            logs = clouds.of(own).share_url(own.storage_account, own.file_share)
+        return Places(
+            logs, f"{layout.endpoint(own)}/{own.container or ''}/{volumes.kept(run, own)}"
+        )
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
         made = [

@@ -18,6 +18,7 @@ from runspec_jobs.provider import (
     NoAnswer,
     Orphan,
     OutputFile,
+    Places,
     Progress,
     RemoteError,
     Request,
@@ -291,6 +292,10 @@ class ParallelClusterClient:
         except NotThere:
             return ()
         return found
+
+    def places(self, run: str) -> Places:
+        kept = f"{self.cluster or self.host or 'the head node'}:{self.options.workspace}/runs/{run}"
+        return Places(f"{kept}/logs", f"{kept}/outputs")
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
         try:

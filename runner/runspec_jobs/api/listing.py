@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import fnmatch
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from runspec_jobs.api.lifecycle import Run
-from runspec_jobs.engine import apply as engine
+from runspec_jobs.engine import apply as engine, clients
 from runspec_jobs.engine.status import UNKNOWN, known_status
 from runspec_jobs.errors import Damaged, Lacking, Newer
 from runspec_jobs.load import registry
@@ -24,8 +27,10 @@ UNREADABLE, NOT_STARTED, DESTROYED = "unreadable", "not-started", "destroyed"  #
 class Summary(NamedTuple):
     """One run in short. *began* is in seconds since 1970, and *state* a `State` or one of the words above.
 
-    *provider* and *began* are None if the record is unreadable. *cost* is the sum of `Run.cost` as JSON, or None if it
-    is not known.
+    *provider* and *began* are None if the record is unreadable. *cost* is the sum of `Run.cost` as JSON, and *ran_s*
+    what `Run.ran_s` returns. *node_count* is that of each task. *metric* has the name, the task and the value of the
+    best value on record. *logs* and *outputs* say where they are, *file* is the path of the spec, and *commit* that of
+    the checkout around it when the run was started. What is not known is None.
     """
 
     run: str
@@ -35,11 +40,73 @@ class Summary(NamedTuple):
     reason: str
     began: float | None
     cost: Mapping[str, Any] | None = None
+    ran_s: float | None = None
+    node_count: int | None = None
+    task_count: int | None = None
+    metric: Mapping[str, Any] | None = None
+    logs: str | None = None
+    outputs: str | None = None
+    file: str | None = None
+    commit: str | None = None
 
 
-def summaries() -> list[Summary]:
-    """Return all runs on record, destroyed ones too, oldest first; a damaged record gives the reason."""
-    return [_listed(of, memory) for of, memory in run_record.all_states()]
+@dataclass(frozen=True)
+class RunFilter:
+    """Which runs to list: of the spec *name*, in which `*` stands for any text, on *provider*, begun after *since_s*.
+
+    With *alive*, only runs that wait or run; with *failed*, only those that failed. *limit* is the most runs, the
+    newest ones. Destroyed runs are listed only with *destroyed*.
+    """
+
+    name: str | None = None
+    provider: str | None = None
+    since_s: float | None = None
+    alive: bool = False
+    failed: bool = False
+    destroyed: bool = False
+    limit: int | None = None
+
+    def may_have(self, of: Record, memory: RunState | Damaged) -> bool:
+        """Return whether a run may be listed, as far as its record says so without a request."""
+        if self.name is not None and not fnmatch.fnmatchcase(of.name, self.name):
+            return False
+        if isinstance(memory, Damaged):
+            return (
+                self.provider is None and self.since_s is None and not (self.alive or self.failed)
+            )
+        if memory.deleted and not self.destroyed:
+            return False
+        if self.since_s is not None and memory.born < self.since_s:
+            return False
+        if memory.status is None or not (self.alive or self.failed):
+            return True
+        return self.failed and memory.status.state is State.FAILED
+
+    def has(self, found: Summary) -> bool:
+        """Return whether a run is listed."""
+        if self.provider is not None and found.provider != self.provider:
+            return False
+        wanted = [*(ALIVE if self.alive else ()), *((str(State.FAILED),) if self.failed else ())]
+        return not wanted or found.state in wanted
+
+
+ALIVE = (str(State.WAITING), str(State.RUNNING))
+
+
+def summaries(chosen: RunFilter = RunFilter(destroyed=True)) -> list[Summary]:
+    """Return the runs on record that are *chosen*, oldest first; a damaged record gives the reason."""
+    found: list[Summary] = []
+    for of, memory in reversed(run_record.all_states()):
+        if chosen.limit is not None and len(found) >= chosen.limit:
+            break
+        if chosen.may_have(of, memory) and chosen.has(one := _listed(of, memory)):
+            found.append(one)
+    return found[::-1]
+
+
+def recorded() -> int:
+    """Return the number of runs on record, destroyed ones too."""
+    return len(run_record.all_runs())
 
 
 class Spending(NamedTuple):
@@ -111,9 +178,33 @@ def _listed(of: Record, memory: RunState | Damaged) -> Summary:
 
 
 def _summary(of: Record, memory: RunState, status: Status) -> Summary:
-    state = _shown_state(of, memory, status)
-    cost = _cost(of, memory, status)
-    return Summary(of.run, of.name, of.plan.provider, state, status.reason, memory.born, cost)
+    about, best = memory.about or _about(of), memory.metric
+    begun = memory.status is not None or memory.attempted
+    return Summary(
+        of.run,
+        of.name,
+        about["provider"],
+        _shown_state(of, memory, status),
+        status.reason,
+        memory.born,
+        _cost(of, memory, status),
+        attempt_history.ran_s(memory, status, time.time()) if begun else None,
+        about.get("nodes"),
+        about.get("tasks"),
+        None if best is None else {name: best[name] for name in ("name", "task", "value")},
+        about.get("logs") or None,
+        about.get("outputs") or None,
+        about.get("file"),
+        about.get("commit"),
+    )
+
+
+def _about(of: Record) -> Mapping[str, Any]:
+    """Return what is known of a run whose journal does not say it."""
+    known: dict[str, Any] = {"provider": of.plan.provider}
+    with contextlib.suppress(Damaged, Newer):
+        known["nodes"], known["tasks"] = clients.shape(of)
+    return known
 
 
 def _cost(of: Record, memory: RunState, status: Status) -> Mapping[str, Any] | None:

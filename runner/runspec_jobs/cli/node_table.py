@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from runspec_jobs.api.lifecycle import Attempt, Membership, NodeStatus, State, Status
-from runspec_jobs.cli import output
 from runspec_jobs.diagnostics.render import plain
 from runspec_jobs.report import elastic_costs
 
@@ -17,15 +16,13 @@ MOST = 50  # the most nodes that are listed then
 CHANGES_LISTED = 20  # the most changes that a status lists, the last ones
 
 
-def show(run: str, state: str, found: Status, changed: Membership | None) -> None:
-    """Print the status of a run as text; *state* is its state in a word."""
-    output.out(f"{run} {state}")
+def head(run: str, state: str, found: Status) -> Iterator[str]:
+    """Yield the first lines of the status of a run; *state* is its state in a word."""
+    yield f"{run} {state}"
     if found.reason:
-        output.out(f"  why: {plain(found.reason)}")
+        yield f"  why: {plain(found.reason)}"
     if found.exit_code is not None:
-        output.out(f"  exit code: {found.exit_code}")
-    for line in (*lines(found.nodes), *change_lines(changed)):
-        output.out(line)
+        yield f"  exit code: {found.exit_code}"
 
 
 def rows(nodes: Sequence[NodeStatus]) -> list[dict[str, Any]]:

@@ -156,7 +156,11 @@ def _without_metric(
         _print_cost(of, status)
         return OK
     output.tell(f"{reports.NO_METRIC}, so nothing is compared; {reports.ADD_METRIC}")
-    node_table.show(of.id, str(status.state), status, None)
+    for line in (
+        *node_table.head(of.id, str(status.state), status),
+        *node_table.lines(status.nodes),
+    ):
+        output.out(line)
     _print_cost(of, status)
     return OK
 

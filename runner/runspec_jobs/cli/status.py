@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from runspec_jobs.api import listing
 from runspec_jobs.api.lifecycle import Run, SavedLog, Selection, State, Status, get, is_known
-from runspec_jobs.api.listing import UNREADABLE, Summary
-from runspec_jobs.cli import apply, costs, node_table, output
-from runspec_jobs.diagnostics.render import plain
+from runspec_jobs.api.listing import RunFilter, Summary
+from runspec_jobs.cli import apply, costs, node_table, output, run_table
+from runspec_jobs.cli.live import refresh
 from runspec_jobs.errors import OK, JobFailed, RunspecError
 
 
@@ -34,14 +34,52 @@ class LogsOptions:
         return Selection(self.tail, self.grep)
 
 
-def list_runs(*, destroyed: bool, as_json: bool) -> int:
-    """List the runs of this machine, with *destroyed* also destroyed ones."""
-    listed = listing.summaries()
-    rows = [row for row in listed if destroyed or row.state != listing.DESTROYED]
-    if not rows and not as_json:
-        output.tell(_none(destroyed=len(listed)))
-    _print_rows(rows, as_json=as_json)
+@dataclass(frozen=True)
+class ListOptions:
+    """The options of `list`. *since_s* is a length of time, in seconds."""
+
+    destroyed: bool = False
+    alive: bool = False
+    failed: bool = False
+    name: str | None = None
+    provider: str | None = None
+    since_s: int | None = None
+    limit: int | None = None
+    as_json: bool = False
+
+    def chosen(self, limit: int | None = None) -> RunFilter:
+        """Return which runs to list, at most *limit* if that is given."""
+        since_s = None if self.since_s is None else time.time() - self.since_s
+        most = [one for one in (self.limit, limit) if one is not None]
+        return RunFilter(
+            self.name,
+            self.provider,
+            since_s,
+            self.alive,
+            self.failed,
+            self.destroyed,
+            min(most, default=None),
+        )
+
+
+def list_runs(options: ListOptions) -> int:
+    """List the runs of this machine, the newest at the bottom."""
+    rows = listing.summaries(options.chosen())
+    if not rows and not options.as_json:
+        output.tell(_none(options))
+    _print_rows(rows, as_json=options.as_json)
     return OK
+
+
+def watch_runs(options: ListOptions) -> int:
+    """Show the list again and again, at a terminal as many of the newest runs as have room."""
+
+    def look() -> Iterator[str]:
+        room = refresh.room()
+        rows = listing.summaries(options.chosen(None if room is None else room - 1))
+        return run_table.lines(rows) if rows else iter([_none(options)])
+
+    return refresh.repeat(look)
 
 
 def list_remote(*, as_json: bool) -> int:
@@ -61,45 +99,60 @@ def _print_rows(rows: Sequence[Summary], *, as_json: bool) -> None:
     if as_json:
         output.out_json("runspec.list/v1", {"runs": [row._asdict() for row in rows]})
         return
-    for row in rows:
-        cost = costs.short(row.cost)
-        line = f"{row.run:48} {row.provider or '-':14} {row.state:11} {_minute(row.began)}  {cost}"
-        output.out(line.rstrip())
-        if row.state == UNREADABLE:
-            output.out(f"  why: {plain(row.reason)}")
+    if rows:
+        output.out("\n".join(run_table.lines(rows)))
 
 
-def _minute(began: float | None) -> str:
-    return "-" if began is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(began))
-
-
-def _none(*, destroyed: int) -> str:
+def _none(options: ListOptions) -> str:
     """Return the message that replaces an empty list."""
-    if destroyed == 0:
+    recorded = listing.recorded()
+    if recorded == 0:
         return "no runs yet: runspec apply job.yaml starts one"
+    if options != ListOptions(as_json=options.as_json):
+        return f"none of the {recorded:,} runs on record is one of these"
     return (
         "no runs: 1 was destroyed, --all shows it"
-        if destroyed == 1
-        else f"no runs: {destroyed:,} were destroyed, --all shows them"
+        if recorded == 1
+        else f"no runs: {recorded:,} were destroyed, --all shows them"
     )
 
 
 def status(run: str, *, as_json: bool) -> int:
     of = get(run, destroyed=True, on_event=output.tell_event)
     found = _reconciled(of)
-    short = listing.summary(of, found)
-    changed = of.membership()
-    cost = costs.of_run(of, found)
-    if as_json:
-        shown = {**found._asdict(), "nodes": node_table.rows(found.nodes), "want": of.wanted}
-        shown |= {**short._asdict(), **node_table.changes_json(changed)}
-        shown["cost"] = costs.spent_json(cost)
-        output.out_json("runspec.status/v1", shown)
+    if not as_json:
+        for line in _status_lines(of, found):
+            output.out(line)
         return OK
-    node_table.show(of.id, short.state, found, changed)
-    for line in costs.spent_lines(cost):
-        output.out(line)
+    cost = costs.of_run(of, found)
+    shown = {**found._asdict(), "nodes": node_table.rows(found.nodes), "want": of.wanted}
+    shown |= {**listing.summary(of, found)._asdict(), **node_table.changes_json(of.membership())}
+    shown["cost"] = costs.spent_json(cost)
+    output.out_json("runspec.status/v1", shown)
     return OK
+
+
+def watch_status(run: str) -> int:
+    """Show the status of a run again and again, until it has ended."""
+    of = get(run, destroyed=True, on_event=output.tell_event)
+    last = Status(State.WAITING)
+
+    def look() -> Iterator[str]:
+        nonlocal last
+        last = _reconciled(of)
+        return _status_lines(of, last)
+
+    return refresh.repeat(look, over=lambda: last.state.terminal)
+
+
+def _status_lines(of: Run, found: Status) -> Iterator[str]:
+    """Yield the status of a run as lines of text."""
+    short = listing.summary(of, found)
+    yield from node_table.head(of.id, short.state, found)
+    yield from run_table.about(short)
+    yield from costs.spent_lines(costs.of_run(of, found))
+    yield from node_table.lines(found.nodes)
+    yield from node_table.change_lines(of.membership())
 
 
 def _reconciled(of: Run) -> Status:

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from runspec_jobs.engine import adopt, apply as engine
 from runspec_jobs.engine.clients import connect, machine_rates, rehydrated
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.errors import Conflict, Damaged
+from runspec_jobs.load import git_commit
 from runspec_jobs.load.inputs import PlanInputs
 from runspec_jobs.plan import diff, model
 from runspec_jobs.provider import (
     Client,
+    Places,
     State,
     Status,
     SupportsAdoption,
+    SupportsPlaces,
     SupportsProgress,
 )
+from runspec_jobs.spec import placeholders
 from runspec_jobs.state import run_record
 from runspec_jobs.state.journal import Journal, RunState
 from runspec_jobs.state.run_record import Record
@@ -80,10 +86,25 @@ def _choose(
     confirm()
     base, name = found.base.absolute(), found.spec.name
     machines = machine_rates(found.provider, found.spec, found.facts, found.prices)
+    about = _about(found, client, made.run)
     fresh = run_record.create(
-        found.text.applied, made, found.facts, base, name, found.profile, machines
+        found.text.applied, made, found.facts, base, name, found.profile, machines, about
     )
     return Choice(fresh, client, f"run {made.run}")
+
+
+def _about(found: PlanInputs, client: Client, run: str) -> dict[str, Any]:
+    """Return what a list of runs shows of a new run: `journal.RunState.about`."""
+    file = found.base.absolute() / Path(found.text.name).name
+    places = client.places(run) if isinstance(client, SupportsPlaces) else Places()
+    return {
+        "provider": found.provider.name,
+        "nodes": found.spec.cluster.nodes.max,
+        "tasks": placeholders.length(found.spec.sweep),
+        "file": str(file) if file.is_file() else None,
+        "commit": git_commit.commit(found.base.absolute()),
+        **places._asdict(),
+    }
 
 
 def earlier(

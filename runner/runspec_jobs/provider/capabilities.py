@@ -21,6 +21,7 @@ from runspec_jobs.provider.types import (
     MembershipChange,
     Orphan,
     OutputFile,
+    Places,
     Progress,
     Route,
     Stream,
@@ -76,6 +77,14 @@ class SupportsOutputs(Protocol):
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
         """Return every file saved so far, ordered by output, task, rank and path."""
+
+
+@runtime_checkable
+class SupportsPlaces(Protocol):
+    """A client that knows where the logs and the outputs of a run are."""
+
+    def places(self, run: str) -> Places:
+        """Return the places of *run*, which need not exist yet. Must send no request."""
 
 
 @runtime_checkable

@@ -125,6 +125,13 @@ class Attempt(NamedTuple):
     ended_s: float | None = None
 
 
+class Places(NamedTuple):
+    """Where a person finds what a run leaves, such as a folder, a URL or the name of a log group; "" if nowhere."""
+
+    logs: str = ""
+    outputs: str = ""
+
+
 class NodeRef(NamedTuple):
     """A node that joined, left or was lost, by its number and host, and the reason."""
 

@@ -54,12 +54,18 @@ def ran_s(memory: RunState, status: Status | None, now_s: float) -> float | None
 
     *status* is newer than the record. If no service has reported a start, the submission of the job counts.
     """
-    known = spans(memory)
-    found = known if status is None else merged(known, status, now_s)
-    began = [one.began_s for one in found if one.began_s is not None]
-    began = began or sorted(memory.done_at.values())[-1:]
-    ended = [one.ended_s for one in found if one.ended_s is not None]
     is_over = memory.status is not None or (status is not None and status.state.terminal)
+    if (
+        memory.status is not None or status is None
+    ):  # nothing is newer; a list may have many such runs
+        kept = memory.attempts.values()
+        began = [one["began_s"] for one in kept if "began_s" in one]
+        ended = [one["ended_s"] for one in kept if "ended_s" in one]
+    else:
+        found = merged(spans(memory), status, now_s)
+        began = [one.began_s for one in found if one.began_s is not None]
+        ended = [one.ended_s for one in found if one.ended_s is not None]
+    began = began or sorted(memory.done_at.values())[-1:]
     if not began or (is_over and not ended and memory.ended_at is None):
         return None
     end_s = (max(ended) if ended else memory.ended_at or now_s) if is_over else now_s

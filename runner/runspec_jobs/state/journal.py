@@ -46,6 +46,9 @@ class RunState:
     cost: Event | None = None  # of all attempts, as `machines.spent.part_json` wrote it
     metric: Event | None = None  # the best value so far: `name`, `task` and `value`
     born: float = 0.0
+    # What a list of runs shows: `provider`, `nodes`, `tasks`, `file`, `commit`, `logs` and `outputs`; empty if the run
+    # is older than this field, or was adopted.
+    about: Event = field(default_factory=dict)
     begun_at: dict[str, float] = field(default_factory=dict)  # steps, when they were last begun
     done_at: dict[str, float] = field(default_factory=dict)  # those of them that were done
     ended_at: float | None = None  # when the end of the run was noticed
@@ -59,6 +62,7 @@ class RunState:
             case "born":
                 self.born = event["at"]
                 self.number = event.get("number", 0)
+                self.about = event.get("about", {})
             case "begun":
                 self.begun.add(event["step"])
                 self.attempted.add(event["step"])
@@ -213,5 +217,5 @@ def _event(text: bytes) -> Event | None:
     body = b"{" + body
     if head[9:] != b"%08x" % zlib.crc32(body):
         return None
-    event: Event = json.loads(body)
+    event: Event = json.loads(body.decode())  # json is faster with text
     return event

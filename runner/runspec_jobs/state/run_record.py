@@ -179,14 +179,16 @@ def create(
     name: str,
     profile: Path | None = None,
     machines: Mapping[str, Any] | None = None,
+    about: Mapping[str, Any] | None = None,
 ) -> Record:
     """Write the complete record of a run to disk, before any request is made for it.
 
-    *profile* is the file that the options come from, and *machines* what `attempt_history.machines_json` returned. The
-    caller holds the lock of the name.
+    *profile* is the file that the options come from, *machines* what `attempt_history.machines_json` returned, and
+    *about* what `RunState.about` describes. The caller holds the lock of the name.
     """
     with _created(text, made, facts, base, name, profile, machines) as started:
-        started.add("born", **_born(made), number=_next_number())
+        more = {} if about is None else {"about": dict(about)}
+        started.add("born", **_born(made), number=_next_number(), **more)
     return Record(runs_folder() / made.run)
 
 

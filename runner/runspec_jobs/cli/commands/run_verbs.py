@@ -15,6 +15,7 @@ from runspec_jobs.cli.commands.options import (
     RunName,
     TaskNumber,
     Timeout,
+    count,
     duration,
     exclusive,
     flag,
@@ -31,36 +32,85 @@ def list_(
             help="list runs that other machines started and this one can adopt, not those on record here",
         ),
     ] = False,
+    alive: Annotated[bool, flag("--alive", help="only runs that wait or run")] = False,
+    failed: Annotated[bool, flag("--failed", help="only runs that failed")] = False,
+    name: Annotated[
+        str | None,
+        Option(
+            "--name",
+            metavar="NAME",
+            help="only runs of this spec; * stands for any text",
+            autocompletion=suggestions.runs,
+        ),
+    ] = None,
+    provider: Annotated[
+        str | None,
+        Option(
+            "--provider",
+            metavar="NAME",
+            help="only runs on this provider",
+            autocompletion=suggestions.providers,
+        ),
+    ] = None,
+    since: Annotated[
+        int | None,
+        Option(
+            "--since",
+            metavar="TIME",
+            parser=duration,
+            help="only runs that were started in the last 12h, or another length of time",
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None, Option("--limit", metavar="N", parser=count, help="only the newest N of them")
+    ] = None,
+    watch: Annotated[
+        bool, flag("--watch", "-w", help="show the list again every two seconds, until Ctrl-C")
+    ] = False,
     as_json: AsJson = False,
 ) -> int:
     """List the runs of this machine.
 
     Examples:
-      runspec list
-      runspec list --remote
+      runspec list --alive --watch
+      runspec list --failed --since 7d
 
-    More: docs/exit-codes.md
+    More: docs/status.md
     """
     from runspec_jobs.cli import status
 
     exclusive({"--all": all_, "--remote": remote})
+    exclusive({"--watch": watch, "--json": as_json})
+    options = status.ListOptions(all_, alive, failed, name, provider, since, limit, as_json)
     if remote:
+        options_here = ("--alive", "--failed", "--name", "--provider", "--since", "--limit")
+        values = (alive, failed, name, provider, since, limit)
+        for option, value in zip((*options_here, "--watch"), (*values, watch), strict=True):
+            exclusive({"--remote": True, option: bool(value)})
         return status.list_remote(as_json=as_json)
-    return status.list_runs(destroyed=all_, as_json=as_json)
+    return status.watch_runs(options) if watch else status.list_runs(options)
 
 
-def status(run: RunName, as_json: AsJson = False) -> int:
+def status(
+    run: RunName,
+    watch: Annotated[
+        bool,
+        flag("--watch", "-w", help="show the state every two seconds, until the run has ended"),
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
     """Show the state of a run, and the reason for that state.
 
     Examples:
-      runspec status mnist
+      runspec status mnist --watch
       runspec status mnist-7k2m9p --json
 
-    More: docs/exit-codes.md
+    More: docs/status.md
     """
     from runspec_jobs.cli import status
 
-    return status.status(run, as_json=as_json)
+    exclusive({"--watch": watch, "--json": as_json})
+    return status.watch_status(run) if watch else status.status(run, as_json=as_json)
 
 
 def cost(

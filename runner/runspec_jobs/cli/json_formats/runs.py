@@ -77,6 +77,14 @@ class Cost(CostPart):
     parts: list[CostOfOutcome]
 
 
+class Metric(Part):
+    """The best value of a metric that was seen while the run was followed."""
+
+    name: str
+    task: int
+    value: float
+
+
 class Listed(Part):
     """One run in short."""
 
@@ -88,6 +96,18 @@ class Listed(Part):
     began: Time | None = Field(description="When `apply` began; null if that is not known.")
     cost: CostPart | None = Field(
         description="null if the run has no price, or no attempt is known."
+    )
+    ran_s: float | None = Field(
+        description="Seconds from the first start of a node to the end of the run, or until now."
+    )
+    node_count: int | None = Field(description="How many nodes each task has, at most.")
+    task_count: int | None
+    metric: Metric | None
+    logs: str | None = Field(description="Where the logs are: a folder, a URL or a log group.")
+    outputs: str | None = Field(description="Where the outputs are.")
+    file: str | None = Field(description="The path of the spec.")
+    commit: str | None = Field(
+        description="The commit of git around the spec when the run was started."
     )
 
 

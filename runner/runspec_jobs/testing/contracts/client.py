@@ -23,6 +23,7 @@ from runspec_jobs.provider import (
     Step,
     SupportsLogs,
     SupportsOutputs,
+    SupportsPlaces,
     SupportsProgress,
     SupportsUpload,
 )
@@ -319,6 +320,17 @@ class ClientContract:
         trial.make()
 
         assert [line for line in said if not line.strip()] == []
+
+    def test_places_belong_to_one_run(self, trials: Trials, world: World) -> None:
+        client = trials(world.example("single")).client
+        if not isinstance(client, SupportsPlaces):
+            pytest.skip("it does not know where logs and outputs are")
+
+        one, other = client.places("one-aaaaaa"), client.places("other-bbbbbb")
+
+        assert one.logs
+        assert "one-aaaaaa" in one.outputs
+        assert other == type(one)(*(text.replace("one-aaaaaa", "other-bbbbbb") for text in one))
 
     # Faults.
 

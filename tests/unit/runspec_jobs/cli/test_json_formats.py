@@ -331,7 +331,7 @@ def test_what_is_not_known_of_a_damaged_record_is_null(spec: Path, capsys: Captu
     assert (found["state"], found["provider"], found["began"]) == ("unreadable", None, None)
     assert found["reason"] and found["run"] == row["run"]
     assert run(["list"]) == 0
-    assert capsys.readouterr().out.splitlines()[0].split()[1:] == ["-", "unreadable", "-"]
+    assert capsys.readouterr().out.splitlines()[1].split()[1:4] == ["-", "unreadable", "-"]
 
 
 def test_the_schema_of_a_format_is_printed(capsys: Capture) -> None:

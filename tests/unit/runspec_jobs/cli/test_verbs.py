@@ -244,7 +244,9 @@ def test_a_damaged_file_stands_in_the_way_of_its_own_run_alone(
     listed = capsys.readouterr()
     if name != "facts.json":
         assert str(damaged.folder / name) in listed.err
-        assert f"why: {damaged.folder / name}" in listed.out
+        # The state of a run that has ended is in its journal, and a list needs no more.
+        is_unreadable = f"why: {damaged.folder / name}" in listed.out
+        assert is_unreadable == (name == "journal.jsonl")
         assert run(["apply", str(spec)]) == 69
         assert "apply --new starts another" in capsys.readouterr().err
         assert run(["destroy", "--site"]) == 4

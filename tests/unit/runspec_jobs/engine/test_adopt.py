@@ -349,7 +349,7 @@ def test_what_could_be_adopted_is_listed_with_why_it_could_not(
 
     assert run(["list", "--remote"]) == 0
 
-    lines = capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().out.splitlines()[1:]
     assert [line.split()[:3] for line in lines[::2]] == [
         ["bad-abc234", "aws-batch", "unreadable"],
         [RUN, "aws-batch", "gone"],

@@ -1,0 +1,48 @@
+"""Shows lines again and again: in place at a terminal, elsewhere whenever they have changed."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterable
+
+from runspec_jobs.cli import output
+from runspec_jobs.diagnostics.terminal_text import clipped
+from runspec_jobs.errors import OK
+
+EVERY_S = 2.0
+
+
+def repeat(look: Callable[[], Iterable[str]], over: Callable[[], bool] = lambda: False) -> int:
+    """Show the lines that *look* returns, until *over* says that they are the last ones, or Ctrl-C."""
+    in_place = output.redrawable()
+    shown: list[str] = []
+    try:
+        with output.interruptible() as sleep:
+            while True:
+                found = list(look())
+                if in_place:
+                    _redraw(shown, found)
+                elif found != shown:
+                    output.out("\n".join(found) + "\n")
+                shown = found
+                if over():
+                    return OK
+                sleep(EVERY_S)
+    except KeyboardInterrupt:
+        return OK
+
+
+def room() -> int | None:
+    """Return how many lines have room at the terminal; None if standard output is none."""
+    return max(2, shutil.get_terminal_size().lines - 1) if sys.stdout.isatty() else None
+
+
+def _redraw(before: list[str], found: list[str]) -> None:
+    """Draw lines in place of those before. Each has one row of the terminal, or else they could not be removed."""
+    width = shutil.get_terminal_size().columns
+    most = room()
+    kept = found if most is None else found[:most]
+    up = f"\x1b[{min(len(before), most or len(before))}A" if before else ""
+    text = "".join(f"{clipped(line, width - 1)}\n" for line in kept)
+    output.write(f"\r{up}\x1b[J{text}")
