@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, Self, cast
 Kind = Literal["null", "bool", "int", "float", "str"]
 Path = tuple[str | int, ...]
 Span = tuple[int, int, int, int]  # first line and column, last line and column; all from 0
+NOWHERE: Span = (0, 0, 0, 0)  # of what stands in no file
 
 # https://yaml.org/spec/1.2.2/#1032-tag-resolution
 CORE = re.compile(
@@ -47,7 +48,7 @@ class Text(str):
     plain: bool
     span: Span
 
-    def __new__(cls, text: str, plain: bool = True, span: Span = (0, 0, 0, 0)) -> Self:
+    def __new__(cls, text: str, plain: bool = True, span: Span = NOWHERE) -> Self:
         self = str.__new__(cls, text)
         self.plain = plain
         self.span = span
@@ -205,7 +206,7 @@ def _whole(text: str) -> int | float:
 
 
 def _span(value: Value) -> Span:
-    return value.span if isinstance(value, (Text, Map, Seq)) else (0, 0, 0, 0)
+    return value.span if isinstance(value, (Text, Map, Seq)) else NOWHERE
 
 
 def _first(span: Span) -> Mark:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from runspec_jobs.diagnostics.problem import Path, dotted
 from runspec_jobs.document import reader
-from runspec_jobs.document.nodes import Document, Map, Seq, Text, Value
+from runspec_jobs.document.nodes import NOWHERE, Document, Map, Seq, Text, Value
 from runspec_jobs.errors import UsageError
 from runspec_jobs.load.source import SourceFile
 from runspec_jobs.spec.scaling import text_of
@@ -145,11 +145,11 @@ def _with(value: Value | None, path: Path, new: Value, origin: str) -> Value:
     key = next((one for one in known if one == part), Text(part))
     inner = _with(known.get(part), rest, new, origin)
     made = Map({**known, key: inner})
-    made.span = getattr(value, "span", (0, 0, 0, 0))
+    made.span = getattr(value, "span", NOWHERE)
     return made
 
 
 def _like(old: Value, items: Sequence[Value]) -> Seq:
     made = Seq(items)
-    made.span = getattr(old, "span", (0, 0, 0, 0))
+    made.span = getattr(old, "span", NOWHERE)
     return made

@@ -9,7 +9,7 @@ from pathlib import Path
 from runspec_jobs.diagnostics.problem import Path as Path_, Problem
 from runspec_jobs.diagnostics.render import Diagnostic, flawed, of_option, placed
 from runspec_jobs.document import reader
-from runspec_jobs.document.nodes import Document
+from runspec_jobs.document.nodes import NOWHERE, Document, Map, Value
 from runspec_jobs.errors import Unavailable, Untrusted, UsageError
 from runspec_jobs.load import env_secrets, profile, registry
 from runspec_jobs.provider import Facts, Provider, Spec, spec_checks
@@ -53,9 +53,22 @@ class SourceFile:
         self.diagnostics += placed(self.name, self.document, others)
 
     def _option(self, problem: Problem) -> str | None:
-        """Return the option that set what *problem* is about, if an option did."""
-        paths = (problem.path[:length] for length in range(len(problem.path), 0, -1))
-        return next((self.origins[path] for path in paths if path in self.origins), None)
+        """Return the option that set what *problem* is about, or made the mapping that contains it, if one did."""
+        paths = [problem.path[:length] for length in range(len(problem.path), 0, -1)]
+        if found := next((self.origins[path] for path in paths if path in self.origins), None):
+            return found
+        for made in (path for path in paths if self._is_made(path)):
+            within = (text for path, text in self.origins.items() if path[: len(made)] == made)
+            if found := next(within, None):
+                return found
+        return None
+
+    def _is_made(self, path: Path_) -> bool:
+        """Return whether *path* is a mapping that an option made: it has no place in the file."""
+        here: Value | None = self.document.value if self.document else None
+        for part in path:
+            here = here.get(str(part)) if isinstance(here, dict) else None
+        return isinstance(here, Map) and here.span == NOWHERE
 
 
 class InvalidSpec(UsageError):

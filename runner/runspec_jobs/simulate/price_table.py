@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from runspec_jobs.diagnostics.problem import did_you_mean
-from runspec_jobs.document.nodes import Document, Map, Mark, Seq, Text
+from runspec_jobs.document.nodes import NOWHERE, Document, Map, Mark, Seq, Text
 from runspec_jobs.document.reader import TEXT_BYTES, SyntaxProblem, YamlError, lines
 
 POOL = ("price", "nodes", "boot", "notice", "losses_per_hour", "wait")
@@ -91,5 +91,5 @@ def _tree(names: Sequence[str], body: list[list[Text]]) -> Map:
         else:
             events.append(made)
     whole = Map({Text("pools"): pools, Text("events"): events})
-    pools.span = events.span = whole.span = (0, 0, 0, 0)
+    pools.span = events.span = whole.span = NOWHERE
     return whole

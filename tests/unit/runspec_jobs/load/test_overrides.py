@@ -129,6 +129,27 @@ def test_words_for_a_script_are_refused(capsys: Capture) -> None:
     assert "the spec has none" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("metric.name=x", "--set metric.name: metric.goal: 'goal' is missing"),
+        (
+            "providers.local.secrets.x=abcdef",
+            "--set providers.local.secrets.x: providers.local.secrets:",
+        ),
+    ],
+)
+def test_what_is_wrong_around_a_setting_is_told_with_the_option(
+    setting: str, told: str, capsys: Capture
+) -> None:
+    """The mapping around it is in no line of the file."""
+    assert run(["plan", "--provider", "local", "--set", setting]) == UsageError.exit_code
+
+    found = capsys.readouterr().err
+    assert told in found
+    assert "job.yaml" not in found and "abcdef" not in found
+
+
 def test_a_mistake_of_the_file_is_still_told_with_its_line(capsys: Capture) -> None:
     Path("job.yaml").write_text(SPEC + "nme: x\n")
 
