@@ -13,11 +13,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, NamedTuple
 
+import service_tables
 from machine_cells import Prices, Row, number
 from machines_azure import azure_pages, azure_prices, azure_row
 from machines_ec2 import ec2_offered, ec2_prices, ec2_types, moto_source
 
 from runspec_jobs.machines.machine import COLUMNS, UNKNOWN, read
+from runspec_jobs.machines.service import read_services
 
 ROOT = Path(__file__).resolve().parent.parent
 AWS_LIST = (
@@ -49,6 +51,7 @@ class Made(NamedTuple):
     machines_from: str
     rows: list[Row]
     offered: Mapping[str, str]
+    regions: tuple[str, ...] = ()
 
 
 TARGETS = {
@@ -77,31 +80,30 @@ def fetched(address: str) -> IO[bytes]:
     return answer
 
 
-def prices_of(kind: str, named: str | None) -> Prices:
-    """Return prices by region and name, from the file *named* or from the public list."""
+def prices_of(kind: str, named: str | None, regions: Iterable[str]) -> Prices:
+    """Return the prices of *regions* by region and name, from the file *named* or from the public list."""
     if named:
-        return prices_in(kind, Path(named))
+        return prices_in(Path(named), regions)
     if kind == "azure":
         found: Prices = {}
-        for region in TARGETS[kind].regions:
+        for region in regions:
             found |= azure_prices(azure_pages(region, fetched))
         return found
     found = {}
-    for region in TARGETS[kind].regions:
+    for region in regions:
         with fetched(AWS_LIST.format(region=region)) as answer:
             found[region] = ec2_prices((line.decode() for line in answer), region)
     return found
 
 
-def prices_in(kind: str, file: Path) -> Prices:
+def prices_in(file: Path, regions: Iterable[str]) -> Prices:
     """Return the prices in a list that was saved: AWS's CSV, Azure's JSON, or lines of region,name,usd."""
     text = file.read_text()
     if text.startswith("{"):
         return azure_prices(map(json.loads, text.splitlines()))
     if not text.startswith("region,"):
-        return {
-            region: ec2_prices(text.splitlines(True), region) for region in TARGETS[kind].regions
-        }
+        listed = {region: ec2_prices(text.splitlines(True), region) for region in regions}
+        return {region: prices for region, prices in listed.items() if prices}
     found: Prices = {}
     for region, name, usd in list(csv.reader(text.splitlines()))[1:]:
         # A list has 0 for machines whose price is not public.
@@ -167,17 +169,18 @@ def present(target: Target) -> Made:
     """Return what the data file in the package has; nothing if it is not there."""
     file = ROOT / target.file
     if not file.exists():
-        return Made("", "", "", [], {})
+        return Made("", "", "", [], {}, target.regions)
     found = runpy.run_path(str(file))
     head, *lines = found["TABLE"].strip().split("\n")
     rows = [dict(zip(head.split(","), line.split(","), strict=True)) for line in lines]
     version, prices, machines = found["VERSION"], found["PRICES_FROM"], found["MACHINES_FROM"]
-    return Made(version, prices, machines, rows, found["OFFERED"])
+    regions = tuple(head.split(",")[len(COLUMNS) :])
+    return Made(version, prices, machines, rows, found["OFFERED"], regions)
 
 
 def module(target: Target, made: Made) -> str:
     """Return the text of a data file. Raises ValueError if the package could not read it."""
-    columns = [*COLUMNS, *target.regions]
+    columns = [*COLUMNS, *(made.regions or target.regions)]
     lines = [",".join(columns), *(",".join(row.get(c, "") for c in columns) for row in made.rows)]
     table = "\n".join(lines)
     read(made.version, table)
@@ -196,7 +199,8 @@ def module(target: Target, made: Made) -> str:
 
 def options() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="tools/catalogue", description=__doc__)
-    found.add_argument("kind", choices=sorted(TARGETS))
+    found.add_argument("kind", choices=sorted({**TARGETS, **service_tables.FILES}))
+    found.add_argument("--regions", help="more regions than the table has, with , between them")
     found.add_argument("--types", help="the answer of aws ec2 describe-instance-types")
     found.add_argument("--skus", help="the answer of az vm list-skus")
     found.add_argument("--prices", help="a saved price list, or a table of region,name,usd")
@@ -208,22 +212,45 @@ def options() -> argparse.ArgumentParser:
 
 def main(arguments: list[str]) -> int:
     asked = options().parse_args(arguments)
+    version = asked.version or datetime.now(UTC).date().isoformat()
+    if asked.kind in service_tables.FILES:
+        return services(asked, version)
     target = TARGETS[asked.kind]
     there = present(target)
-    version = asked.version or datetime.now(UTC).date().isoformat()
+    regions = tuple(dict.fromkeys((*there.regions, *more(asked))))
     added, machines_from = machines(asked, there, version)
-    rows = merged(there.rows, added, prices_of(asked.kind, asked.prices), target.regions)
+    rows = merged(there.rows, added, prices_of(asked.kind, asked.prices, regions), regions)
     if asked.kind == "ec2":
         for row in rows:
             row.setdefault("family", row["name"].partition(".")[0])
-    for name, region in doubted(rows, target.regions):
+    for name, region in doubted(rows, regions):
         print(f"{name}: its price in {region} contradicts those of its series, and is left out")
     prices_from = asked.prices_from or f"{target.prices}, {version}"
     offered = ec2_offered(rows) if asked.kind == "ec2" else {}
-    made = Made(version, prices_from, machines_from, rows, offered)
+    made = Made(version, prices_from, machines_from, rows, offered, regions)
     file = Path(asked.output) if asked.output else ROOT / target.file
     file.write_text(module(target, made))
     print(f"{file}: {len(rows)} machines, version {version}")
+    return 0
+
+
+def more(asked: argparse.Namespace) -> tuple[str, ...]:
+    """Return the regions that the command line names."""
+    return tuple(asked.regions.split(",")) if asked.regions else ()
+
+
+def services(asked: argparse.Namespace, day: str) -> int:
+    """Make a table of services anew: their prices in the regions that the command line names, or the table has."""
+    there = ROOT / service_tables.FILES[asked.kind]
+    if asked.prices:
+        found = service_tables.saved_prices(asked.kind, Path(asked.prices))
+    else:
+        rows = read_services(runpy.run_path(str(there))["TABLE"])
+        regions = dict.fromkeys((*more(asked), *(row.region for row in rows)))
+        named = [region for region in regions if region != "global"]
+        found = service_tables.fetched_prices(asked.kind, named, fetched)
+    output = Path(asked.output) if asked.output else there
+    print(f"{output}: {service_tables.make(found, day, there, output)} prices")
     return 0
 
 

@@ -145,8 +145,14 @@ def azure_prices(pages: Iterable[Mapping[str, Any]]) -> Prices:
 
 def azure_pages(region: str, fetched: Callable[[str], IO[bytes]]) -> Iterator[Any]:
     """Yield the pages of the retail prices of VMs in *region*."""
-    wanted = f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}' and priceType eq 'Consumption'"
-    query = urllib.parse.urlencode({"$filter": wanted, "currencyCode": "USD"})
+    yield from pages(f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}'", fetched)
+
+
+def pages(wanted: str, fetched: Callable[[str], IO[bytes]]) -> Iterator[Any]:
+    """Yield the pages of the retail prices that the filter *wanted* chooses, without those of reservations."""
+    query = urllib.parse.urlencode(
+        {"$filter": f"{wanted} and priceType eq 'Consumption'", "currencyCode": "USD"}
+    )
     address = f"{LIST}?{query}"
     while address:
         with fetched(address) as answer:

@@ -116,14 +116,15 @@ def ec2_prices(lines: Iterable[str], region: str) -> dict[str, str]:
     """Return the prices of a region from its price list in CSV, whose first five lines describe it."""
     wanted = {**WANTED, "Region Code": region}
     found: dict[str, str] = {}
-    for row in csv.DictReader(_after_preface(lines)):
+    for row in csv.DictReader(after_preface(lines)):
         fits = all(row.get(key) == value for key, value in wanted.items())
         if fits and float(row["PricePerUnit"]) > 0:  # entries of blocks of capacity cost 0
             found[row["Instance Type"]] = number(float(row["PricePerUnit"]), 6)
     return found
 
 
-def _after_preface(lines: Iterable[str]) -> Iterator[str]:
+def after_preface(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines of a price list after those that describe it."""
     begun = False
     for line in lines:
         begun = begun or line.startswith('"SKU"')

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+GLOBAL = "global"  # the region of a price that holds in all
 MONTH_H = 8760 / 12  # the hours of a month in the price lists: 730
 
 
 class ServicePrice(NamedTuple):
     """A price in USD for one *unit* of *item*, such as a `GB month`. *usd* is None if it is unknown.
 
-    *region* is where the price holds, *date* the day of it as YYYY-MM-DD, and *source* an address. A GB is 2^30 bytes.
+    *region* is where the price holds, or `global`, *date* the day of it as YYYY-MM-DD, and *source* an address. A GB
+    is 2^30 bytes.
     *elsewhere* is the price of another region, as text, if that of *region* is unknown.
     """
 
@@ -31,7 +33,8 @@ class ServicePrice(NamedTuple):
     def note(self) -> str:
         """Where and when the price holds, or that it is unknown there, as text."""
         if self.usd is not None:
-            return f"price of {self.region}, {self.date}"
+            where = "all regions" if self.region == GLOBAL else self.region
+            return f"price of {where}, {self.date}"
         return f"price unknown in {self.region}{'; ' * bool(self.elsewhere)}{self.elsewhere}"
 
     @property
@@ -63,7 +66,7 @@ def service_price(prices: Iterable[ServicePrice], item: str, region: str | None)
     first = found[0]
     known = "" if first.usd is None else f"{first.usd:g} USD in {first.region}, {first.date}"
     unknown = first._replace(region=region or "an unknown region", usd=None, elsewhere=known)
-    return next((one for one in found if one.region == region), unknown)
+    return next((one for one in found if one.region in (region, GLOBAL)), unknown)
 
 
 def _price(line: str) -> ServicePrice:

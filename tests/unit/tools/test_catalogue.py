@@ -12,7 +12,7 @@ from machine_tables import TARGETS, Made, doubted, main, merged, module, present
 from machines_azure import azure_features, azure_pages, azure_prices, azure_row
 from machines_ec2 import ec2_prices, ec2_row
 
-from runspec_jobs.machines.machine import COLUMNS
+from runspec_jobs.machines.machine import COLUMNS, read
 
 # In the form of https://docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/reading-service-price-list-file-for-services.html
 PREFACE = """"FormatVersion","v1.0"
@@ -323,6 +323,24 @@ def test_a_saved_list_makes_a_table(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert scope["PRICES_FROM"].endswith("AmazonEC2, 2026-12-01")
     assert "DescribeInstanceTypes, 2026-12-01" in scope["MACHINES_FROM"]
     assert "machines, version 2026-12-01" in capsys.readouterr().out
+
+
+def test_a_region_can_be_added_and_others_keep_their_prices(tmp_path: Path) -> None:
+    saved, made = tmp_path / "list.csv", tmp_path / "made.py"
+    saved.write_text(
+        "".join(ec2_list(offer(PricePerUnit="0.0912", **{"Region Code": "eu-west-1"})))
+    )
+
+    command = f"ec2 --regions eu-west-1 --prices {saved} --version 2026-12-01 --output {made}"
+    assert main(command.split()) == 0
+
+    scope: dict[str, Any] = {}
+    exec(made.read_text(), scope)
+    there = read("2026-12-01", scope["TABLE"], scope["OFFERED"])
+    machine = there.named("c6a.large")
+    assert machine is not None
+    assert there.regions == ("us-east-1", "eu-west-1")
+    assert (there.usd(machine, "us-east-1"), there.usd(machine, "eu-west-1")) == (0.0765, 0.0912)
 
 
 def test_a_table_that_the_package_cannot_read_is_not_written() -> None:

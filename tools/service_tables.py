@@ -1,0 +1,186 @@
+"""Reads the prices of storage, requests, gateways, addresses and Fargate from the public lists: see tools/catalogue.
+
+https://docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/using-the-aws-price-list-bulk-api.html
+https://learn.microsoft.com/rest/api/cost-management/retail-prices/azure-retail-prices
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import runpy
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from machine_cells import number
+from machines_azure import LIST as AZURE_LIST, pages
+from machines_ec2 import after_preface
+
+from runspec_jobs.machines.service import ServicePrice, read_services
+
+Fetched = Callable[[str], IO[bytes]]
+AWS_LIST = (
+    "https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws/{offer}/current/{region}/index.csv"
+)
+BEGIN = 'TABLE = """\\\n'
+
+
+class Usage(NamedTuple):
+    """A usage type of a price list of AWS, without its region; *times* converts its unit to that of the table."""
+
+    offer: str
+    type: str
+    times: float = 1
+
+
+# The usage types of bills, such as EUW2-Fargate-GB-Hours; those of us-east-1 may have no region.
+AWS = {
+    "fargate vcpu": Usage("AmazonECS", "Fargate-vCPU-Hours:perCPU"),
+    "fargate memory": Usage("AmazonECS", "Fargate-GB-Hours"),
+    "fargate storage": Usage("AmazonECS", "Fargate-EphemeralStorage-GB-Hours"),
+    "fargate arm vcpu": Usage("AmazonECS", "Fargate-ARM-vCPU-Hours:perCPU"),
+    "fargate arm memory": Usage("AmazonECS", "Fargate-ARM-GB-Hours"),
+    "nat gateway": Usage("AmazonEC2", "NatGateway-Hours"),
+    "nat data": Usage("AmazonEC2", "NatGateway-Bytes"),
+    "public ipv4": Usage("AmazonVPC", "PublicIPv4:InUseAddress"),
+    "ebs gp3": Usage("AmazonEC2", "EBS:VolumeUsage.gp3"),
+    "s3 storage": Usage("AmazonS3", "TimedStorage-ByteHrs"),
+    "s3 puts": Usage("AmazonS3", "Requests-Tier1", 1000),
+    "s3 gets": Usage("AmazonS3", "Requests-Tier2", 1000),
+    "log ingestion": Usage("AmazonCloudWatch", "DataProcessing-Bytes"),
+    "log storage": Usage("AmazonCloudWatch", "TimedStorage-ByteHrs"),
+}
+
+
+class Meter(NamedTuple):
+    """A meter of Azure's retail prices: its name ends with *name*. An empty *sku* is any."""
+
+    service: str
+    product: str
+    sku: str
+    name: str
+    unit: str
+    times: float = 1
+
+
+AZURE = {
+    "blob storage": Meter("Storage", "Blob Storage", "Hot LRS", "Data Stored", "1 GB/Month"),
+    "blob writes": Meter("Storage", "Blob Storage", "Hot LRS", "Write Operations", "10K", 0.1),
+    "blob reads": Meter("Storage", "Blob Storage", "Hot LRS", "Read Operations", "10K", 0.1),
+    "nat gateway": Meter("NAT Gateway", "NAT Gateway", "", "Gateway", "1 Hour"),
+    "nat data": Meter("NAT Gateway", "NAT Gateway", "", "Data Processed", "1 GB"),
+    "public ipv4": Meter(
+        "Virtual Network", "IP Addresses", "Standard", "Static Public IP", "1 Hour"
+    ),
+}
+FILES = {
+    "aws-services": "runner/runspec_jobs/machines/aws_service_table.py",
+    "azure-services": "providers/runspec_azure/resources/service_table.py",
+}
+
+
+class Found(NamedTuple):
+    """The price of an item in a region, and the list that states it."""
+
+    item: str
+    region: str
+    usd: float
+    source: str
+
+
+def aws_prices(lines: Iterable[str], source: str) -> Iterator[Found]:
+    """Yield the prices in a list of AWS in CSV: those on demand of the first GB or request."""
+    for row in csv.DictReader(after_preface(lines)):
+        usd = float(row["PricePerUnit"] or 0)
+        is_first = not float(row["StartingRange"] or 0)
+        if (row["TermType"], row["Currency"]) == ("OnDemand", "USD") and is_first and usd > 0:
+            for item, usage in AWS.items():
+                is_type = re.fullmatch(rf"([A-Z]+\d*-)?{re.escape(usage.type)}", row["usageType"])
+                if is_type and row["serviceCode"] == usage.offer:
+                    yield Found(item, row["Region Code"], usd * usage.times, source)
+
+
+def azure_prices(found: Iterable[Mapping[str, Any]]) -> Iterator[Found]:
+    """Yield the prices in pages of Azure's retail prices: those of the first GB or request."""
+    for one in (item for page in found for item in page["Items"]):
+        for item, meter in AZURE.items():
+            if (
+                (one["serviceName"], one["productName"]) == (meter.service, meter.product)
+                and meter.sku in ("", one["skuName"])
+                and one["meterName"].endswith(meter.name)
+                and one["unitOfMeasure"] == meter.unit
+                and one["type"] == "Consumption"
+                and not one["tierMinimumUnits"]
+                and one["retailPrice"] > 0
+            ):
+                region = one["armRegionName"].lower() or "global"
+                yield Found(item, region, one["retailPrice"] * meter.times, AZURE_LIST)
+
+
+def fetched_prices(kind: str, regions: Iterable[str], fetched: Fetched) -> Iterator[Found]:
+    """Yield the prices of *regions* from the public lists."""
+    for region in regions:
+        if kind == "aws-services":
+            for offer in sorted({usage.offer for usage in AWS.values()}):
+                address = AWS_LIST.format(offer=offer, region=region)
+                with fetched(address) as answer:
+                    yield from aws_prices((line.decode() for line in answer), address)
+        else:
+            for product in sorted({meter.product for meter in AZURE.values()}):
+                wanted = f"productName eq '{product}' and armRegionName eq '{region}'"
+                yield from azure_prices(pages(wanted, fetched))
+    if kind == "azure-services":
+        yield from azure_prices(pages("productName eq 'NAT Gateway'", fetched))
+
+
+def saved_prices(kind: str, file: Path) -> Iterator[Found]:
+    """Yield the prices in a list that was saved: AWS's CSV, or pages of Azure's JSON, one in each line."""
+    if kind == "aws-services":
+        text = file.read_text()
+        offers = {
+            row["serviceCode"] for row in csv.DictReader(after_preface(text.splitlines(True)))
+        }
+        source = AWS_LIST.format(offer=min(offers, default="AmazonEC2"), region="{}")
+        for one in aws_prices(text.splitlines(True), source):
+            yield one._replace(source=one.source.format(one.region))
+    else:
+        yield from azure_prices(map(json.loads, file.read_text().splitlines()))
+
+
+def unanimous(found: Iterable[Found]) -> Iterator[Found]:
+    """Yield each item of each region once, and print those that have several prices, which are left out."""
+    prices: dict[tuple[str, str], set[Found]] = {}
+    for one in found:
+        prices.setdefault((one.item, one.region), set()).add(one)
+    for (item, region), several in prices.items():
+        if len({one.usd for one in several}) == 1:
+            yield min(several)
+        else:
+            print(f"{item}: the list has several prices in {region}, and all are left out")
+
+
+def merged(table: str, found: Iterable[Found], day: str) -> str:
+    """Return *table* with the prices *found*, of *day*: each in the place of its former one, or after its item."""
+    rows = list(read_services(table))
+    for one in found:
+        there = [n for n, row in enumerate(rows) if row.item == one.item]
+        own = [n for n in there if rows[n].region == one.region]
+        unit = rows[there[0]].unit
+        row = ServicePrice(one.item, one.region, round(one.usd, 9), unit, day, one.source)
+        rows[own[0] if own else there[-1] + 1 : own[0] + 1 if own else there[-1] + 1] = [row]
+    return "".join(f"{_line(row)}\n" for row in rows)
+
+
+def _line(row: ServicePrice) -> str:
+    return "|".join((row.item, row.region, number(row.usd, 9), *row[3:6]))
+
+
+def make(found: Iterable[Found], day: str, there: Path, output: Path) -> int:
+    """Write the table of the file *there* anew to *output*, and return how many prices it has."""
+    text = there.read_text()
+    table = merged(runpy.run_path(str(there))["TABLE"], unanimous(found), day)
+    read_services(table)
+    output.write_text(f'{text.partition(BEGIN)[0]}{BEGIN}{table}"""\n')
+    return table.count("\n")
