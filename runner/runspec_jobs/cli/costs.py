@@ -184,7 +184,10 @@ def together(jobs: Sequence[Job]) -> Iterator[str]:
 
 
 class Confirmation:
-    """Tells what each of several jobs may cost before it starts, and asks once if that is much in all."""
+    """Tells what each of several jobs may cost before it starts, and asks once if that is much in all.
+
+    If *quiet*, nothing is told unless a person is asked.
+    """
 
     def __init__(self, jobs: Sequence[Job], *, yes: bool, quiet: bool) -> None:
         self._jobs, self._yes, self._quiet = jobs, yes, quiet
@@ -197,19 +200,13 @@ class Confirmation:
             return
         is_first = not self._told
         self._told.add(job.spec.name)
-        if self._quiet:
+        asks = is_first and not self._yes and output.at_terminal() and _is_much(self._jobs)
+        if self._quiet and not asks:
             return
-        for line in summary(found):
+        for line in (*summary(found), *(together(self._jobs) if is_first else ())):
             output.tell(line)
-        if is_first:
-            self._ask()
-
-    def _ask(self) -> None:
-        for line in together(self._jobs):
-            output.tell(line)
-        if self._yes or not output.at_terminal() or not _is_much(self._jobs):
-            return
-        if not output.agreed("start it?" if len(self._jobs) == 1 else "start them?"):
+        question = "start it?" if len(self._jobs) == 1 else "start them?"
+        if asks and not output.agreed(question):
             raise UsageError("not confirmed: nothing was started", "--yes starts it without asking")
 
 

@@ -179,6 +179,18 @@ def test_a_real_terminal_is_asked_and_only_yes_starts_the_job(
     assert len(api.runs()) == started
 
 
+def test_a_person_is_asked_with_json_as_well(
+    spec: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    shown = answering(monkeypatch, "n\n")
+
+    assert run(["apply", "--json", str(spec)]) == UsageError.exit_code
+
+    assert "at most: 15.00 USD (2 h)" in shown.getvalue()
+    assert "start it? [y/N]" in shown.getvalue()
+    assert api.runs() == []
+
+
 @pytest.mark.process
 def test_without_a_terminal_nothing_is_asked(spec: Path) -> None:
     done = subprocess.run(
