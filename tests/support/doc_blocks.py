@@ -87,6 +87,10 @@ CHECKED: Mapping[str, Checked] = {
         "it would make the environment again in which the tests run",
         "tests/e2e/test_main_job.py::test_both_nodes_worked_in_folders_of_their_own",
     ),
+    "docs/upgrades.md: git pull && tools/setup": Checked(
+        "it would change the checkout in which the tests run",
+        "tests/e2e/test_upgrades.py::test_a_run_on_slurm_goes_on_with_its_agent",
+    ),
     "README.md: pip install '.[local]'": Checked(
         "it installs from the package index",
         "tests/unit/test_house.py::test_the_wheel_holds_the_packages_and_nothing_else",

@@ -92,6 +92,10 @@ def of_a_cloud(words: Words) -> None:
     assert " ".join(words).startswith(known)
 
 
+def git(words: Words) -> None:
+    assert list(words) == ["pull"]
+
+
 def any_file(words: Words) -> None:
     assert len(words) == 1
 
@@ -105,6 +109,7 @@ PROGRAMS: Mapping[str, Callable[[Words], None]] = {
     ".venv/bin/runspec": runspec,
     ".venv/bin/python": python,
     "tools/setup": set_up,
+    "git": git,
     "pip": pip,
     "pytest": any_file,
     "$EDITOR": any_file,

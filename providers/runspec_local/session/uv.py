@@ -34,6 +34,15 @@ KEPT = re.compile(
     r"|CONCURRENT_\w+|PYTHON_INSTALL_DIR|CREDENTIALS_DIR|COMPILE_BYTECODE)"
 )
 
+# Bundles of certificates that a system trusts: of Debian, Fedora, SUSE and Alpine.
+BUNDLES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
+TRUSTING = ("UV_SYSTEM_CERTS", "UV_NATIVE_TLS", "SSL_CERT_FILE", "SSL_CERT_DIR")
+
 
 def find_uv() -> str:
     """Return the path of uv: the one installed with runspec, else the first on PATH."""
@@ -49,8 +58,15 @@ def find_uv() -> str:
 
 
 def uv_environment(caller: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of *caller* that uv gets."""
-    return {name: value for name, value in caller.items() if KEPT.fullmatch(name)}
+    """Return the variables that uv gets: those of *caller* that it needs, and which certificates to trust.
+
+    Without one of `TRUSTING`, uv trusts a list of its own, which lacks the authority of a company's proxy that this
+    machine trusts: https://docs.astral.sh/uv/concepts/authentication/certificates
+    """
+    kept = {name: value for name, value in caller.items() if KEPT.fullmatch(name)}
+    if not any(kept.get(name) for name in TRUSTING) and any(map(os.path.exists, BUNDLES)):
+        kept["UV_SYSTEM_CERTS"] = "1"
+    return kept
 
 
 class Uv:

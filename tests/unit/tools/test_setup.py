@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from runspec_local.session.uv import BUNDLES
 from tests.support.root import ROOT
 
 pytestmark = pytest.mark.process
 # These take the place of the tools that fetch packages.
 UV = """#!/bin/sh
 echo "$@" >>uv-calls
+[ "$2" != sync ] || echo "system certificates: $UV_SYSTEM_CERTS" >>uv-trust
 case $1 in venv) mkdir -p .venv/bin && cp "$0" .venv/bin/uv && cp "$(dirname "$0")/python3" .venv/bin/python ;; esac
 """
 PYTHON = '#!/bin/sh\ncase "$2" in *import*runspec*) [ "$2" = "import runspec_jobs" ] ;; esac\n'
@@ -34,11 +36,11 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def set_up(checkout: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def set_up(checkout: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
     path = f"{checkout}/bin:{os.environ['PATH']}"
     return subprocess.run(
         [checkout / "tools" / "setup", *words],
-        env={"PATH": path, "HOME": str(checkout)},
+        env={"PATH": path, "HOME": str(checkout), **env},
         capture_output=True,
         text=True,
         check=False,
@@ -77,6 +79,26 @@ def test_it_installs_again_when_a_pin_changed(checkout: Path) -> None:
     done = set_up(checkout)
 
     assert "installing" in done.stderr and "making" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("env", "trusted"), [({}, "1"), ({"SSL_CERT_FILE": "x"}, ""), ({"UV_SYSTEM_CERTS": "0"}, "0")]
+)
+def test_uv_trusts_what_the_machine_trusts(
+    checkout: Path, env: dict[str, str], trusted: str
+) -> None:
+    if not any(map(os.path.exists, BUNDLES)):
+        pytest.skip("this machine has no bundle of certificates")
+
+    assert set_up(checkout, **env).returncode == 0
+
+    assert (checkout / "uv-trust").read_text() == f"system certificates: {trusted}\n"
+
+
+def test_the_bundles_are_those_of_the_environments_of_jobs() -> None:
+    text = (ROOT / "tools" / "setup").read_text().partition("for bundle in ")[2].partition(";")[0]
+
+    assert tuple(text.replace("\\\n", " ").split()) == BUNDLES
 
 
 @pytest.mark.parametrize("word", ["--help", "-h"])

@@ -138,6 +138,31 @@ def test_uv_sees_what_it_needs_and_nothing_else() -> None:
     assert uv_environment(kept | left) == kept
 
 
+@pytest.mark.parametrize(
+    ("given", "bundle", "added"),
+    [
+        ({}, True, {"UV_SYSTEM_CERTS": "1"}),
+        ({}, False, {}),
+        ({"SSL_CERT_FILE": "c"}, True, {}),
+        ({"UV_SYSTEM_CERTS": "0"}, True, {}),
+        ({"UV_NATIVE_TLS": "1"}, True, {}),
+        ({"SSL_CERT_FILE": ""}, True, {"UV_SYSTEM_CERTS": "1"}),
+    ],
+)
+def test_uv_trusts_what_this_machine_trusts_unless_it_is_told_otherwise(
+    given: dict[str, str],
+    bundle: bool,
+    added: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "bundle").touch()
+    there = [str(tmp_path / ("bundle" if bundle else "none"))]
+    monkeypatch.setattr("runspec_local.session.uv.BUNDLES", there)
+
+    assert uv_environment(given) == given | added
+
+
 # --- building ---
 
 BACKEND = """
