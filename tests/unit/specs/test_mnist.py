@@ -467,6 +467,29 @@ def test_the_digits_are_drawn_in_an_environment_of_their_own(uv: Uv, tmp_path: P
     assert uv.asked[-5:] == ["python", "-I", str(SCRIPT), "--digits", str(tmp_path)]
 
 
+@pytest.mark.parametrize(
+    ("there", "given", "trusted"), [(True, None, "1"), (True, "0", "0"), (False, None, "-")]
+)
+def test_uv_trusts_the_bundle_of_the_system(
+    there: bool,
+    given: str | None,
+    trusted: str,
+    uv: Uv,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(prepare_data, "SYSTEM_BUNDLE", uv.path if there else tmp_path / "none")
+    monkeypatch.delenv("UV_SYSTEM_CERTS", raising=False)
+    if given is not None:
+        monkeypatch.setenv("UV_SYSTEM_CERTS", given)
+    script = uv.path.read_text()
+    uv.path.write_text(script.replace("\n", '\necho "${UV_SYSTEM_CERTS--}" > "$0.trusts"\n', 1))
+
+    prepare_data.run_digits(tmp_path)
+
+    assert Path(f"{uv.path}.trusts").read_text() == f"{trusted}\n"
+
+
 def test_uv_beside_python_comes_before_the_one_on_path(
     uv: Uv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
