@@ -159,8 +159,9 @@ def _attempt(task: Task, number: int, rank: int, state: State | None) -> Attempt
         reason = reasons.PREEMPTED if preempted else reasons.exited(code or 0)
         reason = reasons.STOPPED if stopped else reason
         return Attempt(number, code, reason, preempted, began_s, ended_s)
-    if task.row is not None and began_s is None:
-        began_s, ended_s = task.row.began_s, task.row.ended_s
+    known = task.row or task.past
+    if known is not None and began_s is None:
+        began_s, ended_s = known.began_s, known.ended_s
     reason = _reason(task, note, code, state)
     reclaimed = task.state == "PREEMPTED" and state is not State.SUCCEEDED
     return Attempt(number, code, reason, reclaimed, began_s, ended_s)

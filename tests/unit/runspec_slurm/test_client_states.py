@@ -69,6 +69,7 @@ def test_the_accounting_is_heard_where_nobody_else_knows() -> None:
     found = ended([], pasts=[Past(0, "NODE_FAIL", 0, 1.0, 2.0), Past(0, "FAILED", 9, 3.0, 4.0)])
 
     assert (found.state, found.exit_code) == (State.FAILED, 9)
+    assert [(a.began_s, a.ended_s) for a in found.nodes[0].attempts] == [(3.0, 4.0)]
 
 
 def test_each_try_has_its_own_code_and_a_lost_machine_is_no_failure() -> None:
