@@ -18,6 +18,7 @@ import pytest
 from tests.support import process_table
 from tests.support.agent.elastic_nodes import accounted, fixed, generations, sgd, went
 from tests.support.agent.elastic_sgd import OWN
+from tests.support.profiles import own_profile
 
 pytestmark = pytest.mark.slow
 
@@ -101,6 +102,11 @@ class Job:
         return done.stdout
 
 
+def ends(status: dict[str, Any]) -> list[float]:
+    """Give when the attempts of all nodes ended."""
+    return [one["ended_s"] for node in status["nodes"] for one in node["attempts"]]
+
+
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
     made: list[Job] = []
@@ -121,7 +127,8 @@ def test_nodes_that_are_lost_come_back_and_the_job_ends_as_if_nothing_had_been(
     start: Callable[..., Job], tmp_path: Path
 ) -> None:
     """Two are killed, one of them the first; then one is told to go. Each comes back by itself."""
-    job = start()
+    own_profile().write_text("prices: {local: 3600}\n")  # a USD for each second
+    job, began_s = start(), time.time()
     job.until(lambda: sorted(job.seats()) == [0, 1, 2] and job.steps())
     lost_in = []
     for number in (signal.SIGKILL, signal.SIGTERM):
@@ -134,6 +141,7 @@ def test_nodes_that_are_lost_come_back_and_the_job_ends_as_if_nothing_had_been(
     said, _ = job.applying.communicate(timeout=90)
 
     assert job.applying.returncode == 0, said
+    ended_s = time.time()
     job.ask("fetch", "elastic", "here")
     found = json.loads((tmp_path / "here/out/state.json").read_text())
     alone = fixed(tmp_path, sgd(tmp_path / "code", STEPS, 0), {})
@@ -142,6 +150,15 @@ def test_nodes_that_are_lost_come_back_and_the_job_ends_as_if_nothing_had_been(
     status = json.loads(job.ask("status", "elastic", "--json"))
     tries = [[a["exit_code"] for a in node["attempts"]] for node in status["nodes"]]
     assert sorted(tries) == [[0], [137, 0], [143, 0]]
+    cost = status["cost"]
+    assert [(part["outcome"], part["attempts"]) for part in cost["parts"]] == [
+        ("succeeded", 3),
+        ("failed", 2),
+    ]
+    assert cost == json.loads(job.ask("cost", "--json"))["total"]
+    # Nodes are replaced at once, and all end together; the command line starts and ends in the rest.
+    node_s = 3 * max(end - status["began"] for end in ends(status))
+    assert node_s - 3 < cost["most_usd"] <= node_s <= 3 * (ended_s - began_s)
     changes = json.loads(job.ask("report", "elastic", "--json"))["changes"]
     assert changes == status["changes"]
     accounted(changes)
