@@ -17,6 +17,7 @@ from runspec_jobs.provider.elastic_tasks import NOT_NEEDED
 from tests.support.agent.elastic_nodes import accounted, fixed, generations, sgd, stepped, went
 from tests.support.agent.elastic_sgd import OWN
 from tests.support.aws.emulated_account import BUCKET, REGION, Capture, calls, jobs, write
+from tests.support.profiles import priced
 
 pytestmark = pytest.mark.slow
 STEPS, LIMIT_S = 1500, 120.0
@@ -68,6 +69,7 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
 ) -> None:
     """One of three with two minutes' notice, and one without; what is computed is what one process computes."""
     argv = sgd(tmp_path, STEPS, 0.05)
+    priced("aws-batch", 3.6)
     text = 'touch "$RUNSPEC_OUTPUT_OUT/of-$RUNSPEC_RANK"; exec ' + " ".join(argv)
     fields = {
         "cluster": {"nodes": {"min": 1, "max": 3}, "capacity": "spot"},
@@ -93,6 +95,8 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
 
     found = asked(capsys, "status")
     assert [(n["rank"], n["state"]) for n in found["nodes"]] == [(r, "succeeded") for r in range(3)]
+    cost = {part["outcome"]: (part["attempts"], part["untimed"]) for part in found["cost"]["parts"]}
+    assert cost == {"succeeded": (3, 0), "reclaimed": (2, 0)}, found["cost"]
     told = asked(capsys, "report")["changes"]
     assert told == found["changes"]
     accounted(told)

@@ -28,6 +28,7 @@ from tests.support.azure.emulated_account import (
     wait,
     write,
 )
+from tests.support.profiles import priced
 
 pytestmark = pytest.mark.slow
 STEPS, LIMIT_S = 1500, 90.0
@@ -58,6 +59,7 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
 ) -> None:
     """One of three with a notice, and one without; what is computed is what one process computes."""
     argv = sgd(tmp_path, STEPS, 0.05)
+    priced("azure-batch", 3.6)
     text = 'touch "$RUNSPEC_OUTPUT_OUT/of-$RUNSPEC_RANK"; exec ' + " ".join(argv)
     cluster = {"nodes": {"min": 1, "max": 3}, "capacity": "spot"}
     write(text, cluster=cluster, outputs=[{"name": "out", "path": "/job/out", "sync": "1s"}, OWN])
@@ -84,6 +86,10 @@ def test_training_goes_on_while_spot_machines_are_taken_away(
     status = said(capsys, "status", found)
     states = [(n["rank"], n["state"]) for n in status["nodes"]]
     assert states == [(r, "succeeded") for r in range(3)]
+    cost = {
+        part["outcome"]: (part["attempts"], part["untimed"]) for part in status["cost"]["parts"]
+    }
+    assert cost == {"succeeded": (3, 0), "reclaimed": (2, 0)}, status["cost"]
     told = said(capsys, "report", found)["changes"]
     assert told == status["changes"]
     accounted(told)
