@@ -26,7 +26,8 @@ PROMPT = "\x1b[1;32m$\x1b[0m "
 class Screen:
     """The lines of a terminal: each is a list of cells, which are a character and the colours before it."""
 
-    def __init__(self) -> None:
+    def __init__(self, columns: int) -> None:
+        self.columns = columns
         self.lines: list[list[tuple[str, str]]] = [[]]
         self.row = self.column = 0
         self.style = ""
@@ -49,6 +50,8 @@ class Screen:
         elif character == "\r":
             self.column = 0
         elif character >= " ":
+            if self.column == self.columns:
+                self._put("\n")
             line = self._line()
             line.extend([(" ", "")] * (self.column + 1 - len(line)))
             line[self.column] = (character, self.style)
@@ -89,12 +92,12 @@ class Screen:
         return shown
 
 
-def typed(screen: Screen, line: str, folder: Path, env: Mapping[str, str], columns: int) -> int:
+def typed(screen: Screen, line: str, folder: Path, env: Mapping[str, str]) -> int:
     """Type *line* into a shell in *folder*, show what it prints, and return its exit code."""
     screen.write(f"{PROMPT}\x1b[1m{line}{RESET}\r\n")
     pid, terminal = pty.fork()
     if pid == 0:
-        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("4H", ROWS, columns, 0, 0))
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("4H", ROWS, screen.columns, 0, 0))
         os.chdir(folder)
         os.execve("/bin/sh", ["sh", "-c", line], dict(env))
     printed = b""
@@ -107,9 +110,9 @@ def typed(screen: Screen, line: str, folder: Path, env: Mapping[str, str], colum
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def svg(screen: Screen, columns: int, title: str) -> str:
+def svg(screen: Screen, title: str) -> str:
     """Return the picture; it names no outside address."""
-    console = Console(record=True, width=columns, file=StringIO(), force_terminal=True)
+    console = Console(record=True, width=screen.columns, file=StringIO(), force_terminal=True)
     for line in screen.text():
         console.print(Text.from_ansi(line), soft_wrap=True)
     drawn = console.export_svg(title=title, unique_id="run")

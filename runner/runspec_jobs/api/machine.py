@@ -236,7 +236,7 @@ def findings(provider: str | None = None, *, node: bool = False) -> Iterator[Abo
             yield About(name, Finding(exc.message, False, exc.hint))
     if provider is None:
         for name in [name for name in registry.installed() if name not in used]:
-            what = f"not checked, because no profile has settings of it: runspec doctor {name}"
+            what = "not checked, because no profile has settings of it"
             yield About(name, Finding(what, True), checked=False)
 
 

@@ -102,15 +102,19 @@ def providers(*, as_json: bool) -> int:
 
 def doctor(provider: str | None, *, node: bool, as_json: bool) -> int:
     """Print each finding as soon as it is made, because some checks take long."""
-    found = []
+    found, unused = [], []
     for about, finding, invalid, checked in machine.findings(provider, node=node):
         diagnostics.print_all(invalid, Format.TEXT)
         found.append((about, finding))
-        if not as_json:
-            mark = "ok " if finding.ok else "BAD"
-            output.out(f"{mark if checked else '-  '} {about}: {plain(finding.what)}")
+        if not checked:
+            unused.append(about)
+        elif not as_json:
+            output.out(f"{'ok ' if finding.ok else 'BAD'} {about}: {plain(finding.what)}")
             if finding.hint and not finding.ok:
                 output.out(f"      hint: {plain(finding.hint)}")
+    if unused and not as_json:
+        output.out(f"-   not checked, because no profile has settings of them: {', '.join(unused)}")
+        output.out("      to check one: runspec doctor NAME")
     if as_json:
         rows = [{"about": about, **finding._asdict()} for about, finding in found]
         output.out_json("runspec.doctor/v1", {"findings": rows})

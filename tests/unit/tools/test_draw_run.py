@@ -85,10 +85,11 @@ def test_the_picture_names_no_outside_address_and_no_folder_of_the_machine() -> 
         ("a\r\nb\r\nc\x1b[2A\r\x1b[Jd", ["d"]),
         ("\x1b]0;title\x07x\x1b[?25l", ["x"]),
         ("ab\x1b[2Dc", ["cb"]),
+        ("twelve chars\r\nand then fourteen", ["twelve chars", "and then fou", "rteen"]),
     ],
 )
 def test_the_screen_is_that_of_a_terminal(written: str, shown: list[str]) -> None:
-    screen = Screen()
+    screen = Screen(columns=12)
 
     screen.write(written)
 
