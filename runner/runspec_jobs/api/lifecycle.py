@@ -30,6 +30,7 @@ from runspec_jobs.engine.wait import ways as ways
 from runspec_jobs.errors import RunspecError, Unavailable, UsageError
 from runspec_jobs.logs import follow as log, measured_tasks, metric_watch
 from runspec_jobs.logs.follow import Line as Line, line_text as line_text, prefix as prefix
+from runspec_jobs.logs.log_end import LogEnd as LogEnd, log_end
 from runspec_jobs.logs.metric_watch import Best as Best, Watcher
 from runspec_jobs.logs.select import ALL as ALL, Selection as Selection
 from runspec_jobs.machines.spent import Outcome as Outcome, Part as Part, Spent as Spent
@@ -174,6 +175,10 @@ class Run:
         """Yield the log so far, one node after the other, as bytes and with lines of more than 1 MiB in parts."""
         parts = log.everything(self.client(), self.id, self._wanted(node, task))
         yield from parts if selection.is_all else log_lines.selected(parts, selection)
+
+    def log_end(self, status: Status, *, reads: bool = True) -> LogEnd | None:
+        """Return the last lines of the node that made it fail, as *status* has it; without *reads*, the node alone."""
+        return log_end(self.client if reads else None, self.id, status)
 
     def save_logs(
         self,

@@ -299,4 +299,7 @@ def _result(
         )
     else:
         output.tell(closing.line(run, status, kept=not how.rehearsed))
+        shown = run.shape == (1, 1) and how.selection.is_all and sys.stdout.isatty()
+        for text in () if shown else closing.log_end(run, status):
+            output.tell(text)
     return OK if status.state is State.SUCCEEDED else JobFailed.exit_code

@@ -10,8 +10,9 @@ from pathlib import Path
 from runspec_jobs.api import listing
 from runspec_jobs.api.lifecycle import Run, SavedLog, Selection, State, Status, get, is_known
 from runspec_jobs.api.listing import RunFilter, Summary
+from runspec_jobs.api.machine import HERE
 from runspec_jobs.cli import apply, costs, node_table, output, run_table
-from runspec_jobs.cli.live import refresh
+from runspec_jobs.cli.live import closing, refresh
 from runspec_jobs.errors import OK, JobFailed, RunspecError
 
 
@@ -152,6 +153,7 @@ def _status_lines(of: Run, found: Status) -> Iterator[str]:
     yield from run_table.about(short)
     yield from costs.spent_lines(costs.of_run(of, found))
     yield from node_table.lines(found.nodes)
+    yield from (f"  {line}" for line in closing.log_end(of, found, reads=of.provider == HERE))
     yield from node_table.change_lines(of.membership())
 
 

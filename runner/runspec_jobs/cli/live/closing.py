@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping
 from runspec_jobs.api.lifecycle import Run, Status, get
 from runspec_jobs.cli import costs
 from runspec_jobs.diagnostics.render import plain
+from runspec_jobs.diagnostics.terminal_text import clipped
 from runspec_jobs.errors import RunspecError
 from runspec_jobs.machines import spent
 from runspec_jobs.report.numbers import brief, brief_text, seconds
 
 READ = 50  # the most nodes of all tasks whose outputs are counted, because each needs a request
+WIDTH = 200  # the most columns of a line of a log
 VALUES = 3  # the most parameters of a task that are named
 
 
@@ -27,6 +29,31 @@ def line(run: Run, status: Status, *, kept: bool = True) -> str:
     if status.reason:
         return f"{head}: {status.reason}" + (f" ({text})" if text else "")
     return f"{head}: {text}" if text else head
+
+
+def log_end(run: Run, status: Status, *, reads: bool = True) -> Iterator[str]:
+    """Yield the last lines of the log of the node that made the run fail, and how to see all of it.
+
+    Without *reads*, no service is asked.
+    """
+    try:
+        found = run.log_end(status, reads=reads)
+    except RunspecError:
+        return
+    if found is None:
+        return
+    nodes, tasks = run.shape
+    options = [f"--task {found.task}"] * (tasks > 1) + [f"--node {found.rank}"] * (nodes > 1)
+    places = [f"task {found.task}"] * (tasks > 1) + [f"node {found.rank}"] * (nodes > 1)
+    whose = f"the log of {', '.join(places)}" if places else "the log"
+    logs = " ".join(["runspec logs", _name(run), *options])
+    if found.lines is None:
+        yield f"the end of {whose}: {logs} --tail 20"
+    elif not found.lines:
+        yield f"{whose} is empty"
+    else:
+        yield f"{whose} ends with the lines below, and {logs} shows all"
+        yield from (f"  {clipped(text, WIDTH)}" for text in found.lines)
 
 
 def _result(run: Run, status: Status) -> Iterator[str]:

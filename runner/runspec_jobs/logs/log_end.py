@@ -1,0 +1,58 @@
+"""Reads the last lines of the node that made a run fail: a first job often ends with the reason in its first lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from runspec_jobs.diagnostics.terminal_text import without_sequences
+from runspec_jobs.logs.follow import chosen, line_text, tail
+from runspec_jobs.provider import Client, NodeStatus, State, Status, Stream
+
+LINES = 5
+MOST_BYTES = (
+    1 << 20
+)  # of a log that is read: a service gives the end of a long one only after all before it
+
+
+class LogEnd(NamedTuple):
+    """The last lines of one node's log that are not blank; None if they were not read, for example of a long log."""
+
+    task: int
+    rank: int
+    lines: Sequence[str] | None
+
+
+def log_end(connect: Callable[[], Client] | None, run: str, status: Status) -> LogEnd | None:
+    """Return the last lines of the node that made *run* fail; None if *status* names none, or it has no log yet.
+
+    Without *connect*, no line is read.
+    """
+    node = _failed(status)
+    if node is None:
+        return None
+    if connect is None:
+        return LogEnd(node.task, node.rank, None)
+    wanted = chosen(node.rank, node.task)
+    stream = next(filter(wanted, tail(connect()).streams(run)), None)
+    return None if stream is None else LogEnd(node.task, node.rank, _last(stream))
+
+
+def _failed(status: Status) -> NodeStatus | None:
+    """Return the first node whose exit code is that of the run, or else the first that has failed."""
+    if status.state is not State.FAILED:
+        return None
+    failed = [node for node in status.nodes if node.state is State.FAILED]
+    same = [node for node in failed if node.exit_code == status.exit_code]
+    return next(iter(same or failed), None)
+
+
+def _last(stream: Stream) -> list[str] | None:
+    data, position = bytearray(), None
+    while (chunk := stream.read(position)).data:
+        data += chunk.data
+        position = chunk.position
+        if len(data) > MOST_BYTES:
+            return None
+    texts = (line_text(line, without_sequences).rstrip() for line in bytes(data).split(b"\n"))
+    return [text for text in texts if text][-LINES:]
