@@ -9,7 +9,7 @@ from runspec_aws import job, signed
 from runspec_aws.infrastructure import lustre, own_queue
 from runspec_aws.infrastructure.launch_template import ROOT_DEVICE
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources import architecture, room
+from runspec_aws.resources import architecture, named_types, room
 from runspec_aws.resources.instance_types import NO_DRIVER, gpu_types, known, usable_gib
 from runspec_aws.resources.job_kind import LARGEST_ARRAY, MAX_ATTEMPTS, JobKind, children, shape
 from runspec_aws.resources.request import candidates, on_fargate, request
@@ -158,6 +158,7 @@ def _machines(spec: Spec, facts: Facts) -> Iterator[Problem]:
                 yield Problem(("cluster", key), what, severity="note")
     yield from room.problems(spec, options)
     yield from architecture.problems(options)
+    yield from named_types.problems(spec, options)
     yield from own_queue.problems(spec, facts)
     if options.efa:
         yield from _adapters(spec, options)

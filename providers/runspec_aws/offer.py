@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from runspec_aws.infrastructure import own_queue
 from runspec_aws.infrastructure.compute_environments import kinds
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources import fargate, room
+from runspec_aws.resources import fargate, named_types, room
 from runspec_aws.resources.instance_types import known, runs_on, usable_gib, usable_mib
 from runspec_aws.resources.job_kind import attempts
 from runspec_aws.resources.request import ResourceRequest, candidates, needs, request
@@ -40,8 +40,9 @@ def offer(spec: Spec, facts: Facts) -> Offer:
         why = f"the Capacity Block {options.reservation} was paid in advance"
         return Offer((), standing=standing, why=why)
     if options.instance_types:
-        named = tuple(_named(name, options) for name in room.types(spec, options))
-        return _offer(named, (), standing, spec, options)
+        names = room.types(spec, options)
+        named = dict.fromkeys(one for name in names for one in _named(name, spec, options))
+        return _offer(tuple(named), (), standing, spec, options)
     found, wanted = candidates(spec, options), request(spec, options)
     if room.one_type(spec, options):
         found = found[:1]
@@ -135,10 +136,12 @@ def limits(found: tuple[ChosenMachine, ...], spec: Spec, options: AwsOptions) ->
     }
 
 
-def _named(name: str, options: AwsOptions) -> ChosenMachine:
-    """Return an instance type that the profile names; a family such as `c6i` has no price."""
+def _named(name: str, spec: Spec, options: AwsOptions) -> tuple[ChosenMachine, ...]:
+    """Return a type that the profile names, or the machines of a family that hold a node; others have no price."""
+    why = "instance_types names it"
     machine = known(name)
-    if machine is None:
-        return ChosenMachine(unknown_machine(name), None, None, "instance_types names it")
-    usd = machine_price(machine, ec2_catalogue(), options.region)
-    return ChosenMachine(machine, usd, options.region, "instance_types names it")
+    found = (machine,) if machine else named_types.holding(name, spec, options)
+    region, catalogue = options.region, ec2_catalogue()
+    if not found:
+        return (ChosenMachine(unknown_machine(name), None, None, why),)
+    return tuple(ChosenMachine(m, machine_price(m, catalogue, region), region, why) for m in found)

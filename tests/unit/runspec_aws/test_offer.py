@@ -39,9 +39,19 @@ def test_the_machines_with_prices_are_those_of_the_plan(
 
 
 def test_a_type_that_the_catalogue_does_not_have_has_no_price() -> None:
-    offer, _ = offered(spec(cluster={}), instance_types=["m7i.large", "p9.large", "c6i"])
+    offer, _ = offered(spec(cluster={}), instance_types=["m7i.large", "p9.large"])
 
-    assert [one.usd for one in offer.machines] == [pytest.approx(0.1008), None, None]
+    assert [one.usd for one in offer.machines] == [pytest.approx(0.1008), None]
+
+
+def test_a_family_of_the_profile_has_the_prices_of_its_machines_that_hold_a_node() -> None:
+    offer, _ = offered(spec(cluster={"cpus": 16}), instance_types=["c5"])
+
+    assert [(one.machine.name, one.usd) for one in offer.machines][:2] == [
+        ("c5.4xlarge", 0.68),
+        ("c5.9xlarge", 1.53),
+    ]
+    assert {one.machine.family for one in offer.machines} == {"c5"}
 
 
 def test_machines_that_others_choose_are_not_known() -> None:
