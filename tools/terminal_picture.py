@@ -113,7 +113,7 @@ def typed(screen: Screen, line: str, folder: Path, env: Mapping[str, str]) -> in
 def svg(screen: Screen, title: str) -> str:
     """Return the picture; it names no outside address."""
     console = Console(record=True, width=screen.columns, file=StringIO(), force_terminal=True)
-    for line in screen.text():
+    for line in (*screen.text(), ""):  # the picture cuts the last line
         console.print(Text.from_ansi(line), soft_wrap=True)
     drawn = console.export_svg(title=title, unique_id="run")
     return re.sub(r"\s*@font-face \{.*?\n    \}|\s*<!--.*?-->", "", drawn, flags=re.DOTALL)

@@ -29,7 +29,11 @@ def drawn(tasks: Sequence[Mapping[str, str]]) -> Table:
 
 
 def ranking(metric: Metric, found: Sequence[Placed]) -> Table:
-    """Return a table of the tasks of a sweep in the order of their ranks, with all their values."""
+    """Return a table of the tasks of a sweep in the order of their ranks, with all their values.
+
+    The column `why` is there if a task has no number.
+    """
+    whys = any(p.task.measured.why for p in found)
     names = list(found[0].task.values) if found else []
     rows = tuple(
         (
@@ -38,11 +42,11 @@ def ranking(metric: Metric, found: Sequence[Placed]) -> Table:
             *(p.task.values[name] for name in names),
             p.task.measured.value,
             p.task.state,
-            p.task.measured.why,
+            *([p.task.measured.why] if whys else []),
         )
         for p in found
     )
-    return Table(("place", "task", *names, metric.name, "state", "why"), rows)
+    return Table(("place", "task", *names, metric.name, "state", *(["why"] if whys else [])), rows)
 
 
 def changes(found: Sequence[MembershipChange], when: elastic_costs.When) -> Table:

@@ -19,7 +19,7 @@ from tests.support.root import ROOT
 PICTURE = ROOT / "docs" / "run.svg"
 SVG = "{http://www.w3.org/2000/svg}"
 WIDTH = 12.2  # of a character
-RUN = r"digits-[0-9a-z]{6}"
+RUN = r"fit-[0-9a-z]{6}"
 
 
 def lines(picture: Path) -> list[str]:

@@ -91,7 +91,7 @@ def test_a_ranking_is_columns_where_nobody_watches(spec: Path, capsys: Capture) 
     assert run(["report", "job"]) == 0
 
     assert capsys.readouterr().out.splitlines() == [
-        "place  task  n  loss  state      why",
+        "place  task  n  loss  state",
         "    1     1  1   1.5  succeeded",
         "    2     2  2   2.5  succeeded",
         "    3     0  3   3.5  succeeded",
