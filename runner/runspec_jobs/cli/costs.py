@@ -43,14 +43,14 @@ def lines(found: Estimate) -> Iterator[str]:
     yield f"     {rate(found)}"
     yield f"     {bound(found)}"
     for standing in found.standing:
-        yield plain(f"     also while nothing runs: {standing.what}{_price(standing)}")
+        yield plain(f"     also while nothing runs: {standing.what}{price(standing)}")
     if found.alternatives:
         yield f"     {_others(found)}"
     if found.catalogue:
         yield plain(f"     prices: {found.catalogue}")
 
 
-def _price(standing: StandingCost) -> str:
+def price(standing: StandingCost) -> str:
     """Return the price of a standing cost as text; nothing for one that is unknown."""
     if standing.usd_hour is not None:
         return f": {hourly(standing.usd_hour)}"
@@ -67,7 +67,7 @@ def summary(found: Estimate) -> Iterator[str]:
     yield plain(f"cost: {named}{rate(found).removeprefix('in all: ')}; {bound(found)}")
     for standing in found.standing:
         if standing.usd_hour is not None:
-            yield plain(f"also while nothing runs: {standing.what}{_price(standing)}")
+            yield plain(f"also while nothing runs: {standing.what}{price(standing)}")
     if found.alternatives:
         yield _others(found)
 

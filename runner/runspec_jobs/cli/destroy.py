@@ -115,16 +115,13 @@ def _confirm(question: str, *, yes: bool) -> None:
 
 
 def _destroy_shared(options: DestroyOptions) -> int:
-    """Delete the shared resources, unless a run may still need them; at a terminal, say what they cost, and ask."""
-    if not options.yes and not options.as_json and output.at_terminal():
-        kept = cleanup.shared()
-        if kept.titles:
-            for title in kept.titles:
-                output.tell(title)
-            for one in kept.costs:
-                price = "" if one.usd_hour is None else f": {costs.hourly(one.usd_hour)}"
-                output.tell(f"keeping it costs: {plain(one.what)}{price}")
-            _confirm("delete what these steps made? the next apply makes it again", yes=False)
+    """Delete the shared resources, unless a run may still need them; say what they cost, and ask at a terminal."""
+    kept = () if options.as_json else _kept()
+    for line in kept:
+        output.tell(line)
+    if kept and output.at_terminal():
+        question = "delete what these steps made? the next apply makes it again"
+        _confirm(question, yes=options.yes)
     deleted = cleanup.destroy_shared(on_event=ProgressPrinter(quiet=options.as_json))
     if options.as_json:
         output.out_json("runspec.destroy-site/v1", {"destroyed": deleted})
@@ -132,3 +129,12 @@ def _destroy_shared(options: DestroyOptions) -> int:
         resources = "resource" if len(deleted) == 1 else "resources"
         output.tell(f"{len(deleted)} shared {resources} destroyed")
     return OK
+
+
+def _kept() -> Sequence[str]:
+    """Return what runs share, and what keeping it costs, as lines of text."""
+    shared = cleanup.shared()
+    unknown = ", at a price that is unknown"
+    costing = [f"{plain(one.what)}{costs.price(one) or unknown}" for one in shared.costs]
+    head = ["keeping this costs"] if costing else []
+    return [*map(plain, shared.titles), *head, *(f"  {line}" for line in costing)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import time
 import types
 from pathlib import Path
@@ -14,7 +15,11 @@ from runspec_jobs.api import cleanup
 from runspec_jobs.api.lifecycle import runs
 from runspec_jobs.cli.app import run
 from runspec_jobs.errors import UsageError
+from runspec_jobs.plan import model
+from runspec_jobs.provider import Scope
 from runspec_jobs.state import run_record
+from runspec_slurm.parallelcluster import PROVIDER
+from tests.support.slurm import parallelcluster_specs
 
 pytestmark = pytest.mark.process
 
@@ -193,3 +198,43 @@ def test_at_a_terminal_what_runs_share_is_shown_first(
 
     assert "copy ./src" in shown.getvalue() and "[y/N]" in shown.getvalue()
     assert len(cleanup.shared().titles) == count
+
+
+def kept_cluster(folder: Path) -> None:
+    """Leave a record of a destroyed run whose cluster is still there."""
+    text = b"apiVersion: runspec/v1\nname: train\nprovider: parallelcluster\nrun: 'true'\n"
+    of = parallelcluster_specs.spec(run="true")
+    given = parallelcluster_specs.facts(of)
+    made = model.make_plan(PROVIDER, of, "abc123", given)
+    with run_record.create(text, made, given, folder, "job.yaml").opened() as journal:
+        for step in made.steps:
+            journal.add("done", step=step.id, answer={})
+            if step.scope is Scope.RUN:
+                journal.add("undone", step=step.id)
+        journal.add("deleted")
+
+
+def test_what_keeping_costs_is_said_by_hour_and_by_what_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept_cluster(tmp_path)
+    shown = answering(monkeypatch, "n\n")
+
+    assert run(["destroy", "--shared"]) == UsageError.exit_code
+
+    told = shown.getvalue()
+    assert "keeping this costs\nrunspec:   the head node, m6i.xlarge, until " in told
+    assert "`runspec destroy --shared`: 0.19 USD an hour\n" in told
+    assert re.search(r"the disk of the head node, .*: 0\.08 USD a GB and month\n", told)
+    assert re.search(r"its dashboard and logs .*, at a price that is unknown\n", told)
+    assert cleanup.shared().titles
+
+
+def test_a_pipe_is_told_what_is_deleted_and_what_it_cost(capsys: Capture) -> None:
+    shared_upload()
+    capsys.readouterr()
+
+    assert run(["destroy", "--shared"]) == 0
+
+    told = capsys.readouterr().err
+    assert told.index("runspec: copy ./src") < told.index("1 shared resource destroyed")
