@@ -7,7 +7,7 @@ from typing import Any
 
 from runspec_aws import lookup, publish, timing
 from runspec_aws.errors import translated
-from runspec_aws.logs import Logs
+from runspec_aws.logs import CloudStream, Logs
 from runspec_aws.naming import s3
 from runspec_aws.options import AwsOptions
 from runspec_aws.orphans import OrphanFinder
@@ -34,6 +34,7 @@ from runspec_jobs.provider import (
     Status,
     Step,
     Stream,
+    TimedChunk,
     inside_zipapp,
     requests_of,
 )
@@ -186,6 +187,10 @@ class AwsClient:
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
         return self.files.outputs(run)
+
+    def read_timed(self, stream: Stream, position: str | None) -> TimedChunk:
+        assert isinstance(stream, CloudStream), "BUG: it is not a stream of this client"
+        return stream.timed(position)
 
     def places(self, run: str) -> Places:
         outputs = f"s3://{self.session.bucket}/{self.options.prefix}/runs/{run}/outputs"

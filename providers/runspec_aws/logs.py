@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ from runspec_aws.errors import code_of, got, translated
 from runspec_aws.session.clients import Session
 from runspec_aws.status.jobs import Jobs, Place
 from runspec_aws.status.poll import Job, has_ended
-from runspec_jobs.provider import Chunk, RemoteError, Stream
+from runspec_jobs.provider import Chunk, RemoteError, Stream, TimedChunk
 
 ABSENT = frozenset({"ResourceNotFoundException"})
 STALE = frozenset({"InvalidParameterException"})
@@ -87,6 +88,7 @@ class CloudStream:
         self.clock = clock
         self.attempts: Sequence[Attempt] = ()
         self.over_s: float | None = None
+        self._times: list[tuple[int, float]] = []  # of the page that was read last
 
     def know(self, attempts: Sequence[Attempt], *, over: bool) -> None:
         """Update the attempts; *over* is whether the whole run has ended.
@@ -115,6 +117,11 @@ class CloudStream:
                 break
         return Chunk(b"", f"{at}:{size}:{token}")
 
+    def timed(self, position: str | None) -> TimedChunk:
+        """Return a chunk with the service's own times of its lines."""
+        self._times = []
+        return TimedChunk(self.read(position), self._times)
+
     def _may_come(self, at: int) -> bool:
         """Return whether more lines of an attempt may arrive, which they may for a while after its end."""
         if self.attempts[at].stopped_s is None and at + 1 < len(self.attempts):
@@ -136,6 +143,7 @@ class CloudStream:
         while True:
             data, after = self._events(at, token)
             if len(data) > size or after == token:
+                self._times = [(end - size, at) for end, at in self._times if end > size]
                 return data[size:], after
             size, token = size - len(data), after
 
@@ -152,5 +160,11 @@ class CloudStream:
             if code_of(exc) in ABSENT:  # the job has not printed anything yet
                 return b"", token
             raise
-        data = "".join(f"{event['message']}\n" for event in got(found, "events")).encode()
-        return data, got(found, "nextForwardToken")
+        events: Sequence[Mapping[str, Any]] = got(found, "events")
+        lines = [f"{event['message']}\n".encode() for event in events]
+        self._times = [
+            (end, event["timestamp"] / 1000)
+            for end, event in zip(itertools.accumulate(map(len, lines)), events, strict=True)
+            if "timestamp" in event
+        ]
+        return b"".join(lines), got(found, "nextForwardToken")

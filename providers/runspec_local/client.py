@@ -30,6 +30,7 @@ from runspec_jobs.provider import (
     Status,
     Step,
     Stream,
+    TimedChunk,
     inside_sh,
     inside_zipapp,
     state_folder,
@@ -158,6 +159,10 @@ class LocalClient:
 
     def streams(self, run: str) -> Sequence[Stream]:
         return status.streams(self._folder(run))
+
+    def read_timed(self, stream: Stream, position: str | None) -> TimedChunk:
+        assert isinstance(stream, status.FileStream), "BUG: it is not a stream of this client"
+        return stream.timed(position)
 
     def places(self, run: str) -> Places:
         return Places(str(self._folder(run) / "logs"), str(self._folder(run) / "outputs"))

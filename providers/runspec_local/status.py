@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import bisect
 import json
+import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,6 +19,8 @@ from runspec_jobs.provider import (
     RemoteError,
     State,
     Status,
+    TimedChunk,
+    Unavailable,
     changes_of,
     check_format,
     read_saved_outputs,
@@ -112,11 +116,12 @@ def _attempt(end: events.Event, began_s: float | None) -> Attempt:
 
 @dataclass(frozen=True)
 class FileStream:
-    """The log of one node: a position is an offset in bytes."""
+    """The log of one node: a position is an offset in bytes. *times* are those of `supervisor.log_times`, once read."""
 
     path: Path
     task: int
     rank: int
+    times: list[tuple[int, float]] = field(default_factory=list, compare=False)
 
     def read(self, position: str | None) -> Chunk:
         offset = int(position or 0)
@@ -127,6 +132,31 @@ class FileStream:
         except FileNotFoundError:
             data = b""  # the run was deleted after its streams were listed
         return Chunk(data, str(offset + len(data)))
+
+    def timed(self, position: str | None) -> TimedChunk:
+        """Return a chunk with its times. The end of a log that is not in the index has the time of the last write."""
+        chunk, start = self.read(position), int(position or 0)
+        end = start + len(chunk.data)
+        if not self.times or self.times[-1][0] < end:
+            self.times[:] = self._index()
+        first = bisect.bisect_right(self.times, (start, math.inf))
+        last = bisect.bisect_left(self.times, (end, -math.inf)) + 1
+        found = [(min(size, end) - start, at) for size, at in self.times[first:last]]
+        return TimedChunk(chunk, found)
+
+    def _index(self) -> list[tuple[int, float]]:
+        """Return the index, with the time of the last write at its end."""
+        try:
+            size, at = (kept := self.path.stat()).st_size, kept.st_mtime
+        except FileNotFoundError:
+            return []  # the run was deleted after its streams were listed
+        index = self.path.with_suffix(".times")
+        if not index.exists():
+            what = "this log has no times: an earlier version of runspec started the run"
+            raise Unavailable(what, "remove --since and --timestamps")
+        lines = index.read_text().splitlines()
+        found = [(int(one), float(other)) for one, _, other in (x.partition(" ") for x in lines)]
+        return [*found, (size, at)] if not found or found[-1][0] < size else found
 
 
 def streams(folder: Path) -> list[FileStream]:

@@ -195,7 +195,9 @@ def test_lines_are_chosen_while_a_log_is_followed_and_afterwards(
     assert [line.text for line in followed] == ["89"]
 
 
-@pytest.mark.parametrize("option", [["--tail", "2"], ["--grep", "x"]])
+@pytest.mark.parametrize(
+    "option", [["--tail", "2"], ["--grep", "x"], ["--since", "5m"], ["--timestamps"]]
+)
 def test_a_saved_log_is_whole(
     job: Path, capfd: pytest.CaptureFixture[str], option: list[str]
 ) -> None:
@@ -377,3 +379,25 @@ def test_the_state_has_a_colour_in_a_list_unless_no_color_is_set(
 
     assert "\x1b[31mfailed\x1b[0m" in coloured.shown
     assert "\x1b" not in plain.shown
+
+
+def test_lines_have_times_and_old_ones_are_left_out(
+    job: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    job.write_text(HEAD + "run: |\n  date +%T\n  sleep 4\n  date +%T\n  sleep 600\n")
+    assert run(["apply", "-d", "--json", str(job)]) == 0
+    until(lambda: run(["logs", "job"]) == 0 and capfd.readouterr().out.count(":") == 4)
+    capfd.readouterr()
+
+    assert run(["logs", "job", "--timestamps"]) == 0
+    printed = [line.split() for line in capfd.readouterr().out.splitlines()]
+    assert run(["logs", "job", "--since", "3s", "--timestamps", "--json"]) == 0
+    (new,) = map(json.loads, capfd.readouterr().out.splitlines())
+    assert run(["destroy", "job"]) == 0
+
+    assert len(printed) == 2
+    for _, shown, own in printed:
+        late = [sum(60**n * int(x) for n, x in enumerate(t.split(":")[::-1])) for t in (shown, own)]
+        assert abs(late[0] - late[1]) <= 1
+    assert new["line"] == printed[1][2]
+    assert abs(new["at"] - time.time()) < 30

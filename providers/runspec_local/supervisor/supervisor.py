@@ -24,6 +24,7 @@ from runspec_local.supervisor.attempt import Attempt
 from runspec_local.supervisor.child import Child, start_child
 from runspec_local.supervisor.device_leases import LOOK_S, DeviceLeases, Devices
 from runspec_local.supervisor.events import Events
+from runspec_local.supervisor.log_times import LogTimes
 from runspec_local.supervisor.node import Node
 from runspec_local.supervisor.process import FORMAT, identity, locked
 from runspec_local.supervisor.saver import Saver
@@ -58,6 +59,7 @@ class Supervisor:
         self.unwanted: set[int] = set()  # tasks that are to end early, or not to start
         self.stopped: set[int] = set()  # those of them that ended early
         self.cancelled = False  # whether anything ended early
+        self.times = LogTimes()
         self.poll = select.poll()
         self.wake, woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(woken)
@@ -80,6 +82,7 @@ class Supervisor:
             self._begin_waiting()
             if self.running or self.waiting:
                 self._sleep()
+                self.times.note()
                 self._look()
         failed = [code for code in (self.wanted[task] for task in sorted(self.wanted)) if code]
         return failed[0] if failed else 0
@@ -157,6 +160,7 @@ class Supervisor:
     def _start(self, node: Node, attempt: Attempt) -> None:
         node.prepare()
         environment = node.environment(os.environ, self.secrets)
+        self.times.watch(node.log)
         with durable.private_log(node.log) as log:
             if node.contained and node.rank == 0 and self.job["nodes"] > 1:
                 line = node.network_argv()
@@ -180,6 +184,7 @@ class Supervisor:
         if any(not attempt.left and not attempt.saving for attempt in self.running.values()):
             return
         times = [at for attempt in self.running.values() for at in attempt.next_s]
+        times += self.times.next_s
         times += [time.monotonic() + LOOK_S] if self.leases.waits else []
         pause = None if not times else max(0, min(times) - time.monotonic()) * 1000 + 1
         self.poll.poll(pause)
@@ -308,6 +313,7 @@ class Supervisor:
 
     def _finish(self, task: int, attempt: Attempt) -> None:
         """Start another attempt of the task, or record its end."""
+        self.times.end(task)
         by_rank = (attempt.codes[rank] for rank in sorted(attempt.codes))
         code = attempt.failed or next(filter(None, by_rank), 0)
         if "elastic" in self.job and 0 in attempt.codes.values():

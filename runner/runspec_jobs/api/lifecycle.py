@@ -173,7 +173,8 @@ class Run:
         selection: Selection = ALL,
     ) -> Iterator[Line]:
         """Yield the log so far, one node after the other, as bytes and with lines of more than 1 MiB in parts."""
-        parts = log.everything(self.client(), self.id, self._wanted(node, task))
+        wanted, timed = self._wanted(node, task), selection.needs_times
+        parts = log.everything(self.client(), self.id, wanted, timed=timed)
         yield from parts if selection.is_all else log_lines.selected(parts, selection)
 
     def log_end(self, status: Status, *, reads: bool = True) -> LogEnd | None:

@@ -236,6 +236,7 @@ def printing(run: Run, how: Following, *, follows: bool = True) -> Iterator[Prin
             json=how.as_json,
             exact=exact,
             coloured=output.coloured(),
+            timed=how.selection.timed,
             screen=area,
         )
         stack.enter_context(printer)

@@ -29,10 +29,13 @@ class LogsOptions:
     as_json: bool = False
     tail: int | None = None
     grep: str | None = None
+    since_s: int | None = None
+    timestamps: bool = False
 
     @property
     def selection(self) -> Selection:
-        return Selection(self.tail, self.grep)
+        since_s = None if self.since_s is None else time.time() - self.since_s
+        return Selection(self.tail, self.grep, since_s, self.timestamps)
 
 
 @dataclass(frozen=True)

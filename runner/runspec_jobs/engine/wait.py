@@ -70,6 +70,7 @@ def wait(
                 show if selection.is_all and metric is None else line,
                 wanted,
                 unfinished=selector.unfinished if unfinished else None,
+                timed=selection.needs_times,
                 caught_up=selector.caught_up,
                 waits=lambda why: reporter.note(f"{of.run} {why}"),
                 tell=reporter.wait,

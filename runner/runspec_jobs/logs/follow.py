@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 
 from runspec_jobs.errors import RunspecError, TimedOut, Unavailable
 from runspec_jobs.logs.outage import Outage, Start, in_thread, pauses
-from runspec_jobs.provider import Client, State, Status, Stream, SupportsLogs
+from runspec_jobs.provider import (
+    Chunk,
+    Client,
+    State,
+    Status,
+    Stream,
+    SupportsLogs,
+    SupportsLogTimes,
+    TimedChunk,
+)
 
 FIRST_PAUSE_S = 0.01
 LONGEST_PAUSE_S = 1.0
@@ -29,6 +39,7 @@ UNFINISHED_BYTES = 4096  # of a line that has not ended
 
 Sleep = Callable[[float], None]
 Wanted = Callable[[Stream], bool]
+Timer = Callable[[Stream, str | None], TimedChunk]
 
 
 @dataclass(slots=True)
@@ -36,6 +47,7 @@ class Line:
     """One line of one node's log without its line break, or a part of a long line.
 
     *continues* is true if the part before it belongs to the same line, and *ended* is false if more of it may follow.
+    *at* is when it was printed, in seconds since 1970, if that was asked for and is known.
     """
 
     task: int
@@ -43,22 +55,30 @@ class Line:
     text: bytes
     continues: bool = False
     ended: bool = True
+    at: float | None = None
 
 
 @dataclass
 class Reader:
-    """Splits one stream into lines, and yields each once its line break was read, or when it is flushed."""
+    """Splits one stream into lines, and yields each once its line break was read, or when it is flushed.
+
+    With *timer*, which reads a part of a stream with its times, lines have times.
+    """
 
     stream: Stream
+    timer: Timer | None = None
     position: str | None = None
     rest: bytearray = field(default_factory=bytearray)
     within: bool = False  # inside a line of which a part was yielded
     looked: str | None = None  # the position at the last call of `unfinished`
     more: bool = False  # whether the last chunk said that the log is not complete
+    read_to: int = 0  # bytes that were read,
+    passed: int = 0  # and those that were yielded
+    times: deque[tuple[int, float]] = field(default_factory=deque)  # by which byte each came
 
     def lines(self) -> Iterator[Line]:
         """Yield the new lines; text after the last line break is kept for the next call."""
-        while (chunk := self.stream.read(self.position)).data:
+        while (chunk := self._read()).data:
             self.position = chunk.position
             self.rest += chunk.data
             whole, mark, rest = self.rest.rpartition(b"\n")
@@ -91,9 +111,23 @@ class Reader:
             yield self._line(bytes(self.rest), ended=False)
             self.rest = bytearray()
 
+    def _read(self) -> Chunk:
+        if self.timer is None:
+            return self.stream.read(self.position)
+        found = self.timer(self.stream, self.position)
+        self.times.extend((self.read_to + count, at) for count, at in found.times)
+        self.read_to += len(found.chunk.data)
+        return found.chunk
+
     def _line(self, text: bytes, *, ended: bool = True) -> Line:
         continues, self.within = self.within, not ended
-        return Line(self.stream.task, self.stream.rank, text, continues, ended)
+        found = Line(self.stream.task, self.stream.rank, text, continues, ended)
+        if self.timer is not None:
+            self.passed += len(text) + ended
+            while self.times and self.times[0][0] < self.passed:
+                self.times.popleft()
+            found.at = self.times[0][1] if self.times else None
+        return found
 
 
 def whole_characters(data: bytes | bytearray) -> int:
@@ -119,6 +153,14 @@ def tail(client: Client) -> SupportsLogs:
     return client
 
 
+def timer(client: Client) -> Timer:
+    """Return the function that reads a part of a log with its times. Raises Unavailable if there are no times."""
+    if not isinstance(client, SupportsLogTimes):
+        what = "this provider has no times of the lines of a log"
+        raise Unavailable(what, "remove --since and --timestamps")
+    return client.read_timed
+
+
 def follow(
     client: Client,
     run: str,
@@ -126,6 +168,7 @@ def follow(
     wanted: Wanted | None = None,
     *,
     unfinished: Callable[[Line], None] | None = None,
+    timed: bool = False,
     caught_up: Callable[[], None] = lambda: None,
     waits: Callable[[str], None] = lambda reason: None,
     tell: Callable[[str], None] = lambda text: None,
@@ -144,11 +187,12 @@ def follow(
     waits, *waits* is called with the reason, once for each. The state of the run is requested in another thread, so
     that logs do not wait for a slow answer; *reconcile* is called after it, and *tell* gets the lines that it returns;
     *seen* is called with each state. If the service stops answering, *tell* is called once, and following goes on when
-    it answers again. *answered* is true if the service has answered for this run before.
+    it answers again. *answered* is true if the service has answered for this run before. If *timed*, lines have times.
     Raises TimedOut if the run does not end in *timeout_s*, or the rest of its logs cannot be read in that time.
     """
     outage = Outage(tell, answered=answered)
     following = Following(client, run, show, wanted or every, outage, reconcile, unfinished)
+    following.timer = timer(client) if timed else None
     looks = Looks(following.look, start, clock)
     started = shown_s = clock()  # *shown_s* is the time when a line was last shown
     why = ""
@@ -237,6 +281,7 @@ class Following:
         self.show, self.wanted, self.outage = show, wanted, outage
         self.unfinished = unfinished
         self.streams: Sequence[Stream] = ()
+        self.timer: Timer | None = None
         self._readers: dict[tuple[int, int], Reader] = {}
 
     def look(self) -> Status:
@@ -290,7 +335,7 @@ class Following:
         for stream in self.streams:
             if self.wanted(stream):
                 key = (stream.task, stream.rank)
-                reader = self._readers.setdefault(key, Reader(stream))
+                reader = self._readers.setdefault(key, Reader(stream, self.timer))
                 for line in reader.lines():
                     self.show(line)
                     count += 1
@@ -313,15 +358,16 @@ def _least_s(source: SupportsLogs) -> float:
 
 
 def everything(
-    client: Client, run: str, wanted: Wanted, *, sleep: Sleep = time.sleep
+    client: Client, run: str, wanted: Wanted, *, timed: bool = False, sleep: Sleep = time.sleep
 ) -> Iterator[Line]:
-    """Yield every line of *run* so far, one stream after the other.
+    """Yield every line of *run* so far, one stream after the other; if *timed*, with their times.
 
     If the run has ended and the service may deliver more lines, *sleep* is called until the log is complete.
     """
+    times = timer(client) if timed else None
     for stream in tail(client).streams(run):
         if wanted(stream):
-            reader, waits = Reader(stream), pauses(FIRST_REST_S, LONGEST_PAUSE_S)
+            reader, waits = Reader(stream, times), pauses(FIRST_REST_S, LONGEST_PAUSE_S)
             yield from reader.lines()
             while reader.more:
                 sleep(next(waits))

@@ -30,6 +30,7 @@ Show = Callable[[Line], None]
 class Selection:
     """Which lines to show: the last *tail* of each node, of those in which the expression *grep* is found.
 
+    *since_s* leaves out lines that were printed before that time, in seconds since 1970. If *timed*, lines have times.
     Raises UsageError if *grep* is not a regular expression of Python, or *tail* is negative. Outside the main thread,
     where a search that takes too long cannot be ended, also if *grep* has several unlimited repetitions, and only the
     first 10,000 characters of a line are searched.
@@ -37,6 +38,8 @@ class Selection:
 
     tail: int | None = None
     grep: str | None = None
+    since_s: float | None = None
+    timed: bool = False
 
     def __post_init__(self) -> None:
         if self.tail is not None and not 0 <= self.tail <= MOST_LINES:
@@ -47,7 +50,11 @@ class Selection:
 
     @property
     def is_all(self) -> bool:
-        return self == Selection()
+        return self == Selection(timed=self.timed)
+
+    @property
+    def needs_times(self) -> bool:
+        return self.timed or self.since_s is not None
 
 
 ALL = Selection()
@@ -87,7 +94,7 @@ class Selector:
 
     def __init__(self, selection: Selection, show: Show, unfinished: Show | None = None) -> None:
         self._show, self._unfinished = show, unfinished
-        self._tail = selection.tail
+        self._tail, self._since_s = selection.tail, selection.since_s
         self._pattern = None if selection.grep is None else _compiled(selection.grep)
         self._bounded = None if selection.grep is None else limit()
         self._chosen: dict[Whose, bool] = {}  # whether the line that has not ended was chosen
@@ -105,7 +112,7 @@ class Selector:
         """Take a line, or a part of one."""
         whose = (found.task, found.rank)
         if not found.continues:
-            self._chosen[whose] = self._matches(found)
+            self._chosen[whose] = self._is_new(found) and self._matches(found)
         if not self._chosen.get(whose, True):
             return
         if self._tail is None:
@@ -135,6 +142,10 @@ class Selector:
             if not lines:
                 self._chosen[whose] = False  # the rest of a line that was not shown
         self._last.clear()
+
+    def _is_new(self, found: Line) -> bool:
+        """Return whether a line was printed late enough; one without a time was printed just now."""
+        return self._since_s is None or found.at is None or found.at >= self._since_s
 
     def _matches(self, found: Line) -> bool:
         if self._pattern is None:

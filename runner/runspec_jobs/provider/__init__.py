@@ -56,6 +56,7 @@ from runspec_jobs.provider.capabilities import (
     SupportsExport,
     SupportsImport,
     SupportsLogs,
+    SupportsLogTimes,
     SupportsMembershipChanges,
     SupportsNodeDoctor,
     SupportsOffer,
@@ -149,6 +150,7 @@ from runspec_jobs.provider.types import (
     Status,
     StdioProxy,
     Stream,
+    TimedChunk,
     changes_of,
 )
 from runspec_jobs.record_formats import check as check_format
@@ -257,6 +259,7 @@ __all__ = [
     "SupportsExec",
     "SupportsExport",
     "SupportsImport",
+    "SupportsLogTimes",
     "SupportsLogs",
     "SupportsMembershipChanges",
     "SupportsNodeDoctor",
@@ -274,6 +277,7 @@ __all__ = [
     "SupportsRehydration",
     "SupportsTaskStop",
     "SupportsUpload",
+    "TimedChunk",
     "Truth",
     "Unavailable",
     "UsageError",

@@ -25,6 +25,7 @@ from runspec_jobs.provider.types import (
     Progress,
     Route,
     Stream,
+    TimedChunk,
 )
 from runspec_jobs.spec.model import Spec
 
@@ -69,6 +70,14 @@ class SupportsLogs(Protocol):
 
     def streams(self, run: str) -> Sequence[Stream]:
         """Return the log streams that exist by now, ordered by task and rank."""
+
+
+@runtime_checkable
+class SupportsLogTimes(Protocol):
+    """A client that knows when each line of a log was printed."""
+
+    def read_timed(self, stream: Stream, position: str | None) -> TimedChunk:
+        """Return what `read` of *stream*, which is one of `streams`, returns, with its times."""
 
 
 @runtime_checkable

@@ -254,6 +254,17 @@ class Chunk(NamedTuple):
     more: bool = False
 
 
+class TimedChunk(NamedTuple):
+    """A chunk, and when its bytes were printed: *times* are pairs of a number of bytes and a time, both ascending.
+
+    The first bytes of the chunk, up to that number, had been printed at that time, in seconds since 1970 and to a
+    second. What comes after the last number has no known time.
+    """
+
+    chunk: Chunk
+    times: Sequence[tuple[int, float]]
+
+
 class Stream(Protocol):
     """The log of one node of one task over all its attempts, as the service stores it."""
 

@@ -184,6 +184,18 @@ def logs(
             help="only lines in which this regular expression of Python is found",
         ),
     ] = None,
+    since: Annotated[
+        int | None,
+        Option(
+            "--since",
+            metavar="TIME",
+            parser=duration,
+            help="only lines that were printed in the last 5m, or another length of time",
+        ),
+    ] = None,
+    timestamps: Annotated[
+        bool, flag("--timestamps", help="print the time of each line before it")
+    ] = False,
     timeout: Timeout = None,
     as_json: AsJson = False,
 ) -> int:
@@ -191,7 +203,7 @@ def logs(
 
     Examples:
       runspec logs -f mnist --tail 20
-      runspec logs mnist --save mnist.log
+      runspec logs mnist --since 5m --timestamps
 
     More: docs/logs.md
     """
@@ -200,8 +212,12 @@ def logs(
     if save is not None:
         exclusive({"--save": True, "--tail": tail is not None})
         exclusive({"--save": True, "--grep": grep is not None})
+        exclusive({"--save": True, "--since": since is not None})
+        exclusive({"--save": True, "--timestamps": timestamps})
     return status.logs(
-        status.LogsOptions(run, follow, save, node, task, timeout, as_json, tail, grep)
+        status.LogsOptions(
+            run, follow, save, node, task, timeout, as_json, tail, grep, since, timestamps
+        )
     )
 
 

@@ -204,6 +204,10 @@ class Log(Document):
     format: Literal["runspec.log/v1"]
     task: int
     node: int
+    at: Time | None = Field(
+        default=None,
+        description="When it was printed; only with `--timestamps`, and if it is known.",
+    )
     line: str
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
 
@@ -48,7 +48,8 @@ class LogPrinter:
     is printed, the current one every BAR_EVERY_S seconds, and the last one; in JSON, the last one.
 
     A long line is broken if another node's line arrives between its parts, or if it begins to overwrite itself. Use
-    the printer as a context manager, which ends the last line at its exit, unless *exact* is true. The colours of a
+    the printer as a context manager, which ends the last line at its exit, unless *exact* is true. With *timed*, each
+    line begins with its time. The colours of a
     line, and one for the prefix of each node and task, are printed only if *coloured* is true; those of a line end with
     it. No other control sequence is printed.
     """
@@ -61,11 +62,12 @@ class LogPrinter:
         json: bool = False,
         exact: bool = False,
         coloured: bool = False,
+        timed: bool = False,
         screen: Screen | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.nodes, self.tasks, self.json, self.exact = nodes, tasks, json, exact
-        self.coloured = coloured and not json
+        self.coloured, self.timed = coloured and not json, timed
         self.screen = None if json else screen
         self.clock = clock
         self._colours: dict[Whose, Colours] = {}
@@ -155,7 +157,7 @@ class LogPrinter:
 
     def _print(self, whose: Whose, found: Line, text: bytes) -> None:
         """Print a line, or a part of it, for good."""
-        before, head = "", self._head(whose)
+        before, head = "", self._head(whose, found.at)
         if self._open is not None:
             if found.continues and self._open == whose:
                 head = ""
@@ -184,20 +186,31 @@ class LogPrinter:
         shown = line_text(text, without_sequences)
         return as_json(shown)[1:-1] if self.json else shown
 
-    def _head(self, whose: Whose) -> str:
+    def _head(self, whose: Whose, at: float | None = None) -> str:
+        if self.json and self.timed:
+            return self._new_head(*whose, {"at": at})
         if whose not in self._heads:
             self._heads[whose] = self._new_head(*whose)
-        return self._heads[whose]
+        return f"{stamp(at)} {self._heads[whose]}" if self.timed else self._heads[whose]
 
-    def _new_head(self, task: int, node: int) -> str:
+    def _new_head(self, task: int, node: int, more: Mapping[str, float | None] = {}) -> str:
         if self.json:
-            found = {"task": task, "node": node, "line": ""}
+            found = {"task": task, "node": node, **more, "line": ""}
             return as_json({"format": "runspec.log/v1", **found})[:-2]
         head = prefix(Line(task, node, b""), self.nodes, self.tasks)
         return f"{tinted(head[:-1], task * self.nodes + node)} " if self.coloured and head else head
 
     def _tail(self) -> str:
         return '"}\n' if self.json else "\n"
+
+
+def stamp(at: float | None) -> str:
+    """Return the time of a line as text of one width; blanks if it is not known."""
+    return (
+        " " * len("2026-01-31 12:00:00")
+        if at is None
+        else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+    )
 
 
 def current(text: bytes) -> bytes:

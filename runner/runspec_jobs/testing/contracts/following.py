@@ -7,9 +7,10 @@ from functools import partial
 
 import pytest
 
+from runspec_jobs.errors import Unavailable
 from runspec_jobs.logs import follow
 from runspec_jobs.logs.select import Selection, Selector
-from runspec_jobs.provider import State
+from runspec_jobs.provider import State, SupportsLogTimes
 from runspec_jobs.testing.contracts.adopting import AdoptingContract
 from runspec_jobs.testing.contracts.client import Trials, reading
 from runspec_jobs.testing.world import World
@@ -17,6 +18,7 @@ from runspec_jobs.testing.world import World
 LIMIT_S = 240.0
 
 
+CLOCK = "for n in 1 2 3; do echo at $(date +%s); sleep 2; done\n"
 COUNTED = "for n in 1 2 3 4 5 6 7; do echo line $n; done\n"
 LAST = Selection(tail=2, grep="line [1-5]")
 
@@ -54,6 +56,28 @@ class FollowingContract(AdoptingContract):
             "the service does not answer",
             "the service answers again",
         ]
+
+    def test_a_line_has_the_time_at_which_it_was_printed(
+        self, trials: Trials, world: World
+    ) -> None:
+        """To a second, while the log is followed and afterwards; the job's own clock shows whole seconds."""
+        trial = reading(trials(world.spec(run=CLOCK)))
+        if not isinstance(trial.client, SupportsLogTimes):
+            with pytest.raises(Unavailable, match="no times"):
+                next(follow.everything(trial.client, trial.run, follow.every, timed=True))
+            return
+        trial.make()
+        lines = list[follow.Line]()
+
+        follow.follow(trial.client, trial.run, lines.append, timed=True, timeout_s=LIMIT_S)
+        again = list(follow.everything(trial.client, trial.run, follow.every, timed=True))
+
+        for found in (lines, again):
+            timed = [(line.at, line.text) for line in found if line.text.startswith(b"at ")]
+            late = [at - int(text[3:]) for at, text in timed if at is not None]
+            assert len(late) == len(timed) == 3
+            assert min(late) > -1.1
+            assert max(late) < 2.1
 
     def test_the_last_lines_that_match_are_shown(self, trials: Trials, world: World) -> None:
         trial = reading(trials(world.spec(run=COUNTED)))

@@ -155,3 +155,13 @@ def test_what_cannot_be_chosen_by_is_refused(tail: int | None, grep: str | None,
         Selection(tail, grep)
 
     assert (caught.value.message, caught.value.exit_code) == (what, 2)
+
+
+def test_lines_that_are_too_old_are_left_out_and_those_without_a_time_are_new() -> None:
+    before = [Line(0, 0, b"a", at=9.9), Line(0, 0, b"b", at=10.0), Line(0, 0, b"c", at=11.0)]
+    parts = [Line(0, 1, b"d", ended=False, at=9.0), Line(0, 1, b"e", continues=True, at=12.0)]
+
+    assert chosen(Selection(since_s=10.0), [*before, *parts], lines("f")) == ["b", "c", "f"]
+    assert chosen(Selection(since_s=10.0, tail=1), [*before, *parts]) == ["c"]
+    assert Selection(since_s=10.0).needs_times
+    assert Selection(timed=True).is_all
