@@ -38,9 +38,11 @@ def measured_tasks(
 def _task(
     number: int, values: Mapping[str, str], found: Measured, node: NodeStatus | None, of: Status
 ) -> Task:
+    if node is None and of.nodes:
+        never = found if found.value is not None else Measured(None, "it has not started")
+        return Task(number, values, "not-started", never)
     if node is None:
-        known = of.state if not of.nodes else "not-started"
-        return Task(number, values, str(known), found)
+        return Task(number, values, str(of.state), found)
     if found.value is None:
         reason = node.reason or (node.attempts[-1].reason if node.attempts else "")
         found = found._replace(why="; ".join(text for text in (reason, found.why) if text))

@@ -84,6 +84,20 @@ def test_tasks_are_ranked_and_those_without_a_number_say_why(spec: Path, capsys:
     assert (found["state"], found["tasks"][2]["state"]) == ("failed", "failed")
 
 
+def test_a_task_that_has_not_started_is_not_said_to_have_printed_nothing(
+    spec: Path, capsys: Capture
+) -> None:
+    script = "max_parallel: 1\nrun: |\n  echo loss=1\n  sleep 600\n"
+    spec.write_text(HEAD + SWEEP + script)
+    assert run(["apply", "--detach", str(spec)]) == 0
+    until(lambda: reported(capsys, "job")["tasks"][0]["value"] == 1.0)
+
+    assert run(["cancel", "job"]) == 0
+
+    last = reported(capsys, "job")["tasks"][-1]
+    assert (last["state"], last["why"]) == ("not-started", "it has not started")
+
+
 def test_a_ranking_is_columns_where_nobody_watches(spec: Path, capsys: Capture) -> None:
     applied(spec, SWEEP + "run: echo loss=$RUNSPEC_SWEEP_N.5\n")
     capsys.readouterr()
