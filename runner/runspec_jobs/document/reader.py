@@ -62,6 +62,7 @@ WHITE = bytes(0x20 if byte in b"\t\n\r " else 0x78 for byte in range(256))
 TAG_DIRECTIVE = re.compile(rb"(?:^|[\r\n])%TAG")
 LINE_END = re.compile(r"\r\n|\r|\n")
 UNUSABLE = re.compile("[\0\ud800-\udfff]")  # cannot be in an argument, a path or the environment
+EMPTY = "the file is empty"  # or has comments alone
 STR_TAG = "tag:yaml.org,2002:str"
 
 
@@ -87,7 +88,7 @@ def read(text: str | bytes) -> Document:
     _check_text(text, data)
     value = _Builder(text).build(data)
     if isinstance(value, Text) and value.plain and not value:
-        raise YamlError(SyntaxProblem(Mark(1, 1), "the file is empty"))
+        raise YamlError(SyntaxProblem(Mark(1, 1), EMPTY))
     return Document(value)
 
 
@@ -125,7 +126,7 @@ def _check_text(text: str, data: bytes) -> None:
         raise YamlError(*found)
     if len(data) > BLANKS and (at := data.translate(WHITE).find(b" " * BLANKS)) >= 0:
         if not data.strip():
-            raise YamlError(SyntaxProblem(Mark(1, 1), "the file is empty"))
+            raise YamlError(SyntaxProblem(Mark(1, 1), EMPTY))
         mark = _mark_after(data[:at].decode("utf-8"))
         raise YamlError(
             SyntaxProblem(mark, f"{BLANKS} spaces or empty lines in a row", "remove them")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from runspec_jobs.diagnostics.problem import Problem
+from runspec_jobs.document import reader
 from runspec_jobs.errors import Unavailable, UsageError
 from runspec_jobs.load import env_secrets, profile, registry, shell_syntax, source, trust
 from runspec_jobs.load.bundle import FolderBundle, bundle
@@ -230,7 +231,9 @@ def demand_trust(own: ProfileInUse, provider: Provider) -> None:
 
 
 def profile_in(settings: SourceFile) -> profile.Profile:
-    """Return the profile in *settings*. Raises InvalidSpec with all problems in it."""
+    """Return the profile in *settings*, which may be empty. Raises InvalidSpec with all problems in it."""
+    if [problem.what for problem in settings.diagnostics] == [reader.EMPTY]:
+        settings.document, settings.diagnostics = reader.read("{}"), []
     if settings.document is not None:
         found, problems = profile.read(settings.document.value)
         settings.complain(problems)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean
-from runspec_jobs.document.nodes import Value
+from runspec_jobs.document.nodes import Text, Value
 from runspec_jobs.provider import Options
 from runspec_jobs.spec.base import Model
 from runspec_jobs.spec.field_marks import of_user
@@ -21,10 +21,18 @@ Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 MOVE = "move it to runspec-profile.yaml or ~/.config/runspec/profile.yaml"
 
 
+def _or_nothing(value: Any) -> Any:
+    """Return *value*, or no settings for a key whose lines are all comments: its value is null."""
+    return {} if isinstance(value, Text) and value.plain and not value else value
+
+
+Settings = Annotated[Mapping[str, Any], BeforeValidator(_or_nothing)]
+
+
 class Profile(Model):
     """One file: `providers: {local: {...}, aws-batch: {...}}`."""
 
-    providers: Mapping[Name, Mapping[str, Any]] = Field(
+    providers: Annotated[Mapping[Name, Settings], BeforeValidator(_or_nothing)] = Field(
         default={}, description="The settings of each provider, by name."
     )
     prices: Mapping[str, Usd] = Field(

@@ -142,3 +142,20 @@ def test_a_provider_of_a_package_that_is_not_here_is_a_note(
     assert run(["validate", "job.yaml"]) == 0
 
     assert f"note: provider: the provider '{typed}' is not installed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "# nothing yet\n", "---\n", "providers:\n", "providers:\n  aws-batch:\n    # region: x\n"],
+)
+def test_a_profile_that_says_nothing_has_no_settings(text: str, job: Path, capsys: Capture) -> None:
+    write(job, "aws-batch")
+    Path("runspec-profile.yaml").write_text(text)
+
+    assert run(["plan", "job.yaml"]) == UsageError.exit_code
+
+    told = capsys.readouterr().err
+    what = f"runspec-profile.yaml has no settings of aws-batch, which needs {CLOUDS['aws-batch']}\n"
+    assert what in told and "hint: add these settings to " in told
+    write(job, "local")
+    assert run(["plan", "job.yaml"]) == 0
