@@ -36,7 +36,11 @@ def offer(spec: Spec, options: AwsOptions, standing: tuple[StandingCost, ...]) -
     why = "the smallest size that is large enough"
     why += ", with a public address" if options.public_ip else ""
     found = ChosenMachine(unknown_machine(name), usd, first.region, why)
-    prices = f"on demand in {first.region}, {first.date}" if first.usd else f"vCPU: {first.note}"
+    prices = (
+        f"on demand in {first.region}, {first.date}"
+        if first.usd
+        else f"unknown in {first.region}; a vCPU {first.note}"
+    )
     environments = 2 if spec.cluster.capacity is Capacity.SPOT_THEN_ON_DEMAND else 1
     most = environments * max(1, int(room.max_vcpus(spec, options) / float(size[0])))
     limits = {} if options.queue else {name: most}

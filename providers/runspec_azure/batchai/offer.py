@@ -59,7 +59,7 @@ def _standing(
         usd = machine.usd if machine else None
         size = machine.machine.name if machine else "an unknown size"
         what = f"{nodes} x {size}, which the cluster keeps until `runspec destroy --shared`"
-        yield StandingCost(what, None if usd is None else nodes * usd)
+        yield StandingCost(what, None if usd is None else nodes * usd, shared=True)
     blob = azure_price("blob storage", options.location)
     yield StandingCost(f"what is kept in Blob storage ({blob.note})", usd_gb_month=blob.usd)
     yield StandingCost("what is kept in Azure Files")

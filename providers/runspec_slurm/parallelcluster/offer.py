@@ -42,7 +42,7 @@ def offer(spec: Spec, facts: Facts) -> Offer:
     return Offer(
         found,
         _others(spec, options, sent, found),
-        tuple(_standing(spec, options, there)),
+        tuple(_standing(spec, options, there, found)),
         price_note(ec2_catalogue(), options.region),
         "" if found else "no machine of the catalogue is large enough",
         _shares(found, sent, spec, options),
@@ -124,7 +124,10 @@ def _others(
 
 
 def _standing(
-    spec: Spec, options: ParallelClusterOptions, there: dict[str, Queue]
+    spec: Spec,
+    options: ParallelClusterOptions,
+    there: Mapping[str, Queue],
+    found: Sequence[ChosenMachine],
 ) -> Iterator[StandingCost]:
     """Yield what costs money while no job runs. ParallelCluster makes no NAT gateway in subnets that exist.
 
@@ -132,29 +135,35 @@ def _standing(
     https://docs.aws.amazon.com/parallelcluster/latest/ug/aws-services-v3.html
     """
     head = _named(options.head_node, "", options)
-    yield StandingCost(f"the head node, {options.head_node}, {GONE}", head.usd)
+    yield StandingCost(f"the head node, {options.head_node}, {GONE}", head.usd, shared=True)
     disk, address = (aws_price(item, options.region) for item in ("ebs gp3", "public ipv4"))
     what = f"the disk of the head node, as large as its AMI, {GONE} ({disk.note})"
-    yield StandingCost(what, usd_gb_month=disk.usd)
+    yield StandingCost(what, usd_gb_month=disk.usd, shared=True)
     what = f"the public address of the head node, if its subnet gives one ({address.note})"
-    yield StandingCost(what, address.usd)
+    yield StandingCost(what, address.usd, shared=True)
     for name, queue in there.items():
         if queue.min_count:
-            prices = [one.usd for one in _of(name, queue, spec, options)]
-            rates = [usd for usd in prices if usd is not None]
-            most = max(rates) if rates and len(rates) == len(prices) else None
+            most = _dearest(_of(name, queue, spec, options))
             what = f"{queue.min_count} x the machines of the queue '{name}', {GONE}"
-            yield StandingCost(what, None if most is None else most * queue.min_count)
+            usd = None if most is None else most * queue.min_count
+            yield StandingCost(what, usd, shared=True)
     for name, storage in options.storage.items():
         if storage.file_system is None:
             yield _file_system(name, storage, options.region)
     nat, data = (aws_price(item, options.region) for item in ("nat gateway", "nat data"))
     what = f"a NAT gateway, if the subnets have one, besides {data.usd_shown} ({nat.note})"
     yield StandingCost(what, nat.usd)
-    yield StandingCost(
-        f"the cluster's zone in Route 53, and its dashboard and logs in CloudWatch, {GONE}"
-    )
-    yield StandingCost(f"each machine for {options.idle_minutes} minutes after its last job")
+    what = f"the cluster's zone in Route 53, and its dashboard and logs in CloudWatch, {GONE}"
+    yield StandingCost(what, shared=True)
+    what = f"each machine for {options.idle_minutes} minutes after its last job"
+    yield StandingCost(what, _dearest(found))
+
+
+def _dearest(found: Iterable[ChosenMachine]) -> float | None:
+    """Return the highest price of an hour; None if a price is unknown."""
+    prices = [one.usd for one in found]
+    known = [usd for usd in prices if usd is not None]
+    return max(known) if known and len(known) == len(prices) else None
 
 
 def _file_system(name: str, storage: Storage, region: str | None) -> StandingCost:
@@ -167,4 +176,4 @@ def _file_system(name: str, storage: Storage, region: str | None) -> StandingCos
     size = f"FSx for Lustre with {storage.size_gib:,} GiB"
     what = f"the file system '{name}', {size}, {until} ({price.note})"
     usd = None if price.usd is None else price.usd * storage.size_gib / MONTH_H
-    return StandingCost(what, usd)
+    return StandingCost(what, usd, shared=not storage.keep)

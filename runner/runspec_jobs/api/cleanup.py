@@ -90,7 +90,7 @@ def shared() -> Kept:
     costs: dict[StandingCost, None] = {}
     for of, steps in end.shared_steps():
         titles += [step.title for step in steps]
-        costs |= dict.fromkeys(_standing(of))
+        costs |= dict.fromkeys(one for one in _standing(of) if one.shared)
     return Kept(titles, list(costs))
 
 

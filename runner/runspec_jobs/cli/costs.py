@@ -43,7 +43,7 @@ def lines(found: Estimate) -> Iterator[str]:
     yield f"     {rate(found)}"
     yield f"     {bound(found)}"
     for standing in found.standing:
-        yield plain(f"     also while nothing runs: {standing.what}{price(standing)}")
+        yield plain(f"     also while nothing runs: {standing.what}: {price(standing)}")
     if found.alternatives:
         yield f"     {_others(found)}"
     if found.catalogue:
@@ -51,11 +51,10 @@ def lines(found: Estimate) -> Iterator[str]:
 
 
 def price(standing: StandingCost) -> str:
-    """Return the price of a standing cost as text; nothing for one that is unknown."""
-    if standing.usd_hour is not None:
-        return f": {hourly(standing.usd_hour)}"
-    kept = standing.usd_gb_month
-    return "" if kept is None else f": {kept:g} USD a GB and month"
+    """Return the price of a standing cost as text."""
+    if standing.usd_gb_month is not None:
+        return f"{standing.usd_gb_month:g} USD a GB and month"
+    return hourly(standing.usd_hour)
 
 
 def summary(found: Estimate) -> Iterator[str]:
@@ -67,7 +66,7 @@ def summary(found: Estimate) -> Iterator[str]:
     yield plain(f"cost: {named}{rate(found).removeprefix('in all: ')}; {bound(found)}")
     for standing in found.standing:
         if standing.usd_hour is not None:
-            yield plain(f"also while nothing runs: {standing.what}{price(standing)}")
+            yield plain(f"also while nothing runs: {standing.what}: {price(standing)}")
     if found.alternatives:
         yield _others(found)
 

@@ -134,7 +134,6 @@ def _destroy_shared(options: DestroyOptions) -> int:
 def _kept() -> Sequence[str]:
     """Return what runs share, and what keeping it costs, as lines of text."""
     shared = cleanup.shared()
-    unknown = ", at a price that is unknown"
-    costing = [f"{plain(one.what)}{costs.price(one) or unknown}" for one in shared.costs]
+    costing = [f"{plain(one.what)}: {costs.price(one)}" for one in shared.costs]
     head = ["keeping this costs"] if costing else []
     return [*map(plain, shared.titles), *head, *(f"  {line}" for line in costing)]

@@ -30,11 +30,13 @@ class StandingCost(NamedTuple):
     """What costs money while nothing runs. *usd_hour* is None if its price is unknown, or depends on what is kept.
 
     *usd_gb_month* is the price of what is kept, for 2^30 bytes and a month; None if it is unknown or not so counted.
+    *shared* is whether `runspec destroy --shared` ends it.
     """
 
     what: str
     usd_hour: float | None = None
     usd_gb_month: float | None = None
+    shared: bool = False
 
 
 class Offer(NamedTuple):

@@ -31,11 +31,11 @@ class ServicePrice(NamedTuple):
 
     @property
     def note(self) -> str:
-        """Where and when the price holds, or that it is unknown there, as text."""
+        """Where and when the price holds, or what it is elsewhere if it is unknown there, as text."""
         if self.usd is not None:
             where = "all regions" if self.region == GLOBAL else self.region
             return f"price of {where}, {self.date}"
-        return f"price unknown in {self.region}{'; ' * bool(self.elsewhere)}{self.elsewhere}"
+        return f"elsewhere {self.elsewhere}" if self.elsewhere else f"of {self.region}"
 
     @property
     def usd_shown(self) -> str:

@@ -173,7 +173,7 @@ def test_a_region_without_prices_has_unknown_ones_and_no_price_of_another() -> N
     assert offer.machines[0].machine == here.machines[0].machine
     assert {one.usd for one in (*offer.machines, *offer.alternatives, *named.machines)} == {None}
     assert {(one.usd_hour, one.usd_gb_month) for one in offer.standing} == {(None, None)}
-    unknown = "price unknown in mx-central-1; 0.023 USD in us-east-1, 2026-08-12"
+    unknown = "elsewhere 0.023 USD in us-east-1, 2026-08-12"
     assert offer.standing[0].what == f"what is kept in S3 ({unknown})"
     assert offer.catalogue.startswith(
         "unknown in mx-central-1; machines are in the order of their prices in us-east-1, "

@@ -71,6 +71,7 @@ class StandingCost(Part):
     usd_gb_month: float | None = Field(
         description="The price of what is kept, for a GB and month; null if it is unknown, or not so counted."
     )
+    shared: bool = Field(description="Whether runspec destroy --shared ends it.")
 
 
 class Cost(Part):

@@ -80,7 +80,7 @@ def test_nodes_that_the_cluster_keeps_are_a_standing_cost() -> None:
     kept = "which the cluster keeps until `runspec destroy --shared`"
 
     stored, files = offered({"cpus": 4}).standing
-    assert "(price unknown in eastus; 0.0208 USD in westus, 20" in stored.what
+    assert "(elsewhere 0.0208 USD in westus, 20" in stored.what
     assert (stored.usd_gb_month, files.what) == (None, FILES)
     found = standing(offered({"cpus": 4}, min_nodes=2, max_nodes=4))
     assert found[f"2 x STANDARD_D4_V3, {kept}"] == pytest.approx(0.384)

@@ -97,7 +97,7 @@ def test_what_is_kept_has_a_price_and_an_unknown_price_is_no_zero() -> None:
 
     assert "also while nothing runs: a file system: 0.23 USD an hour" in shown
     assert "also while nothing runs: what is kept: 0.0208 USD a GB and month" in shown
-    assert "also while nothing runs: something else" in shown
+    assert "also while nothing runs: something else: price unknown" in shown
     assert not [line for line in shown if "0 USD" in line or "0.00" in line]
 
 

@@ -46,12 +46,12 @@ def test_a_region_has_its_own_price_or_an_unknown_one_beside_that_of_another() -
 
     assert (own.usd, own.note) == (0.05, "price of eu-west-2, 2026-09-25")
     assert other.usd is None
-    assert other.note == "price unknown in ap-south-1; 0.045 USD in us-east-1, 2026-08-01"
+    assert other.note == "elsewhere 0.045 USD in us-east-1, 2026-08-01"
     assert aws_price("nat gateway", None).usd is None
     assert azure_price("nat gateway", "eastus").note == "price of all regions, 2024-07-01"
     assert azure_price("nat gateway", None).usd == 0.045
     blob = azure_price("blob storage", "eastus")
-    assert blob.note == "price unknown in eastus; 0.0208 USD in westus, 2024-07-01"
+    assert blob.note == "elsewhere 0.0208 USD in westus, 2024-07-01"
 
 
 def test_an_unknown_price_is_none_and_an_unknown_item_an_error() -> None:

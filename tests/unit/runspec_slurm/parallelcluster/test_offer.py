@@ -156,8 +156,22 @@ def test_what_the_cluster_has_besides_machines_is_named() -> None:
     assert gateway == (f"a NAT gateway, if the subnets have one, {price}", 0.045)
 
 
+def test_deleting_the_cluster_ends_all_costs_but_those_of_what_it_does_not_have() -> None:
+    storage = {"w": {"mount": "/w", "keep": True}, "s": {"mount": "/s"}}
+    left = [one.what for one in offered(storage=storage, min_count=1).standing if not one.shared]
+
+    assert [what.partition(",")[0] for what in left] == [
+        "the file system 'w'",
+        "a NAT gateway",
+        "each machine for 10 minutes after its last job",
+    ]
+
+
 def test_machines_stay_for_some_minutes_after_their_last_job() -> None:
-    assert "each machine for 5 minutes after its last job" in standing(offered(idle_minutes=5))
+    what = "each machine for 5 minutes after its last job"
+
+    assert standing(offered(idle_minutes=5, instance_types=["g5.xlarge"]))[what] == 1.006
+    assert standing(offered(idle_minutes=5, instance_types=["g99.xlarge"]))[what] is None
 
 
 def test_a_cluster_of_others_has_machines_that_are_not_known() -> None:
