@@ -125,6 +125,7 @@ WORLDS: Mapping[str, World] = {
     "docs/azure-batch.md: pip install 'runspec-jobs[azure]'": World(
         fixture="account", before={"runspec trust": fill_in}
     ),
+    "docs/exit-codes.md: runspec explain 75": World(),
     "docs/json.md: runspec status mnist --json | jq -r .state": World(
         lambda: applied(write("mnist"))
     ),

@@ -55,6 +55,7 @@ RUN = {
     "docs/aws-batch.md: pip install 'runspec-jobs[aws]'",
     "docs/azure-batch.md: pip install 'runspec-jobs[azure]'",
     "docs/elastic-costs.md: runspec simulate job.yaml --prices docs/traces/dynam",
+    "docs/exit-codes.md: runspec explain 75",
     "docs/json.md: runspec status mnist --json | jq -r .state",
     "docs/logs.md: runspec logs job",
     "docs/machines.md: runspec status mnist",

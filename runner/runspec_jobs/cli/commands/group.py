@@ -138,7 +138,10 @@ def program() -> LazyGroup:
     """Return the whole command line."""
     app = typer.Typer(name=PROGRAM, cls=LazyGroup, context_settings=SETTINGS, add_completion=False)
     short = " and ".join(f"{alias} is short for {name}" for alias, name in ALIASES.items())
-    app.callback(invoke_without_command=True, epilog=f"{short}.")(runspec)
+    app.callback(
+        invoke_without_command=True,
+        epilog=f"{short}. To explain an exit code or a message: runspec explain 75",
+    )(runspec)
     found = get_command(app)
     assert isinstance(found, LazyGroup), "BUG: an app with a callback is a group"
     return found
