@@ -30,7 +30,8 @@ def offer(spec: Spec, facts: Facts) -> Offer:
     options: BatchOptions = facts.options
     standing = tuple(_standing(options))
     if options.pool:
-        return Offer((), standing=standing, why=f"the pool {options.pool} has machines of its own")
+        why = f"the pool {options.pool} has machines of its own"
+        return _counted(Offer((), standing=standing, why=why), spec)
     if options.vm_size:
         return _offer((_named(options.vm_size, options),), (), standing, spec, facts)
     first, *others = request.candidates(spec, options, facts.survey) or (None,)
@@ -58,19 +59,23 @@ def _offer(
     spec: Spec,
     facts: Facts,
 ) -> Offer:
-    """Return the offer of a pool that runspec makes. Azure Batch runs a preempted task again without a limit."""
     most = autoscale.most(spec, facts) if found else 0
-    is_spot = spec.cluster.capacity is not Capacity.ON_DEMAND and not spec.cluster.nodes.elastic
-    return Offer(
+    of_pool = Offer(
         found,
         others,
         standing,
         price_note(catalogue(), request.region(facts.options)),
         "" if found else "no machine of the catalogue is large enough",
         limits={one.machine.name: most for one in found},
-        attempts=None if is_spot else most_attempts(spec),
-        caveat="Azure Batch may preempt a task more often" if is_spot else "",
     )
+    return _counted(of_pool, spec)
+
+
+def _counted(found: Offer, spec: Spec) -> Offer:
+    """Return *found* with the attempts of a task. Azure Batch runs a preempted task again without a limit."""
+    if spec.cluster.capacity is Capacity.ON_DEMAND or spec.cluster.nodes.elastic:
+        return found._replace(attempts=most_attempts(spec))
+    return found._replace(caveat="Azure Batch may preempt a task more often")
 
 
 def _named(name: str, options: BatchOptions) -> ChosenMachine:

@@ -54,6 +54,8 @@ def test_attempts_are_those_that_azure_batch_makes(
     found = offer(wanted, Facts(options(batch_url=EASTUS)))
 
     assert (found.attempts, found.caveat) == (attempts, caveat)
+    pool = offer(wanted, Facts(options(batch_url=EASTUS, pool="mine")))
+    assert (pool.attempts, pool.caveat) == (attempts, caveat)
 
 
 def test_no_more_machines_run_than_the_pool_has() -> None:
