@@ -15,7 +15,7 @@ from runspec_jobs.load import inputs, registry, source, trust
 from runspec_jobs.load.registry import extras as extras
 from runspec_jobs.load.source import InvalidSpec, SourceFile
 from runspec_jobs.manual import entries
-from runspec_jobs.manual.entries import Entry as Entry
+from runspec_jobs.manual.entries import TEXTS as TEXTS, Entry as Entry
 from runspec_jobs.provider import (
     Finding as Finding,
     Options,
@@ -206,13 +206,13 @@ def absent() -> list[str]:
 
 
 def explain(asked: str) -> list[Entry]:
-    """Return what the pages say about an exit code, a state, a term, or the words of a message.
+    """Return what the pages say about an exit code, a state, a term, a field of a spec, or the words of a message.
 
     Raises UsageError if they say nothing about it.
     """
     found = entries.find(asked)
     if not found:
-        takes = "name an exit code, a state, a term of docs/glossary.md, or words of a message"
+        takes = "name an exit code, a state, a term, a field of a spec, or words of a message"
         raise UsageError(
             f"nothing explains '{asked}'", did_you_mean(asked, entries.known()) or takes
         )

@@ -75,9 +75,8 @@ def explain(asked: str, *, as_json: bool) -> int:
     for number, entry in enumerate(found):
         output.out("\n" * bool(number) + f"{entry.title} ({entry.kind})")
         for title, text in entry.texts:
-            output.out(_indented(text if title.startswith("meaning") else f"{title}: {text}"))
-    for page in dict.fromkeys(entry.page for entry in found):
-        output.out(f"\nmore: {page}")
+            output.out(_indented(text if title.startswith(machine.TEXTS) else f"{title}: {text}"))
+    output.out(f"\nmore: {', '.join(dict.fromkeys(entry.page for entry in found))}")
     return OK
 
 

@@ -16,26 +16,41 @@ KINDS = {
     ("exit-codes.md", "state"): "state of a run",
     ("glossary.md", "term"): "term",
     ("glossary.md", "instead of"): "not a term",
+    ("reference.md", "key"): "field",
     ("troubleshooting.md", "message"): "message",
 }
-MESSAGE = "message"
+MESSAGE, FIELD = "message", "field"
+TEXTS = ("meaning", "description")  # columns that come first
 LINK = re.compile(r"\[([^\]]*)\]\(([^)]*)\)")
 PLACEHOLDER = re.compile(r"\b(?:NAME|N|PATH|PROVIDER|WORDS?)\b")
 CELLS = re.compile(r"(?<!\\)\|")
 
 
 class Entry(NamedTuple):
-    """A row of a page: the words that it explains, and its other columns as pairs of a title and a text."""
+    """A row of a page: the words that it explains, and its other columns as pairs of a title and a text.
+
+    *section* is the heading above it, which says of what a field is.
+    """
 
     kind: str
     words: str
     texts: tuple[tuple[str, str], ...]
     page: str
+    section: str = ""
 
     @property
     def title(self) -> str:
         """The words without the quotes of Markdown."""
         return self.words.strip("`") if self.words.count("`") == 2 else self.words
+
+    def is_about(self, asked: str) -> bool:
+        """Return whether *asked*, in lower case, is one of the names, perhaps below another field: `retry.attempts`."""
+        above, _, name = asked.rpartition(".")
+        if above and not self.kind.startswith(FIELD):
+            return False
+        part = above.rpartition(".")[2].split("[")[0]
+        of = self.section.lower().rpartition(" ")[2]
+        return name in self.names() and part in ("", of, f"{of}s")
 
     def names(self) -> Iterator[str]:
         """Yield the words by which the row is looked up, in lower case."""
@@ -54,24 +69,28 @@ def entries() -> tuple[Entry, ...]:
 def rows(page: str, text: str) -> Iterator[Entry]:
     """Yield the rows of the tables of a page whose first column is of a known kind."""
     titles: list[str] | None = None
+    section = ""
     for line in text.splitlines():
         if not line.startswith("|"):
             titles = None
+            section = line.removeprefix("## ") if line.startswith("## ") else section
             continue
         cells = [cell.strip().replace("\\|", "|") for cell in CELLS.split(line)[1:-1]]
         if titles is None:
             titles = cells
         elif (kind := KINDS.get((page, titles[0]))) and not set(cells[0]) <= set("-: "):
-            texts = zip(titles[1:], map(_plain, cells[1:]), strict=True)
-            yield Entry(kind, cells[0], tuple(texts), f"docs/{page}")
+            texts = [(t, _plain(c)) for t, c in zip(titles[1:], cells[1:], strict=True) if c]
+            texts.sort(key=lambda text: not text[0].startswith(TEXTS))
+            of = f" of {section.removeprefix('providers: ') or 'a spec'}" if kind == FIELD else ""
+            yield Entry(f"{kind}{of}", cells[0], tuple(texts), f"docs/{page}", section)
 
 
 def find(asked: str) -> list[Entry]:
-    """Return the rows about *asked*: a code, a state or a term, or else a message or words of one."""
+    """Return the rows about *asked*: a code, a state, a term or a field, or else a message or words of one."""
     word = " ".join(asked.lower().split()).removeprefix("runspec: ")
-    named = [e for e in entries() if e.kind != MESSAGE and word in e.names()]
+    named = [e for e in entries() if e.kind != MESSAGE and e.is_about(word)]
     if not named and word.endswith("s"):
-        named = [e for e in entries() if e.kind != MESSAGE and word[:-1] in e.names()]
+        named = [e for e in entries() if e.kind != MESSAGE and e.is_about(word[:-1])]
     return named or _messages([e for e in entries() if e.kind == MESSAGE], word)
 
 
@@ -95,7 +114,7 @@ def pattern(message: str) -> re.Pattern[str]:
 
 
 def known() -> list[str]:
-    """Return all codes, states and terms."""
+    """Return all codes, states, terms and fields."""
     return [name for entry in entries() if entry.kind != MESSAGE for name in entry.names()]
 
 

@@ -74,17 +74,17 @@ def explain(
         list[str],
         Argument(
             metavar="CODE|WORD...",
-            help="an exit code, a state, a term, or a message or words of one",
+            help="an exit code, a state, a term, a field of a spec, or words of a message",
             autocompletion=suggestions.explained,
         ),
     ],
     as_json: AsJson = False,
 ) -> int:
-    """Explain an exit code, a state, a term or a message.
+    """Explain an exit code, a state, a term, a field or a message.
 
     Examples:
       runspec explain 75
-      runspec explain "no machine of the queue"
+      runspec explain retry.spot_attempts
 
     More: docs/troubleshooting.md
     """

@@ -69,7 +69,7 @@ VERBS: Mapping[str, Verb] = {
         WATCH, "run_verbs", "adopt", "copy the records of other machines' runs from the store"
     ),
     "explain": Verb(
-        WATCH, "setup_verbs", "setup", "explain an exit code, a state, a term or a message"
+        WATCH, "setup_verbs", "setup", "explain an exit code, a state, a term, a field or a message"
     ),
     "cancel": Verb(CLEAN_UP, "run_verbs", "destroy", "cancel a run, and wait until it has ended"),
     "destroy": Verb(

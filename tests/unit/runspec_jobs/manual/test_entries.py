@@ -16,6 +16,7 @@ from runspec_jobs.cli.app import run
 from runspec_jobs.cli.commands import suggestions
 from runspec_jobs.cli.json_formats import base
 from runspec_jobs.manual import entries
+from runspec_jobs.spec.model import Spec
 from tests.support.root import ROOT
 
 Capture = pytest.CaptureFixture[str]
@@ -52,7 +53,9 @@ def texts() -> Iterator[str]:
 TEXTS = list(texts())
 
 
-@pytest.mark.parametrize("page", ["exit-codes.md", "glossary.md", "troubleshooting.md"])
+@pytest.mark.parametrize(
+    "page", ["exit-codes.md", "glossary.md", "reference.md", "troubleshooting.md"]
+)
 def test_a_page_is_that_of_the_documentation(page: str) -> None:
     assert (entries.HERE / page).resolve() == ROOT / "docs" / page
 
@@ -104,6 +107,9 @@ def test_every_row_is_found_by_each_of_its_names() -> None:
         ("137", "137", "SIGKILL"),
         ("Leases", "lease", "after its last heartbeat"),
         ("tries", "try, tries", "write: attempt, attempts"),
+        ("retry.spot_attempts", "spot_attempts", "default: "),
+        ("mounts.source", "source", "`store://"),
+        ("providers.aws-batch.max_vcpus", "max_vcpus", "set by: anyone"),
         ("memory out of", "perhaps out of memory", "what to do: "),
         ("runspec: there is no run 'toy'", "there is no run 'NAME'", "`runspec list` shows"),
     ],
@@ -135,6 +141,21 @@ def test_what_nothing_explains_is_an_error(asked: str, hint: str, capsys: Captur
     assert f"nothing explains '{asked}'" in printed.err and hint in printed.err
 
 
+def test_a_field_is_that_of_the_part_before_it() -> None:
+    found = entries.find("retry.attempts")
+
+    assert [(entry.kind, entry.title) for entry in found] == [("field of Retry", "attempts")]
+    assert entries.find("cluster.attempts") == []
+
+
+def test_every_field_of_a_spec_is_explained() -> None:
+    assert [name for name in Spec.model_fields if not entries.find(_written(name))] == []
+
+
+def _written(name: str) -> str:
+    return Spec.model_fields[name].alias or name
+
+
 def test_a_link_leads_to_a_page_or_an_address(capsys: Capture) -> None:
     assert run(["explain", "77"]) == 0
 
@@ -146,5 +167,5 @@ def test_the_api_explains_too() -> None:
 
 
 def test_words_to_explain_are_completed() -> None:
-    assert suggestions.explained("he") == ["heartbeat"]
+    assert suggestions.explained("leas") == ["lease"]
     assert "75" in suggestions.explained("7")
