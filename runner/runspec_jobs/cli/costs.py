@@ -216,7 +216,7 @@ def _is_much(jobs: Sequence[Job]) -> bool:
     if amount is not None:
         return amount > jobs[0].confirm_above_usd
     return any(
-        one.most_usd_hour is not None or of.spec.cluster.gpus or of.spec.cluster.gpu_type
+        one.most_usd_hour is not None or of.spec.cluster.gpus
         for one, of in found
         if one.bound_usd is None
     )

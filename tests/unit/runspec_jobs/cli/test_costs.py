@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import subprocess
@@ -320,6 +321,52 @@ def test_apply_neither_tells_nor_asks_about_a_price_that_only_the_user_knows(
     costs.Confirmation([job], yes=False, quiet=False)(job)
 
     assert shown.getvalue() == ""
+
+
+NOWHERE = """\
+providers:
+  aws-batch:
+    region: mx-central-1
+    bucket: jobs
+    subnets: [subnet-0123456789abcdef0]
+    security_groups: [sg-0123456789abcdef0]
+    job_role: arn:aws:iam::123456789012:role/job
+    instance_role: arn:aws:iam::123456789012:instance-profile/machine
+"""
+
+
+@pytest.mark.parametrize(
+    ("cluster", "asks"),
+    [({"gpus": 1}, True), ({"gpus": 1, "gpu_type": "T4"}, True), ({"cpus": 4}, False)],
+)
+def test_an_unknown_price_of_gpus_is_asked_about_and_one_of_cpus_is_not(
+    spec: Path, monkeypatch: pytest.MonkeyPatch, cluster: dict[str, Any], asks: bool
+) -> None:
+    profile(monkeypatch, spec.parent, NOWHERE)
+    spec.write_text(
+        f"{SPEC.replace('local', 'aws-batch')}cluster: {json.dumps(cluster)}\ncontainer: {{image: python}}\n"
+    )
+    job, shown = api.load(spec), answering(monkeypatch, "n\n")
+    found = estimate(job)
+    assert found is not None and found.machines and found.bound_usd is None
+
+    refused = pytest.raises(UsageError) if asks else contextlib.nullcontext()
+    with refused:
+        costs.Confirmation([job], yes=False, quiet=False)(job)
+
+    assert ("start it? [y/N]" in shown.getvalue()) is asks
+    assert "at most: unknown, because the price of " in shown.getvalue()
+
+
+def test_a_job_without_an_end_is_asked_about(spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    profile(monkeypatch, spec.parent, "prices: {local: 0.01}")
+    spec.write_text(SPEC.replace("timeout: 2h\n", ""))
+    shown = answering(monkeypatch, "n\n")
+
+    assert run(["apply", str(spec)]) == UsageError.exit_code
+
+    assert "at most: no limit, because the spec has no timeout" in shown.getvalue()
+    assert api.runs() == []
 
 
 def test_apply_names_machines_standing_costs_and_alternatives(
