@@ -97,10 +97,12 @@ def prices_of(kind: str, named: str | None, regions: Iterable[str]) -> Prices:
 
 
 def prices_in(file: Path, regions: Iterable[str]) -> Prices:
-    """Return the prices in a list that was saved: AWS's CSV, Azure's JSON, or lines of region,name,usd."""
+    """Return the prices in a list that was saved: AWS's CSV, Azure's JSON, SkyPilot's CSV, or region,name,usd."""
     text = file.read_text()
     if text.startswith("{"):
         return azure_prices(map(json.loads, text.splitlines()))
+    if text.startswith("InstanceType,"):
+        return skypilot_prices(text.splitlines())
     if not text.startswith("region,"):
         listed = {region: ec2_prices(text.splitlines(True), region) for region in regions}
         return {region: prices for region, prices in listed.items() if prices}
@@ -108,6 +110,19 @@ def prices_in(file: Path, regions: Iterable[str]) -> Prices:
     for region, name, usd in list(csv.reader(text.splitlines()))[1:]:
         # A list has 0 for machines whose price is not public.
         found.setdefault(region, {})[name] = number(float(usd), 6) if float(usd) else UNKNOWN
+    return found
+
+
+def skypilot_prices(lines: Iterable[str]) -> Prices:
+    """Return the prices on demand in a table `vms.csv` of https://github.com/skypilot-org/skypilot-catalog.
+
+    It has a row for each type and zone, and no price for types that are sold as spot machines only.
+    """
+    found: Prices = {}
+    for row in csv.DictReader(lines):
+        if row["Price"]:
+            usd = number(float(row["Price"]), 6)
+            found.setdefault(row["Region"], {})[row["InstanceType"]] = usd
     return found
 
 
@@ -203,7 +218,9 @@ def options() -> argparse.ArgumentParser:
     found.add_argument("--regions", help="more regions than the table has, with , between them")
     found.add_argument("--types", help="the answer of aws ec2 describe-instance-types")
     found.add_argument("--skus", help="the answer of az vm list-skus")
-    found.add_argument("--prices", help="a saved price list, or a table of region,name,usd")
+    found.add_argument(
+        "--prices", help="a saved price list, a vms.csv of SkyPilot, or region,name,usd"
+    )
     found.add_argument("--version", help="the day of the prices; the default is today")
     found.add_argument("--prices-from", help="where the file of --prices is from")
     found.add_argument("--output", help="write another file instead of the one in the package")

@@ -343,6 +343,32 @@ def test_a_region_can_be_added_and_others_keep_their_prices(tmp_path: Path) -> N
     assert (there.usd(machine, "us-east-1"), there.usd(machine, "eu-west-1")) == (0.0765, 0.0912)
 
 
+SKYPILOT = """\
+InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,AvailabilityZone,Arch
+c6a.large,,,2.0,4.0,,0.0912,0.0301,eu-west-1,euw1-az1,x86_64
+c6a.large,,,2.0,4.0,,0.0912,0.0287,eu-west-1,euw1-az2,x86_64
+p5en.48xlarge,H200,8.0,192.0,2048.0,"{'Gpus': [{'Name': 'H200'}], 'n': 1}",,12.5,eu-west-1,euw1-az2,x86_64
+c6a.large,,,2.0,4.0,,0.0834,0.0301,eu-north-1,eun1-az1,x86_64
+"""
+
+
+def test_a_table_of_skypilot_has_the_prices_of_regions(tmp_path: Path) -> None:
+    saved, made = tmp_path / "vms.csv", tmp_path / "made.py"
+    saved.write_text(SKYPILOT)
+
+    command = f"ec2 --regions eu-west-1 --prices {saved} --version 2026-12-01 --output {made}"
+    assert main(command.split()) == 0
+
+    scope: dict[str, Any] = {}
+    exec(made.read_text(), scope)
+    there = read("2026-12-01", scope["TABLE"], scope["OFFERED"])
+    small, large = there.named("c6a.large"), there.named("p5en.48xlarge")
+    assert small is not None and large is not None
+    assert there.regions == ("us-east-1", "eu-west-1")
+    assert [there.usd(small, region) for region in there.regions] == [0.0765, 0.0912]
+    assert [there.usd(large, region) for region in there.regions] == [63.296, None]
+
+
 def test_a_table_that_the_package_cannot_read_is_not_written() -> None:
     with pytest.raises(ValueError, match="invalid literal"):
         module(TARGETS["ec2"], Made("1", "", "", [{"name": "a", "cpus": "two"}], {}))
