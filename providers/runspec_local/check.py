@@ -131,7 +131,7 @@ def _paths(spec: Spec, facts: Facts) -> Iterator[Problem]:
     reasons: dict[str, list[tuple[str, str, Path]]] = {}
     for path, place, at in _placed(spec):
         why = facts.survey.get("unseen", {}).get(f"/{path.split('/')[1]}")
-        if why := why if facts.options.namespace else "namespace is false":
+        if why := why if facts.options.namespace is not False else "namespace is false":
             reasons.setdefault(why, []).append((path, place, at))
     for why, found in reasons.items():
         missing = ", ".join(path for path, _, _ in found)

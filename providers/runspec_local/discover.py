@@ -34,7 +34,7 @@ def survey(spec: Spec, options: LocalOptions) -> Mapping[str, Any]:
     elif found["engine"] == "process":
         found["hidden_gpus"] = len(gpus.device_files())
     if found["engine"] == "process":
-        if options.namespace:
+        if options.namespace is not False:
             found["unseen"] = mount_namespace.unseen(plan.tops(spec), gpus=bool(spec.cluster.gpus))
         if spec.container.requirements is not None:
             found |= _python(spec, options)

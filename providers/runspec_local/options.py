@@ -49,8 +49,9 @@ class LocalOptions(RegistryOptions):
     without_gpus: Anyone[Truth] = Field(
         default=False, description="Run a job that asks for GPUs although this machine has none."
     )
-    namespace: Anyone[Truth] = Field(
-        default=True,
+    # None means true: an older version of runspec, which lacks the option, can then read the record of a run.
+    namespace: Anyone[Truth | None] = Field(
+        default=None,
         description="Give processes a mount namespace, in which mounts and outputs have their paths of the spec. "
-        "Set it to false for a job that runs sudo, mounts file systems or starts containers.",
+        "The default is true. Set it to false for a job that runs sudo, mounts file systems or starts containers.",
     )

@@ -163,7 +163,8 @@ def _shared(spec: Spec, facts: Facts) -> dict[str, Any]:
         found["gpus"] = spec.cluster.gpus
         if facts.options.without_gpus:
             found["without_gpus"] = True
-    if facts.survey["engine"] == "process" and facts.options.namespace and tops(spec):
+    wanted = facts.options.namespace is not False
+    if facts.survey["engine"] == "process" and wanted and tops(spec):
         found["namespace"] = tops(spec)
     if nodes.elastic:
         found |= {
