@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from runspec_azure.resources import request
+from runspec_azure.resources import request, vm_sizes
 from runspec_jobs.engine import start_run
 from runspec_jobs.engine.clients import machine_rates
 from runspec_jobs.engine.reporter import Reporter
@@ -53,7 +53,7 @@ def test_a_live_run_keeps_its_size_and_its_price(
     with record.opened(lambda _: None) as journal:
         for step in made.steps:
             journal.add("done", step=step.id, answer={})
-    left = tuple(machine for machine in request.current() if machine.name != size(made))
+    left = tuple(machine for machine in vm_sizes.current() if machine.name != size(made))
     monkeypatch.setattr(request, "current", lambda: left)
 
     anew = planned(found, "zzz999")
