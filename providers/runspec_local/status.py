@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import bisect
 import json
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +22,7 @@ from runspec_jobs.provider import (
     changes_of,
     check_format,
     read_saved_outputs,
+    timed_chunk,
 )
 from runspec_local.supervisor import events, process
 
@@ -139,10 +138,7 @@ class FileStream:
         end = start + len(chunk.data)
         if not self.times or self.times[-1][0] < end:
             self.times[:] = self._index()
-        first = bisect.bisect_right(self.times, (start, math.inf))
-        last = bisect.bisect_left(self.times, (end, -math.inf)) + 1
-        found = [(min(size, end) - start, at) for size, at in self.times[first:last]]
-        return TimedChunk(chunk, found)
+        return timed_chunk(chunk, start, self.times)
 
     def _index(self) -> list[tuple[int, float]]:
         """Return the index, with the time of the last write at its end."""

@@ -26,12 +26,13 @@ from runspec_jobs.provider import (
     Status,
     Step,
     Stream,
+    TimedChunk,
     Unavailable,
     docker_auth,
     inside_zipapp,
 )
 from runspec_slurm import publish, shell, timing
-from runspec_slurm.logs import Logs
+from runspec_slurm.logs import Logs, LogStream
 from runspec_slurm.lookup.jobs import Jobs
 from runspec_slurm.naming import INSIDE_SHA256, of_run
 from runspec_slurm.options import SlurmOptions
@@ -164,6 +165,10 @@ class SlurmClient:
 
     def publish(self, run: str) -> Sequence[str]:
         return publish.publish(self.store, run)
+
+    def read_timed(self, stream: Stream, position: str | None) -> TimedChunk:
+        assert isinstance(stream, LogStream), "BUG: it is not a stream of this client"
+        return stream.timed(position)
 
     def places(self, run: str) -> Places:
         host = f"{self.options.host}:" if self.options.host else ""

@@ -38,6 +38,8 @@ class Timing:
     """How long an unused connection is kept open for the next command."""
     notes_s: float = 3.0
     """How long a file that a node wrote just before its job ended may stay invisible here."""
+    index_s: float = 5.0
+    """How long a part of a log is held back whose time is wanted and not noted yet: the agent notes it each second."""
     unknown_min: int = 3
     """How many minutes to wait for the exit record of a job that Slurm does not know, three times the delay of NFS."""
     unknown_poll_s: float = 5.0

@@ -28,12 +28,14 @@ from runspec_jobs.provider import (
     Status,
     Step,
     Stream,
+    TimedChunk,
     Unavailable,
     requests_of,
     state_folder,
 )
 from runspec_slurm import timing as slurm_timing
 from runspec_slurm.client import SlurmClient
+from runspec_slurm.logs import LogStream
 from runspec_slurm.parallelcluster import job, store, timing
 from runspec_slurm.parallelcluster.lookup import Clusters, address_of
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions
@@ -292,6 +294,10 @@ class ParallelClusterClient:
         except NotThere:
             return ()
         return found
+
+    def read_timed(self, stream: Stream, position: str | None) -> TimedChunk:
+        assert isinstance(stream, LogStream), "BUG: it is not a stream of this client"
+        return stream.timed(position)
 
     def places(self, run: str) -> Places:
         kept = f"{self.cluster or self.host or 'the head node'}:{self.options.workspace}/runs/{run}"

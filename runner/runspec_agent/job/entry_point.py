@@ -12,7 +12,7 @@ from runspec_agent.job.agent import RUN_PREFIX, Agent, print_line
 from runspec_agent.retry import multi_instance
 from runspec_agent.secrets import secrets_file
 from runspec_agent.store import base as store
-from runspec_agent.transfer import log_uploader
+from runspec_agent.transfer import log_times, log_uploader
 
 
 def main(argv: List[str]) -> int:
@@ -39,6 +39,7 @@ def _main(argv: List[str]) -> int:
     if argv[:1] == ["--node"] and (crew is None or crew.rank == 0 or not log_uploader.behind(env)):
         return 0
     process.adopt_orphans()
+    times = log_times.start(bucket, env)
     with Signals() as signals:
         agent = Agent(bucket, env, crew)
         why: Optional[str] = None
@@ -49,4 +50,6 @@ def _main(argv: List[str]) -> int:
             print_line(why)
         agent.keep()
         agent.note(code, why)
+        if times is not None:
+            times.finish()
         return code

@@ -152,6 +152,7 @@ from runspec_jobs.provider.types import (
     Stream,
     TimedChunk,
     changes_of,
+    timed_chunk,
 )
 from runspec_jobs.record_formats import check as check_format
 from runspec_jobs.spec.base import Model
@@ -341,6 +342,7 @@ __all__ = [
     "tasks",
     "tasks_in_all",
     "text_like",
+    "timed_chunk",
     "unknown_machine",
     "variable",
 ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, BinaryIO, ClassVar, NamedTuple, Protocol
@@ -263,6 +265,18 @@ class TimedChunk(NamedTuple):
 
     chunk: Chunk
     times: Sequence[tuple[int, float]]
+
+
+def timed_chunk(chunk: Chunk, start: int, index: Sequence[tuple[int, float]]) -> TimedChunk:
+    """Return *chunk*, which begins at the byte *start* of a log, with its times from the *index* of the whole log.
+
+    >>> timed_chunk(Chunk(b"cdef", "6"), 2, [(1, 10.0), (4, 11.0), (9, 12.0), (12, 13.0)]).times
+    [(2, 11.0), (4, 12.0)]
+    """
+    end = start + len(chunk.data)
+    first = bisect.bisect_right(index, (start, math.inf))
+    last = bisect.bisect_left(index, (end, -math.inf)) + 1
+    return TimedChunk(chunk, [(min(size, end) - start, at) for size, at in index[first:last]])
 
 
 class Stream(Protocol):

@@ -1,0 +1,82 @@
+"""Note each second how long the log of a node is, so that it is known when a line was printed.
+
+Beside the log `runs/RUN/logs/TASK-NODE.txt` of a folder that is the store is `TASK-NODE.times`, with a line for each
+second in which the log grew: its length in bytes, and the middle of that second in seconds since 1970.
+"""
+
+import os
+import threading
+import time
+from typing import Mapping, Optional
+
+from runspec_agent.store.base import Bucket
+from runspec_agent.store.folder import FolderBucket
+
+EVERY_S = 1.0
+LAST_BYTES = 64  # of the index, which hold its last line
+
+
+class LogTimes(threading.Thread):
+    """Note the length of the file *log* while it grows, and at the end."""
+
+    def __init__(self, log: str, index: str) -> None:
+        super().__init__(daemon=True)
+        self.log, self.index = log, index
+        self.over = threading.Event()
+        self._one = threading.Lock()
+        self._length = last_length(index)
+        self._looked_s = time.time()
+
+    def run(self) -> None:
+        while not self.over.wait(EVERY_S):
+            self.note()
+
+    def note(self) -> None:
+        """Write a line if the log has grown; a full disk ends nothing."""
+        with self._one:
+            before_s, self._looked_s = self._looked_s, time.time()
+            try:
+                length = os.stat(self.log).st_size
+                if length != self._length:
+                    middle_s = (before_s + self._looked_s) / 2
+                    append(self.index, "{} {:.1f}\n".format(length, middle_s).encode("ascii"))
+                    self._length = length
+            except OSError:
+                pass
+
+    def finish(self) -> None:
+        """Note the length at the end."""
+        self.over.set()
+        self.note()
+
+
+def start(bucket: Bucket, env: Mapping[str, str]) -> Optional[LogTimes]:
+    """Return what notes the length of this node's log, and has begun to; None if the store has no log of it."""
+    if not isinstance(bucket, FolderBucket):
+        return None
+    task, rank = env.get("RUNSPEC_TASK") or "0", env.get("RUNSPEC_RANK") or "0"
+    path = bucket.path_of("runs/{}/logs/{}-{}".format(env["RUNSPEC_RUN"], task, rank))
+    if not os.path.isfile(path + ".txt"):
+        return None
+    found = LogTimes(path + ".txt", path + ".times")
+    found.start()
+    return found
+
+
+def last_length(index: str) -> int:
+    """Return the length that an earlier attempt noted last, or 0."""
+    try:
+        with open(index, "rb") as stream:
+            stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, stream.tell() - LAST_BYTES))
+            return int(stream.read().split(b"\n")[-2].split()[0])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def append(path: str, line: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, line)
+    finally:
+        os.close(fd)
