@@ -260,7 +260,9 @@ class LocalClient:
             reaper.end(old)
         job = {"format": process.FORMAT, **params, **devices, "secrets": list(params["secrets"])}
         if "namespace" in job:
-            unseen = mount_namespace.unseen(job["namespace"], gpus=bool(job.get("gpus")))
+            unseen = mount_namespace.unseen(
+                job["namespace"], gpus=bool(job.get("gpus")), entering=True
+            )
             job["namespace"] = [top for top in job["namespace"] if top not in unseen]
         if "elastic" in job:
             durable.write(folder / "record.json", json.dumps(elastic.record(job)).encode())

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
+import subprocess
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -23,18 +25,19 @@ MS_BIND, MS_REC, MS_SLAVE = 4096, 16384, 1 << 19
 MNT_DETACH = 2  # umount2(2)
 FIRST = "/proc"  # an existing folder for the new root, until it is the root
 OLD = "/.runspec-old-root"
+PROGRAMS = "/usr/bin:/bin"  # of the machine, and of no checkout
 TURN_OFF = "set providers: {local: {namespace: false}}"
 
 _libc: Any = ctypes.CDLL(None, use_errno=True)
 
 
-def unseen(tops: Sequence[str], *, gpus: bool) -> dict[str, str]:
+def unseen(tops: Sequence[str], *, gpus: bool, entering: bool = False) -> dict[str, str]:
     """Return those of *tops*, folders at the root such as `/job`, that a process cannot have, and why.
 
-    *gpus* says whether it needs GPUs.
+    *gpus* says whether it needs GPUs. With *entering*, all that `enter` does is tried.
     """
     why = _without_driver() if gpus else None
-    if why is None and tops and (refused := refusal()):
+    if why is None and tops and (refused := trial() if entering else refusal()):
         why = f"this machine allows no mount namespace ({refused})"
     if why is not None:
         return dict.fromkeys(tops, why)
@@ -117,8 +120,20 @@ def enter(folder: Path, tops: Sequence[str]) -> None:
 def refusal() -> str | None:
     """Return why this machine's kernel gives its user no mount namespace, or None if it does.
 
-    A child process tries it, because nothing else knows: sysctls, seccomp, AppArmor and capabilities all decide.
+    Sysctls, seccomp, AppArmor and capabilities all decide, so it is tried with unshare(1), which is quicker than a fork
+    of a large process.
     """
+    program = shutil.which("unshare", path=PROGRAMS)
+    if program is None:
+        return trial()
+    kinds = ["--mount"] if _may_mount() else ["--user", "--map-root-user", "--mount"]
+    line, env = [program, *kinds, "true"], {"PATH": PROGRAMS, "LC_ALL": "C"}
+    done = subprocess.run(line, env=env, capture_output=True, text=True, check=False)
+    return None if done.returncode == 0 else done.stderr.strip().removeprefix("unshare: ").lower()
+
+
+def trial() -> str | None:
+    """Return why a child process of this one could not `enter` a mount namespace, or None if it could."""
     answer, told = os.pipe2(os.O_CLOEXEC)
     child = os.fork()
     if child == 0:
