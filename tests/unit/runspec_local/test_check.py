@@ -97,6 +97,7 @@ def test_a_home_that_nobody_has_is_a_mistake_with_a_way_out() -> None:
     assert not next(iter(examine(options))).ok
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("engine", "works", "found"),
     [
