@@ -100,6 +100,7 @@ def first_line(exc: BaseException) -> str:
 def refusal(what: str, exc: exceptions.HttpResponseError, hints: Hints) -> Exception:
     status, code = exc.status_code or 0, service_code(exc)
     text = ": ".join(part for part in (what, str(code or status), _message(exc)) if part)
+    text = " ".join(text.split())  # a code or a detail may have several lines
     if status in (401, 403):
         return CredentialsError(text, hints.login if status == 401 else hints.rights)
     if status == 429:

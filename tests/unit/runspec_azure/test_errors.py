@@ -54,6 +54,20 @@ def test_whether_something_was_made_is_told_apart(
     assert caught.value.message.startswith("Job_Add")
 
 
+def test_a_message_is_one_line_whatever_the_service_says() -> None:
+    error = exceptions.HttpResponseError("no")
+    error.status_code = 400
+    detail = {"code": "one\ntwo", "message": "three\nfour"}
+    error.error = exceptions.ODataV4Format(
+        {"code": "Bad", "message": "no\nmore", "details": [detail]}
+    )
+
+    with pytest.raises(RemoteError) as caught, translated("Clusters_Delete"):
+        raise error
+
+    assert caught.value.message == "Clusters_Delete: Bad: no; one two: three four"
+
+
 @pytest.mark.parametrize(
     "kind", [exceptions.HttpResponseError, exceptions.ServiceResponseError, bulk.GenericError]
 )
