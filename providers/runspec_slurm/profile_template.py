@@ -18,6 +18,10 @@ providers:
     # container: auto
     # python: python3                 # Python of the nodes, 3.6 or newer
     # secrets: {hf: env:HF_TOKEN}
+    # A registry that needs a login to pull images; without registry, it is Docker Hub:
+    # registry: nvcr.io
+    # registry_user: $oauthtoken
+    # registry_password: env:NGC_API_KEY
     # shared: {data: /data}           # shared://data/... is this folder on every node
     # sbatch: [--constraint=ib]       # more options of sbatch, one word each
 """
