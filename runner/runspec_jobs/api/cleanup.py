@@ -85,10 +85,17 @@ class Kept(NamedTuple):
 
 
 def shared() -> Kept:
-    """Return what `destroy_shared` would delete. No service is asked: it is what the records say."""
+    """Return what `destroy_shared` would delete. No service is asked: it is what the records say.
+
+    It is nothing if a record cannot be read, for which `destroy_shared` raises an error.
+    """
     titles: list[str] = []
     costs: dict[StandingCost, None] = {}
-    for of, steps in end.shared_steps():
+    try:
+        steps_of = end.shared_steps()
+    except Damaged:
+        return Kept((), ())
+    for of, steps in steps_of:
         titles += [step.title for step in steps]
         costs |= dict.fromkeys(one for one in _standing(of) if one.shared)
     return Kept(titles, list(costs))

@@ -141,6 +141,7 @@ def spending(since_s: float | None = None, *, by_provider: bool = False) -> AllS
     for of in run_record.all_runs():
         try:
             memory, found = of.memory(), attempt_history.cost(of, since_s=since_s)
+            may_grow = attempt_history.may_grow(memory)
             group = of.plan.provider if by_provider else of.name
         except (Damaged, Newer):
             unreadable.append(of.run)
@@ -148,7 +149,7 @@ def spending(since_s: float | None = None, *, by_provider: bool = False) -> AllS
         if found is None:
             unpriced.append(of.run)
             continue
-        if memory.status is None and not memory.deleted and memory.attempted:
+        if may_grow:
             stale.append(of.run)
         if found:
             groups.setdefault(group, []).append(found)

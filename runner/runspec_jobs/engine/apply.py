@@ -6,13 +6,14 @@ step that has begun and is not done, the service is first asked whether the reso
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from runspec_jobs.engine import clients, secrets
-from runspec_jobs.errors import AlreadyExists, NoAnswer, RemoteError, UnknownOutcome
+from runspec_jobs.errors import AlreadyExists, Damaged, NoAnswer, RemoteError, UnknownOutcome
 from runspec_jobs.logs.outage import pauses
 from runspec_jobs.plan.model import FILE, REF, SECRET, Plan, answers_known, fill, marked
 from runspec_jobs.provider import (
@@ -270,7 +271,10 @@ def is_made(plan: Plan, memory: RunState) -> bool:
 def note_end(journal: Journal, status: Status) -> None:
     """Write the last status of a run, with its attempts, to its record, because services forget it."""
     if status.state.terminal and status.state is not State.GONE and journal.memory.status is None:
-        attempt_history.keep(journal, status, time.time())
+        with contextlib.suppress(
+            Damaged
+        ):  # attempts that cannot be read do not keep a run from its end
+            attempt_history.keep(journal, status, time.time())
         journal.add("ended", state=status.state, reason=status.reason, exit_code=status.exit_code)
 
 

@@ -68,7 +68,7 @@ def destroy_shared(reporter: Reporter) -> list[str]:
 def shared_steps() -> list[tuple[Record, list[Step]]]:
     """Return the steps that made what runs share and that is still there, each once, with the newest run that has it.
 
-    Records that cannot be read are left out.
+    Runs whose journal cannot be read are left out. Raises Damaged if the plan of another one cannot be read.
     """
     found = []
     seen: set[str] = set()

@@ -111,14 +111,11 @@ class MetricWatch:
         self._kept_s = self._clock()
 
         def busy(what: str) -> None:
-            raise _Busy(what)
+            raise RunspecError(what)
 
-        with contextlib.suppress(_Busy), of.opened(busy) as opened:
+        # A full disk does not keep anybody from following a run; what notes its end fails with the reason.
+        with contextlib.suppress(RunspecError), of.opened(busy) as opened:
             self.keep(opened)
-
-
-class _Busy(RunspecError):
-    """Another process holds the lock of the run."""
 
 
 @contextlib.contextmanager

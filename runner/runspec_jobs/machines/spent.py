@@ -107,7 +107,9 @@ class Part(NamedTuple):
     @property
     def is_priced(self) -> bool:
         """Whether the amounts say anything: they do not if no attempt has a known length and a known price."""
-        return not self.hours or self.hours > self.unpriced_hours
+        if not self.hours:
+            return self.attempts == 0 or self.untimed < self.attempts
+        return self.hours > self.unpriced_hours
 
 
 Spent = Mapping[Outcome, Part]
@@ -269,7 +271,17 @@ def spans_json(spans: Iterable[Span]) -> list[dict[str, Any]]:
 def spans_from(found: Iterable[Mapping[str, Any]]) -> list[Span]:
     """Return the attempts that `spans_json` returned; keys of later versions are ignored.
 
-    Raises KeyError, TypeError or ValueError if they were not.
+    An outcome of a later version is a failure here. Raises KeyError, TypeError or ValueError if they were not returned
+    by it.
     """
+    known = frozenset(Outcome)
     read = ({name: one[name] for name in Span._fields if name in one} for one in found)
-    return [Span(**{**one, "outcome": Outcome(one["outcome"])}) for one in read]
+    return [
+        Span(
+            **{
+                **one,
+                "outcome": Outcome(one["outcome"]) if one["outcome"] in known else Outcome.FAILED,
+            }
+        )
+        for one in read
+    ]

@@ -19,18 +19,29 @@ FIRST_AFTER_S = 30.0  # of following: a run that ends sooner is noted at its end
 Key = tuple[int, int, int]
 
 
-class _Busy(RunspecError):
-    """Another process holds the lock of the run."""
+WRITE_EVERY_S = (
+    10.0  # of changes of nodes while a run is followed; each look reads the whole journal
+)
 
 
 def spans(memory: RunState) -> list[Span]:
-    """Return the attempts on record, ordered by task, node and number."""
-    return spent.spans_from(memory.attempts[key] for key in sorted(memory.attempts))
+    """Return the attempts on record, ordered by task, node and number. Raises Damaged if they cannot be read."""
+    with _read("attempts"):
+        return spent.spans_from(memory.attempts[key] for key in sorted(memory.attempts))
 
 
 def rates(of: Record) -> Rates:
-    """Return the prices that the run was planned with."""
-    return spent.rates(of.machines, of.plan.provider)
+    """Return the prices that the run was planned with. Raises Damaged if they cannot be read."""
+    with _read("prices"):
+        return spent.rates(of.machines, of.plan.provider)
+
+
+@contextlib.contextmanager
+def _read(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        raise Damaged(f"the {what} in its record cannot be read") from exc
 
 
 def cost(
@@ -55,9 +66,8 @@ def ran_s(memory: RunState, status: Status | None, now_s: float) -> float | None
     *status* is newer than the record. If no service has reported a start, the submission of the job counts.
     """
     is_over = memory.status is not None or (status is not None and status.state.terminal)
-    if (
-        memory.status is not None or status is None
-    ):  # nothing is newer; a list may have many such runs
+    if memory.status is not None or status is None:
+        # Nothing is newer. A list may have many such runs, so what they need not have is not made.
         kept = memory.attempts.values()
         began = [one["began_s"] for one in kept if "began_s" in one]
         ended = [one["ended_s"] for one in kept if "ended_s" in one]
@@ -70,6 +80,14 @@ def ran_s(memory: RunState, status: Status | None, now_s: float) -> float | None
         return None
     end_s = (max(ended) if ended else memory.ended_at or now_s) if is_over else now_s
     return max(0.0, end_s - min(began))
+
+
+def may_grow(memory: RunState) -> bool:
+    """Return whether a run may have cost more than its record says: it ran when it was last seen, or never was seen."""
+    if memory.status is not None or memory.deleted or not memory.attempted:
+        return False
+    known = spans(memory)
+    return not known or any(one.outcome is Outcome.RUNNING for one in known)
 
 
 def keep(journal: Journal, status: Status, seen_s: float) -> None:
@@ -110,22 +128,28 @@ class Keeper:
         now = self.clock()
         if now - self._begun_s < FIRST_AFTER_S:
             return
-        is_new = status.nodes != self._nodes or now - self._kept_s >= SEEN_EVERY_S
+        since_s = now - self._kept_s
+        is_new = since_s >= (SEEN_EVERY_S if status.nodes == self._nodes else WRITE_EVERY_S)
         if status.nodes and is_new and not status.state.terminal:
             self._nodes, self._kept_s = status.nodes, now
             look(self.of, status, now)
 
 
 def look(of: Record, status: Status, seen_s: float) -> None:
-    """Write the attempts in *status* to the journal, unless another process is at work on the run: then it does so."""
-    if not status.nodes or of.memory().deleted:
-        return
+    """Write the attempts in *status* to the journal, if it can be written now.
+
+    If another process is at work on the run, that process writes them. A full disk does not keep anybody from
+    following a run; what notes its end fails with the reason.
+    """
 
     def busy(what: str) -> None:
-        raise _Busy(what)
+        raise RunspecError(what)
 
-    with contextlib.suppress(_Busy), of.opened(busy) as opened:
-        keep(opened, status, seen_s)
+    with contextlib.suppress(RunspecError):
+        if not status.nodes or of.memory().deleted:
+            return
+        with of.opened(busy) as opened:
+            keep(opened, status, seen_s)
 
 
 def merged(known: Sequence[Span], status: Status, seen_s: float) -> list[Span]:
@@ -181,9 +205,11 @@ def _joined(before: Span | None, now: Span) -> Span:
 
 def _afterwards(one: Span, node: NodeStatus | None, status: Status) -> Outcome:
     """Return how an attempt ended that ran before and is neither running now nor among the ended attempts."""
-    if node is not None:
-        is_same = node.attempt == one.attempt
-        return OUTCOMES.get(node.state, Outcome.FAILED) if is_same else Outcome.FAILED
+    if node is not None and node.attempt != one.attempt:
+        return Outcome.FAILED
+    if node is not None:  # a job of Slurm that is suspended waits, and then goes on
+        is_over = node.state.terminal
+        return OUTCOMES.get(node.state, Outcome.FAILED) if is_over else Outcome.RUNNING
     if status.state.terminal:
         return OUTCOMES.get(status.state, Outcome.FAILED)
     return Outcome.RUNNING

@@ -183,7 +183,7 @@ def create(
 ) -> Record:
     """Write the complete record of a run to disk, before any request is made for it.
 
-    *profile* is the file that the options come from, *machines* what `attempt_history.machines_json` returned, and
+    *profile* is the file that the options come from, *machines* what `machines.spent.rates_json` returned, and
     *about* what `RunState.about` describes. The caller holds the lock of the name.
     """
     with _created(text, made, facts, base, name, profile, machines) as started:

@@ -210,3 +210,12 @@ def test_json_has_the_sum_and_the_parts() -> None:
 
     assert (found["most_usd"], found["hours"]) == (0.000556, 0.000278)
     assert [part["outcome"] for part in found["parts"]] == ["cancelled"]
+
+
+def test_attempts_of_no_known_length_have_no_known_price() -> None:
+    """Not 0: nothing is known."""
+    none, known = Span(0, 0, 1, Outcome.FAILED), Span(0, 1, 1, Outcome.FAILED, 5.0, 5.0)
+
+    assert not total(spent([none], Rates(node_usd_hour=1.0))).is_priced
+    assert total(spent([none, known], Rates(node_usd_hour=1.0))).is_priced
+    assert part_json(total(spent([none], Rates(node_usd_hour=1.0))))["least_usd"] is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from decimal import Decimal
 from pathlib import Path
@@ -84,6 +85,7 @@ def test_what_a_service_forgets_stays() -> None:
         (status(State.FAILED, NodeStatus(0, 0, 1, State.CANCELLED)), Outcome.CANCELLED),
         (status(State.RUNNING, NodeStatus(0, 0, 2, State.WAITING)), Outcome.FAILED),
         (status(State.RUNNING), Outcome.RUNNING),
+        (status(State.RUNNING, NodeStatus(0, 0, 1, State.WAITING)), Outcome.RUNNING),
     ],
 )
 def test_an_attempt_that_is_over_without_a_report_does_not_run(
@@ -131,7 +133,11 @@ def test_following_writes_when_something_changes_and_else_now_and_then(
         keeper(running)
         seen.append(attempt_history.spans(record.memory())[0].seen_s)
     lines = (record.folder / "journal.jsonl").read_text().splitlines()
-    keeper(status(State.RUNNING, NodeStatus(0, 0, 2, State.RUNNING, began_s=160.0)))
+    again = status(State.RUNNING, NodeStatus(0, 0, 2, State.RUNNING, began_s=160.0))
+    keeper(again)
+    assert len(record.memory().attempts) == 1, "the record was written just now"
+    now = 410.0
+    keeper(again)
 
     assert seen == [100.0, 100.0, 100.0, 400.0]
     assert [json.loads(line)["event"] for line in lines] == ["born", "attempts", "seen"]
@@ -157,3 +163,74 @@ def test_a_run_whose_prices_cannot_be_read_keeps_its_attempts(record: Record) ->
     assert len(attempt_history.spans(record.memory())) == 1
     with pytest.raises(Damaged):
         attempt_history.cost(record)
+
+
+def test_a_job_that_was_suspended_goes_on() -> None:
+    waiting = status(State.WAITING, NodeStatus(0, 0, 1, State.WAITING))
+    running = status(State.RUNNING, NodeStatus(0, 0, 1, State.RUNNING, began_s=10.0))
+
+    found = merged(merged([RUNNING], waiting, 100.0), running, 7200.0)
+
+    assert found == [RUNNING._replace(seen_s=7200.0)]
+
+
+@pytest.mark.parametrize(
+    "machines", [{"chosen": [{"name": "a"}]}, {"chosen": [1]}, {"prices": 3}, ["x"]]
+)
+def test_prices_that_are_not_as_written_are_damage(record: Record, machines: object) -> None:
+    (record.folder / "facts.json").write_text(json.dumps({"machines": machines}))
+
+    with pytest.raises(Damaged, match="prices"):
+        attempt_history.cost(record)
+
+
+def test_an_outcome_of_a_later_version_is_a_failure(record: Record) -> None:
+    later = {"task": 0, "node": 0, "attempt": 1, "outcome": "hibernated", "began_s": 0.0}
+    with record.opened() as opened:
+        opened.add("attempts", attempts=[{**later, "ended_s": 3600.0}])
+
+    assert cost_of(record)[Outcome.FAILED].most_usd == Decimal("3.6")
+
+
+def test_attempts_that_are_not_as_written_are_damage(record: Record) -> None:
+    with record.opened() as opened:
+        opened.add("attempts", attempts=[{"task": 0, "node": 0, "attempt": 1, "outcome": [1]}])
+
+    with pytest.raises(Damaged, match="attempts"):
+        attempt_history.cost(record)
+
+
+def test_who_follows_a_run_goes_on_when_the_disk_is_full(
+    record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    keeper = Keeper(record, lambda: now)
+    running = status(State.RUNNING, NodeStatus(0, 0, 1, State.RUNNING, began_s=50.0))
+
+    def full(fd: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    now = 100.0
+    with monkeypatch.context() as patched:
+        patched.setattr("os.write", full)
+        keeper(running)
+    assert record.memory().attempts == {}
+    now = 500.0
+    keeper(running)
+
+    assert len(record.memory().attempts) == 1
+
+
+def test_a_run_may_cost_more_while_it_runs_or_was_never_seen(record: Record) -> None:
+    node = NodeStatus(0, 0, 1, State.RUNNING, began_s=50.0)
+    over = node._replace(state=State.SUCCEEDED, attempts=(Attempt(1, 0, "", False, 50.0, 60.0),))
+    found = [attempt_history.may_grow(record.memory())]
+    with record.opened() as opened:
+        opened.add("begun", step="job")
+    found.append(attempt_history.may_grow(record.memory()))
+
+    for one in (status(State.RUNNING, node), status(State.SUCCEEDED, over)):
+        attempt_history.look(record, one, 70.0)
+        found.append(attempt_history.may_grow(record.memory()))
+
+    assert found == [False, True, True, False]
