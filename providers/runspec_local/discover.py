@@ -116,6 +116,7 @@ def examine(options: LocalOptions) -> Iterator[Finding]:
         yield Finding(f"uv builds environments: {find_uv()}", True)
     except Unavailable as exc:
         yield Finding(exc.message, False, exc.hint)
+    yield _paths()
     there = gpus.find(os.environ)
     yield Finding(f"{len(os.sched_getaffinity(0))} cores, Python {sys.version.split()[0]}", True)
     yield Finding(f"{len(there.gpus)} GPUs ({there.how})", True)
@@ -138,3 +139,11 @@ def _writable(root: Path) -> Finding:
     if not os.access(there, os.W_OK):
         return Finding(f"{there} cannot be written", False, "set RUNSPEC_HOME")
     return Finding(f"{root}: {free:,} MiB free", free > 512, "free some space")
+
+
+def _paths() -> Finding:
+    refused = mount_namespace.refusal()
+    if refused is None:
+        return Finding("processes find mounts and outputs at the paths of the spec", True)
+    what = f"processes do not find mounts at the paths of the spec: no mount namespace ({refused})"
+    return Finding(what, True, "write ${mounts.NAME} and ${outputs.NAME}")

@@ -142,3 +142,14 @@ def test_a_machine_that_refuses_has_the_job_run_without() -> None:
 
     assert done.returncode == 0, done.stderr
     assert "because this machine allows no mount namespace (unshare" in done.stderr
+
+
+def test_doctor_says_whether_paths_are_true(capsys: Capture) -> None:
+    allowed()
+
+    run(["doctor", "local"])
+
+    assert (
+        "ok  local: processes find mounts and outputs at the paths of the spec\n"
+        in capsys.readouterr().out
+    )
