@@ -264,6 +264,8 @@ class LocalClient:
                 job["namespace"], gpus=bool(job.get("gpus")), entering=True
             )
             job["namespace"] = [top for top in job["namespace"] if top not in unseen]
+            for top, why in unseen.items():
+                self._tell(f"processes do not find {top}, because {why}")
         if "elastic" in job:
             durable.write(folder / "record.json", json.dumps(elastic.record(job)).encode())
         durable.write(folder / "job.json", json.dumps(job).encode())

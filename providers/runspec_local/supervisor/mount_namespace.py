@@ -26,6 +26,7 @@ MNT_DETACH = 2  # umount2(2)
 FIRST = "/proc"  # an existing folder for the new root, until it is the root
 OLD = "/.runspec-old-root"
 PROGRAMS = "/usr/bin:/bin"  # of the machine, and of no checkout
+APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 TURN_OFF = "set providers: {local: {namespace: false}}"
 
 _libc: Any = ctypes.CDLL(None, use_errno=True)
@@ -124,12 +125,23 @@ def refusal() -> str | None:
     of a large process.
     """
     program = shutil.which("unshare", path=PROGRAMS)
-    if program is None:
+    if program is None or _depends_on_program():
         return trial()
     kinds = ["--mount"] if _may_mount() else ["--user", "--map-root-user", "--mount"]
     line, env = [program, *kinds, "true"], {"PATH": PROGRAMS, "LC_ALL": "C"}
     done = subprocess.run(line, env=env, capture_output=True, text=True, check=False)
     return None if done.returncode == 0 else done.stderr.strip().removeprefix("unshare: ").lower()
+
+
+def _depends_on_program() -> bool:
+    """Return whether AppArmor decides by the program who gets a user namespace, so that unshare(1) shows nothing.
+
+    https://discourse.ubuntu.com/t/spec-unprivileged-user-namespace-restrictions-via-apparmor-in-ubuntu-23-10/37626
+    """
+    try:
+        return APPARMOR.read_text().strip() == "1" and not _may_mount()
+    except OSError:  # the kernel has no such setting
+        return False
 
 
 def trial() -> str | None:

@@ -125,6 +125,9 @@ def test_a_folder_of_the_machine_stays_what_it_is(capsys: Capture) -> None:
     told = capsys.readouterr().err
     what = "processes do not find /etc/model here, because this machine has /etc itself"
     assert f"outputs[0].path: {what}" in told
+    assert (
+        "processes do not find /etc, because this machine has /etc itself" in told
+    )  # by the client
 
 
 def test_a_machine_that_refuses_has_the_job_run_without() -> None:

@@ -149,3 +149,21 @@ def test_a_folder_of_the_machine_is_hidden_from_nobody(folder: Path) -> None:
     tops = ["/etc", TOP, f"{folder}{TOP}", f"{folder}/absent"]
 
     assert mount_namespace.unseen(tops, gpus=False) == {"/etc": "this machine has /etc itself"}
+
+
+def test_where_apparmor_decides_by_the_program_another_one_is_not_asked(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "unshare").write_text("#!/bin/sh\necho unshare: Not Here >&2; exit 1\n")
+    (folder / "unshare").chmod(0o755)
+    (folder / "setting").write_text("1\n")
+    monkeypatch.setattr(mount_namespace, "PROGRAMS", f"{folder}:/usr/bin:/bin")
+
+    assert mount_namespace.refusal.__wrapped__() == "not here"
+    monkeypatch.setattr(mount_namespace, "APPARMOR", folder / "setting")
+
+    def ask() -> None:
+        as_nobody()
+        os._exit(0 if mount_namespace.refusal.__wrapped__() is None else 1)
+
+    assert forked(ask) == 0
