@@ -111,8 +111,10 @@ def script(found: Mapping[bytes, bytes], own: Mapping[str, str]) -> bytes:
 
     A shell cannot have variables with the names of bash's exported functions: they become words for `env`.
 
-    >>> script({b"A": b"it's", b"SLURM_JOB_ID": b"7", b"BASH_FUNC_f%%": b"() { :; }"}, {"SLURM_JOB_ID": "8"}).decode()
-    "export A='it'\\"'\\"'s'\\nset -- 'BASH_FUNC_f%%=() { :; }'\\n"
+    >>> found = {b"A": b"a b", b"SLURM_JOB_ID": b"7", b"BASH_FUNC_f%%": b"() { :; }"}
+    >>> print(script(found, {"SLURM_JOB_ID": "8"}).decode(), end="")
+    export A='a b'
+    set -- 'BASH_FUNC_f%%=() { :; }'
     """
     lines, words = [], []
     for raw, content in sorted(found.items()):
