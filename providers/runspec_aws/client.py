@@ -35,7 +35,9 @@ from runspec_jobs.provider import (
     Step,
     Stream,
     TimedChunk,
+    Usage,
     inside_zipapp,
+    read_usage,
     requests_of,
 )
 
@@ -195,6 +197,13 @@ class AwsClient:
     def places(self, run: str) -> Places:
         outputs = f"s3://{self.session.bucket}/{self.options.prefix}/runs/{run}/outputs"
         return Places(f"CloudWatch Logs: {self.options.log_group}", outputs)
+
+    def usage(self, run: str, most: int | None) -> Usage:
+        base = f"runs/{run}/usage/"
+        read = self.files.read_all
+        return read_usage(
+            self.files.names(base), lambda names: read([base + name for name in names]), most
+        )
 
     def publish(self, run: str) -> Sequence[str]:
         return publish.publish(self.files, run)

@@ -31,6 +31,7 @@ from runspec_jobs.provider import (
     Step,
     Stream,
     TimedChunk,
+    Usage,
     inside_sh,
     inside_zipapp,
     state_folder,
@@ -169,6 +170,9 @@ class LocalClient:
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
         return status.outputs(self._folder(run))
+
+    def usage(self, run: str, most: int | None) -> Usage:
+        return status.usage(self._folder(run), most)
 
     def publish(self, run: str) -> Sequence[str]:
         with self._in_words():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,9 +19,11 @@ from runspec_jobs.provider import (
     Status,
     TimedChunk,
     Unavailable,
+    Usage,
     changes_of,
     check_format,
     read_saved_outputs,
+    read_usage,
     timed_chunk,
 )
 from runspec_local.supervisor import events, process
@@ -175,6 +177,23 @@ def outputs(folder: Path) -> list[OutputFile]:
     return read_saved_outputs(
         "", [(path.relative_to(saved).as_posix(), 0) for path in manifests], opened
     )
+
+
+def usage(folder: Path, most: int | None) -> Usage:
+    """Return what the nodes used, as `runspec_agent.usage` wrote it."""
+
+    def read(names: Sequence[str]) -> list[bytes | None]:
+        return [_content(base / name) for name in names]
+
+    base = folder / "usage"
+    return read_usage((str(path.relative_to(base)) for path in base.glob("*/*/*")), read, most)
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:  # the run was deleted meanwhile
+        return None
 
 
 def changes(folder: Path) -> list[MembershipChange]:

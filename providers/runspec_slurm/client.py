@@ -28,6 +28,7 @@ from runspec_jobs.provider import (
     Stream,
     TimedChunk,
     Unavailable,
+    Usage,
     docker_auth,
     inside_zipapp,
 )
@@ -41,7 +42,7 @@ from runspec_slurm.queue import Queue
 from runspec_slurm.reconcile import Reconciler
 from runspec_slurm.session.transport import Transport, transport
 from runspec_slurm.status.workspace_poll import WorkspacePoller
-from runspec_slurm.store import elastic_records, outputs
+from runspec_slurm.store import elastic_records, outputs, usage
 from runspec_slurm.store.workspace import WorkspaceStore
 from runspec_slurm.timing import Clock, Timing
 
@@ -180,6 +181,9 @@ class SlurmClient:
         if not found:
             self.jobs.check_mounted(run)
         return found
+
+    def usage(self, run: str, most: int | None) -> Usage:
+        return usage.usage(self.store, run, most)
 
     def shell(
         self, run: str, task: int, rank: int, words: Sequence[str], *, terminal: bool

@@ -2,7 +2,7 @@
 
 `job [-- WORD...]`, `job --node`, `batch -- WORD...`, `enter RUN TASK RANK [-- WORD...]`, `launch -- WORD...`,
 `login FILE`, `reach -- WORD...`, `gpus COUNT -- WORD...`, `relay HOST PORT`, `rsh HOST WORD...`,
-`sync --every SECONDS|--once FROM TO`.
+`sync --every SECONDS|--once FROM TO`, `usage FOLDER`.
 """
 
 import importlib
@@ -22,6 +22,7 @@ VERBS = {
     "relay": "job.port_relay",
     "rsh": "launch.file_rsh",
     "sync": "transfer.folder_sync",
+    "usage": "usage.of_run",
 }
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from runspec_jobs.machines.usage import NodeUsage, UsagePoint
 from runspec_jobs.provider import (
     Attempt,
     MembershipChange,
@@ -19,8 +20,10 @@ from runspec_jobs.report.metric_extraction import chosen
 from runspec_jobs.report.page.run_page import Changed, RunReport
 from runspec_jobs.report.page.timeline import Clock
 from runspec_jobs.report.ranking import Placed, Task, ranked
+from runspec_jobs.report.usage import Asked, Used
 from runspec_jobs.spec.metric import Metric
 
+GIB = 1 << 30
 BORN_S = 1_764_000_000.0
 LOSS = Metric(name="loss", goal="min", pattern="loss=(.*)")
 SPEC = (
@@ -190,6 +193,40 @@ def running() -> RunReport:
     return found._replace(ranking=ranked(LOSS, told))
 
 
+def node_usage(task: int, rank: int, gpus: int = 0, points: int = 200) -> NodeUsage:
+    """Return what a node used in 2,000 s: at most 6.1 CPUs and 9 GiB, and of its GPUs the first half."""
+
+    def point(n: int) -> UsagePoint:
+        wave = 0.5 + 0.5 * math.sin(n / 9 + rank + task)
+        busy = tuple(
+            (90.0 * wave, int(38 * wave * GIB)) if g < max(1, gpus // 2) else (0.0, 0)
+            for g in range(gpus)
+        )
+        cpus, memory = 6.1 * wave, int(min(9.0, 2 + 9 * n / points) * GIB)
+        return UsagePoint(10.0 * (n + 1), cpus, memory, (30 + n // 20) * GIB, busy)
+
+    found = tuple(point(n) for n in range(points))
+    most = max(p.cpus for p in found)
+    sizes = (80 * GIB,) * gpus
+    why = "" if gpus else "there is no nvidia-smi"
+    own = (f"node-{rank}", "container", BORN_S, 16, 64 * GIB, 100 * GIB)
+    return NodeUsage(task, 1, rank, *own, sizes, why, most, found)
+
+
+def used() -> RunReport:
+    """Return a run on a machine with eight GPUs, of which it used four."""
+    asked = Asked(16, 64 * GIB, 100 * GIB, 8)
+    spent = [("cost", "12.40 USD"), ("failed", "2.40 USD (1 attempt, 0.50 h)")]
+    usage = Used(asked, (node_usage(0, 0, 8),), 1)
+    return single()._replace(usage=usage, spent=spent)
+
+
+def nodes_used() -> RunReport:
+    """Return a sweep of nine tasks on two nodes each with a GPU."""
+    nodes = tuple(node_usage(task, rank, 1) for task in range(9) for rank in range(2))
+    return sweep(9)._replace(usage=Used(Asked(memory_bytes=16 * GIB), nodes, 18))
+
+
 RUNS: dict[str, Callable[[], RunReport]] = {
     "single": single,
     "sweep": sweep,
@@ -199,6 +236,8 @@ RUNS: dict[str, Callable[[], RunReport]] = {
     "elastic": elastic,
     "failed": failed,
     "running": running,
+    "used": used,
+    "nodes_used": nodes_used,
 }
 
 

@@ -42,7 +42,9 @@ from runspec_jobs.provider import (
     Status,
     Step,
     Stream,
+    Usage,
     inside_zipapp,
+    read_usage,
     seats_of,
 )
 
@@ -307,6 +309,13 @@ class AzureClient:
     def places(self, run: str) -> Places:
         kept = f"{layout.store(self.session.options)}/runs/{run}"
         return Places(f"{kept}/logs", f"{kept}/outputs")
+
+    def usage(self, run: str, most: int | None) -> Usage:
+        base = f"runs/{run}/usage/"
+        read = self.blobs.read_all
+        return read_usage(
+            self.blobs.names(base), lambda names: read([base + name for name in names]), most
+        )
 
     def publish(self, run: str) -> Sequence[str]:
         return publish.publish(self.blobs, run, lambda: self.clock.sleep(self.timing.copy_s))

@@ -5,17 +5,22 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import runpy
 import signal
 import subprocess
+import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from runspec_local.supervisor import mount_namespace
 from runspec_local.supervisor.process import die_with_parent
 
+SAMPLE_S = 1.0  # before the first sample: a shorter job costs nothing
+FDS = 4096
 LET_GO_S = 10.0  # for an engine to remove its container
 
 
@@ -98,3 +103,38 @@ def _prepare(cwd: Path, namespace: Sequence[str], told: int) -> None:
             os.write(told, text.encode())
             raise
     die_with_parent()  # last, because a process that gets other rights forgets it: prctl(2)
+
+
+def start_sampler(folder: Path, job: Mapping[str, Any]) -> int | None:
+    """Fork the process that samples what the nodes of the run in *folder* use, and return its id, or None.
+
+    It runs the agent of the run. Nodes of elastic jobs sample themselves. Called before a node is started.
+    """
+    if "elastic" in job:
+        return None
+    try:
+        pid = os.fork()
+    except OSError:
+        return None
+    if pid == 0:
+        try:
+            _sample(folder)
+        finally:
+            os._exit(0)
+    return pid
+
+
+def end_sampler(pid: int | None) -> None:
+    """End the sampler and wait for it, so that it writes nothing afterwards."""
+    if pid is not None:
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def _sample(folder: Path) -> None:
+    os.closerange(3, FDS)  # locks end with the supervisor
+    die_with_parent()
+    time.sleep(SAMPLE_S)
+    sys.argv = ["usage", "usage", str(folder)]
+    runpy.run_path(str(folder / "runspec_inside.pyz"), run_name="__main__")

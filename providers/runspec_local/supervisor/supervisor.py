@@ -21,7 +21,7 @@ from runspec_local.errors import not_started
 from runspec_local.session.container_engine import await_container, remove_container
 from runspec_local.supervisor import durable, elastic, ending, mount_namespace
 from runspec_local.supervisor.attempt import Attempt
-from runspec_local.supervisor.child import Child, start_child
+from runspec_local.supervisor.child import Child, end_sampler, start_child, start_sampler
 from runspec_local.supervisor.device_leases import LOOK_S, DeviceLeases, Devices
 from runspec_local.supervisor.events import Events
 from runspec_local.supervisor.log_times import LogTimes
@@ -383,8 +383,10 @@ def supervise(folder: Path, leases: DeviceLeases) -> None:
         with contextlib.suppress(OSError):  # each node then reports that it gets no namespace
             mount_namespace.take_rights()
     events = Events(folder / "events.jsonl")
+    sampler = start_sampler(folder, job)
     supervisor = Supervisor(job, secrets, events, leases)
     code = supervisor.run()
+    end_sampler(sampler)
     end = _end(supervisor, code, folder / "supervisor.log")
     ending.add(events, end, lambda: supervisor.asked)
 

@@ -30,6 +30,7 @@ from runspec_jobs.provider import (
     Stream,
     TimedChunk,
     Unavailable,
+    Usage,
     requests_of,
     state_folder,
 )
@@ -308,6 +309,13 @@ class ParallelClusterClient:
             found: Sequence[OutputFile] = self.ask(lambda slurm: slurm.outputs(run))
         except NotThere:
             return ()
+        return found
+
+    def usage(self, run: str, most: int | None) -> Usage:
+        try:
+            found: Usage = self.ask(lambda slurm: slurm.usage(run, most))
+        except NotThere:
+            return Usage()
         return found
 
     def shell(

@@ -29,6 +29,8 @@ from runspec_agent.transfer.log_uploader import Log
 from runspec_agent.transfer.output_saver import Saver
 from runspec_agent.transfer.store_mirror import Mirror
 from runspec_agent.transfer.workdir import Workdir
+from runspec_agent.usage import background
+from runspec_agent.usage.background import Usage
 
 CANCELLED = "cancelled"  # the content of the claim if the run was cancelled before it began
 RUN_PREFIX = "runs/{}/"
@@ -68,6 +70,7 @@ class Agent:
         self.taken: Optional[PreemptionHold] = None
         self.leaving: Optional[Failure] = None  # why the program was told to end
         self.saver: Optional[Saver] = None  # saves outputs that are not published yet
+        self.usage: Optional[Usage] = None
 
     def run(self, words: List[str], signals: Signals) -> int:
         try:
@@ -85,6 +88,8 @@ class Agent:
                 return self._published(self.judge(self._together(words, signals)))
         finally:
             files.remove_tree(self.folder)
+            if self.usage is not None:
+                self.usage.finish()
             if self.heed is not None:
                 self.heed.finish()
             if self.crew is not None:
@@ -119,6 +124,15 @@ class Agent:
             key = "{}logs/{}/{}/{}.txt".format(self.at, *self.place[1:])
             self.log = Log(self.bucket, path, key)
             self.log.start()
+        self._measure()
+
+    def _measure(self) -> None:
+        """Sample what this node uses, until it ends."""
+        at = seat(self.place, self.record) if self.record.get("elastic") else self.place
+        key = background.key(self.at, at.task, at.attempt, at.rank)
+        name = exit_records.name(self.env)
+        self.usage = Usage(self.bucket, key, name, self.env, self.folder)
+        self.usage.start()
 
     def _number(self, signals: Signals) -> int:
         """Return the number of this attempt; the service does not provide one that all nodes of the task share."""
@@ -284,6 +298,8 @@ class Agent:
         finally:
             if self.watch is not None:
                 self.watch.finish()
+            if self.usage is not None:
+                self.usage.over.set()  # its last upload takes place beside the next steps
         told_by_others = self.leaving is not None and not self.notice()
         return 0 if told_by_others and child.code == 0 else code
 

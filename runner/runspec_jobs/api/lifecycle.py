@@ -47,6 +47,7 @@ from runspec_jobs.provider import (
     SupportsOutputs,
 )
 from runspec_jobs.report.ranking import Task as Task
+from runspec_jobs.report.usage import Used as Used
 from runspec_jobs.spec.metric import Metric
 from runspec_jobs.state import attempt_history, run_group, run_record
 from runspec_jobs.state.run_record import Record
@@ -132,6 +133,13 @@ class Run:
         *status*, which `status` has just returned, is counted too. No request is sent.
         """
         return attempt_history.ran_s(self.record.memory(), status, time.time())
+
+    def usage(self, status: Status, most: int | None = None) -> Used | None:
+        """Return what the nodes used, of the first *most* or all; None if the run has not started or was deleted.
+
+        *status* is what `status` has returned. If the service does not answer, `Used.why` says so.
+        """
+        return standing.used(self.record, status, most)
 
     def reconcile(self, seen: Status | None = None) -> Sequence[str]:
         """End what the run does not need, such as nodes that wait while their job is over; return a line for each.

@@ -14,7 +14,8 @@ from runspec_jobs.api.reports import Asked, Metric, Placed, Scaled, Sizes
 from runspec_jobs.cli import apply, costs, node_table, output
 from runspec_jobs.diagnostics.render import plain
 from runspec_jobs.errors import DETACHED, OK, UsageError
-from runspec_jobs.report import elastic_costs, ranking, tables
+from runspec_jobs.report import elastic_costs, ranking, tables, usage
+from runspec_jobs.report.usage import Used
 
 OF_A_RUN = ("follow", "stop_rest", "timeout")
 OF_SIZES = ("baseline", "price_per_node_hour", "samples")
@@ -94,16 +95,17 @@ def _run(of: Run, options: ReportOptions) -> int:
     if options.stop_rest:
         _stop_rest(of, found, status, options)
     known = of.membership()
-    _write_page(options, lambda: _page(of, status, metric, found, known))
+    used = of.usage(status)
+    _write_page(options, lambda: _page(of, status, metric, found, known, used))
     if metric is None:
-        return _without_metric(of, status, known, options)
+        return _without_metric(of, status, known, used, options)
     if options.as_json:
         ranks = _ranks(of, status, metric, found)
-        cost = {"cost": costs.spent_json(costs.of_run(of, status))}
-        output.out_json("runspec.ranking/v1", {**ranks, **cost, **node_table.changes_json(known)})
+        more = _cost_and_usage(of, status, used)
+        output.out_json("runspec.ranking/v1", {**ranks, **more, **node_table.changes_json(known)})
         return OK
     output.print_table(tables.ranking(metric, found))
-    _print_cost(of, status)
+    _print_cost(of, status, used)
     if known is not None:
         output.out("")
         _show(known)
@@ -123,11 +125,14 @@ def _page(
     metric: Metric | None,
     found: Sequence[Placed],
     known: Membership | None,
+    used: Used | None,
 ) -> str:
     from runspec_jobs.report.page import run_page  # only for --html
 
     about = reports.about(of, status, metric, found, known, time.time())
-    return run_page.run_page(about, node_table.when)
+    lines = (line.strip().partition(": ") for line in costs.spent_lines(costs.of_run(of, status)))
+    spent = [(name, text) for name, _, text in lines]
+    return run_page.run_page(about._replace(usage=used, spent=spent), node_table.when)
 
 
 def _ranks(of: Run, status: Status, metric: Metric, found: Sequence[Placed]) -> Mapping[str, Any]:
@@ -139,12 +144,15 @@ def _ranks(of: Run, status: Status, metric: Metric, found: Sequence[Placed]) -> 
 
 
 def _without_metric(
-    of: Run, status: Status, known: Membership | None, options: ReportOptions
+    of: Run,
+    status: Status,
+    known: Membership | None,
+    used: Used | None,
+    options: ReportOptions,
 ) -> int:
     """Report on a run whose spec has no metric: the membership changes of an elastic job, or else its state."""
     if options.as_json:
-        cost = costs.spent_json(costs.of_run(of, status))
-        told = {"run": of.id, "state": status.state, "cost": cost}
+        told = {"run": of.id, "state": status.state, **_cost_and_usage(of, status, used)}
         if known is not None:
             output.out_json("runspec.changes/v1", {**told, **node_table.changes_json(known)})
         else:
@@ -153,7 +161,7 @@ def _without_metric(
         return OK
     if known is not None:
         _show(known)
-        _print_cost(of, status)
+        _print_cost(of, status, used)
         return OK
     output.tell(f"{reports.NO_METRIC}, so nothing is compared; {reports.ADD_METRIC}")
     for line in (
@@ -161,13 +169,20 @@ def _without_metric(
         *node_table.lines(status.nodes),
     ):
         output.out(line)
-    _print_cost(of, status)
+    _print_cost(of, status, used)
     return OK
 
 
-def _print_cost(of: Run, status: Status) -> None:
+def _cost_and_usage(of: Run, status: Status, used: Used | None) -> dict[str, Any]:
+    cost = costs.spent_json(costs.of_run(of, status))
+    return {"cost": cost, "usage": usage.to_json(used)}
+
+
+def _print_cost(of: Run, status: Status, used: Used | None) -> None:
     for line in costs.spent_lines(costs.of_run(of, status)):
         output.out(line.removeprefix("  "))
+    for line in usage.lines(used):
+        output.out(plain(line))
 
 
 def _show(known: Membership) -> None:

@@ -13,7 +13,11 @@ from runspec_jobs.api.listing import RunFilter, Summary
 from runspec_jobs.api.machine import HERE
 from runspec_jobs.cli import apply, costs, node_table, output, run_table
 from runspec_jobs.cli.live import closing, refresh
+from runspec_jobs.diagnostics.render import plain
 from runspec_jobs.errors import OK, JobFailed, RunspecError
+from runspec_jobs.report import usage
+
+FEW = 8  # nodes whose usage is read
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,8 @@ def status(run: str, *, as_json: bool) -> int:
     cost = costs.of_run(of, found)
     shown = {**found._asdict(), "nodes": node_table.rows(found.nodes), "want": of.wanted}
     shown |= {**listing.summary(of, found)._asdict(), **node_table.changes_json(of.membership())}
-    shown["cost"] = costs.spent_json(cost)
+    used = of.usage(found, FEW)
+    shown |= {"cost": costs.spent_json(cost), "usage": usage.to_json(used)}
     output.out_json("runspec.status/v1", shown)
     return OK
 
@@ -155,6 +160,7 @@ def _status_lines(of: Run, found: Status) -> Iterator[str]:
     yield from node_table.head(of.id, short.state, found)
     yield from run_table.about(short)
     yield from costs.spent_lines(costs.of_run(of, found))
+    yield from (plain(f"  {line}") for line in usage.lines(of.usage(found, FEW)))
     yield from node_table.lines(found.nodes)
     yield from (f"  {line}" for line in closing.log_end(of, found, reads=of.provider == HERE))
     yield from node_table.change_lines(of.membership())

@@ -9,11 +9,13 @@ from runspec_jobs.engine import apply as engine
 from runspec_jobs.engine.clients import connect, reconciler
 from runspec_jobs.errors import Damaged, RunspecError
 from runspec_jobs.load import registry
-from runspec_jobs.provider import State, Status
+from runspec_jobs.provider import State, Status, SupportsUsage
+from runspec_jobs.report.usage import Asked, Used
 from runspec_jobs.state import attempt_history
 from runspec_jobs.state.journal import RunState
 from runspec_jobs.state.run_record import Record
 
+SAMPLED_S = 5.0  # an attempt of that length has samples
 UNKNOWN = "its state is not known now: {}"
 
 
@@ -69,3 +71,33 @@ def full_status(of: Record) -> Status:
     """Return the status of a run with its nodes, as far as the service knows them."""
     memory = of.memory()
     return with_nodes(of, memory, known_status(of, memory))
+
+
+def used(of: Record, status: Status, most: int | None) -> Used | None:
+    """Return what the nodes of a run used, of *most* nodes or all; None if it has not started or was deleted.
+
+    *status* is its status. One or two requests list and read the records; if that fails, `why` says so.
+    """
+    memory = of.memory()
+    known = status.state not in (State.WAITING, State.GONE)
+    if not known or memory.deleted or not engine.is_made(of.plan, memory):
+        return None
+    try:
+        wanted, client = of.spec.cluster, connect(of)[1]
+        asked = Asked(wanted.cpus, wanted.memory, wanted.disk, wanted.gpus)
+        if not isinstance(client, SupportsUsage):
+            why = f"no usage: jobs of '{of.plan.provider}' have no agent that samples"
+            return Used(asked, why=why)
+        found = client.usage(of.run, most)
+    except RunspecError as exc:
+        return Used(Asked(), why=f"not known: {exc.message}")
+    return Used(asked, found.nodes, found.total, "" if found.nodes else _why_unsampled(status))
+
+
+def _why_unsampled(status: Status) -> str:
+    """Return why a run has no samples, if it was not just too short."""
+    if not status.state.terminal:
+        return "no samples yet"
+    times = [(one.began_s, one.ended_s) for node in status.nodes for one in node.attempts]
+    long = any(began and ended and ended - began > SAMPLED_S for began, ended in times)
+    return "not sampled: see docs/usage.md" if long else ""

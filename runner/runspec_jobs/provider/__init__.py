@@ -45,6 +45,7 @@ from runspec_jobs.machines.machine import (
 )
 from runspec_jobs.machines.service import MONTH_H, ServicePrice, read_services, service_price
 from runspec_jobs.machines.shortfall import other_regions, shortfall as machine_shortfall
+from runspec_jobs.machines.usage import Usage, read_usage
 from runspec_jobs.provider.capabilities import (
     SupportsAccessHints,
     SupportsAdoption,
@@ -73,6 +74,7 @@ from runspec_jobs.provider.capabilities import (
     SupportsRehydration,
     SupportsTaskStop,
     SupportsUpload,
+    SupportsUsage,
 )
 from runspec_jobs.provider.elastic_tasks import (
     NOT_NEEDED,
@@ -278,9 +280,11 @@ __all__ = [
     "SupportsRehydration",
     "SupportsTaskStop",
     "SupportsUpload",
+    "SupportsUsage",
     "TimedChunk",
     "Truth",
     "Unavailable",
+    "Usage",
     "UsageError",
     "User",
     "Verdict",
@@ -323,6 +327,7 @@ __all__ = [
     "read_record",
     "read_saved_outputs",
     "read_services",
+    "read_usage",
     "registry_of",
     "requests_of",
     "seat",

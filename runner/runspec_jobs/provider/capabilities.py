@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from runspec_jobs.machines.estimate import Offer
+from runspec_jobs.machines.usage import Usage
 from runspec_jobs.provider.probe import Probe
 from runspec_jobs.provider.steps import Request, Response, Step
 from runspec_jobs.provider.types import (
@@ -94,6 +95,18 @@ class SupportsPlaces(Protocol):
 
     def places(self, run: str) -> Places:
         """Return the places of *run*, which need not exist yet. Must send no request."""
+
+
+@runtime_checkable
+class SupportsUsage(Protocol):
+    """A client of a service whose jobs sample what they use."""
+
+    def usage(self, run: str, most: int | None) -> Usage:
+        """Return the newest record of each node of *run*, of the first *most* nodes only if that is given.
+
+        Empty for a run that does not exist or has no samples. `usage.read_usage` does what is the same in all stores.
+        Raises the errors of `Client.state`.
+        """
 
 
 @runtime_checkable

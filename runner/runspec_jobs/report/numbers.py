@@ -99,3 +99,19 @@ def usd(amount: float) -> str:
     ('0.0104 USD', '0.50 USD', '12,345.68 USD')
     """
     return f"{amount:,.4f} USD" if 0 < amount < 0.1 else f"{amount:,.2f} USD"
+
+
+def size(count: float) -> str:
+    """Return a number of bytes as text.
+
+    >>> size(9 << 30), size(315 << 20), size(25276510208)
+    ('9 GiB', '315 MiB', '23.5 GiB')
+    """
+    gib = count / (1 << 30)
+    return (
+        f"{gib:,.4g} GiB"
+        if gib >= 100
+        else f"{gib:.3g} GiB"
+        if gib >= 1
+        else f"{count / (1 << 20):.0f} MiB"
+    )

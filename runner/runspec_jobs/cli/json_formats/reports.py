@@ -17,6 +17,7 @@ from runspec_jobs.cli.json_formats.base import (
     Time,
 )
 from runspec_jobs.cli.json_formats.runs import Cost, WithChanges
+from runspec_jobs.cli.json_formats.usage import Usage
 
 
 class Metric(Part):
@@ -48,6 +49,7 @@ class Ranking(Document, WithChanges):
     metric: Metric
     stopped: list[int] = Field(description="The tasks that were stopped early.")
     cost: Cost | None = Field(description="null if the run has no price, or no attempt is known.")
+    usage: Usage | None = Field(description="null if the run has not started or was deleted.")
     tasks: list[Task]
 
 
@@ -58,6 +60,7 @@ class Changes(Document, WithChanges):
     run: Run
     state: State
     cost: Cost | None = Field(description="null if the run has no price, or no attempt is known.")
+    usage: Usage | None = Field(description="null if the run has not started or was deleted.")
 
 
 class CostGroup(Part):
@@ -92,6 +95,7 @@ class Report(Document):
     reason: Reason
     exit_code: Code
     cost: Cost | None = Field(description="null if the run has no price, or no attempt is known.")
+    usage: Usage | None = Field(description="null if the run has not started or was deleted.")
 
 
 class Baseline(Part):

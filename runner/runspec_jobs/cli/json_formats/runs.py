@@ -8,6 +8,7 @@ from pydantic import Field
 
 from runspec_jobs.api.lifecycle import State
 from runspec_jobs.cli.json_formats.base import Code, Document, Part, Reason, Run, RunState, Time
+from runspec_jobs.cli.json_formats.usage import Usage
 
 
 class From(Part):
@@ -193,6 +194,7 @@ class Status(Document, Listed, WithChanges):
 
     format: Literal["runspec.status/v1"]
     cost: Cost | None = Field(description="null if the run has no price, or no attempt is known.")
+    usage: Usage | None = Field(description="null if the run has not started or was deleted.")
     exit_code: Code
     nodes: list[Node]
     want: Literal["run", "cancel", "destroy"] = Field(description="What was asked for last.")

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 
 from runspec_jobs.provider import MembershipChange, NodeStatus, Source, State, Status
 from runspec_jobs.report.numbers import brief, usd
-from runspec_jobs.report.page import metric_plots, svg, timeline
+from runspec_jobs.report.page import metric_plots, svg, timeline, usage_section
 from runspec_jobs.report.page.axis import Axis
 from runspec_jobs.report.page.frame import changes_section, cut, facts, filled, note, page, table
 from runspec_jobs.report.page.svg import Line, Spot, plot
 from runspec_jobs.report.page.timeline import When
 from runspec_jobs.report.ranking import Placed
 from runspec_jobs.report.tables import measured_by, ranking
+from runspec_jobs.report.usage import Used
 from runspec_jobs.spec.metric import Metric
 
 TASKS = 1000  # the most tasks in the table
@@ -34,7 +35,7 @@ class RunReport(NamedTuple):
 
     *shape* is the number of nodes of each task, and of tasks. *took_s* has the seconds that each step took, *machines*
     what the record says of machines and prices, and *sources* the folders that were uploaded. *facts* are further pairs
-    of a name and a text about the run.
+    of a name and a text about the run, and *spent* such pairs about what it has cost.
     """
 
     run: str
@@ -52,6 +53,8 @@ class RunReport(NamedTuple):
     changed: Changed | None = None
     machines: Mapping[str, Any] = {}
     sources: Mapping[str, Source] = {}
+    usage: Used | None = None
+    spent: Sequence[tuple[str, str]] = ()
 
 
 def run_page(found: RunReport, when: When) -> str:
@@ -60,7 +63,9 @@ def run_page(found: RunReport, when: When) -> str:
     if found.changed is not None:
         body += changes_section(found.changed.changes, found.changed.unknown, when)
         body.append(_nodes(found.changed.changes))
-    return page(found.run, [*body, *_cost(found), *_spec(found)])
+    return page(
+        found.run, [*body, *usage_section.section(found.usage), *_cost(found), *_spec(found)]
+    )
 
 
 def _head(found: RunReport, when: When) -> Iterator[str]:
@@ -197,16 +202,23 @@ def _stairs(own: Sequence[Spot], end: float) -> tuple[Spot, ...]:
 
 def _cost(found: RunReport) -> Iterator[str]:
     chosen = found.machines.get("chosen", [])
-    if not chosen:
+    if not chosen and not found.spent:
         return
     yield "<h2>Cost</h2>"
+    yield facts([*found.spent, *_prices(found.machines, chosen)])
+
+
+def _prices(
+    machines: Mapping[str, Any], chosen: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[str, str]]:
+    if not chosen:
+        return
     each = [f"{one['name']}: {_hourly(one['usd_hour'])}" for one in chosen[:MACHINES]]
     more = len(chosen) - MACHINES
     each += [f"one of {more:,} more"] if more > 0 else []
-    told = [("machine" if len(chosen) == 1 else "machines", ", or ".join(each))]
-    if catalogue := found.machines.get("catalogue"):
-        told.append(("prices", str(catalogue)))
-    yield facts(told)
+    yield "machine" if len(chosen) == 1 else "machines", ", or ".join(each)
+    if catalogue := machines.get("catalogue"):
+        yield "prices", str(catalogue)
 
 
 def _hourly(amount: float | None) -> str:

@@ -15,14 +15,15 @@ from runspec_jobs.provider import (
     SupportsLogs,
     SupportsMembershipChanges,
     SupportsOutputs,
+    SupportsUsage,
 )
 from runspec_jobs.testing.contracts.client import LINES, Trials, reading
-from runspec_jobs.testing.contracts.following import FollowingContract
+from runspec_jobs.testing.contracts.usage import UsageContract
 from runspec_jobs.testing.trial import Trial
 from runspec_jobs.testing.world import World
 
 
-class ReadingContract(FollowingContract):
+class ReadingContract(UsageContract):
     """The tests of what a client does while it reads."""
 
     def test_reading_changes_nothing(self, trials: Trials, world: World) -> None:
@@ -68,6 +69,8 @@ def read_all(client: Client, trial: Trial) -> bool:
         list(client.outputs(trial.run))
     if isinstance(client, SupportsMembershipChanges):
         client.changes(trial.run)
+    if isinstance(client, SupportsUsage):
+        client.usage(trial.run, None)
     if isinstance(client, SupportsAdoption):
         client.kept_state(trial.run)
         client.kept_runs()

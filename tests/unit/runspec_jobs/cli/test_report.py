@@ -190,6 +190,7 @@ def test_a_run_without_a_metric_has_a_report_and_a_page(
         "reason": "",
         "exit_code": 0,
         "cost": None,
+        "usage": {"sampled": 0, "why": "", "nodes": [], "advice": []},
     }
     page = (tmp_path / "page.html").read_text()
     assert "2 attempts ended, 1 failed" in shown(page)

@@ -188,3 +188,26 @@ def test_a_title_stands_as_the_cells_below_it() -> None:
 
     assert '<th>n</th><th>lr</th><th class="word">remarks</th>' in made
     assert '<td title="0.00015642140528861185">0.0001564</td>' in made
+
+
+def test_what_a_run_used_is_drawn_and_told() -> None:
+    page = run_page(RUNS["used"](), when)
+
+    text = shown(page)
+    assert "6.1 of 16 (mean 3.3)" in text
+    assert "asked 64 GiB of memory, used 9 GiB at most: write memory: 12GiB" in text
+    assert "asked 8 GPUs, used 4: write gpus: 4" in text
+    titles = [one.findtext("figcaption") for one in parsed(page).iter("figure")]
+    usage = ["CPUs in use", "Memory in use", "Disk in use", "GPUs busy", "Memory of GPUs in use"]
+    assert titles[-5:] == usage
+    assert "12.40 USD" in text and "2.40 USD (1 attempt, 0.50 h)" in text
+
+
+def test_of_many_nodes_five_are_drawn_and_all_are_in_the_table() -> None:
+    page = run_page(RUNS["nodes_used"](), when)
+
+    assert "5 of 18 nodes are drawn" in shown(page)
+    figures = {one.findtext("figcaption"): one for one in parsed(page).iter("figure")}
+    assert len(list(figures["Memory in use"].iter("li"))) == 6, "five nodes, and what was asked for"
+    last = list(parsed(page).iter("table"))[-1]
+    assert rows_of(last) == 18

@@ -1,0 +1,1 @@
+"""What a job uses of its machine: processors, memory, disk and GPUs."""

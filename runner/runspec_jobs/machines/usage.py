@@ -1,0 +1,113 @@
+"""What the nodes of a run used of their machines, as `runspec_agent.usage` writes it: `usage/TASK/ATTEMPT/RANK`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from runspec_jobs.record_formats import check
+
+FORMAT = "runspec.usage/v1"
+MIB = 1 << 20
+
+
+class UsagePoint(NamedTuple):
+    """The time from the point before until *at_s*: means of processors and GPUs, and the most of memory and disk.
+
+    *gpus* has a pair for each GPU: the percentage of the time in which it worked, and the bytes of its memory in use.
+    """
+
+    at_s: float
+    cpus: float
+    memory_bytes: int
+    disk_bytes: int
+    gpus: tuple[tuple[float, int], ...]
+
+
+class NodeUsage(NamedTuple):
+    """What one node used, and what it has.
+
+    *of* is "container", or "processes" if the processes of the job are counted one by one. *disk_bytes* is the size of
+    the file system with the job's folder, or 0. *no_gpus* says why *gpu_bytes* is empty. *most_cpus* is the most of any
+    sample, of which *points* may have only means.
+    """
+
+    task: int
+    attempt: int
+    rank: int
+    host: str
+    of: str
+    began_s: float
+    cpus: int
+    memory_bytes: int
+    disk_bytes: int
+    gpu_bytes: tuple[int, ...]
+    no_gpus: str
+    most_cpus: float
+    points: tuple[UsagePoint, ...]
+
+
+class Usage(NamedTuple):
+    """The newest records of nodes, ordered by task and rank; *total* counts the nodes that have one."""
+
+    nodes: tuple[NodeUsage, ...] = ()
+    total: int = 0
+
+
+def read_usage(
+    names: Iterable[str], read: Callable[[Sequence[str]], Sequence[bytes | None]], most: int | None
+) -> Usage:
+    """Return the usage of *most* nodes or all, whose records have *names* below `usage/`.
+
+    *read* returns the content of records. A record that is damaged, or of which only a part is there, is left out.
+    Raises Newer if a newer version wrote one.
+    """
+    newest: dict[tuple[int, int], tuple[int, str]] = {}
+    for name in names:
+        words = name.split("/")
+        if len(words) == 3 and all(word.isdecimal() for word in words):
+            task, attempt, rank = map(int, words)
+            newest[task, rank] = max(newest.get((task, rank), (-1, "")), (attempt, name))
+    chosen = sorted(newest)[:most]
+    contents = read([newest[place][1] for place in chosen]) if chosen else []
+    found = [
+        node
+        for place, content in zip(chosen, contents, strict=True)
+        if content is not None
+        and (node := _node(place, newest[place][0], content, newest[place][1])) is not None
+    ]
+    return Usage(tuple(found), len(newest))
+
+
+def _node(place: tuple[int, int], attempt: int, content: bytes, name: str) -> NodeUsage | None:
+    try:
+        head, *rows = [json.loads(line) for line in content.decode().splitlines()]
+        check(head, FORMAT, f"usage/{name}")
+        points = tuple(_point(row) for row in rows)
+        return NodeUsage(
+            place[0],
+            attempt,
+            place[1],
+            str(head.get("node", "")),
+            str(head["of"]),
+            float(head["began_s"]),
+            int(head["cpus"]),
+            int(head["memory_bytes"]),
+            int(head["disk_bytes"]),
+            tuple(int(count) for count in head.get("gpus", ())),
+            str(head.get("no_gpus", "")),
+            max([float(head.get("most_cpus", 0)), *(point.cpus for point in points)]),
+            points,
+        )
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None
+
+
+def _point(row: Sequence[Any]) -> UsagePoint:
+    """Return the point of a row, whose memory and disk are in MiB."""
+    at_s, cpus, memory, disk, *gpus = (float(value) for value in row)
+    pairs = tuple(
+        (percent, round(used * MIB)) for percent, used in zip(gpus[::2], gpus[1::2], strict=True)
+    )
+    return UsagePoint(at_s, cpus, round(memory * MIB), round(disk * MIB), pairs)
