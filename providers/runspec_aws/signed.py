@@ -70,8 +70,12 @@ def lines(spec: Spec, run: str, facts: Facts) -> Iterator[Line]:
         if again:
             yield [f"back={task} ", mark("GET", where)]
 
+    def usage(task: int) -> Line:
+        # The number of the attempt is not known when the URL is signed.
+        return [f"usage={task} ", mark("PUT", key(options, "runs", run, "usage", str(task), "0/0"))]
+
     claimed: list[Line] = [["claim=", mark("CLAIM", claim)], ["holder=", mark("GET", claim)]]
-    return signed_job_lines(spec, claimed, mount, output)
+    return signed_job_lines(spec, claimed, mount, output, usage)
 
 
 def problems(spec: Spec, options: AwsOptions) -> Iterator[Problem]:

@@ -278,6 +278,8 @@ _rs_before() {
         *) _rs_fail "cannot download the save of $_rs_at" ;;
       esac
       ;;
+    usage) [ "${_rs_v%% *}" != "$RUNSPEC_TASK" ] || _rs_use=${_rs_v#* } ;;
+    sample) _rs_sampler=$(printf %b "$_rs_v") ;;
     sweep)
       # "VARIABLE COUNT", for the parameter that varies fastest first; its values follow, with \n for a newline.
       _rs_var=${_rs_v% *} _rs_w=${_rs_v#* } _rs_i=0
@@ -334,7 +336,7 @@ _rs_walk() {
 }
 
 _rs_get 'the list of files' "$_rs_list" "$_rs_dir/list"
-_rs_left=$RUNSPEC_TASK _rs_lost= _rs_told= _rs_sum=
+_rs_left=$RUNSPEC_TASK _rs_lost= _rs_told= _rs_sum= _rs_use= _rs_side=
 _rs_walk _rs_before
 
 # 5. The program runs as a child, because outputs are uploaded after it. SIGTERM is forwarded to it, and the exit code
@@ -354,6 +356,11 @@ set +f
 { [ "$_rs_had" ] && LC_ALL=$_rs_lc || unset LC_ALL; } 2>/dev/null
 /bin/sh -c "$0" inside "$@" &
 _rs_pid=$! _rs_again=1
+# usage.sh, which the list contains, samples what the program uses, if a URL takes the result.
+if [ "$_rs_use" ] && [ "$_rs_puts" ]; then
+  (eval "$_rs_sampler") >/dev/null 2>&1 &
+  _rs_side=$!
+fi
 trap '_rs_stop; _rs_again=1' TERM
 while [ "$_rs_again" ]; do
   _rs_again=
@@ -364,6 +371,8 @@ trap '' TERM
 LC_ALL=C
 set -f
 _rs_end=$_rs_code
+[ -z "$_rs_side" ] || kill "$_rs_side" 2>/dev/null
+[ ! -s "$_rs_dir/usage" ] || _rs_once "$_rs_use" "$_rs_dir/usage" "$_rs_dir/said"
 [ -z "$_rs_told" ] || { kill "$_rs_timer" 2>/dev/null; _rs_end=143; }
 
 # 6. Outputs are uploaded also if the program has failed.

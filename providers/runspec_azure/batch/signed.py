@@ -88,11 +88,15 @@ def lines(spec: Spec, run: str, facts: Facts) -> Iterator[Line]:
         # An attempt does not know whether it is the first.
         yield [f"again={task} ", mark(READ, where)]
 
+    def usage(task: int) -> Line:
+        where = layout.key(options, "runs", run, "usage", str(task), "0/0")
+        return [f"usage={task} ", mark(WRITE, where)]
+
     yield "header=x-ms-blob-type: BlockBlob"
     yield f"most={MOST_BYTES}"
     # With only the permission to create, writing to an existing blob would be a 403.
     claimed: list[Line] = [["claim=", mark(WRITE, claim)], ["holder=", mark(READ, claim)]]
-    yield from signed_job_lines(spec, claimed, mount, output)
+    yield from signed_job_lines(spec, claimed, mount, output, usage)
 
 
 def problems(spec: Spec, options: BatchOptions) -> Iterator[Problem]:

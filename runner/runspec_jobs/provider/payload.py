@@ -24,6 +24,11 @@ def signed_sh() -> str:
     return _stripped("signed.sh")
 
 
+def usage_sh() -> str:
+    """Return usage.sh without comments and indentation, the form that lists of signed URLs contain."""
+    return _stripped("usage.sh")
+
+
 def inside_sh_file() -> bytes:
     """Return the file inside.sh unchanged, with its comments."""
     return (FOLDER / "inside.sh").read_bytes()

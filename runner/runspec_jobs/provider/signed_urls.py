@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from runspec_jobs.diagnostics.problem import Problem
+from runspec_jobs.provider.payload import usage_sh
 from runspec_jobs.spec.model import Launch, Mount, Spec
 from runspec_jobs.spec.placeholders import Axis, axes, tasks, variable
 
@@ -20,11 +21,12 @@ def signed_job_lines(
     claim: Iterable[Line],
     mount: Callable[[Mount], Iterable[Line]],
     output: Callable[[str, int], Iterable[Line]],
+    usage: Callable[[int], Line],
 ) -> Iterator[Line]:
     """Yield the lines that describe the job of *spec* to signed.sh; the provider supplies those that contain URLs.
 
     *claim* contains the lines to claim the run. *mount* returns the lines to download a mount, and *output* returns the
-    lines to save an output, given its name and the number of its task.
+    lines to save an output, given its name and the number of its task, and *usage* the line to save what a task uses.
     """
     yield from claim
     yield f"slots={spec.processes_per_node}"
@@ -41,6 +43,9 @@ def signed_job_lines(
         yield f"at={made.path}"
         for task in range(len(tasks(spec))):
             yield from output(made.name, task)
+    if len(tasks(spec)) <= SIGNED_OUTPUTS:
+        yield f"sample={_one_line(usage_sh())}"
+        yield from map(usage, range(len(tasks(spec))))
 
 
 def _swept(axis: Axis) -> Iterator[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import shutil
 import signal
 import tarfile
 import time
@@ -13,14 +15,16 @@ import pytest
 
 from runspec_emulators.aws.region import Objects
 from runspec_jobs.load.bundle import bundle
+from runspec_jobs.machines.usage import read_usage
 from runspec_jobs.provider import tar_blocks
-from runspec_jobs.provider.payload import inside_sh, signed_sh
+from runspec_jobs.provider.payload import inside_sh, signed_sh, usage_sh
 from tests.support.agent.shells import SHELLS, Word, every_shell, program
 from tests.support.agent.signed_store import BUCKET, TOOLS, Bucket, Image, answering
 from tests.support.wait import LIMIT_S
 
 pytestmark = pytest.mark.process
 
+HELD_BYTES = 30_000_000
 WAYS = [(shell, tool) for shell in SHELLS for tool in TOOLS]
 PUTS = [way for way in WAYS if way != ("busybox", "wget")]
 
@@ -557,5 +561,54 @@ def test_a_program_that_does_not_mind_is_killed_after_its_grace(
 
 
 def test_it_is_small_enough_for_a_job_definition() -> None:
-    """AWS Batch takes 24 KiB of it; half of that is left for the user's words."""
-    assert len(signed_sh()) + len(inside_sh()) < 12 * 1024
+    """AWS Batch takes 24 KiB of it; eleven of them are left for the user's words."""
+    assert len(signed_sh()) + len(inside_sh()) < 13 * 1024
+
+
+# What the program uses
+
+HOLDING = f"""\
+held=$(head -c {HELD_BYTES} /dev/zero | tr '\\0' x)
+n=0
+while [ $n -lt 4 ]; do n=$((n + 1)); sleep 1; done
+exit 7
+"""
+
+
+def sampled(url: str) -> list[str]:
+    script = usage_sh().replace("\\", "\\\\").replace("\n", "\\n")
+    return [f"sample={script}", f"usage=0 {url}"]
+
+
+@pytest.mark.slow
+@every_shell
+def test_what_the_program_uses_is_sampled(shell: str, bucket: Bucket, tmp_path: Path) -> None:
+    image = Image(tmp_path, shell, "curl")
+    for name in ("df", "date", "tail", "getconf", "nproc", "head", "tr"):
+        program(image.path, name, f'exec {shutil.which(name)} "$@"')
+    smi = "echo '40, 1000, 81559'; echo '60, 2000, 81559'"
+    program(image.path, "nvidia-smi", smi)
+    url = bucket.listed([*bucket.claim(), *sampled(bucket.put("usage"))])
+
+    done = image.run(url, ["sh", "-c", HOLDING])
+
+    (node,) = read_usage(["0/0/0"], lambda names: [bucket.content("usage")], None).nodes
+    assert done.returncode == 7, "the code of the program"
+    assert done.stderr == b""
+    assert HELD_BYTES < max(point.memory_bytes for point in node.points) < 10 * HELD_BYTES
+    assert max(point.memory_bytes for point in node.points) < node.memory_bytes
+    assert 0 < node.points[0].disk_bytes <= node.disk_bytes
+    assert node.most_cpus <= (os.cpu_count() or 1) + 0.2
+    assert node.gpu_bytes == (81559 << 20, 81559 << 20)
+    assert node.points[-1].gpus == ((40.0, 1000 << 20), (60.0, 2000 << 20))
+
+
+@every_shell
+def test_a_job_is_not_failed_by_what_samples_it(shell: str, bucket: Bucket, tmp_path: Path) -> None:
+    """The image lacks all that it needs, and the store refuses the record."""
+    refused = bucket.put("usage").replace(BUCKET, "nothing")
+    url = bucket.listed([*bucket.claim(), *sampled(refused)])
+
+    done = Image(tmp_path, shell, "curl").run(url, ["sh", "-c", "sleep 2; echo done"])
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"done\n", b"")

@@ -140,9 +140,9 @@ def test_a_job_finds_the_values_that_were_planned(sweep: dict[str, Any]) -> None
 def test_signed_urls_say_which_values_go_together() -> None:
     made = spec("{list: {a: [1, 2], b: [x, y]}}")
 
-    lines = [*signed_job_lines(made, [], lambda mount: "", lambda name, task: [])]
+    lines = [*signed_job_lines(made, [], lambda mount: "", lambda name, task: [], str)]
 
-    assert lines[1:] == [
+    assert lines[1:-3] == [
         "sweep=RUNSPEC_SWEEP_A 2",
         "value=1",
         "value=2",
@@ -150,6 +150,8 @@ def test_signed_urls_say_which_values_go_together() -> None:
         "value=x",
         "value=y",
     ]
+    assert str(lines[-3]).startswith("sample=[ -r ")
+    assert lines[-2:] == ["0", "1"]
 
 
 def test_a_whole_number_with_too_many_digits_is_refused_in_words_and_the_widest_range_is_drawn() -> (
