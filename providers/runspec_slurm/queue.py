@@ -23,6 +23,7 @@ ENDED = frozenset(
 # is too late to claim the run is cancelled here. A site's own sbatch may print more than the id, and only an id may be
 # written to a claim, or no job would own the run. A job inherits the umask of sbatch, so the umask of the login is
 # restored first: https://slurm.schedmd.com/sbatch.html (SLURM_UMASK)
+# The name of the cluster is written last: see `lookup.ownership`.
 # sbatch exits with 255 if it rejects its options, before any request; ssh exits with 255 if the outcome is unknown.
 SUBMIT = f"""\
 r=runs/$1 t=runs/$1/$2 d=$3; shift 3
@@ -39,6 +40,8 @@ rm -f -- "$t"
 holder=$(cat -- "$r/claim" 2>/dev/null)
 [ "$holder" != "$id" ] || ln -- "$r/claim" "$r/job" 2>/dev/null
 [ -z "$holder" ] || [ "$holder" = "$id" ] || scancel "$id"
+name=$(scontrol show config 2>/dev/null | sed -n 's/^ClusterName *= *//p')
+[ -z "$name" ] || [ -f "$r/cluster" ] || {{ printf %s "$name" >"$t" && mv -f -- "$t" "$r/cluster"; }} 2>/dev/null
 printf '%s %s\\n' "$id" "$holder"
 """
 SUBMITTED = re.compile(rb"(\d+) (.*)\n")
@@ -61,6 +64,7 @@ ACCOUNT = (
     'sacct --noheader --parsable2 --delimiter="$2" --allocations --duplicates --jobs="$1" '
     "--format=JobID,State,ExitCode,Start,End,Submit,WorkDir,JobName"
 )
+CLUSTER = "found=$(scontrol show config) || exit; printf '%s' \"$found\" | sed -n 's/^ClusterName *= *//p'"
 ACCOUNTS = "sacct --noheader --allocations --starttime=now --format=JobID >/dev/null"
 
 # Messages of Slurm after which the outcome is unknown, which are its communication errors:
@@ -148,6 +152,7 @@ class Queue:
     def __init__(self, store: WorkspaceStore) -> None:
         self.store = store
         self._accounting = True  # until sacct reports that there is none
+        self._cluster: str | None = None
 
     def submit(self, run: str, argv: Sequence[str], script: str) -> tuple[str, str]:
         """Submit a job; return its id, and the id of the job that owns the run."""
@@ -176,6 +181,12 @@ class Queue:
     def all(self) -> list[Row]:
         """Return all jobs of this user."""
         return list(rows(self._looked("squeue", ALL, FORMAT)))
+
+    def cluster(self) -> str | None:
+        """Return the name of the cluster, which is asked for once; None if the configuration has none."""
+        if self._cluster is None:
+            self._cluster = self._looked("scontrol", CLUSTER).strip() or None
+        return self._cluster
 
     def cancel(self, jobs: Sequence[str]) -> None:
         """Cancel *jobs*; jobs that have ended already are no error."""

@@ -89,7 +89,7 @@ class Jobs:
         self.store, self.queue, self.poller = store, queue, poller
         self.timing, self.clock = store.timing, store.clock
         self.stopper = JobStopper(queue, grace_s + store.timing.save_s)
-        self.ownership = JobOwnership(store)
+        self.ownership = JobOwnership(store, queue)
         self.unknown = UnknownOutcomes(store)
         self._ids: dict[str, str] = {}  # from the journal
         self._records: dict[str, dict[str, Any]] = {}
@@ -150,6 +150,8 @@ class Jobs:
             return None
         jobs = sorted({row.job for row in self.queue.of_name(run)}, key=int)
         holder = seen.holder or next(iter(jobs), None)
+        if not jobs:
+            self.ownership.check_cluster(run)
         if jobs not in ([], [seen.holder]):
             self.doubted.add(run)
         return None if holder is None else self._answer(run, holder)
@@ -190,9 +192,12 @@ class Jobs:
         if known.due((job, seen.claim, seen.ends, begun)):
             known.take(self.queue.of_name(run) if job is None else self.queue.of_job(job))
         # A controller that lost its state gives the same ids to other jobs.
-        return [
+        rows = [
             row for row in known.rows if job in (None, row.job) and self.ownership.is_of(run, row)
         ]
+        if not rows:
+            self.ownership.check_cluster(run)
+        return rows
 
     def _all_succeeded(self, run: str, seen: Seen) -> bool:
         """Return whether each task has an exit record of success, which is final.
@@ -351,6 +356,8 @@ class Jobs:
         """Return the jobs named *run*, and the job that owns the run, which the site or its user may have renamed."""
         named, seen = self.queue.of_name(run), self.poller.seen(run)
         holder = seen.holder if seen is not None else None
+        if not named:
+            self.ownership.check_cluster(run)
         if holder is None or any(row.job == holder for row in named):
             return named
         held = self.queue.of_job(holder)

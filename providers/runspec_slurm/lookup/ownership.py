@@ -1,10 +1,15 @@
-"""Whether a job with the id of a run belongs to the run: Slurm reuses ids (MaxJobId), and sites may rename jobs."""
+"""Whether a job with the id of a run belongs to the run: Slurm reuses ids (MaxJobId), and sites may rename jobs.
+
+Another cluster has other jobs with the same ids, and may share the workspace, such as a home folder.
+"""
 
 from __future__ import annotations
 
 import math
 from typing import NamedTuple, Protocol
 
+from runspec_jobs.provider import Unavailable
+from runspec_slurm.queue import Queue
 from runspec_slurm.store.workspace import NOTHING, WorkspaceStore
 
 # Argument: the run. Prints the path of the workspace as jobs have it, when the record was written, and when the job
@@ -45,16 +50,35 @@ class Times(NamedTuple):
 class JobOwnership:
     """Recognizes the jobs of runs. The workspace is read only for a job with another name, once for each run."""
 
-    def __init__(self, store: WorkspaceStore) -> None:
-        self.store = store
+    def __init__(self, store: WorkspaceStore, queue: Queue) -> None:
+        self.store, self.queue = store, queue
+        self._here: set[str] = set()  # runs that were submitted to this cluster, as far as is known
         self._times: dict[str, Times] = {}
 
     def is_of(self, run: str, job: JobFacts) -> bool:
         """Return whether *job*, which has the id of the job of *run*, is that job."""
         if job.name == run:
             return True
+        self.check_cluster(run)
         times = self._times.get(run) or self._asked(run)
         return times is not None and fits(job, times)
+
+    def check_cluster(self, run: str) -> None:
+        """Raise Unavailable if *run* was submitted to another cluster, whose jobs this controller does not know.
+
+        Called before an id is believed, or the absence of a job: a job with the name of the run needs no check.
+        """
+        if run in self._here:
+            return
+        kept = self.store.read("runs", run, "cluster")
+        wanted = "" if kept is None else kept.decode(errors="replace")
+        if wanted and (there := self.queue.cluster()) != wanted:
+            here = f"this is the cluster {there or '?'}"
+            raise Unavailable(
+                f"{self.store.way.where}: {run} was submitted to the cluster {wanted}, and {here}",
+                f"set option host, or SLURM_CONF, to a login node of {wanted}",
+            )
+        self._here.add(run)
 
     def _asked(self, run: str) -> Times | None:
         found = self.store.look(f"look at {run}", TIMES, run)

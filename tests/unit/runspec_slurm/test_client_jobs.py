@@ -13,7 +13,16 @@ from typing import Any
 import pytest
 
 from runspec_emulators.slurm import Cluster
-from runspec_jobs.provider import NoAnswer, RemoteError, Request, Scope, State, Status, Step
+from runspec_jobs.provider import (
+    NoAnswer,
+    RemoteError,
+    Request,
+    Scope,
+    State,
+    Status,
+    Step,
+    Unavailable,
+)
 from runspec_slurm import orphans, reasons, timing
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.options import SlurmOptions
@@ -24,6 +33,14 @@ from tests.support.slurm.shared_cluster import PROGRAMS
 
 pytestmark = pytest.mark.slow
 LIMIT_S = 60.0
+# The commands of a cluster that has a job of somebody else with the same id, and none with the name of a run.
+OTHER_CLUSTER = """\
+#!/bin/sh
+case "$*" in
+*config*) echo "ClusterName             = other" ;;
+*--jobs=JOB*) printf '%s\\n' 'JOB|N/A|FAILED|None|256|0|1|1|2|node1|/elsewhere|theirs|' | tr '|' '\\037' ;;
+esac
+"""
 HOUR_S = 3600
 # As the batch script of a plan: who has not the claim leaves; the end is noted. $1 is what it does.
 SCRIPT = """\
@@ -581,3 +598,33 @@ def test_a_task_that_does_not_listen_is_ended_and_the_others_are_not(
         State.SUCCEEDED,
         [State.CANCELLED, State.SUCCEEDED],
     )
+
+
+def test_a_job_of_another_cluster_is_neither_believed_nor_missed(
+    client: SlurmClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two clusters may share a home: the one that does not know the job has not lost it, and submits no other."""
+    step = prepared(client, "there-1", "sleep 600")
+    job = client.call(step.do)["job"]
+    assert client.store.read("runs", "there-1", "cluster") == b"rehearsal"
+    other = again(client)
+    for name in ("squeue", "scontrol"):
+        stub = tmp_path / "other" / name
+        stub.parent.mkdir(exist_ok=True)
+        stub.write_text(OTHER_CLUSTER.replace("JOB", job))
+        stub.chmod(0o755)
+    path = os.environ["PATH"]
+    monkeypatch.setenv("PATH", f"{tmp_path / 'other'}:{path}")
+    where = "there-1 was submitted to the cluster rehearsal, and this is the cluster other"
+
+    for ask in (other.state, other.cancel):
+        with pytest.raises(Unavailable, match=where):
+            ask("there-1")
+    with pytest.raises(NoAnswer, match=where):
+        other.find(step)
+    with pytest.raises(Unavailable, match=where):
+        other.call(Request("slurm", "scancel", {"name": "there-1"}))
+
+    monkeypatch.setenv("PATH", path)
+    assert until(again(client), "there-1", State.RUNNING).state is State.RUNNING
+    assert again(client).find(step) == {"job": job}

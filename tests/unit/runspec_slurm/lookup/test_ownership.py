@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from runspec_slurm.lookup.ownership import JobOwnership
-from runspec_slurm.queue import Row
+from runspec_slurm.queue import Queue, Row
 from runspec_slurm.session.transport import Here
 from runspec_slurm.store.workspace import WorkspaceStore
 
@@ -28,7 +28,7 @@ def whose(tmp_path: Path) -> JobOwnership:
     for name, content, at in (("record.json", b"{}", WRITTEN_S), ("claim", b"7", CLAIMED_S)):
         store.put(f"runs/{RUN}/{name}", content)
         os.utime(tmp_path / "runs" / RUN / name, (at, at))
-    return JobOwnership(store)
+    return JobOwnership(store, Queue(store))
 
 
 @pytest.mark.process
