@@ -290,11 +290,11 @@ class Retry(Model):
     attempts: Tries = Field(
         default=1, description="Largest number of attempts, the first included, if the job fails."
     )
-    spot_attempts: Tries = Field(
+    spot_attempts: Positive = Field(
         default=5,
         description="Largest number of attempts, the first included, that may be lost because a machine "
         "was reclaimed or failed. A lost attempt is not a failure and does not count against "
-        "`attempts`.",
+        "`attempts`. AWS Batch makes ten attempts in all.",
     )
 
 

@@ -268,9 +268,10 @@ def test_nodes_on_spot_are_told_to_be_an_array() -> None:
 
 
 def test_more_tries_than_batch_makes_are_told() -> None:
-    many = spec(cluster={"capacity": "spot"}, retry={"attempts": 6, "spot_attempts": 6})
+    for lost in (6, 1000):
+        many = spec(cluster={"capacity": "spot"}, retry={"attempts": 6, "spot_attempts": lost})
 
-    assert ("retry", "spot_attempts") in notes(many)
+        assert ("retry", "spot_attempts") in notes(many)
 
 
 @pytest.mark.parametrize(

@@ -254,6 +254,12 @@ def test_fsx_for_lustre_is_a_folder_of_every_machine() -> None:
     assert found["volumes"] == [{"name": "work", "host": {"sourcePath": "/fsx"}}]
 
 
+def test_no_more_attempts_are_asked_for_than_batch_makes() -> None:
+    found = steps(spec(retry={"spot_attempts": 1000}))
+
+    assert found["definition"].do.params["retryStrategy"]["attempts"] == 10
+
+
 def test_a_reclaimed_machine_is_tried_again_and_a_failure_is_not() -> None:
     strategy = steps(spec(retry={"spot_attempts": 4}))["definition"].do.params["retryStrategy"]
 

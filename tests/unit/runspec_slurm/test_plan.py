@@ -209,6 +209,13 @@ def test_the_signal_before_the_end_leaves_the_grace() -> None:
     assert said("--signal", words({"grace": "5m"})) == ["B:TERM@330"]
 
 
+def test_a_job_may_be_preempted_as_often_as_its_spec_says() -> None:
+    """Slurm has no limit for it; a partition of low priority may preempt a job every few minutes for weeks."""
+    wanted = spec(retry={"spot_attempts": 1000})
+
+    assert "export RUNSPEC_SPOT_ATTEMPTS=1000\n" in sbatch(wanted, facts(wanted))[1]
+
+
 @pytest.mark.parametrize(
     ("retry", "asked"),
     [
