@@ -5,6 +5,7 @@
 `sync --every SECONDS|--once FROM TO`, `usage FOLDER`.
 """
 
+import gc
 import importlib
 import sys
 
@@ -32,6 +33,7 @@ def main() -> int:
         if not verb or verb[0] not in VERBS:
             raise Failure("usage: runspec_agent {} ...".format("|".join(VERBS)))
         module = importlib.import_module("{}.{}".format(__package__, VERBS[verb[0]]))
+        gc.enable()
         code: int = module.main(argv)
         return code
     except Failure as failure:

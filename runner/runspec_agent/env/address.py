@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-import random
 import socket
 import struct
 from typing import Mapping, Optional
@@ -81,6 +80,8 @@ def free_port() -> int:
 
     The program binds the port seconds later; by then, any connection may have taken a port from that range.
     """
+    import random  # it takes a millisecond, and most tasks need no port
+
     first = _first_given()
     for _ in range(TRIES if first > LOWEST else 0):
         port = random.randrange(LOWEST, first)  # noqa: S311 - not a secret

@@ -1,5 +1,6 @@
 """The `__main__` of the zipapp: it imports all other modules from `bytecode_cache` if they were cached."""
 
+import gc
 import marshal
 import os
 import sys
@@ -17,11 +18,12 @@ class Kept:
 
     def __init__(self, codes: Codes, zipapp: str) -> None:
         self.codes, self.zipapp = codes, zipapp
+        self.packages = {name.rpartition(".")[0] for name in codes}
 
     def find_spec(self, name: str, *_: Any) -> Optional[ModuleSpec]:
         if name not in self.codes:
             return None
-        package = any(other.startswith(name + ".") for other in self.codes)
+        package = name in self.packages
         inner = name.replace(".", "/") + ("/__init__.py" if package else ".py")
         path = os.path.join(self.zipapp, inner)
         spec = ModuleSpec(name, self, origin=path, is_package=package)  # type: ignore[arg-type]  # it is one by its methods
@@ -73,6 +75,7 @@ def begin(zipapp: str) -> None:
 
 
 if __name__ == "__main__":
+    gc.disable()  # imports leave no garbage, and `main` enables it again
     if named_by_digest(sys.argv[0]):
         begin(os.path.abspath(sys.argv[0]))
     from runspec_agent.__main__ import main
