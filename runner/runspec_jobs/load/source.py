@@ -131,7 +131,7 @@ def validated(text: SourceFile) -> tuple[Spec | None, list[Problem]]:
         return None, []
     spec, problems = validate.spec(text.document)
     if spec is None:
-        return None, problems
+        return None, [_of_provider(text.document, one) for one in problems]
     notes = env_secrets.notes(spec)
     if spec.provider not in registry.installed():
         what, hint = registry.missing(spec.provider)
@@ -145,6 +145,17 @@ def validated(text: SourceFile) -> tuple[Spec | None, list[Problem]]:
     if options is None:
         return spec, [*notes, *in_spec]
     return spec, [*notes, *checked(provider, spec, Facts(options, complete=False))]
+
+
+def _of_provider(document: Document, problem: Problem) -> Problem:
+    """Return *problem*, with the provider that is probably meant if its name is none, as in `AWS` and `aws_batch`."""
+    if problem.path != ("provider",) or not isinstance(document.value, dict):
+        return problem
+    named = str(document.value.get("provider")).lower().replace("_", "-")
+    meant = (
+        f"did you mean '{named}'?" if named in registry.installed() else registry.misspelt(named)
+    )
+    return problem._replace(hint=meant) if meant else problem
 
 
 def checked(provider: Provider, spec: Spec, facts: Facts) -> list[Problem]:

@@ -550,6 +550,26 @@ def test_a_provider_that_is_not_here_is_told_at_its_place(spec: Path, capsys: Ca
 
 
 @pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("AWS-Batch", "aws-batch"),
+        ("aws_batch", "aws-batch"),
+        ("Slrum", "slurm"),
+        ("AZURE", "azure-batch"),
+    ],
+)
+def test_a_provider_that_is_no_name_is_answered_with_the_one_that_is_meant(
+    typed: str, meant: str, spec: Path, capsys: Capture
+) -> None:
+    spec.write_text(spec.read_text().replace("provider: local", f"provider: {typed}"))
+
+    assert run(["validate", str(spec)]) == 2
+
+    told = capsys.readouterr().err
+    assert f"'{typed}' is not a name" in told and f"did you mean '{meant}'?" in told
+
+
+@pytest.mark.parametrize(
     ("provider", "code", "what"),
     [
         ("azure-bach", 2, "did you mean 'azure-batch'?"),
