@@ -121,7 +121,6 @@ FIGURES: Mapping[str, Callable[[Bench], Iterator[Row]]] = {
     "slurm-apply": slurm.apply,
     "slurm-login": slurm.login,
     "slurm-array": slurm.array,
-    "slurm-array-default": slurm.default_array,
     "slurm-lasting": slurm.lasting,
     "slurm-calls": slurm.calls,
     "slurm-follow": slurm.follow,

@@ -21,14 +21,13 @@ from runspec_emulators.slurm import Cluster, Shape
 
 LINE = "a line of the job"
 TASKS, QUICK_TASKS, QUICK_ROUNDS = 1_000, 40, 5
-DEFAULT_TASKS = 200
 LASTING_S = 5  # what a task takes that an array is used for, at least
 BEAT_S = 1.0  # slurmctld looks for what may start once a second
 FOLLOWED_S, STARTED_S, UP_S = 60.0, 3.0, 60.0
 # Slurm as it is when nothing is said; the cluster's own settings start jobs sooner.
 DEFAULTS = {"SchedulerParameters": "default_queue_depth=100"}
 # Our `environment:`, and the same word of sbatch's.
-EXPORTS = {"clean": "--export-file=/dev/null", "login": "--export=NONE", "default": "--export=ALL"}
+EXPORTS = {"clean": "--export-file=/dev/null", "login": "--export=NONE"}
 # the word for the environment, the program ...: to the end of a job, as a shell script waits for it
 BARE = """\
 #!/bin/sh
@@ -40,16 +39,6 @@ sleep 0.1
 done
 cat bare-"$id"-*.txt
 rm -f bare-"$id"-*.txt
-"""
-# The same with an array: a job for each word.
-SUBMITIT_ARRAY = """
-import sys, submitit
-executor = submitit.SlurmExecutor(folder=sys.argv[1])
-words = sys.argv[2:]
-executor.update_parameters(array_parallelism=len(words))
-for job in executor.map_array(eval, words):
-    job.result()
-    print(job.stdout())
 """
 # Its own print goes through its log; what `result` waits for is its result's file, as its documentation says.
 SUBMITIT = """
@@ -126,24 +115,6 @@ def array(bench: Bench) -> Iterator[Row]:
     """
     count = QUICK_TASKS if bench.rounds <= QUICK_ROUNDS else TASKS
     yield from _swept(bench, count, f"print('{LINE}')", "")
-
-
-def default_array(bench: Bench) -> Iterator[Row]:
-    """The same of 200 tasks, as runspec, sbatch and submitit do it with nothing set, in one run.
-
-    sbatch and submitit pass on the environment of this command; runspec takes that of a login shell on each node.
-    """
-    program = f"print('{LINE}')"
-    commands = [
-        _apply(bench, "login", program, more={"sweep": {"seed": f"1..{DEFAULT_TASKS}"}}),
-        _bare(bench, "default", program, f"--array=0-{DEFAULT_TASKS - 1}"),
-        _submitit(bench, *[program] * DEFAULT_TASKS),
-    ]
-    with _slurm(bench, shape=Shape(cpus=2)) as cluster:
-        mine, bare, submitit = _rounds(bench, cluster, commands, bench.rounds)
-    what = f"array of {DEFAULT_TASKS}, defaults, wall"
-    yield Row(what, mine.wall_s, "s", "sbatch --array", bare.wall_s, at_most=1.5)
-    yield Row(what, mine.wall_s, "s", "submitit", submitit.wall_s, at_most=1.0)
 
 
 def lasting(bench: Bench) -> Iterator[Row]:
@@ -280,14 +251,14 @@ def _bare(bench: Bench, environment: str, program: str, *words: str) -> Command:
     return Command(argv, LINE, bench.room)
 
 
-def _submitit(bench: Bench, *programs: str) -> Command:
+def _submitit(bench: Bench, program: str) -> Command:
     """Its job is done when the file of its result is there: nothing of its time is for sacct, which fails here."""
-    script = bench.room / f"slurm-{len(programs)}.py"
-    script.write_text(SUBMITIT if len(programs) == 1 else SUBMITIT_ARRAY)
+    script = bench.room / "slurm-line.py"
+    script.write_text(SUBMITIT)
     python = peer("submitit").command("python")
     # Files are named by the job's number, and each cluster counts from 1.
     folder = str(bench.room / f"submitit-{time.monotonic_ns()}")
-    return Command((python, str(script), folder, *programs), LINE, bench.room)
+    return Command((python, str(script), folder, program), LINE, bench.room)
 
 
 def _ours(bench: Bench, *words: str) -> Command:
