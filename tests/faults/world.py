@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+from runspec_local.supervisor.child import SAMPLER
 from tests.support import json_documents
 from tests.support.process_table import children
 from tests.support.profiles import own_profile
@@ -255,9 +256,10 @@ class World:
         return left
 
     def supervisors(self) -> list[int]:
-        """Give the supervisors, without their parents, which have the same words."""
+        """Give the supervisors, without their parents and what samples their nodes, which have the same words."""
         found = self.processes().items()
         both = {pid for pid, words in found if "supervis" in words or "reaper" in words}
+        both = {pid for pid in both if _name(pid) not in (None, SAMPLER)}
         below = children()
         return [pid for pid in both if both.isdisjoint(below.get(pid, ()))]
 
@@ -297,6 +299,14 @@ def with_no_error(pid: int, number: int) -> None:
         os.kill(pid, number)
     except ProcessLookupError:
         pass
+
+
+def _name(pid: int) -> str | None:
+    """Give the name of a process, or None if it is gone."""
+    try:
+        return content(f"/proc/{pid}/comm").decode().strip()
+    except OSError:
+        return None
 
 
 def processes(mark: str) -> Iterator[tuple[int, str]]:

@@ -20,6 +20,7 @@ from runspec_local.supervisor import mount_namespace
 from runspec_local.supervisor.process import die_with_parent
 
 SAMPLE_S = 1.0  # before the first sample: a shorter job costs nothing
+SAMPLER = "runspec-usage"  # at most 15 bytes: proc_pid_comm(5)
 FDS = 4096
 LET_GO_S = 10.0  # for an engine to remove its container
 
@@ -135,6 +136,8 @@ def end_sampler(pid: int | None) -> None:
 def _sample(folder: Path) -> None:
     os.closerange(3, FDS)  # locks end with the supervisor
     die_with_parent()
+    with contextlib.suppress(OSError):  # its name in lists of processes
+        Path("/proc/self/comm").write_text(SAMPLER)
     time.sleep(SAMPLE_S)
     sys.argv = ["usage", "usage", str(folder)]
     runpy.run_path(str(folder / "runspec_inside.pyz"), run_name="__main__")

@@ -10,6 +10,7 @@ from runspec_jobs.provider.payload import usage_sh
 from runspec_jobs.spec.model import Launch, Mount, Spec
 from runspec_jobs.spec.placeholders import Axis, axes, tasks, variable
 
+USAGE_SH = usage_sh()  # read here, because a plan reads nothing from the disk
 SIGNED_OUTPUTS = 100  # the most tasks whose outputs one list of URLs can contain
 
 Line = str | list[Any]
@@ -44,7 +45,7 @@ def signed_job_lines(
         for task in range(len(tasks(spec))):
             yield from output(made.name, task)
     if len(tasks(spec)) <= SIGNED_OUTPUTS:
-        yield f"sample={_one_line(usage_sh())}"
+        yield f"sample={_one_line(USAGE_SH)}"
         yield from map(usage, range(len(tasks(spec))))
 
 
