@@ -91,12 +91,16 @@ def test_what_could_be_adopted_is_listed(region: Region, on: Machine, capsys: Ca
 
     assert there == here
     (row,) = json.loads(out(capsys, "list", "--remote", "--json")[1])["runs"]
-    assert row["cost"] is None  # its attempts are on record where it was started
+    assert {key for key, value in row.items() if value is not None} == set(REMOTE)
+
+
+# The rest of what a list shows is on record where the run was started.
+REMOTE = ("run", "name", "provider", "state", "reason", "began")
 
 
 def listed(capsys: Capture, *words: str) -> list[dict[str, Any]]:
-    """Return the runs that a list shows, without what is known only where a run is on record."""
+    """Return what a list shows of its runs that other machines know as well."""
     code, text = out(capsys, *words, "--json")
     assert code == 0
     assert "job-" in out(capsys, *words)[1]
-    return [{**row, "cost": None} for row in json.loads(text)["runs"]]
+    return [{key: row[key] for key in REMOTE} for row in json.loads(text)["runs"]]

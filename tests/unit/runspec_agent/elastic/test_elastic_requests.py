@@ -21,6 +21,7 @@ import pytest
 from runspec_agent.elastic.change_cost import EVERY_S
 from runspec_agent.elastic.member import timing
 from runspec_agent.store.base import Bucket
+from runspec_agent.usage.background import UPLOAD_S
 from runspec_jobs.provider.payload import zipapp_bytes
 from tests.support.agent.breakable_stores import OBJECTS, Way
 from tests.support.root import ROOT
@@ -65,6 +66,7 @@ KINDS = {
     "it counts": f"PUT .*/{AT}fence$",
     "the start": f"GET .*/{AT}starts/",  # of a generation, by a node that came to it last
     "manifest": r"PUT .*/outputs/out/0/0/\.runspec/manifest.json$",
+    "usage": "PUT .*/runs/r/usage/",
     "whose manifest": r"GET .*/outputs/out/0/0/\.runspec/manifest.json$",
 }
 
@@ -156,6 +158,7 @@ def bounds(window_s: float, beat_s: float, sync_s: float) -> Mapping[str, int]:
         "what counts": 2 * saves,
         "progress": notes,
         "the start": 1,
+        "usage": math.floor(window_s / UPLOAD_S[0]) + 1,
     }
 
 
