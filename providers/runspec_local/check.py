@@ -9,6 +9,7 @@ from runspec_local.session.gpus import VISIBLE
 from runspec_local.supervisor.node import UNMOUNTABLE
 
 READABLE = ("env:", "file:")
+MOST_NODES = 1000  # each is started by itself, and a cancel is seen when all have started
 
 
 def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
@@ -25,6 +26,9 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
 
 
 def _machine(spec: Spec, facts: Facts) -> Iterator[Problem]:
+    if spec.cluster.nodes.max > MOST_NODES:
+        what = f"{spec.cluster.nodes.max:,} nodes, and this machine runs at most {MOST_NODES:,}"
+        yield Problem(("cluster", "nodes"), what, "each node is a process of its own here")
     if spec.cluster.nodes.elastic and facts.complete and contained(facts):
         what = "elastic jobs do not run in containers on this machine"
         hint = f"set providers: {{local: {{engine: process}}}}, or nodes: {spec.cluster.nodes.max}"

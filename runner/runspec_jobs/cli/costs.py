@@ -111,10 +111,20 @@ def bound(found: Estimate) -> str:
         known = found.most_usd_hour is not None and work.timeout_s is None
         return f"at most: {'no limit' if known else 'unknown'}, because {found.unbounded}"
     assert work.timeout_s is not None, "BUG: there is no bound without a timeout"
-    parts = [f"{work.timeout_s / 3600:g} h", *_times(work.attempts, "attempt")]
+    parts = [_length(work.timeout_s), *_times(work.attempts, "attempt")]
     parts += [*_times(work.nodes, "node"), *_times(work.tasks, "task")]
     caveat = f"; {found.caveat}" if found.caveat else ""
     return f"at most: {usd(found.bound_usd)} ({' x '.join(parts)}{caveat})"
+
+
+def _length(seconds: float) -> str:
+    """Return a length of time in hours if it has one, else in minutes or seconds.
+
+    >>> _length(5400), _length(90), _length(2)
+    ('1.5 h', '1.5 min', '2 s')
+    """
+    size, unit = next(one for one in ((3600, "h"), (60, "min"), (0, "s")) if seconds >= one[0])
+    return f"{seconds / (size or 1):.4g} {unit}"
 
 
 def _times(number: int, what: str) -> Iterator[str]:
@@ -170,7 +180,10 @@ def demand_below(jobs: Sequence[Job], most_usd: float | None) -> None:
     if amount > most_usd:
         jobs_ = "the job" if len(found) == 1 else f"the {len(found)} jobs"
         what = f"--max-usd: {jobs_} may cost {usd(amount)}, and {usd(most_usd)} are allowed"
-        raise UsageError(what, "shorten timeout, or ask for fewer attempts, nodes or tasks")
+        raise UsageError(
+            what,
+            "shorten timeout, or ask for fewer nodes, tasks, retry.attempts or retry.spot_attempts",
+        )
 
 
 def together(jobs: Sequence[Job]) -> Iterator[str]:

@@ -199,3 +199,10 @@ def test_a_container_has_every_path() -> None:
     assert (
         told({**PATHS, "container": {"image": "i:1"}}, engine="podman", unseen={"/job": "x"}) == []
     )
+
+
+def test_a_machine_runs_so_many_nodes_and_no_more() -> None:
+    found = told({"cluster": {"nodes": 100_000}})
+
+    assert found == [("error", "100,000 nodes, and this machine runs at most 1,000")]
+    assert told({"cluster": {"nodes": 1000}}) == []
