@@ -16,6 +16,7 @@ from runspec_jobs.spec.scaling import text_of
 
 PART = re.compile(r"\.?([A-Za-z_][A-Za-z0-9_-]*)|\[([0-9]{1,6})\]|\.([0-9]{1,6})(?=[.\[]|$)")
 NAMED = ("mounts", "outputs")  # lists whose items have names
+WORDS = "--"
 EXAMPLE = "write --set cluster.nodes=4 or --set env.GREETING=hello"
 
 
@@ -39,10 +40,11 @@ def changed(text: SourceFile, overrides: Overrides) -> SourceFile:
     origins: dict[Path, str] = {}
     for change in _changes(overrides):
         path, new, origin = change(value)
+        added = _added(path, new, value) if origin == WORDS else [path]
         made = _with(value, path, new, origin)
         assert isinstance(made, dict), "BUG: every change has a path"
         value = made
-        origins[path] = origin
+        origins |= dict.fromkeys(added, origin)
     found = SourceFile(text.name, text.data, Document(value), list(text.diagnostics))
     found.origins = origins
     found.changed = text_of(value)
@@ -77,7 +79,14 @@ def _appended(added: Sequence[str], value: dict[str, Value]) -> tuple[Path, Valu
         what = "words after -- are added to `command`, and the spec has none"
         raise UsageError(what, "write command: [program, argument] in the spec")
     words = [Text(word, plain=False) for word in added]
-    return ("command",), _like(command, [*command, *words]), "--"
+    return ("command",), _like(command, [*command, *words]), WORDS
+
+
+def _added(path: Path, new: Value, value: dict[str, Value]) -> list[Path]:
+    """Return the paths of the words that *new*, the command, has and that of *value* has not."""
+    before = value[str(path[0])]
+    assert isinstance(before, list) and isinstance(new, list), "BUG: words are added to a list"
+    return [(*path, at) for at in range(len(before), len(new))]
 
 
 def _parsed(setting: str, value: Value) -> tuple[Path, Value]:

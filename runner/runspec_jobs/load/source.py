@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -131,7 +131,7 @@ def validated(text: SourceFile) -> tuple[Spec | None, list[Problem]]:
         return None, []
     spec, problems = validate.spec(text.document)
     if spec is None:
-        return None, [_of_provider(text.document, one) for one in problems]
+        return None, _with_provider(text.document, problems)
     notes = env_secrets.notes(spec)
     if spec.provider not in registry.installed():
         what, hint = registry.missing(spec.provider)
@@ -147,15 +147,20 @@ def validated(text: SourceFile) -> tuple[Spec | None, list[Problem]]:
     return spec, [*notes, *checked(provider, spec, Facts(options, complete=False))]
 
 
-def _of_provider(document: Document, problem: Problem) -> Problem:
-    """Return *problem*, with the provider that is probably meant if its name is none, as in `AWS` and `aws_batch`."""
-    if problem.path != ("provider",) or not isinstance(document.value, dict):
-        return problem
-    named = str(document.value.get("provider")).lower().replace("_", "-")
+def _with_provider(document: Document, problems: Sequence[Problem]) -> list[Problem]:
+    """Return *problems* of a spec with the provider that is probably meant, as by `AWS`, `aws_batch` and `locl`."""
+    typed = document.value.get("provider") if isinstance(document.value, dict) else None
+    if not isinstance(typed, str) or typed in registry.installed():
+        return list(problems)
+    named = typed.lower().replace("_", "-")
     meant = (
         f"did you mean '{named}'?" if named in registry.installed() else registry.misspelt(named)
     )
-    return problem._replace(hint=meant) if meant else problem
+    if meant is None:
+        return list(problems)
+    if all(one.path != ("provider",) for one in problems):
+        return [*problems, Problem(("provider",), registry.missing(typed)[0], meant)]
+    return [one._replace(hint=meant) if one.path == ("provider",) else one for one in problems]
 
 
 def checked(provider: Provider, spec: Spec, facts: Facts) -> list[Problem]:

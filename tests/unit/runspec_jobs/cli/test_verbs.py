@@ -549,6 +549,16 @@ def test_a_provider_that_is_not_here_is_told_at_its_place(spec: Path, capsys: Ca
     assert "job.yaml:3:11: " in told and "did you mean 'local'?" in told
 
 
+def test_a_misspelt_provider_is_told_beside_other_mistakes(spec: Path, capsys: Capture) -> None:
+    text = spec.read_text().replace("provider: local", "provider: locl")
+    spec.write_text(f"{text}bogus: 1\n")
+
+    assert run(["validate", str(spec)]) == 2
+
+    told = capsys.readouterr().err
+    assert "unknown key 'bogus'" in told and "did you mean 'local'?" in told
+
+
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [

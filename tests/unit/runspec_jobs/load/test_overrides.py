@@ -129,6 +129,16 @@ def test_words_for_a_script_are_refused(capsys: Capture) -> None:
     assert "the spec has none" in capsys.readouterr().err
 
 
+def test_words_after_the_dashes_are_not_blamed_for_those_of_the_file(capsys: Capture) -> None:
+    Path("job.yaml").write_text(SPEC.replace('"a b"', '"${env.X}"'))
+
+    assert run(["plan", "--provider", "local", "--", "${env.Y}"]) == UsageError.exit_code
+
+    told = capsys.readouterr().err
+    assert "job.yaml:8:17: command[1]: '${env.X}'" in told
+    assert "--: command[2]: '${env.Y}'" in told
+
+
 @pytest.mark.parametrize(
     ("setting", "told"),
     [
