@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from runspec_jobs.provider import Chunk, Stream, TimedChunk, seat, timed_chunk
+from runspec_jobs.provider import Chunk, LogIndex, Stream, TimedChunk, seat, timed_chunk
 from runspec_slurm.status.workspace_poll import WorkspacePoller
 from runspec_slurm.store.workspace import WorkspaceStore
 
@@ -75,9 +75,9 @@ class LogStream:
         self.place = place  # the task and rank in the name of the file
         self.task, self.rank = seat
         self.read_to = 0
-        self._times: list[tuple[int, float]] = []
-        self._index_to = 0  # the bytes of the index that were read
-        self._held = -1, 0.0  # the length that was noted last, and since when nothing else was
+        self._index = LogIndex(
+            self._read_index, logs.store.timing.index_s, logs.store.clock.monotonic
+        )
 
     def read(self, position: str | None) -> Chunk:
         start, place = int(position or 0), self.place
@@ -88,35 +88,14 @@ class LogStream:
         return Chunk(data, str(self.read_to))
 
     def timed(self, position: str | None) -> TimedChunk:
-        """Return a chunk with the times that the agent noted; see `runspec_agent.transfer.log_times`.
-
-        What was not noted yet is held back for a while, and then has no time.
-        """
+        """Return a chunk with the times that the agent noted; see `runspec_agent.transfer.log_times`."""
         chunk, start = self.read(position), int(position or 0)
-        end, store = start + len(chunk.data), self._logs.store
-        if self._noted < end:
-            self._read_index()
-        if (noted := self._noted) < end:
-            now_s = store.clock.monotonic()
-            if self._held[0] != noted:
-                self._held = noted, now_s
-            if now_s - self._held[1] < store.timing.index_s:
-                self.read_to = max(noted, start)
-                chunk = Chunk(chunk.data[: self.read_to - start], str(self.read_to), more=True)
-        return timed_chunk(chunk, start, self._times)
+        end = start + len(chunk.data)
+        if (known := self._index.known(start, end)) < end:
+            self.read_to = known
+            chunk = Chunk(chunk.data[: known - start], str(known), more=True)
+        return timed_chunk(chunk, start, self._index.times)
 
-    @property
-    def _noted(self) -> int:
-        return self._times[-1][0] if self._times else 0
-
-    def _read_index(self) -> None:
-        """Read the new lines of the index; none exists yet if the node has just begun."""
+    def _read_index(self, start: int) -> bytes:
         key = f"runs/{self._run}/logs/{self.place[0]}-{self.place[1]}.times"
-        while found := self._logs.store.part(key, self._index_to, CHUNK_BYTES):
-            whole = found[: found.rfind(b"\n") + 1]
-            if not whole:
-                return
-            self._index_to += len(whole)
-            for line in whole.splitlines():
-                size, _, at = line.partition(b" ")
-                self._times.append((int(size), float(at)))
+        return self._logs.store.part(key, start, CHUNK_BYTES) or b""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,27 @@ def test_a_try_whose_machine_went_and_one_that_failed_are_tried_again(
     assert found["state"] == "succeeded"
     (task,) = tasks(account)
     assert task["executionInfo"]["retryCount"] == 1
+
+
+def test_lines_have_times_on_the_node_and_after_it(account: AzureBatch, capsys: Capture) -> None:
+    """What is printed last has the time at which the task ended."""
+    script = "for n in 1 2; do echo at $(date +%s); sleep 2; done; echo at $(date +%s)"
+    write(script, container=IMAGE, cluster={"capacity": "spot"})
+
+    found = said(capsys, "apply", "job.yaml")["run"]
+
+    shown = []
+    for _ in range(2):
+        assert run(["logs", found, "--timestamps"]) == 0
+        shown.append([line.split(" at ") for line in capsys.readouterr().out.splitlines()])
+        if len(shown) == 1:
+            (task,) = tasks(account)
+            account.control("POST", "preempt", {"nodeId": task["attempts"][0]["nodes"][0]})
+    assert shown[0] == shown[1]
+    assert len(shown[0]) == 3
+    for noted, printed in shown[0]:
+        at = datetime.strptime(noted, "%Y-%m-%d %H:%M:%S").astimezone().timestamp()
+        assert -1.1 < at - int(printed) < 2.1
 
 
 def test_a_cancelled_job_does_not_begin(account: AzureBatch, capsys: Capture) -> None:

@@ -11,7 +11,7 @@ from runspec_azure import publish
 from runspec_azure.batch import timing
 from runspec_azure.batch.infrastructure import autoscale
 from runspec_azure.batch.job import job
-from runspec_azure.batch.logs import Logs
+from runspec_azure.batch.logs import Logs, TaskStream
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.batch.orphans import OrphanFinder
 from runspec_azure.batch.reconcile import Reconciler
@@ -42,6 +42,7 @@ from runspec_jobs.provider import (
     Status,
     Step,
     Stream,
+    TimedChunk,
     Usage,
     inside_zipapp,
     read_usage,
@@ -303,6 +304,10 @@ class AzureClient:
     def streams(self, run: str) -> Sequence[Stream]:
         return self.logs.streams(run)
 
+    def read_timed(self, stream: Stream, position: str | None) -> TimedChunk:
+        assert isinstance(stream, TaskStream), "BUG: it is not a stream of this client"
+        return stream.timed(position)
+
     def outputs(self, run: str) -> Sequence[OutputFile]:
         return self.blobs.outputs(run)
 
@@ -321,15 +326,8 @@ class AzureClient:
         return publish.publish(self.blobs, run, lambda: self.clock.sleep(self.timing.copy_s))
 
     def _timed(self, value: Any) -> Any:
-        """Return *value* with the end of the time for which a run counts as submitted, for every `{"$clock": ...}`."""
-        if isinstance(value, list):
-            return [self._timed(one) for one in value]
-        if not isinstance(value, Mapping):
-            return value
-        if value.keys() != {autoscale.CLOCK}:
-            return {key: self._timed(one) for key, one in value.items()}
         until = datetime.now(UTC) + timedelta(seconds=self.timing.woken_s)
-        return value[autoscale.CLOCK].replace(autoscale.CLOCK, f"{until:%Y-%m-%dT%H:%M:%SZ}")
+        return autoscale.with_time(value, until)
 
 
 def _exists(request: Request, exc: RemoteError) -> bool:

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from runspec_azure.batch.job import job as jobs
-from runspec_azure.batch.status import Tasks, attempts_of
+from runspec_azure.batch.status import Tasks, attempts_of, seconds
 from runspec_azure.errors import status_of
 from runspec_azure.session.clients import Session
 from runspec_azure.store.blobs import Blobs
 from runspec_azure.timing import PollScheduler
-from runspec_jobs.provider import Chunk, RemoteError, Stream, seat
+from runspec_jobs.provider import (
+    Chunk,
+    LogIndex,
+    RemoteError,
+    Stream,
+    TimedChunk,
+    seat,
+    timed_chunk,
+)
 
 BLOCK_BYTES = 1 << 20
 STDOUT = "stdout.txt"
+# The index of its times, which the agent writes: see `runspec_agent.transfer.log_times`.
+TIMES = "stdout.times"
+TIMES_ON_NODE = f"wd/{TIMES}"
 # There is no file, not yet a file, or no such range of it: see docs/unverified.md, azure-26.
 ABSENT = (404, 409, 416)
 
@@ -62,6 +75,9 @@ class TaskStream:
         self.number, self.at = place  # of the service's task
         self.task, self.rank = seat
         self._ranks: dict[int, Sequence[str]] = {}
+        self._indexes: dict[int, LogIndex] = {}  # by attempt
+        self._held: tuple[str, Chunk] | None = None  # what was read and not shown yet, by position
+        self._next_s = -math.inf  # when the index is read again
 
     def read(self, position: str | None) -> Chunk:
         position = position or "1:0"
@@ -72,6 +88,57 @@ class TaskStream:
         over, new = "completed" in mark, bool(chunk.data)
         self.logs.turns.note(log, mark, new=new, calls=self._calls(), last=over)
         return chunk
+
+    def timed(self, position: str | None) -> TimedChunk:
+        """Return a chunk with the times of the index; what was not noted yet is held back for a while.
+
+        What a signed job has printed last, without an agent to note it, has the time at which its task ended.
+        """
+        held, self._held = self._held, None
+        position = position or "1:0"
+        chunk = held[1] if held is not None and held[0] == position else self.read(position)
+        if not chunk.data:
+            return TimedChunk(chunk, ())
+        at, end = map(int, chunk.position.split(":"))
+        start, index, over = end - len(chunk.data), self._index(at), self._is_over(at)
+        known = index.known(start, end, over=over)
+        if known < end:
+            self._held = f"{at}:{known}", Chunk(chunk.data[known - start :], chunk.position)
+            chunk = Chunk(chunk.data[: known - start], f"{at}:{known}", more=True)
+        times, ended_s = list(index.times), self._ended_s(at)
+        if times and times[-1][0] < end and ended_s is not None:
+            times.append((end, ended_s))
+        return timed_chunk(chunk, start, times)
+
+    def _index(self, number: int) -> LogIndex:
+        if number not in self._indexes:
+            tasks = self.logs.tasks
+            read = partial(self._read_index, number)
+            self._indexes[number] = LogIndex(read, tasks.timing.index_s, tasks.clock.monotonic)
+        return self._indexes[number]
+
+    def _read_index(self, number: int, start: int) -> bytes:
+        """Return the next bytes of the index of an attempt; it is asked for once a second while it grows."""
+        now_s = self.logs.tasks.clock.monotonic()
+        if now_s < self._next_s:
+            return b""
+        seen = self._seen()
+        found = self._live(start, seen, TIMES_ON_NODE) if number >= seen.attempts else None
+        if found is None:
+            found = self._stored(self._names(number, "times", TIMES), start)
+        if not found and not self._is_over(number):
+            self._next_s = now_s + self.logs.tasks.timing.index_pause_s
+        return found or b""
+
+    def _is_over(self, number: int) -> bool:
+        seen = self._seen()
+        return seen.over or number < seen.attempts
+
+    def _ended_s(self, number: int) -> float | None:
+        """Return when the task ended, if this was its last attempt."""
+        task, seen = self._listed() or {}, self._seen()
+        last = seen.over and number >= seen.attempts
+        return seconds(task.get("executionInfo", {}).get("endTime")) if last else None
 
     def _listed(self) -> Mapping[str, Any] | None:
         name = jobs.task_id(self.number)
@@ -134,23 +201,31 @@ class TaskStream:
 
     def _kept(self, number: int, done: int) -> bytes | None:
         """Return bytes of the copy in the store; None if there is no copy."""
+        return self._stored(self._names(number, "txt", STDOUT), done)
+
+    def _names(self, number: int, ending: str, of_service: str) -> Sequence[str]:
+        """Return the blobs that may have a file of an attempt; the service uploads those of the first node, too."""
         key = self.logs.blobs.key("runs", self.run, "logs", str(self.number))
-        names = [f"{key}/{self.at}/{number}.txt"]
+        names = [f"{key}/{self.at}/{number}.{ending}"]
         if self.at == 0 and number == self._seen().attempts:
-            names.append(f"{key}/{STDOUT}")
+            names.append(f"{key}/{of_service}")
+        return names
+
+    def _stored(self, names: Sequence[str], start: int) -> bytes | None:
+        """Return bytes of the first of the blobs that exists, or None."""
         for name in names:
             size = self.logs.blobs.size(name)
             if size is not None:
-                return self.logs.blobs.part(name, done, min(size, done + BLOCK_BYTES))
+                return self.logs.blobs.part(name, start, min(size, start + BLOCK_BYTES))
         return None
 
-    def _live(self, done: int, seen: Seen) -> bytes | None:
-        """Return the content of the file on the node after *done* bytes; None if there is no file.
+    def _live(self, done: int, seen: Seen, file: str = STDOUT) -> bytes | None:
+        """Return the content of a file on the node after *done* bytes; None if there is no file.
 
         The length is requested first, and then a range within it: a range beyond the end is an error, and the
         end of an open range may change while it is read.
         """
-        where = self._where(seen)
+        where = self._where(seen, file)
         if where is None:
             return None
         operation, path = where
@@ -165,16 +240,16 @@ class TaskStream:
                 return None
             raise
 
-    def _where(self, seen: Seen) -> tuple[str, Mapping[str, str]] | None:
+    def _where(self, seen: Seen, file: str) -> tuple[str, Mapping[str, str]] | None:
         """Return the operation and path that read the file: of the task for the first node, of a machine for others."""
         if self.at == 0:
-            path = {"jobId": self.run, "taskId": jobs.task_id(self.number), "filePath": STDOUT}
+            path = {"jobId": self.run, "taskId": jobs.task_id(self.number), "filePath": file}
             return "File_GetFromTask", path
         info = self._machine(seen)
         if not all(info.get(key) for key in ("poolId", "nodeId", "taskRootDirectory")):
             return None
-        file = f"{info['taskRootDirectory']}/{STDOUT}"
-        path = {"poolId": info["poolId"], "nodeId": info["nodeId"], "filePath": file}
+        there = f"{info['taskRootDirectory']}/{file}"
+        path = {"poolId": info["poolId"], "nodeId": info["nodeId"], "filePath": there}
         return "File_GetFromComputeNode", path
 
     def _machine(self, seen: Seen) -> Mapping[str, Any]:

@@ -32,6 +32,21 @@ from runspec_jobs.provider import (
 MOST_BYTES = 5000 << 20
 START = "start.sh"
 COMMAND = "/bin/sh -c 'exec /bin/sh \"$AZ_BATCH_TASK_WORKING_DIR/start.sh\" 2>&1'"
+# The index of the log, as `runspec_agent.transfer.log_times` writes it in other jobs. The loop ends with the command,
+# which takes the place of the shell with the number $$; its last second has no line.
+TIMES = "stdout.times"
+NOTES = """\
+(
+  _rs_n=0
+  : >"$AZ_BATCH_TASK_WORKING_DIR/stdout.times"
+  while kill -0 $$; do
+    _rs_m=$(($(wc -c <"$AZ_BATCH_TASK_DIR/stdout.txt")))
+    [ "$_rs_m" -eq "$_rs_n" ] || echo "$_rs_m $(date +%s)" >>"$AZ_BATCH_TASK_WORKING_DIR/stdout.times"
+    _rs_n=$_rs_m
+    sleep 1
+  done
+) >/dev/null 2>&1 &
+"""
 # Permissions of a signature for a blob: https://learn.microsoft.com/rest/api/storageservices/create-service-sas
 READ, WRITE = "r", "cw"
 
@@ -58,7 +73,7 @@ def steps(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
     """
     options: BatchOptions = facts.options
     words = ("/bin/sh", "-c", *signed_scripts(), *argv(spec))
-    text = f"exec {shlex.join(words)}\n"
+    text = f"{NOTES}exec {shlex.join(words)}\n"
     container = options.container or ""
     where = layout.key(options, "runs", run, START)
     yield Step(

@@ -299,7 +299,7 @@ class Tasks:
             reason = reasons.WAITING.get(task["state"], "")
         if state is State.FAILED and number in self._stops(run):
             state, reason, code = State.CANCELLED, reasons.TASK_STOPPED, None
-        began_s = _seconds(info.get("startTime")) if state is State.RUNNING else None
+        began_s = seconds(info.get("startTime")) if state is State.RUNNING else None
         return NodeStatus(number, rank, attempts, state, reason, code, over, began_s)
 
     def _attempts(
@@ -314,7 +314,7 @@ class Tasks:
                 failure = self.notes.failure(run, place, attempts, fresh_s=0.0)
                 code = None if failure is None else failure.code
             reason = "" if state is State.SUCCEEDED else reasons.ended(info, code)
-            began_s, ended_s = _seconds(info.get("startTime")), _seconds(info.get("endTime"))
+            began_s, ended_s = seconds(info.get("startTime")), seconds(info.get("endTime"))
             yield Attempt(attempts, code, reason, False, began_s, ended_s)
 
     def _stops(self, run: str) -> set[int]:
@@ -364,5 +364,5 @@ def _terminate_reason(job: Found) -> str:
     return str(job.get("executionInfo", {}).get("terminateReason", ""))
 
 
-def _seconds(moment: str | None) -> float | None:
+def seconds(moment: str | None) -> float | None:
     return None if moment is None else datetime.fromisoformat(moment).timestamp()

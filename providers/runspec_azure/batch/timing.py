@@ -32,5 +32,10 @@ class Timing:
     copy_s: float = 0.5
     """Between two requests for the status of an unfinished copy."""
 
+    index_pause_s: float = 1.0
+    """Between two reads of the index of the times of a log."""
+    index_s: float = 5.0
+    """For a line of that index to appear, which the agent writes each second; see `runspec logs --timestamps`."""
+
 
 DEFAULT = Timing()  # what `connect` uses

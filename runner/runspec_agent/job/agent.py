@@ -25,6 +25,7 @@ from runspec_agent.retry.failure_count import AGAIN, Failures
 from runspec_agent.retry.multi_instance import MultiInstanceTask
 from runspec_agent.retry.retry_rounds import RetryRound
 from runspec_agent.store.base import Bucket
+from runspec_agent.transfer.log_times import LogTimes
 from runspec_agent.transfer.log_uploader import Log
 from runspec_agent.transfer.output_saver import Saver
 from runspec_agent.transfer.store_mirror import Mirror
@@ -63,6 +64,7 @@ class Agent:
         self.index = self.place.task  # the task's number; for an elastic job, that of the node
         self.ends: Optional[exit_records.ExitRecords] = None
         self.log: Optional[Log] = None
+        self.times: Optional[LogTimes] = None  # the index of the log
         self.gang: Optional[ExitBarrier] = None
         self.round: Optional[RetryRound] = None
         self.heed: Optional[stop_request.StopPoller] = None
@@ -122,7 +124,7 @@ class Agent:
         path = self.env.get("RUNSPEC_LOG")
         if path:
             key = "{}logs/{}/{}/{}.txt".format(self.at, *self.place[1:])
-            self.log = Log(self.bucket, path, key)
+            self.log = Log(self.bucket, path, key, self.times)
             self.log.start()
         self._measure()
 

@@ -42,6 +42,7 @@ def _main(argv: List[str]) -> int:
     times = log_times.start(bucket, env)
     with Signals() as signals:
         agent = Agent(bucket, env, crew)
+        agent.times = times
         why: Optional[str] = None
         try:
             code = agent.run(words, signals)

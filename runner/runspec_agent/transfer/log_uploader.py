@@ -4,22 +4,24 @@ import os
 import sys
 import threading
 import time
-from typing import IO, Mapping
+from typing import IO, Mapping, Optional
 
 from runspec_agent.base.job_env import Failure
 from runspec_agent.store.base import BLOCK, Bucket, Window
+from runspec_agent.transfer.log_times import LOG, LogTimes
 
 EVERY_S = 30.0
 SHARE = 20  # a long log is uploaded as a whole each time, so pauses are this many times longer than an upload
-FILE = "stdout.txt"
 
 
 class Log(threading.Thread):
-    """Upload the file at *path* to *key* while it grows, and at the end."""
+    """Upload the file at *path* to *key* while it grows, and at the end, each time with its index *times*, if any."""
 
-    def __init__(self, bucket: Bucket, path: str, key: str) -> None:
+    def __init__(
+        self, bucket: Bucket, path: str, key: str, times: Optional[LogTimes] = None
+    ) -> None:
         super().__init__(daemon=True)
-        self.bucket, self.key, self.path = bucket, key, where(path)
+        self.bucket, self.key, self.path, self.times = bucket, key, where(path), times
         self.over = threading.Event()
         self._one = threading.Lock()
         self._size = 0
@@ -36,17 +38,14 @@ class Log(threading.Thread):
 
     def once(self) -> None:
         """Upload the file now, if it has grown."""
-        import hashlib
-
         with self._one:
             size = os.stat(self.path).st_size
             if size == self._size:
                 return
-            digest = hashlib.sha256()
-            with Window(self._opened, 0, size) as stream:
-                for start in range(0, size, BLOCK):
-                    digest.update(stream.read(min(BLOCK, size - start)))
-            self.bucket.put_file(self.key, self._opened, size, digest.hexdigest())
+            self._put(self.path, self.key, size)
+            if self.times is not None:
+                self.times.note()
+                self._put_index(self.times.index)
             self._size = size
 
     def finish(self) -> None:
@@ -54,13 +53,26 @@ class Log(threading.Thread):
         self.over.set()
         self.once()
 
-    def _opened(self) -> IO[bytes]:
-        return open(self.path, "rb")
+    def _put_index(self, index: str) -> None:
+        if os.path.isfile(index):
+            self._put(index, os.path.splitext(self.key)[0] + ".times", os.stat(index).st_size)
+
+    def _put(self, path: str, key: str, size: int) -> None:
+        import hashlib
+
+        def opened() -> IO[bytes]:
+            return open(path, "rb")
+
+        digest = hashlib.sha256()
+        with Window(opened, 0, size) as stream:
+            for start in range(0, size, BLOCK):
+                digest.update(stream.read(min(BLOCK, size - start)))
+        self.bucket.put_file(key, opened, size, digest.hexdigest())
 
 
 def where(path: str) -> str:
     """Return the file that `RUNSPEC_LOG` means: some services set it to a folder."""
-    return os.path.join(path, FILE) if os.path.isdir(path) else path
+    return os.path.join(path, LOG) if os.path.isdir(path) else path
 
 
 def behind(env: Mapping[str, str]) -> bool:

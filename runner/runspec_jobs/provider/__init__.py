@@ -96,6 +96,7 @@ from runspec_jobs.provider.job_manifest import (
     reach,
     read_record,
 )
+from runspec_jobs.provider.log_streams import Chunk, LogIndex, Stream, TimedChunk, timed_chunk
 from runspec_jobs.provider.object_streams import BodyReader, RangedReader
 from runspec_jobs.provider.paths import home as state_folder
 from runspec_jobs.provider.payload import (
@@ -106,7 +107,6 @@ from runspec_jobs.provider.payload import (
 )
 from runspec_jobs.provider.probe import BenchProbe, Observation, Probe, ProbeContext, Verdict
 from runspec_jobs.provider.registry_login import RegistryOptions, docker_auth, registry_of
-from runspec_jobs.provider.root_cause import blamed
 from runspec_jobs.provider.saved_outputs import Copy, publish, read_saved_outputs
 from runspec_jobs.provider.signed_urls import Line, signed_job_lines, signed_problems
 from runspec_jobs.provider.spec_checks import lacking, not_in_profile, secret_problems
@@ -126,7 +126,6 @@ from runspec_jobs.provider.types import (
     Address,
     Attempt,
     Bundle,
-    Chunk,
     Emulation,
     ExecSpec,
     Exported,
@@ -151,10 +150,8 @@ from runspec_jobs.provider.types import (
     State,
     Status,
     StdioProxy,
-    Stream,
-    TimedChunk,
+    blamed,
     changes_of,
-    timed_chunk,
 )
 from runspec_jobs.record_formats import check as check_format
 from runspec_jobs.spec.base import Model
@@ -210,6 +207,7 @@ __all__ = [
     "Launch",
     "Line",
     "LocalSecret",
+    "LogIndex",
     "Machine",
     "MachineRequest",
     "MembershipChange",

@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from runspec_jobs.machines.estimate import Offer
 from runspec_jobs.machines.usage import Usage
+from runspec_jobs.provider.log_streams import Stream, TimedChunk
 from runspec_jobs.provider.probe import Probe
 from runspec_jobs.provider.steps import Request, Response, Step
 from runspec_jobs.provider.types import (
@@ -25,8 +26,6 @@ from runspec_jobs.provider.types import (
     Places,
     Progress,
     Route,
-    Stream,
-    TimedChunk,
 )
 from runspec_jobs.spec.model import Spec
 

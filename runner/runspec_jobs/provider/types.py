@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import bisect
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, BinaryIO, ClassVar, NamedTuple, Protocol
@@ -244,59 +242,6 @@ class Bundle(Protocol):
         """
 
 
-class Chunk(NamedTuple):
-    """Bytes of a log stream as they are stored, and the position after them; *data* is empty at the end.
-
-    If *more* is true, an empty chunk does not complete the log, even if the run has ended: the service may deliver
-    further bytes, or could not deliver them now. Then the reader pauses and reads again.
-    """
-
-    data: bytes
-    position: str
-    more: bool = False
-
-
-class TimedChunk(NamedTuple):
-    """A chunk, and when its bytes were printed: *times* are pairs of a number of bytes and a time, both ascending.
-
-    The first bytes of the chunk, up to that number, had been printed at that time, in seconds since 1970 and to a
-    second. What comes after the last number has no known time.
-    """
-
-    chunk: Chunk
-    times: Sequence[tuple[int, float]]
-
-
-def timed_chunk(chunk: Chunk, start: int, index: Sequence[tuple[int, float]]) -> TimedChunk:
-    """Return *chunk*, which begins at the byte *start* of a log, with its times from the *index* of the whole log.
-
-    >>> timed_chunk(Chunk(b"cdef", "6"), 2, [(1, 10.0), (4, 11.0), (9, 12.0), (12, 13.0)]).times
-    [(2, 11.0), (4, 12.0)]
-    """
-    end = start + len(chunk.data)
-    first = bisect.bisect_right(index, (start, math.inf))
-    last = bisect.bisect_left(index, (end, -math.inf)) + 1
-    return TimedChunk(chunk, [(min(size, end) - start, at) for size, at in index[first:last]])
-
-
-class Stream(Protocol):
-    """The log of one node of one task over all its attempts, as the service stores it."""
-
-    @property
-    def task(self) -> int: ...
-
-    @property
-    def rank(self) -> int: ...
-
-    def read(self, position: str | None) -> Chunk:
-        """Return the bytes after *position*; None is the beginning.
-
-        A position always gives the same bytes, also on another machine, as long as the stream exists. An empty chunk
-        means that there are no more bytes at the moment. Must not sleep: the reader paces its reads. Raises the errors
-        of `Client.state`.
-        """
-
-
 class OutputFile(NamedTuple):
     """A file that a job wrote to an output. *path* is relative to the output's folder, with "/" between its parts.
 
@@ -416,3 +361,25 @@ class Forward(NamedTuple):
 
 
 Route = Address | StdioProxy | Forward
+
+
+ENDED_BY_OTHERS = {
+    143: 2,
+    137: 1,
+}  # SIGTERM; SIGKILL after the grace period, or when memory ran out
+
+
+def blamed(nodes: Iterable[NodeStatus]) -> NodeStatus | None:
+    """Return the failed node that probably caused the failure of the job, or None if no node has failed.
+
+    A node that failed by itself is preferred to one that may have been stopped because of another.
+
+    >>> first = NodeStatus(0, 0, 1, State.FAILED, exit_code=143)
+    >>> blamed([first, NodeStatus(0, 1, 1, State.FAILED, exit_code=3)]).exit_code
+    3
+    """
+
+    def order(node: NodeStatus) -> int:
+        return ENDED_BY_OTHERS.get(node.exit_code, 0) if node.exit_code else 3
+
+    return min((node for node in nodes if node.state is State.FAILED), key=order, default=None)

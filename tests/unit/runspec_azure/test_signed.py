@@ -31,7 +31,11 @@ def test_a_task_begins_with_a_file_that_holds_each_word_quoted() -> None:
     assert [f["filePath"] for f in task["resourceFiles"]] == ["start.sh"]
     text = found["start"].do.params["body"]
     assert shlex.split(text)[-3:] == words
-    assert shlex.split(text)[:3] == ["exec", "/bin/sh", "-c"]
+    notes, _, command = text.partition("\n) >/dev/null 2>&1 &\n")
+    assert "stdout.times" in notes
+    assert shlex.split(command)[:3] == ["exec", "/bin/sh", "-c"]
+    patterns = [file["filePattern"] for file in task["outputFiles"]]
+    assert patterns == ["../std*.txt", "stdout.times*"]
 
 
 def test_the_job_gets_no_signature_of_the_container() -> None:

@@ -5,7 +5,9 @@ https://learn.microsoft.com/azure/batch/batch-automatic-scaling
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
 
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import batch
@@ -154,3 +156,14 @@ def wake(spec: Spec, run: str, facts: Facts, pool: str) -> Iterator[Step]:
     body = {"autoScaleFormula": {CLOCK: text}, "autoScaleEvaluationInterval": INTERVAL}
     do = batch("Pool_EnableAutoScale", {"poolId": pool}, body)
     yield Step("wake", f"scale the pool up for {count} node{'s' * (count > 1)}", Scope.RUN, do)
+
+
+def with_time(value: Any, until: datetime) -> Any:
+    """Return *value* with the time until which a run counts as submitted, for every `{"$clock": ...}`."""
+    if isinstance(value, list):
+        return [with_time(one, until) for one in value]
+    if not isinstance(value, Mapping):
+        return value
+    if value.keys() != {CLOCK}:
+        return {key: with_time(one, until) for key, one in value.items()}
+    return value[CLOCK].replace(CLOCK, f"{until:%Y-%m-%dT%H:%M:%SZ}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runspec_azure.batch import signed
@@ -157,7 +157,7 @@ def task(spec: Spec, run: str, facts: Facts, number: int) -> dict[str, Any]:
         "commandLine": command if nodes == 1 else GANG_COMMAND,
         "environmentSettings": pairs({"RUNSPEC_INDEX" if by_url else "RUNSPEC_TASK": str(number)}),
         "constraints": _constraints(spec),
-        "outputFiles": [_logs(run, options, number)],
+        "outputFiles": list(_uploads(run, options, number)),
     }
     if reserves_exit_code(options):
         found["exitConditions"] = CONDITIONS
@@ -202,9 +202,10 @@ def _inside(options: BatchOptions) -> dict[str, Any]:
     return {"httpUrl": {"$signed": f"r {blob}"}, "filePath": INSIDE}
 
 
-def _logs(run: str, options: BatchOptions, number: int) -> dict[str, Any]:
-    """Return the upload of the output that a task prints, so that it outlives the node.
+def _uploads(run: str, options: BatchOptions, number: int) -> Iterator[dict[str, Any]]:
+    """Yield the uploads of the output that a task prints, so that it outlives the node.
 
+    Without an agent, the service also uploads the index of its times; a file that does not exist is no error.
     https://learn.microsoft.com/en-us/azure/batch/batch-task-output-files
     """
     where: dict[str, Any] = {"path": layout.key(options, "runs", run, "logs", str(number))}
@@ -213,8 +214,15 @@ def _logs(run: str, options: BatchOptions, number: int) -> dict[str, Any]:
         where["identityReference"] = {"resourceId": options.identity}
     else:
         where["containerUrl"] = CONTAINER_URL
+    yield _upload("../std*.txt", where)
+    if options.files == "signed":
+        # With a wildcard, the path is that of a folder.
+        yield _upload(f"{signed.TIMES}*", where)
+
+
+def _upload(pattern: str, where: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "filePattern": "../std*.txt",
+        "filePattern": pattern,
         "destination": {"container": where},
         "uploadOptions": {"uploadCondition": "taskcompletion"},
     }

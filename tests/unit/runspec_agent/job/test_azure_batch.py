@@ -117,8 +117,8 @@ class Service:
         for pid in self.left():
             os.kill(pid, signal.SIGKILL)
 
-    def kept(self, rank: int = 0, number: int = 1) -> str:
-        return (self.bucket.get(f"runs/r/logs/7/{rank}/{number}.txt") or b"").decode()
+    def kept(self, rank: int = 0, number: int = 1, ending: str = "txt") -> str:
+        return (self.bucket.get(f"runs/r/logs/7/{rank}/{number}.{ending}") or b"").decode()
 
     def said(self, node: int = 0) -> str:
         return (self.folder / f"node {node}" / "stdout.txt").read_text()
@@ -167,6 +167,13 @@ def test_tries_are_numbered_and_counted(service: Service) -> None:
     assert service.kept(number=1) == "try 1\nrunspec: failed with 4; this was attempt 1 of 3\n"
     assert service.kept(number=2) == "try 2\nrunspec: failed with 4; this was attempt 2 of 3\n"
     assert service.kept(number=3) == "try 3\n"
+    indexes = [service.kept(number=n, ending="times").splitlines() for n in (1, 2, 3)]
+    assert [int(lines[-1].split()[0]) for lines in indexes] == [
+        len(service.kept(number=n)) for n in (1, 2, 3)
+    ]
+    assert (service.folder / "node 0" / "wd" / "stdout.times").read_text() == service.kept(
+        number=3, ending="times"
+    )
 
 
 def test_a_try_after_a_machine_that_went_has_the_next_number(service: Service) -> None:
@@ -248,6 +255,7 @@ def test_the_log_of_a_node_is_kept_before_the_first_hears_of_its_end(
     service.ends_all()
 
     assert service.kept(1) == "1\n"
+    assert service.kept(1, ending="times").startswith("2 ")
 
 
 def test_a_node_that_fails_fails_the_task_and_all_try_again(service: Service) -> None:

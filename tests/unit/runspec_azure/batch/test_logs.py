@@ -11,6 +11,8 @@ import pytest
 from runspec_azure.batch.logs import Logs
 from runspec_azure.batch.status import Tasks
 from runspec_azure.batch.timing import Timing
+from runspec_azure.timing import CLOCK, Clock
+from runspec_jobs.provider import Chunk, RemoteError
 
 RUN = "n-abc123"
 PRINTED = {"tvm-a": b"of a\n", "tvm-b": b"of b\n", "tvm-c": b"of c\n"}
@@ -57,8 +59,8 @@ class Service:
         """Nothing was kept."""
 
 
-def streams(service: Service, poll_s: float = 2.0) -> list[Any]:
-    tasks = Tasks(service, service, Timing(poll_s=poll_s))  # type: ignore[arg-type] # what it asks of both
+def streams(service: Service, poll_s: float = 2.0, clock: Clock = CLOCK) -> list[Any]:
+    tasks = Tasks(service, service, Timing(poll_s=poll_s), clock)  # type: ignore[arg-type] # what it asks of both
     logs = Logs(service, service, tasks)  # type: ignore[arg-type]
     return list(logs.streams(RUN))
 
@@ -98,3 +100,78 @@ def test_what_was_printed_where_no_node_came_so_far_is_shown_at_the_end() -> Non
     found = [stream.read(None).data for stream in streams(Service("completed", None))]
 
     assert found == [b"of a\n", b"of b\n", b"of c\n"]
+
+
+class Kept(Service):
+    """The logs and indexes of two attempts of the first node, of which the second has ended."""
+
+    def __init__(self, state: str = "completed", **files: bytes) -> None:
+        info = {"retryCount": 1, "endTime": "2026-11-24T12:00:30.5Z"}
+        super().__init__(state, 2, **(info if state == "completed" else {"retryCount": 1}))
+        names = {key: key.replace("_", "/", 2).replace("_", ".") for key in files}
+        self.blobs = {f"runs/{RUN}/logs/{names[key]}": files[key] for key in files}
+        self.on_node = dict[str, bytes]()
+
+    def head(self, operation: str, path: Mapping[str, str]) -> Mapping[str, str]:
+        if path["filePath"] not in self.on_node:
+            raise RemoteError("no such file") from Refused(404)
+        return {"Content-Length": str(len(self.on_node[path["filePath"]]))}
+
+    def size(self, key: str) -> Any:
+        return len(self.blobs[key]) if key in self.blobs else None
+
+    def part(self, operation: Any, path: Any = None, start: Any = 0, end: int = 0) -> Any:
+        if isinstance(path, Mapping):
+            return self.on_node[path["filePath"]][start:end]
+        return self.blobs[operation][path:start]
+
+
+class Refused(Exception):
+    def __init__(self, status_code: int) -> None:
+        self.status_code = status_code
+
+
+def test_each_attempt_has_an_index_in_the_store_after_its_node_was_released() -> None:
+    """What the second has printed last has the time at which its task ended."""
+    service = Kept(
+        **{"0_0_1_txt": b"a\nb\n", "0_0_1_times": b"2 10.0\n4 11.0\n"},
+        **{"0_0_2_txt": b"c\nd\n", "0_0_2_times": b"2 20.0\n"},
+    )
+    first, *_ = streams(service)
+
+    found = first.timed(None)
+    again = first.timed(found.chunk.position)
+
+    assert (found.chunk.data, found.times) == (b"a\nb\n", [(2, 10.0), (4, 11.0)])
+    assert again.chunk.data == b"c\nd\n"
+    assert again.times == [(2, 20.0), (4, 1795521630.5)]
+    assert first.timed(again.chunk.position).chunk == Chunk(b"", "2:4")
+
+
+def test_what_is_not_noted_yet_is_held_back_and_not_read_twice() -> None:
+    service = Kept("running")
+    service.on_node = {"stdout.txt": b"a\nb\n", "wd/stdout.times": b"2 10.0\n4 "}
+    clock = [0.0]
+    first = streams(service, clock=Clock(lambda: clock[0]))[0]
+
+    held = first.timed("2:0")
+    service.on_node["stdout.txt"] = b""
+    assert first.timed(held.chunk.position).chunk == Chunk(b"", "2:2", more=True)
+    clock[0] = 1.5
+    service.on_node["wd/stdout.times"] += b"11.0\n"
+    noted = first.timed("2:2")
+
+    assert (held.chunk, held.times) == (Chunk(b"a\n", "2:2", more=True), [(2, 10.0)])
+    assert (noted.chunk, noted.times) == (Chunk(b"b\n", "2:4"), [(2, 11.0)])
+
+
+def test_a_log_without_an_index_is_shown_after_a_while() -> None:
+    service = Kept("running")
+    service.on_node = {"stdout.txt": b"a\n"}
+    clock = [0.0]
+    first = streams(service, clock=Clock(lambda: clock[0]))[0]
+
+    assert first.timed("2:0").chunk == Chunk(b"", "2:0", more=True)
+    clock[0] = 6.0
+
+    assert first.timed("2:0") == (Chunk(b"a\n", "2:2"), [])
