@@ -105,11 +105,10 @@ def test_what_was_printed_where_no_node_came_so_far_is_shown_at_the_end() -> Non
 class Kept(Service):
     """The logs and indexes of two attempts of the first node, of which the second has ended."""
 
-    def __init__(self, state: str = "completed", **files: bytes) -> None:
+    def __init__(self, state: str, files: Mapping[str, bytes]) -> None:
         info = {"retryCount": 1, "endTime": "2026-11-24T12:00:30.5Z"}
         super().__init__(state, 2, **(info if state == "completed" else {"retryCount": 1}))
-        names = {key: key.replace("_", "/", 2).replace("_", ".") for key in files}
-        self.blobs = {f"runs/{RUN}/logs/{names[key]}": files[key] for key in files}
+        self.blobs = {f"runs/{RUN}/logs/0/0/{name}": files[name] for name in files}
         self.on_node = dict[str, bytes]()
 
     def head(self, operation: str, path: Mapping[str, str]) -> Mapping[str, str]:
@@ -133,10 +132,8 @@ class Refused(Exception):
 
 def test_each_attempt_has_an_index_in_the_store_after_its_node_was_released() -> None:
     """What the second has printed last has the time at which its task ended."""
-    service = Kept(
-        **{"0_0_1_txt": b"a\nb\n", "0_0_1_times": b"2 10.0\n4 11.0\n"},
-        **{"0_0_2_txt": b"c\nd\n", "0_0_2_times": b"2 20.0\n"},
-    )
+    first_attempt = {"1.txt": b"a\nb\n", "1.times": b"2 10.0\n4 11.0\n"}
+    service = Kept("completed", {**first_attempt, "2.txt": b"c\nd\n", "2.times": b"2 20.0\n"})
     first, *_ = streams(service)
 
     found = first.timed(None)
@@ -149,7 +146,7 @@ def test_each_attempt_has_an_index_in_the_store_after_its_node_was_released() ->
 
 
 def test_what_is_not_noted_yet_is_held_back_and_not_read_twice() -> None:
-    service = Kept("running")
+    service = Kept("running", {})
     service.on_node = {"stdout.txt": b"a\nb\n", "wd/stdout.times": b"2 10.0\n4 "}
     clock = [0.0]
     first = streams(service, clock=Clock(lambda: clock[0]))[0]
@@ -166,7 +163,7 @@ def test_what_is_not_noted_yet_is_held_back_and_not_read_twice() -> None:
 
 
 def test_a_log_without_an_index_is_shown_after_a_while() -> None:
-    service = Kept("running")
+    service = Kept("running", {})
     service.on_node = {"stdout.txt": b"a\n"}
     clock = [0.0]
     first = streams(service, clock=Clock(lambda: clock[0]))[0]
