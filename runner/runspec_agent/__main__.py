@@ -1,7 +1,7 @@
 """The command line of the zipapp.
 
 `job [-- WORD...]`, `job --node`, `batch -- WORD...`, `enter RUN TASK RANK [-- WORD...]`, `launch -- WORD...`,
-`reach -- WORD...`, `gpus COUNT -- WORD...`, `relay HOST PORT`, `rsh HOST WORD...`,
+`login FILE`, `reach -- WORD...`, `gpus COUNT -- WORD...`, `relay HOST PORT`, `rsh HOST WORD...`,
 `sync --every SECONDS|--once FROM TO`, `usage FOLDER`.
 """
 
@@ -18,6 +18,7 @@ VERBS = {
     "enter": "job.exec_into",
     "gpus": "job.gpu_check",
     "launch": "launch.launch",
+    "login": "env.login_environment",
     "reach": "rendezvous.connectivity",
     "relay": "job.port_relay",
     "rsh": "launch.file_rsh",

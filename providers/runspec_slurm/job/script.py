@@ -44,12 +44,35 @@ def text(spec: Spec, run: str, facts: Facts) -> str:
     options: SlurmOptions = facts.options
     own = dict(_exports(spec, run, facts))
     lines = [
-        *(CLEAN if options.environment == "clean" else ()),
+        *_environment(spec, run, options),
         *(f"export {name}={word}" for name, word in own.items()),
         *containers.adapters(spec, facts),
         _command(spec, facts, tuple(own)),
     ]
     return "\n".join([*START, *ends(lines), *lines, ""])
+
+
+def _environment(spec: Spec, run: str, options: SlurmOptions) -> tuple[str, ...]:
+    """Return the lines for what Slurm's environment lacks.
+
+    The tasks of an array read the environment of a login shell from a file of their node, which the first task there
+    writes. The Python for that may itself be in the PATH of a login shell only. The script ends after the shell, since
+    Slurm then kills what is left of the job: see `runspec_agent.env.login_environment`.
+    """
+    who = sbatch_argv.login(spec, options)
+    if who != "script":
+        return () if who == "slurm" else CLEAN
+    python = options.python
+    if "/" not in python:
+        python = f"\"$(command -v {python} || sh -lc 'command -v {python}' | tail -n 1)\""
+    write = f'{python} -IS {placed(INSIDE)} login "$runspec_login"'
+    return (
+        *CLEAN,
+        f'runspec_login={placed(of_run(run, "login"))}/"$SLURMD_NODENAME"',
+        f'[ -f "$runspec_login" ] || {{ trap runspec_told=143 TERM; {write} || exit; trap - TERM; }}',
+        '[ -z "${runspec_told-}" ] || exit "$runspec_told"',
+        '. "$runspec_login"',
+    )
 
 
 def _exports(spec: Spec, run: str, facts: Facts) -> Iterator[tuple[str, str]]:
@@ -117,7 +140,9 @@ def _command(spec: Spec, facts: Facts, exported: tuple[str, ...]) -> str:
     pairs = [(f"{name}={quoted(value)}",) for name, value in own.items()]
     python = _there(facts.options.python, own)
     start = (python, "-IS", placed(INSIDE), "batch", "--")
-    begin = [("exec", "env"), *pairs, start] if pairs else [("exec", *start)]
+    taken = sbatch_argv.login(spec, facts.options) == "script"
+    by_env = ("exec", "env", *(('"$@"',) if taken else ()))
+    begin = [by_env, *pairs, start] if pairs or taken else [("exec", *start)]
     node = containers.words(spec, facts, exported) or (python,)
     groups = [*begin, _srun(spec, facts, own), (*node, "-IS", placed(INSIDE), "job")]
     return " \\\n  ".join(" ".join(group) for group in groups if group)

@@ -266,6 +266,12 @@ def test_nothing_of_the_caller_goes_with_the_job(environment: str) -> None:
     assert not any("FOO" in word for word in line)
 
 
+def test_slurm_starts_no_login_shell_for_each_task_of_an_array() -> None:
+    line = words({"environment": "login"}, sweep={"n": "1..9"})
+
+    assert [w for w in line if w.startswith("--export")] == ["--export-file=/dev/null"]
+
+
 def test_processes_have_a_processor_each_where_nothing_else_is_said() -> None:
     fields: dict[str, Any] = {"launch": "mpi", "processes_per_node": 4}
 

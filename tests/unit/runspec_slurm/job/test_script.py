@@ -158,7 +158,9 @@ def test_the_contract_is_said_in_the_words_of_slurm(stubs: Path) -> None:
     wanted = spec(sweep={"n": "1..9"}, timeout="10m", retry={"spot_attempts": 3})
     array = {"SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "8", "SLURM_RESTART_COUNT": "2"}
 
-    words, found = started(sbatch(wanted, facts(wanted, {"grace": "30s"}))[1], stubs, array)
+    words, found = started(
+        sbatch(wanted, facts(wanted, {"grace": "30s", "environment": "clean"}))[1], stubs, array
+    )
 
     assert {k: v for k, v in found.items() if k.startswith("RUNSPEC_")} == {
         "RUNSPEC_RUN": RUN,
@@ -198,7 +200,8 @@ def test_a_step_takes_nothing_over_from_the_submission(stubs: Path) -> None:
 def test_many_nodes_are_started_by_srun_with_all_that_clusters_differ_in(stubs: Path) -> None:
     wanted = spec(cluster={"nodes": 2, "cpus": 3}, sweep={"n": "1..2"})
 
-    words, found = started(sbatch(wanted, facts(wanted))[1], stubs, {"SLURM_ARRAY_TASK_ID": "1"})
+    script = sbatch(wanted, facts(wanted, {"environment": "clean"}))[1]
+    words, found = started(script, stubs, {"SLURM_ARRAY_TASK_ID": "1"})
 
     step = words[words.index("srun") : words.index("python3", 1)]
     assert step == [
@@ -228,6 +231,71 @@ def test_a_clean_environment_has_a_path(stubs: Path) -> None:
     )
 
     assert "/usr/bin" in found["PATH"]
+
+
+LOGIN = """#!/bin/bash
+if [ "$3" = login ]; then
+echo "$4" >>"$SLURM_SUBMIT_DIR/logins"
+mkdir -p "${4%/*}" && printf '%s\\n' "export PATH='$PATH:/of/login' A='a b'" "set -- 'BASH_FUNC_f%%=() { :; }'" >"$4"
+exit
+fi
+"""
+
+
+@pytest.mark.parametrize("shell", [("/bin/sh",), ("bash", "--posix")])
+def test_tasks_of_an_array_read_what_a_login_shell_of_their_node_has_set(
+    stubs: Path, tmp_path: Path, shell: tuple[str, ...]
+) -> None:
+    """One on each node, not one for each task; Slurm itself starts none."""
+    wanted = spec(sweep={"n": "1..9"}, env={"B": "b"})
+    argv, script = sbatch(wanted, facts(wanted))
+    stub = shutil.copytree(stubs, tmp_path / "bin")
+    (stub / "python3").write_text(LOGIN + STUB.partition("\n")[2])
+    found = []
+
+    for node in ("one", "two", "one"):
+        more = {"SLURM_SUBMIT_DIR": str(tmp_path), "SLURMD_NODENAME": node}
+        found.append(started(script, stub, more, shell)[1])
+
+    assert "--export-file=/dev/null" in argv
+    logins = (tmp_path / "logins").read_text().split()
+    assert logins == [f"{tmp_path}/runs/{RUN}/login/{node}" for node in ("one", "two")]
+    assert {(env["A"], env["B"], env["BASH_FUNC_f%%"][:4]) for env in found} == {
+        ("a b", "b", "() {")
+    }
+    assert all(env["PATH"].endswith(":/of/login") for env in found)
+
+
+def test_a_task_without_its_login_shell_does_not_begin(stubs: Path, tmp_path: Path) -> None:
+    wanted = spec(sweep={"n": "1..9"})
+    script = sbatch(wanted, facts(wanted))[1]
+    stub = shutil.copytree(stubs, tmp_path / "bin")
+    (stub / "python3").write_text("#!/bin/sh\nexit 7\n")
+
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        started(script, stub, {"SLURM_SUBMIT_DIR": str(tmp_path), "SLURMD_NODENAME": "one"})
+
+    assert error.value.returncode == 7
+
+
+@pytest.mark.parametrize("shell", [("/bin/sh",), ("bash", "--posix")])
+def test_a_task_that_is_told_to_end_lets_its_login_shell_finish(
+    stubs: Path, tmp_path: Path, shell: tuple[str, ...]
+) -> None:
+    """Slurm kills what is left when the script ends; the next task of the node has the file."""
+    wanted = spec(sweep={"n": "1..9"})
+    script = sbatch(wanted, facts(wanted))[1]
+    stub = shutil.copytree(stubs, tmp_path / "bin")
+    slow = 'if [ "$3" = login ]; then kill -TERM $PPID; sleep 0.3; fi\n'
+    (stub / "python3").write_text("#!/bin/bash\n" + slow + LOGIN.partition("\n")[2])
+
+    more = {"SLURM_SUBMIT_DIR": str(tmp_path), "SLURMD_NODENAME": "one"}
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        started(script, stub, more, shell)
+
+    assert error.value.returncode == 143
+    assert error.value.stdout == b""
+    assert (tmp_path / "runs" / RUN / "login" / "one").exists()
 
 
 # -- containers
