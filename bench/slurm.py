@@ -20,20 +20,20 @@ from bench.rows import Bench, Row
 from runspec_emulators.slurm import Cluster, Shape
 
 LINE = "a line of the job"
-TASKS, QUICK_TASKS, QUICK_ROUNDS = 1_000, 40, 5
+TASKS, SOME_TASKS, QUICK_TASKS, QUICK_ROUNDS = 1_000, 200, 40, 5
 LASTING_S = 5  # what a task takes that an array is used for, at least
 BEAT_S = 1.0  # slurmctld looks for what may start once a second
 FOLLOWED_S, STARTED_S, UP_S = 60.0, 3.0, 60.0
 # Slurm as it is when nothing is said; the cluster's own settings start jobs sooner.
 DEFAULTS = {"SchedulerParameters": "default_queue_depth=100"}
-# Our `environment:`, and the same word of sbatch's.
+# Our `environment:`, and the same word of sbatch's. None: neither says anything.
 EXPORTS = {"clean": "--export-file=/dev/null", "login": "--export=NONE"}
 # the word for the environment, the program ...: to the end of a job, as a shell script waits for it
 BARE = """\
 #!/bin/sh
 export=$1; shift
 printf '#!/bin/sh\\nexec "%s" -c "%s"\\n' "$1" "$2" >bare-job.sh
-id=$(sbatch --parsable "$export" --output="$PWD/bare-%A-%a.txt" $3 bare-job.sh) || exit 1
+id=$(sbatch --parsable $export --output="$PWD/bare-%A-%a.txt" $3 bare-job.sh) || exit 1
 while squeue --noheader --jobs="$id" --states=PENDING,RUNNING,COMPLETING,CONFIGURING --format=%i | grep -q .; do
 sleep 0.1
 done
@@ -44,9 +44,12 @@ rm -f bare-"$id"-*.txt
 SUBMITIT = """
 import sys, submitit
 executor = submitit.SlurmExecutor(folder=sys.argv[1])
-job = executor.submit(eval, sys.argv[2])
-job.result()
-print(job.stdout())
+executor.update_parameters(array_parallelism=100_000)
+count = int(sys.argv[3])
+jobs = executor.map_array(eval, count * [sys.argv[2]]) if count > 1 else [executor.submit(eval, sys.argv[2])]
+for job in jobs:
+    job.result()
+print(jobs[-1].stdout())
 """
 # What daemons tell the controller, and what sdiag itself asks.
 NOT_ASKED = re.compile(
@@ -121,6 +124,37 @@ def lasting(bench: Bench) -> Iterator[Row]:
     """The same of tasks that take some seconds, and no processor: as many at once as the cluster has processors."""
     program = f"import time; time.sleep({LASTING_S}); print('{LINE}')"
     yield from _swept(bench, QUICK_TASKS, program, f" of {LASTING_S} s")
+
+
+def job_by_default(bench: Bench) -> Iterator[Row]:
+    """Run a job of one Python program that prints a line, with no settings: beside plain sbatch, and submitit."""
+    yield from _by_default(bench, 1)
+
+
+def array_by_default(bench: Bench) -> Iterator[Row]:
+    """The same of an array of 200 tasks."""
+    yield from _by_default(bench, SOME_TASKS)
+
+
+def large_array_by_default(bench: Bench) -> Iterator[Row]:
+    """The same of an array of 1,000 tasks, which takes minutes."""
+    yield from _by_default(bench, TASKS)
+
+
+def _by_default(bench: Bench, count: int) -> Iterator[Row]:
+    program = f"print('{LINE}')"
+    commands = [
+        _apply(bench, None, program, more={"sweep": {"seed": f"1..{count}"}} if count > 1 else {}),
+        _bare(bench, None, program, *([f"--array=0-{count - 1}"] if count > 1 else [])),
+        _submitit(bench, program, count),
+    ]
+    with _slurm(bench, shape=Shape(cpus=2)) as cluster:
+        mine, bare, submitit = _rounds(bench, cluster, commands, bench.rounds)
+    what = f"array of {count:,}, defaults" if count > 1 else "job, defaults"
+    most = 1.5 if count > 1 else None
+    yield Row(f"{what}, wall", mine.wall_s, "s", "sbatch", bare.wall_s, at_most=most)
+    yield Row(f"{what}, wall", mine.wall_s, "s", "submitit", submitit.wall_s, at_most=1.0)
+    yield Row(f"{what}, lines lost in {mine.runs} runs", mine.lost, "", "submitit", submitit.lost)
 
 
 def _swept(bench: Bench, count: int, program: str, named: str) -> Iterator[Row]:
@@ -220,7 +254,7 @@ def _slurm(bench: Bench, **settings: Any) -> AbstractContextManager[Cluster]:
 
 def _apply(
     bench: Bench,
-    environment: str,
+    environment: str | None,
     program: str,
     *options: str,
     sbatch: Sequence[str] = (),
@@ -229,8 +263,8 @@ def _apply(
     settings = {
         "workspace": str(bench.room / "workspace"),
         "python": sys.executable,
-        "environment": environment,
         "sbatch": list(sbatch),
+        **({"environment": environment} if environment else {}),
     }
     spec = {
         "apiVersion": "runspec/v1",
@@ -243,22 +277,22 @@ def _apply(
     return Command((*_ours(bench, "apply", "--new", *options).argv, path), LINE, bench.room)
 
 
-def _bare(bench: Bench, environment: str, program: str, *words: str) -> Command:
+def _bare(bench: Bench, environment: str | None, program: str, *words: str) -> Command:
     script = bench.room / "bare.sh"
     script.write_text(BARE)
-    export = EXPORTS[environment]
+    export = EXPORTS[environment] if environment else ""
     argv = ("/bin/sh", str(script), export, sys.executable, program, *(words or ("",)))
     return Command(argv, LINE, bench.room)
 
 
-def _submitit(bench: Bench, program: str) -> Command:
+def _submitit(bench: Bench, program: str, count: int = 1) -> Command:
     """Its job is done when the file of its result is there: nothing of its time is for sacct, which fails here."""
     script = bench.room / "slurm-line.py"
     script.write_text(SUBMITIT)
     python = peer("submitit").command("python")
     # Files are named by the job's number, and each cluster counts from 1.
     folder = str(bench.room / f"submitit-{time.monotonic_ns()}")
-    return Command((python, str(script), folder, program), LINE, bench.room)
+    return Command((python, str(script), folder, program, str(count)), LINE, bench.room)
 
 
 def _ours(bench: Bench, *words: str) -> Command:
