@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -393,6 +394,11 @@ def test_lines_have_times_and_old_ones_are_left_out(
     printed = [line.split() for line in capfd.readouterr().out.splitlines()]
     assert run(["logs", "job", "--since", "3s", "--timestamps", "--json"]) == 0
     (new,) = map(json.loads, capfd.readouterr().out.splitlines())
+    found = api.get("job")
+    (first, second) = found.logs(timestamps=True)
+    assert first.at is not None
+    assert list(found.logs(since=first.at + timedelta(seconds=2))) == [second]
+    assert [line.at for line in found.logs()] == [None, None]
     assert run(["destroy", "job"]) == 0
 
     assert len(printed) == 2

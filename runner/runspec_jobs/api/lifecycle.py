@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -158,15 +159,19 @@ class Run:
         follow: bool = False,
         tail: int | None = None,
         grep: str | None = None,
+        since: datetime | timedelta | None = None,
+        timestamps: bool = False,
     ) -> Iterator[LogLine]:
         """Yield the lines of the log so far, one node after the other; with *follow*, until the run has ended.
 
         A followed log is yielded as it comes, with the nodes mixed. Closing the iterator ends the following. With
         *grep*, only lines are yielded in which that regular expression is found; with *tail*, of those that are there
-        already only the last ones of each node. Raises UsageError if the run has no such node or task, or *grep* is no
-        regular expression or takes too long for a line.
+        already only the last ones of each node; with *since*, only lines that were printed after a time, or no longer
+        ago than a length of time. With it and with *timestamps*, lines have times. Raises UsageError if the run has no
+        such node or task, or *grep* is no regular expression or takes too long for a line, and Unavailable if the
+        provider has no times.
         """
-        selection = Selection(tail, grep)
+        selection = log_lines.selection(tail, grep, since, timestamps)
         if follow:
             wanted, client = self._wanted(node, task), self.client()
             yield from log_lines.followed(self.record, client, wanted, selection)

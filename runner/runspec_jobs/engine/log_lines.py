@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from runspec_jobs.diagnostics.terminal_text import without_sequences
@@ -19,11 +20,24 @@ QUEUED = 1000  # lines of a followed log that wait for the caller
 
 
 class LogLine(NamedTuple):
-    """One line of the log of a node, without its line end and colours; bytes that are not UTF-8 are replaced."""
+    """One line of the log of a node, without its line end and colours; bytes that are not UTF-8 are replaced.
+
+    *at* is when it was printed, to a second and in UTC, if that was asked for and is known.
+    """
 
     task: int
     node: int
     text: str
+    at: datetime | None = None
+
+
+def selection(
+    tail: int | None, grep: str | None, since: datetime | timedelta | None, timestamps: bool
+) -> Selection:
+    """Return what chooses lines; *since* is a time, that of this machine if it has no zone, or a length of time."""
+    if isinstance(since, timedelta):
+        since = datetime.now(UTC) - since
+    return Selection(tail, grep, None if since is None else since.timestamp(), timestamps)
 
 
 class Joined:
@@ -32,11 +46,13 @@ class Joined:
     def __init__(self, show: Callable[[LogLine], None]) -> None:
         self._show = show
         self._parts: dict[tuple[int, int], list[bytes]] = {}
+        self._at: dict[tuple[int, int], float | None] = {}  # when the last part was printed
 
     def __call__(self, found: Line) -> None:
         key = (found.task, found.rank)
         parts = self._parts.setdefault(key, [])
         parts.append(found.text)
+        self._at[key] = found.at
         if found.ended:
             self._pass(key)
 
@@ -47,7 +63,9 @@ class Joined:
 
     def _pass(self, key: tuple[int, int]) -> None:
         text = b"".join(self._parts.pop(key))
-        self._show(LogLine(*key, line_text(text, without_sequences)))
+        at_s = self._at.pop(key)
+        at = None if at_s is None else datetime.fromtimestamp(at_s, UTC)
+        self._show(LogLine(*key, line_text(text, without_sequences), at))
 
 
 def whole(lines: Iterator[Line]) -> Iterator[LogLine]:
