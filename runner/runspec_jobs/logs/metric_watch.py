@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from runspec_jobs.errors import Damaged, RunspecError
+from runspec_jobs.errors import Damaged
 from runspec_jobs.logs import measure
 from runspec_jobs.logs.follow import Line
 from runspec_jobs.provider import State, Status
@@ -109,13 +109,7 @@ class MetricWatch:
         if self._collector is None or self._clock() - self._kept_s < KEPT_EVERY_S:
             return
         self._kept_s = self._clock()
-
-        def busy(what: str) -> None:
-            raise RunspecError(what)
-
-        # A full disk does not keep anybody from following a run; what notes its end fails with the reason.
-        with contextlib.suppress(RunspecError), of.opened(busy) as opened:
-            self.keep(opened)
+        of.note(self.keep)
 
 
 @contextlib.contextmanager

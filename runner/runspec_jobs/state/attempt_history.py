@@ -6,7 +6,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from runspec_jobs.errors import Damaged, Newer, RunspecError
+from runspec_jobs.errors import Damaged, Newer
 from runspec_jobs.machines import spent
 from runspec_jobs.machines.spent import Outcome, Rates, Span, Spent
 from runspec_jobs.provider import Attempt, NodeStatus, State, Status
@@ -136,20 +136,14 @@ class Keeper:
 
 
 def look(of: Record, status: Status, seen_s: float) -> None:
-    """Write the attempts in *status* to the journal, if it can be written now.
+    """Write the attempts in *status* to the journal, if it can be written now."""
 
-    If another process is at work on the run, that process writes them. A full disk does not keep anybody from
-    following a run; what notes its end fails with the reason.
-    """
-
-    def busy(what: str) -> None:
-        raise RunspecError(what)
-
-    with contextlib.suppress(RunspecError):
-        if not status.nodes or of.memory().deleted:
-            return
-        with of.opened(busy) as opened:
+    def write(opened: Journal) -> None:
+        if not opened.memory.deleted:
             keep(opened, status, seen_s)
+
+    if status.nodes:
+        of.note(write)
 
 
 def merged(known: Sequence[Span], status: Status, seen_s: float) -> list[Span]:

@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from runspec_jobs import record_formats
 from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.document import reader
-from runspec_jobs.errors import Damaged, UsageError
+from runspec_jobs.errors import Damaged, RunspecError, UsageError
 from runspec_jobs.plan import model
 from runspec_jobs.provider import Facts, Options, Provider, Source, Spec, paths
 from runspec_jobs.spec import validate
@@ -144,6 +144,19 @@ class Record:
                 yield opened
             finally:
                 opened.close()
+
+    def note(self, write: Callable[[journal.Journal], None]) -> None:
+        """Call *write* with the journal if it can be written now; nothing is raised if it cannot.
+
+        A process that is at work on the run writes the same later. A full disk does not keep anybody from following a
+        run; what notes its end fails with the reason.
+        """
+
+        def busy(what: str) -> None:
+            raise RunspecError(what)
+
+        with contextlib.suppress(RunspecError), self.opened(busy) as opened:
+            write(opened)
 
 
 @contextlib.contextmanager
