@@ -119,7 +119,6 @@ class Folder(NamedTuple):
 def folders(job: Job) -> list[Folder]:
     """Return the folders that *job* uploads, in the order of its mounts."""
     sources = {mount.name: mount.source for mount in job.spec.mounts}
-    opened = ((name, bundle()) for name, bundle in job.inputs.bundles.items())
     return [
         Folder(
             name,
@@ -128,7 +127,7 @@ def folders(job: Job) -> list[Folder]:
             [(file.path, file.bytes) for file in found.files],
             found.left_out,
         )
-        for name, found in opened
+        for name, found in job.inputs.bundles.items()
     ]
 
 

@@ -60,7 +60,7 @@ class ApplyContext:
 
     client: Client
     tell: ProgressReporter
-    bundles: Mapping[str, Callable[[], Bundle]] = field(default_factory=dict)
+    bundles: Mapping[str, Bundle] = field(default_factory=dict)
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     state: bytes | None = None
@@ -195,7 +195,7 @@ def _send(step: Step, request: Request, hands: ApplyContext, kept: str | None) -
     assert isinstance(hands.client, SupportsUpload), (
         f"BUG: {step.id} has a file, but its client cannot upload"
     )
-    bundle = hands.bundles[files[0]]()
+    bundle = hands.bundles[files[0]]
     return hands.client.stage(request, bundle, hands.tell.progress(step.title))
 
 

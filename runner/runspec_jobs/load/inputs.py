@@ -6,7 +6,6 @@ import os
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +47,7 @@ Watch = Callable[
 
 @dataclass(frozen=True)
 class PlanInputs:
-    """A spec with everything that planning it needs; *bundles* opens the content of its folders.
+    """A spec with everything that planning it needs; *bundles* are the contents of its folders.
 
     *profile* is the path of the profile in use, if there is one. *prices* and *confirm_above_usd* are from it.
     """
@@ -58,7 +57,7 @@ class PlanInputs:
     spec: Spec
     provider: Provider
     facts: Facts
-    bundles: Mapping[str, Callable[[], FolderBundle]]
+    bundles: Mapping[str, FolderBundle]
     profile: Path | None = None
     prices: Mapping[str, float] = field(default_factory=dict)
     confirm_above_usd: float = CONFIRM_ABOVE_USD
@@ -115,7 +114,7 @@ def gather(
         spec,
         provider,
         facts,
-        {name: partial(_given, bundle) for name, bundle in bundles.items()},
+        bundles,
         own.path and own.path.absolute(),
         own.found.prices,
         _confirm_above(own),
@@ -154,10 +153,6 @@ def at_size(found: PlanInputs, size: int) -> PlanInputs:
         facts = facts._replace(survey=found.provider.survey(spec, facts.options))
     text = SourceFile(found.text.name, data, found.text.document)
     return replace(found, text=text, spec=spec, facts=facts)
-
-
-def _given(bundle: FolderBundle) -> FolderBundle:
-    return bundle
 
 
 def spec_in(text: SourceFile) -> Spec:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -137,10 +136,10 @@ class World:
         lines = ("numpy==2.0.0",) if isinstance(wanted, str) else tuple(wanted or ())
         return Facts(found, sources, lines, survey)
 
-    def bundles(self, spec: Spec) -> Mapping[str, Callable[[], Bundle]]:
-        """Return functions that open the folders that *spec* mounts, by name of the mount."""
+    def bundles(self, spec: Spec) -> Mapping[str, Bundle]:
+        """Return the contents of the folders that *spec* mounts, by name of the mount."""
         mounts = [mount for mount in spec.mounts if mount.scheme == "file"]
-        return {mount.name: partial(self._bundle, mount) for mount in mounts}
+        return {mount.name: self._bundle(mount) for mount in mounts}
 
     def connect(self, facts: Facts) -> Client:
         """Return a client of a service that costs nothing, such as an emulator."""

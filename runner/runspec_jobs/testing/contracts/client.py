@@ -297,7 +297,7 @@ class ClientContract:
         for one in trial.plan.steps[: trial.plan.steps.index(step)]:
             found = client.find(one)
             answers[one.id] = client.call(apply.ready(one.do, answers)) if found is None else found
-        request, bundle = apply.ready(step.do, answers), world.bundles(spec)["code"]()
+        request, bundle = apply.ready(step.do, answers), world.bundles(spec)["code"]
 
         for at in range(len(bundle.files)):
             with pytest.raises(Conflict):
