@@ -19,6 +19,7 @@ from runspec_jobs.spec.regex_safety import is_ambiguous, unlimited_repetitions
 
 GREP_LIMIT_S = 2.0  # processor time that the expression may take for one line
 SEARCHED = 10_000  # characters of a line, where a search that takes too long cannot be ended
+MOST_PARTS = 16  # of a line of a tail, of 1 MiB each; the last ones are shown
 MOST_LINES = 10_000_000  # of a tail; a log is read from its beginning all the same
 SIMPLER = "write it without repetitions that follow or contain each other, such as (a+)+"
 
@@ -98,7 +99,7 @@ class Selector:
         self._pattern = None if selection.grep is None else _compiled(selection.grep)
         self._bounded = None if selection.grep is None else limit()
         self._chosen: dict[Whose, bool] = {}  # whether the line that has not ended was chosen
-        self._last: dict[Whose, deque[list[Line]]] = {}  # the last lines, each with its parts
+        self._last: dict[Whose, deque[deque[Line]]] = {}  # the last lines, each with its parts
 
     def __enter__(self) -> Self:
         (self._bounded or nullcontext()).__enter__()
@@ -122,7 +123,7 @@ class Selector:
         if found.continues and kept:
             kept[-1].append(found)
         elif not found.continues:
-            kept.append([found])
+            kept.append(deque([found], MOST_PARTS))
 
     def unfinished(self, found: Line) -> None:
         """Take the current text of a line that has not ended."""

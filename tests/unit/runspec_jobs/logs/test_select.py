@@ -66,6 +66,14 @@ def test_a_line_of_several_parts_is_chosen_by_the_first_one() -> None:
     assert chosen(Selection(tail=1), parts[:1], parts[1:] + more) == ["a", "b", "c"]
 
 
+def test_of_an_endless_line_the_last_parts_are_kept() -> None:
+    first = Line(0, 0, b"0", ended=False)
+    rest = [Line(0, 0, str(n).encode(), continues=True, ended=False) for n in range(1, 100)]
+
+    assert chosen(Selection(tail=1), [first, *rest]) == [str(n) for n in range(84, 100)]
+    assert chosen(Selection(tail=1), [first, *rest[:15]]) == [str(n) for n in range(16)]
+
+
 def test_the_text_that_is_searched_is_the_one_that_is_shown() -> None:
     raw = [Line(0, 0, b"0%\r\x1b[31mloss\x1b[0m=1\r")]
 
