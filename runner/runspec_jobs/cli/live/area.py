@@ -25,6 +25,7 @@ class LiveArea:
     def __init__(self, about: Callable[[int], str] | None = None) -> None:
         self._about = about
         self._lines: Sequence[str] = ()
+        self._more = 0  # lines that are not among them
         self._footer = ""
         self._drawn = 0
         self._within = False  # a line that has been printed without its end
@@ -38,10 +39,10 @@ class LiveArea:
         self.print("")
         output.keep_below(None)
 
-    def print(self, text: str, open_lines: Sequence[str] = ()) -> None:
+    def print(self, text: str, open_lines: Sequence[str] = (), more: int = 0) -> None:
         """Print *text*, and below it *open_lines* in place of those before; see `log_printer.Screen`."""
         erased = self._erased()
-        self._lines = open_lines
+        self._lines, self._more = open_lines, more
         if text:
             self._within = not text.endswith("\n")
         # The line about the run follows with the next tick, so that many lines are printed as fast as without it.
@@ -86,8 +87,9 @@ class LiveArea:
         size = shutil.get_terminal_size()
         room = max(1, min(MOST_LINES, size.lines - 3))
         shown = list(self._lines[:room])
-        if len(self._lines) > room:
-            shown[-1] = f"... and {len(self._lines) - room + 1} more"
+        left = len(self._lines) + self._more - room
+        if left > 0:
+            shown[-1] = f"... and {left + 1} more"
         if self._about is not None and not self._within:
             self._footer = self._about(self._columns())
             shown.append(self._footer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Protocol, Self
 
 from runspec_jobs.api.lifecycle import Line, line_text, prefix
 from runspec_jobs.cli import output
+from runspec_jobs.cli.live.area import MOST_LINES
 from runspec_jobs.diagnostics.render import as_json
 from runspec_jobs.diagnostics.terminal_text import Colours, tinted, without_sequences
 
@@ -20,10 +22,11 @@ Whose = tuple[int, int]  # task and node
 class Screen(Protocol):
     """A terminal that can draw lines again which have not ended."""
 
-    def print(self, text: str, open_lines: Sequence[str] = ()) -> None:
+    def print(self, text: str, open_lines: Sequence[str] = (), more: int = 0) -> None:
         """Print *text*, and below it *open_lines* in place of those before, without a line end.
 
         There are no open lines while *text* has no line end. They have no control sequences but SGR, and may be cut.
+        *more* is the number of those after MOST_LINES, which are left out.
         """
 
 
@@ -73,14 +76,18 @@ class LogPrinter:
         self._colours: dict[Whose, Colours] = {}
         self._heads: dict[Whose, str] = {}  # the prefixes of lines
         self._bars: dict[Whose, Bar] = {}
+        self._order: list[
+            Whose
+        ] = []  # those of the bars, sorted: sorting many again for each line would take long
         self._open: Whose | None = None  # the task and node of the long line that has not ended
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        left = sorted((whose, bar) for whose, bar in self._bars.items() if bar.shown)
+        left = [(whose, self._bars[whose]) for whose in self._order if self._bars[whose].shown]
         self._bars.clear()
+        self._order.clear()
         last = [whose for whose, bar in left if bar.shown != bar.printed]
         if self._open is not None and (last or not self.exact):
             self._break()
@@ -96,7 +103,7 @@ class LogPrinter:
         if not self._bars and b"\r" not in found.text:
             self._print(whose, found, found.text)
             return
-        bar = self._bars.pop(whose, None)
+        bar = self._taken(whose)
         text = found.text if bar is None else bar.text + found.text
         if b"\r" not in text:
             self._print(whose, found, text)
@@ -112,23 +119,22 @@ class LogPrinter:
                 return
         self._print(whose, found, text)
         if not found.ended and text.endswith(b"\r"):
-            self._bars[whose] = Bar(
-                b"\r"
-            )  # the next text, if there is one, overwrites what was printed
+            # The next text, if there is one, overwrites what was printed.
+            self._kept(whose, Bar(b"\r"))
 
     def unfinished(self, found: Line) -> None:
         """Show the text of a line that has not ended; `line` gets the text again when more of it is known."""
         whose = (found.task, found.rank)
         redrawn = whose in self._bars or found.text.startswith(b"\r")
         if self._open is None and not self.json and (redrawn or self.screen is not None):
-            bar = self._bars.setdefault(whose, Bar())
+            bar = self._kept(whose, self._bars.get(whose) or Bar())
             self._draw(whose, bar, bar.text + found.text)
 
     def _hold(self, whose: Whose, bar: Bar, text: bytes) -> None:
         """Keep the current text of a line that overwrites itself, and show it."""
         if self.screen is None and not self.json:
             self._begin(whose, bar, text)
-        self._bars[whose] = bar
+        self._kept(whose, bar)
         bar.text = current(text)
         self._draw(whose, bar, bar.text)
 
@@ -176,8 +182,21 @@ class LogPrinter:
         if self.screen is None:
             output.write(text)
             return
-        bars = sorted(self._bars.items()) if self._open is None and self._bars else ()
-        self.screen.print(text, [f"{self._head(whose)}{bar.shown}" for whose, bar in bars])
+        order = self._order if self._open is None else []
+        lines = [f"{self._head(whose)}{self._bars[whose].shown}" for whose in order[:MOST_LINES]]
+        self.screen.print(text, lines, max(0, len(order) - MOST_LINES))
+
+    def _kept(self, whose: Whose, bar: Bar) -> Bar:
+        if whose not in self._bars:
+            bisect.insort(self._order, whose)
+        self._bars[whose] = bar
+        return bar
+
+    def _taken(self, whose: Whose) -> Bar | None:
+        bar = self._bars.pop(whose, None)
+        if bar is not None:
+            del self._order[bisect.bisect_left(self._order, whose)]
+        return bar
 
     def _shown(self, whose: Whose, text: bytes, *, once: bool = False) -> str:
         if self.coloured:

@@ -166,10 +166,24 @@ class Recorder:
     def __init__(self) -> None:
         self.text, self.below = "", list[list[str]]()
 
-    def print(self, text: str, open_lines: Sequence[str] = ()) -> None:
+    def print(self, text: str, open_lines: Sequence[str] = (), more: int = 0) -> None:
         assert not open_lines or (self.text[-1:] in ("", "\n") and text[-1:] in ("", "\n"))
         self.text += text
-        self.below.append(list(open_lines))
+        self.below.append([*open_lines, *[f"{more} more"] * bool(more)])
+
+
+def test_of_thousands_of_open_bars_the_first_are_drawn() -> None:
+    """A line costs the same, however many there are."""
+    screen = Recorder()
+    printer = LogPrinter(1, 5000, screen=screen)
+    for number in range(2):
+        for task in reversed(range(5000)):
+            printer.unfinished(follow.Line(task, 0, f"\r{number}%".encode(), ended=False))
+    printer.line(follow.Line(1, 0, b"done"))
+
+    first = [f"[task {task}] 1%" for task in (0, 2, 3, 4, 5, 6, 7, 8)]
+    assert screen.below[-1] == [*first, "4991 more"]
+    assert max(len(below) for below in screen.below) == 9
 
 
 @dataclass
