@@ -8,30 +8,43 @@ from collections.abc import Iterator
 from runspec_jobs.diagnostics.problem import Problem
 from runspec_jobs.provider import Spec
 
-# Formats that their issuers document, by the prefix that tells them apart:
+# Formats that their issuers document, by the prefix that tells them apart, anywhere in a value:
 # https://docs.github.com/code-security/secret-scanning/introduction/supported-secret-scanning-patterns
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html
+# https://learn.microsoft.com/en-us/rest/api/storageservices/create-service-sas
 FORMATS = re.compile(
     r"""(?x)
-    hf_[A-Za-z0-9]{30,}                        # Hugging Face
-    | (?:AKIA|ASIA)[A-Z0-9]{16}                # AWS access keys
+    (?<![\w-])(?:
+      hf_[A-Za-z0-9]{30,}                      # Hugging Face
+    | (?:AKIA|ASIA)[A-Z0-9]{16}\b              # AWS access keys
     | (?:gh[opsur]_|github_pat_)\w{20,}        # GitHub
     | glpat-[\w-]{20,}                         # GitLab
-    | sk-[\w-]{20,}                            # OpenAI and others
-    | xox[abprs]-[\w-]{10,}                    # Slack
-    | AIza[\w-]{35}                            # Google
+    | sk-(?:[a-z0-9]{2,10}-)*\w{16,}           # OpenAI and others
+    | [sr]k_live_\w{16,}                       # Stripe
+    | xox[abeoprs]-[\w-]{10,} | xapp-[\w-]{10,}    # Slack
+    | AIza[\w-]{35} | ya29\.[\w-]{20,}         # Google
+    | npm_[A-Za-z0-9]{36} | pypi-\w{50,} | dop_v1_\w{40,}
     | eyJ[\w-]+\.eyJ[\w-]+\.[\w-]*             # JSON Web Tokens
-    | .*\bAccountKey=[\w+/=]{20,}.*            # connection strings of Azure
-    | .*-----BEGIN\ [A-Z ]*PRIVATE\ KEY-----.*
-    | \w+://[^/@\s:]*:[^/@\s]+@.*              # a password in an address
-    """,
-    re.DOTALL,
+    )
+    | \b(?:AccountKey|SharedAccessKey)=[\w+/=]{20,}     # connection strings of Azure
+    | [?&;]sig=[\w%+/=-]{20,}                           # shared access signatures of Azure
+    | [?&]X-Amz-(?:Signature|Credential)=[\w%/-]{20,}   # signed URLs of AWS
+    | hooks\.slack\.com/services/T\w+/\w+/\w+
+    | -----BEGIN\ (?:[A-Z]+\ )*PRIVATE\ KEY(?:\ BLOCK)?-----
+    | ^\w[\w+]*://[^/@\s:]*:[^/@\s]+@         # a password in an address
+    """
 )
 NAMES = re.compile(
-    r"(?i)(?:^|_)(?:PASSWORD|PASSWD|SECRET|TOKEN|CREDENTIALS?|APIKEY"
-    r"|(?:API|ACCESS|SECRET|PRIVATE|ACCOUNT|STORAGE)_KEY)(?:_|$)"
+    r"(?i)(?:PASSWORD|PASSWD|PASSPHRASE|SECRET|TOKEN|CREDENTIALS?"
+    r"|(?:API|ACCESS|SECRET|PRIVATE|ACCOUNT|STORAGE|SIGNING|ENCRYPTION)_?KEY)(?:_|$)"
+    r"|(?:^|_)(?:PASS|PWD|PAT)$"
 )
-# Such a name is also used for a path, a number, a switch or a special token such as <|endoftext|>.
+# Such a name is also used for what names or counts a secret, and for tokens of a language model.
+OTHERS = re.compile(
+    r"(?i)_(?:NAME|ARN|FILE|PATH|DIR|URL|URI|TYPE|COUNT|LIMIT|LENGTH|SIZE|VERSION|REGION|HEADER|ENV)$"
+    r"|(?:^|_)(?:BOS|EOS|PAD|UNK|SEP|CLS|MASK|SPECIAL|START|END|STOP|IMAGE|AUDIO)_TOKEN$"
+)
+# It is also used for a path, a number, a switch or a special token such as <|endoftext|>.
 RANDOM = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[^<>${}~./\s][^<>${}\s]{7,}")
 
 
@@ -43,7 +56,10 @@ def looks_secret(name: str, value: str) -> bool:
     >>> looks_secret("EOS_TOKEN", "<|endoftext|>"), looks_secret("MAX_TOKENS", "4096")
     (False, False)
     """
-    return bool(FORMATS.fullmatch(value) or (NAMES.search(name) and RANDOM.fullmatch(value)))
+    if FORMATS.search(value):
+        return True
+    named = NAMES.search(name) and not OTHERS.search(name)
+    return bool(named and RANDOM.fullmatch(value))
 
 
 def notes(spec: Spec) -> Iterator[Problem]:
