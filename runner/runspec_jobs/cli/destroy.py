@@ -79,21 +79,26 @@ def _destroy_many(options: DestroyOptions) -> int:
     for one in found:
         if one.state == listing.UNREADABLE:
             output.tell(f"{one.run} is kept, because its record cannot be read: {one.reason}")
-    if not chosen:
+    if chosen:
+        _preview(chosen)
+        runs = "1 run" if len(chosen) == 1 else f"{len(chosen):,} runs"
+        _confirm(f"destroy {runs}, with their outputs and logs?", yes=options.yes)
+    else:
         output.tell("no runs to destroy")
-        return OK
-    _preview(chosen)
-    runs = "1 run" if len(chosen) == 1 else f"{len(chosen):,} runs"
-    _confirm(f"destroy {runs}, with their outputs and logs?", yes=options.yes)
-    failed = None
+    failed = dict[str, RunspecError]()
     for one in chosen:
         try:
-            _destroy(get(one.run), as_json=options.as_json)
+            get(one.run).destroy(on_event=ProgressPrinter(quiet=options.as_json))
+            output.tell(f"{one.run} destroyed")
         except RunspecError as exc:
-            failed = failed or exc
+            failed[one.run] = exc
             output.tell(f"{one.run} is not destroyed: {exc.message}")
-    if failed is not None:
-        raise failed
+    if options.as_json:
+        destroyed = [one.run for one in chosen if one.run not in failed]
+        said = {"destroyed": destroyed, "failed": list(failed)}
+        output.out_json("runspec.destroy-runs/v1", said)
+    for error in failed.values():
+        raise error
     return OK
 
 

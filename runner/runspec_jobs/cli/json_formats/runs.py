@@ -288,6 +288,14 @@ class Destroy(Document):
     state: Literal["destroyed"]
 
 
+class DestroyRuns(Document):
+    """The runs that were destroyed because they had ended, or all."""
+
+    format: Literal["runspec.destroy-runs/v1"]
+    destroyed: list[Run]
+    failed: list[Run] = Field(description="The runs that could not be destroyed.")
+
+
 class DestroySite(Document):
     """The shared resources that were deleted."""
 

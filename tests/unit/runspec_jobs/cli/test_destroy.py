@@ -135,12 +135,13 @@ def test_a_failure_leaves_no_other_run_behind(three: tuple[str, str, str], capsy
     assert f"{three[0]} is not destroyed: " in capsys.readouterr().err
 
 
-def test_each_run_is_a_document_of_json(three: tuple[str, str, str], capsys: Capture) -> None:
+def test_one_document_of_json_names_the_runs(three: tuple[str, str, str], capsys: Capture) -> None:
+    (run_record.find(three[0]).folder / "facts.json").write_text("{")
     capsys.readouterr()
-    assert run(["destroy", "--ended", "--yes", "--json"]) == 0
+    assert run(["destroy", "--ended", "--yes", "--json"]) != 0
 
-    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [one["run"] for one in found] == list(three[:2])
+    found = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert (found["destroyed"], found["failed"]) == ([three[1]], [three[0]])
 
 
 @pytest.mark.parametrize(
@@ -166,6 +167,9 @@ def test_nothing_to_destroy_is_said_so(capsys: Capture) -> None:
     assert run(["destroy", "--ended", "--older-than", "1h30m"]) == 0
 
     assert "no runs to destroy" in capsys.readouterr().err
+    assert run(["destroy", "--ended", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found == {"format": "runspec.destroy-runs/v1", "destroyed": [], "failed": []}
 
 
 def shared_upload() -> None:
