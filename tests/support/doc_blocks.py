@@ -124,6 +124,16 @@ CHECKED: Mapping[str, Checked] = {
         "tests/e2e/test_parallelcluster.py"
         "::test_a_cluster_is_made_for_a_job_and_goes_when_nothing_needs_it",
     ),
+    "docs/interactive.md: runspec shell --new job.yaml": Checked(
+        "it needs a terminal",
+        "tests/e2e/test_new_shell.py"
+        "::test_a_new_shell_is_in_the_jobs_environment_and_the_job_ends_with_it",
+    ),
+    "docs/interactive.md: runspec apply --detach notebook.yaml": Checked(
+        "its programs come from the package index",
+        "tests/e2e/test_new_shell.py"
+        "::test_the_examples_of_a_notebook_and_of_curves_answer_through_a_tunnel",
+    ),
     **{
         f"docs/parallelcluster.md: {line}": Checked("it is a part of the walk-through", WALK)
         for line in (

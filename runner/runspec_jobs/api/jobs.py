@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.specs import Diagnostic, InvalidSpec, Source, SourceFile, read_spec
+from runspec_jobs.document.nodes import Value
 from runspec_jobs.errors import Damaged, Unavailable, UsageError
 from runspec_jobs.load import source
 from runspec_jobs.load.folder_scan import LeftOut
@@ -24,7 +25,7 @@ from runspec_jobs.machines.estimate import (
     most_attempts,
     total_bound as total_bound,
 )
-from runspec_jobs.plan import diff, model, smoke, spec_diff
+from runspec_jobs.plan import diff, model, shell_job as holding, smoke, spec_diff
 from runspec_jobs.plan.diff import Change as Change
 from runspec_jobs.plan.model import Plan as Plan
 from runspec_jobs.plan.smoke import UNREACHED as UNREACHED, unreached as unreached
@@ -136,15 +137,36 @@ def smoke_test(job: Job) -> Job:
 
     Raises UsageError if the spec has no smoke test, and InvalidSpec if the provider cannot run it.
     """
+    spec, name = job.spec, job.text.name
+    if spec.smoke is None:
+        what = f"{name} has no smoke test"
+        raise UsageError(what, "add smoke: [program, argument] or smoke: |")
+    return _derived(job, f"the smoke test of {name}", smoke.text(spec, _value(job)))
+
+
+def shell_job(job: Job) -> Job:
+    """Return the job that holds one node of *job* for a shell, with the same facts, packages and files.
+
+    Raises UsageError if the spec has no timeout, and InvalidSpec if the provider cannot run it.
+    """
+    spec, name = job.spec, job.text.name
+    if spec.timeout is None:
+        what = f"{name} has no timeout, and a shell that is left open would hold its node for ever"
+        raise UsageError(what, "add timeout: 8h to the spec, or --set timeout=8h to the command")
+    return _derived(job, f"the job of a shell in {name}", holding.text(spec, _value(job)))
+
+
+def _value(job: Job) -> Mapping[str, Value]:
+    document = job.text.document
+    assert document is not None, "BUG: a spec was read"
+    assert isinstance(document.value, dict), "BUG: a spec was checked"
+    return document.value
+
+
+def _derived(job: Job, name: str, content: str) -> Job:
+    """Return the job of the spec *content*, which was made from the spec of *job*."""
     found = job.inputs
-    if found.spec.smoke is None:
-        raise UsageError(
-            f"{found.text.name} has no smoke test", "add smoke: [program, argument] or smoke: |"
-        )
-    assert found.text.document is not None, "BUG: a spec was read"
-    assert isinstance(found.text.document.value, dict), "BUG: a spec was checked"
-    data = smoke.text(found.spec, found.text.document.value).encode()
-    text = source.read(f"the smoke test of {found.text.name}", data)
+    text = source.read(name, content.encode())
     spec = spec_in(text)
     text.complain(found.provider.check(spec, found.facts))
     if text.failed:

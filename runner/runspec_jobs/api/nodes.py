@@ -13,6 +13,8 @@ from runspec_jobs.api.lifecycle import Run
 from runspec_jobs.engine import apply as engine, clients
 from runspec_jobs.errors import RunspecError, Unavailable
 from runspec_jobs.load import registry
+from runspec_jobs.logs.follow import Line
+from runspec_jobs.plan import shell_job
 from runspec_jobs.provider import (
     Client,
     ExecSpec as ExecSpec,
@@ -42,6 +44,10 @@ class Node:
         """Return the program that is a shell on this node, or the command *words* there."""
         assert isinstance(self.client, SupportsExec), "BUG: its provider says that it supports exec"
         return self.client.shell(self.run, self.task, self.rank, words, terminal=terminal)
+
+    def new_shell(self, words: Sequence[str] = (), *, terminal: bool = False) -> ExecSpec:
+        """Return what `shell` does for a run that holds this node for a shell: the run ends with the program."""
+        return self.shell(shell_job.words(words), terminal=terminal)
 
     def forward(
         self, port: int, local: int | None = None, *, on_event: OnEvent | None = None
@@ -106,8 +112,7 @@ def enter(run: Run, verb: str, *, node: int | None = None, task: int | None = No
     """
     run.demand_node(node, task)
     of = run.record
-    if verb not in _enters(registry.load(run.provider)):
-        raise _cannot(verb, run.provider)
+    demand_access(run.provider, verb)
     memory = of.memory()
     if memory.status is not None:
         raise _over(run.id, memory.status)
@@ -124,6 +129,47 @@ def enter(run: Run, verb: str, *, node: int | None = None, task: int | None = No
         [*([f"task {at[0]}"] if tasks > 1 else []), *([f"node {at[1]}"] if count > 1 else [])]
     )
     return Node(client, run.id, *at, f" ({label})" if label else "")
+
+
+def demand_access(provider: str, verb: str) -> None:
+    """Raise Unavailable if the *provider* does not support the *verb*, with the providers that do."""
+    if verb not in _enters(registry.load(provider)):
+        raise _cannot(verb, provider)
+
+
+def await_shell(
+    run: Run,
+    on_part: Callable[[Line], None],
+    *,
+    on_event: OnEvent | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Status | None:
+    """Wait until a node of *run*, which `jobs.shell_job` made, can be entered by `Node.new_shell`.
+
+    *on_part* gets the log until then, such as what an installation of packages prints. Return None, or the status of
+    the run if it has ended instead. *sleep* may raise an error to end the wait.
+    """
+    ready = False
+
+    def part(line: Line) -> None:
+        nonlocal ready
+        ready = ready or line.text == shell_job.READY.encode()
+        if not ready:
+            on_part(line)
+
+    def pause(seconds: float) -> None:
+        if ready:
+            raise _Ready
+        sleep(seconds)
+
+    try:
+        return run.follow(part, on_event=on_event, stops=False, publishes=False, sleep=pause)
+    except _Ready:
+        return None
+
+
+class _Ready(Exception):
+    """The job has printed that its node waits for the shell."""
 
 
 def _node(run: str, status: Status, rank: int | None, task: int | None) -> tuple[int, int]:

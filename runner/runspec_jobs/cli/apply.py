@@ -104,7 +104,7 @@ def _apply(
     with _starting(job, options), printer:
         run = api.apply(job, new=options.new, on_event=printer, confirm=confirm)
     if run.ended is not None:
-        return _result(run, run.ended, options.following)
+        return print_result(run, run.ended, options.following)
     if options.detach:
         return _detached(run, as_json=options.as_json)
     left_s = None if limit_s is None else limit_s - (time.monotonic() - began)
@@ -156,7 +156,7 @@ def _smoke(
     if status.state is State.SUCCEEDED:
         return None
     more = smoke.report_failure(run, status, lines, as_json=options.as_json)
-    return _result(run, status, options.following, more)
+    return print_result(run, status, options.following, more)
 
 
 def wait_limit(timeout: str | None) -> float | None:
@@ -174,7 +174,7 @@ def watch(run: Run, how: Following, limit_s: float | None) -> int:
     """Follow a run to its end, and return the exit code."""
     with printing(run, how) as printed:
         status = _followed(run, how, limit_s, printed)
-    return DETACHED if status is None else _result(run, status, how)
+    return DETACHED if status is None else print_result(run, status, how)
 
 
 def _followed(run: Run, how: Following, limit_s: float | None, printed: Printed) -> Status | None:
@@ -276,16 +276,17 @@ def _starting(job: Job, options: ApplyOptions) -> Iterator[None]:
 
 def _detached(run: Run, *, as_json: bool) -> int:
     if as_json:
-        _result(run, Status(State.WAITING), Following(as_json=True))
+        print_result(run, Status(State.WAITING), Following(as_json=True))
     else:
         output.out(run.id)
         output.tell(ways(run.id))
     return OK
 
 
-def _result(
+def print_result(
     run: Run, status: Status, how: Following, more: Mapping[str, object] | None = None
 ) -> int:
+    """Print how a run has ended, and return the exit code."""
     if how.as_json:
         output.out_json(
             "runspec.result/v1",

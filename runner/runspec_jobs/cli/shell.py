@@ -1,4 +1,4 @@
-"""`runspec shell` and `tunnel`: open a shell on a node of a run, or forward a port to it."""
+"""`runspec shell` and `tunnel`: open a shell on a node of a run, or of a job of its own, or forward a port to it."""
 
 from __future__ import annotations
 
@@ -6,32 +6,94 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
-from runspec_jobs.api import nodes as api
-from runspec_jobs.api.lifecycle import get
+from runspec_jobs.api import jobs, lifecycle, nodes as api
+from runspec_jobs.api.jobs import Overrides
+from runspec_jobs.api.lifecycle import Line, Run, get, line_text
 from runspec_jobs.api.nodes import ExecSpec, Node, Status
-from runspec_jobs.cli import output
+from runspec_jobs.cli import apply, costs, output, plan
+from runspec_jobs.cli.live.progress import ProgressPrinter
+from runspec_jobs.diagnostics.terminal_text import without_sequences
 from runspec_jobs.errors import DETACHED, OK, Unavailable
 
 
 def shell(run: str, words: Sequence[str], node: int | None, task: int | None) -> int:
     """Become a shell on a node of *run*, or the command *words* there."""
     at = _node("shell", run, node, task)
-    found = at.shell(words, terminal=sys.stdin.isatty() and sys.stdout.isatty())
-    for line in found.notes:
-        output.tell(line)
-    if not words:
-        output.tell(f"a shell at {at.run}{at.label}; `exit` leaves it, and the job goes on")
-    _become(found)
+    found = at.shell(words, terminal=_at_terminal())
+    ending = f"a shell at {at.run}{at.label}; `exit` leaves it, and the job goes on"
+    _become(found, "" if words else ending)
+
+
+@dataclass(frozen=True)
+class NewShell:
+    """The options of `shell --new`: the spec, the command in place of a shell, and what `apply` takes, too."""
+
+    file: Path
+    words: Sequence[str]
+    overrides: Overrides
+    yes: bool = False
+    max_usd: str | None = None
+
+
+def new(options: NewShell) -> int:
+    """Ask for a node as the spec describes it, and become a shell there, with which the job ends."""
+    printer = ProgressPrinter(live=True)
+    asked = plan.load(options.file, printer, options.overrides, output_format="text", as_json=False)
+    api.demand_access(asked.spec.provider, "shell")
+    job = jobs.shell_job(asked)
+    costs.demand_below([job], costs.limit(options.max_usd))
+    confirm = costs.Confirmation([job], yes=options.yes, quiet=False)
+    with printer:
+        run = lifecycle.apply(job, new=True, on_event=printer, confirm=lambda: confirm(job))
+    code = _await(run)
+    if code is None:
+        found = _node("shell", run.id, None, None).new_shell(options.words, terminal=_at_terminal())
+        limit = f"after {job.spec.timeout} s at the latest"
+        ending = f"a shell at {run.id}; the job ends with it, and {limit}"
+        _become(found, "" if options.words else ending)
+    return code
+
+
+def _await(run: Run) -> int | None:
+    """Wait until the node of *run* can be entered, and return None; an exit code, if that has no chance.
+
+    Ctrl-C, SIGTERM and SIGHUP cancel the run, because nobody would come to its node.
+    """
+    told = _listening()
+    try:
+        with output.interruptible() as sleep:
+            status = api.await_shell(
+                run, _tell_line, on_event=output.tell_event, sleep=_interrupted_by(told, sleep)
+            )
+    except (KeyboardInterrupt, _Asked) as exc:
+        run.cancel(on_event=output.tell_event)
+        output.tell(f"{run.id} is cancelled")
+        return 128 + exc.number if isinstance(exc, _Asked) else DETACHED
+    return (
+        None if status is None else apply.print_result(run, status, apply.Following(as_json=False))
+    )
+
+
+def _tell_line(line: Line) -> None:
+    output.tell_lines(line_text(line.text, without_sequences))
+
+
+def _at_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _node(verb: str, run: str, node: int | None, task: int | None) -> Node:
     return api.enter(get(run, on_event=output.tell_event), verb, node=node, task=task)
 
 
-def _become(what: ExecSpec) -> NoReturn:
+def _become(what: ExecSpec, note: str) -> NoReturn:
     """Replace this process by the program of *what*, which so gets its terminal and signals and sets its exit code."""
+    for line in (*what.notes, *([note] if note else [])):
+        output.tell(line)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and that is inherited
         signal.signal(number, signal.SIG_DFL)
     env = dict(os.environ if what.env is None else what.env)

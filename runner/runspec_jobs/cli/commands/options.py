@@ -151,6 +151,7 @@ Timeout = Annotated[
         "--timeout", metavar="TIME", help="stop waiting after a time such as 10m; the job goes on"
     ),
 ]
+Yes = Annotated[bool, flag("--yes", "-y", help="start it whatever it may cost")]
 MaxUsd = Annotated[
     str | None,
     Option("--max-usd", metavar="N", help="refuse a job that may cost more than N USD"),

@@ -10,17 +10,22 @@ from typer import Argument, Context, Option
 from runspec_jobs.cli.commands import suggestions
 from runspec_jobs.cli.commands.options import (
     AsJson,
+    MaxUsd,
     MaybeRunName,
     NodeNumber,
+    ProviderName,
     RunName,
+    Settings,
     TaskNumber,
     Timeout,
+    Yes,
     count,
     duration,
     exclusive,
     flag,
     integer,
 )
+from runspec_jobs.errors import UsageError
 
 
 def list_(
@@ -351,17 +356,46 @@ def fetch(
     return fetch.fetch(run, to, output, save, as_json=as_json)
 
 
-def shell(ctx: Context, run: RunName, node: NodeNumber = None, task: TaskNumber = None) -> int:
+def shell(
+    ctx: Context,
+    run: Annotated[
+        str,
+        Argument(
+            metavar="RUN",
+            help="a run, or the name of a spec: its newest run that is alive; with --new, a spec",
+            autocompletion=suggestions.runs,
+        ),
+    ],
+    new: Annotated[
+        bool,
+        flag("--new", help="ask for a node as the spec describes it; the job ends with the shell"),
+    ] = False,
+    provider: ProviderName = None,
+    settings: Settings = None,
+    yes: Yes = False,
+    max_usd: MaxUsd = None,
+    node: NodeNumber = None,
+    task: TaskNumber = None,
+) -> int:
     """Open a shell on a node, or run on it the command that follows --.
 
     Examples:
-      runspec shell mnist
       runspec shell mnist -- nvidia-smi
+      runspec shell --new job.yaml
 
-    More: docs/exit-codes.md
+    More: docs/interactive.md
     """
+    from runspec_jobs.api.jobs import Overrides
     from runspec_jobs.cli import shell
 
+    if new:
+        exclusive({"--new": True, "--node": node is not None})
+        exclusive({"--new": True, "--task": task is not None})
+        overrides = Overrides(provider, settings or (), ())
+        return shell.new(shell.NewShell(Path(run), ctx.args, overrides, yes, max_usd))
+    given = {"--provider": provider, "--set": settings, "--yes": yes, "--max-usd": max_usd}
+    for option in (option for option, value in given.items() if value):
+        raise UsageError(f"{option} is for a new job", "add --new, and name a spec")
     return shell.shell(run, ctx.args, node, task)
 
 
