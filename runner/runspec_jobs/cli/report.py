@@ -163,7 +163,8 @@ def _without_metric(
         _show(known)
         _print_cost(of, status, used)
         return OK
-    output.tell(f"{reports.NO_METRIC}, so nothing is compared; {reports.ADD_METRIC}")
+    if options.html is None:
+        output.tell(f"{reports.NO_METRIC}, so nothing is compared; {reports.ADD_METRIC}")
     for line in (
         *node_table.head(of.id, str(status.state), status),
         *node_table.lines(status.nodes),

@@ -14,9 +14,9 @@ from runspec_jobs.report.ranking import Placed
 from runspec_jobs.report.tables import Table
 from runspec_jobs.spec.metric import Metric
 
-# So that the page of 1,000 tasks with 1,000 numbers each has less than 2 MB.
-CURVES, POINTS, FEWEST, MANY = 1000, 90_000, 32, 600  # curves, their points in all, and of each
-FIGURES, DOTS = 24, 9_000  # plots by a parameter, and their dots in all
+# So that no page has much more than 2 MB, however many tasks, numbers and parameters there are.
+CURVES, POINTS, FEWEST, MANY = 1000, 80_000, 32, 600  # curves, their points in all, and of each
+FIGURES, DOTS = 24, 3_000  # plots by a parameter, and their dots in all
 FEW = 5  # curves that have a look of their own
 PARAMETER_SPAN = 20.0  # quotient of a parameter's values from which its axis is logarithmic
 LISTED = 50  # tasks in the table of numbers
@@ -28,6 +28,7 @@ def curves(metric: Metric, found: Sequence[Placed]) -> str:
 
     The best task of *found*, which must be in the order of places, is on top of the others.
     """
+    best = best_of(found)
     shown = [p for p in found if len(p.task.measured.numbers) > 1]
     kept = [shown[i] for i in range(min(len(shown), CURVES))]
     each = min(MANY, max(FEWEST, POINTS // max(1, len(kept))))
@@ -35,7 +36,11 @@ def curves(metric: Metric, found: Sequence[Placed]) -> str:
     up = around(metric.name, (y for _, some in spots for _, y in some))
     if up is None:
         return ""
-    lines = [line for p, some in reversed(spots) if (line := _curve(p, some, up, len(kept))).spots]
+    lines = [
+        line
+        for p, some in reversed(spots)
+        if (line := _curve(p, some, up, len(kept), p is best)).spots
+    ]
     if not lines:
         return ""
     last = max(x for line in lines for x, _ in line.spots)
@@ -47,15 +52,20 @@ def curves(metric: Metric, found: Sequence[Placed]) -> str:
     )
 
 
-def _curve(placed: Placed, spots: Sequence[Spot], up: Axis, count: int) -> Line:
+def _curve(placed: Placed, spots: Sequence[Spot], up: Axis, count: int, is_best: bool) -> Line:
     drawn = tuple((x, y) for x, y in spots if drawable(y, log=up.log))
     task = f"task {placed.task.number}"
     told = (described(placed),)
-    if placed.place == 1:
+    if is_best:
         return Line(f"{task}, the best" if count > 1 else task, drawn, "best", told=told)
     if count <= FEW:
         return Line(task, drawn, f"line{(placed.place or count) - 1}", told=told)
     return Line("other tasks", drawn, "many", told=told)
+
+
+def best_of(found: Sequence[Placed]) -> Placed | None:
+    """Return the task that is marked as the best in plots and in the table: of equal ones the first."""
+    return next((p for p in found if p.place == 1), None)
 
 
 def described(placed: Placed) -> str:
@@ -117,16 +127,17 @@ def _by(metric: Metric, name: str, at: Mapping[int, float], found: Sequence[Plac
     if across is None or up is None:
         return ""
     spots = [(p, at[p.task.number], p.task.measured.value or 0.0) for p in found]
+    first = best_of(found)
     drawn = [
         one for one in spots if drawable(one[1], log=across.log) and drawable(one[2], log=up.log)
     ]
     lines = [
         Line(
             called,
-            tuple((x, y) for p, x, y in drawn if (p.place == 1) == best),
+            tuple((x, y) for p, x, y in drawn if (p is first) == best),
             look,
             True,
-            tuple(_told(p, metric) for p, _, _ in drawn if (p.place == 1) == best),
+            tuple(_told(p, metric) for p, _, _ in drawn if (p is first) == best),
         )
         for called, look, best in (("a task", "measured", False), ("the best", "best", True))
     ]

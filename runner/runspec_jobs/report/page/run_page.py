@@ -4,21 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from runspec_jobs.provider import MembershipChange, NodeStatus, Source, State, Status
 from runspec_jobs.report.numbers import brief, usd
 from runspec_jobs.report.page import metric_plots, svg, timeline, usage_section
 from runspec_jobs.report.page.axis import Axis
-from runspec_jobs.report.page.frame import changes_section, cut, facts, filled, note, page, table
+from runspec_jobs.report.page.frame import (
+    MOST,
+    changes_section,
+    cut,
+    facts,
+    filled,
+    note,
+    page,
+    table,
+)
 from runspec_jobs.report.page.svg import Line, Spot, plot
 from runspec_jobs.report.page.timeline import When
 from runspec_jobs.report.ranking import Placed
-from runspec_jobs.report.tables import measured_by, ranking
+from runspec_jobs.report.tables import Table, measured_by, ranking
 from runspec_jobs.report.usage import Used
 from runspec_jobs.spec.metric import Metric
 
-TASKS = 1000  # the most tasks in the table
+TASKS = 1000  # the most tasks in the table,
+TABLE = 600_000  # of which it has at most this many characters
+CELL = 15  # characters of the tags of a cell
 SPEC = 200_000  # characters of the spec
 MACHINES = 8
 
@@ -105,18 +117,27 @@ def _metric(found: RunReport) -> Iterator[str]:
         [*_alone(metric, ranked), ("goal", _goal(metric)), ("measured", measured_by(metric))]
     )
     drawn = [metric_plots.curves(metric, ranked), *metric_plots.by_parameters(metric, ranked)]
-    if shown := [f"<div>{one}</div>" for one in drawn if one]:
+    if plots := [f"<div>{one}</div>" for one in drawn if one]:
         yield '<div class="plots">'
-        yield from shown
+        yield from plots
         yield "</div>"
     if len(ranked) > 1:
         best = 0 if ranked[0].place == 1 else None
-        yield table(filled(ranking(metric, ranked[:TASKS])), best)
-    if len(ranked) > TASKS:
-        yield note(f"{len(ranked) - TASKS:,} more tasks: runspec report --json lists all")
+        shown = _fitting(filled(ranking(metric, ranked[:TASKS])))
+        yield table(shown, best)
+        if len(shown.rows) < len(ranked):
+            more = len(ranked) - len(shown.rows)
+            yield note(f"{more:,} more tasks: runspec report --json lists all")
     of_curves = metric_plots.numbers(ranked)
     if of_curves.rows:
         yield f"<details><summary>The numbers of each task</summary>{table(of_curves)}</details>"
+
+
+def _fitting(found: Table) -> Table:
+    """Return the first rows, which have room in the page."""
+    sizes = (sum(CELL + min(len(str(cell)), MOST) for cell in row) for row in found.rows)
+    count = sum(size <= TABLE for size in accumulate(sizes))
+    return found._replace(rows=found.rows[: max(1, count)])
 
 
 def _goal(metric: Metric) -> str:

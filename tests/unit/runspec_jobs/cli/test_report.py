@@ -181,6 +181,8 @@ def test_a_run_without_a_metric_has_a_report_and_a_page(
     text = "retry: {attempts: 2}\nrun: '[ $RUNSPEC_ATTEMPT = 2 ] || exit 7'\n"
     assert applied(spec, text) == 0
 
+    assert run(["report", "job", "--html", "page.html"]) == 0
+    assert "metric" not in capsys.readouterr().err
     found = reported(capsys, "job", "--html", "page.html")
 
     assert {**found, "run": "job"} == {

@@ -175,6 +175,35 @@ def test_a_thousand_tasks_with_a_thousand_numbers_stay_below_2_mb() -> None:
     assert min(heights) <= 50 and max(heights) >= 950  # the extremes of all: the axis has 5 % more
 
 
+def test_ten_thousand_tasks_with_ten_or_long_parameters_stay_below_2_mb() -> None:
+    whole = sweep(10_000, 2)
+    for name, more in (
+        ("ten", {f"p{n}": f"0.0{n}234567890123456" for n in range(10)}),
+        ("long", {f"text{n}": 300 * "x" for n in range(5)}),
+    ):
+        found = [
+            p._replace(task=p.task._replace(values={**p.task.values, **more}))
+            for p in whole.ranking
+        ]
+        page = run_page(whole._replace(ranking=found), when)
+
+        assert len(page.encode()) < 2_000_000, name
+        assert rows_of(parsed(page)) > (1000 if name == "ten" else 300)
+        assert ("9,000 more tasks" in shown(page)) == (name == "ten")
+
+
+def test_of_equal_tasks_the_first_is_marked() -> None:
+    tasks = [Task(n, {"x": str(n)}, "succeeded", Measured(0.5, "", 2, [1, 0.5])) for n in (0, 1, 2)]
+    told = report(Status(State.SUCCEEDED), (1, 3), metric=LOSS, ranking=ranked(LOSS, tasks))
+
+    page = parsed(run_page(told, when))
+
+    best = [one for one in page.iter() if one.attrib.get("class") == "best"]
+    assert sum(one.tag == "polyline" and len(one) > 0 for one in best) == 1
+    assert sum(len(dots(one)) for one in best if one.tag == "g") == 1
+    assert "(2 more have the same value)" in shown(run_page(told, when))
+
+
 def test_more_tasks_than_a_page_can_hold_are_counted() -> None:
     assert "200 more tasks" in shown(run_page(sweep(1200, 2), when))
 
