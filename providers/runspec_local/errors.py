@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
 import re
 from pathlib import Path
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
+LEAST_BYTES = 64 << 10  # a disk with less is full
 MORE_ROOM = "free some space, or set RUNSPEC_HOME to a folder on another disk"
 
 
@@ -29,6 +32,15 @@ def way_out(exc: OSError) -> str | None:
     return MORE_ROOM if exc.errno in FULL else None
 
 
+def full_disk(folder: Path) -> str:
+    """Return a message if the disk of *folder* has no room for what a run writes, or an empty string."""
+    with contextlib.suppress(OSError):
+        found = os.statvfs(folder)
+        if found.f_bavail * found.f_frsize < LEAST_BYTES:
+            return with_way_out(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), folder)
+    return ""
+
+
 def of_copy(text: str, place: Path) -> OSError:
     """Return the OSError of which `shutil.copytree` kept only the *text*, when it copied to *place*.
 
@@ -46,5 +58,10 @@ def not_started(exc: OSError, place: Path) -> str:
     >>> not_started(FileNotFoundError(2, "No such file or directory", "podman"), Path("/runs/r-1"))
     'cannot start: podman: no such file or directory'
     """
+    return f"cannot start: {with_way_out(exc, place)}"
+
+
+def with_way_out(exc: OSError, place: Path) -> str:
+    """Return the path and reason of *exc* and what to do about it, in one line; *place* is as in `described`."""
     hint = way_out(exc)
-    return f"cannot start: {described(exc, place)}" + (f"; {hint}" if hint else "")
+    return described(exc, place) + (f"; {hint}" if hint else "")

@@ -26,6 +26,7 @@ from runspec_jobs.provider import (
     read_usage,
     timed_chunk,
 )
+from runspec_local.errors import full_disk
 from runspec_local.supervisor import events, process
 
 CHUNK_BYTES = 1 << 20
@@ -76,7 +77,7 @@ def status(folder: Path) -> Status:
         if any(node.state is State.RUNNING for node in nodes):
             return Status(State.RUNNING, "", None, nodes)
         why = next((node.reason for node in nodes if node.state is State.WAITING), "")
-        return Status(State.WAITING, why, None, nodes)
+        return Status(State.WAITING, why or full_disk(folder), None, nodes)
     if who["boot"] != process.boot_id():
         reason = "the machine was restarted while it ran"
     elif asked_to_end:

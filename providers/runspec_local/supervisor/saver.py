@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -9,11 +10,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from runspec_local.errors import with_way_out
 from runspec_local.supervisor.child import Child, start_child
 from runspec_local.supervisor.durable import private_log
 from runspec_local.supervisor.node import Node
 
 Watch = Callable[[Child], None]
+NO_SPACE = 74  # exit code of the process that saves, if the disk is full: transfer/folder_sync.py
 ANEW = 10  # restarts of the saving process while the job runs
 
 
@@ -27,6 +30,7 @@ class Saver:
         self.node = node
         self.output = output
         self.saved: bool | None = None  # whether all was saved; None: not decided yet
+        self.why = ""  # the reason why not, if it is known
         self._watch = watch
         self._forget = forget
         self._again = True  # whether it may be tried once more
@@ -69,7 +73,13 @@ class Saver:
         if self._child is None:
             return False
         self._forget(self._child)
-        return self._child.reap() == 0
+        code = self._child.reap()
+        if code == NO_SPACE:
+            self._tell(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+        return code == 0
+
+    def _tell(self, exc: OSError) -> None:
+        self.why = with_way_out(exc, self.node.saved(self.output))
 
     def _try_again(self) -> None:
         self._child = self._start("--once") if self._again else None
@@ -89,5 +99,6 @@ class Saver:
             places[1].mkdir(parents=True, exist_ok=True)
             with private_log(job / "supervisor.log") as log:
                 return start_child([*line, *map(str, places)], dict(os.environ), job, log)
-        except OSError:
+        except OSError as exc:
+            self._tell(exc)
             return None

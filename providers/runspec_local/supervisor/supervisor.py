@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec_local.errors import not_started
+from runspec_local.errors import full_disk, not_started
 from runspec_local.session.container_engine import await_container, remove_container
 from runspec_local.supervisor import durable, elastic, ending, mount_namespace
 from runspec_local.supervisor.attempt import Attempt
@@ -225,6 +225,8 @@ class Supervisor:
         attempt = self.running[task]
         code = attempt.codes[rank]
         told = f"exited with code {code}{ending.meaning(code)}" if code else ""
+        if code and not attempt.reason and (full := full_disk(Path(self.job["folder"]))):
+            told += f"; {full}"
         reason = told if not attempt.reason else f"{told}; {attempt.reason}".removeprefix("; ")
         unwanted = task in self.unwanted or attempt.reason == CANCELLED
         stopped = attempt.reason == STOP or (code and unwanted)
@@ -341,6 +343,7 @@ class Supervisor:
             if not saver.saved:
                 where = f" of node {saver.node.rank}" if self.job["nodes"] > 1 else ""
                 what = f"output '{saver.output['name']}'{where} was not saved completely"
+                what += f": {saver.why}" if saver.why else ""
                 self.unsaved.append(what)
                 self.events.add("unsaved", task=task, rank=saver.node.rank, reason=what)
 

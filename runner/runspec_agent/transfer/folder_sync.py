@@ -1,5 +1,6 @@
 """Save an output of a local job into a folder, in the same way as into a store: see `output_saver`."""
 
+import errno
 import os
 import signal
 import sys
@@ -10,6 +11,8 @@ from runspec_agent.base.process import Signals
 from runspec_agent.store.folder import FolderBucket
 from runspec_agent.transfer.output_saver import Saver
 
+NO_SPACE = 74  # exit code: EX_IOERR of sysexits.h
+FULL = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
 USAGE_LINE = "usage: sync --every SECONDS|--once [--keep SAVES] SOURCE TARGET"
 
 
@@ -21,12 +24,26 @@ class Asked(NamedTuple):
 
 
 def main(argv: List[str]) -> int:
-    """Save once (`--once`), or until SIGTERM and then once more (`--every`); return 1 if something is not saved.
+    """Save once (`--once`), or until SIGTERM and then once more (`--every`).
 
-    At the end, the files are published in the target under their own paths.
+    Return 1 if something is not saved, or 74 if that is because the disk of the target is full. At the end,
+    the files are published in the target under their own paths.
     """
     asked = _parse(argv)
     _apart(asked.source, asked.target)
+    try:
+        left = _save(asked)
+    except (Failure, OSError) as error:
+        left = [str(error)]
+    for line in left:
+        _tell(line)
+    if any(why in line for line in left for why in FULL):
+        return NO_SPACE
+    return 1 if left else 0
+
+
+def _save(asked: Asked) -> List[str]:
+    """Save and publish; return a line for each thing that is not saved."""
     saver = Saver(FolderBucket({"RUNSPEC_STORE": "file://" + os.path.abspath(asked.target)}))
     with Signals() as signals:
         saver.add(asked.target, asked.source, "", asked.every_s, asked.keep, restoring=False)
@@ -35,10 +52,16 @@ def main(argv: List[str]) -> int:
             if any(number in (signal.SIGTERM, signal.SIGINT) for number in signals.wait(60)):
                 break
         left = saver.finish()
-        plain = saver.publish()
-    for line in [*left, *plain]:
+        for line in saver.publish():
+            _tell(line)
+    return left
+
+
+def _tell(line: str) -> None:
+    try:
         print("runspec: sync: {}".format(line), file=sys.stderr)
-    return 1 if left else 0
+    except OSError:
+        pass  # the log may be on the full disk: the exit code says it
 
 
 def _apart(source: str, target: str) -> None:

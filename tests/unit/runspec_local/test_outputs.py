@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.requirements import need, need_root
 
 SPEC = """
 apiVersion: runspec/v1
@@ -42,6 +45,41 @@ def test_an_output_that_cannot_be_kept_is_a_failure_that_names_it(tmp_path: Path
 
     assert (code, told["state"], told["exit_code"]) == (1, "failed", 0)
     assert "output 'model' was not saved completely" in str(told["reason"])
+
+
+SMALL_DISK = 'mount -t tmpfs -o size=3m full "$1" && shift && exec "$@"'
+FULL = "home/local/runs/[^/ ]+%s: no space left on device; free some space, or set RUNSPEC_HOME"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("script", "where", "code"),
+    [
+        ('head -c 2000000 /dev/zero > "${outputs.model}/big"', "/outputs/model/0/0", 0),
+        ('head -c 9000000 /dev/zero > "${outputs.model}/big"', "", 1),
+    ],
+)
+def test_a_full_disk_is_the_reason_of_a_run_that_it_spoilt(
+    tmp_path: Path, script: str, where: str, code: int
+) -> None:
+    """An output of which there is no room for a second copy, and one that the job cannot write."""
+    need("unshare", "mount")
+    need_root()
+    (tmp_path / "home").mkdir()
+    (tmp_path / "job.yaml").write_text(SPEC % ("", script))
+    line = [sys.executable, "-m", "runspec_jobs", "apply", "--json", "job.yaml"]
+
+    done = subprocess.run(
+        ["unshare", "-m", "/bin/sh", "-c", SMALL_DISK, "sh", str(tmp_path / "home"), *line],
+        cwd=tmp_path,
+        env={"RUNSPEC_HOME": str(tmp_path / "home"), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+        capture_output=True,
+        check=False,
+    )
+
+    told = json.loads(done.stdout)
+    assert (told["state"], told["exit_code"]) == ("failed", code)
+    assert re.search(FULL % where, told["reason"]), told["reason"]
 
 
 @pytest.mark.slow
