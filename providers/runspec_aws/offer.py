@@ -13,6 +13,7 @@ from runspec_aws.resources.instance_types import known, runs_on, usable_gib, usa
 from runspec_aws.resources.job_kind import attempts
 from runspec_aws.resources.request import ResourceRequest, candidates, needs, request
 from runspec_jobs.provider import (
+    Capacity,
     ChosenMachine,
     Facts,
     Machine,
@@ -111,6 +112,8 @@ def _offer(
     spec: Spec,
     options: AwsOptions,
 ) -> Offer:
+    spot = spec.cluster.capacity is not Capacity.ON_DEMAND or spec.cluster.nodes.elastic
+    most_attempts = attempts(spec) if spot else min(attempts(spec), spec.retry.attempts)
     return Offer(
         found,
         others,
@@ -119,7 +122,8 @@ def _offer(
         "" if found else "no machine of the catalogue is large enough",
         shares(found, spec, options),
         {} if options.queue else limits(found, spec, options),
-        attempts(spec),
+        most_attempts,
+        "" if spot or most_attempts == attempts(spec) else "more if a machine fails",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from runspec_jobs.provider import Client, Facts, Finding, Options, Problem, Spec, Step
+from runspec_jobs.provider import Client, Facts, Finding, Offer, Options, Problem, Spec, Step
 from runspec_local import check, plan
 from runspec_local.options import LocalOptions
 
@@ -22,6 +22,11 @@ class LocalProvider:
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(spec, run, facts)
+
+    def offer(self, spec: Spec, facts: Facts) -> Offer:
+        """Return no machine: a price is that of the profile. Nothing here is reclaimed but nodes of elastic jobs."""
+        again = spec.retry.spot_attempts - 1 if spec.cluster.nodes.elastic else 0
+        return Offer((), attempts=spec.retry.attempts + again)
 
     def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
         from runspec_local.discover import (

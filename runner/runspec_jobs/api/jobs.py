@@ -22,7 +22,6 @@ from runspec_jobs.machines.estimate import (
     StandingCost as StandingCost,
     Work,
     estimate as estimated,
-    most_attempts,
     total_bound as total_bound,
 )
 from runspec_jobs.plan import diff, model, shell_job as holding, smoke, spec_diff
@@ -225,7 +224,7 @@ def estimate(job: Job) -> Estimate | None:
     offer = Offer(())
     if isinstance(found.provider, SupportsOffer):
         offer = found.provider.offer(spec, found.facts)
-    elif spec.provider not in found.prices:
+    if not (offer.machines or offer.standing or offer.why) and spec.provider not in found.prices:
         return None
     tasks = placeholders.length(spec.sweep)
     work = Work(
@@ -233,9 +232,11 @@ def estimate(job: Job) -> Estimate | None:
         tasks=tasks,
         parallel=min(tasks, spec.max_parallel or tasks),
         timeout_s=spec.timeout,
-        attempts=most_attempts(spec.retry.attempts, spec.retry.spot_attempts),
+        attempts=spec.retry.attempts,
+        spot_attempts=spec.retry.spot_attempts,
         spot=spec.cluster.capacity is not Capacity.ON_DEMAND,
         least_nodes=spec.cluster.nodes.min,
+        elastic=spec.cluster.nodes.elastic,
     )
     return estimated(offer, work, spec.provider, found.prices)
 

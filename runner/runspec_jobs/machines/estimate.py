@@ -46,8 +46,8 @@ class Offer(NamedTuple):
     has, by name, the fraction of each machine that a node requests, if several nodes of the job may share one.
 
     *limits* has, by name, how many such machines can run at once; a machine that is not there has no limit. *attempts*
-    is the most attempts of a task, if the provider does not count failures and preemptions as most do. *caveat* says
-    what may exceed the bound.
+    is the most attempts of a task, if the provider does not count as `most_attempts` does. *caveat* says what may
+    exceed the bound.
     """
 
     machines: Sequence[ChosenMachine]
@@ -64,8 +64,8 @@ class Offer(NamedTuple):
 class Work(NamedTuple):
     """How much a job runs at most: *nodes* of each task, *tasks*, and those of them at the same time.
 
-    *timeout_s* is the longest time of one attempt, or None; *attempts* is the most that a task may make. *least_nodes*
-    is the smallest size of an elastic task; None for others.
+    *timeout_s* is the longest time of one attempt, or None; *attempts* is the most that a task may make if it fails,
+    and *spot_attempts* the most whose machines are lost. *least_nodes* is the smallest size of an *elastic* task.
     """
 
     nodes: int
@@ -75,6 +75,8 @@ class Work(NamedTuple):
     attempts: int
     spot: bool = False
     least_nodes: int | None = None
+    spot_attempts: int = 1
+    elastic: bool = False
 
 
 class PricedMachine(NamedTuple):
@@ -125,7 +127,8 @@ def estimate(offer: Offer, work: Work, provider: str, own: Mapping[str, float]) 
     known = {name: usd for name, usd in prices.items() if usd is not None}
     most = max(known.values()) if known and len(known) == len(prices) else None
     counts = {name: _counts(name, work, offer) for name in prices}
-    work = work if offer.attempts is None else work._replace(attempts=offer.attempts)
+    caveat = offer.caveat or _more_attempts(offer, work)
+    work = work._replace(attempts=offer.attempts or most_attempts(work))
     bound, unbounded = _bound(work, most, offer, machines)
     fewest, at_once = next(iter(counts.values()), _counts("", work, offer))
     return Estimate(
@@ -140,7 +143,7 @@ def estimate(offer: Offer, work: Work, provider: str, own: Mapping[str, float]) 
         unbounded,
         offer.standing,
         offer.catalogue,
-        offer.caveat,
+        caveat,
     )
 
 
@@ -219,10 +222,21 @@ def _bound(
     return usd * hours * work.nodes * work.tasks, ""
 
 
-def most_attempts(attempts: int, spot_attempts: int) -> int:
-    """Return the most attempts of a task: each failure and each lost machine begins another.
+def most_attempts(work: Work) -> int:
+    """Return the most attempts of a task: each failure begins another, and each machine that was reclaimed.
 
-    >>> most_attempts(1, 5), most_attempts(3, 1)
-    (5, 3)
+    Only spot machines and those of an elastic job count as reclaimed.
+
+    >>> fixed = Work(nodes=1, tasks=1, parallel=1, timeout_s=60, attempts=2, spot_attempts=5)
+    >>> most_attempts(fixed), most_attempts(fixed._replace(spot=True))
+    (2, 6)
     """
-    return attempts + spot_attempts - 1
+    again = work.spot_attempts - 1 if work.spot or work.elastic else 0
+    return work.attempts + again
+
+
+def _more_attempts(offer: Offer, work: Work) -> str:
+    """Return what may exceed the bound of a job on machines that nobody reclaims."""
+    if offer.attempts is not None or work.spot or work.elastic or work.spot_attempts == 1:
+        return ""
+    return "more if a machine fails"

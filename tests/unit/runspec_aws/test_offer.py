@@ -94,10 +94,22 @@ def test_fargate_keeps_to_max_vcpus() -> None:
     assert list(offer.limits.values()) == [7]
 
 
-def test_aws_makes_ten_attempts_at_most() -> None:
-    offer, _ = offered(spec(retry={"attempts": 9, "spot_attempts": 9}))
+@pytest.mark.parametrize(
+    ("capacity", "attempts", "most", "caveat"),
+    [
+        ("spot", 9, 10, ""),
+        ("spot-then-on-demand", 2, 10, ""),
+        ("on-demand", 9, 9, "more if a machine fails"),
+        ("on-demand", 1, 1, "more if a machine fails"),
+    ],
+)
+def test_attempts_are_ten_at_most_and_those_of_spot_machines_count_on_spot_machines(
+    capacity: str, attempts: int, most: int, caveat: str
+) -> None:
+    retry = {"attempts": attempts, "spot_attempts": 9}
+    offer, _ = offered(spec(retry=retry, cluster={"capacity": capacity}))
 
-    assert offer.attempts == 10
+    assert (offer.attempts, offer.caveat) == (most, caveat)
 
 
 def environment(kind: str, *types: str) -> dict[str, Any]:

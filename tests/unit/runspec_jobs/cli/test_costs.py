@@ -387,3 +387,22 @@ def test_apply_names_machines_standing_costs_and_alternatives(
     (others,) = [line for line in lines if line.startswith("other machines: ")]
     assert others.count(" an hour") == 2
     assert api.runs() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [
+        ("", "15.00 USD (2 h)"),
+        ("cluster: {capacity: spot}\n", "15.00 USD (2 h)"),
+        ("retry: {attempts: 2}\n", "30.00 USD (2 h x 2 attempts)"),
+        ("cluster: {nodes: {min: 1, max: 2}}\n", "150.00 USD (2 h x 5 attempts x 2 nodes)"),
+    ],
+)
+def test_only_attempts_that_may_be_made_count_on_this_machine(
+    text: str, most: str, spec: Path, capsys: Capture
+) -> None:
+    spec.write_text(SPEC.replace("retry: {spot_attempts: 1}\n", text))
+
+    assert run(["plan", str(spec)]) == 0
+
+    assert f"at most: {most}" in capsys.readouterr().out

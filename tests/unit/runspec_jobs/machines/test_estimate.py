@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from runspec_jobs.machines.choice import ChosenMachine, MachineRequest, choose
@@ -57,6 +59,25 @@ def test_the_provider_may_count_attempts_in_its_own_way() -> None:
 
     assert found.bound_usd == pytest.approx(0.5 * 2 * 2 * 10)
     assert (found.work.attempts, found.caveat) == (2, "there may be more")
+
+
+@pytest.mark.parametrize(
+    ("changed", "attempts", "caveat"),
+    [
+        ({}, 3, "more if a machine fails"),
+        ({"spot_attempts": 1}, 3, ""),
+        ({"spot": True}, 7, ""),
+        ({"elastic": True}, 7, ""),
+    ],
+)
+def test_attempts_of_reclaimed_machines_count_where_machines_are_reclaimed(
+    changed: dict[str, Any], attempts: int, caveat: str
+) -> None:
+    work = WORK._replace(**{"attempts": 3, "spot_attempts": 5, **changed})
+    found = estimate(Offer((machine("a", 1.0),)), work, "cloud", {})
+
+    assert (found.work.attempts, found.caveat) == (attempts, caveat)
+    assert found.bound_usd == pytest.approx(0.5 * attempts * 2 * 10)
 
 
 def test_an_elastic_job_may_run_on_fewer_machines() -> None:
