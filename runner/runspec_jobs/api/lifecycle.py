@@ -330,6 +330,13 @@ class Run:
         """Cancel the run and delete what was made for it alone, its outputs too. Calling it again is safe."""
         end.destroy(self.record, Events(on_event))
 
+    def forget(self, *, on_event: OnEvent | None = None) -> list[str]:
+        """Record the run as destroyed without asking its service; return what it may have left there, as texts.
+
+        This is for a run whose service is gone. If it can be reached again, `cleanup.orphans` finds what is left.
+        """
+        return end.forget(self.record, Events(on_event))
+
     def client(self) -> Client:
         """Return the provider's client for this run."""
         return clients.connect(self.record)[1]

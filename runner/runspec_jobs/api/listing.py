@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from runspec_jobs.api.lifecycle import Run
 from runspec_jobs.engine import apply as engine, clients
 from runspec_jobs.engine.status import UNKNOWN, known_status
-from runspec_jobs.errors import Damaged, Lacking, Newer
+from runspec_jobs.errors import Damaged, Lacking, Newer, Unavailable
 from runspec_jobs.load import registry
 from runspec_jobs.machines import spent
 from runspec_jobs.machines.spent import Spent
@@ -104,6 +104,14 @@ def summaries(chosen: RunFilter = RunFilter(destroyed=True)) -> list[Summary]:
     return found[::-1]
 
 
+def demand_provider(name: str) -> None:
+    """Raise Unavailable if no provider called *name* is installed, and no run on record has it."""
+    if name not in registry.installed() and not any(
+        one.provider == name for one in summaries(RunFilter(provider=name, destroyed=True))
+    ):
+        raise Unavailable(*registry.missing(name))
+
+
 def recorded() -> int:
     """Return the number of runs on record, destroyed ones too."""
     return len(run_record.all_runs())
@@ -180,7 +188,8 @@ def _listed(of: Record, memory: RunState | Damaged) -> Summary:
 
 def _summary(of: Record, memory: RunState, status: Status) -> Summary:
     about, best = memory.about or _about(of), memory.metric
-    begun = memory.status is not None or memory.attempted
+    begun = memory.status is not None or engine.is_made(of.plan, memory)
+    places = {} if memory.deleted else about  # nothing of a destroyed run is left
     return Summary(
         of.run,
         of.name,
@@ -193,8 +202,8 @@ def _summary(of: Record, memory: RunState, status: Status) -> Summary:
         about.get("nodes"),
         about.get("tasks"),
         None if best is None else {name: best[name] for name in ("name", "task", "value")},
-        about.get("logs") or None,
-        about.get("outputs") or None,
+        places.get("logs") or None,
+        places.get("outputs") or None,
         about.get("file"),
         about.get("commit"),
     )

@@ -13,7 +13,16 @@ from runspec_jobs.api.listing import Summary
 from runspec_jobs.cli import costs, output
 from runspec_jobs.cli.live.progress import ProgressPrinter
 from runspec_jobs.diagnostics.render import plain
-from runspec_jobs.errors import OK, RunspecError, UsageError
+from runspec_jobs.errors import (
+    OK,
+    CredentialsError,
+    OutputFailed,
+    RemoteError,
+    RunspecError,
+    Unavailable,
+    UnknownOutcome,
+    UsageError,
+)
 from runspec_jobs.report.numbers import seconds
 
 
@@ -27,6 +36,7 @@ class DestroyOptions:
     every: bool = False
     shared: bool = False
     yes: bool = False
+    forget: bool = False
     as_json: bool = False
 
 
@@ -42,6 +52,8 @@ def cancel(run: str, *, as_json: bool) -> int:
 
 
 def destroy(options: DestroyOptions) -> int:
+    if options.forget and options.run is None:
+        raise UsageError("--forget is for one run", "runspec destroy RUN --forget")
     if options.older_than_s is not None and not options.ended:
         raise UsageError("--older-than is for --ended", "runspec destroy --ended --older-than 7d")
     chosen = {"--ended": options.ended, "--all": options.every, "--shared": options.shared}
@@ -59,7 +71,7 @@ def destroy(options: DestroyOptions) -> int:
         hint = "name a run (see runspec list), or use --ended, --all or --shared"
         raise UsageError("no run given", hint)
     for of in get_all(options.run, on_event=output.tell_event):
-        _destroy(of, as_json=options.as_json)
+        _destroy_or_forget(of, options)
     cleanup.forget_group(options.run)
     return OK
 
@@ -72,6 +84,32 @@ def _destroy(of: Run, *, as_json: bool) -> None:
         output.tell(f"{of.id} destroyed")
 
 
+def _destroy_or_forget(of: Run, options: DestroyOptions) -> None:
+    """Destroy a run. If its service does not let that happen, forget it if that is wanted, or else say how to."""
+    try:
+        _destroy(of, as_json=options.as_json)
+        return
+    except (RemoteError, UnknownOutcome, CredentialsError, Unavailable) as exc:
+        if isinstance(exc, OutputFailed):
+            raise
+        if not options.forget:
+            exc.message = f"{of.id} is not destroyed: {exc.message}"
+            forget = f"if its service is gone for good: runspec destroy {of.id} --forget"
+            exc.hint = f"{exc.hint}; {forget}" if exc.hint else forget
+            raise
+        output.tell(f"{of.id} cannot be destroyed: {exc.message}")
+    _confirm(f"forget {of.id}? what it left stays, and its job may go on", yes=options.yes)
+    for title in (left := of.forget(on_event=output.tell_event)):
+        output.tell(f"not undone: {title}")
+    if left:
+        output.tell(f"when '{of.provider}' answers again: runspec gc {of.provider}")
+    if options.as_json:
+        found = {"run": of.id, "state": "forgotten", "left": left}
+        output.out_json("runspec.destroy/v1", found)
+    else:
+        output.tell(f"{of.id} forgotten")
+
+
 def _destroy_many(options: DestroyOptions) -> int:
     """Destroy the runs that have ended, or all; one that fails does not keep the others."""
     found = cleanup.left() if options.every else cleanup.ended(options.older_than_s or 0.0)
@@ -82,7 +120,8 @@ def _destroy_many(options: DestroyOptions) -> int:
     if chosen:
         _preview(chosen)
         runs = "1 run" if len(chosen) == 1 else f"{len(chosen):,} runs"
-        _confirm(f"destroy {runs}, with their outputs and logs?", yes=options.yes)
+        whose = "its" if len(chosen) == 1 else "their"
+        _confirm(f"destroy {runs}, with {whose} outputs and logs?", yes=options.yes)
     else:
         output.tell("no runs to destroy")
     failed = dict[str, RunspecError]()
@@ -97,7 +136,8 @@ def _destroy_many(options: DestroyOptions) -> int:
         destroyed = [one.run for one in chosen if one.run not in failed]
         said = {"destroyed": destroyed, "failed": list(failed)}
         output.out_json("runspec.destroy-runs/v1", said)
-    for error in failed.values():
+    for run, error in failed.items():
+        error.message = f"{run}: {error.message}"
         raise error
     return OK
 
@@ -114,7 +154,7 @@ def _confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not output.at_terminal():
-        raise UsageError("not confirmed: nothing was destroyed", "--yes destroys them")
+        raise UsageError("not confirmed: nothing was destroyed", "--yes confirms it")
     if not output.agreed(question):
         raise UsageError("not confirmed: nothing was destroyed")
 
@@ -125,7 +165,7 @@ def _destroy_shared(options: DestroyOptions) -> int:
     for line in kept:
         output.tell(line)
     if kept and output.at_terminal():
-        question = "delete what these steps made? the next apply makes it again"
+        question = "delete it? the next apply makes it again"
         _confirm(question, yes=options.yes)
     deleted = cleanup.destroy_shared(on_event=ProgressPrinter(quiet=options.as_json))
     if options.as_json:
@@ -139,6 +179,9 @@ def _destroy_shared(options: DestroyOptions) -> int:
 def _kept() -> Sequence[str]:
     """Return what runs share, and what keeping it costs, as lines of text."""
     shared = cleanup.shared()
+    if not shared.titles:
+        return ()
     costing = [f"{plain(one.what)}: {costs.price(one)}" for one in shared.costs]
-    head = ["keeping this costs"] if costing else []
-    return [*map(plain, shared.titles), *head, *(f"  {line}" for line in costing)]
+    head = ["keeping it costs"] if costing else []
+    made = [f"  {plain(title)}" for title in shared.titles]
+    return ["runs share what these steps made:", *made, *head, *(f"  {line}" for line in costing)]

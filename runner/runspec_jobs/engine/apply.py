@@ -263,6 +263,18 @@ def abandon(journal: Journal, want: str) -> Status:
     return status
 
 
+def forget(plan: Plan, journal: Journal) -> list[str]:
+    """Record *plan*'s run as destroyed, and return the titles of its steps that are not undone. Nothing is asked."""
+    memory = journal.memory
+    left = memory.attempted - memory.undone
+    titles = [s.title for s in plan.steps if s.scope is Scope.RUN and s.undo and s.id in left]
+    if not memory.deleted:
+        if memory.want != "destroy":
+            journal.add("want", want="destroy")
+        journal.add("deleted")
+    return titles
+
+
 def is_made(plan: Plan, memory: RunState) -> bool:
     """Return whether every step of *plan* has been carried out."""
     return all(step.id in memory.answers for step in plan.steps)

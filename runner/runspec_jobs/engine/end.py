@@ -38,6 +38,12 @@ def destroy(of: Record, reporter: Reporter) -> None:
         forget_group(of_size[1])
 
 
+def forget(of: Record, reporter: Reporter) -> list[str]:
+    """Record a run as destroyed without asking its service, and return the titles of the steps that are not undone."""
+    with of.opened(reporter.wait) as journal:
+        return engine.forget(of.plan, journal)
+
+
 def meant(name: str, note: Callable[[str], None]) -> list[Record]:
     """Return the run that *name* means, or the newest run of each size if *name* is a spec with `scaling`.
 
@@ -100,7 +106,8 @@ def _delete_shared(reporter: Reporter) -> list[str]:
         raise Conflict(
             f"{len(alive)} {'run' if len(alive) == 1 else 'runs'} may still need shared resources: "
             f"{', '.join(alive[:3])}{', ...' if len(alive) > 3 else ''}",
-            "destroy each of them first: runspec destroy RUN",
+            f"destroy {'it' if len(alive) == 1 else 'each of them'} first: "
+            f"runspec destroy {alive[0] if len(alive) == 1 else 'RUN'}",
         )
     deleted: list[str] = []
     for of, steps in shared_steps():

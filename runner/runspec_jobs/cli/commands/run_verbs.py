@@ -489,6 +489,13 @@ def destroy(
             help="delete what runs share (environments, uploads, queues), not a run",
         ),
     ] = False,
+    forget: Annotated[
+        bool,
+        flag(
+            "--forget",
+            help="if the service of the run does not answer, delete only its record on this machine",
+        ),
+    ] = False,
     site: Annotated[bool, flag("--site", hidden=True, help="the former name of --shared")] = False,
     yes: Annotated[bool, flag("--yes", "-y", help="do not ask")] = False,
     as_json: AsJson = False,
@@ -511,6 +518,7 @@ def destroy(
             every=every,
             shared=shared or site,
             yes=yes,
+            forget=forget,
             as_json=as_json,
         )
     )

@@ -281,11 +281,14 @@ class Cancel(Document):
 
 
 class Destroy(Document):
-    """A run that was destroyed."""
+    """A run that was destroyed, or forgotten with `--forget`."""
 
     format: Literal["runspec.destroy/v1"]
     run: Run
-    state: Literal["destroyed"]
+    state: Literal["destroyed", "forgotten"]
+    left: list[str] = Field(
+        default=[], description="With `--forget`: what may be left at the service, for people."
+    )
 
 
 class DestroyRuns(Document):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec_jobs.api import cleanup
+from runspec_jobs.api import cleanup, listing
 from runspec_jobs.api.lifecycle import runs
 from runspec_jobs.cli.app import run
 from runspec_jobs.errors import UsageError
@@ -97,7 +97,7 @@ def test_without_a_terminal_nothing_is_destroyed_before_yes(
     assert run(["destroy", "--ended"]) == UsageError.exit_code
 
     told = capsys.readouterr().err
-    assert three[0] in told and three[2] not in told and "--yes destroys them" in told
+    assert three[0] in told and three[2] not in told and "--yes confirms it" in told
     assert len(left()) == 3
 
 
@@ -227,7 +227,8 @@ def test_what_keeping_costs_is_said_by_hour_and_by_what_is_kept(
     assert run(["destroy", "--shared"]) == UsageError.exit_code
 
     told = shown.getvalue()
-    assert "keeping this costs\nrunspec:   the head node, m6i.xlarge, until " in told
+    assert told.startswith("runspec: runs share what these steps made:\nrunspec:   ")
+    assert "keeping it costs\nrunspec:   the head node, m6i.xlarge, until " in told
     assert "`runspec destroy --shared`: 0.19 USD an hour\n" in told
     assert re.search(r"the disk of the head node, .*: 0\.08 USD a GB and month\n", told)
     assert re.search(r"its dashboard and logs .*: price unknown\n", told)
@@ -241,4 +242,66 @@ def test_a_pipe_is_told_what_is_deleted_and_what_it_cost(capsys: Capture) -> Non
     assert run(["destroy", "--shared"]) == 0
 
     told = capsys.readouterr().err
-    assert told.index("runspec: copy ./src") < told.index("1 shared resource destroyed")
+    assert told.index("runspec:   copy ./src") < told.index("1 shared resource destroyed")
+
+
+@pytest.fixture
+def unreachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return a run on a cluster that answered when the run was started, and does not any more."""
+    ssh = tmp_path / "ssh"
+    ssh.write_text("#!/bin/sh\necho 'ssh: no route to host' >&2; exit 255\n")
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    (tmp_path / "mine.yaml").write_text("providers: {slurm: {host: login, workspace: /work}}\n")
+    monkeypatch.setenv("RUNSPEC_PROFILE", str(tmp_path / "mine.yaml"))
+    Path("job.yaml").write_text("apiVersion: runspec/v1\nprovider: slurm\nname: far\nrun: 'true'\n")
+    assert run(["apply", "job.yaml"]) != 0
+    of = run_record.of_name("far")[-1]
+    with of.opened() as journal:
+        for step in of.plan.steps[:-1]:
+            journal.add("done", step=step.id, answer={})
+    return of.run
+
+
+def test_a_run_whose_service_does_not_answer_is_named_and_can_be_forgotten(
+    unreachable: str, capsys: Capture
+) -> None:
+    capsys.readouterr()
+    assert run(["destroy", "far"]) not in (0, 70)
+    refused = capsys.readouterr().err
+    assert run(["destroy", "far", "--forget"]) == UsageError.exit_code
+    assert left() == [unreachable]
+
+    assert run(["destroy", "far", "--forget", "--yes", "--json"]) == 0
+
+    assert f"{unreachable} is not destroyed: login: " in refused
+    assert f"runspec destroy {unreachable} --forget" in refused
+    told = capsys.readouterr()
+    document = json.loads(told.out)
+    assert (document["run"], document["state"]) == (unreachable, "forgotten")
+    assert document["left"] and f"not undone: {document['left'][0]}" in told.err
+    assert "when 'slurm' answers again: runspec gc slurm" in told.err
+    assert left() == []
+
+
+def test_a_run_that_can_be_destroyed_is_destroyed_although_it_was_to_be_forgotten(
+    three: tuple[str, str, str], capsys: Capture
+) -> None:
+    folder = Path(run_record.find(three[0]).plan.steps[-1].do.params["folder"])
+    assert folder.is_dir()
+
+    assert run(["destroy", three[0], "--forget"]) == 0
+
+    assert not folder.exists() and f"{three[0]} destroyed" in capsys.readouterr().err
+
+
+def test_a_run_that_was_never_submitted_has_no_duration_and_a_destroyed_one_no_places(
+    unreachable: str, three: tuple[str, str, str]
+) -> None:
+    assert run(["destroy", three[0]]) == 0
+
+    found = {one.run: one for one in listing.summaries()}
+
+    assert (found[unreachable].state, found[unreachable].ran_s) == ("not-started", None)
+    assert (found[three[0]].logs, found[three[0]].outputs) == (None, None)
+    assert found[three[1]].logs and found[three[1]].ran_s is not None
