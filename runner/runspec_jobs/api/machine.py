@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.diagnostics.render import placed
-from runspec_jobs.errors import Conflict, Lacking, RunspecError, UsageError
+from runspec_jobs.errors import Conflict, Lacking, RunspecError, Unavailable, UsageError
 from runspec_jobs.load import inputs, registry, source, trust
 from runspec_jobs.load.registry import extras as extras
 from runspec_jobs.load.source import InvalidSpec, SourceFile
@@ -91,10 +91,10 @@ def write_first(path: Path, provider: str) -> FirstFiles:
     """Write a first spec, its JSON Schema beside it and, if the provider needs one, a profile, which is trusted.
 
     A spec that exists is kept if the profile has no settings of the provider; otherwise, Conflict is raised. Raises
-    UsageError if there is no such provider or a file cannot be written.
+    Unavailable if there is no such provider, and UsageError if a file cannot be written.
     """
     if provider not in [*registry.installed(), *registry.EXPECTED]:
-        raise UsageError(*registry.missing(provider))
+        raise Unavailable(*registry.missing(provider))
     schema = path.parent / ".runspec" / "job.schema.json"
     first = _profile_template(provider)
     there = paths.find_profile(path.parent)

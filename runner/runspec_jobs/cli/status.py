@@ -73,6 +73,8 @@ class ListOptions:
 def list_runs(options: ListOptions) -> int:
     """List the runs of this machine, the newest at the bottom."""
     rows = listing.summaries(options.chosen())
+    if not rows and options.provider is not None:
+        listing.demand_provider(options.provider)
     if not rows and not options.as_json:
         output.tell(_none(options))
     _print_rows(rows, as_json=options.as_json)

@@ -9,23 +9,24 @@ from pathlib import Path
 from runspec_jobs.api.specs import TEXT_BYTES, Diagnostic, SourceFile, check
 from runspec_jobs.cli import diagnostics, output
 from runspec_jobs.diagnostics.render import Format
-from runspec_jobs.errors import OK, RunspecError, UsageError
+from runspec_jobs.errors import OK, RunspecError, Unavailable, UsageError
 
 
 def validate(files: Sequence[Path], form: Format, *, quiet: bool) -> int:
-    failed = 0
+    failed, code = 0, Unavailable.exit_code
     for file in files:
         text = _checked(file)
         failed += text.failed
+        code = code if text.lacks_provider else UsageError.exit_code
         if not (quiet and not text.failed):
             diagnostics.print_one(text, form)
     count = len(files)
     if form is not Format.TEXT:
-        return UsageError.exit_code if failed else OK
+        return code if failed else OK
     if failed:
         invalid = f"{failed} of {count} specs are invalid"
         output.tell(invalid if count > 1 else "the spec is invalid")
-        return UsageError.exit_code
+        return code
     if not quiet:
         valid = f"{count} specs are valid" if count > 1 else "the spec is valid"
         output.tell(f"{valid} (profile not checked; runspec plan checks it)")

@@ -44,6 +44,12 @@ class SourceFile:
     def failed(self) -> bool:
         return any(c.severity == "error" for c in self.diagnostics)
 
+    @property
+    def lacks_provider(self) -> bool:
+        """Whether the only error is that the provider is not installed."""
+        wrong = [c for c in self.diagnostics if c.severity == "error"]
+        return all(c.path == "provider" and c.what.endswith("is not installed") for c in wrong)
+
     def complain(self, problems: Iterable[Problem]) -> None:
         assert self.document is not None, "BUG: a text that could not be parsed was checked"
         found = list(problems)

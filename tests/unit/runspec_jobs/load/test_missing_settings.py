@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runspec_jobs.cli.app import run
-from runspec_jobs.errors import UsageError
+from runspec_jobs.errors import Unavailable, UsageError
 from runspec_jobs.load import registry
 from runspec_jobs.provider import SupportsProfileTemplate
 
@@ -128,7 +128,7 @@ def test_a_provider_within_two_letters_of_another_is_an_error(
 ) -> None:
     write(job, typed)
 
-    assert run(["validate", "job.yaml"]) == UsageError.exit_code
+    assert run(["validate", "job.yaml"]) == Unavailable.exit_code
 
     assert f"did you mean '{meant}'?" in capsys.readouterr().err
 
@@ -159,3 +159,38 @@ def test_a_profile_that_says_nothing_has_no_settings(text: str, job: Path, capsy
     assert what in told and "hint: add these settings to " in told
     write(job, "local")
     assert run(["plan", "job.yaml"]) == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["validate", "job.yaml"],
+        ["plan", "job.yaml"],
+        ["apply", "job.yaml"],
+        ["policy", "job.yaml"],
+        ["rehearse", "job.yaml"],
+        ["plan", "right.yaml", "--provider", "locl"],
+        ["apply", "right.yaml", "--provider", "locl"],
+        ["rehearse", "right.yaml", "--provider", "locl"],
+        ["init", "--provider", "locl", "new.yaml"],
+        ["list", "--provider", "locl"],
+        ["doctor", "locl"],
+        ["gc", "locl"],
+    ],
+)
+def test_an_unknown_provider_has_one_exit_code_in_every_command(
+    words: list[str], job: Path, capsys: Capture
+) -> None:
+    write(job, "locl")
+    write(job.with_name("right.yaml"), "slurm")
+
+    assert run(words) == Unavailable.exit_code == 69
+
+    told = capsys.readouterr().err
+    assert "the provider 'locl' is not installed" in told and "did you mean 'local'?" in told
+
+
+def test_other_mistakes_beside_an_unknown_provider_make_the_spec_wrong(job: Path) -> None:
+    job.write_text("apiVersion: runspec/v1\nname: toy\nprovider: locl\ncomand: [a]\n")
+
+    assert run(["validate", "job.yaml"]) == UsageError.exit_code
