@@ -105,7 +105,7 @@ def print_error(exc: errors.RunspecError, given: Mapping[str, Any]) -> int:
         form = diagnostics.wanted(given.get("output_format", "text"), as_json=as_json)
         diagnostics.print_all(texts, form)
     else:
-        output.tell(exc.message)
+        output.tell_failure(exc.message)
         if exc.hint:
             output.tell(f"  hint: {exc.hint}")
     if as_json and texts is None:

@@ -300,7 +300,9 @@ def print_result(
             },
         )
     else:
-        output.tell(closing.line(run, status, kept=not how.rehearsed))
+        ended_well = status.state is State.SUCCEEDED
+        tell = output.tell if ended_well else output.tell_failure
+        tell(closing.line(run, status, kept=not how.rehearsed))
         shown = run.shape == (1, 1) and how.selection.is_all and sys.stdout.isatty()
         for text in () if shown else closing.log_end(run, status):
             output.tell(text)

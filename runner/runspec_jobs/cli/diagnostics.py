@@ -24,7 +24,9 @@ def print_one(text: SourceFile, form: Format) -> None:
     if not text.diagnostics:
         return
     shown = render(text.diagnostics, form, text.lines)
-    if form is Format.TEXT:
-        output.tell_lines(shown)
-    else:
-        output.out(shown)
+    if form is not Format.TEXT:
+        output.write(f"{shown}\n")
+        return
+    output.tell_lines(shown)
+    if output.in_github_actions():
+        output.command(render(text.diagnostics, Format.GITHUB))

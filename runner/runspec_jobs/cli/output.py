@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from runspec_jobs.api.events import Event
-from runspec_jobs.diagnostics.render import as_json, columns, plain
+from runspec_jobs.diagnostics.render import annotation, as_json, columns, plain
 from runspec_jobs.errors import OutputFailed
 from runspec_jobs.report.numbers import brief
 
@@ -39,7 +40,7 @@ def keep_below(what: Below | None) -> None:
 
 def out(text: str) -> None:
     """Print a result. Raises OutputFailed if standard output cannot be written, and BrokenPipeError if it is closed."""
-    write(f"{text}\n")
+    write(f"{inert(text)}\n")
 
 
 def write(text: str) -> None:
@@ -54,12 +55,41 @@ def write(text: str) -> None:
 
 def out_json(form: str, fields: Mapping[str, Any]) -> None:
     """Print a document of the format *form*, such as "runspec.status/v1", which `json_formats` describes."""
-    out(as_json({"format": form, **fields}))
+    write(f"{as_json({'format': form, **fields})}\n")
 
 
 def tell(text: str) -> None:
     """Print a line of progress, or an error, to standard error."""
     tell_lines(f"runspec: {plain(text)}")
+
+
+def in_github_actions() -> bool:
+    """Return whether this process runs in GitHub Actions, which takes some lines of output for workflow commands."""
+    return os.environ.get("GITHUB_ACTIONS") == "true"
+
+
+def inert(text: str) -> str:
+    """Return *text* so that GitHub Actions, if this process runs there, takes no line of it for a workflow command.
+
+    Its runner takes lines whose first characters besides spaces are `::`, and `##[` anywhere in a line:
+    https://github.com/actions/runner/blob/main/src/Runner.Common/ActionCommand.cs
+    """
+    if not in_github_actions() or not ("::" in text or "##[" in text):
+        return text
+    return re.sub(r"(?m)^(\s*)::", r"\1\\::", text).replace("##[", "##\\[")
+
+
+def tell_failure(text: str) -> None:
+    """Print an error to standard error; in GitHub Actions as one that the page of the workflow run shows."""
+    if in_github_actions():
+        command(annotation(text))
+    else:
+        tell(text)
+
+
+def command(line: str) -> None:
+    """Print a workflow command of GitHub Actions to standard error."""
+    _print_lines(line)
 
 
 def at_terminal() -> bool:
@@ -75,6 +105,10 @@ def agreed(question: str) -> bool:
 
 def tell_lines(text: str) -> None:
     """Print *text* to standard error, if that can be written: a full disk does not end what works without it."""
+    _print_lines(inert(text))
+
+
+def _print_lines(text: str) -> None:
     below = _below if sys.stderr.isatty() else ()
     for one in below:
         one.hide()
@@ -99,16 +133,15 @@ def tell_event(event: Event) -> None:
 
 
 def print_table(table: Table) -> None:
-    """Print a table: with borders on a terminal that is wide enough, else in plain columns."""
+    """Print a table in columns, as `list` does: at a terminal, the titles are bold."""
     rows = [[_cell(cell) for cell in row] for row in table.rows]
     words = [any(isinstance(row[i], str) for row in table.rows) for i in range(len(table.titles))]
-    if sys.stdout.isatty() and _draw(table.titles, rows, words):
-        return
     lines = [[plain(title) for title in table.titles], *rows]
     widths = [max(columns(line[i]) for line in lines) for i in range(len(table.titles))]
-    for line in lines:
+    for number, line in enumerate(lines):
         cells = zip(line, widths, words, strict=True)
-        out("  ".join(_padded(*cell) for cell in cells).rstrip())
+        text = "  ".join(_padded(*cell) for cell in cells).rstrip()
+        out(f"\x1b[1m{text}\x1b[0m" if number == 0 and coloured() else text)
 
 
 def _cell(cell: Cell) -> str:
@@ -118,27 +151,6 @@ def _cell(cell: Cell) -> str:
 def _padded(text: str, width: int, word: bool) -> str:
     room = " " * (width - columns(text))
     return f"{text}{room}" if word else f"{room}{text}"
-
-
-def _draw(titles: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[bool]) -> bool:
-    """Draw a table with borders, and return True; return False if the terminal is too narrow for it."""
-    from rich.console import Console
-    from rich.table import Table as Drawn
-    from rich.text import Text
-
-    drawn = Drawn()
-    for title, word in zip(titles, words, strict=True):
-        drawn.add_column(Text(plain(title)), justify="left" if word else "right")
-    for row in rows:
-        drawn.add_row(*map(Text, row))
-    console = Console()
-    if (
-        drawn.__rich_measure__(console, console.options.update(max_width=10_000)).maximum
-        > console.width
-    ):
-        return False
-    console.print(drawn)
-    return True
 
 
 @contextlib.contextmanager

@@ -180,10 +180,22 @@ def columns(text: str) -> int:
 def _github(c: Diagnostic) -> str:
     """Return a workflow command: https://docs.github.com/actions/reference/workflow-commands-for-github-actions"""
     message = f"{c.path + ': ' if c.path else ''}{c.what}{'; ' + c.hint if c.hint else ''}"
-    for raw, escaped in (("%", "%25"), ("\r", "%0D"), ("\n", "%0A")):
-        message = message.replace(raw, escaped)
-    file = c.file
-    for raw, escaped in (("%", "%25"), ("\r", "%0D"), ("\n", "%0A"), (":", "%3A"), (",", "%2C")):
-        file = file.replace(raw, escaped)
     kind = "notice" if c.severity == "note" else "error"
-    return plain(f"::{kind} file={file},line={max(c.line, 1)},col={max(c.column, 1)}::{message}")
+    if c.file.startswith("--"):  # an option of the command line, not a file
+        return annotation(f"{c.file}: {message}", kind)
+    file = _escaped(c.file).replace(":", "%3A").replace(",", "%2C")
+    place = f"file={file},line={max(c.line, 1)},col={max(c.column, 1)}"
+    return annotation(message, f"{kind} {place}")
+
+
+def annotation(message: str, kind: str = "error") -> str:
+    """Return the workflow command that shows *message* on the page of a workflow run, at the place that *kind* names.
+
+    >>> annotation("100% wrong")
+    '::error::100%25 wrong'
+    """
+    return plain(f"::{kind}::{_escaped(message)}")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

@@ -53,6 +53,12 @@ def test_annotations_of_a_pull_request_escape_what_would_end_them() -> None:
     )
 
 
+def test_an_annotation_about_an_option_names_no_file() -> None:
+    diagnostic = Diagnostic("--set cluster.cpus", 0, 0, 1, "", "too many", None, "note")
+
+    assert render([diagnostic], Format.GITHUB) == "::notice::--set cluster.cpus: too many"
+
+
 def test_no_control_sequence_of_a_spec_reaches_the_terminal() -> None:
     read = diagnostics(TEXT.replace("clutser", '"\\e[31mx"'))
 
