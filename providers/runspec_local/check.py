@@ -40,7 +40,11 @@ def _machine(spec: Spec, facts: Facts) -> Iterator[Problem]:
         yield Problem(("cluster",), what, severity="note")
     cpus, here = spec.cluster.cpus, facts.survey.get("cpus")
     if cpus and here and here < cpus * spec.cluster.nodes.max:
-        what = f"{spec.cluster.nodes.max} x {cpus}, and this machine has {here} cores, which all nodes share"
+        nodes = spec.cluster.nodes.max
+        asked = (
+            f"{nodes} nodes ask for {cpus} cores each" if nodes > 1 else f"asks for {cpus} cores"
+        )
+        what = f"{asked}, and this machine has {here}: the job runs, and may be slower"
         yield Problem(("cluster", "cpus"), what, severity="note")
     if spec.cluster.capacity is not Capacity.ON_DEMAND or spec.cluster.pool:
         what = "`local` ignores capacity: jobs run on this machine"

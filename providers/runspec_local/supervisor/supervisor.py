@@ -33,6 +33,7 @@ STOPPED = 143  # exit code of a job that was told to end: 128 + SIGTERM
 STOP = "stopped"  # why a task ends that was stopped
 CANCELLED = "cancelled"  # why all tasks end
 CLAIM_PAUSE_S = 0.02
+STARTING_S = 0.2  # between two looks at the nodes of a task that are being started
 KILL_S = 5.0  # from SIGKILL to giving up on a process
 READY = b"ready\n"
 
@@ -147,7 +148,12 @@ class Supervisor:
         limit_s = self.job["timeout_s"]
         attempt = Attempt({}, [], time.monotonic() + limit_s if limit_s else None, devices)
         self.running[task] = attempt
+        due = time.monotonic() + STARTING_S
         for node in nodes:
+            if time.monotonic() > due:
+                if self._is_over(task, attempt):
+                    return
+                due = time.monotonic() + STARTING_S
             self._tell(task, node.rank, "running")
             try:
                 self._start(node, attempt)
@@ -156,6 +162,15 @@ class Supervisor:
                 self._end(attempt, not_started(exc, node.folder))
                 self._ended(task, node.rank)
                 return
+
+    def _is_over(self, task: int, attempt: Attempt) -> bool:
+        """Reap the nodes that have ended; return whether the rest of *attempt* need not be started any more."""
+        self.asked = self.asked or self._cancel_file()
+        if (
+            "elastic" not in self.job
+        ):  # of such a job, too few nodes may be left before all are started
+            self._look_at_nodes(task, attempt)
+        return self.asked or attempt.ending is not None
 
     def _start(self, node: Node, attempt: Attempt) -> None:
         node.prepare()

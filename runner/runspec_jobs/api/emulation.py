@@ -15,6 +15,7 @@ from runspec_jobs.document.nodes import flow
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.errors import Unavailable, UsageError
 from runspec_jobs.load import inputs, profile, registry, source
+from runspec_jobs.load.overrides import Overrides, changed
 from runspec_jobs.provider import (
     Emulation,
     Spec,
@@ -22,6 +23,8 @@ from runspec_jobs.provider import (
     SupportsEmulation,
 )
 from runspec_jobs.state import atomic_io
+
+NONE = Overrides()
 
 
 @contextlib.contextmanager
@@ -31,18 +34,20 @@ def emulated(
     engine: str | None = None,
     folder: Path | None = None,
     containers: Mapping[str, Path] | None = None,
+    overrides: Overrides = NONE,
     on_event: OnEvent | None = None,
 ) -> Iterator[Path]:
     """Start the emulators for the job in *file*, and yield the folder for their files: *folder*, or a temporary one.
 
     Until the exit, which ends the emulators, this process has an environment, a profile and records of runs of its
     own, so that every other function of this package works on the emulators. *engine* is the container engine to use.
-    *containers* are folders whose files are put into containers of the emulators' store, by their names.
+    *containers* are folders whose files are put into containers of the emulators' store, by their names. *overrides*
+    change the spec, as those of `load` do.
     Raises Unavailable if the provider has no emulator, and UsageError if the spec has `scaling` or the job no such
     container.
     """
     reporter = Events(on_event)
-    text, spec = _read(file)
+    text, spec = _read(file, overrides)
     if spec.scaling is not None:
         what = "rehearse runs one job, and a spec with `scaling` describes several"
         raise UsageError(what, "remove scaling, and set cluster.nodes")
@@ -73,8 +78,8 @@ def _fill(provider: SupportsEmulation, stage: Emulation, name: str, folder: Path
     provider.fill(stage, name, folder)
 
 
-def _read(file: Path) -> tuple[SourceFile, Spec]:
-    text = source.read_file(file)
+def _read(file: Path, overrides: Overrides) -> tuple[SourceFile, Spec]:
+    text = changed(source.read_file(file), overrides)
     spec, problems = source.validated(text)
     if spec is None:
         if text.document is not None:

@@ -369,9 +369,11 @@ def _notes(found: AllSpending) -> Iterator[str]:
         yield "<: spot machines are counted at their price on demand, and lost ones until the next attempt"
     if found.stale:
         hint = "runspec status RUN brings the cost of a run up to date"
-        yield f"may have cost more since they were last seen: {_named(found.stale)}; {hint}"
+        seen = "it was" if len(found.stale) == 1 else "they were"
+        yield f"may have cost more since {seen} last seen: {_named(found.stale)}; {hint}"
     if found.unpriced:
-        yield f"no price on record: {_named(found.unpriced)}; `prices` in the profile gives prices"
+        hint = "runs that start after `prices` is set in the profile have prices"
+        yield f"no price on record: {_named(found.unpriced)}; {hint}"
     if found.unreadable:
         yield f"the record cannot be read: {_named(found.unreadable)}; see runspec list --all"
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runspec_jobs.api.emulation import emulated
+from runspec_jobs.api.emulation import NONE, emulated
+from runspec_jobs.api.jobs import Overrides
 from runspec_jobs.api.lifecycle import runs
 from runspec_jobs.cli import apply, destroy, fetch, output, status
 from runspec_jobs.errors import UsageError
@@ -22,6 +23,7 @@ class RehearsalOptions:
     containers: Sequence[str]
     smoke: bool
     output_format: str
+    overrides: Overrides = NONE
 
 
 def rehearse(options: RehearsalOptions, *, as_json: bool) -> int:
@@ -32,6 +34,7 @@ def rehearse(options: RehearsalOptions, *, as_json: bool) -> int:
         engine=options.engine,
         folder=keep_in,
         containers=_folders(options.containers),
+        overrides=options.overrides,
         on_event=output.tell_event,
     ) as folder:
         applied = apply.ApplyOptions(
@@ -41,6 +44,7 @@ def rehearse(options: RehearsalOptions, *, as_json: bool) -> int:
             output_format=options.output_format,
             as_json=as_json,
             rehearsed=True,
+            overrides=options.overrides,
         )
         code = apply.apply(applied)
         made = [one.id for one in runs()]

@@ -106,9 +106,21 @@ def place(target: Path, file: OutputFile, files: Sequence[OutputFile]) -> Path:
     return path
 
 
+def _demand_place(path: Path) -> None:
+    """Raise Conflict if a file is where *path* needs a folder, or a folder is at *path*."""
+    wrong = next((one for one in path.parents if one.exists() and not one.is_dir()), None)
+    if wrong is not None:
+        what = f"{wrong} is a file, where a folder is needed for {path.name}"
+        raise Conflict(what, "move it away, or fetch to another folder")
+    if path.is_dir() and not path.is_symlink():
+        what = f"{path} is a folder, where a file of that name is to be written"
+        raise Conflict(what, "move it away, or fetch to another folder")
+
+
 def _copy(file: OutputFile, path: Path, move: Progress, done: int, whole: int) -> None:
     """Copy *file* to *path* atomically. Raises RemoteError if its content is not what was saved."""
     digest = hashlib.sha256()
+    _demand_place(path)
     with atomic_io.translate_os_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with file.open() as source, atomic_io.replaced(path) as copy:

@@ -21,6 +21,8 @@ M = TypeVar("M", bound=BaseModel)
 UNKNOWN = "unknown key '"
 SHELL = frozenset("|&;<>$`*?~()#")  # what a shell would act on, outside of these quotes
 QUOTED = re.compile(r"'[^']*'|\"[^\"$`]*\"")
+SPOT = ("spot", "use_spot", "preemptible", "interruptible")  # words of others for the capacity
+LISTS = ("mounts", "outputs", "sweep", "providers")  # the fields of their items have no one place
 WORDS_OF_YAML = frozenset("true false yes no on off null y n".split())
 # Words that YAML reads as text, wherever they are in a list; numbers and true are words of a command, too.
 PLAIN = re.compile(r"[A-Za-z./_-][A-Za-z0-9./_=+-]+|[A-Za-z]")
@@ -153,9 +155,21 @@ def _as_scalar(word: str) -> str:
 
 def _unknown(kind: type[BaseModel], full: Path, path: Path) -> Problem:
     name = str(path[-1])
-    hint = did_you_mean(name, _known(kind, path[:-1]))
+    hint = _meant(kind, path) or did_you_mean(name, _known(kind, path[:-1]))
     private = any(word in name.lower() for word in PRIVATE)
     return Problem(full, f"{UNKNOWN}{name}'", hint, at="key", private=private)
+
+
+def _meant(kind: type[BaseModel], path: Path) -> str | None:
+    """Return a hint if the last part of *path* is another word for a field, or a field that belongs elsewhere."""
+    name, here = str(path[-1]), path[:-1]
+    if kind is Spec and name in SPOT:
+        return "write capacity: spot" if here == ("cluster",) else "write cluster: {capacity: spot}"
+    for above, field in Spec.model_fields.items() if kind is Spec else ():
+        inner = [one for one in models_in(field.annotation) if above not in LISTS]
+        if here != (above,) and any(name in one.model_fields for one in inner):
+            return f"did you mean '{above}.{name}'?"
+    return None
 
 
 def _choice(path: Path, given: Any, expected: str) -> Problem:

@@ -332,6 +332,9 @@ def all_states() -> list[tuple[Record, journal.RunState | Damaged]]:
 def _records(pattern: re.Pattern[str]) -> list[Record]:
     runs = runs_folder()
     if not runs.is_dir():
+        if paths.home().exists() and not paths.home().is_dir():
+            what = f"{paths.home()} is no folder, so it has no records of runs"
+            raise UsageError(what, "set RUNSPEC_HOME to a folder, or unset it")
         return []
     return [Record(f) for f in runs.iterdir() if pattern.fullmatch(f.name)]
 

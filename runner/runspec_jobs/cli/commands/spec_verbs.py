@@ -401,6 +401,8 @@ def rehearse(
     folder: KeptIn = None,
     container: Containers = None,
     smoke: Smoke = False,
+    provider: ProviderName = None,
+    settings: Settings = None,
     output_format: OutputFormat = "text",
     as_json: AsJson = False,
 ) -> int:
@@ -412,7 +414,11 @@ def rehearse(
 
     More: docs/aws-batch.md
     """
+    from runspec_jobs.api.jobs import Overrides
     from runspec_jobs.cli import rehearse
 
-    chosen = rehearse.RehearsalOptions(file, engine, folder, container or (), smoke, output_format)
+    overrides = Overrides(provider, settings or ())
+    chosen = rehearse.RehearsalOptions(
+        file, engine, folder, container or (), smoke, output_format, overrides
+    )
     return rehearse.rehearse(chosen, as_json=as_json)

@@ -107,3 +107,24 @@ def test_what_is_not_what_was_saved_is_not_brought(tmp_path: Path) -> None:
     with pytest.raises(RemoteError, match="model/a does not have the SHA-256 of its save"):
         fetched(client, tmp_path)
     assert not list(tmp_path.rglob("a"))
+
+
+@pytest.mark.parametrize(
+    ("in_the_way", "message"),
+    [
+        ("to", "{}/to is a file, where a folder is needed for a"),
+        ("to/model", "{}/to/model is a file, where a folder is needed for a"),
+        ("to/model/a/", "{}/to/model/a is a folder, where a file of that name is to be written"),
+    ],
+)
+def test_what_is_in_the_way_of_a_file_is_named(
+    in_the_way: str, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / in_the_way
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.mkdir() if in_the_way.endswith("/") else path.touch()
+
+    with pytest.raises(Conflict) as told:
+        fetched(Saving({"a": "1"}), tmp_path / "to")
+
+    assert told.value.message == message.format(tmp_path)

@@ -251,3 +251,14 @@ def test_5000_runs_are_listed_in_half_a_second() -> None:
     assert len(lines) == 5001
     assert lines[-1].startswith("toy-a04998 ")
     assert min(took_s) < 0.5
+
+
+@pytest.mark.parametrize("words", [["list"], ["status", "toy"], ["cost"], ["destroy", "--all"]])
+def test_a_home_that_is_no_folder_does_not_read_as_no_runs(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("RUNSPEC_HOME", "/dev/null")
+
+    assert run(words) == 2
+
+    assert "/dev/null is no folder, so it has no records of runs" in capsys.readouterr().err

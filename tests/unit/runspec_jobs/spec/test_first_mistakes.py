@@ -44,3 +44,23 @@ def test_the_list_to_write_is_read_back_as_the_words_of_a_shell(written: str) ->
 
     assert wrong == [] and again is not None
     assert list(again.command or ()) == shlex.split(written)
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("cluster: {spot: true}", "write capacity: spot"),
+        ("spot: true", "write cluster: {capacity: spot}"),
+        ("nodes: 3", "did you mean 'cluster.nodes'?"),
+        ("cluster: {image: python}", "did you mean 'container.image'?"),
+        ("attempts: 3", "did you mean 'retry.attempts'?"),
+        ("cluster: {node: 3}", "did you mean 'nodes'?"),
+        ("source: ./code", None),
+    ],
+)
+def test_a_field_in_the_wrong_place_is_answered_with_the_right_one(
+    written: str, hint: str | None
+) -> None:
+    (found,) = problems(f"{written}\nrun: a\n")
+
+    assert found.hint == hint

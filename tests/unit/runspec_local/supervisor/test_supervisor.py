@@ -543,3 +543,29 @@ def test_a_log_that_was_taken_away_since_it_was_listed_has_nothing_more(world: W
     world.remove()
 
     assert stream.read(chunk.position)[:2] == (b"", chunk.position)
+
+
+MANY = 600  # takes seconds to start
+
+
+@pytest.mark.parametrize(
+    ("script", "cancelled", "state"),
+    [
+        ("sleep 600", True, State.CANCELLED),
+        ('[ "$RUNSPEC_RANK" != 1 ] || exit 3; sleep 600', False, State.FAILED),
+    ],
+)
+def test_many_nodes_that_are_being_started_are_reaped_and_can_be_cancelled(
+    world: World, script: str, cancelled: bool, state: State
+) -> None:
+    """The nodes that are left are not started first."""
+    world.start(script, nodes=MANY)
+    until(lambda: len(world.states) > 1)
+    if cancelled:
+        world.client.cancel(RUN)
+
+    until(lambda: world.state.terminal)
+
+    found = world.client.state(RUN)
+    assert (found.state, len(found.nodes) < MANY) == (state, True), len(found.nodes)
+    assert "node 1 exited with code 3" in found.reason or cancelled
