@@ -18,6 +18,7 @@ from runspec_jobs.provider import (
     Spec,
     Step,
     blob_name,
+    digest_line,
     signed_job_lines,
     signed_problems,
     signed_scripts,
@@ -61,7 +62,7 @@ def lines(spec: Spec, run: str, facts: Facts) -> Iterator[Line]:
             yield f"link={SHARED}/{one.place}"
             return
         source = facts.sources[one.name]
-        yield f"sum={source.digest.removeprefix('sha256:')}"
+        yield digest_line(source)
         yield ["get=", mark("GET", key(options, "blobs", blob_name(source)))]
 
     def output(name: str, task: int) -> Iterator[Line]:

@@ -54,7 +54,7 @@ def _size(count: float) -> str:
 
 
 def _blob(facts: Facts, source: Source) -> str:
-    return f"{facts.survey['root']}/blobs/{source.digest.removeprefix('sha256:')[:32]}"
+    return f"{facts.survey['root']}/blobs/{source.name[:32]}"
 
 
 def _environment(spec: Spec, facts: Facts) -> Iterator[Step]:

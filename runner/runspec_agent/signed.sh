@@ -171,11 +171,26 @@ _rs_unpack() {
   rm -f "$_rs_dir/tar"
 }
 
+# _rs_digest FILE BYTES: prints the digest of a file. If _rs_parts is set, that of a larger file is the digest of the
+# list of the digests of its parts of 8 MiB. dd finds a part without reading those before it.
+_rs_digest() {
+  if [ -z "$_rs_parts" ] || [ "$2" -le 8388608 ]; then
+    sha256sum <"$1"
+    return
+  fi
+  _rs_i=0
+  while [ $((_rs_i * 8388608)) -lt "$2" ]; do
+    _rs_w=$(dd bs=8388608 skip=$_rs_i count=1 <"$1" 2>/dev/null | sha256sum)
+    printf '%s\n' "${_rs_w%% *}"
+    _rs_i=$((_rs_i + 1))
+  done | sha256sum
+}
+
 # _rs_compare DIGEST: exits if the folder at _rs_at has another digest, which is that of the list of its files, as
-# runspec_jobs.load.bundle makes it. Two short programs run for each file.
+# runspec_jobs.load.bundle makes it. Some short programs run for each file.
 _rs_compare() {
   _rs_w=
-  for _rs_p in find ls sha256sum sort; do
+  for _rs_p in find ls sha256sum sort ${_rs_parts:+dd}; do
     _rs_has "$_rs_p" || _rs_w="this image has no $_rs_p"
   done
   case $(find "$_rs_at" -name '*
@@ -187,12 +202,13 @@ _rs_compare() {
   _rs_w=$(
     cd -- "$_rs_at" || exit
     {
-      printf 'runspec.bundle/v1\n'
+      printf 'runspec.bundle/v%s\n' "${_rs_parts:-1}"
       find . -type f | sort | while IFS= read -r _rs_p; do
-        # digest - mode links owner group bytes ...
-        set -- $(sha256sum <"$_rs_p" && ls -ln "$_rs_p")
-        case $3 in -??x*) _rs_w=x ;; *) _rs_w=- ;; esac
-        printf '%s %s %s %s\0' "$1" "$_rs_w" "$7" "${_rs_p#./}"
+        # mode links owner group bytes ...
+        set -- $(ls -ln "$_rs_p")
+        case $1 in -??x*) _rs_k=x ;; *) _rs_k=- ;; esac
+        set -- $(_rs_digest "$_rs_p" "$5") $5
+        printf '%s %s %s %s\0' "$1" $_rs_k "$3" "${_rs_p#./}"
       done
     } | sha256sum
   )
@@ -260,7 +276,8 @@ _rs_before() {
       [ -z "$_rs_sum" ] || _rs_compare "$_rs_sum"
       _rs_sum=
       ;;
-    sum) _rs_sum=$_rs_v ;;
+    sum) _rs_sum=$_rs_v _rs_parts= ;;
+    parts) _rs_sum=$_rs_v _rs_parts=2 ;;
     put)
       [ "${_rs_v%% *}" = "$RUNSPEC_TASK" ] || return 0
       _rs_needs_tar

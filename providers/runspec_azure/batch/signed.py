@@ -23,6 +23,7 @@ from runspec_jobs.provider import (
     Step,
     argv,
     blob_name,
+    digest_line,
     signed_job_lines,
     signed_problems,
     signed_scripts,
@@ -94,7 +95,7 @@ def lines(spec: Spec, run: str, facts: Facts) -> Iterator[Line]:
 
     def mount(one: Mount) -> Iterator[Line]:
         source = facts.sources[one.name]
-        yield f"sum={source.digest.removeprefix('sha256:')}"
+        yield digest_line(source)
         yield ["get=", mark(READ, layout.key(options, "blobs", blob_name(source)))]
 
     def output(name: str, task: int) -> Iterator[Line]:

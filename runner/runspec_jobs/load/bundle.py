@@ -12,21 +12,21 @@ import io
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from runspec_jobs.errors import Conflict
+from runspec_jobs.load import file_digest
+from runspec_jobs.load.file_digest import PART_BYTES
 from runspec_jobs.load.folder_scan import MIB, Found, LeftOut, Opener, Trouble, Walk, opened, shown
 from runspec_jobs.provider import File, Progress, Source
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+from runspec_jobs.provider.types import PARTS, WHOLE
 
 ATTEMPTS = 4  # to read a file that changes while it is read
 PAUSE_S = 0.25
-CHUNK_BYTES = MIB
+FORMATS = {WHOLE: b"runspec.bundle/v1\n", PARTS: b"runspec.bundle/v2\n"}
 
 AGAIN = "run the same command again"
 
@@ -56,7 +56,8 @@ class FolderBundle:
             if opener.identity != self.identity:
                 raise Conflict(f"{shown(str(self.folder))} was replaced by another folder", AGAIN)
             raw = io.FileIO(opener.open(self.places[file.path]))
-        return io.BufferedReader(_Checked(raw, file), CHUNK_BYTES)
+        changed = Conflict(f"{shown(file.path)} changed while it was uploaded", AGAIN)
+        return file_digest.open_checked(raw, file, changed)
 
 
 def bundle(folder: Path, *, progress: Progress | None = None) -> FolderBundle:
@@ -98,6 +99,10 @@ class _Meter:
     done: int = 0
     told: int = 0
 
+    def add(self, read: int) -> None:
+        """Note that *read* bytes of the present file were read."""
+        self.at(self.done + read)
+
     def at(self, done: int) -> None:
         if self.progress and (done - self.told >= MIB or done == self.total > self.told):
             self.progress(done, self.total)
@@ -123,7 +128,7 @@ def _hash(opener: Opener, found: Found, meter: _Meter) -> File:
     for _ in range(ATTEMPTS):
         with io.FileIO(opener.open(found.place)) as file:
             before = os.fstat(file.fileno())
-            size, sha256 = read_folder(file, before.st_size, meter)
+            size, sha256 = file_digest.hash_content(file, before.st_size, meter.add)
             after = os.fstat(file.fileno())
         if (before.st_size, before.st_mtime_ns) == (size, after.st_mtime_ns):
             return File(found.path, size, bool(after.st_mode & stat.S_IXUSR), sha256)
@@ -131,23 +136,17 @@ def _hash(opener: Opener, found: Found, meter: _Meter) -> File:
     raise _Unsteady
 
 
-def read_folder(file: io.FileIO, expected: int, meter: _Meter) -> tuple[int, str]:
-    """Return size and SHA-256; of a growing file, read at most one chunk more than *expected* bytes."""
-    size, sha256 = 0, hashlib.sha256()
-    while size <= expected and (data := file.read(CHUNK_BYTES)):
-        size += len(data)
-        sha256.update(data)
-        meter.at(meter.done + min(size, expected))
-    return size, sha256.hexdigest()
+def _digest(files: Sequence[File]) -> str:
+    """Return the digest of the list of *files*; each path ends with NUL, which no path contains.
 
-
-def _digest(files: Iterable[File]) -> str:
-    """Return the digest of the list of *files*; each path ends with NUL, which no path contains."""
-    sha256 = hashlib.sha256(b"runspec.bundle/v1\n")
+    The digest of a folder without larger files is the one of versions that knew no parts.
+    """
+    kind = PARTS if any(file.bytes > PART_BYTES for file in files) else WHOLE
+    sha256 = hashlib.sha256(FORMATS[kind])
     for file in files:
-        kind = "x" if file.executable else "-"
-        sha256.update(f"{file.sha256} {kind} {file.bytes} {file.path}\0".encode())
-    return f"sha256:{sha256.hexdigest()}"
+        mode = "x" if file.executable else "-"
+        sha256.update(f"{file.sha256} {mode} {file.bytes} {file.path}\0".encode())
+    return f"{kind}{sha256.hexdigest()}"
 
 
 @contextlib.contextmanager
@@ -157,37 +156,3 @@ def _changed(path: str) -> Iterator[None]:
     except OSError as exc:
         reason = (exc.strerror or str(exc)).lower()
         raise Conflict(f"{shown(path)} changed while it was uploaded: {reason}", AGAIN) from exc
-
-
-class _Checked(io.RawIOBase):
-    """Reads *raw*, the content of *file*, and raises Conflict if it differs from what was hashed.
-
-    A reader that reads exactly the expected number of bytes gets the error before the last of them.
-    """
-
-    def __init__(self, raw: io.FileIO, file: File) -> None:
-        self._raw, self._file = raw, file
-        self._sha256, self._size = hashlib.sha256(), 0
-        if os.fstat(raw.fileno()).st_size != file.bytes:
-            raw.close()
-            raise self._conflict()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer, /) -> int:
-        view = memoryview(buffer).cast("B")
-        count = self._raw.readinto(view) or 0
-        self._sha256.update(view[:count])
-        self._size += count
-        done = self._size >= self._file.bytes or count == 0
-        if done and (self._size, self._sha256.hexdigest()) != (self._file.bytes, self._file.sha256):
-            raise self._conflict()
-        return count
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
-
-    def _conflict(self) -> Conflict:
-        return Conflict(f"{shown(self._file.path)} changed while it was uploaded", AGAIN)

@@ -91,6 +91,7 @@ from runspec_jobs.provider.elastic_tasks import (
 from runspec_jobs.provider.job_manifest import (
     OUTPUT_TAR,
     blob_name,
+    digest_line,
     job_record,
     kept_outputs,
     reach,
@@ -297,6 +298,7 @@ __all__ = [
     "choose_machines",
     "content_name",
     "did_you_mean",
+    "digest_line",
     "docker_auth",
     "ec2_catalogue",
     "elastic_changes",

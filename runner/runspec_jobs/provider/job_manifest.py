@@ -7,7 +7,7 @@ from typing import Any
 
 from runspec_jobs import record_formats
 from runspec_jobs.errors import NoAnswer
-from runspec_jobs.provider.types import Facts, Source
+from runspec_jobs.provider.types import PARTS, Facts, Source
 from runspec_jobs.spec.model import Mount, Spec
 from runspec_jobs.spec.placeholders import SMOKE, Axis, axes
 
@@ -20,8 +20,19 @@ def blob_name(source: Source) -> str:
 
     >>> blob_name(Source("sha256:ab12", files=1, bytes=2))
     'ab12.tar'
+    >>> blob_name(Source("sha256-parts:ab12", files=1, bytes=2))
+    'ab12.parts.tar'
     """
-    return f"{source.digest.removeprefix('sha256:')}.tar"
+    return f"{source.name}.parts.tar" if source.digest.startswith(PARTS) else f"{source.name}.tar"
+
+
+def digest_line(source: Source) -> str:
+    """Return the line of the list of signed.sh that has the digest of a folder.
+
+    >>> digest_line(Source("sha256:ab12", files=1, bytes=2))
+    'sum=ab12'
+    """
+    return f"{'parts' if source.digest.startswith(PARTS) else 'sum'}={source.name}"
 
 
 def job_record(spec: Spec, run: str, facts: Facts, **more: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from runspec_jobs.provider.object_streams import RangedReader, ReadRange
 from runspec_jobs.provider.types import Bundle, Progress
 
 BLOCK_BYTES = 1 << 20  # size of one read: small files share a block, large files are skipped
+READ_BYTES = 8 << 20  # size of a part of a digest, which is then not copied
 ENTRY_BYTES = 4096  # size of a tar for each file beside its content
 LINKS = 8  # the longest chain of links; a longer one counts as a cycle
 
@@ -87,7 +88,7 @@ def pieces(bundle: Bundle) -> Iterator[bytes]:
         header, filling = info.tobuf(tarfile.GNU_FORMAT), bytes(-entry.bytes % tarfile.BLOCKSIZE)
         yield header
         with bundle.open(entry) as file:
-            while block := file.read(BLOCK_BYTES):  # read to the end, where the content is checked
+            while block := file.read(READ_BYTES):  # read to the end, where the content is checked
                 yield block
         yield filling
         size += len(header) + entry.bytes + len(filling)

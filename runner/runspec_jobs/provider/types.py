@@ -62,12 +62,28 @@ class Options(Model):
     has_pools: ClassVar[bool] = True  # False if the provider ignores the names of pools
 
 
+WHOLE, PARTS = "sha256:", "sha256-parts:"
+
+
 class Source(NamedTuple):
-    """A folder of this machine that a spec mounts, with the digest, number and size of its files."""
+    """A folder of this machine that a spec mounts, with the digest, number and size of its files.
+
+    A digest begins with `PARTS` if the folder has files of several parts, whose digests are those of lists of their
+    parts, and with `WHOLE` if every digest of a file is the SHA-256 of its content. docs/inside.md defines both.
+    """
 
     digest: str
     files: int
     bytes: int
+
+    @property
+    def name(self) -> str:
+        """The digest without its kind.
+
+        >>> Source("sha256-parts:ab12", 1, 27).name
+        'ab12'
+        """
+        return self.digest.rpartition(":")[2]
 
     @property
     def counted(self) -> str:

@@ -21,7 +21,7 @@ BUCKET = "jobs"
 TOOLS = ("curl", "python3", "wget")
 # What the script needs of an image beside a shell, and what tests run in it.
 BESIDE = (
-    "cat cp echo env grep ln ls mkdir printf rm sh sha256sum sleep sort tar touch true wc find "
+    "cat cp dd echo env grep ln ls mkdir printf rm sh sha256sum sleep sort tar touch true wc find "
     "dash busybox bash date"
 ).split()
 Lines = Sequence[str]

@@ -15,8 +15,9 @@ import pytest
 
 from runspec_emulators.aws.region import Objects
 from runspec_jobs.load.bundle import bundle
+from runspec_jobs.load.file_digest import PART_BYTES
 from runspec_jobs.machines.usage import read_usage
-from runspec_jobs.provider import tar_blocks
+from runspec_jobs.provider import digest_line, tar_blocks
 from runspec_jobs.provider.payload import inside_sh, signed_sh, usage_sh
 from tests.support.agent.shells import SHELLS, Word, every_shell, program
 from tests.support.agent.signed_store import BUCKET, TOOLS, Bucket, Image, answering
@@ -205,8 +206,8 @@ def named(bucket: Bucket, folder: Path, files: Iterable[str]) -> tuple[list[str]
         path.chmod(0o755 if name.endswith(".sh") else 0o644)
     made = bundle(folder)
     bucket.write("blob", b"".join(tar_blocks(made, lambda done, whole: None)))
-    digest = made.digest.removeprefix("sha256:")
-    at = ["mount=RUNSPEC_MOUNT_CODE", "at=/job/code", f"sum={digest}", f"get={bucket.get('blob')}"]
+    line = digest_line(made.source)
+    at = ["mount=RUNSPEC_MOUNT_CODE", "at=/job/code", line, f"get={bucket.get('blob')}"]
     return at, folder
 
 
@@ -249,6 +250,33 @@ def test_a_folder_that_is_another_by_now_is_refused(
 
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"/job/code differ from the upload: run runspec destroy --shared" in done.stderr
+
+
+@every_shell
+def test_a_larger_file_is_compared_by_its_parts(shell: str, bucket: Bucket, tmp_path: Path) -> None:
+    """Of a whole number of parts and of a byte more; the byte that differs is in the second part."""
+    given = tmp_path / "given"
+    given.mkdir()
+    for name, size in (("a b", 2 * PART_BYTES), ("big", 2 * PART_BYTES + 1)):
+        (given / name).write_bytes(os.urandom(size))
+    at, _ = named(bucket, given, ["c"])
+    (tmp_path / "1").mkdir()
+    done = Image(tmp_path / "1", shell, "curl").run(
+        bucket.listed([*bucket.claim("one"), *at]), ["echo", "begun"]
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"begun\n", b"")
+    with (given / "big").open("r+b") as file:
+        file.seek(PART_BYTES)
+        file.write(b"changed")
+    named(bucket, given, ())
+    (tmp_path / "2").mkdir()
+
+    done = Image(tmp_path / "2", shell, "curl").run(
+        bucket.listed([*bucket.claim("two"), *at]), ["echo", "begun"]
+    )
+
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"/job/code differ from the upload" in done.stderr
 
 
 def test_what_cannot_be_compared_is_told(bucket: Bucket, tmp_path: Path) -> None:

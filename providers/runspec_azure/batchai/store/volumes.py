@@ -105,7 +105,7 @@ def root(name: str, volume: Volume) -> str:
 
 def folder(source: Source, options: BatchAiOptions) -> str:
     """Return the prefix of the blobs of an uploaded folder, which has one blob for each file."""
-    return f"{options.prefix}/files/{source.digest.removeprefix('sha256:')}"
+    return f"{options.prefix}/files/{source.name}"
 
 
 def logs(options: BatchAiOptions) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import io
 import os
 import tarfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from runspec_agent.base.job_env import LOST, USAGE, Failure
 from runspec_agent.store import parallel
 from runspec_agent.store.base import Bucket
 from runspec_agent.transfer import inputs
+from runspec_agent.transfer.untar import PART_BYTES
 from runspec_jobs.load.bundle import bundle
 from runspec_jobs.provider import blob_name, tar_blocks
 from tests.support.agent.breakable_stores import OBJECTS, Way
@@ -69,9 +72,9 @@ def test_a_folder_may_be_empty(bucket: Bucket, tmp_path: Path) -> None:
     assert list(got(bucket, tar({}), tmp_path / "in").iterdir()) == []
 
 
-def uploaded(bucket: Bucket, folder: Path) -> tuple[str, bytes]:
+def uploaded(bucket: Bucket, folder: Path, files: Mapping[str, bytes] = FILES) -> tuple[str, bytes]:
     """Put a folder into the store as every provider does; give its key and its tar."""
-    for name, content in FILES.items():
+    for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
@@ -89,6 +92,34 @@ def test_a_folder_that_was_uploaded_is_the_one_that_comes(bucket: Bucket, tmp_pa
     inputs.get(bucket, {"kind": "tar", "key": key}, str(tmp_path / "in"))
 
     assert tree(tmp_path / "in") == FILES
+
+
+def test_a_larger_file_is_compared_by_its_parts(bucket: Bucket, tmp_path: Path) -> None:
+    """Two whole parts, two and a byte; the byte that differs is in the second part."""
+    files = {"a": os.urandom(2 * PART_BYTES), "b": os.urandom(2 * PART_BYTES + 1), "c": b"c"}
+    key, content = uploaded(bucket, tmp_path / "code", files)
+
+    inputs.get(bucket, {"kind": "tar", "key": key}, str(tmp_path / "in"))
+    assert tree(tmp_path / "in") == files
+    at = content.index(files["b"]) + PART_BYTES
+    bucket.put(key, content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+    with pytest.raises(Failure, match="differs from the folder that was uploaded"):
+        inputs.get(bucket, {"kind": "tar", "key": key}, str(tmp_path / "again"))
+
+
+def test_a_folder_that_an_older_version_uploaded_is_compared_by_whole_files(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    """Versions that knew no parts have named it by the SHA-256 of each file, whatever its size."""
+    big = os.urandom(PART_BYTES + 1)
+    line = f"{hashlib.sha256(big).hexdigest()} - {len(big)} big\0"
+    digest = hashlib.sha256(b"runspec.bundle/v1\n" + line.encode()).hexdigest()
+    for content, fits in ((big, True), (big[:-1] + bytes([big[-1] ^ 1]), False)):
+        bucket.put(f"blobs/{digest}.tar", tar({"big": content}))
+        refused = pytest.raises(Failure, match="differs from the folder")
+        with contextlib.nullcontext() if fits else refused:
+            what = {"kind": "tar", "key": f"blobs/{digest}.tar"}
+            inputs.get(bucket, what, str(tmp_path / str(fits)))
 
 
 @pytest.mark.parametrize("what", ["a byte", "a mode", "a name", "a file"])

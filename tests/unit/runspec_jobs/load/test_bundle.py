@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import socket
@@ -16,8 +17,9 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from runspec_jobs.errors import Conflict
-from runspec_jobs.load import bundle as subject, folder_scan
+from runspec_jobs.load import bundle as subject, file_digest, folder_scan
 from runspec_jobs.load.bundle import FolderBundle, bundle
+from runspec_jobs.load.file_digest import PART_BYTES
 from runspec_jobs.load.folder_scan import BundleError
 from runspec_jobs.load.ignore import IgnoreMatcher, Verdict, looks_secret, rules
 from runspec_jobs.provider import Bundle, File, Source
@@ -534,6 +536,27 @@ def test_the_digest_never_changes_between_versions(folder: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("more", [-1, 0, 1, PART_BYTES, PART_BYTES + 1])
+def test_the_digest_of_a_larger_file_is_that_of_the_list_of_its_parts(
+    more: int, tmp_path: Path
+) -> None:
+    """A file of one part has the digest that sha256sum prints, and its folder the one of versions without parts."""
+    content = os.urandom(PART_BYTES + more)
+    found = bundle(made(tmp_path / "f", {"big": content, "small": "x"}))
+
+    kind, version, digest = "sha256", 1, hashlib.sha256(content).hexdigest()
+    if more > 0:
+        cuts = (content[at : at + PART_BYTES] for at in range(0, len(content), PART_BYTES))
+        parts = "".join(f"{hashlib.sha256(cut).hexdigest()}\n" for cut in cuts)
+        kind, version, digest = "sha256-parts", 2, hashlib.sha256(parts.encode()).hexdigest()
+    small = hashlib.sha256(b"x").hexdigest()
+    lines = f"{digest} - {len(content)} big\0{small} - 1 small\0"
+    whole = hashlib.sha256(f"runspec.bundle/v{version}\n{lines}".encode()).hexdigest()
+    assert [file.sha256 for file in found.files] == [digest, small]
+    assert found.digest == f"{kind}:{whole}"
+    assert found.open(found.files[0]).read() == content
+
+
 # --- while things change ---
 
 
@@ -633,8 +656,8 @@ class Scribe:
     """A file that is written to each time that it is read, for the first *times*."""
 
     def __init__(self, path: Path, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.path, self.times, self.read = path, times, subject.read_folder
-        monkeypatch.setattr(subject, "read_folder", self)
+        self.path, self.times, self.read = path, times, file_digest.hash_content
+        monkeypatch.setattr(file_digest, "hash_content", self)
         monkeypatch.setattr(subject, "PAUSE_S", 0)
 
     def __call__(self, file: object, *args: object) -> object:
@@ -698,33 +721,57 @@ def test_a_change_while_it_is_read_is_seen(content: str, folder: Path) -> None:
             opened.read()
 
 
-def test_a_large_file_is_checked_to_its_last_byte(tmp_path: Path) -> None:
-    big = os.urandom(3 * subject.CHUNK_BYTES + 7)
+@pytest.mark.parametrize("large", [3 * folder_scan.MIB + 7, 2 * PART_BYTES + 7])
+@pytest.mark.parametrize("at", [0, -1])
+def test_a_large_file_is_checked_to_its_last_byte(large: int, at: int, tmp_path: Path) -> None:
+    big = os.urandom(large)
     folder = made(tmp_path / "f", {"big": big})
     found = bundle(folder)
     with found.open(found.files[0]) as same:
         assert same.read() == big
-    made(folder, {"big": big[:-1] + bytes([big[-1] ^ 1])})
+    changed = bytearray(big)
+    changed[at] ^= 1
+    made(folder, {"big": bytes(changed)})
 
-    with pytest.raises(Conflict):
-        read_in_parts(found, found.files[0], 65536)
+    for size in (65536, -1):
+        with pytest.raises(Conflict):
+            read_in_parts(found, found.files[0], size)
+
+
+@pytest.mark.parametrize("change", [-PART_BYTES, -1, 1])
+def test_a_large_file_that_changes_its_size_while_it_is_read_is_seen(
+    change: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One processor core reads two parts in advance."""
+    monkeypatch.setattr(file_digest, "cores", lambda: 1)
+    folder = made(tmp_path / "f", {"big": b""})
+    os.truncate(folder / "big", 4 * PART_BYTES)
+    found = bundle(folder)
+
+    with found.open(found.files[0]) as opened:
+        opened.read(1)
+        os.truncate(folder / "big", 4 * PART_BYTES + change)
+        with pytest.raises(Conflict):
+            opened.read()
 
 
 # --- progress and pace ---
 
 
-def test_progress_goes_up_to_all_of_it(tmp_path: Path) -> None:
-    folder = made(tmp_path / "f", {"a": b"x" * 3 * folder_scan.MIB, "b": "y", "c": ""})
+@pytest.mark.parametrize("large", [3 * folder_scan.MIB, 3 * PART_BYTES])
+def test_progress_goes_up_to_all_of_it(large: int, tmp_path: Path) -> None:
+    folder = made(tmp_path / "f", {"a": b"x" * large, "b": "y", "c": ""})
     told: list[tuple[int, int]] = []
 
     bundle(folder, progress=lambda done, total: told.append((done, total)))
 
     assert told == sorted(told)
     assert len(told) >= 3
-    assert told[-1] == (3 * folder_scan.MIB + 1, 3 * folder_scan.MIB + 1)
+    assert told[-1] == (large + 1, large + 1)
 
 
 def test_open_descriptors_are_given_back(folder: Path) -> None:
+    made(folder, {"big": b"x" * 9 * PART_BYTES})
     found = bundle(folder)
     before = set(os.listdir("/proc/self/fd"))
 
@@ -732,6 +779,7 @@ def test_open_descriptors_are_given_back(folder: Path) -> None:
     for file in found.files:
         found.open(file).close()
     (folder / "lib/model.py").write_text("")
+    os.truncate(folder / "big", 1)
     (folder / "train.py").unlink()
     os.mkfifo(folder / "train.py")
     for file in found.files:
