@@ -33,6 +33,9 @@ def main() -> int:
         if not verb or verb[0] not in VERBS:
             raise Failure("usage: runspec_agent {} ...".format("|".join(VERBS)))
         module = importlib.import_module("{}.{}".format(__package__, VERBS[verb[0]]))
+        getattr(
+            gc, "freeze", gc.enable
+        )()  # Python 3.7: modules are never garbage, also not in a fork
         gc.enable()
         code: int = module.main(argv)
         return code

@@ -32,6 +32,18 @@ OF_SLURM = {
     "RUNSPEC_ATTEMPT": '"$((${SLURM_RESTART_COUNT:-0} + 1))"',
 }
 NODE_NAMES = '"$(scontrol show hostnames "$SLURM_JOB_NODELIST" | paste -s -d , -)"'
+# Starts the agent as `python -IS ZIPAPP` does, with the compiled modules that an earlier start has kept beside it, if
+# there are any: `runspec_agent.job.zipapp_main`. It is short, because Python compiles it for each task.
+AGENT = """\
+import sys, marshal, _frozen_importlib_external as e
+sys.argv[:2] = [p] = sys.argv[1:2]
+n = p[:-3] + sys.implementation.cache_tag + "-%d.kept" % int.from_bytes(e.MAGIC_NUMBER[:2], "little")
+try:
+    with open(n, "rb") as f: k = marshal.load(f)
+except (OSError, EOFError, ValueError, TypeError):
+    import runpy; runpy.run_path(p, run_name="__main__")
+else:
+    exec(marshal.loads(k["__main__"]), {"__name__": "__main__", "kept_codes": k})"""
 RANK = "RUNSPEC_RANK=SLURM_NODEID"  # each node has its own, from srun
 OWN_FOLDER = "@"  # the agent makes a fresh folder, in place of a root of the job's own
 PREFERRED_MPI = ("pmix", "pmi2")
@@ -139,7 +151,7 @@ def _command(spec: Spec, facts: Facts, exported: tuple[str, ...]) -> str:
     own = dict(containers.variables(spec, facts))
     pairs = [(f"{name}={quoted(value)}",) for name, value in own.items()]
     python = _there(facts.options.python, own)
-    start = (python, "-IS", placed(INSIDE), "batch", "--")
+    start = (python, "-ISc", f"'{AGENT}'", placed(INSIDE), "batch", "--")
     taken = sbatch_argv.login(spec, facts.options) == "script"
     by_env = ("exec", "env", *(('"$@"',) if taken else ()))
     begin = [by_env, *pairs, start] if pairs or taken else [("exec", *start)]

@@ -5,12 +5,16 @@ finds no file writes it; of several writers the last one wins, with equal conten
 beside it.
 """
 
+import __future__
+
+import ast
 import marshal
 import os
 import zipfile
+from types import CodeType
 from typing import Dict
 
-from runspec_agent.base import files
+from runspec_agent.base import files, light_typing
 
 
 def made(zipapp: str, path: str) -> Dict[str, bytes]:
@@ -18,16 +22,30 @@ def made(zipapp: str, path: str) -> Dict[str, bytes]:
     codes = {}
     with zipfile.ZipFile(zipapp) as archive:
         for name in archive.namelist():
-            if name.endswith(".py") and "/" in name:
-                code = compile(
-                    archive.read(name), os.path.join(zipapp, name), "exec", dont_inherit=True
-                )
+            content = archive.read(name)
+            if name.endswith(".py"):
+                code = _compiled(content, os.path.join(zipapp, name))
                 codes[_module(name)] = marshal.dumps(code)
+            else:
+                codes[os.path.basename(name)] = content
     try:
         _put(path, marshal.dumps(codes))
     except OSError:
         pass
     return codes
+
+
+def _compiled(source: bytes, path: str) -> CodeType:
+    """Return the code of a module that takes what it needs for its annotations from `light_typing`."""
+    tree = ast.parse(source, path)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "typing":
+            node.module = light_typing.__name__
+    # Annotations stay texts, where Python can do that: 3.7 or newer.
+    lazy = getattr(__future__, "annotations", None)
+    flags = 0 if lazy is None else lazy.compiler_flag
+    code: CodeType = compile(tree, path, "exec", flags=flags, dont_inherit=True)
+    return code
 
 
 def _module(name: str) -> str:

@@ -1,26 +1,33 @@
-"""The `__main__` of the zipapp: it imports all other modules from `bytecode_cache` if they were cached."""
+"""The `__main__` of the zipapp: it imports all other modules from `bytecode_cache` if they were cached.
+
+A batch script of Slurm takes this module itself from the cache (`runspec_slurm.job.script`): to read the directory of a
+zip, and to compile this module, would take as long as the work of a small task. So it imports only what Python itself
+has imported already.
+"""
 
 import gc
 import marshal
 import os
 import sys
-import zipimport
-from importlib.machinery import ModuleSpec
-from importlib.util import MAGIC_NUMBER
-from types import ModuleType
-from typing import Any, Dict, Optional
+from _frozen_importlib import ModuleSpec
+from _frozen_importlib_external import MAGIC_NUMBER
 
-Codes = Dict[str, bytes]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any, Dict, Optional
+
+    Codes = Dict[str, bytes]
 
 
 class Kept:
     """An importer of *codes*, the compiled modules of *zipapp*."""
 
-    def __init__(self, codes: Codes, zipapp: str) -> None:
+    def __init__(self, codes: "Codes", zipapp: str) -> None:
         self.codes, self.zipapp = codes, zipapp
         self.packages = {name.rpartition(".")[0] for name in codes}
 
-    def find_spec(self, name: str, *_: Any) -> Optional[ModuleSpec]:
+    def find_spec(self, name: str, *_: "Any") -> "Optional[ModuleSpec]":
         if name not in self.codes:
             return None
         package = name in self.packages
@@ -33,11 +40,13 @@ class Kept:
     def create_module(self, _: ModuleSpec) -> None:
         return None
 
-    def exec_module(self, module: ModuleType) -> None:
+    def exec_module(self, module: "ModuleType") -> None:
         exec(marshal.loads(self.codes[module.__name__]), module.__dict__)  # noqa: S102, S302 - what every import does
 
-    def get_source(self, name: str) -> Optional[str]:
+    def get_source(self, name: str) -> "Optional[str]":
         """Return the text that a traceback shows lines of."""
+        import zipimport
+
         *packages, module = name.split(".")
         return zipimport.zipimporter(os.path.join(self.zipapp, *packages)).get_source(module)
 
@@ -54,7 +63,7 @@ def place(zipapp: str) -> str:
     return "{}.{}-{}.kept".format(os.path.splitext(zipapp)[0], sys.implementation.cache_tag, magic)
 
 
-def read(path: str) -> Optional[Codes]:
+def read(path: str) -> "Optional[Codes]":
     """Return the cached modules, or None if the file is missing or damaged."""
     try:
         with open(path, "rb") as stream:
@@ -64,20 +73,22 @@ def read(path: str) -> Optional[Codes]:
     return found
 
 
-def begin(zipapp: str) -> None:
-    """Import modules from the cache, or write the cache if there is none."""
-    codes = read(place(zipapp))
+def begin(zipapp: str, codes: "Optional[Codes]") -> None:
+    """Import modules from *codes*, or from the cache, or write the cache if there is none."""
+    path = place(zipapp)
+    if codes is None:
+        codes = read(path)
     if codes is None:
         from runspec_agent.job import bytecode_cache
 
-        codes = bytecode_cache.made(zipapp, place(zipapp))
+        codes = bytecode_cache.made(zipapp, path)
     sys.meta_path.insert(0, Kept(codes, zipapp))
 
 
 if __name__ == "__main__":
     gc.disable()  # imports leave no garbage, and `main` enables it again
     if named_by_digest(sys.argv[0]):
-        begin(os.path.abspath(sys.argv[0]))
+        begin(os.path.abspath(sys.argv[0]), globals().get("kept_codes"))
     from runspec_agent.__main__ import main
 
     code = main()

@@ -1,9 +1,9 @@
 """Prepare what a program finds on its node: its inputs, its environment, and the folders for its outputs."""
 
 import os
-import zipimport
 from typing import Any, Dict, Mapping, Optional
 
+import runspec_agent
 from runspec_agent.base import files, requirements
 from runspec_agent.base.job_env import TEAM_WORDS
 from runspec_agent.base.task_identity import TaskIdentity, variable
@@ -77,9 +77,18 @@ class Workdir:
         for name in OURS:
             self.env.pop(name, None)
         path = os.path.join(self.folder, INSIDE)
-        found = zipimport.zipimporter(self.env["RUNSPEC_INSIDE"])
-        files.write(path, found.get_data("runspec_agent/" + INSIDE))
+        files.write(path, _inside_sh(self.env["RUNSPEC_INSIDE"]))
         return path
+
+
+def _inside_sh(zipapp: str) -> bytes:
+    """Return inside.sh from the cache of the compiled modules, or else from the zipapp."""
+    kept: Optional[bytes] = getattr(runspec_agent.__loader__, "codes", {}).get(INSIDE)
+    if kept is not None:
+        return kept
+    import zipimport
+
+    return zipimport.zipimporter(zipapp).get_data("runspec_agent/" + INSIDE)
 
 
 def own(below: str, output: str, place: TaskIdentity) -> str:

@@ -14,6 +14,7 @@ import pytest
 
 from runspec_agent.job import bytecode_cache, zipapp_main
 from runspec_jobs.provider.payload import zipapp_bytes
+from runspec_slurm.job.script import AGENT
 from tests.support.agent.process_nodes import fake_mpirun as fake_mpirun
 
 pytestmark = pytest.mark.process
@@ -41,6 +42,7 @@ NOT_READ = {
     "shutil",
     "ssl",
     "tempfile",
+    "typing",
     "urllib.parse",
     "xml",
 }
@@ -65,6 +67,7 @@ class Workspace:
         *options: str,
         program: Path | None = None,
         prints: str = "it runs\n",
+        start: tuple[str, ...] = ("-ISc", AGENT),
         **more: str,
     ) -> str:
         """Run a task of the run as a batch script does, and give what is said beside what it prints."""
@@ -83,7 +86,7 @@ class Workspace:
             "SLURMD_NODENAME": "node-a",
             **more,
         }
-        words = [sys.executable, *options, *agent[1:], "batch", "--", *agent, "job"]
+        words = [sys.executable, *options, *start, agent[-1], "batch", "--", *agent, "job"]
         done = subprocess.run(
             words, env=env, capture_output=True, text=True, timeout=60, check=True
         )
@@ -110,8 +113,48 @@ def test_a_second_task_compiles_nothing(workspace: Workspace) -> None:
         "runspec_agent.job",
         "runspec_agent.job.bytecode_cache",
         "runspec_agent.base.files",
+        "runspec_agent.base.light_typing",
     }
     assert loaded_of_the_zipapp(second) == set()
+
+
+def test_a_service_that_starts_the_zipapp_has_the_compiled_modules_too(
+    workspace: Workspace,
+) -> None:
+    workspace.task(0, start=("-IS",))
+
+    said = workspace.task(1, "-v", start=("-IS",))
+
+    assert loaded_of_the_zipapp(said) == set()
+    assert len(workspace.kept()) == 1
+
+
+def test_every_compiled_module_can_be_imported(workspace: Workspace) -> None:
+    """Each module of a job, with what stands for `typing` in it: that is not imported even once."""
+    workspace.task()
+    (kept,) = workspace.kept()
+    code = """
+import marshal, sys
+with open(sys.argv[1], "rb") as stream:
+    codes = marshal.load(stream)
+own = {"__name__": "own"}
+exec(marshal.loads(codes["__main__"]), own)
+sys.meta_path.insert(0, own["Kept"](codes, sys.argv[2]))
+from runspec_agent.base.task_identity import TaskIdentity, seat
+assert seat(TaskIdentity("7", 5, 0, 1), {"nodes": 1, "elastic": {"min": 1, "max": 4}}) == ("7", 1, 1, 1)
+from runspec_agent.store.manifest import Manifest
+assert Manifest() == Manifest(**Manifest()._asdict())
+assert "typing" not in sys.modules
+for name in codes:
+    if "." in name and name != "inside.sh":
+        __import__(name)
+print(len(codes))
+"""
+    line = [sys.executable, "-IS", "-c", code, str(kept), str(workspace.zipapp)]
+    said = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+
+    assert (said.returncode, said.stderr) == (0, "")
+    assert int(said.stdout) > 90
 
 
 def test_the_compiled_modules_are_whole_and_nobody_elses(workspace: Workspace) -> None:

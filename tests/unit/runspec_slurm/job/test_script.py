@@ -14,6 +14,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from runspec_slurm.containers.containers import uri
+from runspec_slurm.job.script import AGENT
 from runspec_slurm.session.quoting import quoted
 from tests.support.slurm.specs import FOUND, RUN, facts, sbatch, spec
 
@@ -125,7 +126,7 @@ def test_a_path_of_the_spec_is_the_programs_and_finds_nothing_of_the_node(stubs:
 
     assert found["PATH"] == "/opt/none:/usr/bin:/bin"
     assert words[0] == str(stubs / "python3")
-    assert words[5] == str(stubs / "srun")
+    assert words[6] == str(stubs / "srun")
     assert str(stubs / "python3") in words[6:]
 
 
@@ -175,8 +176,8 @@ def test_the_contract_is_said_in_the_words_of_slurm(stubs: Path) -> None:
         "RUNSPEC_TIMEOUT_S": "600",
         "RUNSPEC_BELOW": "@",
     }
-    assert words[1:2] + words[3:7] == ["-IS", "batch", "--", "python3", "-IS"]
-    assert words[2] == words[7] and words[2].startswith("/work space/inside/") and words[8] == "job"
+    assert words[1:3] + words[4:8] == ["-ISc", AGENT, "batch", "--", "python3", "-IS"]
+    assert words[3] == words[8] and words[3].startswith("/work space/inside/") and words[9] == "job"
 
 
 def test_a_job_of_its_own_and_its_first_try_are_told_too(stubs: Path) -> None:
