@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.errors import Conflict, Damaged
 from runspec_jobs.load import git_commit
 from runspec_jobs.load.inputs import PlanInputs
-from runspec_jobs.plan import diff, model
+from runspec_jobs.plan import diff, model, spec_diff
 from runspec_jobs.provider import (
     Client,
     Places,
@@ -119,7 +120,7 @@ def earlier(
     if memory.want == "destroy" or (memory.want == "cancel" and not succeeded):
         return None
     if not engine.is_made(before, memory):
-        return _unfinished(old, _is_equal(old, made, found), made, reporter)
+        return _unfinished(old, made, found, reporter)
     same = before.provider == found.provider.name
     old_client = rehydrated(client, old) if same else connect(old)[1]
     status = memory.status or old_client.state(old.run)
@@ -128,7 +129,7 @@ def earlier(
             message = f"run {old.run} is already {status.state}; starting no other"
             return Choice(old, client, message)
         raise Conflict(
-            f"{old.run} is {status.state} with another spec: {_changed(before, made)}",
+            f"{old.run} is {status.state} with another spec: {_changed(old, made, found)}",
             f"cancel it with runspec cancel {old.run}, or start another run with apply --new",
         )
     if status.state in (State.SUCCEEDED, State.GONE) and _is_equal(old, made, found):
@@ -154,18 +155,20 @@ def _is_equal(old: Record, made: model.Plan, found: PlanInputs) -> bool:
     return anew.digest == made.digest
 
 
-def _unfinished(old: Record, equal: bool, made: model.Plan, reporter: Reporter) -> Choice | None:
-    """Return the run of an interrupted apply if its spec is *equal*; else None, if that apply made nothing.
+def _unfinished(
+    old: Record, made: model.Plan, found: PlanInputs, reporter: Reporter
+) -> Choice | None:
+    """Return the run of an interrupted apply if its spec is that of *found*; else None, if that apply made nothing.
 
     Raises Conflict if it made something.
     """
-    if equal:
+    if _is_equal(old, made, found):
         return Choice(old, connect(old)[1], f"continuing run {old.run}, which was interrupted")
     with old.opened(reporter.wait) as journal:
         of_run = {s.id for s in old.plan.steps if s.scope == "run"}
         if of_run & journal.memory.begun:
             raise Conflict(
-                f"{old.run} was started with another spec: {_changed(old.plan, made)}",
+                f"{old.run} was started with another spec: {_changed(old, made, found)}",
                 f"destroy it with runspec destroy {old.run}, or start another run with apply --new",
             )
         destroy_run(old, journal, reporter)
@@ -180,10 +183,18 @@ def destroy_run(of: Record, journal: Journal, reporter: Reporter) -> None:
         engine.abandon(journal, "destroy")
 
 
-def _changed(before: model.Plan, after: model.Plan) -> str:
-    paths = [change.path for change in diff.differences(before, after)]
+def _changed(old: Record, made: model.Plan, found: PlanInputs) -> str:
+    """Return which fields of the spec changed since *old*, or if its spec cannot be read, which of the plan."""
+    before = old.plan
+    if before.provider != found.provider.name:
+        return f"planned for '{before.provider}'"
+    changes: list[diff.Change] = []
+    with contextlib.suppress(Damaged):
+        of_old = (old.spec, old.facts(found.provider))
+        changes = spec_diff.differences(of_old, (found.spec, found.facts))
+    paths = [change.path for change in changes or diff.differences(before, made)]
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-    return f"{', '.join(paths[:3])}{more} changed" if paths else f"planned for '{before.provider}'"
+    return f"{', '.join(paths[:3])}{more} changed"
 
 
 def _make(choice: Choice, found: PlanInputs, client: Client, reporter: Reporter) -> Status | None:

@@ -93,7 +93,7 @@ def test_a_changed_spec_beside_a_living_run_is_a_conflict_that_names_the_change(
     code = run(["apply", str(spec)])
 
     assert code == 4
-    assert "job.do.params.argv[1] changed" in capsys.readouterr().err
+    assert "is running with another spec: command changed\n" in capsys.readouterr().err
     assert run(["destroy", "job"]) == 0
 
 
