@@ -64,12 +64,16 @@ class AboutRun:
         found = self._status
         if found is None:
             return "starting", self._born, ""
-        if found.nodes and all(node.state.terminal for node in found.nodes):
-            return "ending", self._ran_s or self._born, ""
-        if found.state is not State.RUNNING:
+        nodes = found.nodes  # not those of tasks that have not begun
+        ended = bool(nodes) and all(node.state.terminal for node in nodes)
+        began = [self._ran_s] if self._ran_s is not None else []
+        began += [one.began_s for one in nodes if one.began_s is not None]
+        began += [a.began_s for one in nodes for a in one.attempts if a.began_s is not None]
+        since_s = min(began, default=self._born)
+        if ended and len({node.task for node in nodes}) == self._tasks:
+            return "ending", since_s, ""
+        if found.state is not State.RUNNING and not ended:
             return "waiting", self._born, plain(found.reason)
-        began = [node.began_s for node in found.nodes if node.began_s is not None]
-        since_s = min(began) if began else self._ran_s or self._born
         runs = not found.nodes or any(node.state is not State.WAITING for node in found.nodes)
         return ("running", since_s, "") if runs else ("starting", since_s, "")
 

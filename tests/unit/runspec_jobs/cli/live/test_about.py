@@ -7,7 +7,7 @@ import pytest
 from runspec_jobs.cli.live.about import AboutRun
 from runspec_jobs.diagnostics.render import columns
 from runspec_jobs.diagnostics.terminal_text import without_sequences
-from runspec_jobs.provider import NodeStatus, State, Status
+from runspec_jobs.provider import Attempt, NodeStatus, State, Status
 
 WAITS = Status(State.WAITING, "the queue has 3 jobs before this one, and no machine is free")
 
@@ -39,6 +39,18 @@ def test_each_state_has_its_age_and_what_is_known() -> None:
     assert metric.text(80) == (
         "running 5 s | loss 0.25 | 2 of 3 nodes run, 1 ended | Ctrl-C detaches"
     )
+
+
+def test_a_sweep_whose_first_tasks_have_ended_still_runs_and_keeps_its_age() -> None:
+    """The status has no nodes of tasks that have not begun."""
+    first = NodeStatus(0, 0, 1, State.SUCCEEDED, attempts=(Attempt(1, 0, "", False, 110.0, 150.0),))
+    between = Status(State.WAITING, "", None, (first,))
+    next_one = NodeStatus(1, 0, 1, State.RUNNING, began_s=170.0)
+    then = Status(State.RUNNING, "", None, (first, next_one))
+
+    assert about(between, tasks=2).text(80).startswith("running 1 min 5 s")
+    assert about(between, then, tasks=2).text(80).startswith("running 1 min 5 s")
+    assert about(between, tasks=1).text(80).startswith("ending 1 min 5 s")
 
 
 def test_the_task_of_a_sweep_is_named() -> None:
