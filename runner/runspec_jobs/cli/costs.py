@@ -304,7 +304,12 @@ def _short(part: Part) -> str:
     is_lower = bool(part.unpriced_hours or part.untimed)
     if is_upper and is_lower:
         return f"~{usd(float(part.most_usd))}"
-    return f"{'<' if is_upper else '>' if is_lower else ''}{usd(float(part.most_usd))}"
+    text = usd(float(part.most_usd))
+    return (
+        text
+        if text.startswith("under")
+        else f"{'<' if is_upper else '>' if is_lower else ''}{text}"
+    )
 
 
 def spent_by(since: str | None, *, by_provider: bool, as_json: bool) -> int:

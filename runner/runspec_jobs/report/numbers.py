@@ -95,9 +95,11 @@ def seconds(value: float) -> str:
 def usd(amount: float) -> str:
     """Return an amount of money as text.
 
-    >>> usd(0.0104), usd(0.5), usd(12345.678)
-    ('0.0104 USD', '0.50 USD', '12,345.68 USD')
+    >>> usd(0.0104), usd(0.5), usd(12345.678), usd(0.00001)
+    ('0.0104 USD', '0.50 USD', '12,345.68 USD', 'under 0.0001 USD')
     """
+    if 0 < amount < 0.0001:
+        return "under 0.0001 USD"
     return f"{amount:,.4f} USD" if 0 < amount < 0.1 else f"{amount:,.2f} USD"
 
 
