@@ -19,7 +19,11 @@ from tests.support.agent import elastic_simulation as worlds
 from tests.support.agent.elastic_schedules import scheduled
 from tests.support.agent.elastic_simulation import Broken, Store
 
-ALL, BLOCK, FEW = 10_000, 500, 200
+ALL, MANY, BLOCK, FEW = 10_000, 3_000, 500, 200
+BLOCKS = [
+    pytest.param(first, marks=() if first < MANY else pytest.mark.matrix)
+    for first in range(0, ALL, BLOCK)
+]
 
 
 def broken(seeds: range) -> list[str]:
@@ -42,7 +46,7 @@ def test_a_few_schedules_break_nothing() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, ALL, BLOCK))
+@pytest.mark.parametrize("first", BLOCKS)
 def test_no_schedule_breaks_anything(first: int) -> None:
     assert broken(range(first, first + BLOCK)) == []
 
