@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import Any
 
-from runspec_jobs.provider import Request, Spec, inside_zipapp
+from runspec_jobs.provider import Facts, Request, Spec, inside_zipapp
 
 INSIDE_SHA256 = hashlib.sha256(inside_zipapp()).hexdigest()
 INSIDE = f"inside/{INSIDE_SHA256}.pyz"
+
+
+def environment(spec: Spec, facts: Facts) -> str:
+    """Return the folder of the environments with these requirements; nodes add one for each kind of Python.
+
+    An environment uses the packages of the image that it was made in.
+    """
+    container = spec.container
+    content = [
+        container.image,
+        list(facts.requirements),
+        list(container.build_constraints),
+    ]
+    return f"environments/{hashlib.sha256(json.dumps(content).encode()).hexdigest()}"
 
 
 def of_run(run: str, *parts: str) -> str:

@@ -92,6 +92,10 @@ class OrphanFinder:
                     yield Orphan(what, (_remove("remove", key=found.key),))
             for key in self._unfinished(kind):
                 yield Orphan(f"unfinished upload {key}", (_remove("remove", key=key),))
+        for name in self.store.folders("environments"):
+            key = f"environments/{name}"
+            if not any(found.startswith(f"{key}/") for found in made):
+                yield Orphan(f"environment {key}", (_remove("remove_tree", key=key),))
         for name in self.store.folders("trash"):
             what = f"what is left of the removed {name.rpartition('.')[0]}"
             yield Orphan(what, (_remove("remove_tree", key=f"trash/{name}"),))

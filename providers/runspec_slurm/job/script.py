@@ -12,7 +12,7 @@ from runspec_jobs.provider import Facts, Launch, Spec, nodes_each
 from runspec_slurm import resources
 from runspec_slurm.containers import containers, images
 from runspec_slurm.job import sbatch_argv
-from runspec_slurm.naming import INSIDE, of_run
+from runspec_slurm.naming import INSIDE, environment, of_run
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.session.quoting import HERE, ends, placed, quoted
 
@@ -107,6 +107,8 @@ def _exports(spec: Spec, run: str, facts: Facts) -> Iterator[tuple[str, str]]:
         yield "RUNSPEC_BELOW", OWN_FOLDER
         if options.scratch:
             yield "TMPDIR", quoted(options.scratch)
+    if facts.requirements:
+        yield "RUNSPEC_ENVIRONMENT", placed(environment(spec, facts))
     if many:
         yield "RUNSPEC_NODE_NAMES", NODE_NAMES
         yield "RUNSPEC_WORDS", RANK

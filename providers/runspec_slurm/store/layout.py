@@ -21,7 +21,7 @@ from runspec_jobs.provider import (
 from runspec_slurm import resources
 from runspec_slurm.containers import containers
 from runspec_slurm.job import sbatch_argv
-from runspec_slurm.naming import INSIDE, INSIDE_SHA256, folder, of_run
+from runspec_slurm.naming import INSIDE, INSIDE_SHA256, environment, folder, of_run
 from runspec_slurm.options import SlurmOptions
 
 # Slurm's own ports (SlurmdPort, SrunPortRange) are not among these: https://slurm.schedmd.com/network.html
@@ -33,7 +33,7 @@ RULE = (
 
 
 def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
-    """Yield the steps that upload the files that several jobs share: the agent, and mounted folders."""
+    """Yield the steps that write what several jobs share: the agent, mounted folders, and what packages they need."""
     yield _upload("inside", "upload the agent", INSIDE, {"$inside": INSIDE_SHA256})
     for mount in spec.mounts:
         if mount.scheme == "file":
@@ -41,12 +41,24 @@ def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
             title = f"upload {mount.source} ({source.counted}, {source.bytes:,} bytes)"
             key = f"blobs/{blob_name(source)}"
             yield _upload(f"upload-{mount.name}", title, key, {"$file": mount.name})
+    if facts.requirements:
+        yield _environment(spec, facts)
 
 
 def _upload(step: str, title: str, key: str, content: Any) -> Step:
     """Return a step that writes *content* at *key*; nothing has to settle, as only complete files get their name."""
     do = folder("put", key=key, content=content)
     return Step(step, title, Scope.SITE, do, folder("remove", key=key))
+
+
+def _environment(spec: Spec, facts: Facts) -> Step:
+    """Return the step that names an environment, which the first node that needs it builds beside that file."""
+    where = environment(spec, facts)
+    lines = "".join(f"{line}\n" for line in facts.requirements)
+    do = folder("put", key=f"{where}/requirements.txt", content=lines)
+    title = "write the requirements of the environment, which the first node builds"
+    undo = folder("remove_tree", key=where)
+    return Step("environment", title, Scope.SITE, do, undo)
 
 
 def record(spec: Spec, run: str, facts: Facts) -> Step:

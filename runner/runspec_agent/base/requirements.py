@@ -3,23 +3,47 @@
 import os
 import subprocess
 import sys
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, Iterable, List, Mapping, Tuple
 
 from runspec_agent.base.job_env import USAGE, Failure
 
+NAME = "env"  # the folder of the environment, beside the files that it is made of
+
 
 def build(record: Mapping[str, Any], folder: str, env: Dict[str, str]) -> None:
-    """Make a virtual environment below *folder* and put it first in *env*. Raise Failure if that does not work."""
+    """Make an environment below *folder* and put it first in *env*. Raise Failure if that does not work."""
+    make(record, folder, env)
+    use(os.path.join(folder, NAME), env)
+
+
+def use(made: str, env: Dict[str, str]) -> None:
+    """Put the environment *made* first in *env*."""
+    env["VIRTUAL_ENV"] = made
+    env["PATH"] = os.path.join(made, "bin") + os.pathsep + env.get("PATH", os.defpath)
+    env["RUNSPEC_PYTHON"] = made + "/bin/python"
+
+
+def make(record: Mapping[str, Any], folder: str, env: Mapping[str, str]) -> None:
+    """Make the environment NAME below *folder*. Raise Failure if that does not work."""
+    made = os.path.join(folder, NAME)
+    steps, told = _pip(record, folder, made, env)
+    print(
+        "runspec: building the environment of {} requirements".format(len(record["requirements"]))
+    )
+    sys.stdout.flush()
+    for step in steps:
+        _run(step, told)
+
+
+def _pip(
+    record: Mapping[str, Any], folder: str, made: str, env: Mapping[str, str]
+) -> Tuple[List[List[str]], Dict[str, str]]:
+    """Return the commands that make a virtual environment, by uv or else by pip, and their variables."""
     import shutil
 
-    made = os.path.join(folder, "env")
     wanted, built_with = os.path.join(folder, "requirements.txt"), os.path.join(folder, "build.txt")
-    for path, lines in (
-        (wanted, record["requirements"]),
-        (built_with, record["build_constraints"]),
-    ):
-        with open(path, "w", encoding="utf-8") as stream:
-            stream.writelines(line + "\n" for line in lines)
+    _write(wanted, record["requirements"])
+    _write(built_with, record["build_constraints"])
     uv = shutil.which("uv", path=env.get("PATH"))
     if uv is not None:
         what = ["--requirement", wanted, "--build-constraint", built_with]
@@ -27,25 +51,18 @@ def build(record: Mapping[str, Any], folder: str, env: Dict[str, str]) -> None:
             [uv, "venv", "--quiet", "--system-site-packages", "--python", sys.executable, made],
             [uv, "pip", "install", "--quiet", "--python", made + "/bin/python", *what],
         ]
-    else:
-        pip = [made + "/bin/python", "-m", "pip", "--disable-pip-version-check", "--quiet"]
-        steps = [
-            [sys.executable, "-m", "venv", "--system-site-packages", made],
-            [*pip, "install", "--requirement", wanted],
-        ]
-    told = (
-        env if uv is not None else build_env(env, built_with if record["build_constraints"] else "")
-    )
-    print(
-        "runspec: building the environment of {} requirements".format(len(record["requirements"]))
-    )
-    sys.stdout.flush()
-    for step in steps:
-        _run(step, told)
-    env.update(
-        VIRTUAL_ENV=made, PATH=os.path.join(made, "bin") + os.pathsep + env.get("PATH", os.defpath)
-    )
-    env["RUNSPEC_PYTHON"] = made + "/bin/python"
+        return steps, dict(env)
+    pip = [made + "/bin/python", "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    steps = [
+        [sys.executable, "-m", "venv", "--system-site-packages", made],
+        [*pip, "install", "--requirement", wanted],
+    ]
+    return steps, build_env(env, built_with if record["build_constraints"] else "")
+
+
+def _write(path: str, lines: Iterable[str]) -> None:
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.writelines(line + "\n" for line in lines)
 
 
 def build_env(env: Mapping[str, str], built_with: str) -> Dict[str, str]:

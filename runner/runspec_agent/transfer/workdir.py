@@ -19,6 +19,7 @@ OURS = (
     "RUNSPEC_SHARED",
     "RUNSPEC_DISK",
     "RUNSPEC_ENDS",
+    "RUNSPEC_ENVIRONMENT",
     "RUNSPEC_SCRATCH",
     *TEAM_WORDS,
 )
@@ -49,7 +50,13 @@ class Workdir:
                 inputs.get(self.bucket, mount, inputs.roomy(path, self.env))
             self.env[variable("MOUNT", mount["name"])] = path
         if self.record["requirements"]:
-            requirements.build(self.record, self.folder, self.env)
+            place = self.env.get("RUNSPEC_ENVIRONMENT")
+            if place:
+                from runspec_agent.base import shared_environment  # few jobs need it
+
+                shared_environment.ensure(self.record, place, self.env)
+            else:
+                requirements.build(self.record, self.folder, self.env)
 
     def below(self, path: str) -> str:
         """Return where *path* is in this job: for local processes, it lies below the node's folder."""

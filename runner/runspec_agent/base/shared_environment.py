@@ -1,0 +1,192 @@
+"""Build the environment of a job once, in a folder that all nodes share, for all its nodes and attempts and later jobs.
+
+An environment cannot be moved, because its scripts contain its path. Therefore every builder builds in a folder of its
+own, and the file `built` names the folder that is complete. link(2) creates that file, which succeeds once, also on
+NFS. A half-built environment is never used, whatever happens to the lock, which only keeps nodes from building twice.
+"""
+
+import hashlib
+import os
+import platform
+import socket
+import sys
+import sysconfig
+import threading
+import time
+from typing import Any, Dict, Mapping, Optional
+
+from runspec_agent.base import files, requirements
+from runspec_agent.base.job_env import USAGE, Failure
+
+BEAT_S = 5.0
+LEASE_S = (
+    60.0  # another node takes the lock of a builder whose heartbeat has not changed for so long
+)
+PAUSE_S = 0.5
+BUILT, LOCK, FAILED = "built", "lock", "failed"
+
+
+def ensure(record: Mapping[str, Any], folder: str, env: Dict[str, str]) -> None:
+    """Put the environment of *record* first in *env*; build it below *folder*, which is its own, unless it is there.
+
+    Raise Failure if it cannot be built, also if another node of the same run has failed meanwhile.
+    """
+    place = os.path.join(folder, kind())
+    os.makedirs(place, exist_ok=True)
+    wait = _Wait(place, env.get("RUNSPEC_RUN", ""))
+    while True:
+        made = _built(place)
+        if made is None:
+            wait.check()
+            lock = Lock(place)
+            if lock.take():
+                with lock:
+                    made = _built(place) or _build(record, place, lock.token, env)
+        if made is not None:
+            requirements.use(made, env)
+            return
+        wait.pause()
+
+
+def kind() -> str:
+    """Return a name for this Python and this machine: environments of one name can be exchanged.
+
+    An environment leads to the Python that made it, so its path counts, and packages are built for a C library.
+    """
+    told = [sys.executable, sys.version, sysconfig.get_platform(), *platform.libc_ver()]
+    version = ".".join(map(str, sys.version_info[:3]))
+    digest = hashlib.sha256("\0".join(told).encode("utf-8", "surrogateescape")).hexdigest()
+    return "python-{}-{}-{}".format(version, sysconfig.get_platform(), digest[:8])
+
+
+def _built(place: str) -> Optional[str]:
+    """Return the path of the complete environment, if there is one; forget one that somebody has deleted."""
+    found = files.read(os.path.join(place, BUILT))
+    if found is None:
+        return None
+    made = os.path.join(place, found.decode("ascii"), requirements.NAME)
+    if os.path.isdir(made):
+        return made
+    files.remove(os.path.join(place, BUILT))
+    return None
+
+
+def _build(
+    record: Mapping[str, Any], place: str, token: str, env: Mapping[str, str]
+) -> Optional[str]:
+    """Build the environment in the folder *token*, and return the path of the one that counts.
+
+    Return None if another builder has taken this one for dead and has removed its folder.
+    """
+    own = os.path.join(place, token)
+    os.mkdir(own)
+    try:
+        requirements.make(record, own, env)
+    except Failure as failure:
+        if not os.path.isdir(own):
+            return None
+        files.remove_tree(own)
+        noted = {"run": env.get("RUNSPEC_RUN", ""), "why": str(failure), "token": token}
+        files.write_record(os.path.join(place, FAILED), noted)
+        raise
+    os.sync()  # neither pip nor uv flushes what it writes, and a name must not outlive its content
+    if not _create(os.path.join(place, BUILT), token):
+        files.remove_tree(own)
+        return _built(place)
+    for name in os.listdir(
+        place
+    ):  # what killed builders have left; only now, as one of them may have been about to end
+        if name != token and os.path.isdir(os.path.join(place, name)):
+            files.remove_tree(os.path.join(place, name))
+    return os.path.join(own, requirements.NAME)
+
+
+class Lock:
+    """The right to build, in a file with a heartbeat; the clocks of two machines are not compared."""
+
+    def __init__(self, place: str) -> None:
+        self.path = os.path.join(place, LOCK)
+        self.token = "{}-{}-{}".format(socket.gethostname(), os.getpid(), os.urandom(4).hex())
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+
+    def take(self) -> bool:
+        return _create(self.path, self._text(0))
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        if self._is_own():
+            files.remove(self.path)
+
+    def _beat(self) -> None:
+        count = 0
+        while not self._over.wait(BEAT_S) and self._is_own():
+            count += 1
+            try:
+                files.write(self.path, self._text(count).encode("ascii"))
+            except OSError:
+                continue  # another node takes the lock at worst
+
+    def _is_own(self) -> bool:
+        found = files.read(self.path)
+        return found is not None and found.decode("ascii").split()[0] == self.token
+
+    def _text(self, count: int) -> str:
+        return "{} {}".format(self.token, count)
+
+
+class _Wait:
+    """Waits while another node builds."""
+
+    def __init__(self, place: str, run: str) -> None:
+        self.place, self.run = place, run
+        self._failed = files.read(os.path.join(place, FAILED))
+        self._seen, self._since = None, 0.0  # type: Optional[bytes], float
+        self._told = False
+
+    def check(self) -> None:
+        """Raise Failure if another node of this run has failed to build since the wait began."""
+        path = os.path.join(self.place, FAILED)
+        if files.read(path) != self._failed:
+            failed = files.read_record(path) or {}
+            if failed.get("run") == self.run:
+                raise Failure("another node of this job says: {}".format(failed["why"]), USAGE)
+
+    def pause(self) -> None:
+        """Wait a moment, and take the lock from a builder that has stopped beating."""
+        path = os.path.join(self.place, LOCK)
+        found, now = files.read(path), time.monotonic()
+        if found != self._seen:
+            self._seen, self._since = found, now
+        elif found is not None and now - self._since > LEASE_S:
+            self._tell("the node that builds it has stopped: {}".format(found.decode("ascii")))
+            files.remove(path)
+        if not self._told and found is not None:
+            self._tell("waiting for another node, which builds the environment")
+            self._told = True
+        time.sleep(PAUSE_S)
+
+    @staticmethod
+    def _tell(text: str) -> None:
+        print("runspec: {}".format(text))
+        sys.stdout.flush()
+
+
+def _create(path: str, content: str) -> bool:
+    """Create the file *path* with *content*, and return True; return False if it exists.
+
+    link(2) is atomic on NFS, and its outcome is the number of links, because a reply may get lost: open(2), O_EXCL.
+    """
+    part = "{}.{}.part".format(path, os.urandom(8).hex())
+    files.write(part, content.encode("ascii"), durable=True)
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        pass
+    created = os.stat(part).st_nlink == 2
+    files.remove(part)
+    return created
