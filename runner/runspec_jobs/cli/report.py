@@ -11,7 +11,7 @@ from typing import Any
 from runspec_jobs.api import reports
 from runspec_jobs.api.lifecycle import Membership, Run, Status, get, ways
 from runspec_jobs.api.reports import Asked, Metric, Placed, Scaled, Sizes
-from runspec_jobs.cli import apply, costs, node_table, output
+from runspec_jobs.cli import apply, node_table, output, spending
 from runspec_jobs.diagnostics.render import plain
 from runspec_jobs.errors import DETACHED, OK, UsageError
 from runspec_jobs.report import elastic_costs, ranking, tables, usage
@@ -130,7 +130,9 @@ def _page(
     from runspec_jobs.report.page import run_page  # only for --html
 
     about = reports.about(of, status, metric, found, known, time.time())
-    lines = (line.strip().partition(": ") for line in costs.spent_lines(costs.of_run(of, status)))
+    lines = (
+        line.strip().partition(": ") for line in spending.spent_lines(spending.of_run(of, status))
+    )
     spent = [(name, text) for name, _, text in lines]
     return run_page.run_page(about._replace(usage=used, spent=spent), node_table.when)
 
@@ -175,12 +177,12 @@ def _without_metric(
 
 
 def _cost_and_usage(of: Run, status: Status, used: Used | None) -> dict[str, Any]:
-    cost = costs.spent_json(costs.of_run(of, status))
+    cost = spending.spent_json(spending.of_run(of, status))
     return {"cost": cost, "usage": usage.to_json(used)}
 
 
 def _print_cost(of: Run, status: Status, used: Used | None) -> None:
-    for line in costs.spent_lines(costs.of_run(of, status)):
+    for line in spending.spent_lines(spending.of_run(of, status)):
         output.out(line.removeprefix("  "))
     for line in usage.lines(used):
         output.out(plain(line))

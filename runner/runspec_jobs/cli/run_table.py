@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from runspec_jobs.api.listing import UNREADABLE, Summary
-from runspec_jobs.cli import costs, output
+from runspec_jobs.cli import output, spending
 from runspec_jobs.diagnostics.render import columns, plain
 from runspec_jobs.report.numbers import brief, seconds
 
@@ -64,7 +64,7 @@ COLUMNS = (
     Column("duration", 3, lambda row, now_s: "-" if row.ran_s is None else seconds(row.ran_s)),
     Column("nodes", 6, lambda row, now_s: nodes(row)),
     Column("metric", 4, lambda row, now_s: metric(row)),
-    Column("cost", 5, lambda row, now_s: costs.short(row.cost) or "-"),
+    Column("cost", 5, lambda row, now_s: spending.short(row.cost) or "-"),
     Column("spec", 8, lambda row, now_s: file(row)),
     Column("commit", 9, lambda row, now_s: (row.commit or "-")[:COMMIT]),
     Column("outputs", 10, lambda row, now_s: row.outputs or "-"),

@@ -11,7 +11,7 @@ from runspec_jobs.api import listing
 from runspec_jobs.api.lifecycle import Run, SavedLog, Selection, State, Status, get, is_known
 from runspec_jobs.api.listing import RunFilter, Summary
 from runspec_jobs.api.machine import HERE
-from runspec_jobs.cli import apply, costs, node_table, output, run_table
+from runspec_jobs.cli import apply, node_table, output, run_table, spending
 from runspec_jobs.cli.live import closing, refresh
 from runspec_jobs.diagnostics.render import plain
 from runspec_jobs.errors import OK, JobFailed, RunspecError
@@ -134,11 +134,11 @@ def status(run: str, *, as_json: bool) -> int:
         for line in _status_lines(of, found):
             output.out(line)
         return OK
-    cost = costs.of_run(of, found)
+    cost = spending.of_run(of, found)
     shown = {**found._asdict(), "nodes": node_table.rows(found.nodes), "want": of.wanted}
     shown |= {**listing.summary(of, found)._asdict(), **node_table.changes_json(of.membership())}
     used = of.usage(found, FEW)
-    shown |= {"cost": costs.spent_json(cost), "usage": usage.to_json(used)}
+    shown |= {"cost": spending.spent_json(cost), "usage": usage.to_json(used)}
     output.out_json("runspec.status/v1", shown)
     return OK
 
@@ -161,7 +161,7 @@ def _status_lines(of: Run, found: Status) -> Iterator[str]:
     short = listing.summary(of, found)
     yield from node_table.head(of.id, short.state, found)
     yield from run_table.about(short)
-    yield from costs.spent_lines(costs.of_run(of, found))
+    yield from spending.spent_lines(spending.of_run(of, found))
     yield from (plain(f"  {line}") for line in usage.lines(of.usage(found, FEW)))
     yield from node_table.lines(found.nodes)
     yield from (f"  {line}" for line in closing.log_end(of, found, reads=of.provider == HERE))

@@ -143,9 +143,9 @@ def cost(
 
     More: docs/machines.md
     """
-    from runspec_jobs.cli import costs
+    from runspec_jobs.cli import spending
 
-    return costs.spent_by(since, by_provider=by == "provider", as_json=as_json)
+    return spending.spent_by(since, by_provider=by == "provider", as_json=as_json)
 
 
 def logs(

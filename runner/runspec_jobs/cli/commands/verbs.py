@@ -53,7 +53,7 @@ VERBS: Mapping[str, Verb] = {
         "report",
         "rank the tasks of a sweep, compare numbers of nodes, or show what membership changes cost",
     ),
-    "cost": Verb(WATCH, "run_verbs", "costs", "show what the runs of this machine have cost"),
+    "cost": Verb(WATCH, "run_verbs", "spending", "show what the runs of this machine have cost"),
     "fetch": Verb(WATCH, "run_verbs", "fetch", "copy the outputs of a run to this machine"),
     "shell": Verb(
         WATCH,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from runspec_jobs.api.lifecycle import Run, Status, get
-from runspec_jobs.cli import costs
+from runspec_jobs.cli import spending
 from runspec_jobs.diagnostics.render import plain
 from runspec_jobs.diagnostics.terminal_text import clipped
 from runspec_jobs.errors import RunspecError
@@ -22,8 +22,8 @@ def line(run: Run, status: Status, *, kept: bool = True) -> str:
     parts = [*_result(run, status)]
     outputs = _outputs(run) if kept else ""
     parts += [outputs] if outputs else []
-    cost = costs.of_run(run, status)
-    parts += [costs.amount(spent.total(cost))] if cost is not None else []
+    cost = spending.of_run(run, status)
+    parts += [spending.amount(spent.total(cost))] if cost is not None else []
     text = ", ".join(parts) + (f": runspec fetch {_name(run)}" if outputs else "")
     head = f"{run.id} {status.state}"
     if status.reason:

@@ -13,7 +13,7 @@ import pytest
 
 from runspec_jobs import api
 from runspec_jobs.cli.app import run
-from runspec_jobs.cli.costs import short
+from runspec_jobs.cli.spending import short
 from runspec_jobs.machines.spent import Part, part_json
 from runspec_jobs.provider import State, Status
 from runspec_jobs.state_folder import runs_folder

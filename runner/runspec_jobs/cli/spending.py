@@ -1,0 +1,169 @@
+"""Prints what runs have cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from runspec_jobs.api import listing
+from runspec_jobs.api.lifecycle import Outcome, Part, Run, Spent, Status
+from runspec_jobs.api.listing import AllSpending
+from runspec_jobs.api.specs import seconds
+from runspec_jobs.cli import output
+from runspec_jobs.errors import OK, Damaged, Newer, UsageError
+from runspec_jobs.machines import spent
+from runspec_jobs.report.numbers import usd
+from runspec_jobs.report.tables import Table
+
+NAMED = 3  # the most runs that a note names
+
+
+def of_run(of: Run, status: Status) -> Spent | None:
+    """Return what a run has cost; None if it has no price, no known attempt, or a damaged record, which is told."""
+    try:
+        return of.cost(status) or None
+    except (Damaged, Newer) as exc:
+        output.tell(f"the cost of {of.id} is not known: {exc.message}")
+        return None
+
+
+def spent_json(found: Spent | None) -> dict[str, Any] | None:
+    """Return what a run has cost as JSON."""
+    return None if found is None else spent.to_json(found)
+
+
+def spent_lines(found: Spent | None) -> Iterator[str]:
+    """Yield lines of text on what a run has cost: none if it is not known, several if attempts ended differently."""
+    if found is None:
+        return
+    so_far = " so far" if Outcome.RUNNING in found else ""
+    yield f"  cost: {amount(spent.total(found))}{so_far}"
+    if len(found) > 1:
+        for outcome, part in found.items():
+            attempts = "1 attempt" if part.attempts == 1 else f"{part.attempts:,} attempts"
+            yield f"    {outcome}: {amount(part)} ({attempts}, {part.hours:.2f} h)"
+
+
+def amount(part: Part) -> str:
+    """Return what attempts have cost as text.
+
+    >>> from decimal import Decimal
+    >>> amount(Part(1, Decimal(2), Decimal(3), Decimal(3))), amount(Part(1, Decimal(2), Decimal(3), Decimal(4)))
+    ('3.00 USD', '3.00 to 4.00 USD')
+    >>> amount(Part(2, Decimal(2), Decimal(3), Decimal(4), Decimal("0.5"), at_most=True))
+    'at most 4.00 USD, plus 0.50 h of unknown price'
+    """
+    more = list(_unknown(part))
+    if not part.is_priced:
+        return f"unknown: {' and '.join(more)}"
+    least, most = usd(float(part.least_usd)), usd(float(part.most_usd))
+    known = most if least == most else f"{least.removesuffix(' USD')} to {most}"
+    if part.at_most:
+        known = f"at most {most}"
+    elif more:
+        known = f"at least {least}"
+    return f"{known}, plus {' and '.join(more)}" if more else known
+
+
+def _unknown(part: Part) -> Iterator[str]:
+    if part.unpriced_hours:
+        yield f"{part.unpriced_hours:.2f} h of unknown price"
+    if part.untimed:
+        attempts = "1 attempt" if part.untimed == 1 else f"{part.untimed:,} attempts"
+        yield f"{attempts} of unknown length"
+
+
+def short(cost: Mapping[str, Any] | None) -> str:
+    """Return a cost as a column of `list`: `<` and `>` stand before bounds, and nothing stands for an unknown cost."""
+    part = None if cost is None else spent.from_json(cost)
+    return "" if part is None or cost is None or cost["most_usd"] is None else _short(part)
+
+
+def _short(part: Part) -> str:
+    is_upper = part.at_most or part.most_usd > part.least_usd
+    is_lower = bool(part.unpriced_hours or part.untimed)
+    if is_upper and is_lower:
+        return f"~{usd(float(part.most_usd))}"
+    text = usd(float(part.most_usd))
+    return (
+        text
+        if text.startswith("under")
+        else f"{'<' if is_upper else '>' if is_lower else ''}{text}"
+    )
+
+
+def spent_by(since: str | None, *, by_provider: bool, as_json: bool) -> int:
+    """Print what the runs on record have cost."""
+    since_s = None if since is None else time.time() - _length_s(since)
+    found = listing.spending(since_s, by_provider=by_provider)
+    if as_json:
+        by = "provider" if by_provider else "name"
+        output.out_json("runspec.cost/v1", {"by": by, "since": since_s, **_json(found)})
+        return OK
+    if found.groups:
+        output.print_table(_table(found, "provider" if by_provider else "name"))
+    else:
+        output.tell("no run on record has a known cost")
+    for note in _notes(found):
+        output.tell(note)
+    return OK
+
+
+def _length_s(since: str) -> float:
+    try:
+        return float(seconds(since))
+    except ValueError as exc:
+        what = f"--since: '{since}' is not a length of time"
+        raise UsageError(what, "write 12h, 30d or 1d12h") from exc
+
+
+def _json(found: AllSpending) -> dict[str, Any]:
+    rows = [{**row._asdict(), "cost": spent.to_json(row.cost)} for row in found.groups]
+    named = {name: list(getattr(found, name)) for name in ("stale", "unpriced", "unreadable")}
+    return {"groups": rows, "total": spent.to_json(found.cost), **named}
+
+
+def _table(found: AllSpending, by: str) -> Table:
+    """Return a row for each group and their sum, with a column for each outcome that occurs."""
+    outcomes = list(found.cost)
+    titles = (by, "runs", "hours", *map(str, outcomes), "in all")
+    runs = sum(row.runs for row in found.groups)
+    shown = [*found.groups, listing.Spending("in all", runs, found.cost)]
+    rows = tuple(
+        (
+            row.group,
+            f"{row.runs:,}",
+            f"{spent.total(row.cost).hours:,.2f}",
+            *(_cell(row.cost.get(outcome)) for outcome in outcomes),
+            _cell(spent.total(row.cost)),
+        )
+        for row in shown
+    )
+    return Table(titles, rows)
+
+
+def _cell(part: Part | None) -> str:
+    return "-" if part is None else _short(part) if part.is_priced else "unknown"
+
+
+def _notes(found: AllSpending) -> Iterator[str]:
+    total = spent.total(found.cost)
+    for more in _unknown(total):
+        yield f"not in the amounts: {more}"
+    if total.at_most:
+        yield "<: spot machines are counted at their price on demand, and lost ones until the next attempt"
+    if found.stale:
+        hint = "runspec status RUN brings the cost of a run up to date"
+        seen = "it was" if len(found.stale) == 1 else "they were"
+        yield f"may have cost more since {seen} last seen: {_named(found.stale)}; {hint}"
+    if found.unpriced:
+        hint = "runs that start after `prices` is set in the profile have prices"
+        yield f"no price on record: {_named(found.unpriced)}; {hint}"
+    if found.unreadable:
+        yield f"the record cannot be read: {_named(found.unreadable)}; see runspec list --all"
+
+
+def _named(runs: Sequence[str]) -> str:
+    more = f" and {len(runs) - NAMED:,} more" if len(runs) > NAMED else ""
+    return f"{', '.join(runs[:NAMED])}{more}"
