@@ -34,8 +34,10 @@ def lines(found: Estimate) -> Iterator[str]:
         yield f"     or one of {len(found.machines) - SHOWN} more: --json lists all"
     yield f"     {rate(found)}"
     yield f"     {bound(found)}"
+    if found.standing:
+        yield "     also while nothing runs:"
     for standing in found.standing:
-        yield plain(f"     also while nothing runs: {standing.what}: {price(standing)}")
+        yield plain(f"       {price(standing)}: {standing.what}")
     if found.alternatives:
         yield f"     {_others(found)}"
     if found.catalogue:

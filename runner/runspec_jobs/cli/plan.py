@@ -164,8 +164,9 @@ def _print_changes(
     for line in plan_view.describe(shown, full=full):
         output.out(line)
     if shown is in_spec:
-        fields = _count(len(changes), "field")
-        output.out(f"{fields} of the requests differ{'s' * (len(changes) == 1)}: --full shows them")
+        fields, one = _count(len(changes), "field"), len(changes) == 1
+        shows = "differs: --full shows it" if one else "differ: --full shows them"
+        output.out(f"{fields} of the requests {shows}")
 
 
 def _count(number: int, what: str) -> str:

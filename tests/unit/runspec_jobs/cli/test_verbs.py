@@ -582,7 +582,7 @@ def test_a_provider_that_is_no_name_is_answered_with_the_one_that_is_meant(
 @pytest.mark.parametrize(
     ("provider", "code", "what"),
     [
-        ("azure-bach", 2, "did you mean 'azure-batch'?"),
+        ("azure-bach", 69, "did you mean 'azure-batch'?"),
         ("gcp-batch", 0, "note: provider: the provider 'gcp-batch' is not installed"),
         ("tomorrow", 0, "note: provider: the provider 'tomorrow' does not exist yet"),
     ],
