@@ -20,6 +20,7 @@ def environment(spec: Spec, facts: Facts) -> str:
     container = spec.container
     content = [
         container.image,
+        *(["conda"] if container.conda else []),
         list(facts.requirements),
         list(container.build_constraints),
     ]

@@ -29,6 +29,7 @@ class SlurmProvider:
     name = "slurm"
     options_model: type[Options] = SlurmOptions
     enters = ("shell", "tunnel")
+    builds_conda = True
 
     def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
         return check.problems(spec, facts)

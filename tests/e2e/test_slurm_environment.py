@@ -53,3 +53,33 @@ def test_an_environment_that_no_run_on_record_names_is_found(project: Project) -
 
     assert "environments/0123" in out + err
     assert (out + err).count("environments/") == 1
+
+
+# Stands in for micromamba, which no registry of this machine has: it makes a `python` that says what was asked for.
+MICROMAMBA = """#!/bin/sh
+echo made >>"${0%/*}/calls"
+mkdir -p "$5/bin"
+printf '#!/bin/sh\\ncat %s\\n' "$7" >"$5/bin/python"
+chmod +x "$5/bin/python"
+"""
+
+
+def test_a_conda_environment_is_made_once_by_micromamba(project: Project, tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "micromamba").write_text(MICROMAMBA)
+    (tools / "micromamba").chmod(0o755)
+    (tmp_path / "environment.yml").write_text("dependencies: [numpy=1.26]\n")
+    fields = {"container": {"conda": "environment.yml"}, "env": {"PATH": f"{tools}:{os.defpath}"}}
+
+    found = project.ended("python", sweep={"n": "1..3"}, **fields)
+    without = project.ended("python", "--new", **{**fields, "env": {}, "name": "without"})
+
+    assert found["state"] == "succeeded", project.log()
+    assert (tools / "calls").read_text() == "made\n"
+    assert project.log().count("dependencies: [numpy=1.26]") == 3
+    assert without["state"] == "succeeded"  # the environment is there already
+    (tmp_path / "environment.yml").write_text("dependencies: [numpy=1.25]\n")
+    without = project.ended("python", "--new", **{**fields, "env": {}, "name": "without"})
+    assert (without["state"], without["exit_code"]) == ("failed", 2)
+    assert "container.conda needs micromamba" in project.log("without")

@@ -33,6 +33,7 @@ class ParallelClusterProvider:
     name = "parallelcluster"
     options_model: type[Options] = ParallelClusterOptions
     enters = ("shell", "tunnel")
+    builds_conda = True
 
     def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
         yield from check.problems(spec, facts)

@@ -55,7 +55,8 @@ def _environment(spec: Spec, facts: Facts) -> Step:
     """Return the step that names an environment, which the first node that needs it builds beside that file."""
     where = environment(spec, facts)
     lines = "".join(f"{line}\n" for line in facts.requirements)
-    do = folder("put", key=f"{where}/requirements.txt", content=lines)
+    name = "environment.yml" if spec.container.conda else "requirements.txt"
+    do = folder("put", key=f"{where}/{name}", content=lines)
     title = "write the requirements of the environment, which the first node builds"
     undo = folder("remove_tree", key=where)
     return Step("environment", title, Scope.SITE, do, undo)

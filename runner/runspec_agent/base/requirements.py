@@ -1,4 +1,4 @@
-"""Build `container.requirements` into a virtual environment when the job starts."""
+"""Build `container.requirements` or `container.conda` into an environment when the job starts."""
 
 import os
 import subprocess
@@ -7,32 +7,56 @@ from typing import Any, Dict, Iterable, List, Mapping, Tuple
 
 from runspec_agent.base.job_env import USAGE, Failure
 
+CONDA = "environment.yml"
 NAME = "env"  # the folder of the environment, beside the files that it is made of
 
 
 def build(record: Mapping[str, Any], folder: str, env: Dict[str, str]) -> None:
     """Make an environment below *folder* and put it first in *env*. Raise Failure if that does not work."""
     make(record, folder, env)
-    use(os.path.join(folder, NAME), env)
+    use(record, os.path.join(folder, NAME), env)
 
 
-def use(made: str, env: Dict[str, str]) -> None:
+def use(record: Mapping[str, Any], made: str, env: Dict[str, str]) -> None:
     """Put the environment *made* first in *env*."""
-    env["VIRTUAL_ENV"] = made
+    env["CONDA_PREFIX" if record.get("conda") else "VIRTUAL_ENV"] = made
     env["PATH"] = os.path.join(made, "bin") + os.pathsep + env.get("PATH", os.defpath)
-    env["RUNSPEC_PYTHON"] = made + "/bin/python"
+    if not record.get("conda") or os.path.exists(made + "/bin/python"):
+        env["RUNSPEC_PYTHON"] = made + "/bin/python"
 
 
 def make(record: Mapping[str, Any], folder: str, env: Mapping[str, str]) -> None:
     """Make the environment NAME below *folder*. Raise Failure if that does not work."""
     made = os.path.join(folder, NAME)
-    steps, told = _pip(record, folder, made, env)
-    print(
-        "runspec: building the environment of {} requirements".format(len(record["requirements"]))
-    )
+    if record.get("conda"):
+        steps, told = [_conda(record, folder, made, env)], dict(env)
+    else:
+        steps, told = _pip(record, folder, made, env)
+    count = "{} requirements".format(len(record["requirements"]))
+    print("runspec: building the environment of " + (CONDA if record.get("conda") else count))
     sys.stdout.flush()
     for step in steps:
         _run(step, told)
+
+
+def _conda(record: Mapping[str, Any], folder: str, made: str, env: Mapping[str, str]) -> List[str]:
+    """Return the command that makes a conda environment.
+
+    https://mamba.readthedocs.io/en/latest/user_guide/micromamba.html
+    """
+    import shutil
+
+    program = shutil.which(env.get("MAMBA_EXE") or "micromamba", path=env.get("PATH"))
+    if program is None:
+        raise Failure(
+            "container.conda needs micromamba, which is not on the PATH of this node: install it as "
+            "https://mamba.readthedocs.io/en/latest/installation/micromamba-installation.html says, "
+            "or set MAMBA_EXE in env to its path",
+            USAGE,
+        )
+    wanted = os.path.join(folder, CONDA)
+    _write(wanted, record["requirements"])
+    return [program, "create", "--yes", "--quiet", "--prefix", made, "--file", wanted]
 
 
 def _pip(

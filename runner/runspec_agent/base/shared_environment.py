@@ -43,7 +43,7 @@ def ensure(record: Mapping[str, Any], folder: str, env: Dict[str, str]) -> None:
                 with lock:
                     made = _built(place) or _build(record, place, lock.token, env)
         if made is not None:
-            requirements.use(made, env)
+            requirements.use(record, made, env)
             return
         wait.pause()
 

@@ -35,7 +35,7 @@ from runspec_jobs.provider import (
 )
 from runspec_jobs.spec import validate
 from runspec_jobs.spec.field_marks import of_user
-from runspec_jobs.spec.requirements import RequirementsError, requirement_lines
+from runspec_jobs.spec.requirements import RequirementsError, conda_lines, requirement_lines
 from runspec_jobs.state import run_record
 from runspec_jobs.state.journal import Journal
 from runspec_jobs.state.run_record import Record
@@ -153,7 +153,8 @@ def understood(kept: Kept, provider: Provider, own: profile.Profile) -> Adopted:
     spec = _spec(kept, provider)
     options = _options(kept, provider, spec, own)
     try:
-        lines = requirement_lines("\n".join(kept.requirements))
+        read_lines = conda_lines if spec.container.conda else requirement_lines
+        lines = read_lines("\n".join(kept.requirements))
         sources = {name: Source(**one.model_dump()) for name, one in kept.sources.items()}
         facts = Facts(options, sources, lines, kept.survey)
         _refuse(kept, source.checked(provider, spec, facts))

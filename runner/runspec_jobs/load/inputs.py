@@ -35,7 +35,7 @@ from runspec_jobs.provider import (
     spec_checks,
 )
 from runspec_jobs.spec import validate
-from runspec_jobs.spec.requirements import RequirementsError, requirement_lines
+from runspec_jobs.spec.requirements import RequirementsError, conda_lines, requirement_lines
 from runspec_jobs.spec.scaling import of_size, text_of_size
 
 MAX_REQUIREMENTS_BYTES = MIB
@@ -239,9 +239,12 @@ def profile_in(settings: SourceFile) -> profile.Profile:
 
 def _requirements(spec: Spec, base: Path) -> tuple[tuple[str, ...], list[Problem]]:
     """Return the requirements, which are in the spec or in a file, and the problems in them."""
-    named = spec.container.requirements
-    where = ("container", "requirements")
+    conda = spec.container.conda
+    named = conda or spec.container.requirements
+    where = ("container", "conda" if conda else "requirements")
     try:
+        if conda:
+            return conda_lines(_beside(base, conda)), []
         if isinstance(named, str):
             return requirement_lines(_beside(base, named)), []
         return requirement_lines("\n".join(named or ())), []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from runspec_jobs.document import reader
 from runspec_jobs.document.nodes import NOWHERE, Document, Map, Value
 from runspec_jobs.errors import Unavailable, Untrusted, UsageError
 from runspec_jobs.load import env_secrets, profile, registry
-from runspec_jobs.provider import Facts, Provider, Spec, spec_checks
+from runspec_jobs.provider import Facts, Provider, Spec, SupportsConda, spec_checks
 from runspec_jobs.spec import validate
 from runspec_jobs.spec.scaling import sizes
 
@@ -172,4 +172,12 @@ def _with_provider(document: Document, problems: Sequence[Problem]) -> list[Prob
 def checked(provider: Provider, spec: Spec, facts: Facts) -> list[Problem]:
     """Return the problems of *spec* on *provider* for all numbers of nodes in `scaling`, each problem once."""
     found = (p for one in sizes(spec) for p in provider.check(one, facts))
-    return list(dict.fromkeys([*spec_checks.lost_from_batch_ai(spec), *found]))
+    lost = [*spec_checks.lost_from_batch_ai(spec), *_conda(provider, spec)]
+    return list(dict.fromkeys([*lost, *found]))
+
+
+def _conda(provider: Provider, spec: Spec) -> Iterator[Problem]:
+    if spec.container.conda and not isinstance(provider, SupportsConda):
+        what = f"'{provider.name}' builds no conda environment"
+        hint = "use container.requirements, or an image that has the packages"
+        yield Problem(("container", "conda"), what, hint, at="key")

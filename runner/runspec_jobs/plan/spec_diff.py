@@ -24,12 +24,10 @@ def _all(before: tuple[Spec, Facts], after: tuple[Spec, Facts]) -> Iterator[Chan
             one[key] = {item["name"]: item for item in one[key]}
     yield from _fields("", old, new)
     yield from _folders(before[1].sources, after[1].sources)
-    if before[1].requirements != after[1].requirements and (
-        before[0].container.requirements == after[0].container.requirements
-    ):
-        yield Change(
-            "container.requirements", list(before[1].requirements), list(after[1].requirements)
-        )
+    named = [(one.container.conda, one.container.requirements) for one, _ in (before, after)]
+    if before[1].requirements != after[1].requirements and named[0] == named[1]:
+        path = "container.conda" if named[1][0] else "container.requirements"
+        yield Change(path, list(before[1].requirements), list(after[1].requirements))
     settings = (one[1].options.model_dump(mode="json", by_alias=True) for one in (before, after))
     yield from (
         change for change in _fields("profile", *settings) if not _of_spec(change.path, old, new)

@@ -49,6 +49,7 @@ from runspec_jobs.machines.usage import Usage, read_usage
 from runspec_jobs.provider.capabilities import (
     SupportsAccessHints,
     SupportsAdoption,
+    SupportsConda,
     SupportsDiscovery,
     SupportsDoctor,
     SupportsEmulatedContainers,
@@ -254,6 +255,7 @@ __all__ = [
     "Stream",
     "SupportsAccessHints",
     "SupportsAdoption",
+    "SupportsConda",
     "SupportsDiscovery",
     "SupportsDoctor",
     "SupportsEmulatedContainers",

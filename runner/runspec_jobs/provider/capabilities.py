@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from runspec_jobs.machines.estimate import Offer
 from runspec_jobs.machines.usage import Usage
@@ -241,6 +241,17 @@ class SupportsAccessHints(Protocol):
     @property
     def enters(self) -> Collection[str]:
         """The methods among `shell` and `tunnel` that its clients have."""
+
+
+@runtime_checkable
+class SupportsConda(Protocol):
+    """A provider whose jobs can have the environment of `container.conda`; any other refuses such a spec.
+
+    The lines of the file are `Facts.requirements`.
+    """
+
+    @property
+    def builds_conda(self) -> Literal[True]: ...
 
 
 @runtime_checkable

@@ -57,6 +57,7 @@ def job_record(spec: Spec, run: str, facts: Facts, **more: Any) -> dict[str, Any
         "outputs": kept_outputs(spec),
         "requirements": list(facts.requirements),
         "build_constraints": list(spec.container.build_constraints),
+        **({"conda": True} if spec.container.conda else {}),
         **_shared(spec),
         **more,
     }

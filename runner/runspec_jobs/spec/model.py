@@ -195,6 +195,11 @@ class Container(Model):
         "are installed in addition to the image, or into a new environment where the job "
         "runs without a container.",
     )
+    conda: Word | None = Field(
+        default=None,
+        description="A conda environment instead of `requirements`: the path of an `environment.yml` beside the spec. "
+        "Micromamba builds it where the job runs without an image. Only on Slurm and ParallelCluster.",
+    )
     build_constraints: tuple[Word, ...] = Field(
         default=(),
         description="Version constraints for building source packages, as pip's build constraints: "

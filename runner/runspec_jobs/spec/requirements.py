@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from runspec_jobs.document import reader
+from runspec_jobs.document.reader import YamlError
 from runspec_jobs.errors import UsageError
 
 HASH = re.compile(r"\s+--hash[= ](?:sha256|sha384|sha512):[0-9a-f]+")
@@ -63,6 +65,33 @@ def requirement_lines(text: str) -> tuple[str, ...]:
     if problems:
         raise RequirementsError(problems)
     return tuple(kept)
+
+
+def conda_lines(text: str) -> tuple[str, ...]:
+    """Return the lines of an environment.yml of conda. Raises RequirementsError if it cannot be used.
+
+    The format: https://docs.conda.io/projects/conda/en/stable/user-guide/tasks/manage-environments.html
+
+    >>> conda_lines("dependencies: [python=3.11, numpy]")
+    ('dependencies: [python=3.11, numpy]',)
+    """
+    lines = tuple(text.splitlines())
+    problems: list[tuple[int, str, str | None]] = []
+    try:
+        value = reader.read(text).value
+    except YamlError as exc:
+        raise RequirementsError([(f.mark.line, f.what, f.hint) for f in exc.flaws]) from exc
+    if not isinstance(value, dict) or not isinstance(value.get("dependencies"), list):
+        problems.append((1, "it has no list of dependencies", "write dependencies: [python=3.12]"))
+    for number, line in enumerate(lines, 1):
+        if PASSWORD.search(line):
+            problems.append((number, "the URL contains a password", "use micromamba auth login"))
+        elif found := re.match(r"\s*- *[\"']?(-r|-e|-c|--[a-z-]+|file:|\.{0,2}/)", line):
+            what = f"'{found[1]}' leads to a file of this machine, or is an option"
+            problems.append((number, what, OPTIONS.get(found[1])))
+    if problems:
+        raise RequirementsError(problems)
+    return lines
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

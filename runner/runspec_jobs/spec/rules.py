@@ -30,6 +30,7 @@ def broken(spec: Spec) -> Iterator[Problem]:
     """Yield a problem for every rule that *spec* breaks."""
     yield from _something_to_run(spec)
     yield from _python(spec)
+    yield from _conda(spec)
     yield from _names(spec)
     yield from _targets(spec)
     yield from _environment(spec)
@@ -62,6 +63,19 @@ def _python(spec: Spec) -> Iterator[Problem]:
             python_fits("3", spec.container.python)
         except UsageError as exc:
             yield Problem(("container", "python"), exc.message, exc.hint)
+
+
+def _conda(spec: Spec) -> Iterator[Problem]:
+    container = spec.container
+    for name, hint in (
+        ("requirements", "write the packages of pip under pip: in the file"),
+        ("build_constraints", "they are for container.requirements"),
+        ("python", "write python among the dependencies in the file"),
+        ("image", "keep one of them: the image has its own packages"),
+    ):
+        if container.conda and getattr(container, name):
+            what = f"'conda' and '{name}' cannot be used together"
+            yield Problem(("container", name), what, hint, at="key")
 
 
 def _names(spec: Spec) -> Iterator[Problem]:

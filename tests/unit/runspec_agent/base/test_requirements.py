@@ -192,3 +192,41 @@ def test_requirements_may_have_any_letter(
     subprocess.run(line, check=True, env={"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"})
 
     assert "é" in (tmp_path / "requirements.txt").read_text("utf-8")
+
+
+# Conda
+
+# Stands in for micromamba, which no package index of Python has: it notes its words, and makes what it is told to.
+MICROMAMBA = """#!/bin/sh
+printf '%s\\n' "$@" >"${0%/*}/words"
+mkdir -p "$5/bin" && ln -s /bin/true "$5/bin/python"
+"""
+
+
+def conda(folder: Path, env: dict[str, str]) -> None:
+    lines = ["dependencies:", "- python=3.12"]
+    record = {"requirements": lines, "build_constraints": [], "conda": True}
+    requirements.build(record, str(folder), env)
+
+
+def test_a_conda_environment_is_made_by_micromamba(tmp_path: Path) -> None:
+    (tmp_path / "micromamba").write_text(MICROMAMBA)
+    (tmp_path / "micromamba").chmod(0o755)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+
+    conda(tmp_path, env)
+
+    made, file = f"{tmp_path}/env", f"{tmp_path}/environment.yml"
+    words = (tmp_path / "words").read_text().split()
+    assert words == ["create", "--yes", "--quiet", "--prefix", made, "--file", file]
+    assert Path(file).read_text() == "dependencies:\n- python=3.12\n"
+    assert env == {
+        "PATH": f"{made}/bin:{tmp_path}:/usr/bin:/bin",
+        "CONDA_PREFIX": made,
+        "RUNSPEC_PYTHON": f"{made}/bin/python",
+    }
+
+
+def test_a_node_without_micromamba_says_how_to_get_it(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match=r"needs micromamba, .* install it as https://.*MAMBA_EXE"):
+        conda(tmp_path, {"PATH": str(tmp_path)})

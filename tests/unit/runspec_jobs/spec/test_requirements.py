@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from runspec_jobs.errors import UsageError
-from runspec_jobs.spec.requirements import RequirementsError, requirement_lines
+from runspec_jobs.spec.requirements import RequirementsError, conda_lines, requirement_lines
 
 
 def diagnostic(text: str) -> str:
@@ -131,3 +131,23 @@ def test_reading_again_changes_nothing(text: str) -> None:
         return
 
     assert requirement_lines("\n".join(lines)) == lines
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "what"),
+    [
+        ("name: x", 1, "it has no list of dependencies"),
+        ("- numpy", 1, "it has no list of dependencies"),
+        ("dependencies: [", 1, ""),
+        ("channels: [https://me:secret@host/c]\ndependencies: [x]", 1, "contains a password"),
+        ("dependencies:\n- pip:\n  - -r more.txt", 3, "'-r' leads to a file"),
+        ("dependencies:\n- pip:\n  - ./package", 3, "'./' leads to a file"),
+    ],
+)
+def test_an_environment_of_conda_is_in_its_file_alone(text: str, line: int, what: str) -> None:
+    with pytest.raises(RequirementsError) as error:
+        conda_lines(text)
+
+    (number, said, _), *_ = error.value.problems
+    assert number == line
+    assert what in said
