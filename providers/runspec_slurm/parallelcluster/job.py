@@ -48,11 +48,14 @@ def options(spec: Spec, own: ParallelClusterOptions) -> ParallelClusterOptions:
 
 
 def access(own: ParallelClusterOptions) -> ParallelClusterOptions:
-    """Return the options with the workspace, which is on the first file system if there is one."""
+    """Return the options with the workspace, which is on the first file system if the profile names no other.
+
+    Options from the record of a run have every field set, so the default is recognised by its value.
+    """
     mounts = {name: storage.mount for name, storage in own.storage.items()}
     first = next(iter(mounts.values()), None)
     follows: dict[str, Any] = {"shared": {**mounts, **own.shared}}
-    if first and "workspace" not in own.model_fields_set:
+    if first and own.workspace == type(own).model_fields["workspace"].default:
         follows["workspace"] = f"{first}/{WORKSPACE}"
     return own.model_copy(update=follows)
 

@@ -21,7 +21,9 @@ from runspec_jobs.provider import (
 )
 from runspec_slurm.parallelcluster import PROVIDER
 from runspec_slurm.parallelcluster.client import ParallelClusterClient
+from runspec_slurm.parallelcluster.job import access
 from runspec_slurm.parallelcluster.lookup import Clusters
+from runspec_slurm.parallelcluster.options import ParallelClusterOptions
 from runspec_slurm.timing import Clock
 from tests.support.slurm.parallelcluster_specs import (
     RUN,
@@ -255,6 +257,16 @@ def test_the_files_of_jobs_are_on_the_first_file_system(world: World) -> None:
 
     assert world.reached[0].workspace == "/workspace/runspec"
     assert world.reached[0].shared == {"workspace": "/workspace"}
+
+
+def test_a_run_whose_options_were_kept_is_looked_for_where_its_files_are() -> None:
+    """The record of a run has every option, also those that nobody set."""
+    given = options(cluster="training", storage=SHARED)
+    kept = ParallelClusterOptions.model_validate(given.model_dump(mode="json", exclude_none=True))
+    elsewhere = given.model_copy(update={"workspace": "/home/me/jobs"})
+
+    assert access(kept).workspace == access(given).workspace == "/workspace/runspec"
+    assert access(elsewhere).workspace == "/home/me/jobs"
 
 
 def test_a_key_is_given_to_ssh_and_no_other_is_tried(world: World) -> None:
