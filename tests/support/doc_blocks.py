@@ -142,7 +142,7 @@ CHECKED: Mapping[str, Checked] = {
             "cd specs/parallelcluster",
             "runspec apply bert.yaml",
             "runspec shell bert",
-            "runspec apply fairseq.yaml",
+            "runspec apply translation.yaml",
             "runspec apply --detach notebook.yaml",
             "runspec fetch bert model",
             "runspec destroy notebook",

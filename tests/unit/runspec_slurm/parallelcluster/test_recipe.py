@@ -44,7 +44,7 @@ def test_all_of_them_are_for_one_and_the_same_cluster() -> None:
 
 
 @pytest.mark.parametrize(
-    "name,queue", [("bert.yaml", "gpu"), ("fairseq.yaml", "gpus"), ("notebook.yaml", "gpu")]
+    "name,queue", [("bert.yaml", "gpu"), ("translation.yaml", "gpus"), ("notebook.yaml", "gpu")]
 )
 def test_each_job_goes_to_the_queue_that_the_page_says(name: str, queue: str) -> None:
     assert f"--partition={queue}" in planned(name)["job"].do.params["argv"]

@@ -1,0 +1,174 @@
+"""The trainings of the ParallelCluster article, smaller and on processors: one rank, four, and resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from runspec_emulators.slurm import Cluster, Partition, Shape
+from tests.e2e.test_elastic_torch import MADE, torch as torch  # a fixture
+from tests.support.profiles import own_profile
+from tests.support.requirements import lack, need
+from tests.support.root import ROOT
+from tests.support.saved_outputs import saved
+from tests.support.slurm import fake_pcluster
+from tests.support.slurm.shared_cluster import PROGRAMS
+
+pytestmark = pytest.mark.slow
+
+CODE = ROOT / "specs/parallelcluster/code"
+REQUIREMENTS = (CODE / "requirements.txt").read_text()
+(TRANSFORMERS,) = re.findall("(?m)^transformers==(.+)$", REQUIREMENTS)
+PROFILE = """\
+providers:
+  parallelcluster:
+    region: us-east-1
+    subnets: [subnet-0123456789abcdef0]
+    key_pair: my-key
+    cluster: training
+    queues:
+      gpu: {{instance_types: [g5.2xlarge], max_count: 2}}
+      gpus: {{instance_types: [g5.12xlarge], capacity: spot, max_count: 4}}
+    storage: {{workspace: {{mount: {workspace}, size_gib: 1200}}}}
+    python: {python}
+    environment: clean
+"""
+PACE = ["--double", "--pace", "0.15", "--save-every", "10"]
+BERT = [*PACE, "--epochs", "2", "--batch", "20", "--lr", "0.002"]
+TRANSLATION = [
+    *PACE,
+    *"--epochs 2 --batch 50 --width 32 --heads 2 --layers 1 --dropout 0 --warm-up 30".split(),
+    *"--lr 0.003".split(),
+]
+
+
+class Site:
+    """A cluster that is this machine, its file system, and the specs as they are in the project."""
+
+    def __init__(self, folder: Path, cluster: Cluster, torch: Path) -> None:
+        self.folder, self.cluster, self.torch = folder, cluster, torch
+        self.workspace = folder / "workspace"
+        shutil.copytree(
+            CODE.parent, folder / "specs", ignore=shutil.ignore_patterns("runspec-pro*")
+        )
+
+    def runspec(self, *words: str) -> str:
+        line = [sys.executable, "-m", "runspec_jobs", *words]
+        cwd = self.folder / "specs"
+        done = subprocess.run(line, cwd=cwd, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+        return done.stdout
+
+    def python(self, program: str, *words: str) -> str:
+        """Run a program of the example as a user would, without runspec."""
+        line = [str(self.torch / "bin/python"), str(CODE / program), *words]
+        done = subprocess.run(line, capture_output=True, text=True, check=True, cwd=self.folder)
+        return done.stdout
+
+    def start(self, name: str, words: Sequence[str], output: str, **fields: str) -> None:
+        """Apply a spec with what makes it small: no GPU, the packages of the tests, and quick saves."""
+        path = f"{self.torch / 'bin'}:{os.environ['PATH']}"
+        kept = f"[{{name: {output}, path: /job/{output}, sync: 1s}}]"
+        small = {"cluster": "{nodes: 1}", "container": "{}", "env.PATH": path, "outputs": kept}
+        small |= fields
+        settings = [word for key, value in small.items() for word in ("--set", f"{key}={value}")]
+        settings += ["--set", "env.OMP_NUM_THREADS=1"]
+        self.runspec("apply", "--detach", f"{name}.yaml", *settings, "--", *words)
+
+    def take_machine(self, name: str) -> None:
+        """Have Slurm begin the job again, as when its machine is reclaimed, once a checkpoint is kept."""
+        (run,) = (self.workspace / "runspec/runs").glob(f"{name}-*")
+        self.until(lambda: "checkpoint.pt" in saved(run / "outputs"))
+        (job,) = set(self.cluster.run("squeue", "-h", "-o", "%i").split())
+        self.cluster.run("scontrol", "requeue", job)
+
+    def log(self, name: str) -> str:
+        return self.runspec("logs", name)
+
+    def until(self, true: Callable[[], object], limit_s: float = 120) -> None:
+        end = time.monotonic() + limit_s
+        while not true():
+            assert time.monotonic() < end
+            time.sleep(0.3)
+
+    def losses(self, name: str, output: str) -> list[float]:
+        """Wait for the end; give the losses of all steps."""
+        self.runspec("logs", "-f", name)
+        assert "succeeded" in self.runspec("status", name)
+        self.runspec("fetch", name, f"out-{name}")
+        return read(self.folder / "specs" / f"out-{name}" / output)
+
+
+def read(folder: Path) -> list[float]:
+    found: list[float] = json.loads((folder / "losses.json").read_text())
+    return found
+
+
+@pytest.fixture
+def site(torch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    need(*PROGRAMS, "node")
+    monkeypatch.setenv("PATH", f"{fake_pcluster.install(tmp_path / 'bin')}:{os.environ['PATH']}")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    profile = PROFILE.format(workspace=tmp_path / "workspace", python=sys.executable)
+    own_profile().write_text(profile)
+    (tmp_path / "workspace").mkdir()
+    partitions = [Partition("gpu"), Partition("gpus")]
+    with Cluster(
+        tmp_path / "slurm",
+        partitions=partitions,
+        shape=Shape(cpus=4),
+        prolog=True,
+        address_in="RUNSPEC_HOST",
+    ) as cluster:
+        for name, value in cluster.env.items():
+            monkeypatch.setenv(name, value)
+        yield Site(tmp_path, cluster, torch)
+
+
+def compare(site: Site, name: str, output: str, alone: str, processes: int) -> None:
+    """Hold a run that lost its machine against the same training by one process without runspec."""
+    found, log = site.losses(name, output), site.log(name)
+
+    assert found == pytest.approx(read(site.folder / "alone"), abs=1e-9)
+    assert found[-1] < 0.65 * found[0]
+    steps = [int(n) for n in re.findall(rf"{processes} processes begin at step (\d+)", log)]
+    assert steps[0] == 0 < steps[1] < len(found)
+    assert alone.splitlines()[-1] in log  # the figure at the end
+
+
+def test_translation_with_four_ranks_goes_on_from_its_checkpoint(site: Site) -> None:
+    data = site.workspace / "translation"
+    site.python("make_numbers.py", str(data), "--train", "1200", "--valid", "20", "--below", "2000")
+
+    site.start("translation", TRANSLATION, "checkpoints")
+    site.take_machine("translation")
+    alone = site.python("translate.py", "--data", str(data), "--out", "alone", *TRANSLATION)
+
+    compare(site, "translation", "checkpoints", alone, 4)
+
+
+FOUR = {"launch": "torchrun", "processes_per_node": "4"}
+
+
+@pytest.mark.parametrize("more", [{}, pytest.param(FOUR, marks=pytest.mark.matrix)])
+def test_bert_goes_on_from_its_checkpoint(site: Site, more: dict[str, str]) -> None:
+    if not (MADE / f".transformers-{TRANSFORMERS}").exists():
+        lack(f"transformers {TRANSFORMERS}, which tools/setup --test installs")
+    data = site.workspace / "bert"
+    site.python("make_pairs.py", str(data), "--train", "600", "--dev", "60")
+
+    words = [*BERT, "--model", str(data / "bert")]
+    site.start("bert", words, "model", **more)
+    site.take_machine("bert")
+    alone = site.python("finetune.py", "--data", str(data), "--out", "alone", *words)
+
+    compare(site, "bert", "model", alone, int(more.get("processes_per_node", "1")))
