@@ -25,6 +25,8 @@ from runspec_jobs.errors import (
 )
 from runspec_jobs.report.numbers import seconds
 
+SERVICE = (RemoteError, UnknownOutcome, CredentialsError, Unavailable)  # it refuses, or is gone
+
 
 @dataclass(frozen=True)
 class DestroyOptions:
@@ -89,13 +91,12 @@ def _destroy_or_forget(of: Run, options: DestroyOptions) -> None:
     try:
         _destroy(of, as_json=options.as_json)
         return
-    except (RemoteError, UnknownOutcome, CredentialsError, Unavailable) as exc:
+    except SERVICE as exc:
         if isinstance(exc, OutputFailed):
             raise
         if not options.forget:
             exc.message = f"{of.id} is not destroyed: {exc.message}"
-            forget = f"if its service is gone for good: runspec destroy {of.id} --forget"
-            exc.hint = f"{exc.hint}; {forget}" if exc.hint else forget
+            exc.hint = _with_forget(exc, of.id)
             raise
         output.tell(f"{of.id} cannot be destroyed: {exc.message}")
     _confirm(f"forget {of.id}? what it left stays, and its job may go on", yes=options.yes)
@@ -108,6 +109,12 @@ def _destroy_or_forget(of: Run, options: DestroyOptions) -> None:
         output.out_json("runspec.destroy/v1", found)
     else:
         output.tell(f"{of.id} forgotten")
+
+
+def _with_forget(exc: RunspecError, run: str) -> str:
+    """Return the hint of an error of a service, and how to forget *run*."""
+    forget = f"if its service is gone for good: runspec destroy {run} --forget"
+    return f"{exc.hint}; {forget}" if exc.hint else forget
 
 
 def _destroy_many(options: DestroyOptions) -> int:
@@ -138,6 +145,8 @@ def _destroy_many(options: DestroyOptions) -> int:
         output.out_json("runspec.destroy-runs/v1", said)
     for run, error in failed.items():
         error.message = f"{run}: {error.message}"
+        if isinstance(error, SERVICE):
+            error.hint = _with_forget(error, run)
         raise error
     return OK
 

@@ -40,7 +40,7 @@ WORDS: dict[str, tuple[str, str | None]] = {
     ),
     "did not find expected comment or line break": (
         "there is more text where the line should end",
-        "begin it on the next line",
+        "write | in place of the value and the text on the next lines, or put all of it in quotes",
     ),
     "did not find expected alphabetic or numeric character": (
         "a name of letters and digits is expected after '*' or '&'",

@@ -269,6 +269,8 @@ def test_a_run_whose_service_does_not_answer_is_named_and_can_be_forgotten(
     capsys.readouterr()
     assert run(["destroy", "far"]) not in (0, 70)
     refused = capsys.readouterr().err
+    assert run(["destroy", "--all", "--yes"]) not in (0, 70)
+    assert f"runspec destroy {unreachable} --forget" in capsys.readouterr().err
     assert run(["destroy", "far", "--forget"]) == UsageError.exit_code
     assert left() == [unreachable]
 
