@@ -112,8 +112,8 @@ WORLDS: Mapping[str, World] = {
     "README.md: .venv/bin/runspec status mnist-chainer": World(
         lambda: applied(write("mnist-chainer"))
     ),
-    "README.md: .venv/bin/runspec rehearse specs/mnist-chainer.yaml": World(
-        lambda: write("mnist-chainer", "aws-batch", "specs/mnist-chainer.yaml"), "region"
+    "README.md: .venv/bin/runspec rehearse specs/mnist-chainer.yaml --provider a": World(
+        lambda: write("mnist-chainer", path="specs/mnist-chainer.yaml"), "region"
     ),
     "README.md: runspec init": World(),
     "docs/adopt.md: runspec list --remote": World(

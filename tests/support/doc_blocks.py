@@ -49,7 +49,7 @@ SHELL = [block for page in PAGES for block in blocks(page) if block.language == 
 # tests/e2e/test_doc_commands.py runs these, line by line, on this machine or against an emulator.
 RUN = {
     "README.md: .venv/bin/runspec status mnist-chainer",
-    "README.md: .venv/bin/runspec rehearse specs/mnist-chainer.yaml",
+    "README.md: .venv/bin/runspec rehearse specs/mnist-chainer.yaml --provider a",
     "README.md: runspec init",
     "docs/adopt.md: runspec list --remote",
     "docs/aws-batch.md: pip install 'runspec-jobs[aws]'",
