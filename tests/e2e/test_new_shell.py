@@ -195,6 +195,18 @@ def test_on_slurm_no_job_is_left_of_a_terminal_that_is_gone(
     project.until(lambda: not project.alive())
 
 
+@pytest.mark.matrix
+def test_on_slurm_a_timeout_ends_the_shell_with_the_job(project: Project) -> None:
+    project.write("true", timeout="5s", env={"SHELL": "/bin/sh"})
+    shell = opened()
+    shell.type("exec sleep 600\n")
+
+    assert shell.code() != 0
+    project.until(lambda: not project.alive())
+    found = project.status("job-shell")
+    assert (found["state"], found["exit_code"]) == ("failed", 124)
+
+
 @pytest.mark.parametrize("typed", [True, False])
 def test_on_slurm_a_job_that_waits_is_cancelled_with_the_command_that_waits(
     project: Project, typed: bool

@@ -423,3 +423,22 @@ def until_running(count: int) -> None:
     ):
         assert time.monotonic() < end, "they do not run"
         time.sleep(0.2)
+
+
+@pytest.mark.matrix
+def test_a_new_shell_is_in_a_container_of_its_own_and_leaves_none(spec: Path) -> None:
+    spec.write_text(HEAD + BRIEF + "timeout: 5m\nenv: {WORD: here}\ncommand: ['true']\n")
+    words = ["--", "sh", "-c", 'test ! -e /usr/bin/podman && echo "$WORD"; exit 6']
+
+    done = subprocess.run(
+        [sys.executable, "-m", "runspec_jobs", "shell", "--new", "job.yaml", *words],
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+
+    assert (done.stdout, done.returncode) == ("here\n", 6), done.stderr
+    end = time.monotonic() + 90
+    while subprocess.run(["podman", "ps", "-q"], capture_output=True, check=True).stdout:
+        assert time.monotonic() < end
+        time.sleep(0.2)

@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -145,3 +146,46 @@ def test_an_image_that_no_engine_can_run_is_refused_by_name(
     assert "container.image: the cluster has no container engine" in err, err
     assert project.jobs("%i", "--states=pending,running") == []
     assert project.left() == []
+
+
+@pytest.mark.matrix
+def test_a_new_shell_is_in_the_container_and_the_job_ends_with_it(project: Project) -> None:
+    project.write("true", timeout="5m", container={"image": HERE}, env={"WORD": "here"})
+    words = ["--", "sh", "-c", 'test ! -e /usr/bin/podman && echo "$WORD $RUNSPEC_RUN"; exit 6']
+
+    done = subprocess.run(
+        [sys.executable, "-m", "runspec_jobs", "shell", "--new", "job.yaml", *words],
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+
+    assert done.returncode == 6, done.stderr
+    assert done.stdout.startswith("here job-shell-"), done.stderr
+    project.until(lambda: not project.alive())
+
+
+@pytest.mark.matrix
+def test_nodes_in_containers_share_one_environment_in_the_workspace(project: Project) -> None:
+    """By the Python of the image; a stand-in for uv, which the containers find in the workspace, counts."""
+    tools = project.workspace / "tools"
+    tools.mkdir(parents=True)
+    (tools / "uv").write_text(
+        "#!/bin/sh\n"
+        'for made; do :; done; [ "$1" = venv ] || { echo built >>"${0%/*}/calls"; exit; }\n'
+        'mkdir -p "$made/bin"; ln -s /usr/bin/python3 "$made/bin/python"\n'
+    )
+    (tools / "uv").chmod(0o755)
+
+    found = project.ended(
+        'python -c "import sys; print(sys.executable)"',
+        cluster={"nodes": 2},
+        container={"image": HERE, "requirements": ["x"]},
+        env={"PATH": f"{tools}:{os.defpath}"},
+    )
+
+    assert (found["state"], found["exit_code"]) == ("succeeded", 0), project.log()
+    assert (tools / "calls").read_text() == "built\n"
+    lines = [line for line in project.log().splitlines() if line.endswith("/env/bin/python")]
+    assert len(lines) == 2
+    assert str(project.workspace / "environments") in lines[0]
