@@ -19,6 +19,7 @@ from runspec_jobs.cli.app import run
 from tests.e2e.test_entering import tunnel
 from tests.support.profiles import own_profile
 from tests.support.root import ROOT
+from tests.support.slurm.login_node import login
 from tests.support.slurm.project import Project, cluster as cluster, project as project  # fixtures
 from tests.support.terminal import Terminal
 
@@ -282,3 +283,17 @@ def get(url: Callable[[], str]) -> bytes:
         except OSError:
             assert time.monotonic() < end
             time.sleep(0.5)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("end", [hang_up, kill])
+def test_no_job_is_left_of_a_terminal_whose_shell_came_over_ssh(
+    project: Project, end: Callable[[Terminal], None], tmp_path: Path
+) -> None:
+    (tmp_path / "login").mkdir()
+    env = tuple(f"{k}={v}" for k, v in project.cluster.env.items())
+    with login(tmp_path / "login", (*env, f"PATH={os.environ['PATH']}")) as node:
+        project.profile(host="127.0.0.1", ssh_options=node.options)
+        end(begin(project))
+
+        project.until(lambda: not project.alive())
