@@ -545,7 +545,7 @@ def test_a_log_that_was_taken_away_since_it_was_listed_has_nothing_more(world: W
     assert stream.read(chunk.position)[:2] == (b"", chunk.position)
 
 
-MANY = 600  # takes seconds to start
+MANY = 300  # takes a second or more to start
 
 
 @pytest.mark.parametrize(
