@@ -89,12 +89,22 @@ def tasks(
     recorded = dict[int, int]()
     for one in notes:
         recorded[one.task] = max(recorded.get(one.task, 0), one.number)
+    rest = _never_begun(rows) if count > 1 else None
     found = []
     for number in range(count):
-        row = of_task.get(number)
+        row = of_task.get(number) or (None if number in recorded else rest)
         attempts = max(1, recorded.get(number, 0), row.restarts + 1 if row is not None else 0)
         found.append(Task(number, row, attempts, notes, codes, before.get(number)))
     return found
+
+
+def _never_begun(rows: Sequence[Row]) -> Row | None:
+    """Return the row of the tasks of an array that were cancelled before they began, if it does not name them.
+
+    So it is in Slurm 22.05 after `scancel --name` or `--user`: the ArrayTaskID is N/A, as that of a job that is no
+    array.
+    """
+    return next((r for r in rows if r.tasks == (0,) and r.state in ENDED and not r.nodes), None)
 
 
 def nodes(task: Task, count: int, *, cancelled: bool) -> Iterator[NodeStatus]:

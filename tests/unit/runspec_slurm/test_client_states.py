@@ -61,6 +61,26 @@ def test_a_job_that_the_controller_forgot_is_told_from_its_notes() -> None:
     )
 
 
+def test_tasks_that_were_cancelled_by_name_before_they_began_are_cancelled() -> None:
+    """Slurm does not say which they are; one that has ended, and that Slurm has forgotten, is none of them."""
+    rows = [
+        row("CANCELLED")._replace(nodes="", code=None),
+        row("CANCELLED", code=15)._replace(tasks=(1,)),
+    ]
+    notes = {AttemptKey(2, 1, BATCH): note(0)}
+
+    tasks = states.tasks(4, rows, notes, {})
+    each = [one for task in tasks for one in states.nodes(task, 1, cancelled=False)]
+
+    assert [one.state for one in each] == [
+        State.CANCELLED,
+        State.CANCELLED,
+        State.SUCCEEDED,
+        State.CANCELLED,
+    ]
+    assert not any(task.silent for task in tasks)
+
+
 def test_a_job_that_left_no_word_and_is_forgotten_has_failed_and_it_is_said_why() -> None:
     assert ended([])[:3] == (State.FAILED, reasons.FORGOTTEN, None)
 
