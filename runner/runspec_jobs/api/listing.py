@@ -188,8 +188,8 @@ def _listed(of: Record, memory: RunState | Damaged) -> Summary:
 
 def _summary(of: Record, memory: RunState, status: Status) -> Summary:
     about, best = memory.about or _about(of), memory.metric
-    begun = memory.status is not None or engine.is_made(of.plan, memory)
     places = {} if memory.deleted else about  # nothing of a destroyed run is left
+    begun = memory.status is not None or memory.deleted or engine.is_made(of.plan, memory)
     return Summary(
         of.run,
         of.name,
