@@ -52,8 +52,7 @@ def file(row: Summary) -> str:
     """Return the path of the spec, from the present folder if it is below that."""
     if row.file is None:
         return "-"
-    below = os.path.relpath(row.file)
-    return row.file if below.startswith("..") else below
+    return row.file.removeprefix(f"{os.getcwd()}/")
 
 
 COLUMNS = (
@@ -76,10 +75,8 @@ def lines(rows: Sequence[Summary]) -> Iterator[str]:
     """Yield the table as lines: at a terminal those columns that have room, otherwise all of them."""
     now_s = time.time()
     cells = [[plain(column.text(row, now_s)) for column in COLUMNS] for row in rows]
-    widths = [
-        max(len(column.title), *(_width(line[i]) for line in cells))
-        for i, column in enumerate(COLUMNS)
-    ]
+    titles = [column.title for column in COLUMNS]
+    widths = [max(map(_width, column)) for column in zip(titles, *cells, strict=True)]
     at_terminal = sys.stdout.isatty()
     room = shutil.get_terminal_size().columns if at_terminal else None
     shown = _shown(widths, room)
