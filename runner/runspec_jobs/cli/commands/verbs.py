@@ -30,30 +30,30 @@ VERBS: Mapping[str, Verb] = {
         WRITE, "spec_verbs", "plan", "show every request that apply would make", takes_command=True
     ),
     "simulate": Verb(
-        WRITE, "spec_verbs", "simulate", "estimate the time and cost of a job, fixed and elastic"
+        WRITE, "start_verbs", "simulate", "estimate the time and cost of a job, fixed and elastic"
     ),
     "import": Verb(WRITE, "spec_verbs", "import_", "convert another tool's job file to a spec"),
     "schema": Verb(
         WRITE, "spec_verbs", "setup", "print the JSON Schema of specs, or of a format of --json"
     ),
     "apply": Verb(
-        RUN, "spec_verbs", "apply", "run a spec and follow it until it ends", takes_command=True
+        RUN, "start_verbs", "apply", "run a spec and follow it until it ends", takes_command=True
     ),
     "rehearse": Verb(
-        RUN, "spec_verbs", "rehearse", "run a cloud job on this machine, against emulators"
+        RUN, "start_verbs", "rehearse", "run a cloud job on this machine, against emulators"
     ),
-    "list": Verb(WATCH, "run_verbs", "status", "list the runs of this machine"),
+    "list": Verb(WATCH, "watch_verbs", "status", "list the runs of this machine"),
     "status": Verb(
-        WATCH, "run_verbs", "status", "show the state of a run, and the reason for that state"
+        WATCH, "watch_verbs", "status", "show the state of a run, and the reason for that state"
     ),
-    "logs": Verb(WATCH, "run_verbs", "status", "print the log of a run"),
+    "logs": Verb(WATCH, "watch_verbs", "status", "print the log of a run"),
     "report": Verb(
         WATCH,
-        "run_verbs",
+        "watch_verbs",
         "report",
         "rank the tasks of a sweep, compare numbers of nodes, or show what membership changes cost",
     ),
-    "cost": Verb(WATCH, "run_verbs", "spending", "show what the runs of this machine have cost"),
+    "cost": Verb(WATCH, "watch_verbs", "spending", "show what the runs of this machine have cost"),
     "fetch": Verb(WATCH, "run_verbs", "fetch", "copy the outputs of a run to this machine"),
     "shell": Verb(
         WATCH,

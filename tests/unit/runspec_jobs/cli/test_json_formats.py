@@ -124,9 +124,15 @@ def test_the_page_has_every_format_and_every_verb_with_json() -> None:
 
 
 def takes_json(name: str) -> bool:
-    from runspec_jobs.cli.commands import run_verbs, setup_verbs, spec_verbs
+    from runspec_jobs.cli.commands import (
+        run_verbs,
+        setup_verbs,
+        spec_verbs,
+        start_verbs,
+        watch_verbs,
+    )
 
-    modules = (spec_verbs, run_verbs, setup_verbs)
+    modules = (spec_verbs, start_verbs, watch_verbs, run_verbs, setup_verbs)
     members = (m for module in modules for m in inspect.getmembers(module, inspect.isfunction))
     functions = {name.rstrip("_"): found for name, found in members}
     return "as_json" in inspect.signature(functions[name]).parameters

@@ -22,7 +22,7 @@ from runspec_jobs.cli.commands.verbs import ALIASES, VERBS
 from tests.support.root import ROOT
 
 Capture = pytest.CaptureFixture[str]
-MODULES = ("spec_verbs", "run_verbs", "setup_verbs")
+MODULES = ("spec_verbs", "start_verbs", "watch_verbs", "run_verbs", "setup_verbs")
 GROUPS = {
     "Write": "init validate plan simulate import schema",
     "Run": "apply rehearse",
