@@ -134,26 +134,30 @@ def site(torch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
         yield Site(tmp_path, cluster, torch)
 
 
-def compare(site: Site, name: str, output: str, alone: str, processes: int) -> None:
-    """Hold a run that lost its machine against the same training by one process without runspec."""
+def compare(site: Site, name: str, output: str, alone: str, processes: int) -> list[int]:
+    """Hold a run against the same training by one process without runspec; return where its attempts began."""
     found, log = site.losses(name, output), site.log(name)
 
     assert found == pytest.approx(read(site.folder / "alone"), abs=1e-9)
     assert found[-1] < 0.65 * found[0]
     steps = [int(n) for n in re.findall(rf"{processes} processes begin at step (\d+)", log)]
-    assert steps[0] == 0 < steps[1] < len(found)
+    assert steps[0] == 0 and all(0 < step < len(found) for step in steps[1:])
     assert alone.splitlines()[-1] in log  # the figure at the end
+    return steps
 
 
-def test_translation_with_four_ranks_goes_on_from_its_checkpoint(site: Site) -> None:
+@pytest.mark.parametrize("taken", [False, pytest.param(True, marks=pytest.mark.matrix)])
+def test_translation_with_four_ranks_is_that_of_one(site: Site, taken: bool) -> None:
     data = site.workspace / "translation"
     site.python("make_numbers.py", str(data), "--train", "1200", "--valid", "20", "--below", "2000")
 
     site.start("translation", TRANSLATION, "checkpoints")
-    site.take_machine("translation")
+    if taken:
+        site.take_machine("translation")
     alone = site.python("translate.py", "--data", str(data), "--out", "alone", *TRANSLATION)
 
-    compare(site, "translation", "checkpoints", alone, 4)
+    steps = compare(site, "translation", "checkpoints", alone, 4)
+    assert len(steps) == 1 + taken
 
 
 FOUR = {"launch": "torchrun", "processes_per_node": "4"}
@@ -171,4 +175,5 @@ def test_bert_goes_on_from_its_checkpoint(site: Site, more: dict[str, str]) -> N
     site.take_machine("bert")
     alone = site.python("finetune.py", "--data", str(data), "--out", "alone", *words)
 
-    compare(site, "bert", "model", alone, int(more.get("processes_per_node", "1")))
+    steps = compare(site, "bert", "model", alone, int(more.get("processes_per_node", "1")))
+    assert len(steps) == 2

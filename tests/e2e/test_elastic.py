@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from runspec_agent.elastic.policy import IDLE
 from tests.support.agent.elastic_nodes import Elastic, accounted, fixed, sgd, went
+from tests.support.root import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -89,6 +91,36 @@ def test_it_computes_the_same_whatever_happens_to_its_nodes(made: Elastic) -> No
         lost[1:3] == [0, 0] and lost[7] == 0 and lost[8] == 0
     )  # where a signal came, or the first one stays
     assert all(count <= 21 for count in lost[1:])  # it saves every 20 steps
+
+
+def test_a_schedule_of_nodes_that_come_and_go_as_told_loses_no_step(made: Elastic) -> None:
+    """That of docs/elastic-costs.md with fewer machines: one stays, and the others are told before they go."""
+    events = yaml.safe_load((ROOT / "docs/traces/dynamic-training.yaml").read_text())["events"]
+    wanted = [1 + 3 * one["nodes"] // 11 for one in events if one["pool"] == "wave"]
+    made.start(0)
+    made.run_with(0)
+    sizes = [1]
+
+    for size in wanted:
+        there = sorted(made.nodes)
+        if size > len(there):
+            made.start(*range(len(there), size))
+            made.run_with(*range(size))
+            sizes.append(size)
+        for seat in reversed(there[size:]):
+            made.tell(seat, signal.SIGTERM)
+            assert made.ended(seat) == 143
+            made.run_with(*range(seat))
+            sizes.append(seat)
+    codes = finish(made, *sorted(made.nodes))
+
+    assert sizes == [1, 2, 4, 3, 2, 1, 2] and codes == [0, 0]
+    compare(made)
+    changes = made.changes()
+    assert [one["nodes"] for one in changes] == sizes
+    assert {one["lost_steps"] for one in changes[1:]} == {0}
+    accounted(changes)
+    assert went(changes, "lost") == []
 
 
 def test_who_comes_late_has_nothing_to_do(made: Elastic) -> None:

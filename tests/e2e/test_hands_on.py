@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ from runspec_azure.batchai import emulator
 from runspec_emulators.azure_services.blob import Blobs
 from runspec_emulators.batch_ai import BatchAI
 from tests.conftest import CACHES
+from tests.support.azure.batch_ai_recipes import HANDS_ON, KEY
 from tests.support.requirements import need
 from tests.support.root import ROOT
 from tests.support.slurm.shared_cluster import PROGRAMS
@@ -256,3 +258,77 @@ def test_nothing_is_left_of_it_at_the_service_or_in_the_store(
     assert found.cloud is not None
     world = found.cloud.world
     assert (world.groups, world.nodes(), found.left) == ({}, [], ())
+
+
+# The script that the public job file starts has other words than ours, and a GPU for each process.
+SCRIPT = """\
+import os, runpy, sys
+assert sys.argv[1] == "-g" and sys.argv[2] == "-o", sys.argv
+sys.path.insert(0, {code!r})
+data = os.environ["AZ_BATCHAI_JOB_MOUNT_ROOT"] + "/data/digits"
+sys.argv[1:] = ["--epoch", "8", "--unit", "60", "--data", data, "--out", sys.argv[3]]
+runpy.run_path({code!r} + "/train_mnist.py", run_name="__main__")
+"""
+# Ten patterns of 28 by 28 pixels, each made brighter at random.
+DIGITS = """\
+import pathlib, random, sys
+sys.path.insert(0, {code!r})
+import prepare_data
+dice = random.Random(1)
+patterns = [dice.choices(range(128), k=28 * 28) for _ in range(10)]
+def made(count):
+    kinds = dice.choices(range(10), k=count)
+    lights = [dice.randrange(128) for _ in kinds]
+    pixels = b"".join(bytes(p + light for p in patterns[k]) for k, light in zip(kinds, lights))
+    return prepare_data.Images(pixels, bytes(kinds))
+prepare_data.save_all(pathlib.Path(sys.argv[1]), {{"train": made(600), "test": made(100)}})
+"""
+CLUSTER = {
+    "vmSize": "STANDARD_NC6",
+    "vmPriority": "lowpriority",
+    "scaleSettings": {"manual": {"targetNodeCount": 2}},
+    "userAccountSettings": {"adminUserName": "me", "adminUserSshPublicKey": "ssh-rsa AAAA"},
+}
+
+
+def test_the_public_job_file_trains_the_network(
+    shown: Callable[[str], Shown], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is taken in as it is; its shares have the script and the data before, as in the hands-on."""
+    (packages,) = (shown("local").outputs.parent / "home/local/envs").glob("*/bin")
+    code = str(ROOT / "specs/mnist")
+    share = tmp_path / "cloud/storage/acct"
+    (share / "scripts/chainer").mkdir(parents=True)
+    (share / "scripts/chainer/train_mnist.py").write_text(SCRIPT.format(code=code))
+    made = [sys.executable, "-c", DIGITS.format(code=code), str(share / "data/digits")]
+    (share / "data/digits").mkdir(parents=True)
+    subprocess.run(made, check=True)
+    monkeypatch.chdir(tmp_path)
+    Path("job.json").write_text(json.dumps(HANDS_ON))
+    Path("cluster.json").write_text(json.dumps({"properties": CLUSTER}))
+    machine = {"PATH": f"{packages}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+
+    with BatchAI(tmp_path / "cloud", accounts={"acct": KEY}, machine_env=machine) as cloud:
+        env = {**cloud.env, "AZURE_BATCHAI_STORAGE_KEY": KEY}
+        runspec("import", "job.json", "--cluster", "cluster.json", "--to", ".", **env)
+        complete(Path("runspec-profile.yaml"), cloud)
+        runspec("trust", **env)
+        log = runspec("apply", "job.yaml", **env).stdout
+        runspec("fetch", "job", "out", **env)
+        runspec("destroy", "job", **env)
+        runspec("destroy", "--shared", **env)
+
+    found = Shown(log, "", tmp_path / "out")
+    assert "Num process (COMM_WORLD): 2" in log
+    assert [int(row[0]) for row in found.rows()] == list(range(1, 9))
+    assert float(found.rows()[-1][4]) > 0.9 > float(found.rows()[0][3]), found.rows()
+    assert [path.name for path in (tmp_path / "out").rglob("*.npz")] == ["model_epoch_8.npz"]
+    assert (cloud.world.groups, cloud.world.nodes()) == ({}, [])
+
+
+def complete(profile: Path, cloud: BatchAI) -> None:
+    """Put in what the files do not have: the subscription, the place and where the service answers."""
+    own = {"arm_url": cloud.url, "location": "eastus", "subscription": emulator.SUBSCRIPTION}
+    lines = "".join(f"    {key}: {value}\n" for key, value in own.items())
+    head = "  azure-batch-ai:\n"
+    profile.write_text(profile.read_text().replace(head, head + lines))
