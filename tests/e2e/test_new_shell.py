@@ -124,10 +124,12 @@ def test_a_job_ends_when_its_terminal_is_closed_or_runspec_is_killed(
 
 def test_a_timeout_ends_the_shell_with_the_job(spec: Path, capsys: Capture) -> None:
     """What it runs is ended, too; nobody at the keyboard has to do anything."""
-    shell = opened("--set", "timeout=4s")
-    shell.type("exec sleep 600\n")
+    began = time.monotonic()
+    shell = opened("--set", "timeout=12s")
+    shell.type("exec sleep 300\n")
 
     assert shell.code() == 128 + signal.SIGHUP
+    assert time.monotonic() - began < WAIT_S
     until(lambda: "failed" in state(capsys))
     until(lambda: not left())
 
@@ -198,7 +200,7 @@ def test_on_slurm_no_job_is_left_of_a_terminal_that_is_gone(
 
 @pytest.mark.matrix
 def test_on_slurm_a_timeout_ends_the_shell_with_the_job(project: Project) -> None:
-    project.write("true", timeout="5s", env={"SHELL": "/bin/sh"})
+    project.write("true", timeout="15s", env={"SHELL": "/bin/sh"})
     shell = opened()
     shell.type("exec sleep 600\n")
 

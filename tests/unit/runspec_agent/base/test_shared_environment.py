@@ -106,7 +106,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
 def test_nodes_that_begin_at_once_build_once_and_later_ones_not_at_all(world: World) -> None:
     nodes = [world.node() for _ in range(4)]
     until(lambda: world.installed)
-    time.sleep(0.3)  # the others are waiting
+    time.sleep(1.5)  # the others wait for longer than a lease
     world.go()
 
     found = [ended(node) for node in (*nodes, world.node("job-2"))]
@@ -149,6 +149,23 @@ def test_a_builder_that_was_only_frozen_spoils_nothing(world: World) -> None:
 
     assert first == second == (0, f"made {made}/env whole")
     assert world.made == [made]
+
+
+def test_of_two_builders_that_end_the_first_counts(world: World) -> None:
+    """One of them was taken for dead, and was about to end."""
+    builder = world.node()
+    until(lambda: world.installed)
+    (own,) = world.made
+    other = own.with_name("other")
+    (other / "env").mkdir(parents=True)
+    (other / "env" / "mark").write_text("theirs")
+    (own.parent / "built").write_text("other")
+    world.go()
+
+    found = ended(builder)
+
+    assert found == (0, f"made {other}/env theirs")
+    assert world.made == [other]
 
 
 def test_a_failure_ends_the_nodes_of_the_run_that_wait_and_the_next_attempt_builds(
