@@ -82,3 +82,15 @@ def test_a_cluster_is_made_for_a_job_and_goes_when_nothing_needs_it(
     runspec("destroy", "--site")
     assert list(clusters.iterdir()) == []
     assert [p for p in (tmp_path / "workspace").rglob("*") if p.is_file()] == []
+
+
+@pytest.mark.matrix
+def test_a_new_shell_has_a_cluster_made_for_it(runspec: Runspec, tmp_path: Path) -> None:
+    words = ("--", "printenv", "RUNSPEC_RUN", "RUNSPEC_PYTHON")
+    extra = ("--set", "timeout=5m", "--set", "container.requirements=[six]")
+
+    said = runspec("shell", "--new", *extra, "hello.yaml", *words)
+
+    lines = [line for line in said.splitlines() if not line.startswith("runspec:")]
+    assert any(line.startswith("hello-shell-") for line in lines), said
+    assert any(str(tmp_path / "workspace" / "environments") in line for line in lines), said
