@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -17,6 +18,14 @@ pytestmark = pytest.mark.process
 
 HEAD = "apiVersion: runspec/v1\nname: job\nprovider: local\nproviders: {local: {engine: process}}\n"
 Capture = pytest.CaptureFixture[str]
+
+
+class Reconciling(LocalClient):
+    asked: ClassVar[list[str]] = []
+
+    def reconcile(self, run: str) -> Sequence[str]:
+        self.asked.append("reconcile")
+        return ["ended 1 node"] if self.asked.count("reconcile") == 1 else []
 
 
 @pytest.fixture
@@ -33,12 +42,10 @@ def applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) ->
         over = State.CANCELLED if "reconcile" in asked else State.WAITING
         return Status(State.RUNNING, "", None, (NodeStatus(0, 1, 1, over),))
 
-    def reconcile(self: LocalClient, run: str) -> Sequence[str]:
-        asked.append("reconcile")
-        return ["ended 1 node"] if asked.count("reconcile") == 1 else []
-
     monkeypatch.setattr(LocalClient, "state", state)
-    monkeypatch.setattr(LocalClient, "reconcile", reconcile, raising=False)
+    monkeypatch.setattr(Reconciling, "asked", asked)
+    # A class of its own: Python remembers of a class that it has what a protocol asks for.
+    monkeypatch.setattr("runspec_local.client.LocalClient", Reconciling)
     return asked
 
 
@@ -70,7 +77,7 @@ def test_a_status_is_shown_though_nothing_may_be_ended(
     def refused(self: LocalClient, run: str) -> Sequence[str]:
         raise RemoteError("you may only read")
 
-    monkeypatch.setattr(LocalClient, "reconcile", refused)
+    monkeypatch.setattr(Reconciling, "reconcile", refused)
 
     assert run(["status", "job"]) == 0
 
