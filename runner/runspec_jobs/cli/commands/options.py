@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,9 +10,6 @@ from typer import Argument, Option
 
 from runspec_jobs.cli.commands import suggestions
 from runspec_jobs.errors import UsageError
-
-DURATION = re.compile(r"(?=[0-9])([0-9]{1,6}d)?([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?")
-SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 
 
 def flag(*names: str, **settings: Any) -> Any:
@@ -40,11 +36,14 @@ def integer(text: str | int) -> int:
 
 
 def duration(text: str | int) -> int:
-    """Return the seconds in a duration such as "7d" or "1h30m"."""
-    found = DURATION.fullmatch(str(text))
-    if found is None:
-        raise ValueError(f"'{text}' is not a length of time: write it as 30m, 12h or 7d")
-    return sum(int(n) * SECONDS[unit] for n, unit in re.findall(r"([0-9]+)([dhms])", str(text)))
+    """Return the seconds in a duration such as "7d" or "1h30m", in the notation of specs."""
+    from runspec_jobs.api.specs import seconds  # only here, because importing it takes time
+
+    try:
+        return int(seconds(str(text)))
+    except ValueError:
+        what = f"'{text}' is not a length of time: write it as 30m, 12h or 7d"
+        raise ValueError(what) from None
 
 
 # With `parser=Path` Typer does not look at the file: the verb does, and says what is wrong with it.
