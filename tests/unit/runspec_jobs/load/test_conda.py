@@ -51,6 +51,7 @@ def test_what_the_file_has_is_in_no_other_field(job: Path, capsys: Capture, more
     assert f"'conda' and '{more.partition(':')[0]}' cannot be used together" in said.out + said.err
 
 
+@pytest.mark.process
 def test_a_plan_names_the_environment_by_what_the_file_contains(job: Path, capsys: Capture) -> None:
     own_profile().write_text("providers: {slurm: {workspace: /shared}}\n")
     job.write_text(f"{HEAD}provider: slurm\ncontainer: {{conda: environment.yml}}\n")
