@@ -1,4 +1,4 @@
-"""What an elastic job tells of its nodes, read by Horovod's own code; nothing of it is built."""
+"""What Horovod's own code does with the nodes of a job: its host discovery and its launcher; nothing of it is built."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pytest
 
 from tests.conftest import REAL_CACHE
 from tests.support.agent.elastic_nodes import Elastic
+from tests.support.agent.process_nodes import Nodes
 from tests.support.saved_outputs import saved
 
 pytestmark = pytest.mark.slow
@@ -113,3 +114,85 @@ def test_horovod_finds_the_nodes_that_there_are(job: Elastic, tmp_path: Path) ->
     assert [json.loads(saved(both / str(seat))[two]) for seat in (0, 1)] == [[2, hosts]] * 2
     last = str(job.state()["generation"])
     assert json.loads(saved(both / "1")[last]) == [1, {"127.0.0.2": 2}]
+
+
+# The launcher: Horovod's own Gloo launcher, and ranks that need nothing of Horovod.
+
+SAYS = """\
+import json, os, sys, time
+names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "HOSTNAME", "GLOO_IFACE")
+found = {name: os.environ["HOROVOD_" + name] for name in names}
+place = os.environ["HOROVOD_GLOO_RENDEZVOUS_ADDR"], os.environ["RUNSPEC_RANK"], os.environ["TOKEN"]
+shown = b""
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        mine = os.environ["RUNSPEC_RUN"].encode() in open(f"/proc/{pid}/environ", "rb").read()
+        shown += open(f"/proc/{pid}/cmdline", "rb").read() if mine else b""
+    except OSError:  # it has ended
+        pass
+told = os.environ["TOKEN"].encode() in shown
+open("said-" + os.environ["HOROVOD_RANK"], "w").write(json.dumps([found, place, told]))
+if os.environ["HOROVOD_RANK"] == sys.argv[1]:
+    sys.exit(7)
+if len(sys.argv) > 2:
+    time.sleep(600)
+"""
+SECRET = "canary-1b2c"
+
+
+@pytest.fixture
+def nodes(horovod: Path, tmp_path: Path) -> Iterator[Nodes]:
+    """Two nodes of two slots, whose Python finds Horovod's sources."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "horovodrun").touch(0o755)
+    words = {"RUNSPEC_LAUNCH": "horovod", "RUNSPEC_SLOTS": "2", "RUNSPEC_GRACE_S": "1"}
+    more = {"PYTHONPATH": str(horovod), "TOKEN": SECRET}
+    (tmp_path / "says.py").write_text(SAYS)
+    found = Nodes(tmp_path, 2, {**words, **more}, f"{programs}:{os.environ['PATH']}")
+    yield found
+    found.close()
+
+
+def test_horovods_launcher_starts_the_ranks_of_all_nodes_without_ssh(
+    nodes: Nodes, tmp_path: Path
+) -> None:
+    """Each in its own node's folder and with its variables, none of which is in a command line."""
+    nodes.start_all(["python3", str(tmp_path / "says.py"), "none"])
+
+    assert nodes.codes(120) == [0, 0], [nodes.said(rank) for rank in range(2)]
+    assert nodes.left() == []
+    for rank in range(4):
+        node = rank // 2
+        found, place, told = json.loads((nodes.home(node) / f"said-{rank}").read_text())
+        assert place == ["127.0.0.1", str(node), SECRET]
+        assert not told
+        assert found == {
+            "RANK": str(rank),
+            "SIZE": "4",
+            "LOCAL_RANK": str(rank % 2),
+            "LOCAL_SIZE": "2",
+            "CROSS_RANK": str(node),
+            "HOSTNAME": f"node-{node}",
+            "GLOO_IFACE": "lo",
+        }
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_a_rank_of_horovod_that_fails_ends_all_nodes(
+    nodes: Nodes, tmp_path: Path, rank: int
+) -> None:
+    """With its code; the other ranks wait for ever."""
+    nodes.start_all(["python3", str(tmp_path / "says.py"), str(rank), "wait"])
+
+    assert nodes.codes(120) == [7, 7], [nodes.said(rank) for rank in range(2)]
+    assert nodes.left() == []
+
+
+def test_an_image_without_horovod_is_told(nodes: Nodes, tmp_path: Path) -> None:
+    (tmp_path / "bin" / "horovodrun").unlink()
+
+    nodes.start_all(["true"])
+
+    assert nodes.codes(120) == [127, 127]
+    assert "launch: horovod needs horovodrun on PATH" in nodes.said(0)

@@ -88,6 +88,8 @@ providers:
     + "scaling: [1, 2, 4]\nmetric: {name: speed, goal: max, reader: horovod, take: median}\n",
     "sizes with what they are of": SHORT
     + "scaling: {nodes: [1, 2], batch: 256, data: synthetic, software: torch 2.13}\n",
+    "numbers of processes": SHORT
+    + "launch: horovod\nscaling: {processes: [1, 2, 4], software: Horovod 0.28.1}\n",
     "what is drawn": HEAD
     + "command: [echo, '${sweep.lr}']\n"
     + "sweep: {random: {trials: 20, seed: 7, draw: {lr: {log_uniform: [1e-5, 0.1]}, "
@@ -190,7 +192,7 @@ BAD = {
         SHORT + "env: {A: b}\nsecrets: {A: a}\n", "secrets.A", shape=False
     ),
     "a secret that is a number": Wrong(SHORT + "secrets: {A: 1}\n", "secrets.A"),
-    "a launcher nobody has": Wrong(SHORT + "launch: horovod\n", "launch"),
+    "a launcher nobody has": Wrong(SHORT + "launch: mpiexec\n", "launch"),
     "many processes and no launcher": Wrong(
         SHORT + "processes_per_node: 2\n", "processes_per_node", shape=False
     ),
@@ -246,6 +248,26 @@ BAD = {
     "a stop of nothing": Wrong(
         SHORT + "metric: {name: m, goal: max, reader: mxnet, stop: {above: 1}}\n",
         "metric.stop",
+        shape=False,
+    ),
+    "sizes of two kinds": Wrong(SHORT + "scaling: {nodes: [1], processes: [1]}\n", "scaling"),
+    "sizes of no kind": Wrong(SHORT + "scaling: {batch: 1}\n", "scaling"),
+    "numbers of processes without a launcher": Wrong(
+        SHORT + "scaling: {processes: [1, 2]}\n", "scaling", shape=False
+    ),
+    "numbers of processes twice": Wrong(
+        SHORT + "launch: mpi\nscaling: {processes: [1, 2]}\nprocesses_per_node: 2\n",
+        "processes_per_node",
+        shape=False,
+    ),
+    "numbers of processes on two nodes": Wrong(
+        SHORT + "launch: mpi\nscaling: {processes: [1, 2]}\ncluster: {nodes: 2}\n",
+        "cluster.nodes",
+        shape=False,
+    ),
+    "more processes than samples": Wrong(
+        SHORT + "launch: mpi\nscaling: {processes: [1, 8]}\nglobal_batch: 4\n",
+        "global_batch",
         shape=False,
     ),
     "sizes of nothing": Wrong(SHORT + "scaling: []\n", "scaling"),

@@ -10,6 +10,7 @@ from runspec_agent.rendezvous.participant import Participant
 
 LAUNCH: Dict[str, Callable[[Participant, List[str]], int]] = {
     "mpi": mpi.run,
+    "horovod": mpi.run,
     "torchrun": torchrun.run,
 }
 

@@ -17,7 +17,7 @@ from runspec_agent.base import files, process
 from runspec_agent.base.job_env import LOST, STOPPED, Failure
 from runspec_agent.base.process import Child
 from runspec_agent.env import sockets
-from runspec_agent.launch import mpirun, slurm
+from runspec_agent.launch import horovod, mpirun, slurm
 from runspec_agent.launch.file_rsh import Server
 from runspec_agent.rendezvous import hostfile
 from runspec_agent.rendezvous.participant import Participant, gone
@@ -36,7 +36,7 @@ def run(seat: Participant, argv: List[str]) -> int:
         if seat.words.rank > 0:
             seat.meet()
             return _serve(seat, Ranks(folder), daemon_env(seat, argv, folder))
-        kind = mpirun.find()
+        kind = horovod.find(os.environ) if seat.words.launch == "horovod" else mpirun.find()
         seat.meet()
         return _lead(seat, kind, argv, folder)
     finally:
@@ -149,7 +149,7 @@ def _lead(seat: Participant, kind: mpirun.Mpirun, argv: List[str], folder: str) 
     ranks = Ranks(folder)
     code = _led(seat, kind.argv(job) + list(kind.start), slurm.hidden(env), ranks)
     if code == 0 and not ranks.succeeded():
-        raise Failure("mpirun exited with 0, but not all of its ranks did", LOST)
+        raise Failure("the launcher exited with 0, but not all of its ranks did", LOST)
     return code
 
 
@@ -248,6 +248,8 @@ def daemon_env(seat: Participant, argv: List[str], folder: str) -> Dict[str, str
     network = sockets.variables(seat.words.host, one_stack(seat.nodes))
     env = dict(network, **slurm.without_pmi(seat.env()))
     script = own_tmpdir(env.get("TMPDIR")) + start_script(folder, os.getcwd(), argv)
+    if seat.words.launch == "horovod":
+        script = horovod.of_rank(env) + script
     files.write(start, slurm.shown(os.environ) + script if seat.words.rank == 0 else script)
     # PRRTE 3 names its files in TMPDIR by its pid alone, leaves them when it is killed, and does not start if they
     # exist:

@@ -60,10 +60,10 @@ class Job:
         return tuple(self.inputs.text.diagnostics)
 
     def sizes(self) -> tuple[Job, ...]:
-        """Return a job for each number of nodes in `scaling`, or this job if the spec has no `scaling`."""
+        """Return a job for each size in `scaling`, or this job if the spec has no `scaling`."""
         if self.spec.scaling is None:
             return (self,)
-        each = (at_size(self.inputs, size) for size in self.spec.scaling.nodes)
+        each = (at_size(self.inputs, size) for size in self.spec.scaling.sizes)
         return tuple(Job(one, self.inputs) for one in each)
 
     @property
@@ -256,5 +256,5 @@ def policy(job: Job, *, of_job: bool = False) -> Mapping[str, Any]:
 def demand_one(job: Job) -> None:
     """Raise UsageError if *job* has several sizes."""
     if job.spec.scaling is not None:
-        what = f"{job.spec.name} describes a job for each number of nodes in `scaling`"
+        what = f"{job.spec.name} describes a job for each size in `scaling`"
         raise UsageError(what, "use each of job.sizes()")

@@ -189,7 +189,10 @@ def sizes(name: str, asked: Asked, spec: Path | None = None) -> Sizes:
         raise UsageError(f"there is no spec '{name}' with scaling", "see runspec list")
     metric = metric_of(group, spec)
     points = [_point(size, of, metric) for size, of in run_group.runs(group).items()]
-    series = Series(group.name, "nodes", tuple(points), _baseline(group, metric))
+    assert group.scaling is not None, "BUG: a group has sizes"
+    unit, whole = group.scaling.unit, group.cluster.gpus or max(group.scaling.sizes)
+    per_node = 1 if unit == "nodes" else whole  # a process has its share of the node
+    series = Series(group.name, unit, tuple(points), _baseline(group, metric), per_node)
     return Sizes(group.name, (), _scaled([series], asked))
 
 
@@ -263,7 +266,7 @@ def _baseline(group: Spec, metric: Metric) -> Baseline:
     packages = wanted if isinstance(wanted, str) else ", ".join(wanted or ())
     return Baseline(
         gpus_per_node=group.cluster.gpus or 0,
-        processes_per_node=group.processes_per_node,
+        processes_per_node=group.processes_per_node if group.scaling.unit == "nodes" else None,
         batch=group.scaling.batch,
         data=group.scaling.data,
         software=group.scaling.software or group.container.image or packages or None,

@@ -15,7 +15,7 @@ from runspec_jobs.provider import Scope, Status, Step
 from runspec_jobs.state import run_group, run_record
 from runspec_jobs.state.run_record import Record
 
-OF_SIZE = re.compile(r"(.+)-n\d+")  # the name of a run of a group
+OF_SIZE = re.compile(r"(.+)-[np]\d+")  # the name of a run of a group
 
 
 def cancel(of: Record, reporter: Reporter) -> Status:

@@ -144,7 +144,7 @@ def _checked(provider: Provider, spec: Spec, facts: Facts, own: ProfileInUse) ->
 
 
 def at_size(found: PlanInputs, size: int) -> PlanInputs:
-    """Return *found* for *size* nodes, with the text of the spec for the record of its run."""
+    """Return *found* at *size* of its `scaling`, with the text of the spec for the record of its run."""
     assert found.text.document is not None, "BUG: a job without a document"
     spec = of_size(found.spec, size)
     data = text_of_size(found.text.document.value, size)

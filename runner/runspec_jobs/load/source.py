@@ -170,7 +170,7 @@ def _with_provider(document: Document, problems: Sequence[Problem]) -> list[Prob
 
 
 def checked(provider: Provider, spec: Spec, facts: Facts) -> list[Problem]:
-    """Return the problems of *spec* on *provider* for all numbers of nodes in `scaling`, each problem once."""
+    """Return the problems of *spec* on *provider* for all sizes in `scaling`, each problem once."""
     found = (p for one in sizes(spec) for p in provider.check(one, facts))
     lost = [*spec_checks.lost_from_batch_ai(spec), *_conda(provider, spec)]
     return list(dict.fromkeys([*lost, *found]))

@@ -89,7 +89,7 @@ def lost_from_batch_ai(spec: Spec) -> Iterator[Problem]:
         way = (
             "set launch: mpi, or the command starts without mpirun"
             if name in BY_MPIRUN
-            else "each node starts the command once, unless launch is mpi or torchrun"
+            else "each node starts the command once, unless launch is mpi, horovod or torchrun"
         )
         yield _lost("toolkit", f"only Batch AI has the toolkit {name}: {way}")
     if settings := block.get("toolkit_settings"):

@@ -136,7 +136,9 @@ def _baseline(found: Scaled) -> str:
 
 
 def _unit(series: Series, count: float) -> str:
-    return series.unit.removesuffix("s") if count == 1 else series.unit
+    if count != 1:
+        return series.unit
+    return series.unit.removesuffix("es" if series.unit == "processes" else "s")
 
 
 def _node(series: Series) -> str:

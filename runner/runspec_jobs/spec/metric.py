@@ -1,14 +1,14 @@
-"""The fields `metric` and `scaling`: the value that a job reports, and the numbers of nodes to compare."""
+"""The fields `metric` and `scaling`: the value that a job reports, and the sizes to compare."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from runspec_jobs.spec.base import Model
 from runspec_jobs.spec.sweep import Number
-from runspec_jobs.spec.types import Positive, Word
+from runspec_jobs.spec.types import Positive, Word, problem
 
 TABLES = (".csv", ".json", ".jsonl")
 SIZES = 50
@@ -80,10 +80,16 @@ class Metric(Model):
 
 
 class Scaling(Model):
-    """The numbers of nodes that the job is run on, one run each, and what the figures describe."""
+    """The sizes that the job is run at, one run each, and what the figures describe."""
 
-    nodes: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=SIZES)] = Field(
-        description="The numbers of nodes: `[1, 2, 4, 8]`."
+    nodes: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=SIZES)] | None = Field(
+        default=None, description="The numbers of nodes: `[1, 2, 4, 8]`."
+    )
+    processes: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=SIZES)] | None = (
+        Field(
+            default=None,
+            description="Instead of `nodes`, the numbers of processes on one node: `[1, 2, 4, 8]`.",
+        )
     )
     batch: Positive | None = Field(
         default=None, description="Number of samples in one step, on all nodes together."
@@ -95,30 +101,44 @@ class Scaling(Model):
         default=None, description="The software that was measured, with versions."
     )
 
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.nodes is None) == (self.processes is None):
+            raise problem("scaling needs either nodes or processes", "write scaling: [1, 2, 4]")
+        return self
+
+    @property
+    def unit(self) -> Literal["nodes", "processes"]:
+        """What a size counts."""
+        return "nodes" if self.nodes is not None else "processes"
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return self.nodes or self.processes or ()
+
 
 def _sizes(value: Any) -> Any:
     return {"nodes": value} if isinstance(value, list | tuple) else value
 
 
+SIZES_SCHEMA: dict[str, Any] = {
+    "type": "array",
+    "minItems": 1,
+    "maxItems": SIZES,
+    "items": {"type": "integer", "minimum": 1},
+}
 SCALING_SCHEMA: dict[str, Any] = {
     "oneOf": [
-        {
-            "type": "array",
-            "minItems": 1,
-            "maxItems": SIZES,
-            "items": {"type": "integer", "minimum": 1},
-        },
+        SIZES_SCHEMA,
         {
             "type": "object",
             "additionalProperties": False,
-            "required": ["nodes"],
+            "if": {"required": ["nodes"]},
+            "then": {"not": {"required": ["processes"]}},
+            "else": {"required": ["processes"]},
             "properties": {
-                "nodes": {
-                    "type": "array",
-                    "minItems": 1,
-                    "maxItems": SIZES,
-                    "items": {"type": "integer", "minimum": 1},
-                },
+                "nodes": SIZES_SCHEMA,
+                "processes": SIZES_SCHEMA,
                 "batch": {"type": "integer", "minimum": 1},
                 "data": {"enum": ["synthetic", "real"]},
                 "software": {"type": "string", "minLength": 1},

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from runspec_jobs.diagnostics.problem import Problem, did_you_mean
-from runspec_jobs.spec.metric import Metric
+from runspec_jobs.spec.metric import Metric, Scaling
 from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.regex_safety import trouble
+from runspec_jobs.spec.scaling import named
 from runspec_jobs.spec.types import NAME, compiled
 
 
@@ -92,16 +93,32 @@ def wrong_scaling(spec: Spec) -> Iterator[Problem]:
     if spec.sweep:
         what = "'sweep' and 'scaling' cannot be used together"
         yield Problem(at, what, "keep one of them", at="key")
-    if spec.cluster.nodes.max > 1:
-        what = "'scaling' already gives the numbers of nodes"
-        yield Problem(("cluster", "nodes"), what, "remove it", at="key")
-    sizes = spec.scaling.nodes
+    yield from _wrong_unit(spec, spec.scaling)
+    sizes = spec.scaling.sizes
     for i, size in enumerate(sizes):
         if size in sizes[:i]:
             yield Problem(at, f"{size} is listed twice")
-    if not compiled(NAME).fullmatch(f"{spec.name}-n{max(sizes)}"):
-        what = f"'{spec.name}-n{max(sizes)}' is too long for the name of a run"
-        yield Problem(at, what, "shorten the name")
+    longest = named(spec, max(sizes))
+    if not compiled(NAME).fullmatch(longest):
+        yield Problem(at, f"'{longest}' is too long for the name of a run", "shorten the name")
     if spec.metric is not None and spec.metric.goal == "min":
         what = "'scaling' compares samples per second, so the largest is the best"
         yield Problem(("metric", "goal"), what, "write max")
+
+
+def _wrong_unit(spec: Spec, scaling: Scaling) -> Iterator[Problem]:
+    """Yield a problem for each other field that already says what the sizes of *scaling* say."""
+    if spec.cluster.nodes.max > 1:
+        by_nodes = scaling.unit == "nodes"
+        told = (
+            "already gives the numbers of nodes" if by_nodes else "compares processes of one node"
+        )
+        yield Problem(("cluster", "nodes"), f"'scaling' {told}", "remove it", at="key")
+    if scaling.unit == "nodes":
+        return
+    if spec.processes_chosen:
+        what = "'scaling' already gives the numbers of processes"
+        yield Problem(("processes_per_node",), what, "remove it", at="key")
+    if spec.launch == "none":
+        what = "launch: none starts one process per node"
+        yield Problem(("scaling",), what, "set launch: mpi, horovod or torchrun", at="key")

@@ -59,6 +59,7 @@ class Launch(StrEnum):
 
     NONE = "none"
     MPI = "mpi"
+    HOROVOD = "horovod"
     TORCHRUN = "torchrun"
 
 
@@ -342,11 +343,11 @@ class Spec(Model):
     launch: Launch = Field(
         default=Launch.NONE,
         description="How processes are started: `none` starts the command once on every node, `mpi` "
-        "starts it with mpirun, `torchrun` with torchrun.",
+        "starts it with mpirun, `horovod` with Horovod's Gloo launcher, `torchrun` with torchrun.",
     )
     processes_per_node: Positive = Field(
         default_factory=_processes,
-        description="Number of processes on each node, for `launch: mpi` and `launch: torchrun`. The default is 1, "
+        description="Number of processes on each node, for every `launch` but `none`. The default is 1, "
         "and with torchrun one for each GPU of the node.",
     )
     global_batch: Positive | None = Field(
@@ -388,13 +389,13 @@ class Spec(Model):
     metric: Metric | None = Field(
         default=None,
         description="The number by which `runspec report` ranks the tasks of a sweep, or compares "
-        "numbers of nodes.",
+        "the sizes of `scaling`.",
     )
     scaling: Sizes | None = Field(
         default=None,
-        description="Numbers of nodes to compare: `[1, 2, 4]`, or `{nodes, batch, data, software}`. "
-        "`apply` starts one run for each, `NAME-n1`, `NAME-n2` and so on; `runspec report "
-        "NAME` compares them.",
+        description="Numbers of nodes to compare: `[1, 2, 4]`, or `{nodes, batch, data, software}`, with `processes` "
+        "instead of `nodes` for numbers of processes on one node. `apply` starts one run for each, `NAME-n1`, "
+        "`NAME-n2` and so on (`NAME-p1` for processes); `runspec report NAME` compares them.",
     )
     retry: Retry = Field(
         default=Retry(),
@@ -407,6 +408,12 @@ class Spec(Model):
         default={},
         description="Settings of single providers, by name. They override those of the profile.",
     )
+
+    @property
+    def processes_chosen(self) -> bool:
+        """Whether `processes_per_node` is another number than its default."""
+        fields = {"cluster": self.cluster, "launch": self.launch}
+        return self.processes_per_node != _processes(fields)
 
     @property
     def program_env(self) -> dict[str, str]:

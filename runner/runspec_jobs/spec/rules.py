@@ -19,6 +19,7 @@ from runspec_jobs.spec.placeholders import (
     variable,
 )
 from runspec_jobs.spec.python_versions import python_fits
+from runspec_jobs.spec.scaling import sizes
 from runspec_jobs.spec.sweep import MAX_TASKS, Random
 from runspec_jobs.spec.types import NAME, compiled
 
@@ -226,13 +227,15 @@ def _draws(where: Path, part: Random) -> Iterator[Problem]:
 
 
 def _launch(spec: Spec) -> Iterator[Problem]:
-    processes = spec.cluster.nodes.max * spec.processes_per_node
+    processes = max(one.cluster.nodes.max * one.processes_per_node for one in sizes(spec))
     if spec.global_batch is not None and spec.global_batch < processes:
         what = f"{processes} processes cannot share a batch of {spec.global_batch} samples"
         yield Problem(("global_batch",), what, "make global_batch larger, or use fewer nodes")
     if spec.processes_per_node > 1 and spec.launch is Launch.NONE:
         what = "launch: none starts one process per node"
-        yield Problem(("processes_per_node",), what, "set launch: mpi or torchrun", at="key")
+        yield Problem(
+            ("processes_per_node",), what, "set launch: mpi, horovod or torchrun", at="key"
+        )
     if spec.cluster.gpu_type is not None and spec.cluster.gpus is None:
         yield Problem(("cluster", "gpu_type"), "'gpu_type' needs 'gpus'", "add gpus: 1", at="key")
 

@@ -1,4 +1,4 @@
-"""Makes one spec for each number of nodes in `scaling`, and its text, which the record of a run contains."""
+"""Makes one spec for each size in `scaling`, and its text, which the record of a run contains."""
 
 from __future__ import annotations
 
@@ -8,43 +8,56 @@ from runspec_jobs.spec.model import Nodes, Spec
 NAMED = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 
 
-def named(name: str, size: int) -> str:
-    """Return the name of the runs of *name* on *size* nodes.
+def named(spec: Spec, size: int) -> str:
+    """Return the name of the runs of *spec* at *size*: `train-n8` on 8 nodes, `train-p8` with 8 processes."""
+    assert spec.scaling is not None, "BUG: a spec without sizes"
+    return _named(spec.name, spec.scaling.unit, size)
 
-    >>> named("train", 8)
-    'train-n8'
+
+def _named(name: str, unit: str, size: int) -> str:
+    """Return the name of a size.
+
+    >>> _named("train", "nodes", 8), _named("train", "processes", 2)
+    ('train-n8', 'train-p2')
     """
-    return f"{name}-n{size}"
+    return f"{name}-{unit[0]}{size}"
 
 
 def of_size(spec: Spec, size: int) -> Spec:
-    """Return *spec* for *size* nodes, under a name of its own."""
-    nodes = Nodes(min=size, max=size)
-    cluster = spec.cluster.model_copy(update={"nodes": nodes})
-    changes = {"name": named(spec.name, size), "cluster": cluster, "scaling": None}
-    return spec.model_copy(update=changes)
+    """Return *spec* at *size*, under a name of its own."""
+    assert spec.scaling is not None, "BUG: a spec without sizes"
+    changes = {"name": named(spec, size), "scaling": None}
+    if spec.scaling.unit == "processes":
+        return spec.model_copy(update={**changes, "processes_per_node": size})
+    cluster = spec.cluster.model_copy(update={"nodes": Nodes(min=size, max=size)})
+    return spec.model_copy(update={**changes, "cluster": cluster})
 
 
 def sizes(spec: Spec) -> list[Spec]:
-    """Return *spec* for each number of nodes in its `scaling`, or *spec* alone without `scaling`."""
+    """Return *spec* at each size in its `scaling`, or *spec* alone without `scaling`."""
     if spec.scaling is None:
         return [spec]
-    return [of_size(spec, size) for size in spec.scaling.nodes]
+    return [of_size(spec, size) for size in spec.scaling.sizes]
 
 
 def text_of_size(value: Value, size: int) -> bytes:
-    """Return *value*, a parsed spec, as the YAML text of the spec for *size* nodes.
+    """Return *value*, a parsed spec, as the YAML text of the spec at *size*.
 
     The text parses to the spec that `of_size` returns: every scalar keeps its text and its YAML type.
     """
     assert isinstance(value, dict), "BUG: a spec is a mapping"
     parts = {key: _written(inner) for key, inner in value.items() if key != "scaling"}
-    cluster = value.get("cluster")
-    machines = {}
-    if isinstance(cluster, dict):
-        machines = {key: _written(inner) for key, inner in cluster.items()}
-    parts["name"] = named(str(value["name"]), size)
-    parts["cluster"] = _mapping({**machines, "nodes": str(size)})
+    scaling = value["scaling"]
+    if isinstance(scaling, dict) and "processes" in scaling:
+        parts["name"] = _named(str(value["name"]), "processes", size)
+        parts["processes_per_node"] = str(size)
+    else:
+        cluster = value.get("cluster")
+        machines = {}
+        if isinstance(cluster, dict):
+            machines = {key: _written(inner) for key, inner in cluster.items()}
+        parts["name"] = _named(str(value["name"]), "nodes", size)
+        parts["cluster"] = _mapping({**machines, "nodes": str(size)})
     return "".join(f"{_quoted(key)}: {part}\n" for key, part in parts.items()).encode()
 
 

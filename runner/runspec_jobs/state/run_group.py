@@ -1,6 +1,6 @@
-"""Groups of runs: one spec at several numbers of nodes. A file with the spec is written before the first run.
+"""Groups of runs: one spec at several sizes. A file with the spec is written before the first run.
 
-The runs of a group are found by their names, NAME-n1, NAME-n2 and so on, so no list of them can be out of date.
+The runs of a group are found by their names, NAME-n1 or NAME-p1 and so on, so no list of them can be out of date.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def find(name: str) -> Spec | None:
 
 
 def runs(spec: Spec) -> dict[int, Record | None]:
-    """Return the newest run for each number of nodes of a group, or None where there is no run."""
+    """Return the newest run for each size of a group, or None where there is no run."""
     assert spec.scaling is not None, "BUG: the spec of a group has no scaling"
     found: dict[int, Record | None] = {}
-    for size in spec.scaling.nodes:
-        of = run_record.of_name(named(spec.name, size))
+    for size in spec.scaling.sizes:
+        of = run_record.of_name(named(spec, size))
         found[size] = of[-1] if of else None
     return found
 

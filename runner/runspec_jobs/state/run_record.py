@@ -389,10 +389,10 @@ def find(run: str) -> Record:
         return found[-1]
     records = _records(RUN)
     if sizes := sorted(
-        {r.name for r in records if re.fullmatch(rf"{re.escape(run)}-n\d+", r.name)}
+        {r.name for r in records if re.fullmatch(rf"{re.escape(run)}-[np]\d+", r.name)}
     ):
         raise UsageError(
-            f"'{run}' has a run for each number of nodes", f"name one of them: {', '.join(sizes)}"
+            f"'{run}' has a run for each size", f"name one of them: {', '.join(sizes)}"
         )
     hint = _meant(run, records) or ("see runspec list" if records else "nothing was applied yet")
     raise UsageError(f"there is no run '{run}'", hint)

@@ -62,6 +62,7 @@ ASKS: dict[str, dict[str, Any]] = {
     "env": {"env": {"GREETING": "hello"}},
     "secret": {"secrets": {"TOKEN": "token"}},
     "mpi": {"launch": "mpi"},
+    "horovod": {"launch": "horovod"},
     "torchrun": {"launch": "torchrun"},
     "sweep": {"sweep": {"lr": [0.1, 0.2]}},
     "attempts": {"retry": {"attempts": 7}},

@@ -52,7 +52,11 @@ KINDS: Mapping[str, Kind] = {
 OWN = ("RUNSPEC_RUN", "RUNSPEC_TASK", "RUNSPEC_ATTEMPT", "RUNSPEC_NODES", "RUNSPEC_SLOTS")
 BY_MPIRUN = ("chainer", "horovod", "cntk", "caffe")  # mpirun is started by Batch AI itself
 NUMBERS = ("processCount", "workerCount", "parameterServerCount")
-BY_LAUNCH = {Launch.MPI: "custom-mpi", Launch.TORCHRUN: "pytorch"}
+BY_LAUNCH = {
+    Launch.MPI: "custom-mpi",
+    Launch.HOROVOD: "horovod",
+    Launch.TORCHRUN: "pytorch",
+}
 
 
 def toolkit(spec: Spec, options: BatchAiOptions) -> str:

@@ -26,7 +26,10 @@ def test_a_job_on_one_node_needs_no_words_at_all() -> None:
         ({"RUNSPEC_RANK": "1"}, "RUNSPEC_RANK is 1, but RUNSPEC_NODES is 1"),
         ({"RUNSPEC_SLOTS": "0"}, "RUNSPEC_SLOTS: 0 is less than 1"),
         ({"RUNSPEC_GRACE_S": "nan"}, "RUNSPEC_GRACE_S: nan is less than 0.0"),
-        ({"RUNSPEC_LAUNCH": "slurm"}, "RUNSPEC_LAUNCH: 'slurm' is not one of none, mpi, torchrun"),
+        (
+            {"RUNSPEC_LAUNCH": "slurm"},
+            "RUNSPEC_LAUNCH: 'slurm' is not one of none, mpi, horovod, torchrun",
+        ),
         ({"RUNSPEC_HOST": "a b"}, "RUNSPEC_HOST: 'a b' has white space in it"),
         (
             {"RUNSPEC_NODES": "2", "RUNSPEC_LAUNCH": "mpi"},

@@ -24,6 +24,7 @@ from runspec_jobs.spec.metric import Metric
 from runspec_jobs.spec.scaling import of_size, text_of_size
 from runspec_jobs.state import run_group, run_record
 from runspec_local.provider import PROVIDER
+from tests.e2e.test_slurm_nodes import TORCHRUN
 from tests.support.pages import dots, parsed, shown
 from tests.support.root import ROOT
 from tests.support.wait import SOON_S, until
@@ -489,6 +490,31 @@ def test_a_size_that_failed_is_told_and_is_all_that_is_tried_again(
     assert [p["throughput"] for p in points] == [7, 7]
 
 
+def test_numbers_of_processes_on_one_node_are_compared(
+    spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """Each is a run of its own; a process has its share of what the node costs."""
+    (tmp_path / "torchrun").write_text(TORCHRUN)
+    (tmp_path / "torchrun").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    told = "run: '[ $RANK != 0 ] || echo speed $((WORLD_SIZE * 100))'\n"
+
+    assert applied(spec, "launch: torchrun\nscaling: {processes: [1, 2]}\n" + SPEED + told) == 0
+
+    assert [r.name for r in run_record.all_runs()] == ["job-p1", "job-p2"]
+    (found,) = reported(capsys, "job", "--price-per-node-hour", "3.6")["series"]
+    assert (found["unit"], found["per_node"]) == ("processes", 2)
+    shown = ("size", "throughput", "efficiency", "cost_per_million")
+    assert [tuple(p[key] for key in shown) for p in found["points"]] == [
+        (1, 100, 1, 5),
+        (2, 200, 1, 5),
+    ]
+    assert run(["report", "job"]) == 0
+    assert "1 process; 0 GPUs a node" in capsys.readouterr().out
+    assert run(["destroy", "job"]) == 0
+    assert run_group.find("job") is None
+
+
 def test_sizes_that_were_never_applied_are_told(spec: Path, capsys: Capture) -> None:
     applied(spec, "scaling: [1]\n" + SPEED + PRINT)
     found = run_group.find("job")
@@ -555,14 +581,16 @@ WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=
 SCALARS = st.sampled_from(["3.10", "NO", "1:00", "0777", "true", "1e3", "0x1f", "~x", "'true'"])
 
 
-@given(st.lists(WORDS, min_size=1, max_size=3), SCALARS, st.integers(1, 99))
+UNITS = st.sampled_from(["scaling: [{}]\n", "launch: mpi\nscaling: {{processes: [{}]}}\n"])
+
+
+@given(st.lists(WORDS, min_size=1, max_size=3), SCALARS, st.integers(1, 99), UNITS)
 def test_the_text_of_a_size_reads_as_the_spec_of_that_size(
-    words: list[str], value: str, size: int
+    words: list[str], value: str, size: int, unit: str
 ) -> None:
     command = json.dumps(["x", *words]) if "\x7f" not in "".join(words) else "[x]"
-    text = (
-        f"{HEAD}scaling: [{size}]\ncluster: {{cpus: 2}}\ncommand: {command}\nenv: {{A: {value}}}\n"
-    )
+    more = f"cluster: {{cpus: 2}}\ncommand: {command}\nenv: {{A: {value}}}\n"
+    text = f"{HEAD}{unit.format(size)}{more}"
     try:
         document = reader.read(text)
     except reader.YamlError:
