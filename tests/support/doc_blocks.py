@@ -88,6 +88,10 @@ CHECKED: Mapping[str, Checked] = {
         "it would make the environment again in which the tests run",
         "tests/e2e/test_main_job.py::test_both_nodes_worked_in_folders_of_their_own",
     ),
+    'docs/horovod.md: export PATH="$(specs/horovod/environment.sh)/bin:$PATH"': Checked(
+        "its first line compiles for minutes",
+        "tests/e2e/test_horovod_trains.py::test_one_node_prepares_all_train_and_one_evaluates",
+    ),
     "docs/upgrades.md: git pull && tools/setup": Checked(
         "it would change the checkout in which the tests run",
         "tests/e2e/test_upgrades.py::test_a_run_on_slurm_goes_on_with_its_agent",

@@ -1,0 +1,147 @@
+"""Horovod and Keras, really: the example trains the same wherever it runs, and with any number of processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runspec_emulators.slurm import Machines
+from runspec_jobs.cli.app import run
+from tests.support import horovod_example as example
+from tests.support.requirements import need
+from tests.support.root import ROOT
+from tests.support.slurm.machine_jobs import Desk, ended
+from tests.support.slurm.shared_cluster import machines as machines  # a fixture
+
+pytestmark = pytest.mark.slow
+
+Capture = pytest.CaptureFixture[str]
+NEAR = 1e-9  # in float64; sums in another order differ by about 1e-15
+
+
+@pytest.fixture(scope="module")
+def made() -> Path:
+    need("c++")
+    return example.environment()
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The example with its data, in the current folder."""
+    example.prepared(tmp_path, made)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def one(made: Path, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    """The losses of one process with the same global batch, which no launcher starts and runspec does not know."""
+    folder = tmp_path_factory.mktemp("one")
+    example.prepared(folder, made)
+    out = folder / "out"
+    out.mkdir()
+    words = ["--data", "data", "--out", str(out), "--dtype", "float64", "--global-batch", "60"]
+    line = ["python", "train.py", *words, "--epochs", str(example.EPOCHS)]
+    example.alone(made, folder / "horovod", line)
+    return example.losses(out)
+
+
+def applied(made: Path, **changes: Any) -> list[float]:
+    """Apply the example with *changes* and return its losses."""
+    Path("horovod.yaml").write_text(json.dumps(example.spec(made, **changes)))
+    assert run(["apply", "horovod.yaml"]) == 0
+    assert run(["fetch", "horovod", "horovod/trained"]) == 0
+    return example.losses(Path("horovod/trained"))
+
+
+def test_one_node_prepares_all_train_and_one_evaluates(
+    made: Path, one: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """The three specs of the example, with four processes on two nodes, by Horovod's own launcher."""
+    shutil.copytree(ROOT / "specs" / "horovod", tmp_path / "horovod")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{made / 'bin'}:{os.environ['PATH']}")
+
+    assert run(["apply", "horovod/prepare.yaml"]) == 0
+    assert run(["fetch", "horovod-data", "horovod"]) == 0
+    found = applied(made, processes_per_node=2)
+    assert run(["apply", "horovod/evaluate.yaml"]) == 0
+
+    told = capsys.readouterr().out
+    assert "1500 digits in 4 shards, 297 to evaluate" in told
+    assert "4 processes, loss=" in told
+    assert found == pytest.approx(one, rel=0, abs=NEAR)
+    (right,) = re.findall(r"accuracy=([0-9.]+) of 297 digits", told)
+    assert float(right) > 0.5
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize(
+    "launch, nodes, each",
+    [
+        ("horovod", 1, 1),
+        ("horovod", 1, 2),
+        ("horovod", 1, 4),
+        ("horovod", 2, 1),
+        ("mpi", 1, 1),
+        ("mpi", 1, 2),
+        ("mpi", 1, 4),
+    ],
+)
+def test_any_number_of_processes_trains_as_one(
+    made: Path, folder: Path, one: list[float], launch: str, nodes: int, each: int
+) -> None:
+    found = applied(made, launch=launch, cluster={"nodes": nodes}, processes_per_node=each)
+
+    assert found == pytest.approx(one, rel=0, abs=NEAR)
+
+
+@pytest.mark.parametrize("provider", ["aws-batch", "azure-batch"])
+def test_the_stand_in_of_a_service_trains_the_same_by_one_changed_field(
+    made: Path, folder: Path, one: list[float], provider: str
+) -> None:
+    """Two nodes of a process each, as on this machine."""
+    need("azurite")
+    written = example.spec(made, provider=provider)
+    Path("horovod.yaml").write_text(json.dumps(written))
+
+    assert run(["rehearse", "horovod.yaml", "--engine", "process", "--folder", "kept"]) == 0
+
+    assert example.losses(folder / "kept" / "outputs") == pytest.approx(one, rel=0, abs=NEAR)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("launch", ["mpi", pytest.param("horovod", marks=pytest.mark.matrix)])
+def test_two_hosts_of_slurm_train_as_one_process(
+    made: Path, one: list[float], machines: Machines, tmp_path: Path, launch: str
+) -> None:
+    """Hosts with a network each, in float64."""
+    example.prepared(tmp_path, made)
+    desk = Desk(machines, tmp_path, "m4")
+
+    said = ended(desk.begin(example.spec(made, provider="slurm", launch=launch)))
+
+    assert "2 processes, loss=" in said
+    assert example.losses(tmp_path / "workspace") == pytest.approx(one, rel=0, abs=NEAR)
+
+
+@pytest.mark.matrix
+def test_the_report_compares_numbers_of_processes(
+    made: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """Of real trainings on made-up pictures. How fast they are depends on what else the machine does."""
+    monkeypatch.setenv("PATH", f"{made / 'bin'}:{os.environ['PATH']}")
+
+    assert run(["apply", "horovod/scaling.yaml"]) == 0
+    capsys.readouterr()
+    assert run(["report", "horovod-speed", "--json"]) == 0
+
+    (found,) = json.loads(capsys.readouterr().out)["series"]
+    assert (found["unit"], [p["size"] for p in found["points"]]) == ("processes", [1, 2, 4])
+    assert all(p["throughput"] > 0 for p in found["points"])
