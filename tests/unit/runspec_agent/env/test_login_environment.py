@@ -115,11 +115,12 @@ def test_the_end_of_the_job_does_not_end_a_login_shell(
     pid = os.fork()
     if pid == 0:
         os._exit(login_environment.main([path]))
-    while not (home / "pid").exists():
+    begun = home / "pid"
+    while not (begun.exists() and begun.read_text().endswith("\n")):
         time.sleep(0.01)
 
     os.kill(pid, signal.SIGTERM)
-    os.killpg(int((home / "pid").read_text()), signal.SIGTERM)
+    os.killpg(int(begun.read_text()), signal.SIGTERM)
     code = os.waitpid(pid, 0)[1]
 
     assert (home / "finished").exists()
