@@ -10,7 +10,6 @@ import io
 import os
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, cast
 
@@ -18,6 +17,8 @@ from runspec_jobs.errors import RunspecError
 from runspec_jobs.provider import File
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from _typeshed import WriteableBuffer
 
 CHUNK_BYTES = 1 << 20
@@ -49,6 +50,9 @@ def hash_content(file: io.FileIO, expected: int, tell: Tell) -> tuple[int, str]:
 
 
 def _hash_parts(file: io.FileIO, expected: int, tell: Tell) -> tuple[int, str]:
+    # Only for large files, because importing it takes 5 ms.
+    from concurrent.futures import ThreadPoolExecutor
+
     size, together = 0, hashlib.sha256()
     with ThreadPoolExecutor(cores()) as pool:
         for count, digest in pool.map(
@@ -117,6 +121,8 @@ class _PartReader(io.RawIOBase):
         self._together = hashlib.sha256()
         self._part, self._at = b"", 0
         threads = min(cores(), AT_ONCE)
+        from concurrent.futures import ThreadPoolExecutor  # as above
+
         self._pool = ThreadPoolExecutor(threads)
         self._starts = iter(range(0, file.bytes, PART_BYTES))
         self._ahead: deque[Future[Part]] = deque()
