@@ -103,8 +103,11 @@ class Keeper:
         return {name: self.codes.get(name) for name in self.pids}
 
     def kill(self, mark: str) -> None:
-        """Kill every descendant that was started with *mark*, "NAME=VALUE", in its environment."""
-        kill_all(lambda: [pid for pid in descendants(os.getpid()) if marked(pid, mark)], self.reap)
+        """Kill every descendant with *mark*, "NAME=VALUE", in its environment, and each slurmstepd above one.
+
+        The environment of slurmstepd is empty in 24.11 and 26.05. If it outlived its job, it would report its end.
+        """
+        kill_all(lambda: [pid for pid in descendants(os.getpid()) if belongs(pid, mark)], self.reap)
 
     def reap(self) -> None:
         names = {pid: name for name, pid in self.pids.items() if name not in self.codes}
@@ -142,6 +145,18 @@ def kill_all(which: Callable[[], list[int]], reap: Callable[[], None]) -> None:
                 pass
         time.sleep(PAUSE_S)
         reap()
+
+
+def belongs(pid: int, mark: str) -> bool:
+    above = is_step(pid) and any(marked(child, mark) for child in descendants(pid))
+    return above or marked(pid, mark)
+
+
+def is_step(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text() == "slurmstepd\n"
+    except OSError:
+        return False
 
 
 def marked(pid: int, mark: str) -> bool:
