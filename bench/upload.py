@@ -39,7 +39,7 @@ from pathlib import Path
 import obstore
 from obstore.store import S3Store
 store = S3Store("{BUCKET}", endpoint=os.environ["AWS_ENDPOINT_URL"], region="us-east-1",
-    virtual_hosted_style_request=False, client_options={{"allow_http": True}})
+    virtual_hosted_style_request=False, client_options={{"allow_http": True, "timeout": "10 minutes"}})
 def put(path):
     small = path.stat().st_size < 1 << 20
     obstore.put(store, f"obstore/{{path.name}}", path.read_bytes() if small else path)

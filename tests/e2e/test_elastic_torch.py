@@ -30,6 +30,7 @@ PINNED = dict(re.findall("(?m)^([a-z]+)==(.+)$", (EXAMPLE / "requirements.txt").
 # Read before any test has a home of its own.
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 MADE = CACHE / "runspec-tests" / f"torch-{PINNED['torch']}"
+OTHERS = (ROOT / "tests/support/torch_versions.txt").read_text().split()
 
 SAMPLES, BATCH, EPOCHS = 1500, 60, 24
 STEPS = EPOCHS * SAMPLES // BATCH
@@ -40,13 +41,17 @@ MOST_LOST = (
 
 
 @pytest.fixture
-def torch(monkeypatch: pytest.MonkeyPatch) -> Path:
+def torch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The environment with PyTorch, whose commands come first."""
-    if not (MADE / ".complete").exists():
-        lack(f"torch {PINNED['torch']}, which tools/setup --test installs")
-    monkeypatch.setenv("PATH", f"{MADE / 'bin'}:{os.environ['PATH']}")
+    version = getattr(request, "param", PINNED["torch"])
+    made = MADE.with_name(f"torch-{version}")
+    if not (made / ".complete").exists():
+        lack(
+            f"torch {version}, which tools/setup {'--matrix' if version in OTHERS else '--test'} installs"
+        )
+    monkeypatch.setenv("PATH", f"{made / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    return MADE
+    return made
 
 
 # It stands in the place of batches.py, which is `dealt` then.
@@ -362,7 +367,13 @@ TURNS = {
 }
 
 
+@pytest.mark.parametrize(
+    "torch",
+    [PINNED["torch"], *(pytest.param(version, marks=pytest.mark.matrix) for version in OTHERS)],
+    indirect=True,
+)
 def test_workers_meet_anew_after_each_change_of_members(torch: Path, tmp_path: Path) -> None:
+    """Also with the oldest PyTorch that has entry points for a rendezvous, and the newest that was tried."""
     (tmp_path / "worker.py").write_text(WORKER)
     agents: dict[int, Agent] = {}
     before: list[int] = []

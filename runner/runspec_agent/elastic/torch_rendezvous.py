@@ -19,8 +19,6 @@ VIEW, STOPPED = "view.json", "stopped.json"
 LOOK_S = 0.05
 RUNNING = "running"
 RANKS = "torchelastic/assigned_ranks/"
-# Before torch 2.6, workers mixed up keys of different generations: https://github.com/pytorch/pytorch/pull/135957
-SHARES = (2, 6)
 
 Record = Dict[str, Any]
 Serve = Callable[[str, int], Any]
@@ -184,18 +182,8 @@ def serve(host: str, port: int) -> Any:
     return dist.TCPStore(host, port, is_master=True, wait_for_workers=False)
 
 
-def shares(version: str) -> bool:
-    """Return whether workers of torch *version* can share the store of their torchrun.
-
-    >>> [shares(version) for version in ("2.5.1", "2.6.0+cpu", "2.13.0")]
-    [False, True, True]
-    """
-    return tuple(int(part) for part in version.split(".")[:2]) >= SHARES
-
-
 def creator() -> Callable[[Any], Any]:
     """Return a function that makes a handler from torchrun's parameters; torchrun finds it as an entry point."""
     base = importlib.import_module("torch.distributed.elastic.rendezvous.api").RendezvousHandler
     kind = type("RunspecHandler", (Handler, base), {})
-    own = serve if shares(importlib.import_module("torch").__version__) else None
-    return lambda parameters: kind(os.environ[FOLDER], parameters.run_id, own)
+    return lambda parameters: kind(os.environ[FOLDER], parameters.run_id, serve)
