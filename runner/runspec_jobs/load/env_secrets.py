@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from runspec_jobs.diagnostics.problem import Problem
 from runspec_jobs.provider import Spec
+from runspec_jobs.spec.types import compiled
 
 # Formats that their issuers document, by the prefix that tells them apart, anywhere in a value:
 # https://docs.github.com/code-security/secret-scanning/introduction/supported-secret-scanning-patterns
 # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html
 # https://learn.microsoft.com/en-us/rest/api/storageservices/create-service-sas
-FORMATS = re.compile(
-    r"""(?x)
+FORMATS = r"""(?x)
     (?<![\w-])(?:
       hf_[A-Za-z0-9]{30,}                      # Hugging Face
     | (?:AKIA|ASIA)[A-Z0-9]{16}\b              # AWS access keys
@@ -33,19 +33,18 @@ FORMATS = re.compile(
     | -----BEGIN\ (?:[A-Z]+\ )*PRIVATE\ KEY(?:\ BLOCK)?-----
     | ^\w[\w+]*://[^/@\s:]*:[^/@\s]+@         # a password in an address
     """
-)
-NAMES = re.compile(
+NAMES = (
     r"(?i)(?:PASSWORD|PASSWD|PASSPHRASE|SECRET|TOKEN|CREDENTIALS?"
     r"|(?:API|ACCESS|SECRET|PRIVATE|ACCOUNT|STORAGE|SIGNING|ENCRYPTION)_?KEY)(?:_|$)"
     r"|(?:^|_)(?:PASS|PWD|PAT)$"
 )
 # Such a name is also used for what names or counts a secret, and for tokens of a language model.
-OTHERS = re.compile(
+OTHERS = (
     r"(?i)_(?:NAME|ARN|FILE|PATH|DIR|URL|URI|TYPE|COUNT|LIMIT|LENGTH|SIZE|VERSION|REGION|HEADER|ENV)$"
     r"|(?:^|_)(?:BOS|EOS|PAD|UNK|SEP|CLS|MASK|SPECIAL|START|END|STOP|IMAGE|AUDIO)_TOKEN$"
 )
 # It is also used for a path, a number, a switch or a special token such as <|endoftext|>.
-RANDOM = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[^<>${}~./\s][^<>${}\s]{7,}")
+RANDOM = r"(?=.*[0-9])(?=.*[A-Za-z])[^<>${}~./\s][^<>${}\s]{7,}"
 
 
 def looks_secret(name: str, value: str) -> bool:
@@ -56,10 +55,10 @@ def looks_secret(name: str, value: str) -> bool:
     >>> looks_secret("EOS_TOKEN", "<|endoftext|>"), looks_secret("MAX_TOKENS", "4096")
     (False, False)
     """
-    if FORMATS.search(value):
+    if compiled(FORMATS).search(value):
         return True
-    named = NAMES.search(name) and not OTHERS.search(name)
-    return bool(named and RANDOM.fullmatch(value))
+    named = compiled(NAMES).search(name) and not compiled(OTHERS).search(name)
+    return bool(named and compiled(RANDOM).fullmatch(value))
 
 
 def notes(spec: Spec) -> Iterator[Problem]:
