@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import tensorflow as tf
-from shards import CLASSES, SIDE
+from shards import CLASSES
 
 
-def network() -> tf.keras.Model:
+def network(side: int) -> tf.keras.Model:
+    """Return the network for pictures of *side* pixels."""
     layers = tf.keras.layers
     return tf.keras.Sequential(
         [
-            layers.Input((SIDE, SIDE, 1)),
+            layers.Input((side, side, 1)),
             layers.Conv2D(16, 3, activation="relu"),
             layers.Conv2D(32, 3, activation="relu"),
             layers.Flatten(),

@@ -15,11 +15,12 @@ SHARDS = 4
 SIDE = 8  # pixels, as in scikit-learn's digits
 CLASSES = 10
 TRAINING = 1500  # of 1797 digits
-SYNTHETIC = 384  # pictures of a shard
+SYNTHETIC = 384  # made-up pictures of a shard
+SYNTHETIC_SIDE = 32
 
 
 class Pictures(NamedTuple):
-    x: np.ndarray  # count, SIDE, SIDE, 1; from 0 to 1
+    x: np.ndarray  # count, side, side, 1; from 0 to 1
     y: np.ndarray  # the class of each
 
 
@@ -44,7 +45,7 @@ def of_process(data: Path | None, rank: int, size: int) -> list[Pictures]:
 
 def synthetic(shard: int) -> Pictures:
     draw = np.random.RandomState(shard)
-    x = draw.rand(SYNTHETIC, SIDE, SIDE, 1)
+    x = draw.rand(SYNTHETIC, SYNTHETIC_SIDE, SYNTHETIC_SIDE, 1)
     return Pictures(x, draw.randint(0, CLASSES, SYNTHETIC))
 
 

@@ -89,8 +89,9 @@ def main() -> None:
         raise SystemExit(f"the global batch must be a multiple of {SHARDS}")
     tf.keras.backend.set_floatx(args.dtype)
     tf.keras.utils.set_random_seed(1)
-    batches = Batches(of_process(args.data, hvd.rank(), hvd.size()), args.global_batch, args.dtype)
-    model = network()
+    shards = of_process(args.data, hvd.rank(), hvd.size())
+    batches = Batches(shards, args.global_batch, args.dtype)
+    model = network(shards[0].x.shape[1])
     # The global batch is the same for any number of processes, so the learning rate is as well.
     optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.SGD(LEARNING_RATE))
     model.compile(optimizer, tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
