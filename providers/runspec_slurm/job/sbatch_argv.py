@@ -6,7 +6,6 @@ https://slurm.schedmd.com/sbatch.html
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
 
 from runspec_jobs.provider import Facts, Spec, nodes_each, tasks, tasks_in_all
 from runspec_slurm import resources
@@ -32,19 +31,10 @@ def words(spec: Spec, run: str, facts: Facts) -> tuple[str, ...]:
         f"--output={output(spec, run, facts)}",
         "--open-mode=append",  # an attempt after a requeue appends to the same file
         # No variables of the submitter: they may be secrets, or contain commas, at which sbatch would cut them.
-        "--export=NONE" if login(spec, options) == "slurm" else "--export-file=/dev/null",
+        # --export=NONE would start a login shell for each task, seconds before it: the script starts one on each node.
+        "--export-file=/dev/null",
         *options.sbatch,
     )
-
-
-def login(spec: Spec, options: SlurmOptions) -> Literal["slurm", "script"] | None:
-    """Return what starts a login shell for the environment of the job: Slurm, or the script; None if nothing does.
-
-    Slurm starts one for each task of an array. The script of an array starts one on each node.
-    """
-    if options.environment != "login":
-        return None
-    return "script" if tasks_in_all(spec) > 1 else "slurm"
 
 
 def _where(spec: Spec, facts: Facts) -> Iterator[str]:

@@ -56,7 +56,7 @@ def text(spec: Spec, run: str, facts: Facts) -> str:
     options: SlurmOptions = facts.options
     own = dict(_exports(spec, run, facts))
     lines = [
-        *_environment(spec, run, options),
+        *_environment(run, options),
         *(f"export {name}={word}" for name, word in own.items()),
         *containers.adapters(spec, facts),
         _command(spec, facts, tuple(own)),
@@ -64,16 +64,15 @@ def text(spec: Spec, run: str, facts: Facts) -> str:
     return "\n".join([*START, *ends(lines), *lines, ""])
 
 
-def _environment(spec: Spec, run: str, options: SlurmOptions) -> tuple[str, ...]:
+def _environment(run: str, options: SlurmOptions) -> tuple[str, ...]:
     """Return the lines for what Slurm's environment lacks.
 
-    The tasks of an array read the environment of a login shell from a file of their node, which the first task there
-    writes. The Python for that may itself be in the PATH of a login shell only. The script ends after the shell, since
-    Slurm then kills what is left of the job: see `runspec_agent.env.login_environment`.
+    A task reads the environment of a login shell from a file of its node, which the first task there writes. The Python
+    for that may itself be in the PATH of a login shell only. The script ends after the shell, since Slurm then kills
+    what is left of the job: see `runspec_agent.env.login_environment`.
     """
-    who = sbatch_argv.login(spec, options)
-    if who != "script":
-        return () if who == "slurm" else CLEAN
+    if options.environment == "clean":
+        return CLEAN
     python = options.python
     if "/" not in python:
         python = f"\"$(command -v {python} || sh -lc 'command -v {python}' | tail -n 1)\""
@@ -154,7 +153,7 @@ def _command(spec: Spec, facts: Facts, exported: tuple[str, ...]) -> str:
     pairs = [(f"{name}={quoted(value)}",) for name, value in own.items()]
     python = _there(facts.options.python, own)
     start = (python, "-ISc", f"'{AGENT}'", placed(INSIDE), "batch", "--")
-    taken = sbatch_argv.login(spec, facts.options) == "script"
+    taken = facts.options.environment == "login"
     by_env = ("exec", "env", *(('"$@"',) if taken else ()))
     begin = [by_env, *pairs, start] if pairs or taken else [("exec", *start)]
     node = containers.words(spec, facts, exported) or (python,)

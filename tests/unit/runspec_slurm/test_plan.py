@@ -37,7 +37,7 @@ def test_the_smallest_job_says_all_that_a_cluster_may_have_another_default_for()
         "--requeue",
         f"--output=runs/{RUN}/logs/0-0.txt",
         "--open-mode=append",
-        "--export=NONE",
+        "--export-file=/dev/null",
     ]
 
 
@@ -259,17 +259,11 @@ def test_what_waits_for_a_job_that_failed_does_not_wait_for_ever() -> None:
 
 @pytest.mark.parametrize("environment", ["login", "clean"])
 def test_nothing_of_the_caller_goes_with_the_job(environment: str) -> None:
+    """And Slurm starts no login shell: the script does, once on each node."""
     line = words({"environment": environment}, env={"FOO": "a,b"})
 
-    kept = {"login": "--export=NONE", "clean": "--export-file=/dev/null"}
-    assert [w for w in line if w.startswith("--export")] == [kept[environment]]
-    assert not any("FOO" in word for word in line)
-
-
-def test_slurm_starts_no_login_shell_for_each_task_of_an_array() -> None:
-    line = words({"environment": "login"}, sweep={"n": "1..9"})
-
     assert [w for w in line if w.startswith("--export")] == ["--export-file=/dev/null"]
+    assert not any("FOO" in word for word in line)
 
 
 def test_processes_have_a_processor_each_where_nothing_else_is_said() -> None:

@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
+from runspec_jobs.provider import Facts, Spec
 from runspec_slurm.containers.containers import uri
 from runspec_slurm.job.script import AGENT
 from runspec_slurm.session.quoting import quoted
-from tests.support.slurm.specs import FOUND, RUN, facts, sbatch, spec
+from tests.support.slurm import specs
+from tests.support.slurm.specs import FOUND, RUN, sbatch, spec
 
 pytestmark = pytest.mark.process
 
@@ -83,6 +85,13 @@ def started(
     count, *said = done.stdout.decode("utf-8", "surrogateescape").split("\0")[:-1]
     words, found = said[: int(count) + 1], said[int(count) + 1 :]
     return words, dict(pair.split("=", 1) for pair in found)
+
+
+def facts(
+    wanted: Spec, options: Mapping[str, Any] = {}, found: Mapping[str, Any] | None = FOUND
+) -> Facts:
+    """Give the facts for a script that starts no login shell, unless *options* say so."""
+    return specs.facts(wanted, {"environment": "clean", **options}, found)
 
 
 def free(name: str) -> bool:
@@ -159,9 +168,7 @@ def test_the_contract_is_said_in_the_words_of_slurm(stubs: Path) -> None:
     wanted = spec(sweep={"n": "1..9"}, timeout="10m", retry={"spot_attempts": 3})
     array = {"SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "8", "SLURM_RESTART_COUNT": "2"}
 
-    words, found = started(
-        sbatch(wanted, facts(wanted, {"grace": "30s", "environment": "clean"}))[1], stubs, array
-    )
+    words, found = started(sbatch(wanted, facts(wanted, {"grace": "30s"}))[1], stubs, array)
 
     assert {k: v for k, v in found.items() if k.startswith("RUNSPEC_")} == {
         "RUNSPEC_RUN": RUN,
@@ -201,7 +208,7 @@ def test_a_step_takes_nothing_over_from_the_submission(stubs: Path) -> None:
 def test_many_nodes_are_started_by_srun_with_all_that_clusters_differ_in(stubs: Path) -> None:
     wanted = spec(cluster={"nodes": 2, "cpus": 3}, sweep={"n": "1..2"})
 
-    script = sbatch(wanted, facts(wanted, {"environment": "clean"}))[1]
+    script = sbatch(wanted, facts(wanted))[1]
     words, found = started(script, stubs, {"SLURM_ARRAY_TASK_ID": "1"})
 
     step = words[words.index("srun") : words.index("python3", 1)]
@@ -224,7 +231,7 @@ def test_many_nodes_are_started_by_srun_with_all_that_clusters_differ_in(stubs: 
 
 def test_a_clean_environment_has_a_path(stubs: Path) -> None:
     wanted = spec()
-    script = sbatch(wanted, facts(wanted, {"environment": "clean"}))[1]
+    script = sbatch(wanted, facts(wanted))[1]
 
     begin, start, rest = script.partition("\n  python3 -IS")
     _, found = started(
@@ -249,7 +256,7 @@ def test_tasks_of_an_array_read_what_a_login_shell_of_their_node_has_set(
 ) -> None:
     """One on each node, not one for each task; Slurm itself starts none."""
     wanted = spec(sweep={"n": "1..9"}, env={"B": "b"})
-    argv, script = sbatch(wanted, facts(wanted))
+    argv, script = sbatch(wanted, facts(wanted, {"environment": "login"}))
     stub = shutil.copytree(stubs, tmp_path / "bin")
     (stub / "python3").write_text(LOGIN + STUB.partition("\n")[2])
     found = []
@@ -269,7 +276,7 @@ def test_tasks_of_an_array_read_what_a_login_shell_of_their_node_has_set(
 
 def test_a_task_without_its_login_shell_does_not_begin(stubs: Path, tmp_path: Path) -> None:
     wanted = spec(sweep={"n": "1..9"})
-    script = sbatch(wanted, facts(wanted))[1]
+    script = sbatch(wanted, facts(wanted, {"environment": "login"}))[1]
     stub = shutil.copytree(stubs, tmp_path / "bin")
     (stub / "python3").write_text("#!/bin/sh\nexit 7\n")
 
@@ -285,7 +292,7 @@ def test_a_task_that_is_told_to_end_lets_its_login_shell_finish(
 ) -> None:
     """Slurm kills what is left when the script ends; the next task of the node has the file."""
     wanted = spec(sweep={"n": "1..9"})
-    script = sbatch(wanted, facts(wanted))[1]
+    script = sbatch(wanted, facts(wanted, {"environment": "login"}))[1]
     stub = shutil.copytree(stubs, tmp_path / "bin")
     slow = 'if [ "$3" = login ]; then kill -TERM $PPID; sleep 0.3; fi\n'
     (stub / "python3").write_text("#!/bin/bash\n" + slow + LOGIN.partition("\n")[2])
