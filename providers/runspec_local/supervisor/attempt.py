@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 
 from runspec_local.supervisor.child import Child
 from runspec_local.supervisor.device_leases import Devices
 from runspec_local.supervisor.saver import Saver
+
+LINGER_S = 0.1  # between two looks at the processes that a node has left behind
 
 
 @dataclass
@@ -38,4 +41,6 @@ class Attempt:
     def next_s(self) -> list[float]:
         """Return the next time at which something must be done to its nodes, if there is one."""
         next_s = self.deadline if self.ending is None else self.ending
+        if any(not child.watched for child in self.left):  # others of its group have not ended
+            return [time.monotonic() + LINGER_S]
         return [] if self.saving or next_s is None else [next_s]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from runspec_local.supervisor import mount_namespace
-from runspec_local.supervisor.process import die_with_parent
+from runspec_local.supervisor.process import die_with_parent, members
 
 SAMPLE_S = 1.0  # before the first sample: a shorter job costs nothing
 SAMPLER = "runspec-usage"  # at most 15 bytes: proc_pid_comm(5)
@@ -29,10 +29,20 @@ LET_GO_S = 10.0  # for an engine to remove its container
 class Child:
     process: subprocess.Popen[bytes]
     pidfd: int
+    asked: bool = False  # whether it was asked to end
+    watched: bool = False  # whether the supervisor is woken when it ends
 
     @property
     def ended(self) -> bool:
-        """Return whether it has ended. Its process id is not reused before `reap`."""
+        """Return whether it has ended; after SIGTERM, whether all of its group have.
+
+        A shell ends at SIGTERM while a program of its script saves.
+        """
+        return self.exited and not (self.asked and any(members(self.process.pid)))
+
+    @property
+    def exited(self) -> bool:
+        """Return whether the process itself has ended. Its process id is not reused before `reap`."""
         how = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return (
             self.process.returncode is not None
@@ -42,6 +52,7 @@ class Child:
     def send(self, number: int) -> None:
         """Signal its process group, unless it was reaped: its process id may belong to another process."""
         if self.process.returncode is None:
+            self.asked = self.asked or number == signal.SIGTERM
             try:
                 os.killpg(self.process.pid, number)
             except ProcessLookupError:

@@ -97,6 +97,15 @@ def adopted() -> Iterator[int]:
             yield int(entry.name)
 
 
+def members(group: int) -> Iterator[int]:
+    """Yield the processes of a process group that are alive, except its leader. Field 5 of /proc/PID/stat."""
+    for entry in os.scandir("/proc"):
+        if entry.name.isdecimal() and int(entry.name) != group:
+            fields = _stat(int(entry.name))
+            if fields is not None and int(fields[2]) == group:
+                yield int(entry.name)
+
+
 def nobody() -> Iterator[int]:
     """Yield no process."""
     return iter(())

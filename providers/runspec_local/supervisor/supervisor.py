@@ -190,9 +190,12 @@ class Supervisor:
 
     def _watch(self, child: Child) -> None:
         self.poll.register(child.pidfd, select.POLLIN)
+        child.watched = True
 
     def _forget(self, child: Child) -> None:
-        self.poll.unregister(child.pidfd)
+        if child.watched:
+            self.poll.unregister(child.pidfd)
+            child.watched = False
 
     def _sleep(self) -> None:
         """Sleep until a process ends, a signal arrives, or the next time has come."""
@@ -224,8 +227,10 @@ class Supervisor:
     def _look_at_nodes(self, task: int, attempt: Attempt) -> None:
         now = time.monotonic()
         for rank, child in attempt.nodes.items():
-            if rank not in attempt.codes and child.ended:
-                self._forget(child)
+            if rank in attempt.codes or not child.exited:
+                continue
+            self._forget(child)
+            if child.ended:
                 code = child.reap()
                 attempt.codes[rank] = ending.shell_code(code)
                 self._ended(task, rank)

@@ -3,6 +3,7 @@
 A shell in this place does not pass SIGTERM on, so the program could not save its state.
 """
 
+import contextlib
 import os
 import select
 import signal
@@ -131,6 +132,8 @@ class Child:
         """Start *argv*. Raise Failure with code 127 or 126, as a shell would exit, if it cannot be started."""
         self.code: Optional[int] = None
         self._kill_at: Optional[float] = None
+        self._rest: Set[int] = set()  # what it had started when it was asked to stop
+        self._rest_asked = False
         argv = list(argv)
         try:
             self._popen = subprocess.Popen(
@@ -155,8 +158,27 @@ class Child:
 
     def stop(self, grace_s: float, number: int = signal.SIGTERM) -> None:
         """Send *number* to the program; `tick` kills its processes *grace_s* after the first call."""
+        if self.code is None and self._kill_at is None:
+            self._rest = descendants(self.pid)
         self.send(number)
         self._kill_in(grace_s)
+
+    def is_over(self) -> bool:
+        """Return whether it has ended; after `stop`, also whether all that it had started has, or the time is over.
+
+        A shell ends at SIGTERM while a program of its script saves, and torchrun at a second one, which Slurm sends to
+        all processes of a job. What such a launcher leaves behind gets SIGTERM and the rest of the grace period.
+        """
+        if self.code is None:
+            return False
+        if self._rest and self._kill_at is not None and time.monotonic() < self._kill_at:
+            self._rest &= descendants(os.getpid())
+            for pid in () if self._rest_asked else self._rest:
+                with contextlib.suppress(OSError):  # it has already ended
+                    os.kill(pid, signal.SIGTERM)
+            self._rest_asked = True
+            return not self._rest
+        return True
 
     def _kill_in(self, grace_s: float) -> None:
         if self._kill_at is None:
@@ -261,7 +283,7 @@ def run(
     asked = False
     failure: Optional[Failure] = None
     pace = Pace(0.2)
-    while child.code is None:
+    while not child.is_over():
         for number in signals.wait(pace.pause_s()):
             pace.start()
             if number in STOPS:

@@ -61,7 +61,7 @@ class Program:
             return None
         process.reap((self.child,))
         self.child.tick()
-        if self.child.code is None:
+        if not self.child.is_over():
             return None
         code, self.child = self.child.exit_code, None
         process.kill_rest()

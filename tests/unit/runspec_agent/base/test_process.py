@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,6 +56,38 @@ def test_the_exit_code_is_the_programs_own(nodes: Nodes, code: int) -> None:
     child.communicate()
 
     assert child.returncode == code
+
+
+SAVES = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.7), print("saved", flush=True), sys.exit()))
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+def test_what_a_shell_has_started_saves_after_a_stop(nodes: Nodes) -> None:
+    """The shell itself ends at once, because it waits for the program in the foreground."""
+    child = start(nodes, "sh", "-c", '"$0" -c "$1"; echo after', sys.executable, SAVES)
+    assert ready(child) == "ready\n"
+
+    child.terminate()
+
+    assert child.communicate() == ("saved\n", "")
+    assert child.returncode == 143
+
+
+def test_what_a_shell_has_started_and_does_not_end_is_killed(nodes: Nodes) -> None:
+    stubborn = "trap '' TERM; echo ready; " + LOOP
+    child = start(nodes, "sh", "-c", f'sh -c "{stubborn}"; echo after', RUNSPEC_GRACE_S="1")
+    assert ready(child) == "ready\n"
+    began = time.monotonic()
+
+    child.terminate()
+
+    assert child.communicate() == ("", "")
+    assert child.returncode == 143
+    assert time.monotonic() - began >= 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

@@ -99,6 +99,20 @@ def test_a_run_is_its_owners_alone(world: World, tmp_path: Path) -> None:
     assert int((tmp_path / "umask").read_text(), 8) == mask
 
 
+def test_what_a_shell_has_started_saves_after_a_cancel(world: World) -> None:
+    """The shell itself ends at once, because it waits for the program in the foreground."""
+    saving = """trap 'sleep 0.7; echo kept > "$RUNSPEC_OUTPUT_O/x"; exit' TERM; echo on; sleep 60 & wait"""
+    outputs = [{"name": "o", "path": "/job/o", "sync_s": None}]
+    words = ["/bin/sh", "-c", 'sh -c "$0"; echo after', saving]
+    world.start("", argv=words, outputs=outputs, grace_s=10)
+    until(lambda: any(stream.read(None).data for stream in world.client.streams(RUN)))
+
+    world.client.cancel(RUN)
+    until(lambda: world.state.terminal)
+
+    assert [file.path for file in world.client.outputs(RUN)] == ["x"]
+
+
 def test_what_a_node_leaves_behind_ends_with_it(world: World, tmp_path: Path) -> None:
     world.start(f"sleep 600 & echo $! > {tmp_path}/pid")
 
