@@ -41,6 +41,18 @@ KILLS = {
     "azure": {"apply": TASKS, "cancel": END, "destroy": END, "given up": TASKS},
     "batch-ai": {"apply": MAKE, "cancel": STOP, "destroy": DELETE, "given up": MAKE},
 }
+ALL = [*ON_AZURE, *ON_BATCH_AI]
+# Every verb of one shape for each service; of the others, `apply`, and the rest with --matrix.
+KILLED = [
+    pytest.param(
+        verb,
+        shape,
+        marks=()
+        if verb == "apply" or shape in (next(iter(ON_AZURE)), next(iter(ON_BATCH_AI)))
+        else pytest.mark.matrix,
+    )
+    for verb, shape in itertools.product(KILLS["azure"], ALL)
+]
 
 
 class Place(NamedTuple):
@@ -62,8 +74,7 @@ def all_of(label: str, wanted: str) -> bool:
     return label.partition(" (")[0] == wanted
 
 
-@pytest.mark.parametrize("shape", [*ON_AZURE, *ON_BATCH_AI])
-@pytest.mark.parametrize("verb", KILLS["azure"])
+@pytest.mark.parametrize(("verb", "shape"), KILLED)
 def test_killed_where_its_shape_counts_and_repeated_it_is_as_if_nothing_had_happened(
     azure_pool: list[Driver], blobs: Blobs, mpi: Path, verb: str, shape: str
 ) -> None:
@@ -92,7 +103,7 @@ def test_a_submission_that_goes_wrong_while_lists_lag_is_one_job_in_the_end(
     assert {(strikes[at], fault): what for (fault, at), what in wrong.items()} == {}
 
 
-@pytest.mark.parametrize("shape", [*ON_AZURE, *ON_BATCH_AI])
+@pytest.mark.parametrize("shape", ALL)
 def test_a_job_of_any_shape_is_submitted_by_as_many_requests_as_it_has_parts(
     azure_pool: list[Driver], blobs: Blobs, mpi: Path, shape: str
 ) -> None:
