@@ -188,13 +188,21 @@ class SlurmClient:
     def shell(
         self, run: str, task: int, rank: int, words: Sequence[str], *, terminal: bool
     ) -> ExecSpec:
-        node = shell.node(self.jobs, self.store, run, task, rank)
+        node = self._running(run, task, rank)
         python = self.options.python
         return shell.shell(self.store, node, python, words, terminal=terminal)
 
     def tunnel(self, run: str, task: int, rank: int, port: int) -> Route:
-        node = shell.node(self.jobs, self.store, run, task, rank)
+        node = self._running(run, task, rank)
         return shell.tunnel(self.store, node, self.options.python, port)
+
+    def _running(self, run: str, task: int, rank: int) -> shell.Node:
+        """Return a node that runs: Slurm lists a job for some time after its program has ended."""
+        node = shell.node(self.jobs, self.store, run, task, rank)
+        for found in self.state(run).nodes:
+            if (found.task, found.rank) == (task, rank) and found.state.terminal:
+                raise shell.not_running(run, task, rank)
+        return node
 
 
 def named(argv: Sequence[str]) -> str:

@@ -58,7 +58,7 @@ def node(jobs: Jobs, store: WorkspaceStore, run: str, task: int, rank: int) -> N
     """Return the node *rank* of *task*. Raises Unavailable if the task is not running."""
     seen = jobs.poller.seen(run)
     record = None if seen is None else jobs.record(run)
-    none = Unavailable(f"task {task}, node {rank} of {run} is not running")
+    none = not_running(run, task, rank)
     if seen is None or record is None or not seen.job.isdigit():
         raise none
     index, at = task_of(record, task, rank)
@@ -70,6 +70,10 @@ def node(jobs: Jobs, store: WorkspaceStore, run: str, task: int, rank: int) -> N
     if len(words) != 3:
         raise none
     return Node(run, task, rank, *words)
+
+
+def not_running(run: str, task: int, rank: int) -> Unavailable:
+    return Unavailable(f"task {task}, node {rank} of {run} is not running")
 
 
 def shell(

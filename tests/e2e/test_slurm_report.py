@@ -12,8 +12,10 @@ METRIC = {"name": "acc", "goal": "max", "pattern": "acc=(.*)"}
 
 def test_the_rest_of_an_array_is_stopped_and_the_job_has_succeeded(project: Project) -> None:
     """One task waits all the time, and never begins; the best one goes on to its own end."""
+    printed = project.folder / "printed"
+    best = f"until [ -e {printed} ]; do sleep 0.1; done; echo acc=0.9; sleep 2"
     spec = project.write(
-        "echo acc=$RUNSPEC_SWEEP_N; [ $RUNSPEC_SWEEP_N = 0.9 ] || sleep 600; sleep 2",
+        f"[ $RUNSPEC_SWEEP_N = 0.9 ] || {{ echo acc=0.1; touch {printed}; sleep 600; }}; {best}",
         sweep={"list": {"n": ["0.1", "0.9", "0.2"], "x": ["a", "b", "c"]}},
         max_parallel=2,
         metric={**METRIC, "stop": {"above": 0.8}},
