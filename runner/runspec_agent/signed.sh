@@ -361,6 +361,7 @@ _rs_walk _rs_before
 _rs_stop() {
   [ -z "$_rs_told" ] || return 0
   _rs_told=1
+  [ "$_rs_pid" ] || return 0
   kill -TERM "$_rs_pid" 2>/dev/null
   (
     sleep "${RUNSPEC_GRACE_S:-20}"
@@ -371,14 +372,16 @@ _rs_stop() {
 
 set +f
 { [ "$_rs_had" ] && LC_ALL=$_rs_lc || unset LC_ALL; } 2>/dev/null
+_rs_pid= _rs_again=1
+trap '_rs_stop; _rs_again=1' TERM
 /bin/sh -c "$0" inside "$@" &
-_rs_pid=$! _rs_again=1
+_rs_pid=$!
+[ -z "$_rs_told" ] || { _rs_told= && _rs_stop; } # the signal came before the program
 # usage.sh, which the list contains, samples what the program uses, if a URL takes the result.
 if [ "$_rs_use" ] && [ "$_rs_puts" ]; then
   (eval "$_rs_sampler") >/dev/null 2>&1 &
   _rs_side=$!
 fi
-trap '_rs_stop; _rs_again=1' TERM
 while [ "$_rs_again" ]; do
   _rs_again=
   wait "$_rs_pid" 2>/dev/null

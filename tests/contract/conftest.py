@@ -23,3 +23,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             params = item.callspec.params.values() if hasattr(item, "callspec") else ()
             if "trials" in item.fixturenames and SLOW & {p for p in params if isinstance(p, str)}:
                 item.add_marker(pytest.mark.slow)
+                if "aws-batch-signed" in params and "wherever_a_call_goes_wrong" in item.name:
+                    item.add_marker(pytest.mark.matrix)  # the calls are those of aws-batch
