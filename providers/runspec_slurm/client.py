@@ -41,6 +41,7 @@ from runspec_slurm.orphans import OrphanFinder
 from runspec_slurm.queue import Queue
 from runspec_slurm.reconcile import Reconciler
 from runspec_slurm.session.transport import Transport, transport
+from runspec_slurm.shell import Node
 from runspec_slurm.status.workspace_poll import WorkspacePoller
 from runspec_slurm.store import elastic_records, outputs, usage
 from runspec_slurm.store.workspace import WorkspaceStore
@@ -196,7 +197,7 @@ class SlurmClient:
         node = self._running(run, task, rank)
         return shell.tunnel(self.store, node, self.options.python, port)
 
-    def _running(self, run: str, task: int, rank: int) -> shell.Node:
+    def _running(self, run: str, task: int, rank: int) -> Node:
         """Return a node that runs: Slurm lists a job for some time after its program has ended."""
         node = shell.node(self.jobs, self.store, run, task, rank)
         for found in self.state(run).nodes:
