@@ -120,6 +120,11 @@ class Signals:
 class Child:
     """A program in a session of its own: a signal to the agent's process group reaches it once, through the agent."""
 
+    code: Optional[int] = None
+    _kill_at: Optional[float] = None
+    _rest: Iterable[int] = ()  # what it had started when it was asked to stop
+    _rest_asked = False
+
     def __init__(
         self,
         argv: Iterable[str],
@@ -130,10 +135,6 @@ class Child:
         stderr: Output = None,
     ) -> None:
         """Start *argv*. Raise Failure with code 127 or 126, as a shell would exit, if it cannot be started."""
-        self.code: Optional[int] = None
-        self._kill_at: Optional[float] = None
-        self._rest: Set[int] = set()  # what it had started when it was asked to stop
-        self._rest_asked = False
         argv = list(argv)
         try:
             self._popen = subprocess.Popen(
@@ -172,7 +173,7 @@ class Child:
         if self.code is None:
             return False
         if self._rest and self._kill_at is not None and time.monotonic() < self._kill_at:
-            self._rest &= descendants(os.getpid())
+            self._rest = descendants(os.getpid()).intersection(self._rest)
             for pid in () if self._rest_asked else self._rest:
                 with contextlib.suppress(OSError):  # it has already ended
                     os.kill(pid, signal.SIGTERM)

@@ -37,10 +37,6 @@ class Forked(Child):
     """
 
     def __init__(self, signals: Signals) -> None:
-        self.code = None
-        self._kill_at = None
-        self._rest = set()
-        self._rest_asked = False
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         parent = os.getpid()
