@@ -211,6 +211,12 @@ def oldest() -> str:
     return sys.executable
 
 
+def default_signals() -> None:
+    """Set SIGTERM to what a service leaves it at, whatever this process does with it."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
+
+
 class Service:
     """Starts jobs as services do, with their own variables, and streams that are a log.
 
@@ -249,7 +255,14 @@ class Service:
                 app.write_bytes(ZIPAPP)
             line[2:4] = [str(app), "job", *["--"] * bool(words)]
         streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        job = subprocess.Popen(line, env=whole, text=True, start_new_session=True, **streams)
+        job = subprocess.Popen(
+            line,
+            env=whole,
+            text=True,
+            start_new_session=True,
+            preexec_fn=default_signals,  # noqa: PLW1509 - nothing else runs in this process
+            **streams,
+        )
         self.jobs.append(job)
         return job
 
