@@ -41,6 +41,7 @@ def ensure(record: Mapping[str, Any], folder: str, env: Dict[str, str]) -> None:
             lock = Lock(place)
             if lock.take():
                 with lock:
+                    wait.check()  # its last holder may have failed after the check above
                     made = _built(place) or _build(record, place, lock.token, env)
         if made is not None:
             requirements.use(record, made, env)

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from runspec_agent.base import requirements, shared_environment
+from runspec_agent.base import files, requirements, shared_environment
+from runspec_agent.base.job_env import Failure
 
 pytestmark = pytest.mark.process
 
@@ -35,7 +36,7 @@ NODE = """\
 import os, sys
 from runspec_agent.base import shared_environment as shared
 from runspec_agent.base.job_env import Failure
-shared.BEAT_S, shared.LEASE_S, shared.PAUSE_S = 0.1, 1.0, 0.05
+shared.BEAT_S, shared.LEASE_S, shared.PAUSE_S = 0.1, float(sys.argv[2]), 0.05
 env = dict(os.environ)
 try:
     shared.ensure({"requirements": ["x"], "build_constraints": []}, sys.argv[1], env)
@@ -55,7 +56,7 @@ class World:
         (folder / "uv").write_text(text)
         (folder / "uv").chmod(0o755)
 
-    def node(self, run: str = "job-1") -> subprocess.Popen[str]:
+    def node(self, run: str = "job-1", lease_s: float = 1.0) -> subprocess.Popen[str]:
         source = str(Path(requirements.__file__).parents[2])
         env = {
             "PATH": f"{self.folder}:/usr/bin:/bin",
@@ -63,7 +64,7 @@ class World:
             "RUNSPEC_RUN": run,
         }
         return subprocess.Popen(
-            [sys.executable, "-c", NODE, str(self.shared)],
+            [sys.executable, "-c", NODE, str(self.shared), str(lease_s)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -171,19 +172,40 @@ def test_of_two_builders_that_end_the_first_counts(world: World) -> None:
 def test_a_failure_ends_the_nodes_of_the_run_that_wait_and_the_next_attempt_builds(
     world: World,
 ) -> None:
-    nodes = [world.node() for _ in range(3)]
-    stranger = world.node("job-2")
+    builder = world.node(lease_s=WAIT_S)
     until(lambda: world.installed)
-    time.sleep(0.3)
+    others = [world.node(run, lease_s=WAIT_S) for run in ("job-1", "job-1", "job-2")]
+    for other in others:
+        assert other.stdout is not None
+        assert "waiting for another node" in other.stdout.readline()
     world.go("fail")
-    found = [ended(node) for node in nodes]
+
+    found = [ended(node) for node in (builder, *others)]
+
     assert all(code == 1 and "packages cannot be installed" in line for code, line in found)
-    assert len(world.installed) <= 2
-    assert ended(stranger)[0] == 1  # it has tried, too
+    assert len(world.installed) == 2  # the node of the other job has tried, too
 
     world.go()
 
     assert ended(world.node())[0] == 0
+
+
+def test_a_failure_just_before_the_lock_is_free_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The builder notes its failure and gives the lock back between two steps of a node that waits."""
+
+    class LateLock(shared_environment.Lock):
+        def take(self) -> bool:
+            noted = {"run": "job-1", "why": "no such package", "token": "other"}
+            files.write_record(str(Path(self.path).with_name("failed")), noted)
+            return super().take()
+
+    monkeypatch.setattr(shared_environment, "Lock", LateLock)
+
+    with pytest.raises(Failure, match="another node of this job says: no such package"):
+        shared_environment.ensure({}, str(tmp_path), {"RUNSPEC_RUN": "job-1"})
+    assert not list(tmp_path.glob("*/lock"))
 
 
 def test_an_environment_that_was_deleted_is_built_again(world: World) -> None:
