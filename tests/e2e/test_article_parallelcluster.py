@@ -16,32 +16,20 @@ import pytest
 
 from runspec_emulators.slurm import Cluster, Partition, Shape
 from tests.e2e.test_elastic_torch import MADE, torch as torch  # a fixture
-from tests.support.profiles import own_profile
-from tests.support.requirements import lack, need
+from tests.support.requirements import lack
 from tests.support.root import ROOT
 from tests.support.saved_outputs import saved
-from tests.support.slurm import fake_pcluster
-from tests.support.slurm.shared_cluster import PROGRAMS
+from tests.support.slurm.pcluster_site import pcluster_site
 
 pytestmark = pytest.mark.slow
 
 CODE = ROOT / "specs/parallelcluster/code"
 REQUIREMENTS = (CODE / "requirements.txt").read_text()
 (TRANSFORMERS,) = re.findall("(?m)^transformers==(.+)$", REQUIREMENTS)
-PROFILE = """\
-providers:
-  parallelcluster:
-    region: us-east-1
-    subnets: [subnet-0123456789abcdef0]
-    key_pair: my-key
-    cluster: training
-    queues:
-      gpu: {{instance_types: [g5.2xlarge], max_count: 2}}
-      gpus: {{instance_types: [g5.12xlarge], capacity: spot, max_count: 4}}
-    storage: {{workspace: {{mount: {workspace}, size_gib: 1200}}}}
-    python: {python}
-    environment: clean
-"""
+QUEUES = {
+    "gpu": {"instance_types": ["g5.2xlarge"], "max_count": 2},
+    "gpus": {"instance_types": ["g5.12xlarge"], "capacity": "spot", "max_count": 4},
+}
 PACE = ["--double", "--pace", "0.15", "--save-every", "10"]
 BERT = [*PACE, "--epochs", "2", "--batch", "20", "--lr", "0.002"]
 TRANSLATION = [
@@ -115,22 +103,13 @@ def read(folder: Path) -> list[float]:
 
 @pytest.fixture
 def site(torch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    need(*PROGRAMS, "node")
-    monkeypatch.setenv("PATH", f"{fake_pcluster.install(tmp_path / 'bin')}:{os.environ['PATH']}")
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    storage = {"workspace": {"mount": str(workspace), "size_gib": 1200}}
+    settings = {"cluster": "training", "queues": QUEUES, "storage": storage}
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    profile = PROFILE.format(workspace=tmp_path / "workspace", python=sys.executable)
-    own_profile().write_text(profile)
-    (tmp_path / "workspace").mkdir()
-    partitions = [Partition("gpu"), Partition("gpus")]
-    with Cluster(
-        tmp_path / "slurm",
-        partitions=partitions,
-        shape=Shape(cpus=4),
-        prolog=True,
-        address_in="RUNSPEC_HOST",
-    ) as cluster:
-        for name, value in cluster.env.items():
-            monkeypatch.setenv(name, value)
+    shape = {"partitions": [Partition("gpu"), Partition("gpus")], "shape": Shape(cpus=4)}
+    with pcluster_site(tmp_path, monkeypatch, settings, **shape) as cluster:
         yield Site(tmp_path, cluster, torch)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,45 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from runspec_emulators.slurm import Cluster, Partition
-from tests.support.profiles import own_profile
-from tests.support.requirements import need
-from tests.support.slurm import fake_pcluster
-from tests.support.slurm.shared_cluster import PROGRAMS
+from runspec_emulators.slurm import Partition
+from tests.support.slurm.pcluster_site import pcluster_site
 
 pytestmark = pytest.mark.slow
 
-PROFILE = """\
-providers:
-  parallelcluster:
-    region: us-east-1
-    subnets: [subnet-0123456789abcdef0]
-    key_pair: my-key
-    workspace: {workspace}
-    python: {python}
-    environment: clean
-"""
 SPEC = "apiVersion: runspec/v1\nname: hello\nprovider: parallelcluster\ncommand: [echo, hello]\n"
 Runspec = Callable[..., str]
 
 
 @pytest.fixture
 def runspec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runspec]:
-    need(*PROGRAMS, "node")
-    programs = fake_pcluster.install(tmp_path / "bin")
-    workspace = tmp_path / "workspace"
-    profile = PROFILE.format(workspace=workspace, python=sys.executable)
-    own_profile().write_text(profile)
     (tmp_path / "hello.yaml").write_text(SPEC)
-    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
-    with Cluster(
-        tmp_path / "slurm",
-        partitions=[Partition("ondemand")],
-        prolog=True,
-        address_in="RUNSPEC_HOST",
-    ) as cluster:
-        for name, value in cluster.env.items():
-            monkeypatch.setenv(name, value)
+    settings = {"workspace": str(tmp_path / "workspace")}
+    with pcluster_site(tmp_path, monkeypatch, settings, partitions=[Partition("ondemand")]):
 
         def call(*words: str) -> str:
             done = subprocess.run(
