@@ -85,9 +85,14 @@ def shell(
     line = ["/bin/sh", "-c", store.entered(CLEAN + ENTER), "sh", *args]
     way = store.way
     if isinstance(way, Ssh):
-        asked = ["-t" if terminal and word == "-T" else word for word in way.argv()]
-        line = [*asked, remote(line)]
+        line = [*(_at_terminal(way.argv()) if terminal else way.argv()), remote(line)]
     return ExecSpec(tuple(line))
+
+
+def _at_terminal(argv: Sequence[str]) -> list[str]:
+    """Return the words of ssh for a terminal, where it says that a connection is closed: ssh_config(5)."""
+    own = {"-T": "-t", "LogLevel=ERROR": "LogLevel=INFO"}
+    return [own.get(word, word) for word in argv]
 
 
 def _enter_arguments(

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from runspec_jobs.cli.app import run
 from tests.e2e.test_entering import tunnel
 from tests.support.profiles import own_profile
 from tests.support.root import ROOT
-from tests.support.slurm.login_node import login
+from tests.support.slurm.login_node import Login, login
 from tests.support.slurm.project import Project, cluster as cluster, project as project  # fixtures
 from tests.support.terminal import Terminal
 
@@ -39,6 +39,7 @@ command: [python, "${{mounts.code}}/train.py", "${{sweep.lr}}"]
 timeout: 10m
 """
 WAIT_S = 90.0
+BROKEN = 255  # how ssh ends when its connection breaks: ssh(1)
 Capture = pytest.CaptureFixture[str]
 
 pytestmark = pytest.mark.slow
@@ -287,15 +288,79 @@ def get(url: Callable[[], str]) -> bytes:
             time.sleep(0.5)
 
 
-@pytest.mark.matrix
-@pytest.mark.parametrize("end", [hang_up, kill])
-def test_no_job_is_left_of_a_terminal_whose_shell_came_over_ssh(
-    project: Project, end: Callable[[Terminal], None], tmp_path: Path
-) -> None:
+# Over ssh, whose connection may break
+
+
+@pytest.fixture
+def remote(project: Project, tmp_path: Path) -> Iterator[Login]:
+    """The login node of *project*, to which a connection is needed."""
     (tmp_path / "login").mkdir()
     env = tuple(f"{k}={v}" for k, v in project.cluster.env.items())
     with login(tmp_path / "login", (*env, f"PATH={os.environ['PATH']}")) as node:
         project.profile(host="127.0.0.1", ssh_options=node.options)
-        end(begin(project))
+        yield node
 
-        project.until(lambda: not project.alive())
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("end", [hang_up, kill])
+def test_no_job_is_left_of_a_terminal_whose_shell_came_over_ssh(
+    project: Project, remote: Login, end: Callable[[Terminal], None]
+) -> None:
+    end(begin(project))
+
+    project.until(lambda: not project.alive())
+
+
+@pytest.mark.matrix
+def test_a_connection_that_is_closed_ends_the_shell_and_its_job(
+    project: Project, remote: Login
+) -> None:
+    """As a login node does that restarts. What the shell runs is ended, too."""
+    shell = begin(project)
+    shell.type("sleep 600\n")
+
+    remote.drop()
+
+    assert shell.code() == BROKEN
+    assert "connection to 127.0.0.1 closed" in shell.shown
+    project.until(lambda: not project.alive())
+
+
+@pytest.mark.matrix
+def test_a_network_that_loses_everything_ends_the_shell_here_and_timeout_ends_the_job(
+    project: Project, remote: Login
+) -> None:
+    """Nobody tells the login node that the terminal is gone. Its sshd is stopped in place of a network."""
+    project.write("echo never", timeout="90s", env={"SHELL": "/bin/sh"})
+    shell = opened()
+    stopped = remote.sessions()
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+
+    assert shell.code() == BROKEN
+    assert "connection to 127.0.0.1 closed" in shell.shown
+    assert project.alive()
+    found = project.until_over("job-shell", limit_s=120)
+    assert (found["state"], found["exit_code"]) == ("failed", 124)
+    project.until(lambda: not project.alive())
+
+
+@pytest.mark.matrix
+def test_a_connection_that_breaks_while_the_shell_waits_is_opened_again(
+    project: Project, remote: Login
+) -> None:
+    project.started("exec sleep 600", name="other")
+    number = project.jobs("%i")[-1]
+    fields = {"after": [f"afterany:{number}"], "host": "127.0.0.1", "ssh_options": remote.options}
+    project.profile(**fields)
+    project.write("echo never", timeout="10m", env={"SHELL": "/bin/sh"})
+    shell = Terminal("shell", "--new", "job.yaml")
+    shell.until("waits for")
+
+    remote.drop()
+    project.cluster.run("scancel", number)
+
+    shell.until("the job ends with it")
+    shell.type("exit 3\n")
+    assert shell.code() == 3
+    project.until(lambda: not project.alive())

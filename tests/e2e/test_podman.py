@@ -20,6 +20,7 @@ from runspec_jobs.testing.contracts.entering import posted
 from runspec_jobs.testing.world import ECHO
 from tests.e2e.test_launch import mpi as mpi  # a fixture
 from tests.support import private_registry, process_table
+from tests.support.container_shell import shell_in_container
 from tests.support.profiles import own_profile
 from tests.support.requirements import lack, need, need_root
 
@@ -428,16 +429,33 @@ def until_running(count: int) -> None:
 @pytest.mark.matrix
 def test_a_new_shell_is_in_a_container_of_its_own_and_leaves_none(spec: Path) -> None:
     spec.write_text(HEAD + BRIEF + "timeout: 5m\nenv: {WORD: here}\ncommand: ['true']\n")
-    words = ["--", "sh", "-c", 'test ! -e /usr/bin/podman && echo "$WORD"; exit 6']
 
-    done = subprocess.run(
-        [sys.executable, "-m", "runspec_jobs", "shell", "--new", "job.yaml", *words],
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
+    done = shell_in_container()
 
     assert (done.stdout, done.returncode) == ("here\n", 6), done.stderr
+    until_gone()
+
+
+@pytest.mark.matrix
+def test_a_new_shell_names_the_program_that_its_image_lacks(
+    podman: dict[str, str], spec: Path
+) -> None:
+    """And the run has failed, and holds no node."""
+    small = "localhost/runspec-test:without"
+    lines = f"FROM {IMAGE}\nRUN rm /usr/bin/mkfifo\n"
+    made = ["podman", "build", "--quiet", "--tag", small, "--file", "-", "."]
+    subprocess.run(made, input=lines, text=True, check=True, capture_output=True)
+    head = HEAD.replace(IMAGE, small)
+    spec.write_text(head + BRIEF + "timeout: 5m\ncommand: ['true']\n")
+
+    done = shell_in_container()
+
+    assert done.returncode == 1, done.stderr
+    assert "a shell on a new node needs 'mkfifo'" in done.stdout + done.stderr
+    until_gone()
+
+
+def until_gone() -> None:
     end = time.monotonic() + 90
     while subprocess.run(["podman", "ps", "-q"], capture_output=True, check=True).stdout:
         assert time.monotonic() < end

@@ -6,7 +6,6 @@ import os
 import shutil
 import stat
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from runspec_emulators.slurm import Cluster
 from runspec_jobs.state_folder import runs_folder
 from tests.e2e.test_podman import IMAGE, podman as podman  # a fixture
 from tests.support import private_registry, process_table
+from tests.support.container_shell import shell_in_container
 from tests.support.requirements import need
 from tests.support.slurm.project import Capture, Project, prepared
 from tests.support.slurm.shared_cluster import PROGRAMS
@@ -151,17 +151,10 @@ def test_an_image_that_no_engine_can_run_is_refused_by_name(
 @pytest.mark.matrix
 def test_a_new_shell_is_in_the_container_and_the_job_ends_with_it(project: Project) -> None:
     project.write("true", timeout="5m", container={"image": HERE}, env={"WORD": "here"})
-    words = ["--", "sh", "-c", 'test ! -e /usr/bin/podman && echo "$WORD $RUNSPEC_RUN"; exit 6']
 
-    done = subprocess.run(
-        [sys.executable, "-m", "runspec_jobs", "shell", "--new", "job.yaml", *words],
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
+    done = shell_in_container()
 
-    assert done.returncode == 6, done.stderr
-    assert done.stdout.startswith("here job-shell-"), done.stderr
+    assert (done.stdout, done.returncode) == ("here\n", 6), done.stderr
     project.until(lambda: not project.alive())
 
 

@@ -13,6 +13,7 @@ from runspec_jobs.spec.placeholders import tasks
 SUFFIX = "-shell"
 NAME_LENGTH = 40
 ARRIVE_S = 600  # how long a node waits for its shell: the command that asked for the node may have been killed
+TOOLS = ("cat", "mkdir", "mkfifo", "rm", "sleep")  # beside sh, what both sides call
 NOBODY = 69  # the exit code of a job whose shell never came
 READY = "runspec: the node waits for its shell"
 # Both sides know of each other by named pipes, because the shell may be in another PID namespace than the job. `shell`
@@ -20,6 +21,12 @@ READY = "runspec: the node waits for its shell"
 # SIGKILL, the other reads the end of its pipe.
 FOLDER = 'runspec_at="${TMPDIR:-/tmp}/runspec-shell-$RUNSPEC_RUN"'
 HOLD = f"""\
+for tool in {" ".join(TOOLS)}; do
+  command -v $tool >/dev/null || {{
+    echo "runspec: a shell on a new node needs '$tool', which is not on PATH in the job's container or on its node"
+    exit 127
+  }}
+done
 {FOLDER}
 mkdir -m 700 "$runspec_at" && mkfifo "$runspec_at/shell" "$runspec_at/job" && exec 8<>"$runspec_at/job" || exit 73
 {{ read -r _ <"$runspec_at/shell"; : >"$runspec_at/over"; }} 8>&- & reader=$!

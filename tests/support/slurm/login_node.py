@@ -44,9 +44,13 @@ class Login:
 
     def drop(self) -> None:
         """End all connections that there are, as a network does: sshd itself stays."""
-        for child in children(self.process.pid):
+        for child in self.sessions():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, 9)
+
+    def sessions(self) -> list[int]:
+        """Give the processes of the connections that there are."""
+        return children(self.process.pid)
 
 
 def children(pid: int) -> list[int]:
