@@ -97,6 +97,8 @@ def test_one_node_prepares_all_train_and_one_evaluates(
         ("mpi", 1, 1),
         ("mpi", 1, 2),
         ("mpi", 1, 4),
+        ("mpi", 2, 1),
+        ("mpi", 2, 2),
     ],
 )
 def test_any_number_of_processes_trains_as_one(

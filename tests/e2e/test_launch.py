@@ -28,7 +28,9 @@ from mpi4py import MPI
 
 world = MPI.COMM_WORLD
 total = world.allreduce(world.rank + 1)
-words = (world.rank, world.size, os.environ["RUNSPEC_RANK"], os.getcwd(), total, sys.argv[1:])
+near = world.Split_type(MPI.COMM_TYPE_SHARED)  # what Horovod takes for the ranks of a node
+near = near.group.Translate_ranks(list(range(near.size)), world.group)
+words = (world.rank, world.size, os.environ["RUNSPEC_RANK"], os.getcwd(), total, list(near), sys.argv[1:])
 open(f"said-{world.rank}", "w").write(repr(words))
 """
 FAILS = """
@@ -107,7 +109,7 @@ def until_all(nodes: Nodes, name: str) -> None:
 
 @pytest.mark.parametrize("count, slots", [(1, 2), (2, 1), (2, 2), (3, 1)])
 def test_ranks_of_all_nodes_are_one_world(make: Make, count: int, slots: int) -> None:
-    """They add up, and each has its own node's directory, rank and words, byte for byte."""
+    """They add up, and each has its own node's directory, rank, neighbours and words, byte for byte."""
     nodes = make(count, RUNSPEC_SLOTS=str(slots))
 
     nodes.start_all(python(nodes, HELLO, "${outputs.out}", ":", "", "it's\n", "--np", "9"))
@@ -118,7 +120,8 @@ def test_ranks_of_all_nodes_are_one_world(make: Make, count: int, slots: int) ->
         node = rank // slots
         home = nodes.home(node)
         words = [f"{home}/out", ":", "", "it's\n", "--np", "9"]
-        expected = (rank, size, str(node), str(home), size * (size + 1) // 2, words)
+        near = list(range(node * slots, (node + 1) * slots))
+        expected = (rank, size, str(node), str(home), size * (size + 1) // 2, near, words)
         assert (home / f"said-{rank}").read_text() == repr(expected)
     assert nodes.left() == []
 

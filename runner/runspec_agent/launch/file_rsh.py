@@ -13,6 +13,8 @@ from typing import BinaryIO, Dict, List, Mapping, Optional, Tuple
 from runspec_agent.base import files
 from runspec_agent.base.job_env import LOST, Failure, current
 from runspec_agent.base.process import Child, Pace, Signals
+from runspec_agent.launch import node_hostname
+from runspec_agent.launch.mpirun import OWN_HOSTNAME
 from runspec_agent.rendezvous.rendezvous import Rendezvous
 
 WITH_VALUE = (
@@ -41,6 +43,7 @@ def parse(argv: List[str]) -> Tuple[str, str]:
 
 def main(argv: List[str]) -> int:
     host, command = parse(argv)
+    unlike = os.uname().nodename if argv[0] == OWN_HOSTNAME else None
     words = current()
     meeting = Rendezvous(words)
     seats = meeting.seats()
@@ -55,15 +58,18 @@ def main(argv: List[str]) -> int:
     if ranks[host] == words.rank:
         os.execvp("sh", ["sh", "-c", command])
     with Signals() as signals:
-        return _Request(meeting, ranks[host], seats[0].token, command).relay(signals)
+        return _Request(meeting, ranks[host], seats[0].token, command, unlike).relay(signals)
 
 
 class _Request:
-    def __init__(self, meeting: Rendezvous, rank: int, token: str, command: str) -> None:
+    def __init__(
+        self, meeting: Rendezvous, rank: int, token: str, command: str, unlike: Optional[str]
+    ) -> None:
         self.meeting = meeting
         self.rank = rank
         self.name = "{}-{}".format(rank, os.urandom(16).hex())
-        record = {"token": token, "command": os.fsencode(command).decode("latin-1")}
+        record: files.Record = {"token": token, "command": os.fsencode(command).decode("latin-1")}
+        record["unlike"] = unlike  # a host name that the node must not have
         files.write_record(meeting.path("ask-{}.json".format(self.name)), record)
 
     def relay(self, signals: Signals) -> int:
@@ -99,6 +105,15 @@ def _copy(path: str, offset: int, stream: BinaryIO) -> int:
     return len(content)
 
 
+def _tell(refusal: Optional[str]) -> None:
+    if refusal is not None:
+        line = (
+            "runspec: this node cannot have a host name of its own ({}): a program that asks MPI for the ranks of its "
+            "machine, as Horovod does, may wait for ever; with Horovod, use launch: horovod"
+        )
+        print(line.format(refusal), file=sys.stderr, flush=True)
+
+
 class Server:
     """Runs the commands that rank 0 requests on this node."""
 
@@ -129,6 +144,8 @@ class Server:
                 ),
                 LOST,
             )
+        if record.get("unlike") == os.uname().nodename:
+            _tell(node_hostname.take(self.meeting.words.host))
         command = os.fsdecode(record["command"].encode("latin-1"))
         with open(self.meeting.path("out-" + name), "ab") as out, open(
             self.meeting.path("err-" + name), "ab"

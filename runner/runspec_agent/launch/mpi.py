@@ -11,7 +11,7 @@ import signal
 import sys
 import tempfile
 import time
-from typing import Dict, List, Mapping, Optional, Set
+from typing import Dict, List, Mapping, Optional, Set, Tuple
 
 from runspec_agent.base import files, process
 from runspec_agent.base.job_env import LOST, STOPPED, Failure
@@ -144,7 +144,7 @@ def _lead(seat: Participant, kind: mpirun.Mpirun, argv: List[str], folder: str) 
         root=os.geteuid() == 0,
     )
     hostfile.write(job.hostfile, seat.nodes, seat.words.slots)
-    files.write(job.agent, agent_script(), 0o700)
+    files.write(job.agent, agent_script(kind.rsh if job.loopback else ()), 0o700)
     env = dict(kind.defaults(job), **daemon_env(seat, argv, folder))
     ranks = Ranks(folder)
     code = _led(seat, kind.argv(job) + list(kind.start), slurm.hidden(env), ranks)
@@ -287,11 +287,11 @@ def start_script(folder: str, cwd: str, argv: List[str]) -> bytes:
     return os.fsencode(lines.format(shlex.quote(folder), shlex.quote(cwd), words))
 
 
-def agent_script() -> bytes:
+def agent_script(options: Tuple[str, ...]) -> bytes:
     """Return a program that is the agent's `rsh`, run by this Python and zipapp with an unchanged environment."""
     place = os.path.abspath(__file__)[: -len("/runspec_agent/launch/mpi.py")]
     code = "import sys; sys.path.insert(0, {!r}); from runspec_agent.__main__ import main; sys.exit(main())"
-    words = (sys.executable, "-IS", "-c", code.format(place), "rsh")
+    words = (sys.executable, "-IS", "-c", code.format(place), "rsh", *options)
     return os.fsencode(
         '#!/bin/sh\nexec {} "$@"\n'.format(" ".join(shlex.quote(word) for word in words))
     )

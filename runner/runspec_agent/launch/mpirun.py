@@ -37,12 +37,14 @@ WATCHED = (
 # Open MPI's daemons also look for the launch agent, on disks that do not have it: those of 4.1.8 then end, those of
 # 5.0.11 complain. They take the first program of a list that they find, and never use it.
 OR_ELSE = ":sh"
+OWN_HOSTNAME = "--own-hostname"  # an option of the agent's rsh: see node_hostname
 
 
 class Mpirun(NamedTuple):
     argv: Callable[[Job], List[str]]
     defaults: Callable[[Job], Dict[str, str]]  # variables for mpirun that the user's own override
     start: Tuple[str, ...]
+    rsh: Tuple[str, ...] = ()  # options of the agent's rsh, for nodes that share one network stack
 
 
 def find() -> Mpirun:
@@ -174,6 +176,6 @@ def _pairs(option: str, **values: str) -> List[str]:
     return [word for name, value in values.items() for word in (option, name, value)]
 
 
-PRRTE = Mpirun(prrte_argv, prrte_defaults, START)
+PRRTE = Mpirun(prrte_argv, prrte_defaults, START, (OWN_HOSTNAME,))
 ORTE = Mpirun(orte_argv, open_mpi_defaults, START)
 HYDRA = Mpirun(hydra_argv, hydra_defaults, WATCHED)

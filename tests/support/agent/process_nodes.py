@@ -69,6 +69,7 @@ class Nodes:
             "PATH": path,
             **words,
         }
+        self.host = "node-{}"
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         (folder / "inside.pyz").write_bytes(zipapp_bytes())
 
@@ -84,7 +85,7 @@ class Nodes:
         home.mkdir()
         own = {
             "RUNSPEC_RANK": str(rank),
-            "RUNSPEC_HOST": f"node-{rank}",
+            "RUNSPEC_HOST": self.host.format(rank),
             "RUNSPEC_HOSTFILE": str(home / "hosts"),
             "RUNSPEC_OUTPUT_OUT": str(home / "out"),
         }

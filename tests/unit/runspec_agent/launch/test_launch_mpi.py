@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import stat
 from collections.abc import Callable, Iterator
@@ -44,6 +45,32 @@ def test_each_rank_runs_in_its_own_node(make: Make) -> None:
     rest = ":||it's\n|$HOME;*|"
     expected = [f"{n}|{nodes.home(n)}|node-0|none|{nodes.home(n)}/out|{rest}" for n in range(3)]
     assert found == expected
+
+
+@pytest.mark.process
+def test_ranks_of_one_machine_have_the_host_names_of_their_nodes(make: Make) -> None:
+    """Open MPI takes nodes of one host name for one node: rank 0's is the machine's."""
+    nodes = make(3)
+
+    nodes.start_all(sh('uname -n >"$1"', "${outputs.out}"))
+
+    assert nodes.codes() == [0, 0, 0]
+    found = [(nodes.home(n) / "out").read_text() for n in range(3)]
+    assert found == [f"{os.uname().nodename}\n", "node-1\n", "node-2\n"]
+
+
+@pytest.mark.slow
+def test_a_node_that_gets_no_host_name_of_its_own_says_so(make: Make) -> None:
+    """The job runs all the same. The kernel refuses names of more than 64 bytes."""
+    nodes = make(2)
+    nodes.host = "node-{}" + 60 * "n"
+
+    nodes.start_all(sh('uname -n >"$1"', "${outputs.out}"))
+
+    assert nodes.codes() == [0, 0]
+    assert (nodes.home(1) / "out").read_text() == f"{os.uname().nodename}\n"
+    assert "cannot have a host name of its own (invalid argument)" in nodes.said(1)
+    assert "with Horovod, use launch: horovod" in nodes.said(1)
 
 
 @pytest.mark.slow
