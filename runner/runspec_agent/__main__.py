@@ -6,7 +6,6 @@
 """
 
 import gc
-import importlib
 import sys
 
 from runspec_agent.base.job_env import Failure
@@ -32,12 +31,13 @@ def main() -> int:
     try:
         if not verb or verb[0] not in VERBS:
             raise Failure("usage: runspec_agent {} ...".format("|".join(VERBS)))
-        module = importlib.import_module("{}.{}".format(__package__, VERBS[verb[0]]))
+        name = "{}.{}".format(__package__, VERBS[verb[0]])
+        __import__(name)  # `importlib` would have to be imported itself
         getattr(
             gc, "freeze", gc.enable
         )()  # Python 3.7: modules are never garbage, also not in a fork
         gc.enable()
-        code: int = module.main(argv)
+        code: int = sys.modules[name].main(argv)
         return code
     except Failure as failure:
         print("runspec: {}".format(failure), file=sys.stderr)

@@ -7,13 +7,13 @@ import contextlib
 import os
 import select
 import signal
-import subprocess
 import sys
 import time
 from types import TracebackType
-from typing import Callable, Dict, Iterable, List, Mapping, Optional, Set, Type, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Set, Type, Union
 
 from runspec_agent.base.job_env import STOPPED, Failure
+from runspec_agent.base.spawn import spawn
 
 LONGEST_S = 0.5
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
@@ -29,12 +29,14 @@ def _find_prctl() -> Optional[Callable[[int, int], int]]:
     if not sys.platform.startswith("linux"):
         return None
     try:
-        import ctypes  # small builds of Python lack ctypes
+        import _ctypes  # what `ctypes` is made of, whose import takes longer; small builds of Python lack both
 
-        prctl = ctypes.CDLL(None).prctl
+        whole: Any = None  # this process with its libraries
+        prctl = _ctypes.dlsym(_ctypes.dlopen(whole, 0), "prctl")
+        call = _ctypes.call_cdeclfunction
     except (ImportError, OSError, AttributeError):
         return None
-    return lambda option, value: int(prctl(option, value, 0, 0, 0))
+    return lambda option, value: int(call(prctl, (option, value, 0, 0, 0)))
 
 
 _PRCTL = _find_prctl()
@@ -137,21 +139,11 @@ class Child:
         """Start *argv*. Raise Failure with code 127 or 126, as a shell would exit, if it cannot be started."""
         argv = list(argv)
         try:
-            self._popen = subprocess.Popen(
-                argv,
-                env=None if env is None else dict(env),
-                cwd=cwd,
-                stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
-                start_new_session=True,
-                preexec_fn=die_with_parent,  # noqa: PLW1509 - it takes no lock that another thread could hold
-            )
+            self.pid = spawn(argv, env, cwd, (stdin, stdout, stderr), die_with_parent)
         except FileNotFoundError:
             raise Failure("'{}': command not found".format(argv[0]), 127) from None
         except OSError as error:
             raise Failure("'{}': {}".format(argv[0], error.strerror or error), 126) from error
-        self.pid = self._popen.pid
 
     def send(self, number: int) -> None:
         if self.code is None:
@@ -201,7 +193,6 @@ class Child:
 
     def finished(self, status: int) -> None:
         self.code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-        self._popen.returncode = self.code
 
     @property
     def exit_code(self) -> int:

@@ -250,12 +250,15 @@ class Agent:
         try:
             saver, mirror = self._prepared(signals)
             grace_s = read(self.env).grace_s
-            inside = self.workdir.unpacked()
+            argv = words or [files.local(word) for word in self.record.get("argv") or ()]
+            started = self.workdir.started(argv)
         except OSError as error:
             raise Failure("the job cannot be prepared: {}".format(error), USAGE) from error
         env = {name: files.local(value) for name, value in self.env.items()}
-        argv = words or [files.local(word) for word in self.record.get("argv") or ()]
-        child = Child(["/bin/sh", inside, *argv], env, self.workdir.cwd)
+        try:
+            child = Child(started, env, self.workdir.cwd)
+        except Failure:  # what the system refuses, inside.sh refuses in its words
+            child = Child(["/bin/sh", self.workdir.unpacked(), *argv], env, self.workdir.cwd)
         saver.start()
         if mirror is not None:
             mirror.start()

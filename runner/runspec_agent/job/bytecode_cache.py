@@ -8,13 +8,38 @@ beside it.
 import __future__
 
 import ast
+import importlib
 import marshal
 import os
 import zipfile
 from types import CodeType
-from typing import Dict
+from typing import Dict, Set
 
-from runspec_agent.base import files, light_typing
+from runspec_agent.base import files
+from runspec_agent.base.light import lazy_module
+
+# What imports less, and has the names that the agent uses.
+LIGHT = {
+    "contextlib": "runspec_agent.base.light.light_contextlib",
+    "json": "runspec_agent.base.light.light_json",
+    "signal": "_signal",
+    "threading": "runspec_agent.base.light.light_threading",
+    "types": "runspec_agent.base.light.light_typing",
+    "typing": "runspec_agent.base.light.light_typing",
+}
+LAZY = (
+    "copy",
+    "ctypes",
+    "fcntl",
+    "math",
+    "pwd",
+    "re",
+    "select",
+    "shutil",
+    "socket",
+    "struct",
+    "subprocess",
+)
 
 
 def made(zipapp: str, path: str) -> Dict[str, bytes]:
@@ -36,16 +61,58 @@ def made(zipapp: str, path: str) -> Dict[str, bytes]:
 
 
 def _compiled(source: bytes, path: str) -> CodeType:
-    """Return the code of a module that takes what it needs for its annotations from `light_typing`."""
+    """Return the code of a module that imports less of the standard library: see `_lightened`."""
     tree = ast.parse(source, path)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module == "typing":
-            node.module = light_typing.__name__
+    tree.body = [_lightened(node, tree) for node in tree.body]
+    ast.fix_missing_locations(tree)
     # Annotations stay texts, where Python can do that: 3.7 or newer.
     lazy = getattr(__future__, "annotations", None)
     flags = 0 if lazy is None else lazy.compiler_flag
     code: CodeType = compile(tree, path, "exec", flags=flags, dont_inherit=True)
     return code
+
+
+def _lightened(node: ast.stmt, tree: ast.Module) -> ast.stmt:
+    """Return what takes the place of *node*, a statement of the module *tree*.
+
+    A module of LIGHT is replaced if the replacement has all that is used of it, and a module of LAZY is imported when
+    something of it is used.
+    """
+    if isinstance(node, ast.ImportFrom) and node.module in LIGHT:
+        light = LIGHT[node.module]
+        if {alias.name for alias in node.names} <= _names(light):
+            return ast.copy_location(ast.ImportFrom(light, node.names, 0), node)
+        return node
+    if not isinstance(node, ast.Import) or len(node.names) > 1 or node.names[0].asname:
+        return node
+    name = node.names[0].name
+    if name in LIGHT and _used(tree, name) <= _names(LIGHT[name]):
+        alias = ast.alias(name=LIGHT[name], asname=name)
+        return ast.copy_location(ast.Import(names=[alias]), node)
+    if name in LAZY:
+        text = "{} = __import__({!r}, fromlist=['*']).LazyModule({!r})"
+        made = ast.parse(text.format(name, lazy_module.__name__, name)).body[0]
+        return ast.copy_location(made, node)
+    return node
+
+
+def _used(tree: ast.Module, name: str) -> Set[str]:
+    """Return the attributes that the module uses of *name*."""
+    return {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == name
+    }
+
+
+def _names(module: str) -> Set[str]:
+    """Return the names in *module*; none if this Python lacks it."""
+    try:
+        return set(dir(importlib.import_module(module)))
+    except ImportError:
+        return set()
 
 
 def _module(name: str) -> str:

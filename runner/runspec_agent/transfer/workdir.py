@@ -1,12 +1,13 @@
 """Prepare what a program finds on its node: its inputs, its environment, and the folders for its outputs."""
 
 import os
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import runspec_agent
 from runspec_agent.base import files, requirements
 from runspec_agent.base.job_env import TEAM_WORDS
 from runspec_agent.base.task_identity import TaskIdentity, variable
+from runspec_agent.env import direct_start
 from runspec_agent.store.base import Bucket
 from runspec_agent.transfer import inputs
 from runspec_agent.transfer.output_saver import Saver
@@ -79,10 +80,22 @@ class Workdir:
             saver.add(output["name"], path, prefix, output["sync_s"], keep, place.attempt == 1)
         return saver
 
-    def unpacked(self) -> str:
-        """Return the path of inside.sh, unpacked from the zipapp."""
+    def started(self, argv: Sequence[str]) -> List[str]:
+        """Return the command that starts *argv*: by inside.sh, unless that would do nothing else."""
+        self._clear()
+        if direct_start.is_direct(argv, self.env, self.cwd):
+            if self.cwd is not None and "PWD" in self.env:
+                self.env["PWD"] = self.cwd  # as a shell does
+            return list(argv)
+        return ["/bin/sh", self.unpacked(), *argv]
+
+    def _clear(self) -> None:
         for name in OURS:
             self.env.pop(name, None)
+
+    def unpacked(self) -> str:
+        """Return the path of inside.sh, unpacked from the zipapp."""
+        self._clear()
         path = os.path.join(self.folder, INSIDE)
         files.write(path, _inside_sh(self.env["RUNSPEC_INSIDE"]))
         return path

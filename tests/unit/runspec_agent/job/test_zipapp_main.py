@@ -35,13 +35,26 @@ RECORD = {
 }
 # What S3 and Blob take, or a big part of the standard library that a task does not.
 NOT_READ = {
+    "collections",
     "concurrent.futures",
+    "contextlib",
+    "copy",
+    "ctypes",
     "email",
+    "enum",
+    "functools",
     "hashlib",
     "http.client",
+    "importlib",
+    "json",
+    "re",
     "shutil",
+    "signal",
+    "socket",
     "ssl",
+    "subprocess",
     "tempfile",
+    "threading",
     "typing",
     "urllib.parse",
     "xml",
@@ -107,13 +120,13 @@ def test_a_second_task_compiles_nothing(workspace: Workspace) -> None:
     first = workspace.task(0, "-v")
     second = workspace.task(1, "-v")
 
-    assert loaded_of_the_zipapp(first) == {
+    light = {name for name in loaded_of_the_zipapp(first) if ".light" in name}
+    assert loaded_of_the_zipapp(first) - light == {
         "runspec_agent",
         "runspec_agent.base",
         "runspec_agent.job",
         "runspec_agent.job.bytecode_cache",
         "runspec_agent.base.files",
-        "runspec_agent.base.light_typing",
     }
     assert loaded_of_the_zipapp(second) == set()
 
