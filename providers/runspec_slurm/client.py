@@ -33,9 +33,10 @@ from runspec_jobs.provider import (
     inside_zipapp,
 )
 from runspec_slurm import publish, shell, timing
+from runspec_slurm.job.sbatch_argv import following
 from runspec_slurm.logs import Logs, LogStream
 from runspec_slurm.lookup.jobs import Jobs
-from runspec_slurm.naming import INSIDE_SHA256, of_run
+from runspec_slurm.naming import INSIDE_SHA256, JOB_STEP, job_name, of_run
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.orphans import OrphanFinder
 from runspec_slurm.queue import Queue
@@ -98,6 +99,8 @@ class SlurmClient:
                 self.store.remove_tree(params["key"])
             case "sbatch":
                 argv = params["argv"]
+                if "after" in params:
+                    argv = following(argv, params["after"])
                 return self.jobs.submit(named(argv), argv, params["script"])
             case "scancel":
                 self.jobs.cancel(params["name"])
@@ -145,8 +148,9 @@ class SlurmClient:
         return elastic_records.changes(self.store, run)
 
     def remember(self, run: str, answers: Mapping[str, Response]) -> None:
-        if "job" in answers:
-            self.jobs.remember(run, answers["job"]["job"])
+        for step, answer in answers.items():
+            if match := JOB_STEP.fullmatch(step):
+                self.jobs.remember(job_name(run, int(match[1] or 0)), answer["job"])
 
     def keep_state(self, run: str, content: bytes) -> None:
         self.store.put(of_run(run, STATE), content)
@@ -207,7 +211,7 @@ class SlurmClient:
 
 
 def named(argv: Sequence[str]) -> str:
-    """Return the run that a command line of sbatch submits, which is the name of the job.
+    """Return the name of the job that a command line of sbatch submits.
 
     >>> named(["--parsable", "--job-name=hello-abc123"])
     'hello-abc123'

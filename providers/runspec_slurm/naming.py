@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import Any
 
 from runspec_jobs.provider import Facts, Request, Spec, inside_zipapp
 
 INSIDE_SHA256 = hashlib.sha256(inside_zipapp()).hexdigest()
 INSIDE = f"inside/{INSIDE_SHA256}.pyz"
+
+
+JOB_STEP = re.compile(r"job(?:-(\d+))?")  # see `job_step`
 
 
 def environment(spec: Spec, facts: Facts) -> str:
@@ -34,6 +38,36 @@ def of_run(run: str, *parts: str) -> str:
     'runs/hello-abc123/logs/0-0.txt'
     """
     return "/".join(("runs", run, *parts))
+
+
+def job_name(run: str, array: int) -> str:
+    """Return the name of a job of *run*, which may have several arrays; no run has a dot in its name.
+
+    >>> job_name("hello-abc123", 0), job_name("hello-abc123", 2)
+    ('hello-abc123', 'hello-abc123.2')
+    """
+    return f"{run}{suffix(array)}"
+
+
+def suffix(array: int) -> str:
+    """Return what follows the name of a job and the names of its files; nothing for the first array."""
+    return f".{array}" if array else ""
+
+
+def job_step(array: int) -> str:
+    """Return the id of the step that submits that array."""
+    return f"job-{array}" if array else "job"
+
+
+def run_of(name: str) -> str:
+    """Return the run of a job with that name."""
+    return name.partition(".")[0]
+
+
+def array_of(name: str) -> int:
+    """Return the number of the array with that name; 0 for a name that runspec did not give."""
+    number = name.partition(".")[2]
+    return int(number) if number.isdecimal() else 0
 
 
 def folder(operation: str, **params: Any) -> Request:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from runspec_jobs.provider import Orphan, Request
+from runspec_slurm.naming import run_of
 from runspec_slurm.queue import Queue
 from runspec_slurm.status import states
 from runspec_slurm.store.workspace import NOTHING, WorkspaceStore, part_name
@@ -24,11 +25,11 @@ RUNS = f"""\
 {{ printf "" >"$1" && stat -c '%Y now' -- "$1"; }} 2>/dev/null || date '+%s now'
 rm -f -- "$1"
 find runs -mindepth 1 -maxdepth 1 -type d -exec stat -c '%Y %n' {{}} +
-find runs -mindepth 2 -maxdepth 2 -name claim -exec grep '' /dev/null {{}} +
+find runs -mindepth 2 -maxdepth 2 \\( -name claim -o -name 'claim.*' \\) -exec grep '' /dev/null {{}} +
 exit 0
 """
 AGE = re.compile(r"(\d+) (?:runs/)?(\S+)")
-CLAIM = re.compile(r"runs/([^/]+)/claim:(.*)")
+CLAIM = re.compile(r"runs/([^/]+)/claim(?:\.\d+)?:(.*)")
 DAY_S = 86_400
 COMING = "has no job yet, but changed within the last 24 h: another machine may be about to submit its job"
 
@@ -58,28 +59,33 @@ class OrphanFinder:
         forgotten = sorted(set(there) - set(runs))
         living = self._living(there, forgotten) if forgotten else set()
         for run in forgotten:
-            claim, age_s = there[run]
-            coming = not claim and age_s < DAY_S and run not in living
+            claims, age_s = there[run]
+            coming = not claims and age_s < DAY_S and run not in living
             alive = coming or run in living
             cancel = (Request("slurm", "scancel", {"name": run}),) if alive else ()
             remove = (*cancel, _remove("remove_run", run=run))
             how = f" {COMING}" if coming else ", whose job is alive" if alive else ""
             yield Orphan(f"run {run}{how}", remove, run, alive)
 
-    def _there(self) -> dict[str, tuple[str, int]]:
-        """Return for each run its claim, which may be empty, and the seconds since its folder last changed."""
+    def _there(self) -> dict[str, tuple[set[str], int]]:
+        """Return for each run the claims of its arrays, and the seconds since its folder last changed."""
         found = self.store.look("list runs", RUNS, part_name()) or b""
         lines = found.decode(errors="replace").splitlines()
         changed = {m[2]: int(m[1]) for m in map(AGE.fullmatch, lines) if m}
-        claims = {m[1]: m[2] for m in map(CLAIM.fullmatch, lines) if m}
+        claims: dict[str, set[str]] = {}
+        for match in filter(None, map(CLAIM.fullmatch, lines)):
+            claims.setdefault(match[1], set()).add(match[2])
         now = changed.pop("now", 0)
-        return {run: (claims.get(run, ""), now - then) for run, then in changed.items()}
+        return {run: (claims.get(run, set()), now - then) for run, then in changed.items()}
 
-    def _living(self, there: Mapping[str, tuple[str, int]], forgotten: Collection[str]) -> set[str]:
+    def _living(
+        self, there: Mapping[str, tuple[set[str], int]], forgotten: Collection[str]
+    ) -> set[str]:
         """Return the runs that have a job, by the name of the job, or by the claim if the job was renamed."""
         alive = [row for row in self.queue.all() if states.alive(row.state)]
-        others = {row.job for row in alive if row.name not in forgotten}
-        return {row.name for row in alive} | {run for run in forgotten if there[run][0] in others}
+        names = {run_of(row.name) for row in alive}
+        others = {row.job for row in alive if run_of(row.name) not in forgotten}
+        return names | {run for run in forgotten if there[run][0] & others}
 
     def _shared(self, made: Collection[str]) -> Iterator[Orphan]:
         for kind in ("blobs", "inside"):

@@ -17,16 +17,17 @@ NO_COMMAND = 127
 ENDED = frozenset(
     "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT".split()
 )
-# Arguments: the run, the name of the claim while it is written, the digest of the script, and then the options of
-# sbatch. The digest is verified because only half of the script arrives from a caller that dies, and sbatch would
-# accept it. This script claims the run for the job that it submits, so that of two submitted jobs one exits; a job that
-# is too late to claim the run is cancelled here. A site's own sbatch may print more than the id, and only an id may be
-# written to a claim, or no job would own the run. A job inherits the umask of sbatch, so the umask of the login is
-# restored first: https://slurm.schedmd.com/sbatch.html (SLURM_UMASK)
-# The name of the cluster is written last: see `lookup.ownership`.
+# Arguments: the name of the job, the name of the claim while it is written, the digest of the script, and then the
+# options of sbatch. A name with a dot is that of a later array of the run, which has a claim of its own. The digest
+# is verified because only half of the script arrives from a caller that dies, and sbatch would accept it. This script
+# claims the run for the job that it submits, so that of two submitted jobs one exits; a job that is too late to claim
+# the run is cancelled here. A site's own sbatch may print more than the id, and only an id may be written to a claim,
+# or no job would own the run. A job inherits the umask of sbatch, so the umask of the login is restored first:
+# https://slurm.schedmd.com/sbatch.html (SLURM_UMASK) The name of the cluster is written last: see `lookup.ownership`.
 # sbatch exits with 255 if it rejects its options, before any request; ssh exits with 255 if the outcome is unknown.
 SUBMIT = f"""\
-r=runs/$1 t=runs/$1/$2 d=$3; shift 3
+r=runs/${{1%%.*}} s=${{1#"${{1%%.*}}"}}
+t=$r/$2 d=$3; shift 3
 gone() {{ echo "error: its run was destroyed meanwhile" >&2; exit 1; }}
 [ -d "$r" ] || gone
 cat >"$t" && found=$(sha256sum <"$t") || {{ rm -f -- "$t"; exit 1; }}
@@ -35,10 +36,10 @@ out=$(umask "$u"; sbatch "$@" <"$t") || {{ code=$?; rm -f -- "$t"; [ $code -lt 2
 id=$(printf '%s\\n' "$out" | sed -n 's/^\\([0-9][0-9]*\\)\\(;.*\\)\\{{0,1\\}}$/\\1/p' | tail -n 1)
 [ -n "$id" ] || {{ rm -f -- "$t"; exit 0; }}
 [ -d "$r" ] || {{ scancel "$id"; gone; }}
-printf %s "$id" >"$t" && ln -- "$t" "$r/claim" 2>/dev/null
+printf %s "$id" >"$t" && ln -- "$t" "$r/claim$s" 2>/dev/null
 rm -f -- "$t"
-holder=$(cat -- "$r/claim" 2>/dev/null)
-[ "$holder" != "$id" ] || ln -- "$r/claim" "$r/job" 2>/dev/null
+holder=$(cat -- "$r/claim$s" 2>/dev/null)
+[ "$holder" != "$id" ] || ln -- "$r/claim$s" "$r/job$s" 2>/dev/null
 [ -z "$holder" ] || [ "$holder" = "$id" ] || scancel "$id"
 name=$(scontrol show config 2>/dev/null | sed -n 's/^ClusterName *= *//p')
 [ -z "$name" ] || [ -f "$r/cluster" ] || {{ printf %s "$name" >"$t" && mv -f -- "$t" "$r/cluster"; }} 2>/dev/null
@@ -105,8 +106,8 @@ WAYS = (
     ("Node count specification invalid", "the partition has too few nodes: lower cluster.nodes"),
     ("Requested time limit is invalid", "the time limit of the partition is shorter: lower timeout"),
     ("time limit", "the time limit of the partition is shorter: lower timeout"),
-    ("Invalid job array specification", "MaxArraySize is smaller: make the sweep smaller"),
-    ("Job violates accounting/QOS policy", "wait until some of your jobs have ended, or set option qos to another one"),
+    ("Invalid job array specification", "MaxArraySize is smaller than planned: destroy the run, and apply again"),
+    ("Job violates accounting/QOS policy", "repeat the command when some of your jobs have ended, or set option qos"),
     ("Memory specification can not be satisfied", "no node has enough memory: lower cluster.memory"),
     ("Invalid generic resource", "the partition has no such GPUs: check gpus and the options gpu_types and gres"),
     ("User's group not permitted", "set partition to one that your group may use"),
@@ -130,6 +131,11 @@ class Row(NamedTuple):
     folder: str  # where sbatch was called
     name: str
     submitted_s: float | None = None  # of a requeued job, the time of the requeue
+    offset: int = 0  # how much the numbers of its tasks in the run are greater than in the array
+
+    def task_id(self, task: int) -> str:
+        """Return Slurm's id of a task of an array. The id of an array alone would mean all of its tasks."""
+        return f"{self.job}_{task - self.offset}"
 
 
 class Past(NamedTuple):
@@ -154,29 +160,29 @@ class Queue:
         self._accounting = True  # until sacct reports that there is none
         self._cluster: str | None = None
 
-    def submit(self, run: str, argv: Sequence[str], script: str) -> tuple[str, str]:
+    def submit(self, name: str, argv: Sequence[str], script: str) -> tuple[str, str]:
         """Submit a job; return its id, and the id of the job that owns the run."""
         text = script.encode()
         digest = hashlib.sha256(text).hexdigest()
-        args = [self.store.workspace, run, part_name(), digest, *argv]
+        args = [self.store.workspace, name, part_name(), digest, *argv]
         found = self._changed("sbatch", SUBMIT, args, text)
         match = SUBMITTED.fullmatch(found)
         if match is None:
             raise NoAnswer(f"{self.store.way.where}: sbatch printed no job id")
         return match[1].decode(), match[2].decode()
 
-    def of_name(self, run: str) -> list[Row]:
-        """Return the jobs of this user whose name is *run*; jobs that have ended, only if they used this workspace.
+    def of_name(self, *names: str) -> list[Row]:
+        """Return the jobs of this user with these names; jobs that have ended, only if they used this workspace.
 
         Another workspace may have had a run with the same name.
         """
-        here, _, found = self._looked("squeue", OF_NAME, run, FORMAT).partition("\n")
-        named = [row for row in rows(found) if row.name == run]
+        here, _, found = self._looked("squeue", OF_NAME, ",".join(names), FORMAT).partition("\n")
+        named = [row for row in rows(found) if row.name in names]
         return [row for row in named if row.folder == here or row.state not in ENDED]
 
-    def of_job(self, job: str) -> list[Row]:
-        """Return the rows of *job*; an empty list if the controller has removed it."""
-        return list(rows(self._looked("squeue", OF_JOB, job, FORMAT)))
+    def of_job(self, *jobs: str) -> list[Row]:
+        """Return the rows of *jobs*, without those that the controller has removed."""
+        return list(rows(self._looked("squeue", OF_JOB, ",".join(jobs), FORMAT)))
 
     def all(self) -> list[Row]:
         """Return all jobs of this user."""

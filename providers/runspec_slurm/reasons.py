@@ -5,6 +5,7 @@ from __future__ import annotations
 from runspec_slurm import timing
 from runspec_slurm.queue import Row
 
+NOT_SUBMITTED = "NotSubmitted"  # not of Slurm: an array of the run that is not submitted
 # https://slurm.schedmd.com/job_reason_codes.html
 WAITING = {
     "None": "waits for Slurm to schedule it",
@@ -14,6 +15,7 @@ WAITING = {
     "DependencyNeverSatisfied": "a job in option after did not end as required: cancel this one",
     "BeginTime": "waits for its start time: a requeued job waits for some seconds or minutes",
     "JobArrayTaskLimit": "waits for other tasks of the sweep: max_parallel of them run",
+    NOT_SUBMITTED: "is not submitted yet: if its apply was interrupted or refused, run the same apply again",
     "JobHeldUser": "is held by its user: release it with scontrol release",
     "JobHeldAdmin": "is held by an administrator of the cluster: ask them",
     "JobHoldMaxRequeue": "is held, since it was requeued too often: release it with scontrol release, or cancel it",
@@ -42,6 +44,7 @@ WAITING = {
     "SchedDefer": "waits for Slurm to schedule it",
     "Cleaning": "waits until Slurm has cleaned up its last attempt",
 }
+LATER = "waits for an earlier array of the sweep, because of max_parallel, or for the jobs in option after"
 # The limits of the accounting have hundreds of reasons, whose names begin alike: Assoc..., QOS..., MaxJobs...
 LIMITS = ("Assoc", "QOS", "Max", "Group")
 STATES = {
@@ -91,6 +94,8 @@ def waiting(row: Row) -> str:
     if row.state != "PENDING":
         return f"{STATES.get(row.state, 'waits')} ({row.state})"
     name = row.reason.partition(",")[0] if row.reason not in WAITING else row.reason
+    if name == "Dependency" and row.offset:
+        return f"{LATER} ({row.reason})"
     if name in WAITING:
         return f"{WAITING[name]} ({row.reason})" if name != "None" else WAITING[name]
     if name.startswith(LIMITS):

@@ -16,6 +16,7 @@ from runspec_jobs.provider import (
     inside_zipapp,
     task_of,
 )
+from runspec_slurm.lookup.arrays import Arrays
 from runspec_slurm.lookup.jobs import Jobs
 from runspec_slurm.naming import INSIDE
 from runspec_slurm.session.clean_environment import CLEAN
@@ -59,10 +60,14 @@ def node(jobs: Jobs, store: WorkspaceStore, run: str, task: int, rank: int) -> N
     seen = jobs.poller.seen(run)
     record = None if seen is None else jobs.record(run)
     none = not_running(run, task, rank)
-    if seen is None or record is None or not seen.job.isdigit():
+    if seen is None or record is None:
         raise none
     index, at = task_of(record, task, rank)
-    job = f"{seen.job}_{index}" if record["slurm"]["array"] else seen.job
+    array, own = divmod(index, Arrays.of(run, record).each)
+    owner = seen.jobs.get(array, "")
+    if not owner.isdigit():
+        raise none
+    job = f"{owner}_{own}" if record["slurm"]["array"] else owner
     done = store.way.run(store.entered(CLEAN + FIND), [store.workspace, job, str(at)])
     words = done.out.decode(errors="replace").split()
     if done.code or done.lost:

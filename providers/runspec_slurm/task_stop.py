@@ -53,8 +53,7 @@ class JobStopper:
             self.queue.cancel_waiting(row.job)
             return
         each = {(row.job, task, row.restarts) for task in row.tasks} - self._signalled
-        # The id of an array alone would mean all of its tasks.
-        names = [f"{job}_{task}" if array else job for job, task, _ in sorted(each)]
+        names = [row.task_id(task) if array else job for job, task, _ in sorted(each)]
         if row.state == "RUNNING":
             self.queue.terminate(names)
             self._signalled |= each

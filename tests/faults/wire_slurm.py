@@ -41,7 +41,7 @@ KINDS: Mapping[str, str] = {
     queue.OF_JOB: "GET squeue --jobs",
     queue.ALL: "GET squeue",
     queue.ACCOUNT: "GET sacct",
-    jobs.REPLACE_CLAIM: "PUT claim of nobody",
+    jobs.REPLACE_CLAIMS: "PUT claim of nobody",
     jobs.REQUEST_STOPS: "PUT stop of tasks",
     workspace.PUT: "PUT {}",
     workspace.ARRIVE: "PUT content of {}",

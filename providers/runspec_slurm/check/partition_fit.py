@@ -15,13 +15,13 @@ from runspec_jobs.provider import (
     tasks_in_all,
 )
 from runspec_slurm import resources
-from runspec_slurm.job import sbatch_argv
+from runspec_slurm.job import sbatch_argv, split
 from runspec_slurm.naming import setting
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.resources import Partition
 
 MIB, GIB = 1 << 20, 1 << 30
-MAX_ARRAY = 1001  # the default: https://slurm.schedmd.com/slurm.conf.html#OPT_MaxArraySize
+MAX_JOBS = 10_000  # the default: https://slurm.schedmd.com/slurm.conf.html#OPT_MaxJobCount
 # States in which a partition starts no jobs: https://slurm.schedmd.com/slurm.conf.html#OPT_State_1
 CLOSED = {"drain": "accepts no jobs", "inactive": "accepts no jobs and starts none"}
 ANOTHER = "ask for less, or use another partition"
@@ -76,33 +76,34 @@ def _capacity(spec: Spec, facts: Facts) -> Iterator[Problem]:
 
 
 def _array(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    """Yield problems with the size of the array.
+    """Yield problems with the number of tasks, and a note if they are split into several arrays.
 
     https://slurm.schedmd.com/slurm.conf.html#OPT_MaxArraySize, #OPT_MaxJobCount
     """
-    count, said = tasks_in_all(spec), resources.found(facts)
-    most, jobs = said.get("max_array"), said.get("max_jobs")
+    count, most, said = tasks_in_all(spec), split.largest(facts), resources.found(facts)
+    jobs, arrays = said.get("max_jobs"), split.arrays(spec, facts)
     at: Path = ("sweep",) if spec.sweep else ("cluster", "nodes")
+    hint = "use fewer tasks, or ask the administrators for a higher "
     if count == 1:
         return
-    if most is not None and count > most:
-        what = f"{count:,} tasks, but an array of this cluster has {most:,} at most (MaxArraySize)"
-        yield Problem(
-            at,
-            what,
-            "use fewer tasks, or ask the administrators for a higher MaxArraySize",
-            at="key",
+    bound = f"an array of this cluster has {most:,} at most (MaxArraySize)"
+    if said.get("max_array") is None:
+        bound = (
+            f"an array has {most:,} at most unless MaxArraySize is set higher, which is not known"
         )
+    if arrays > split.MOST_ARRAYS or (arrays == 1 and count > most):
+        what = f"{count:,} tasks, but {bound}"
+        if arrays > 1:
+            what += f", and a run has {split.MOST_ARRAYS} arrays at most"
+        yield Problem(at, what, f"{hint}MaxArraySize", at="key")
     elif jobs is not None and count > jobs:
         what = f"{count:,} tasks, but this cluster allows {jobs:,} jobs in all (MaxJobCount)"
-        yield Problem(
-            at,
-            what,
-            "use fewer tasks, or ask the administrators for a higher MaxJobCount",
-            at="key",
-        )
-    elif most is None and count > MAX_ARRAY:
-        what = f"{count:,} tasks, but an array has {MAX_ARRAY:,} at most unless MaxArraySize is set higher"
+        yield Problem(at, what, f"{hint}MaxJobCount", at="key")
+    elif arrays > 1:
+        what = f"{count:,} tasks are {arrays} arrays of up to {split.each(spec, facts):,}: {bound}"
+        yield Problem(at, what, at="key", severity="note")
+    if jobs is None and count > MAX_JOBS:
+        what = f"{count:,} tasks, but a cluster allows {MAX_JOBS:,} jobs in all unless MaxJobCount is set higher"
         yield Problem(at, what, at="key", severity="note")
 
 

@@ -5,30 +5,33 @@ https://slurm.schedmd.com/sbatch.html
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from runspec_jobs.provider import Facts, Spec, nodes_each, tasks, tasks_in_all
 from runspec_slurm import resources
 from runspec_slurm.containers import containers
-from runspec_slurm.job import time_limit
-from runspec_slurm.naming import of_run
+from runspec_slurm.job import split, time_limit
+from runspec_slurm.naming import job_name, of_run
 from runspec_slurm.options import SlurmOptions
 
 MIB = 1 << 20
 
 
-def words(spec: Spec, run: str, facts: Facts) -> tuple[str, ...]:
-    """Return the arguments of sbatch. Paths are relative to the workspace, where sbatch is called."""
+def words(spec: Spec, run: str, facts: Facts, array: int = 0) -> tuple[str, ...]:
+    """Return the arguments of sbatch for an array of the run, or for its only job.
+
+    Paths are relative to the workspace, where sbatch is called.
+    """
     options: SlurmOptions = facts.options
     return (
         "--parsable",
-        f"--job-name={run}",
+        f"--job-name={job_name(run, array)}",
         *_where(spec, facts),
         *_size(spec, facts),
         *_lasting(spec, facts),
-        *_tasks(spec),
+        *_tasks(spec, facts, array),
         *_waiting(options),
-        f"--output={output(spec, run, facts)}",
+        f"--output={output(spec, run, facts, array)}",
         "--open-mode=append",  # an attempt after a requeue appends to the same file
         # No variables of the submitter: they may be secrets, or contain commas, at which sbatch would cut them.
         # --export=NONE would start a login shell for each task, seconds before it: the script starts one on each node.
@@ -93,10 +96,12 @@ def _lasting(spec: Spec, facts: Facts) -> Iterator[str]:
     yield "--requeue" if again else "--no-requeue"
 
 
-def _tasks(spec: Spec) -> Iterator[str]:
+def _tasks(spec: Spec, facts: Facts, array: int) -> Iterator[str]:
     if (count := tasks_in_all(spec)) > 1:
-        bound = f"%{spec.max_parallel * count // len(tasks(spec))}" if spec.max_parallel else ""
-        yield f"--array=0-{count - 1}{bound}"
+        at_once = (spec.max_parallel or 0) * count // len(tasks(spec))
+        share = at_once // (split.lanes(spec, facts) or 1)
+        bound = f"%{share}" if at_once else ""
+        yield f"--array=0-{split.size(spec, facts, array) - 1}{bound}"
 
 
 def _waiting(options: SlurmOptions) -> Iterator[str]:
@@ -115,8 +120,24 @@ def dependency(text: str) -> str:
     return f"afterok:{text}" if text[0].isdigit() else text
 
 
-def output(spec: Spec, run: str, facts: Facts) -> str:
-    """Return the log file of the batch script, which is that of its node, unless srun writes a log for each node."""
-    task = "%a" if tasks_in_all(spec) > 1 else "0"
+def following(argv: Iterable[str], job: str) -> tuple[str, ...]:
+    """Return *argv* for a job that begins after the end of *job*, besides its other dependencies.
+
+    >>> following(["--dependency=afterok:7", "--nodes=1"], "8")
+    ('--dependency=afterok:7,afterany:8', '--nodes=1')
+    """
+    begin = "--dependency="
+    known = [word.removeprefix(begin) for word in argv if word.startswith(begin)]
+    wanted = f"{begin}{','.join([*known, f'afterany:{job}'])}"
+    return (wanted, *(word for word in argv if not word.startswith(begin)))
+
+
+def output(spec: Spec, run: str, facts: Facts, array: int = 0) -> str:
+    """Return the log file of the batch script, which is that of its node, unless srun writes a log for each node.
+
+    Slurm pads an index, so that of task 1,003 becomes "1" and "003".
+    """
+    digits = len(str(split.each(spec, facts))) - 1
+    task = f"{array}%{digits}a" if array else "%a" if tasks_in_all(spec) > 1 else "0"
     who = "batch" if containers.by_srun(spec, facts) else "0"
     return of_run(run, "logs", f"{task}-{who}.txt")

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator, Mapping
 from runspec_jobs.provider import Facts, Launch, Spec, nodes_each
 from runspec_slurm import resources
 from runspec_slurm.containers import containers, images
-from runspec_slurm.job import sbatch_argv
-from runspec_slurm.naming import INSIDE, environment, of_run
+from runspec_slurm.job import sbatch_argv, split
+from runspec_slurm.naming import INSIDE, environment, of_run, suffix
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.session.quoting import HERE, ends, placed, quoted
 
@@ -51,10 +51,10 @@ PREFERRED_MPI = ("pmix", "pmi2")
 PLUGINS = {"openmpi": "pmix", "mpich": "pmi2"}
 
 
-def text(spec: Spec, run: str, facts: Facts) -> str:
-    """Return the text of the batch script."""
+def text(spec: Spec, run: str, facts: Facts, array: int = 0) -> str:
+    """Return the text of the batch script of that array."""
     options: SlurmOptions = facts.options
-    own = dict(_exports(spec, run, facts))
+    own = dict(_exports(spec, run, facts)) | _of_array(spec, facts, array)
     lines = [
         *_environment(run, options),
         *(f"export {name}={word}" for name, word in own.items()),
@@ -84,6 +84,17 @@ def _environment(run: str, options: SlurmOptions) -> tuple[str, ...]:
         '[ -z "${runspec_told-}" ] || exit "$runspec_told"',
         '. "$runspec_login"',
     )
+
+
+def _of_array(spec: Spec, facts: Facts, array: int) -> dict[str, str]:
+    """Return the variables that differ in a later array: Slurm's index begins at 0 in each."""
+    if not array:
+        return {}
+    first = array * split.each(spec, facts)
+    return {
+        "RUNSPEC_TASK": f'"$((SLURM_ARRAY_TASK_ID + {first}))"',
+        "RUNSPEC_CLAIM": f"claim{suffix(array)}",
+    }
 
 
 def _exports(spec: Spec, run: str, facts: Facts) -> Iterator[tuple[str, str]]:

@@ -21,7 +21,10 @@ from runspec_jobs.provider import (
     seats_of,
 )
 from runspec_slurm import reasons, task_stop
+from runspec_slurm.lookup.arrays import Arrays
 from runspec_slurm.lookup.ownership import JobOwnership
+from runspec_slurm.lookup.poll_interval import Pace
+from runspec_slurm.naming import array_of, run_of, suffix
 from runspec_slurm.queue import Queue, Row
 from runspec_slurm.status import states, unknown_outcomes
 from runspec_slurm.status.unknown_outcomes import UnknownOutcomes
@@ -29,22 +32,23 @@ from runspec_slurm.status.workspace_poll import BATCH, AttemptKey, Note, Seen, W
 from runspec_slurm.store import elastic_records
 from runspec_slurm.store.workspace import NOTHING, WorkspaceStore, part_name
 from runspec_slurm.task_stop import JobStopper
-from runspec_slurm.timing import Clock, Timing
 
 # The claim of a run that must not begin any more: `runspec_agent.job.agent`.
 CANCELLED = "cancelled"
 COMPLETED = "COMPLETED"
 SHOWN = 100  # nodes in a status while the job runs; at its end, all are listed
-# Arguments: the run, the name of the claim while it is written, and CANCELLED. Keeps the id of the job that claimed the
-# run, and replaces the claim so that no job can begin.
-REPLACE_CLAIM = """\
-r=runs/$1 t=runs/$1/$2
+# Arguments: the run, the name of a claim while it is written, CANCELLED, and for each array the end of the names of its
+# files. Keeps the id of the job that claimed the array, and replaces the claim so that no job can begin.
+REPLACE_CLAIMS = """\
+r=runs/$1 t=runs/$1/$2 w=$3; shift 3
 [ -f "$r/record.json" ] || exit 0
-case $(cat -- "$r/claim" 2>/dev/null) in
+for s do
+case $(cat -- "$r/claim$s" 2>/dev/null) in
 *[!0-9]*|"") ;;
-*) ln -- "$r/claim" "$r/job" 2>/dev/null ;;
+*) ln -- "$r/claim$s" "$r/job$s" 2>/dev/null ;;
 esac
-printf %s "$3" >"$t" && mv -f -- "$t" "$r/claim"
+printf %s "$w" >"$t" && mv -f -- "$t" "$r/claim$s" || exit 1
+done
 """
 
 
@@ -54,30 +58,6 @@ REQUEST_STOPS = f"""\
 mkdir -p "runs/$1/stop" && cd "runs/$1/stop" || exit 1
 while read -r t; do : >"$t" || exit 1; done
 """
-
-
-class Pace:
-    """Decides when to poll the controller: at once after a change of the run, else less and less often."""
-
-    def __init__(self, timing: Timing, clock: Clock) -> None:
-        self.timing, self.clock = timing, clock
-        self.rows: list[Row] = []
-        self._mark: Any = None
-        self.next_s = 0.0
-        self.pause_s = timing.ask_first_s
-
-    def due(self, mark: Any) -> bool:
-        """Return whether to poll now. *mark* is the state of the run in the workspace."""
-        if mark != self._mark:
-            self._mark, self.next_s, self.pause_s = mark, 0.0, self.timing.ask_first_s
-        return self.clock.monotonic() >= self.next_s
-
-    def take(self, rows: list[Row]) -> None:
-        if rows != self.rows:
-            self.pause_s = self.timing.ask_first_s
-        self.rows = rows
-        self.next_s = self.clock.monotonic() + self.pause_s
-        self.pause_s = min(self.timing.ask_last_s, self.pause_s * self.timing.ask_grows)
 
 
 class Jobs:
@@ -91,7 +71,7 @@ class Jobs:
         self.stopper = JobStopper(queue, grace_s + store.timing.save_s)
         self.ownership = JobOwnership(store, queue)
         self.unknown = UnknownOutcomes(store)
-        self._ids: dict[str, str] = {}  # from the journal
+        self._ids: dict[str, str] = {}  # from the journal, by the names of the jobs
         self._records: dict[str, dict[str, Any]] = {}
         self.paces: dict[str, Pace] = {}
         self._ended: dict[str, Status] = {}
@@ -100,8 +80,8 @@ class Jobs:
         )  # runs for which `find` saw other jobs, or one that has not claimed it
         self._unkept: set[str] = set()  # runs whose final status is not in the workspace
 
-    def remember(self, run: str, job: str) -> None:
-        self._ids[run] = job
+    def remember(self, name: str, job: str) -> None:
+        self._ids[name] = job
 
     def forget(self, run: str) -> None:
         """Drop all reused answers about *run*, which has changed."""
@@ -132,29 +112,31 @@ class Jobs:
                 f"runs were deleted, confirm this with mkdir -p {place}/runs",
             )
 
-    def submit(self, run: str, argv: Sequence[str], script: str) -> Response:
-        """Submit the job of *run* and return it, or the job that owns the run already."""
-        job, holder = self.queue.submit(run, argv, script)
-        self.forget(run)
-        return self._answer(run, holder if holder.isdigit() else job)
+    def submit(self, name: str, argv: Sequence[str], script: str) -> Response:
+        """Submit the job of a run with that *name*, and return it, or the job that has its place already."""
+        job, holder = self.queue.submit(name, argv, script)
+        self.forget(run_of(name))
+        return self._answer(name, holder if holder.isdigit() else job)
 
-    def _answer(self, run: str, job: str) -> Response:
-        self.remember(run, job)
+    def _answer(self, name: str, job: str) -> Response:
+        self.remember(name, job)
         return {"job": job}
 
-    def find(self, run: str) -> Response | None:
-        """Return the job that claimed *run*, or else the first job named *run*."""
+    def find(self, name: str) -> Response | None:
+        """Return the job that has the place of *name* by its claim, or else the first job with that name."""
+        run = run_of(name)
         self.forget(run)
         seen = self.poller.seen(run)
         if seen is None:
             return None
-        jobs = sorted({row.job for row in self.queue.of_name(run)}, key=int)
-        holder = seen.holder or next(iter(jobs), None)
+        jobs = sorted({row.job for row in self.queue.of_name(name)}, key=int)
+        claimed = seen.holder(array_of(name))
+        holder = claimed or next(iter(jobs), None)
         if not jobs:
             self.ownership.check_cluster(run)
-        if jobs not in ([], [seen.holder]):
-            self.doubted.add(run)
-        return None if holder is None else self._answer(run, holder)
+        if jobs not in ([], [claimed]):
+            self.doubted.add(name)
+        return None if holder is None else self._answer(name, holder)
 
     def status(self, run: str) -> Status:
         found, record = self._status(run), self._records.get(run)
@@ -173,31 +155,49 @@ class Jobs:
             self._ended[run] = states.from_json(seen.last)
         if run in self._ended:
             return self._ended[run]
-        job = seen.holder or self._ids.get(run)
-        rows = self._rows(run, job, seen)
-        if job is None and not rows:
+        arrays = Arrays.of(run, record)
+        jobs = self._held(arrays, seen)
+        rows = self._rows(arrays, jobs, seen)
+        if not jobs and not rows:
             cancelled = seen.claim == CANCELLED
             return (
                 Status(State.CANCELLED, "it had not started") if cancelled else Status(State.GONE)
             )
-        return self._together(run, record, job or min((row.job for row in rows), key=int), rows)
+        first = {arrays.number(r): r.job for r in sorted(rows, key=lambda r: -int(r.job))}
+        jobs = {**first, **jobs}
+        return self._together(arrays, record, jobs, [*rows, *arrays.missing({*jobs, *seen.claims})])
 
-    def _rows(self, run: str, job: str | None, seen: Seen) -> list[Row]:
-        """Return the rows of the job of *run*, from the controller or from its last answer."""
+    def _held(self, arrays: Arrays, seen: Seen) -> dict[int, str]:
+        """Return the jobs that own the arrays, from the claims or from the journal."""
+        each = zip(arrays.numbers, arrays.names, strict=True)
+        found = {number: seen.holder(number) or self._ids.get(name) for number, name in each}
+        return {number: job for number, job in found.items() if job is not None}
+
+    def _rows(self, arrays: Arrays, jobs: Mapping[int, str], seen: Seen) -> list[Row]:
+        """Return the rows of the jobs of a run, from the controller or from its last answer."""
+        run = arrays.run
         known = self.paces.setdefault(run, Pace(self.timing, self.clock))
-        if job is not None and self._all_succeeded(run, seen):
-            rows = [row for row in known.rows if row.job == job and self.ownership.is_of(run, row)]
-            return [row._replace(state=COMPLETED) for row in rows]
+
+        def is_own(row: Row) -> bool:
+            """A controller that lost its state gives the same ids to other jobs."""
+            mine = jobs.get(arrays.number(row)) in (None, row.job)
+            return mine and self.ownership.is_of(run, row)
+
+        if jobs and self._all_succeeded(run, seen):
+            return [row._replace(state=COMPLETED) for row in known.rows if is_own(row)]
         begun = frozenset(place for place, size in seen.logs.items() if size)
-        if known.due((job, seen.claim, seen.ends, begun)):
-            known.take(self.queue.of_name(run) if job is None else self.queue.of_job(job))
-        # A controller that lost its state gives the same ids to other jobs.
-        rows = [
-            row for row in known.rows if job in (None, row.job) and self.ownership.is_of(run, row)
-        ]
+        if known.due((jobs, seen.claims, seen.ends, begun)):
+            known.take(arrays.placed(self._listed(arrays, jobs), jobs))
+        rows = [row for row in known.rows if is_own(row)]
         if not rows:
             self.ownership.check_cluster(run)
         return rows
+
+    def _listed(self, arrays: Arrays, jobs: Mapping[int, str]) -> list[Row]:
+        """Return the rows of *jobs*, and those with the names of the arrays whose jobs are not known."""
+        names = [n for i, n in zip(arrays.numbers, arrays.names, strict=True) if i not in jobs]
+        found = self.queue.of_job(*jobs.values()) if jobs else []
+        return [*found, *(self.queue.of_name(*names) if names else ())]
 
     def _all_succeeded(self, run: str, seen: Seen) -> bool:
         """Return whether each task has an exit record of success, which is final.
@@ -215,22 +215,26 @@ class Jobs:
         return all(notes.get(one, {}).get("code") == 0 for one in last.values())
 
     def _together(
-        self, run: str, record: Mapping[str, Any], job: str, rows: Sequence[Row]
+        self,
+        arrays: Arrays,
+        record: Mapping[str, Any],
+        jobs: Mapping[int, str],
+        rows: Sequence[Row],
     ) -> Status:
         """Return the status from the controller, the workspace and, if necessary, the accounting."""
-        count, seen = record["count"], self.poller.seen(run) or Seen()
+        run, seen = arrays.run, self.poller.seen(arrays.run) or Seen()
         if not rows and not seen.ends and seen.fresh and seen.claim != CANCELLED:
             return Status(State.WAITING, reasons.NOT_SHOWN)
         if not task_stop.alive(rows):
             seen = self._to_the_end(run, rows) or seen
-        found, cancelled = self._tasks(run, job, count, rows, seen), seen.claim == CANCELLED
+        found, cancelled = self._tasks(arrays, jobs, rows, seen), seen.claim == CANCELLED
         if found is None:
             return unknown_outcomes.status(seen)
         nodes = partial(_nodes, found, record, cancelled=cancelled, stops=seen.stops)
         if not all(task.over for task in found):
-            few = count * record["nodes"] <= SHOWN
+            few = arrays.total * record["nodes"] <= SHOWN
             return states.going(found, nodes() if few else ())
-        if (other := self._other(run, job, seen)) is not None:
+        if (other := self._other(arrays, jobs, seen)) is not None:
             return other
         silent = not cancelled and _silent(found, seen)
         if silent and not self.unknown.over(run):
@@ -245,17 +249,25 @@ class Jobs:
         return ended
 
     def _tasks(
-        self, run: str, job: str, count: int, rows: Sequence[Row], seen: Seen
+        self, arrays: Arrays, jobs: Mapping[int, str], rows: Sequence[Row], seen: Seen
     ) -> list[states.Task] | None:
         """Return the tasks; None if the outcome is unknown and the accounting was asked a moment ago."""
+        run, total, each = arrays
         notes = self._notes(run, seen, rows)
-        found = states.tasks(count, rows, notes, seen.codes)
+        found = states.tasks(total, rows, notes, seen.codes, each=each)
         if task_stop.alive(rows) or not _silent(found, seen):
             return found
         if self.unknown.just_asked(run):
             return None
-        pasts = [past for past in self.queue.past(job) if self.ownership.is_of(run, past)]
-        return states.tasks(count, rows, notes, seen.codes, pasts)
+        silent = {task.number // each for task in found if task.silent}
+        pasts = [
+            past
+            for array, job in jobs.items()
+            if array in silent
+            for past in arrays.past(array, self.queue.past(job))
+            if self.ownership.is_of(run, past)
+        ]
+        return states.tasks(total, rows, notes, seen.codes, pasts, each)
 
     def _notes(self, run: str, seen: Seen, rows: Sequence[Row]) -> Mapping[AttemptKey, Note]:
         """Return the exit records that matter: at the end all; before that, those of requeued or ended tasks."""
@@ -278,14 +290,14 @@ class Jobs:
                 return seen
             self.clock.sleep(self.timing.first_pause_s)
 
-    def _other(self, run: str, job: str, seen: Seen) -> Status | None:
-        """Return the status of another job of *run* that has not ended, if none has claimed the run, or None."""
-        if seen.holder is not None:
-            return None
-        alive = [row for row in task_stop.alive(self.queue.of_name(run)) if row.job != job]
+    def _other(self, arrays: Arrays, jobs: Mapping[int, str], seen: Seen) -> Status | None:
+        """Return the status of another job of a run that has not ended, if none has claimed its place, or None."""
+        names = [n for i, n in zip(arrays.numbers, arrays.names, strict=True) if not seen.holder(i)]
+        found = task_stop.alive(self.queue.of_name(*names)) if names else []
+        alive = [row for row in found if row.job not in jobs.values()]
         if not alive:
             return None
-        self.remember(run, alive[0].job)
+        self.remember(alive[0].name, alive[0].job)
         return Status(State.WAITING, "another job of this run has not begun yet")
 
     def keep(self, run: str) -> None:
@@ -313,7 +325,8 @@ class Jobs:
         found = self.status(run)
         if found.state.terminal and found.state is not State.GONE:  # a submission may be on its way
             return
-        self.store.change(f"cancel {run}", REPLACE_CLAIM, run, part_name(), CANCELLED)
+        ends = map(suffix, Arrays.of(run, record).numbers)
+        self.store.change(f"cancel {run}", REPLACE_CLAIMS, run, part_name(), CANCELLED, *ends)
         if self.stopper.stop(run, lambda: self._of_run(run), array=record["count"] > 1):
             self.forget(run)
         else:
@@ -330,7 +343,7 @@ class Jobs:
         array = record["count"] > 1
         if not self.stopper.stop(run, lambda: self._of_run(run), array=array, tasks=tasks):
             late = [
-                f"{row.job}_{task}" if array else row.job
+                row.task_id(task) if array else row.job
                 for row in task_stop.alive(self._of_run(run))
                 for task in row.tasks
                 if task in tasks
@@ -353,15 +366,17 @@ class Jobs:
         self.forget(run)
 
     def _of_run(self, run: str) -> list[Row]:
-        """Return the jobs named *run*, and the job that owns the run, which the site or its user may have renamed."""
-        named, seen = self.queue.of_name(run), self.poller.seen(run)
-        holder = seen.holder if seen is not None else None
+        """Return the jobs named like *run*, and those that own its arrays, which may have been renamed."""
+        seen, record = self.poller.seen(run), self.record(run)
+        arrays = Arrays(run) if record is None else Arrays.of(run, record)
+        named = self.queue.of_name(*arrays.names)
+        held = {} if seen is None else {n: job for n in arrays.numbers if (job := seen.holder(n))}
         if not named:
             self.ownership.check_cluster(run)
-        if holder is None or any(row.job == holder for row in named):
-            return named
-        held = self.queue.of_job(holder)
-        return [*named, *(row for row in held if self.ownership.is_of(run, row))]
+        absent = sorted(set(held.values()) - {row.job for row in named})
+        others = self.queue.of_job(*absent) if absent else []
+        found = [*named, *(row for row in others if self.ownership.is_of(run, row))]
+        return arrays.placed(found, held)
 
 
 def _silent(found: Iterable[states.Task], seen: Seen) -> bool:

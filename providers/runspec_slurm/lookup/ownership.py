@@ -9,16 +9,17 @@ import math
 from typing import NamedTuple, Protocol
 
 from runspec_jobs.provider import Unavailable
+from runspec_slurm.naming import run_of
 from runspec_slurm.queue import Queue
 from runspec_slurm.store.workspace import NOTHING, WorkspaceStore
 
-# Argument: the run. Prints the path of the workspace as jobs have it, when the record was written, and when the job
-# claimed the run.
+# Argument: the run. Prints the path of the workspace as jobs have it, when the record was written, and when its
+# last job claimed the run.
 TIMES = f"""\
 cd "runs/$1" 2>/dev/null || exit {NOTHING}
 (cd ../.. && pwd -P)
 stat -c %Y record.json || exit {NOTHING}
-stat -c %Y job 2>/dev/null || stat -c %Y claim 2>/dev/null
+stat -c %Y job job.* 2>/dev/null | sort -n | tail -n 1 | grep . || stat -c %Y claim 2>/dev/null
 exit 0
 """
 # How much the clocks of the controller and of the file server may differ; those of Slurm's hosts have to agree:
@@ -57,7 +58,7 @@ class JobOwnership:
 
     def is_of(self, run: str, job: JobFacts) -> bool:
         """Return whether *job*, which has the id of the job of *run*, is that job."""
-        if job.name == run:
+        if run_of(job.name) == run:
             return True
         self.check_cluster(run)
         times = self._times.get(run) or self._asked(run)

@@ -82,29 +82,31 @@ def tasks(
     notes: Mapping[AttemptKey, Note],
     codes: Mapping[AttemptKey, int],
     pasts: Sequence[Past] = (),
+    each: int | None = None,
 ) -> list[Task]:
-    """Return the *count* tasks of a run."""
+    """Return the *count* tasks of a run, whose arrays have *each* tasks, or all."""
     of_task = {number: row for row in rows for number in row.tasks}
     before = {past.task: past for past in pasts}  # the last attempt of each counts
     recorded = dict[int, int]()
     for one in notes:
         recorded[one.task] = max(recorded.get(one.task, 0), one.number)
-    rest = _never_begun(rows) if count > 1 else None
+    each = each or count
+    rest = {row.offset // each: row for row in reversed(_never_begun(rows))} if count > 1 else {}
     found = []
     for number in range(count):
-        row = of_task.get(number) or (None if number in recorded else rest)
+        row = of_task.get(number) or (None if number in recorded else rest.get(number // each))
         attempts = max(1, recorded.get(number, 0), row.restarts + 1 if row is not None else 0)
         found.append(Task(number, row, attempts, notes, codes, before.get(number)))
     return found
 
 
-def _never_begun(rows: Sequence[Row]) -> Row | None:
-    """Return the row of the tasks of an array that were cancelled before they began, if it does not name them.
+def _never_begun(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of tasks of arrays that were cancelled before they began, and that do not name them.
 
     So it is in Slurm 22.05 after `scancel --name` or `--user`: the ArrayTaskID is N/A, as that of a job that is no
     array.
     """
-    return next((r for r in rows if r.tasks == (0,) and r.state in ENDED and not r.nodes), None)
+    return [r for r in rows if r.tasks == (r.offset,) and r.state in ENDED and not r.nodes]
 
 
 def nodes(task: Task, count: int, *, cancelled: bool) -> Iterator[NodeStatus]:

@@ -15,10 +15,10 @@ from runspec_slurm.store.workspace import NOTHING, WorkspaceStore
 # that an NFS client asks for its present size.
 LOOK = f"""\
 cd "runs/$1" 2>/dev/null && [ -f record.json ] || exit {NOTHING}
-for n in claim job last; do
-[ ! -f "$n" ] || printf '%s %s\\n' "$n" "$(cat "$n")"
+for f in claim job last claim.* job.*; do
+[ ! -f "$f" ] || printf '%s %s\\n' "$f" "$(cat "$f")"
 done
-[ -z "$(find claim -mmin -1 2>/dev/null)" ] || echo fresh
+[ -z "$(find claim claim.* -mmin -1 2>/dev/null)" ] || echo fresh
 find ends failures stop -type f 2>/dev/null
 [ ! -d logs ] || find logs -type f -name '*.txt' -exec wc -c {{}} +
 exit 0
@@ -32,6 +32,7 @@ exit 0
 END = re.compile(r"ends/(\d+)/(\d+)/(\d+|batch)")
 FAILURE = re.compile(r"failures/(\d+)-(\d+)/(\d+)-(\d+)")
 LOG = re.compile(r"\s*(\d+) logs/(\d+)-(\d+)\.txt")
+OWNED = re.compile(r"(claim|job)(?:\.(\d+))? (.*)")
 STOP = re.compile(r"stop/(\d+)")
 BATCH = -1  # the rank of the batch script in exit records
 
@@ -48,10 +49,10 @@ class AttemptKey(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """The files of a run. *job* is the job that owns the run, *claim* the one that may begin now."""
+    """The files of a run. By array: *jobs* has the job that owns it, *claims* the one that may begin now."""
 
-    claim: str = ""
-    job: str = ""
+    claims: Mapping[int, str] = {}
+    jobs: Mapping[int, str] = {}
     last: Mapping[str, Any] | None = None  # the final status, once it has been determined
     ends: frozenset[AttemptKey] = frozenset()
     codes: Mapping[AttemptKey, int] = {}  # exit codes of failures that another attempt followed
@@ -60,9 +61,14 @@ class Seen(NamedTuple):
     stops: frozenset[int] = frozenset()  # tasks with a stop request
 
     @property
-    def holder(self) -> str | None:
-        """Return the job that owns the run, or None."""
-        return self.job or (self.claim if self.claim.isdigit() else None)
+    def claim(self) -> str:
+        """Return the claim of the first array, or of the only job."""
+        return self.claims.get(0, "")
+
+    def holder(self, array: int = 0) -> str | None:
+        """Return the job that owns *array* of the run, or None."""
+        claim = self.claims.get(array, "")
+        return self.jobs.get(array) or (claim if claim.isdigit() else None)
 
 
 class WorkspacePoller:
@@ -113,6 +119,7 @@ class WorkspacePoller:
 def read(text: str) -> Seen:
     """Return what the files of a run say, from the output of LOOK."""
     words = dict[str, str]()
+    owned: dict[str, dict[int, str]] = {"claim": {}, "job": {}}
     ends, codes, logs = set[AttemptKey](), dict[AttemptKey, int](), dict[tuple[int, int], int]()
     stops = set[int]()
     for line in text.splitlines():
@@ -125,13 +132,15 @@ def read(text: str) -> Seen:
             stops.add(int(match[1]))
         elif match := LOG.fullmatch(line):
             logs[int(match[2]), int(match[3])] = int(match[1])
-        elif line.startswith(("claim ", "job ", "last ")):
-            name, _, value = line.partition(" ")
-            words.setdefault(name, value)
+        elif match := OWNED.fullmatch(line):
+            owned[match[1]].setdefault(int(match[2] or 0), match[3])
+        elif line.startswith("last "):
+            words.setdefault("last", line.removeprefix("last "))
     last = _json(words.get("last", ""))
-    claim, job = words.get("claim", ""), words.get("job", "")
     fresh = "fresh" in text.splitlines()
-    return Seen(claim, job, last, frozenset(ends), codes, logs, fresh, frozenset(stops))
+    return Seen(
+        owned["claim"], owned["job"], last, frozenset(ends), codes, logs, fresh, frozenset(stops)
+    )
 
 
 def noted(text: str) -> Iterator[tuple[AttemptKey, Note]]:

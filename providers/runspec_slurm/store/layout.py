@@ -20,7 +20,7 @@ from runspec_jobs.provider import (
 )
 from runspec_slurm import resources
 from runspec_slurm.containers import containers
-from runspec_slurm.job import sbatch_argv
+from runspec_slurm.job import sbatch_argv, split
 from runspec_slurm.naming import INSIDE, INSIDE_SHA256, environment, folder, of_run
 from runspec_slurm.options import SlurmOptions
 
@@ -76,12 +76,14 @@ def record(spec: Spec, run: str, facts: Facts) -> Step:
 
 def described(spec: Spec, run: str, facts: Facts) -> dict[str, Any]:
     """Return the record that runspec_agent and this provider's client read."""
-    own = {
+    own: dict[str, Any] = {
         "array": tasks_in_all(spec) > 1,
         "argv": list(sbatch_argv.words(spec, run, facts)),
         "partition": ",".join(resources.names(spec, facts)) or None,
         "srun": containers.by_srun(spec, facts),
     }
+    if split.arrays(spec, facts) > 1:
+        own["each"] = split.each(spec, facts)
     return job_record(
         spec,
         run,

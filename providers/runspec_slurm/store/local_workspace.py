@@ -66,11 +66,13 @@ class LocalWorkspace:
 
 
 def _lines(base: str) -> Iterator[str]:
-    for name in ("claim", "job", "last"):
+    owned = [name for name in sorted(_names(base)) if name.startswith(("claim.", "job."))]
+    for name in ("claim", "job", "last", *owned):
         content = _read(os.path.join(base, name))
         if content is not None:
             yield f"{name} {_text(content)}"
-    if time.time() - _changed_s(os.path.join(base, "claim")) < FRESH_S:
+    claims = ("claim", *(name for name in owned if name.startswith("claim.")))
+    if time.time() - max(_changed_s(os.path.join(base, name)) for name in claims) < FRESH_S:
         yield "fresh"
     for folder in ("ends", "failures", "stop"):
         for path in _files(os.path.join(base, folder)):

@@ -76,7 +76,7 @@ class Agent:
 
     def run(self, words: List[str], signals: Signals) -> int:
         try:
-            claim = self.at + "claim"
+            claim = self.at + self.env.get("RUNSPEC_CLAIM", "claim")
             holder = record_formats.holder(self.bucket.claim(claim, self.place.job.encode()), claim)
             if holder == self.place.job:
                 if self._stopped():

@@ -72,7 +72,7 @@ class Batch:
 
     def run(self, words: List[str], signals: Signals) -> int:
         """Return the exit code for the script; the exit record has the same code, and the reason."""
-        claim = self.at + "claim"
+        claim = self.at + self.env.get("RUNSPEC_CLAIM", "claim")
         holder = record_formats.holder(self.bucket.claim(claim, self.place.job.encode()), claim)
         if holder == CANCELLED:
             _tell("cancelled, leaving")

@@ -189,7 +189,7 @@ def _listed(of: Record, memory: RunState | Damaged) -> Summary:
 def _summary(of: Record, memory: RunState, status: Status) -> Summary:
     about, best = memory.about or _about(of), memory.metric
     places = {} if memory.deleted else about  # nothing of a destroyed run is left
-    begun = memory.status is not None or memory.deleted or engine.is_made(of.plan, memory)
+    begun = memory.status is not None or memory.deleted or engine.is_submitted(of.plan, memory)
     return Summary(
         of.run,
         of.name,
@@ -231,5 +231,5 @@ def _cost(of: Record, memory: RunState, status: Status) -> Mapping[str, Any] | N
 def _shown_state(of: Record, memory: RunState, status: Status) -> str:
     if memory.deleted:
         return DESTROYED
-    begun = memory.status is not None or engine.is_made(of.plan, memory)
+    begun = memory.status is not None or engine.is_submitted(of.plan, memory)
     return str(status.state) if begun else NOT_STARTED

@@ -116,7 +116,7 @@ def enter(run: Run, verb: str, *, node: int | None = None, task: int | None = No
     memory = of.memory()
     if memory.status is not None:
         raise _over(run.id, memory.status)
-    if not engine.is_made(of.plan, memory):
+    if not engine.is_submitted(of.plan, memory):
         what = f"{run.id} is not submitted yet"
         raise Unavailable(what, "run the same apply again to continue it")
     _, client, _ = clients.connect(of)

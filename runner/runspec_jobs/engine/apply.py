@@ -78,8 +78,9 @@ def make(plan: Plan, journal: Journal, hands: ApplyContext) -> None:
     keeps = next((s for s in plan.steps if s.scope is Scope.RUN and s.undo is not None), None)
     found = False
     for step in left:
-        found = _make(step, journal, hands, plan.run if step is keeps else None)
-    if found:  # the last step submits, so there may be a second job
+        was_there = _make(step, journal, hands, plan.run if step is keeps else None)
+        found = found or (was_there and _submits(step, plan))
+    if found:  # there may be a second job
         _reconcile(plan.run, hands)
 
 
@@ -98,6 +99,12 @@ def _make(step: Step, journal: Journal, hands: ApplyContext, kept: str | None) -
     _settle(step, hands)
     journal.add("done", step=step.id, answer=dict(answer))
     return found
+
+
+def _submits(step: Step, plan: Plan) -> bool:
+    """Return whether *step* submits jobs: the last step does, and those before it with the same operation."""
+    last = plan.steps[-1]
+    return (step.scope, step.do.operation) == (last.scope, last.do.operation)
 
 
 def _reconcile(run: str, hands: ApplyContext) -> None:
@@ -278,6 +285,11 @@ def forget(plan: Plan, journal: Journal) -> list[str]:
 def is_made(plan: Plan, memory: RunState) -> bool:
     """Return whether every step of *plan* has been carried out."""
     return all(step.id in memory.answers for step in plan.steps)
+
+
+def is_submitted(plan: Plan, memory: RunState) -> bool:
+    """Return whether jobs of *plan* were submitted: all, or some of them by an apply that was interrupted."""
+    return any(step.id in memory.answers for step in plan.steps if _submits(step, plan))
 
 
 def note_end(journal: Journal, status: Status) -> None:

@@ -23,23 +23,37 @@ def known_status(of: Record, memory: RunState) -> Status:
     """Return the status of a run: from its journal if it has ended, else from its service."""
     if memory.status is not None or memory.deleted:
         return memory.status or Status(State.GONE)
-    if not engine.is_made(of.plan, memory):
-        if memory.refused:
-            return Status(State.WAITING, f"its apply was refused: {memory.refused}")
-        hint = "if interrupted, run the same apply again to continue it"
-        return Status(State.WAITING, f"its apply was interrupted or is still running; {hint}")
+    hint = "" if engine.is_made(of.plan, memory) else _unfinished(memory)
+    if hint and not engine.is_submitted(of.plan, memory):
+        return Status(State.WAITING, hint)
     try:
         _, client, _ = connect(of)
-        return client.state(of.run)
+        found = client.state(of.run)
+        return found if not hint else _in_part(found, hint)
     except Damaged:
         raise
     except RunspecError as exc:
         return Status(State.WAITING, UNKNOWN.format(exc.message))
 
 
+def _unfinished(memory: RunState) -> str:
+    """Return why a run is not submitted completely, and what to do."""
+    if memory.refused:
+        return f"its apply was refused: {memory.refused}"
+    hint = "if interrupted, run the same apply again to continue it"
+    return f"its apply was interrupted or is still running; {hint}"
+
+
+def _in_part(found: Status, hint: str) -> Status:
+    """Return the status of a run whose last jobs are not submitted: it has not ended, whatever the others did."""
+    if not found.state.terminal:
+        return found._replace(reason=hint)
+    return Status(State.RUNNING, hint, None, found.nodes)
+
+
 def with_nodes(of: Record, memory: RunState, found: Status) -> Status:
     """Return the status with its nodes from the service, if it has none and the service knows them."""
-    if found.nodes or memory.deleted or not engine.is_made(of.plan, memory):
+    if found.nodes or memory.deleted or not engine.is_submitted(of.plan, memory):
         return found
     try:
         with registry.extras():
@@ -57,7 +71,7 @@ def reconcile(of: Record, seen: Status | None = None) -> Sequence[str]:
     if seen is not None:
         attempt_history.look(of, seen, time.time())
     memory = of.memory()
-    if memory.status is not None or memory.deleted or not engine.is_made(of.plan, memory):
+    if memory.status is not None or memory.deleted or not engine.is_submitted(of.plan, memory):
         return ()
     return reconciler(connect(of)[1], of.run)()
 
@@ -80,7 +94,7 @@ def used(of: Record, status: Status, most: int | None) -> Used | None:
     """
     memory = of.memory()
     known = status.state not in (State.WAITING, State.GONE)
-    if not known or memory.deleted or not engine.is_made(of.plan, memory):
+    if not known or memory.deleted or not engine.is_submitted(of.plan, memory):
         return None
     try:
         wanted, client = of.spec.cluster, connect(of)[1]

@@ -275,6 +275,16 @@ def test_an_array_runs_while_some_of_its_tasks_wait() -> None:
     assert states.going(found, ()).state is State.RUNNING
 
 
+def test_tasks_that_never_began_are_told_for_each_array() -> None:
+    """Slurm 22.05 does not name them; an array that is not split is all of the run."""
+    first, second = row("COMPLETED")._replace(tasks=(0, 1)), row("CANCELLED")._replace(nodes="")
+    rows = [first, second._replace(job="8", tasks=(2,), offset=2)]
+
+    found = states.tasks(4, rows, {}, {}, each=2)
+
+    assert [task.state for task in found] == ["COMPLETED", "COMPLETED", "CANCELLED", "CANCELLED"]
+
+
 def test_how_a_run_ended_comes_back_equal_from_the_workspace() -> None:
     found = ended([row("FAILED", code=7, restarts=1)], {AttemptKey(0, 2, BATCH): note(7)})
 
@@ -290,12 +300,12 @@ def test_what_the_workspace_says_is_read_whole() -> None:
 
     found = workspace_poll.read(text)
 
-    assert (found.claim, found.job, found.holder) == ("7", "7", "7")
+    assert (found.claim, found.jobs, found.holder()) == ("7", {0: "7"}, "7")
     assert found.last == {"state": "failed"}
     assert found.ends == {AttemptKey(0, 1, BATCH), AttemptKey(2, 1, 0)}
     assert found.codes == {AttemptKey(0, 1, 0): 139}
     assert found.logs == {(0, 0): 12}
-    assert workspace_poll.read("claim cancelled\n").holder is None
+    assert workspace_poll.read("claim cancelled\n").holder() is None
 
 
 def test_a_note_that_is_cut_off_is_none() -> None:

@@ -9,6 +9,7 @@ import pytest
 from runspec_jobs.provider import Request
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.options import SlurmOptions
+from tests.support.slurm.forgetful_queue import forgetful
 
 KNOWN, OTHER, GONE = (letter * 64 for letter in "abc")
 PLACES = {
@@ -56,3 +57,21 @@ def test_who_takes_away_a_zipapp_takes_away_what_it_left(inside: Path) -> None:
     client.call(Request("folder", "remove", {"key": f"inside/{KNOWN}.pyz"}))
 
     assert {path.name for path in inside.iterdir()} == {n for n in PLACES if KNOWN not in n}
+
+
+@pytest.mark.process
+def test_a_later_array_keeps_its_run_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its name, or by its claim if the site has renamed it."""
+    waits = "7|N/A|PENDING|Priority|0|0|9|N/A|N/A||/w|"
+    client = forgetful(tmp_path, monkeypatch, "cancelled", 0, f"{waits}job-a1.1|")
+
+    def alive() -> list[bool]:
+        return [found.alive for found in client.find_orphans((), ()) if found.run == "job-a1"]
+
+    assert alive() == [True]
+    (tmp_path / "bin/squeue").write_text(
+        (tmp_path / "bin/squeue").read_text().replace("job-a1.1", "site-7")
+    )
+    assert alive() == [False]
+    client.store.put("runs/job-a1/claim.1", b"7")
+    assert alive() == [True]

@@ -81,7 +81,7 @@ REFUSED: dict[str, Row] = {
     "a partition that takes nothing": ({}, {}, with_({"state": "drain"}), ("provider",), "accepts no jobs"),
     "a partition that starts nothing": ({}, {}, with_({"state": "inactive"}), ("provider",), "starts none"),
     "more tasks than an array has": (
-        {"sweep": {"n": "1..1002"}}, {}, FOUND, ("sweep",), "MaxArraySize",
+        {"sweep": {"n": "1..1002"}}, {}, {**FOUND, "max_array": 9}, ("sweep",), "MaxArraySize",
     ),
     "more tasks than the controller keeps": (
         {"sweep": {"n": "1..1001"}}, {}, with_(max_jobs=1000), ("sweep",), "MaxJobCount",

@@ -1,0 +1,75 @@
+"""The arrays of a run, and the numbers that their tasks have in the run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from runspec_slurm.naming import array_of, job_name, run_of
+from runspec_slurm.queue import Past, Row
+from runspec_slurm.reasons import NOT_SUBMITTED
+
+
+class Arrays(NamedTuple):
+    """The arrays of *run*, which has *total* tasks: one, or one for every *each* of them."""
+
+    run: str
+    total: int = 1
+    each: int = 1
+
+    @classmethod
+    def of(cls, run: str, record: Mapping[str, Any]) -> Arrays:
+        count = record["count"]
+        return cls(run, count, record.get("slurm", {}).get("each", count))
+
+    @property
+    def numbers(self) -> range:
+        return range(-(-self.total // self.each))
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the jobs."""
+        return [job_name(self.run, number) for number in self.numbers]
+
+    def number(self, row: Row) -> int:
+        return row.offset // self.each
+
+    def placed(self, rows: Iterable[Row], held: Mapping[int, str]) -> list[Row]:
+        """Return *rows* with the numbers that tasks have in the run; *held* are known jobs, which may be renamed."""
+        if len(self.numbers) == 1:
+            return list(rows)
+        numbers = {job: number for number, job in held.items()}
+        found = []
+        for row in rows:
+            own = array_of(row.name) if run_of(row.name) == self.run else 0
+            offset = numbers.get(row.job, own) * self.each
+            tasks = tuple(offset + task for task in row.tasks)
+            found.append(row._replace(tasks=tasks, offset=offset))
+        return found
+
+    def missing(self, known: Collection[int]) -> Iterator[Row]:
+        """Yield rows that wait, in place of those of the arrays that are not submitted yet; *known* are all others."""
+        for number in self.numbers:
+            if number not in known:
+                first = number * self.each
+                tasks = tuple(range(first, min(first + self.each, self.total)))
+                name = job_name(self.run, number)
+                yield Row(
+                    "",
+                    tasks,
+                    "PENDING",
+                    NOT_SUBMITTED,
+                    None,
+                    0,
+                    None,
+                    None,
+                    "",
+                    "",
+                    name,
+                    None,
+                    first,
+                )
+
+    def past(self, array: int, pasts: Iterable[Past]) -> list[Past]:
+        """Return *pasts* of that array with the numbers that tasks have in the run."""
+        return [past._replace(task=past.task + array * self.each) for past in pasts]
