@@ -26,6 +26,7 @@ from runspec_jobs.provider import (
     machine_shortfall,
     not_in_profile,
     secret_problems,
+    too_many_tasks,
 )
 
 LEAST_TIMEOUT_S = 60  # https://docs.aws.amazon.com/batch/latest/userguide/job_timeouts.html
@@ -68,6 +69,8 @@ def _cluster(spec: Spec) -> Iterator[Problem]:
         yield Problem(
             ("cluster", "nodes"), what, "use fewer nodes: this is the limit of a job on AWS Batch"
         )
+    elif nodes.max == 1:
+        yield from too_many_tasks(spec, LARGEST_ARRAY, "AWS Batch allows no more in one array")
     elif children(spec) > LARGEST_ARRAY:
         what = f"{children(spec):,} nodes of all tasks together, above {LARGEST_ARRAY:,}"
         yield Problem(("cluster", "nodes"), what, "make the sweep smaller, or set nodes: 1")

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from runspec_jobs.provider import Capacity, Facts, Path, Problem, Spec, secret_problems
+from runspec_jobs.provider import (
+    Capacity,
+    Facts,
+    Path,
+    Problem,
+    Spec,
+    secret_problems,
+    too_many_tasks,
+)
 from runspec_local.session.gpus import VISIBLE
 from runspec_local.supervisor.node import UNMOUNTABLE
 
 READABLE = ("env:", "file:")
+MOST_TASKS = 10_000  # each is a process of its own, and one supervisor watches all of them
 MOST_NODES = 1000  # each is started by itself, and a cancel is seen when all have started
 
 
@@ -26,6 +35,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
 
 
 def _machine(spec: Spec, facts: Facts) -> Iterator[Problem]:
+    yield from too_many_tasks(spec, MOST_TASKS, "this machine runs them all")
     if spec.cluster.nodes.max > MOST_NODES:
         what = f"{spec.cluster.nodes.max:,} nodes, and this machine runs at most {MOST_NODES:,}"
         yield Problem(("cluster", "nodes"), what, "each node is a process of its own here")

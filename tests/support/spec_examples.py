@@ -320,11 +320,11 @@ BAD = {
         "sweep.random.draw.a.uniform[0]",
     ),
     "draws too many": Wrong(
-        SHORT + "sweep: {random: {trials: 10001, draw: {a: {uniform: [0, 1]}}}}\n",
+        SHORT + "sweep: {random: {trials: 100001, draw: {a: {uniform: [0, 1]}}}}\n",
         "sweep.random.trials",
     ),
     "draws too many with others": Wrong(
-        SHORT + "sweep: {n: 1..2, random: {trials: 5001, draw: {a: {uniform: [0, 1]}}}}\n",
+        SHORT + "sweep: {n: 1..2, random: {trials: 50001, draw: {a: {uniform: [0, 1]}}}}\n",
         "sweep",
         shape=False,
     ),

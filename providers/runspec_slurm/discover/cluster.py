@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from runspec_jobs.provider import Launch, RunspecError, Spec, tasks
+from runspec_jobs.provider import Launch, RunspecError, Spec, tasks_in_all
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.session.clean_environment import CLEAN
 from runspec_slurm.session.transport import Transport, transport
@@ -50,7 +50,7 @@ def survey(spec: Spec, options: SlurmOptions) -> dict[str, Any]:
     Parts on which nothing in the spec depends are left out, because each takes a command of Slurm.
     """
     depends = {
-        "config": len(tasks(spec)) > 1 or spec.cluster.gpus,
+        "config": tasks_in_all(spec) > 1 or spec.cluster.gpus,
         "mpi": spec.launch is Launch.MPI and options.mpi != "mpirun",
         "containers": spec.container.image is not None,
     }

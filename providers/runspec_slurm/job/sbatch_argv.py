@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from runspec_jobs.provider import Facts, Spec, nodes_each, tasks, tasks_in_all
+from runspec_jobs.provider import Facts, Spec, nodes_each, tasks_in_all
 from runspec_slurm import resources
 from runspec_slurm.containers import containers
 from runspec_slurm.job import split, time_limit
@@ -97,8 +97,9 @@ def _lasting(spec: Spec, facts: Facts) -> Iterator[str]:
 
 
 def _tasks(spec: Spec, facts: Facts, array: int) -> Iterator[str]:
-    if (count := tasks_in_all(spec)) > 1:
-        at_once = (spec.max_parallel or 0) * count // len(tasks(spec))
+    if tasks_in_all(spec) > 1:
+        nodes = spec.cluster.nodes
+        at_once = (spec.max_parallel or 0) * (nodes.max if nodes.elastic else 1)
         share = at_once // (split.lanes(spec, facts) or 1)
         bound = f"%{share}" if at_once else ""
         yield f"--array=0-{split.size(spec, facts, array) - 1}{bound}"

@@ -25,8 +25,16 @@ def facts(spec: Spec, given: Facts) -> Facts:
             "partitions": _partitions(spec, own),
             "containers": [],
             "mpi": ["pmix", "pmi2"],
+            **_limits(own),
         }
     return given._replace(options=options(spec, own), survey=survey)
+
+
+def _limits(own: ParallelClusterOptions) -> dict[str, int]:
+    """Return the limits that the profile sets; slurm.conf ignores the case of names."""
+    given = {name.lower(): value for name, value in own.slurm_settings.items()}
+    names = {"max_array": "maxarraysize", "max_jobs": "maxjobcount"}
+    return {fact: int(given[n]) for fact, n in names.items() if given.get(n, "").isdecimal()}
 
 
 def options(spec: Spec, own: ParallelClusterOptions) -> ParallelClusterOptions:

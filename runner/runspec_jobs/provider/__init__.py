@@ -111,7 +111,12 @@ from runspec_jobs.provider.probe import BenchProbe, Observation, Probe, ProbeCon
 from runspec_jobs.provider.registry_login import RegistryOptions, docker_auth, registry_of
 from runspec_jobs.provider.saved_outputs import Copy, publish, read_saved_outputs
 from runspec_jobs.provider.signed_urls import Line, signed_job_lines, signed_problems
-from runspec_jobs.provider.spec_checks import lacking, not_in_profile, secret_problems
+from runspec_jobs.provider.spec_checks import (
+    lacking,
+    not_in_profile,
+    secret_problems,
+    too_many_tasks,
+)
 from runspec_jobs.provider.steps import (
     Request,
     Response,
@@ -350,6 +355,7 @@ __all__ = [
     "tasks_in_all",
     "text_like",
     "timed_chunk",
+    "too_many_tasks",
     "unknown_machine",
     "variable",
 ]

@@ -9,6 +9,7 @@ from typing import Any
 from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean
 from runspec_jobs.provider.types import Options
 from runspec_jobs.spec.model import Launch, Spec
+from runspec_jobs.spec.placeholders import length
 
 SecretCheck = Callable[[Path, str, str], Iterable[Problem]]
 """Gets the path of a secret in the spec, its name, and its source, such as `env:TOKEN`."""
@@ -52,6 +53,13 @@ def lacking(provider: str, key: str, example: str, why: str = "") -> Problem:
     hint = f"add providers: {{{provider}: {{{key}: {example}}}}} to the profile"
     what = f"the profile has no `{key}`{', ' + why if why else ''}"
     return Problem(("provider",), what, hint, lacks=f"{key}: {example}")
+
+
+def too_many_tasks(spec: Spec, most: int, why: str) -> Iterator[Problem]:
+    """Yield a problem if the sweep of *spec* has more tasks than a provider supports; *why* says whose limit it is."""
+    if (count := length(spec.sweep)) > most:
+        what = f"the sweep has {count:,} tasks; at most {most:,} are allowed: {why}"
+        yield Problem(("sweep",), what, "use fewer values, or several specs", at="key")
 
 
 def secret_problems(

@@ -202,7 +202,7 @@ def _sweep(spec: Spec) -> Iterator[Problem]:
     count = length(spec.sweep)
     if count > MAX_TASKS:
         what = f"the sweep has {count:,} tasks; at most {MAX_TASKS:,} are allowed"
-        yield Problem(("sweep",), what, "AWS Batch allows 10,000 in one array", at="key")
+        yield Problem(("sweep",), what, "use fewer values, or several specs", at="key")
     if spec.max_parallel is not None and not spec.sweep:
         yield Problem(("max_parallel",), "'max_parallel' needs a sweep", "remove it", at="key")
 

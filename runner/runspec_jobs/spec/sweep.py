@@ -35,7 +35,8 @@ from runspec_jobs.spec.types import (
 if TYPE_CHECKING:
     from runspec_jobs.spec.sampling import Draw
 
-MAX_TASKS = 10_000  # children of one AWS Batch array job; the same bound everywhere
+# Such a sweep is planned in seconds, and its status is a few megabytes. Providers have limits of their own.
+MAX_TASKS = 100_000
 RANGE = r"^-?[0-9]{1,9}\.\.-?[0-9]{1,9}$"
 NUMBER_CHARACTERS = 40
 LIST, RANDOM = (
@@ -50,7 +51,9 @@ def _values(value: Any) -> Any:
             raise problem(f"'{value}' is not a range", "write 1..50, or a list of values")
         first, last = (int(end) for end in value.split(".."))
         if not 0 <= last - first < MAX_TASKS:
-            raise problem(f"'{value}' has {max(0, last - first + 1):,} values, not 1 to 10,000")
+            raise problem(
+                f"'{value}' has {max(0, last - first + 1):,} values, not 1 to {MAX_TASKS:,}"
+            )
         return tuple(str(n) for n in range(first, last + 1))
     if isinstance(value, Mapping):
         hint = "write [0.1, 0.01] or 1..50; only list: and random: take mappings"

@@ -22,9 +22,11 @@ from runspec_jobs.provider import (
     did_you_mean,
     lacking,
     nodes_each,
+    too_many_tasks,
 )
 
 MOST_MOUNTS = 10  # https://learn.microsoft.com/azure/batch/batch-quota-limit#other-limits
+MOST_TASKS = 10_000  # of a sweep; more were never tried
 MOST_DAYS = 180  # the lifetime of a task, including its wait in the queue: the same page
 # https://learn.microsoft.com/rest/api/batchservice/pools/create-pool: id
 POOL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -108,7 +110,8 @@ def _container(spec: Spec) -> Iterator[Problem]:
 
 
 def _limits(spec: Spec) -> Iterator[Problem]:
-    """Yield a problem for a long timeout; attempts (10) and tasks (10,000) are limited by specs, not by Azure Batch."""
+    """Yield problems with the number of tasks, which Azure Batch does not limit, and with a long timeout."""
+    yield from too_many_tasks(spec, MOST_TASKS, "how Azure Batch behaves with more is not known")
     if spec.timeout is not None and spec.timeout > MOST_DAYS * DAY_S:
         what = f"{spec.timeout // DAY_S:,} days, but Azure Batch ends every task after {MOST_DAYS} days"
         yield Problem(("timeout",), what, f"set timeout: {MOST_DAYS}d or shorter")

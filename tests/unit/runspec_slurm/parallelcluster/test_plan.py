@@ -313,3 +313,17 @@ def test_what_lies_on_two_clusters_is_two_things() -> None:
 
 def test_planning_twice_gives_equal_plans() -> None:
     assert plan(storage=SHARED) == plan(storage=SHARED)
+
+
+def test_a_large_sweep_is_split_by_the_size_of_arrays_in_the_profile() -> None:
+    """Slurm's default is 1,001, which ParallelCluster leaves as it is."""
+    sweep, settings = {"sweep": {"n": "1..1500"}, "max_parallel": 5}, {"MaxArraySize": "101"}
+
+    default, smaller = plan(fields=sweep), plan(fields=sweep, slurm_settings=settings)
+
+    assert [name for name in default if name.startswith("job")] == ["job", "job-1"]
+    assert len([name for name in smaller if name.startswith("job")]) == 15
+    last = default["job-1"].do.params
+    assert last["after"] == {"$ref": "job.job"}
+    assert f"--job-name={RUN}.1" in last["argv"]
+    assert last["clusterName"] == default["job"].do.params["clusterName"]
