@@ -15,7 +15,6 @@ from runspec_jobs.api import lifecycle as api
 from runspec_jobs.api.events import Event
 from runspec_jobs.api.jobs import Job, Overrides, smoke_test
 from runspec_jobs.api.lifecycle import ALL, Line, Run, Selection, State, Status, line_text, ways
-from runspec_jobs.api.specs import seconds
 from runspec_jobs.cli import costs, output, plan, smoke
 from runspec_jobs.cli.live import closing, github_log
 from runspec_jobs.cli.live.about import AboutRun
@@ -24,7 +23,7 @@ from runspec_jobs.cli.live.log_printer import LogPrinter
 from runspec_jobs.cli.live.progress import ProgressPrinter
 from runspec_jobs.cli.plan import NONE
 from runspec_jobs.diagnostics.terminal_text import without_sequences
-from runspec_jobs.errors import DETACHED, OK, JobFailed, UsageError
+from runspec_jobs.errors import DETACHED, OK, JobFailed
 
 Sleep = Callable[[float], None]
 
@@ -37,7 +36,7 @@ class ApplyOptions:
     detach: bool = False
     new: bool = False
     smoke: bool = False
-    timeout: str | None = None
+    timeout: int | None = None  # seconds
     output_format: str = "text"
     as_json: bool = False
     rehearsed: bool = False
@@ -63,7 +62,7 @@ class Following:
 
 
 def apply(options: ApplyOptions) -> int:
-    limit_s = wait_limit(options.timeout)
+    limit_s = options.timeout
     printer = ProgressPrinter(quiet=options.as_json, live=True)
     job = plan.load(
         options.file,
@@ -157,17 +156,6 @@ def _smoke(
         return None
     more = smoke.report_failure(run, status, lines, as_json=options.as_json)
     return print_result(run, status, options.following, more)
-
-
-def wait_limit(timeout: str | None) -> float | None:
-    """Return the seconds of `--timeout`, or None without it."""
-    if timeout is None:
-        return None
-    try:
-        return float(seconds(timeout))
-    except ValueError as exc:
-        what = f"--timeout: '{timeout}' is not a length of time"
-        raise UsageError(what, "write 90s, 10m, 2h or 1h30m") from exc
 
 
 def watch(run: Run, how: Following, limit_s: float | None) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 from runspec_jobs.api import reports
 from runspec_jobs.api.lifecycle import Membership, Run, Status, get, ways
 from runspec_jobs.api.reports import Asked, Metric, Placed, Scaled, Sizes
-from runspec_jobs.cli import apply, node_table, output, spending
+from runspec_jobs.cli import node_table, output, spending
 from runspec_jobs.diagnostics.render import plain
 from runspec_jobs.errors import DETACHED, OK, UsageError
 from runspec_jobs.report import elastic_costs, ranking, tables, usage
@@ -34,7 +34,7 @@ class ReportOptions:
     baseline: str | None
     price_per_node_hour: str | None
     samples: str | None
-    timeout: str | None
+    timeout: int | None  # seconds
     as_json: bool
 
 
@@ -199,7 +199,7 @@ def _show(known: Membership) -> None:
 
 def _follow(of: Run, metric: Metric | None, options: ReportOptions) -> bool:
     """Wait for the end of a run without printing its log; return False if Ctrl-C ended the wait."""
-    limit_s = apply.wait_limit(options.timeout)
+    limit_s = options.timeout
     try:
         with output.interruptible() as sleep:
             reports.follow_metric(

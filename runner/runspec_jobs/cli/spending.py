@@ -9,9 +9,8 @@ from typing import Any
 from runspec_jobs.api import listing
 from runspec_jobs.api.lifecycle import Outcome, Part, Run, Spent, Status
 from runspec_jobs.api.listing import AllSpending
-from runspec_jobs.api.specs import seconds
 from runspec_jobs.cli import output
-from runspec_jobs.errors import OK, Damaged, Newer, UsageError
+from runspec_jobs.errors import OK, Damaged, Newer
 from runspec_jobs.machines import spent
 from runspec_jobs.report.numbers import usd
 from runspec_jobs.report.tables import Table
@@ -93,9 +92,9 @@ def _short(part: Part) -> str:
     )
 
 
-def spent_by(since: str | None, *, by_provider: bool, as_json: bool) -> int:
+def spent_by(since: int | None, *, by_provider: bool, as_json: bool) -> int:
     """Print what the runs on record have cost."""
-    since_s = None if since is None else time.time() - _length_s(since)
+    since_s = None if since is None else time.time() - since
     found = listing.spending(since_s, by_provider=by_provider)
     if as_json:
         by = "provider" if by_provider else "name"
@@ -108,14 +107,6 @@ def spent_by(since: str | None, *, by_provider: bool, as_json: bool) -> int:
     for note in _notes(found):
         output.tell(note)
     return OK
-
-
-def _length_s(since: str) -> float:
-    try:
-        return float(seconds(since))
-    except ValueError as exc:
-        what = f"--since: '{since}' is not a length of time"
-        raise UsageError(what, "write 12h, 30d or 1d12h") from exc
 
 
 def _json(found: AllSpending) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class LogsOptions:
     save: Path | None = None
     node: int | None = None
     task: int | None = None
-    timeout: str | None = None
+    timeout: int | None = None  # seconds
     as_json: bool = False
     tail: int | None = None
     grep: str | None = None
@@ -184,7 +184,7 @@ def _reconciled(of: Run) -> Status:
 
 
 def logs(options: LogsOptions) -> int:
-    limit_s, selection = apply.wait_limit(options.timeout), options.selection
+    limit_s, selection = options.timeout, options.selection
     of = get(options.run, on_event=output.tell_event)
     if options.save is not None:
         return _save(of, options.save, options, limit_s)

@@ -145,9 +145,12 @@ Containers = Annotated[
     ),
 ]
 Timeout = Annotated[
-    str | None,
+    int | None,
     Option(
-        "--timeout", metavar="TIME", help="stop waiting after a time such as 10m; the job goes on"
+        "--timeout",
+        metavar="TIME",
+        parser=duration,
+        help="stop waiting after a time such as 10m; the job goes on",
     ),
 ]
 Yes = Annotated[bool, flag("--yes", "-y", help="start it whatever it may cost")]

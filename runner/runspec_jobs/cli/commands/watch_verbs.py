@@ -113,9 +113,12 @@ def status(
 
 def cost(
     since: Annotated[
-        str | None,
+        int | None,
         Option(
-            "--since", metavar="TIME", help="count only the last 30d, or another length of time"
+            "--since",
+            metavar="TIME",
+            parser=duration,
+            help="count only the last 30d, or another length of time",
         ),
     ] = None,
     by: Annotated[

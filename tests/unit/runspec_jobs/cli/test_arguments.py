@@ -27,7 +27,7 @@ Capture = pytest.CaptureFixture[str]
 def value(param: TyperArgument | TyperOption, number: int) -> str:
     if param.type_descriptor.choices is not None:
         return str(param.type_descriptor.choices[0])
-    if param.opts[0] in ("--older-than", "--since"):
+    if param.opts[0] in ("--older-than", "--since", "--timeout"):
         return f"{number}s"
     return str(number) if param.type_descriptor.annotation is int else f"word{number}"
 
