@@ -107,6 +107,8 @@ def test_a_job_whose_node_is_lost_goes_on_elsewhere_from_what_was_saved(project:
     project.until(lambda: saved(outputs).get("count") == b"20\n")
     (node,) = project.jobs("%N", f"--name={name}")
 
+    # An answer to a ping that comes late brings a node back that is down: Slurm 24.11 then starts the job there again.
+    project.cluster.set_node(node, "DRAIN", "its power is gone")
     project.cluster.lose(node)
     project.cluster.set_node(node, "DOWN", "its power is gone")
     found = project.until_over()
