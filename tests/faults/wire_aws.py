@@ -13,7 +13,6 @@ from botocore.loaders import JSONFileLoader
 
 from runspec_aws import timing
 from runspec_aws.client import AwsClient
-from runspec_aws.store import objects
 from runspec_jobs.load import registry
 from tests.faults.boundaries import Boundaries
 from tests.support.fault_proxy import (
@@ -21,7 +20,6 @@ from tests.support.fault_proxy import (
     CountedRequests,
     Provider,
     Service,
-    hurry_obstore,
     install,
 )
 
@@ -99,4 +97,3 @@ def _hurry() -> None:
         real(session, *given, **{**how, "timeout": (HANG_S, HANG_S)})
 
     patched.__init__ = opened
-    hurry_obstore(objects, "S3Store")

@@ -25,7 +25,6 @@ OTHERS = {"check", "discover", "doctor", "job", "probes", "supervisor"}
 # Limits of services and of formats, which no client may choose, and those of tools that know no client.
 FIXED = {
     "runspec_aws/signed.py:LONGEST_S",
-    "runspec_aws/session/clients.py:ASKED_EARLY_S",
     "runspec_azure/signed.py:LONGEST_S",
     "runspec_azure/signed.py:EARLY_S",
     "runspec_azure/batch/plan.py:STOP_S",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 import boto3
@@ -13,11 +12,9 @@ from botocore.config import Config
 
 from runspec_aws.errors import LOGIN, checked, translated
 from runspec_aws.options import AwsOptions
+from runspec_aws.session import part_signer
 from runspec_aws.timing import CLOCK, DEFAULT, Clock, Timing
 from runspec_jobs.provider import CredentialsError, UsageError
-
-if TYPE_CHECKING:
-    from obstore.store import S3Credential, S3CredentialProvider
 
 # SubmitJob has no client token: repeating it after a lost reply could submit a second job. Checksums only where a
 # call requires them: an upload in parts that began without them refuses them.
@@ -28,24 +25,15 @@ ONCE = Config(
     connect_timeout=10,
     read_timeout=60,
 )
-# Reading may be repeated; "adaptive" slows down when the service throttles. Pauses are 1, 2, 4 and 8 s at most: a
-# client that follows a run continues after an outage by itself, and a longer pause would delay the news of its end.
-# https://boto3.amazonaws.com/v1/documentation/api/latest/guide/retries.html
+# Reading may be repeated, and so may sending a part of an upload; "adaptive" slows down when the service throttles.
+# Pauses are 1, 2, 4 and 8 s at most: a client that follows a run continues after an outage by itself, and a longer
+# pause would delay the news of its end. https://boto3.amazonaws.com/v1/documentation/api/latest/guide/retries.html
 PATIENT = Config(
-    retries={"mode": "adaptive", "total_max_attempts": 5}, connect_timeout=10, read_timeout=60
+    request_checksum_calculation="when_required",
+    retries={"mode": "adaptive", "total_max_attempts": 5},
+    connect_timeout=10,
+    read_timeout=60,
 )
-
-# obstore 0.12 asks for credentials again when they expire in less than ASKED_EARLY_S, which is undocumented
-# (tests/unit/runspec_aws/test_rotating.py tests it); botocore renews them 10 to 15 minutes before they expire.
-# https://developmentseed.org/obstore/latest/authentication/
-ASKED_EARLY_S = 300.0
-
-
-class StoreEndpoint(NamedTuple):
-    """The host of a bucket, and whether the bucket's name is in the host; otherwise it is in the path."""
-
-    url: str
-    names_bucket: bool
 
 
 class Session:
@@ -77,7 +65,7 @@ class Session:
         return self.new_client(service, ONCE)
 
     def look(self, service: str) -> Any:
-        """Return the client for calls that only read; it repeats failed calls."""
+        """Return the client for calls that may be repeated, because they only read or send the same again."""
         return self.new_client(service, PATIENT)
 
     def new_client(self, service: str, config: Config) -> Any:
@@ -90,6 +78,7 @@ class Session:
             if key not in self._clients:
                 client = self._session.client(service, config=config)
                 client.meta.events.register("after-call", checked)
+                client.meta.events.register_first(part_signer.EVENT, part_signer.choose)
                 self._clients[key] = client
             return self._clients[key]
 
@@ -121,29 +110,3 @@ class Session:
         with translated("the endpoint of the bucket"):
             found: str = client.generate_presigned_url("get_object", Params=where)
         return urlsplit(found)
-
-    def store_endpoint(self) -> StoreEndpoint:
-        """Return the endpoint of the bucket, for a library that addresses it by itself."""
-        found = self._url(self.signer())
-        in_host = found.path == "/key"
-        return StoreEndpoint(f"{found.scheme}://{found.netloc}", in_host)
-
-    def credentials(self) -> S3CredentialProvider:
-        """Return a function that returns the current credentials, for a library that signs by itself."""
-        with translated("the credentials"):
-            found = self._session.get_credentials()
-        assert found is not None, "BUG: there were credentials before"
-
-        def now() -> S3Credential:
-            keys = found.get_frozen_credentials()  # botocore renews them before they expire
-            expires = datetime.now(UTC) + timedelta(
-                seconds=ASKED_EARLY_S + self.timing.credentials_s
-            )
-            return {
-                "access_key_id": keys.access_key,
-                "secret_access_key": keys.secret_key,
-                "token": keys.token,
-                "expires_at": expires,
-            }
-
-        return now

@@ -5,17 +5,13 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from functools import partial
 from typing import Any, BinaryIO
 
-import obstore
-from obstore.store import S3Store
-
-from runspec_aws.errors import code_of, listed, moved, translated
+from runspec_aws.errors import code_of, listed, translated
 from runspec_aws.lookup import absent
 from runspec_aws.session.clients import Session
-from runspec_aws.store import resume
+from runspec_aws.store import multipart
 from runspec_jobs.provider import (
     BodyReader,
     Bundle,
@@ -28,9 +24,8 @@ from runspec_jobs.provider import (
 )
 
 DELETED_AT_ONCE = 1000  # https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteObjects.html
-PARTS = 10_000  # the most of one upload. https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html
-PART_BYTES = 8 << 20
-AT_ONCE = 8  # parts that are uploaded at once, each of which is in memory; also small objects that are read at once
+AT_ONCE = 8  # small objects that are read at once
+PART_BYTES = 8 << 20  # larger folders are uploaded in parts
 METHODS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "GET": ("get_object", {}),
     "PUT": ("put_object", {}),
@@ -118,42 +113,30 @@ class Objects:
     def put_folder(self, key: str, bundle: Bundle, progress: Progress) -> None:
         """Upload the content of *bundle* to *key* as one tar; the object is complete or does not exist.
 
-        The tar is made while it is sent. If that fails, for example because the folder changes meanwhile, obstore
-        aborts the upload. If the process is killed, the next call continues the upload, and sends only missing parts.
+        The tar is made while it is sent. If the folder changes meanwhile, the upload is aborted. If the upload fails
+        or the process is killed, the next call continues it, and sends only missing parts.
         """
         size, whole = tar_bytes(bundle), sum(file.bytes for file in bundle.files)
-        part = max(PART_BYTES, -(-size // PARTS))
         blocks = tar_blocks(bundle, progress)
-        interrupted = resume.unfinished(self.session, key) if size > PART_BYTES else []
-        if interrupted:
-            resume.finish(self.session, key, interrupted[-1], blocks, part)
-            resume.drop(self.session, key)
+        if size > PART_BYTES:
+            multipart.put(self.session, key, blocks, size)
         else:
-            with moved(f"upload {key}"):
-                obstore.put(self.store(), key, blocks, chunk_size=part, max_concurrency=AT_ONCE)
+            content = bytearray().join(blocks)  # botocore sends `bytes` in small pieces
+            with translated(f"upload {key}"):
+                self.session.look("s3").put_object(
+                    Bucket=self.session.bucket, Key=key, Body=content
+                )
         progress(whole, whole)
 
     def remove(self, key: str) -> None:
         """Delete one object, and unfinished uploads of it."""
-        resume.drop(self.session, key)
+        multipart.drop(self.session, key)
         if self.versioned:
             found = [one for one in self._versions(key) if one["Key"] == key]
             self._delete(found, f"remove {key}")
             return
         with translated(f"remove {key}"):
             self.session.make("s3").delete_object(Bucket=self.session.bucket, Key=key)
-
-    def store(self) -> S3Store:
-        """Return the bucket for obstore, which transfers large objects with a quarter of boto3's CPU time or less."""
-        end = self.session.store_endpoint()
-        return S3Store(
-            self.session.bucket,
-            aws_endpoint_url_s3=end.url,  # takes precedence over the environment
-            region=self.session.region,
-            virtual_hosted_style_request=end.names_bucket,
-            client_options={"allow_http": True, "timeout": timedelta(minutes=10)},
-            credential_provider=self.session.credentials(),
-        )
 
     def listing(self, prefix: str) -> Iterator[Mapping[str, Any]]:
         """Yield every object whose key begins with *prefix*."""

@@ -5,6 +5,7 @@ docs/inside.md says what the digest of a file is. `runspec_agent.transfer.untar`
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import os
@@ -14,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from runspec_jobs.errors import RunspecError
-from runspec_jobs.provider import File
+from runspec_jobs.provider import File, HashedPart
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -26,7 +27,6 @@ PART_BYTES = 8 << 20  # part of every digest: another value would change all dig
 AT_ONCE = 8  # parts of a file that is read for the upload, each of which is in memory
 
 Tell = Callable[[int], None]
-Part = tuple[bytes, str]
 
 
 def cores() -> int:
@@ -119,13 +119,14 @@ class _PartReader(io.RawIOBase):
     def __init__(self, raw: io.FileIO, file: File, changed: RunspecError) -> None:
         self._raw, self._file, self._changed = raw, file, changed
         self._together = hashlib.sha256()
-        self._part, self._at = b"", 0
+        self._part, self._at = HashedPart(), 0
         threads = min(cores(), AT_ONCE)
         from concurrent.futures import ThreadPoolExecutor  # as above
 
         self._pool = ThreadPoolExecutor(threads)
         self._starts = iter(range(0, file.bytes, PART_BYTES))
-        self._ahead: deque[Future[Part]] = deque()
+        self._ahead: deque[Future[HashedPart]] = deque()
+        self._free: deque[HashedPart] = deque()
         for _ in range(threads + 1):
             self._begin()
 
@@ -139,15 +140,15 @@ class _PartReader(io.RawIOBase):
         return len(data)
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Return at most *size* bytes, and at most the rest of a part; a whole part is not copied."""
+        """Return at most *size* bytes, and at most the rest of a part; for readers of parts a `HashedPart`."""
         if size is None or size < 0:
             return self.readall()
         if self._at == len(self._part) and self._ahead:
             self._part, self._at = self._next(), 0
-        if self._at == 0 and size >= len(self._part):
+        if self._at == 0 and size >= PART_BYTES:
             self._at = len(self._part)
-            return self._part
-        data = self._part[self._at : self._at + size]
+            return cast("bytes", self._part)  # it has all that is used of it
+        data = bytes(memoryview(self._part)[self._at : self._at + size])
         self._at += len(data)
         return data
 
@@ -159,22 +160,34 @@ class _PartReader(io.RawIOBase):
     def _begin(self) -> None:
         start = next(self._starts, None)
         if start is not None:
-            self._ahead.append(self._pool.submit(_read_part, self._raw.fileno(), start))
+            size = min(PART_BYTES, self._file.bytes - start)
+            self._ahead.append(self._pool.submit(self._read_part, start, size))
 
-    def _next(self) -> bytes:
+    def _next(self) -> HashedPart:
         """Return the next part. The digests of all parts are known before the last one is returned."""
-        data, digest = self._ahead.popleft().result()
-        self._together.update(f"{digest}\n".encode())
+        part = self._ahead.popleft().result()
+        self._together.update(f"{part.sha256}\n".encode())
         self._begin()
         if not self._ahead:
             more = os.pread(self._raw.fileno(), 1, self._file.bytes)
             if more or self._together.hexdigest() != self._file.sha256:
                 raise self._changed
-        return data
+        return part
 
+    def _read_part(self, start: int, size: int) -> HashedPart:
+        part, read = self._memory(size), 0
+        with memoryview(part) as view:
+            while read < size and (
+                count := os.preadv(self._raw.fileno(), [view[read:]], start + read)
+            ):
+                read += count
+        del part[read:]  # of a file that has become shorter, which its digest shows
+        part.sha256 = hashlib.sha256(part).hexdigest()
+        part.reader = self._free
+        return part
 
-def _read_part(fd: int, start: int) -> Part:
-    data = os.pread(fd, PART_BYTES, start)
-    while more := os.pread(fd, PART_BYTES - len(data), start + len(data)):
-        data += more
-    return data, hashlib.sha256(data).hexdigest()
+    def _memory(self, size: int) -> HashedPart:
+        with contextlib.suppress(IndexError):
+            if len(part := self._free.pop()) == size:
+                return part
+        return HashedPart(size)

@@ -1,14 +1,12 @@
-"""The library that moves bulk, the signed URLs and boto3 itself all ask for a bucket at the same URL."""
+"""The signed URLs and boto3 itself ask for a bucket at the same URL."""
 
 from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
-import obstore
 import pytest
 
 from runspec_aws.options import AwsOptions
@@ -60,10 +58,9 @@ def url_of_boto3(session: Session) -> str:
 @pytest.mark.parametrize(("region", "bucket", "end", "wanted"), CASES)
 def test_a_bucket_has_one_url(session: Session, wanted: str) -> None:
     signed = Objects(session, "").with_urls({"$signed": "GET key"})
-    bulk = obstore.sign(Objects(session, "").store(), "GET", "key", timedelta(minutes=1))
 
     assert url_of_boto3(session) == wanted
-    assert [urlsplit(url)._replace(query="").geturl() for url in (signed, bulk)] == [wanted] * 2
+    assert urlsplit(signed)._replace(query="").geturl() == wanted
 
 
 @pytest.mark.parametrize(
@@ -81,9 +78,8 @@ def test_another_kind_of_endpoint_counts(
     own = Session(AwsOptions(region=session.region, bucket=session.bucket))
 
     signed = Objects(own, "").with_urls({"$signed": "GET key"})
-    bulk = obstore.sign(Objects(own, "").store(), "GET", "key", timedelta(minutes=1))
 
-    hosts = {urlsplit(url).netloc for url in (url_of_boto3(own), signed, bulk)}
+    hosts = {urlsplit(url).netloc for url in (url_of_boto3(own), signed)}
     assert hosts == {f"{host}.amazonaws.com"}
 
 
@@ -99,10 +95,9 @@ def test_a_style_of_the_users_own_configuration_counts(
     own = Session(AwsOptions(region=session.region, bucket=session.bucket))
 
     signed = Objects(own, "").with_urls({"$signed": "GET key"})
-    bulk = obstore.sign(Objects(own, "").store(), "GET", "key", timedelta(minutes=1))
 
     assert url_of_boto3(own) == wanted
-    assert [urlsplit(url)._replace(query="").geturl() for url in (signed, bulk)] == [wanted] * 2
+    assert urlsplit(signed)._replace(query="").geturl() == wanted
 
 
 @pytest.mark.parametrize("region, bucket, end", [("eu-central-1", "jobs", None)])

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import obstore
 import pytest
 from botocore.exceptions import ClientError
-from obstore.store import S3Store
 
-from runspec_aws.errors import LOGIN, RIGHTS, moved, translated
+from runspec_aws.errors import LOGIN, RIGHTS, translated
 from runspec_jobs.provider import CredentialsError, NoAnswer, RemoteError, RunspecError
-from tests.support.http_server import Reply, Server
 
 
 def answered(code: str, status: int, operation: str = "SubmitJob") -> Exception:
@@ -58,24 +53,3 @@ def test_a_definite_refusal_is_one() -> None:
 
     assert isinstance(found, RemoteError)
     assert not found.transient
-
-
-@pytest.mark.process
-def test_a_404_of_obstore_is_no_missing_file_of_this_machine() -> None:
-    body = b"<Error><Code>NoSuchBucket</Code><Message>It is gone.</Message></Error>"
-    with Server(lambda _: Reply(404, {"Content-Type": "application/xml"}, body)) as server:
-        store = S3Store(
-            "jobs",
-            aws_endpoint_url_s3=server.url,
-            region="eu-central-1",
-            access_key_id="x",
-            secret_access_key="x",
-            client_options={"allow_http": True},
-        )
-        with pytest.raises(NoAnswer, match="upload k: It is gone"), moved("upload k"):
-            obstore.put(store, "k", iter([b"x"]))
-
-
-def test_a_missing_file_of_this_machine_is_no_answer_of_s3(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), moved("upload k"):
-        (tmp_path / "f").read_bytes()

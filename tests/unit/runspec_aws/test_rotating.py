@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,7 +16,6 @@ import pytest
 from runspec_aws.client import AwsClient
 from runspec_aws.errors import LOGIN, RIGHTS
 from runspec_aws.options import AwsOptions
-from runspec_aws.timing import DEFAULT, Timing
 from runspec_jobs.load.bundle import bundle
 from runspec_jobs.provider import CredentialsError
 from tests.support.aws.specs import PROFILE
@@ -24,7 +23,6 @@ from tests.support.aws.specs import PROFILE
 pytestmark = pytest.mark.process
 
 PARTS, GOOD_FOR = 6, 2  # parts of the folder, and of which one key may send so many
-AT_LEAST_S = 0.11
 BEGUN = "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>"
 DONE = '<CompleteMultipartUploadResult><ETag>"x"</ETag></CompleteMultipartUploadResult>'
 ERROR = '<?xml version="1.0"?>\n<Error><Code>{}</Code><Message>{}</Message></Error>'
@@ -53,7 +51,8 @@ class Store(ThreadingHTTPServer):
         self.lock = threading.Lock()
         self.refusal = ("ExpiredToken", 400)
         self.good_for = GOOD_FOR
-        self.key_began = 0.0
+        self.busy = 0  # the number of the request that is refused, if any
+        self.wrong = 0  # parts that are not what their signature says
 
 
 class Asked(BaseHTTPRequestHandler):
@@ -81,15 +80,14 @@ class Asked(BaseHTTPRequestHandler):
         self._answer(204)
 
     def do_PUT(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
+        content = self.rfile.read(int(self.headers["Content-Length"]))
         key = self.headers["Authorization"].partition("Credential=")[2].partition("/")[0]
         with self.server.lock:
-            if key not in self.server.sent:
-                self.server.key_began = time.monotonic()
             self.server.sent[key] += 1
             good = self.server.sent[key] <= self.server.good_for
-        # A long upload: a part takes longer than obstore keeps any credentials.
-        time.sleep(max(0.0, self.server.key_began + AT_LEAST_S - time.monotonic()))
+            good = good and self.server.sent[key] != self.server.busy
+            said = self.headers["X-Amz-Content-SHA256"]
+            self.server.wrong += hashlib.sha256(content).hexdigest() != said
         code, status = self.server.refusal
         text = "The provided token has expired."
         self._answer(200) if good else self._answer(status, ERROR.format(code, text))
@@ -101,18 +99,17 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     serving = threading.Thread(target=found.serve_forever, daemon=True)
     serving.start()
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{found.server_port}")
-    monkeypatch.setattr("runspec_aws.store.objects.AT_ONCE", 1)
-    monkeypatch.setattr("runspec_aws.store.objects.PART_BYTES", 5 << 20)
+    monkeypatch.setattr("runspec_aws.store.multipart.AT_ONCE", 1)
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "large").write_bytes(bytes(PARTS * (5 << 20) - (1 << 20)))
+    (tmp_path / "data" / "large").write_bytes(bytes((PARTS - 1 << 23) - (1 << 20)))
     yield found
     found.shutdown()
     found.server_close()
     serving.join()
 
 
-def send(folder: Path, timing: Timing = DEFAULT) -> None:
-    client = AwsClient(AwsOptions.model_validate(PROFILE), timing)
+def send(folder: Path) -> None:
+    client = AwsClient(AwsOptions.model_validate(PROFILE))
     client.files.put_folder("k", bundle(folder / "data"), lambda done, whole: None)
 
 
@@ -136,21 +133,23 @@ def test_credentials_that_are_renewed_meanwhile_are_taken(
 ) -> None:
     renewed(tmp_path, monkeypatch)
 
-    send(tmp_path, Timing(credentials_s=0.0))
+    send(tmp_path)
 
     assert sum(store.sent.values()) == PARTS
     assert len(store.sent) >= PARTS // GOOD_FOR
 
 
-def test_credentials_are_not_asked_for_again_for_each_part(
+def test_a_part_is_sent_again_if_the_service_is_busy(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    renewed(tmp_path, monkeypatch)
-    store.good_for = PARTS
+    """What was read for it is not lost, nor taken for another part."""
+    kept(monkeypatch)
+    store.good_for, store.refusal, store.busy = PARTS + 1, ("SlowDown", 503), 3
 
     send(tmp_path)
 
-    assert list(store.sent.values()) == [PARTS]
+    assert list(store.sent.values()) == [PARTS + 1]
+    assert store.wrong == 0
 
 
 def test_credentials_that_have_expired_are_an_error_with_a_way_out(
@@ -187,6 +186,6 @@ def test_credentials_that_cannot_be_renewed_are_an_error_with_a_way_out(
     )
 
     with pytest.raises(CredentialsError) as told:
-        send(tmp_path, Timing(credentials_s=0.0))
+        send(tmp_path)
 
     assert told.value.hint == LOGIN

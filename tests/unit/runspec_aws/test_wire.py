@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from botocore.awsrequest import AWSResponse
 from runspec_aws.options import AwsOptions
 from runspec_aws.session.clients import Session
 from runspec_aws.store.objects import Objects
-from runspec_jobs.provider import RemoteError
+from runspec_jobs.provider import HashedPart, RemoteError
 from tests.support.aws.specs import PROFILE
 
 
@@ -44,13 +45,28 @@ def answering(client: Any, body: bytes) -> list[Any]:
 
 
 def test_a_part_carries_no_checksum_that_its_upload_was_not_begun_with(session: Session) -> None:
-    """S3: "Checksum Type mismatch occurred, expected checksum Type: null"; obstore asks for none."""
-    client = session.make("s3")
+    """S3: "Checksum Type mismatch occurred, expected checksum Type: null"."""
+    client = session.look("s3")
     sent = answering(client, b"")
 
     client.upload_part(Bucket="jobs", Key="k", UploadId="u", PartNumber=1, Body=b"data")
 
     assert [name for name in sent[0].headers if "checksum" in name.lower()] == []
+
+
+def test_a_part_is_signed_with_the_sha256_that_it_brings(session: Session) -> None:
+    """Botocore does not compute it again, and signs other bodies as ever."""
+    client = session.look("s3")
+    sent = answering(client, b"")
+    part = HashedPart(b"data")
+    part.sha256 = "0" * 64
+
+    for body in (part, bytearray(b"data")):
+        client.upload_part(Bucket="jobs", Key="k", UploadId="u", PartNumber=1, Body=body)
+
+    plain = hashlib.sha256(b"data").hexdigest()
+    assert [one.headers["X-Amz-Content-SHA256"].decode() for one in sent] == ["0" * 64, plain]
+    assert all("x-amz-content-sha256" in one.headers["Authorization"].decode() for one in sent)
 
 
 def test_what_could_not_be_deleted_is_said_though_the_answer_is_200(
