@@ -78,6 +78,7 @@ class Signals:
     """The signals of this process as a list to look at between two steps, instead of at any moment."""
 
     stopping = False  # whether one has asked this process to end
+    terminated = False  # whether that was SIGTERM
 
     def __enter__(self) -> "Signals":  # noqa: PYI034 - typing.Self needs a newer Python
         self._read, self._write = os.pipe()
@@ -116,6 +117,7 @@ class Signals:
             return []
         found = [number for number in os.read(self._read, 4096) if number in FORWARDED]
         self.stopping = self.stopping or any(number in STOPS for number in found)
+        self.terminated = self.terminated or signal.SIGTERM in found
         return found
 
 

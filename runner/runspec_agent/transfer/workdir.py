@@ -9,8 +9,7 @@ from runspec_agent.base.job_env import TEAM_WORDS
 from runspec_agent.base.task_identity import TaskIdentity, variable
 from runspec_agent.env import direct_start
 from runspec_agent.store.base import Bucket
-from runspec_agent.transfer import inputs
-from runspec_agent.transfer.output_saver import Saver
+from runspec_agent.transfer import inputs, output_saver
 
 SHARED = "/mnt/runspec"  # where shared file systems are mounted
 # Variables that are not part of the contract.
@@ -67,9 +66,14 @@ class Workdir:
             path = os.path.join(os.path.abspath(base), path.lstrip("/"))
         return files.local(path)
 
-    def outputs(self, place: TaskIdentity, below: str) -> Saver:
-        """Restore what an earlier attempt has saved; the final files are published *below*."""
-        saver = Saver(self.bucket)
+    def outputs(self, place: TaskIdentity, below: str) -> Optional[output_saver.Saver]:
+        """Restore what an earlier attempt has saved; the final files are published *below*.
+
+        Return the saver, or None if there are no outputs.
+        """
+        if not self.record["outputs"]:
+            return None
+        saver = output_saver.Saver(self.bucket)
         for output in self.record["outputs"]:
             path = inputs.roomy(self.below(output["path"]), self.env)
             os.makedirs(path, exist_ok=True)

@@ -148,10 +148,11 @@ def test_every_compiled_module_can_be_imported(workspace: Workspace) -> None:
     (kept,) = workspace.kept()
     code = """
 import marshal, sys
-with open(sys.argv[1], "rb") as stream:
-    codes = marshal.load(stream)
+stream = open(sys.argv[1], "rb", 0)
+index = marshal.loads(stream.read(int.from_bytes(stream.read(4), "little")))
 own = {"__name__": "own"}
-exec(marshal.loads(codes["__main__"]), own)
+exec(marshal.loads(index["__main__"]), own)
+codes = own["Codes"](index, stream)
 sys.meta_path.insert(0, own["Kept"](codes, sys.argv[2]))
 from runspec_agent.base.task_identity import TaskIdentity, seat
 assert seat(TaskIdentity("7", 5, 0, 1), {"nodes": 1, "elastic": {"min": 1, "max": 4}}) == ("7", 1, 1, 1)
@@ -161,7 +162,7 @@ assert "typing" not in sys.modules
 for name in codes:
     if "." in name and name != "inside.sh":
         __import__(name)
-print(len(codes))
+print(len(index))
 """
     line = [sys.executable, "-IS", "-c", code, str(kept), str(workspace.zipapp)]
     said = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
@@ -259,9 +260,30 @@ def test_a_task_in_a_folder_reads_nothing_of_a_network(workspace: Workspace) -> 
     }
     assert {
         "runspec_agent.base.process",
-        "runspec_agent.transfer.output_saver",
+        "runspec_agent.transfer.workdir",
     } <= names  # of the batch process, and of the agent
     assert names & NOT_READ == set()
+    assert "runspec_agent.transfer.output_saver" not in names  # the job has no outputs
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_the_batch_process_is_the_agent_unless_it_has_to_watch_one(
+    workspace: Workspace, watched: bool
+) -> None:
+    """A program prints who has started its agent: this test, or the batch process, which enforces a timeout."""
+    script = "while read -r name value; do case $name in PPid:) echo $value;; esac; done"
+    argv = ["/bin/sh", "-c", f"{script} </proc/$PPID/status >parent; cp parent {workspace.folder}"]
+    record = {**RECORD, "argv": argv}
+    (workspace.folder / "runs/r/record.json").write_text(json.dumps(record))
+
+    workspace.task(prints="", RUNSPEC_TIMEOUT_S="60" if watched else "")
+
+    assert ((workspace.folder / "parent").read_text() == f"{os.getpid()}\n") != watched
+    ends = [
+        json.loads((workspace.folder / "runs/r/ends/0/1" / who).read_text())
+        for who in ("0", "batch")
+    ]
+    assert [end["code"] for end in ends] == [0, 0]
 
 
 def loaded_of_the_zipapp(said: str) -> set[str]:
