@@ -168,7 +168,7 @@ def applied(cloud: Cloud) -> Iterator[str]:
     ran = [line[1] for line in cloud.truth()]
     if len(set(ran) if cloud.shape.elastic else ran) != cloud.shape.containers:
         yield f"{len(ran)} containers ran, not {cloud.shape.containers}: {ran}"
-    if len(cloud.begun()) != 1:
+    if len(cloud.begun()) != cloud.shape.jobs:
         yield f"{len(cloud.begun())} jobs were started by the service"
     yield from listed(cloud, "succeeded")
 

@@ -13,6 +13,7 @@ class Shape(NamedTuple):
     spec: str = ""
     settings: Mapping[str, Any] = {}
     quick: str = ":"  # what a job does that is to end by itself
+    jobs: int = 1  # of which one submission consists
     elastic: bool = False  # containers run once in each generation; of these there may be several
 
 
@@ -27,6 +28,8 @@ SHAPES = {
 # The second node may come when the first one's program runs: that begins again with both.
 BOTH = 'until grep -q " 0[.]1 " "$TRUTH"; do sleep 0.1; done'
 ELASTIC = Shape(2, "cluster: {nodes: {min: 1, max: 2}}", quick=BOTH, elastic=True)
+# On a cluster whose arrays have ten tasks at most: two jobs.
+SPLIT = Shape(11, "sweep: {n: 1..11}", jobs=2)
 ON_AZURE = {
     "collections of tasks": Shape(3, "sweep: {n: [1, 2, 3]}"),  # two of them: see wire_azure.py
     "nodes of one task": Shape(2, "cluster: {nodes: 2}"),

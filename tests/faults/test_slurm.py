@@ -17,7 +17,7 @@ from tests.faults import chosen, cloud
 from tests.faults.cells import sample, spread
 from tests.faults.cloud import LAST, MORE, New
 from tests.faults.conftest import drivers
-from tests.faults.shapes import SHAPES, SINGLE, Shape
+from tests.faults.shapes import SHAPES, SINGLE, SPLIT, Shape
 from tests.faults.slurm import slurm
 from tests.faults.struck import Case, Traced, counted, located
 from tests.faults.wire_slurm import BY_SLURM, BY_SSH
@@ -44,7 +44,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """One on which no job waits for another, and what is cancelled is soon gone."""
     need(*PROGRAMS)
     machine = Machine(cpus=64, memory_mb=None)
-    with Cluster(tmp_path_factory.mktemp("c"), 2, machine, more={"KillWait": 1}) as found:
+    more = {"KillWait": 1, "MaxArraySize": 10}
+    with Cluster(tmp_path_factory.mktemp("c"), 2, machine, more=more) as found:
         yield found
 
 
@@ -213,6 +214,30 @@ def test_what_squeue_does_not_show_yet_is_submitted_no_second_time(
 
     assert chosen_ones
     assert {found[at]: what for at, what in wrong.items()} == {}
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("verb", ["apply", "cancel", "destroy"] if chosen.ALL else ["apply"])
+def test_of_a_sweep_of_two_arrays_each_is_submitted_once_wherever_its_client_is_killed(
+    pool: list[Driver], here: New, verb: str
+) -> None:
+    """Before and after each request to submit one; in the middle of it as well, if all is tried."""
+    case, found = Case(verb, SPLIT), inside(pool[0], here, verb, SPLIT)
+    kills = located(trace(pool[0], here, verb, SPLIT)).kills()
+    submits = [at for at, label in kills.items() if SUBMIT in label]
+    dies = [at for at, label in found.items() if SUBMIT in label or verb != "apply"]
+    asked = list(kills) if verb != "apply" else submits if chosen.ALL else submits[1:3]
+
+    wrong = spread(pool, lambda driver, at: case.killed(driver, here, at), asked)
+    broken = spread(
+        pool,
+        lambda driver, at: case.broken(driver, here, f"dies at {at.step}", at.at),
+        dies if chosen.ALL else [],
+    )
+
+    assert len(submits) == 4 or verb != "apply"
+    assert {kills[at]: what for at, what in wrong.items()} == {}
+    assert {found[at]: what for at, what in broken.items()} == {}
 
 
 def test_a_job_is_submitted_by_one_sbatch(pool: list[Driver], here: New) -> None:
