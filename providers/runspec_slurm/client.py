@@ -149,7 +149,7 @@ class SlurmClient:
 
     def remember(self, run: str, answers: Mapping[str, Response]) -> None:
         for step, answer in answers.items():
-            if match := JOB_STEP.fullmatch(step):
+            if (match := JOB_STEP.fullmatch(step)) and "job" in answer:
                 self.jobs.remember(job_name(run, int(match[1] or 0)), answer["job"])
 
     def keep_state(self, run: str, content: bytes) -> None:

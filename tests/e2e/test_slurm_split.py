@@ -57,9 +57,12 @@ def arrays(project: Project) -> list[str]:
 
 
 def test_a_split_sweep_is_submitted_once_whatever_breaks_between_its_arrays(
-    project: Project, refusing: Path, tmp_path: Path
+    project: Project, refusing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And its tasks have the numbers of the sweep: in the program, the logs, the outputs and the status."""
+    """Also by another machine that adopts it then.
+
+    Its tasks have the numbers of the sweep: in the program, the logs, the outputs and the status.
+    """
     go = tmp_path / "go"
     spec = project.write(
         f'echo "number $RUNSPEC_SWEEP_N of $RUNSPEC_TASK" | tee "${{outputs.out}}/said"\n'
@@ -80,6 +83,8 @@ def test_a_split_sweep_is_submitted_once_whatever_breaks_between_its_arrays(
     assert [line.split()[0] for line in before] == [found["run"], f"{found['run']}.1"]
 
     refusing.unlink()
+    monkeypatch.setenv("RUNSPEC_HOME", str(tmp_path / "another machine"))
+    assert project.said("adopt", "slurm", found["run"])[0] == 0
     code, _, err = project.said("apply", spec, "--detach")
 
     assert code == 0, err

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from runspec_jobs import __version__, record_formats
 from runspec_jobs.diagnostics.problem import Problem
 from runspec_jobs.document import reader
+from runspec_jobs.engine.apply import submits
 from runspec_jobs.errors import Conflict, Damaged
 from runspec_jobs.load import profile, source
 from runspec_jobs.plan import model
@@ -265,7 +266,8 @@ def look(made: model.Plan, journal: Journal, client: Client) -> None:
     """Note in the journal which steps of an adopted run were done, from what the service has.
 
     Steps are done in order. Therefore all steps before the last step of the run that is found were done too, even if
-    their resources do not exist any more or cannot be found.
+    their resources do not exist any more or cannot be found. Of several steps that submit jobs, the last ones may be
+    missing after an apply that was interrupted: the next apply submits them.
     """
     found: dict[str, Response] = {}
     for step in made.steps:
@@ -278,7 +280,8 @@ def look(made: model.Plan, journal: Journal, client: Client) -> None:
     known = {*journal.memory.answers, *found}
     of_run = [n for n, s in enumerate(made.steps, 1) if s.scope is Scope.RUN and s.id in known]
     last = max(of_run, default=0)
-    if of_run and last < len(made.steps) and client.state(made.run).state is not State.GONE:
+    in_part = any(step.id in known for step in made.steps if submits(step, made))
+    if of_run and not in_part and client.state(made.run).state is not State.GONE:
         last = len(made.steps)  # its job exists
     for number, step in enumerate(made.steps, 1):
         if step.id not in journal.memory.answers and (number <= last or step.id in found):

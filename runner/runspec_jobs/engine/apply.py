@@ -79,7 +79,7 @@ def make(plan: Plan, journal: Journal, hands: ApplyContext) -> None:
     found = False
     for step in left:
         was_there = _make(step, journal, hands, plan.run if step is keeps else None)
-        found = found or (was_there and _submits(step, plan))
+        found = found or (was_there and submits(step, plan))
     if found:  # there may be a second job
         _reconcile(plan.run, hands)
 
@@ -101,7 +101,7 @@ def _make(step: Step, journal: Journal, hands: ApplyContext, kept: str | None) -
     return found
 
 
-def _submits(step: Step, plan: Plan) -> bool:
+def submits(step: Step, plan: Plan) -> bool:
     """Return whether *step* submits jobs: the last step does, and those before it with the same operation."""
     last = plan.steps[-1]
     return (step.scope, step.do.operation) == (last.scope, last.do.operation)
@@ -289,7 +289,7 @@ def is_made(plan: Plan, memory: RunState) -> bool:
 
 def is_submitted(plan: Plan, memory: RunState) -> bool:
     """Return whether jobs of *plan* were submitted: all, or some of them by an apply that was interrupted."""
-    return any(step.id in memory.answers for step in plan.steps if _submits(step, plan))
+    return any(step.id in memory.answers for step in plan.steps if submits(step, plan))
 
 
 def note_end(journal: Journal, status: Status) -> None:
