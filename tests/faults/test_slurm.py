@@ -221,12 +221,13 @@ def test_what_squeue_does_not_show_yet_is_submitted_no_second_time(
 def test_of_a_sweep_of_two_arrays_each_is_submitted_once_wherever_its_client_is_killed(
     pool: list[Driver], here: New, verb: str
 ) -> None:
-    """Before and after each request to submit one; in the middle of it as well, if all is tried."""
+    """Before and after each request to submit one, or to end it; in the middle of it as well, if all is tried."""
     case, found = Case(verb, SPLIT), inside(pool[0], here, verb, SPLIT)
     kills = located(trace(pool[0], here, verb, SPLIT)).kills()
     submits = [at for at, label in kills.items() if SUBMIT in label]
-    dies = [at for at, label in found.items() if SUBMIT in label or verb != "apply"]
-    asked = list(kills) if verb != "apply" else submits if chosen.ALL else submits[1:3]
+    dies = [at for at, label in found.items() if SUBMIT in label]
+    ends = [at for at, label in kills.items() if chosen.changes(label)]
+    asked = ends if verb != "apply" else submits if chosen.ALL else submits[1:3]
 
     wrong = spread(pool, lambda driver, at: case.killed(driver, here, at), asked)
     broken = spread(
