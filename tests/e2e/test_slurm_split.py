@@ -56,6 +56,12 @@ def arrays(project: Project) -> list[str]:
     return sorted({line for line in project.jobs("%j %F") if line.startswith(run)})
 
 
+def said_in(project: Project, task: int) -> str:
+    """Give the log of a task in the workspace, which has the number of the sweep in its name."""
+    found = list(project.workspace.glob(f"runs/*/logs/{task}-0.txt"))
+    return found[0].read_text() if found else ""
+
+
 def test_a_split_sweep_is_submitted_once_whatever_breaks_between_its_arrays(
     project: Project, refusing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,7 +80,7 @@ def test_a_split_sweep_is_submitted_once_whatever_breaks_between_its_arrays(
     code, _, err = project.said("apply", spec, "--detach")
 
     assert code != 0 and "repeat the command when some of your jobs have ended" in err
-    project.until_said("number 15 of 15")
+    project.until(lambda: "number 15 of 15\n" in said_in(project, 15))
     found = project.status()
     assert found["state"] == "running" and "Job violates accounting/QOS policy" in found["reason"]
     states = {node["task"]: node["state"] for node in found["nodes"]}
@@ -89,14 +95,15 @@ def test_a_split_sweep_is_submitted_once_whatever_breaks_between_its_arrays(
 
     assert code == 0, err
     assert arrays(project)[:2] == before and len(arrays(project)) == 3
-    project.until_said("number 21 of 21")
+    project.until(lambda: "number 21 of 21\n" in said_in(project, 21))
     assert project.log("job", "--task", "15") == "[task 15] number 15 of 15\n"
     client = SlurmClient(SlurmOptions(workspace=str(project.workspace)))
     entered = client.shell(found["run"], 21, 0, ["printenv", "RUNSPEC_TASK"], terminal=False)
     assert subprocess.run(entered.argv, capture_output=True, text=True).stdout == "21\n"
     client.stop(found["run"], {16})
     go.touch()
-    found = project.until_over()
+    project.until(lambda: not project.alive())
+    found = project.status()
     assert (found["state"], found["exit_code"]) == ("failed", 9)
     ended = {node["task"]: (node["state"], node["exit_code"]) for node in found["nodes"]}
     other = {BAD: ("failed", 9), 16: ("cancelled", None)}
