@@ -99,7 +99,7 @@ from runspec_jobs.provider.job_manifest import (
     read_record,
 )
 from runspec_jobs.provider.log_streams import Chunk, LogIndex, Stream, TimedChunk, timed_chunk
-from runspec_jobs.provider.object_streams import BodyReader, RangedReader
+from runspec_jobs.provider.object_streams import BodyReader, HashedPart, RangedReader
 from runspec_jobs.provider.paths import home as state_folder
 from runspec_jobs.provider.payload import (
     boot_py as inside_boot,
@@ -141,7 +141,6 @@ from runspec_jobs.provider.types import (
     Finding,
     ForeignFile,
     Forward,
-    HashedPart,
     Imported,
     LocalSecret,
     MembershipChange,

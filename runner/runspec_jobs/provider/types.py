@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, BinaryIO, ClassVar, NamedTuple, Protocol
@@ -239,23 +238,6 @@ class File(NamedTuple):
     bytes: int
     executable: bool
     sha256: str
-
-
-class HashedPart(bytearray):
-    """Bytes that were read from a file, and must not be changed, with their SHA-256, in hexadecimal.
-
-    They are no `bytes`, because those could only be made by a copy. `release` may be called once, when nothing uses
-    them any more: their *reader* then reads another part into their memory, which saves a twentieth of the CPU time
-    of an upload.
-    """
-
-    sha256: str
-    reader: deque[HashedPart] | None = None
-
-    def release(self) -> None:
-        reader, self.reader = self.reader, None  # no cycle may keep the memory
-        if reader is not None:
-            reader.append(self)
 
 
 class Bundle(Protocol):
