@@ -215,7 +215,7 @@ def test_validate_is_content_with_a_provider_that_is_to_come(
         (["valdate", "x"], "did you mean 'validate'?"),
         (["gc"], "see runspec gc --help"),
         (["logs"], "runspec list shows the runs"),
-        (["apply", "job.yaml", "--timeout", "5"], "write 90s"),
+        (["apply", "job.yaml", "--timeout", "5"], "write it as 30m"),
         (["status", "nothing"], "nothing was applied yet"),
         (["destroy"], "name a run"),
         (["plan", "x", "--output-format", "yaml"], "choose one of text, json, github"),
