@@ -32,6 +32,7 @@ class Meter:
         self.series = Series(about)
         self._last_s = 0.0
         self._last_cpu_s = 0.0
+        self._last_disk_bytes = 0
 
     def sample(self, cpu_s: float, used_bytes: int) -> None:
         """Add a point for now; *cpu_s* is the processor time since the node began."""
@@ -43,7 +44,9 @@ class Meter:
         about["gpus"] = [gpu.total_bytes for gpu in found] or about.get("gpus", [])
         about["no_gpus"] = self.gpus.why
         gpus = tuple((float(gpu.percent), gpu.memory_bytes) for gpu in found)
-        self.series.add(Point(at_s, cpus, used_bytes, _disk(self.folder)[0], gpus))
+        # At the end, another thread may have removed the folder.
+        self._last_disk_bytes = _disk(self.folder)[0] or self._last_disk_bytes
+        self.series.add(Point(at_s, cpus, used_bytes, self._last_disk_bytes, gpus))
         self._last_s, self._last_cpu_s = at_s, cpu_s
 
     def pause_s(self) -> float:

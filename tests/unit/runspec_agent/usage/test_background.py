@@ -106,6 +106,18 @@ def test_sampling_takes_less_than_a_thousandth_of_the_time(tmp_path: Path) -> No
     assert (time.thread_time() - began_s) / SAMPLES < EVERY_S / 1000
 
 
+def test_a_folder_that_is_removed_at_the_end_leaves_no_empty_disk(tmp_path: Path) -> None:
+    node = Meter(str(tmp_path / "job"), {"PATH": "/nowhere"}, "n", 0.0)
+    (tmp_path / "job").mkdir()
+    node.sample(0.0, 1)
+    (tmp_path / "job").rmdir()
+
+    node.sample(0.0, 1)
+
+    first, last = node.series.points
+    assert first.disk_bytes == last.disk_bytes > 0
+
+
 def test_processor_time_and_memory_are_those_of_a_process() -> None:
     held = bytearray(os.urandom(1) * (100 << 20))
     end_s = time.process_time() + 0.5
