@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import io
-import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,21 +48,22 @@ def boot_py() -> str:
     """Return boot.py without comments and docstrings and with short indentation, the form that requests contain."""
     text = (FOLDER / "base/boot.py").read_text("utf-8")
     left_out = set(_documenting(ast.parse(text)))
-    lines = (
-        line
-        for number, line in enumerate(text.splitlines(), 1)
-        if number not in left_out and line.strip() and not line.lstrip().startswith("#")
-    )
-    return "".join(re.sub(r"^ +", lambda m: " " * (len(m[0]) // 4), line) + "\n" for line in lines)
+    kept = []
+    for number, line in enumerate(text.splitlines(), 1):
+        code = line.lstrip(" ")
+        if number not in left_out and code and not code.startswith("#"):
+            kept.append(" " * ((len(line) - len(code)) // 4) + code + "\n")
+    return "".join(kept)
 
 
-def _documenting(tree: ast.Module) -> Iterator[int]:
-    """Yield the line numbers of docstrings, except where the docstring is the whole body."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and len(node.body) > 1:
-            first = node.body[0]
-            if ast.get_docstring(node) is not None:
-                yield from range(first.lineno, (first.end_lineno or first.lineno) + 1)
+def _documenting(node: ast.Module | ast.ClassDef | ast.FunctionDef) -> Iterator[int]:
+    """Yield the line numbers of docstrings of *node* and below, except where the docstring is the whole body."""
+    first = node.body[0]
+    if len(node.body) > 1 and ast.get_docstring(node, clean=False) is not None:
+        yield from range(first.lineno, (first.end_lineno or first.lineno) + 1)
+    for inner in node.body:
+        if isinstance(inner, ast.ClassDef | ast.FunctionDef):
+            yield from _documenting(inner)
 
 
 def zipapp_bytes() -> bytes:
