@@ -146,8 +146,8 @@ class _PartReader(io.RawIOBase):
         if self._at == len(self._part) and self._ahead:
             self._part, self._at = self._next(), 0
         if self._at == 0 and size >= PART_BYTES:
-            self._at = len(self._part)
-            return cast("bytes", self._part)  # it has all that is used of it
+            part, self._part = self._part, HashedPart()  # its user may release it
+            return cast("bytes", part)  # it has all that is used of it
         data = bytes(memoryview(self._part)[self._at : self._at + size])
         self._at += len(data)
         return data
@@ -181,7 +181,8 @@ class _PartReader(io.RawIOBase):
                 count := os.preadv(self._raw.fileno(), [view[read:]], start + read)
             ):
                 read += count
-        del part[read:]  # of a file that has become shorter, which its digest shows
+        if read < size:  # an empty part would look like the end of the file
+            raise self._changed
         part.sha256 = hashlib.sha256(part).hexdigest()
         part.reader = self._free
         return part

@@ -738,19 +738,19 @@ def test_a_large_file_is_checked_to_its_last_byte(large: int, at: int, tmp_path:
             read_in_parts(found, found.files[0], size)
 
 
-@pytest.mark.parametrize("change", [-PART_BYTES, -1, 1])
+@pytest.mark.parametrize("change", [-2 * PART_BYTES, -PART_BYTES, -1, 1])
 def test_a_large_file_that_changes_its_size_while_it_is_read_is_seen(
     change: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One processor core reads two parts in advance."""
     monkeypatch.setattr(file_digest, "cores", lambda: 1)
     folder = made(tmp_path / "f", {"big": b""})
-    os.truncate(folder / "big", 4 * PART_BYTES)
+    os.truncate(folder / "big", 5 * PART_BYTES)
     found = bundle(folder)
 
     with found.open(found.files[0]) as opened:
         opened.read(1)
-        os.truncate(folder / "big", 4 * PART_BYTES + change)
+        os.truncate(folder / "big", 5 * PART_BYTES + change)
         with pytest.raises(Conflict):
             opened.read()
 
