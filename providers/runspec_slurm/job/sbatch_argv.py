@@ -136,9 +136,10 @@ def following(argv: Iterable[str], job: str) -> tuple[str, ...]:
 def output(spec: Spec, run: str, facts: Facts, array: int = 0) -> str:
     """Return the log file of the batch script, which is that of its node, unless srun writes a log for each node.
 
-    Slurm pads an index, so that of task 1,003 becomes "1" and "003".
+    Slurm pads an index, so that of task 1,003 becomes "1" and "003". In arrays of one task, the index is always 0.
     """
     digits = len(str(split.each(spec, facts))) - 1
-    task = f"{array}%{digits}a" if array else "%a" if tasks_in_all(spec) > 1 else "0"
+    index = f"%{digits}a" if digits else ""
+    task = f"{array}{index}" if array else "%a" if tasks_in_all(spec) > 1 else "0"
     who = "batch" if containers.by_srun(spec, facts) else "0"
     return of_run(run, "logs", f"{task}-{who}.txt")

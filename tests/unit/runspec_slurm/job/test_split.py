@@ -51,6 +51,14 @@ def test_a_sweep_is_split_only_where_it_does_not_fit(most: int, arrays: list[str
     assert said(steps, "--array") == arrays
 
 
+def test_an_array_of_one_task_has_no_index_in_the_names_of_its_logs() -> None:
+    """Slurm takes `%0a` for `%a`, so the log of task 1 would be that of task 10."""
+    steps = submitting({**FOUND, "max_array": 9}, sweep={"n": "1..11"})
+
+    logs = said(steps, "--output")
+    assert logs == [f"runs/{RUN}/logs/{task}-0.txt" for task in ("%a", *range(1, 11))]
+
+
 @pytest.mark.parametrize(
     ("max_parallel", "share", "after"),
     [
