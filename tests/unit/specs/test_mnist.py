@@ -467,6 +467,7 @@ def test_the_digits_are_drawn_in_an_environment_of_their_own(uv: Uv, tmp_path: P
     assert uv.asked[-5:] == ["python", "-I", str(SCRIPT), "--digits", str(tmp_path)]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("there", "given", "trusted"), [(True, None, "1"), (True, "0", "0"), (False, None, "-")]
 )
