@@ -62,7 +62,6 @@ class Following:
 
 
 def apply(options: ApplyOptions) -> int:
-    limit_s = options.timeout
     printer = ProgressPrinter(quiet=options.as_json, live=True)
     job = plan.load(
         options.file,
@@ -77,7 +76,7 @@ def apply(options: ApplyOptions) -> int:
     smoked = [(smoke_test(one) if options.smoke else None, one) for one in sizes]
     ask = _confirmation(smoked, options)
     for first, one in smoked:
-        ended = _apply(first, one, options, printer, limit_s, functools.partial(ask, one))
+        ended = _apply(first, one, options, printer, functools.partial(ask, one))
         if ended == DETACHED:
             return ended
         code = code or ended
@@ -91,13 +90,12 @@ def _apply(
     job: Job,
     options: ApplyOptions,
     printer: ProgressPrinter,
-    limit_s: float | None,
     confirm: Callable[[], None],
 ) -> int:
     """Apply *job* after its smoke test *first*, if there is one."""
     began = time.monotonic()
     if first is not None:
-        code = _smoke(first, options, printer, limit_s, confirm)
+        code = _smoke(first, options, printer, confirm)
         if code is not None:
             return code
     with _starting(job, options), printer:
@@ -106,8 +104,9 @@ def _apply(
         return print_result(run, run.ended, options.following)
     if options.detach:
         return _detached(run, as_json=options.as_json)
-    left_s = None if limit_s is None else limit_s - (time.monotonic() - began)
-    return watch(run, options.following, limit_s if first is None else left_s)
+    spent_s = 0.0 if first is None else time.monotonic() - began
+    left_s = None if options.timeout is None else options.timeout - spent_s
+    return watch(run, options.following, left_s)
 
 
 def _confirmation(
@@ -128,7 +127,6 @@ def _smoke(
     first: Job,
     options: ApplyOptions,
     printer: ProgressPrinter,
-    limit_s: float | None,
     confirm: Callable[[], None],
 ) -> int | None:
     """Run the smoke test, unless an equal one has succeeded; return an exit code if the job must not start."""
@@ -149,7 +147,7 @@ def _smoke(
 
         with printing(run, options.following) as printed:
             shown, printed.line = printed.line, heard
-            status = _followed(run, options.following, limit_s, printed)
+            status = _followed(run, options.following, options.timeout, printed)
     if status is None:
         return DETACHED
     if status.state is State.SUCCEEDED:

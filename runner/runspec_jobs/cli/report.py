@@ -199,11 +199,10 @@ def _show(known: Membership) -> None:
 
 def _follow(of: Run, metric: Metric | None, options: ReportOptions) -> bool:
     """Wait for the end of a run without printing its log; return False if Ctrl-C ended the wait."""
-    limit_s = options.timeout
     try:
         with output.interruptible() as sleep:
             reports.follow_metric(
-                of, metric, timeout_s=limit_s, on_event=output.tell_event, sleep=sleep
+                of, metric, timeout_s=options.timeout, on_event=output.tell_event, sleep=sleep
             )
     except KeyboardInterrupt:
         output.tell(f"interrupted; the job goes on. {ways(of.id)}")

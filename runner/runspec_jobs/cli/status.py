@@ -184,26 +184,26 @@ def _reconciled(of: Run) -> Status:
 
 
 def logs(options: LogsOptions) -> int:
-    limit_s, selection = options.timeout, options.selection
     of = get(options.run, on_event=output.tell_event)
     if options.save is not None:
-        return _save(of, options.save, options, limit_s)
+        return _save(of, options.save, options)
     how = apply.Following(
         options.as_json,
         of_logs=True,
         node=options.node,
         task=options.task,
-        selection=selection,
+        selection=options.selection,
     )
     if options.follow:
-        return apply.watch(of, how, limit_s)
+        return apply.watch(of, how, options.timeout)
     with apply.printing(of, how, follows=False) as printed:
-        for line in of.log_parts(node=options.node, task=options.task, selection=selection):
+        parts = of.log_parts(node=options.node, task=options.task, selection=options.selection)
+        for line in parts:
             printed.line(line)
     return OK
 
 
-def _save(of: Run, target: Path, options: LogsOptions, limit_s: float | None) -> int:
+def _save(of: Run, target: Path, options: LogsOptions) -> int:
     """Save a copy of every log to *target*; with `--follow`, until the run has ended."""
     with output.interruptible() as sleep:
         saved = of.save_logs(
@@ -211,7 +211,7 @@ def _save(of: Run, target: Path, options: LogsOptions, limit_s: float | None) ->
             node=options.node,
             task=options.task,
             follow=options.follow,
-            timeout_s=limit_s,
+            timeout_s=options.timeout,
             on_event=output.tell_event,
             sleep=sleep,
         )
