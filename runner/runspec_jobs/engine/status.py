@@ -45,10 +45,16 @@ def _unfinished(memory: RunState) -> str:
 
 
 def _in_part(found: Status, hint: str) -> Status:
-    """Return the status of a run whose last jobs are not submitted: it has not ended, whatever the others did."""
-    if not found.state.terminal:
-        return found._replace(reason=hint)
-    return Status(State.RUNNING, hint, None, found.nodes)
+    """Return the status of a run whose last jobs are not submitted: unless cancelled, it has not ended."""
+    if found.state is State.CANCELLED:
+        return found
+    if found.state is State.GONE:  # another machine has destroyed the jobs that were submitted
+        return Status(State.WAITING, hint)
+    return (
+        Status(State.RUNNING, hint, None, found.nodes)
+        if found.state.terminal
+        else found._replace(reason=hint)
+    )
 
 
 def with_nodes(of: Record, memory: RunState, found: Status) -> Status:
