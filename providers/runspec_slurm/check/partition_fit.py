@@ -86,6 +86,10 @@ def _array(spec: Spec, facts: Facts) -> Iterator[Problem]:
     hint = "use fewer tasks, or ask the administrators for a higher "
     if count == 1:
         return
+    if most == 0:
+        what = "this cluster allows no arrays (MaxArraySize=0)"
+        yield Problem(at, what, "ask the administrators for a higher MaxArraySize", at="key")
+        return
     bound = f"an array of this cluster has {most:,} at most (MaxArraySize)"
     if said.get("max_array") is None:
         bound = (

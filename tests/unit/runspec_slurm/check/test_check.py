@@ -83,6 +83,9 @@ REFUSED: dict[str, Row] = {
     "more tasks than an array has": (
         {"sweep": {"n": "1..1002"}}, {}, {**FOUND, "max_array": 9}, ("sweep",), "MaxArraySize",
     ),
+    "tasks where there are no arrays": (
+        {"sweep": {"n": "1..2"}}, {}, {**FOUND, "max_array": 0}, ("sweep",), "allows no arrays (MaxArraySize=0)",
+    ),
     "more tasks than the controller keeps": (
         {"sweep": {"n": "1..1001"}}, {}, with_(max_jobs=1000), ("sweep",), "MaxJobCount",
     ),
