@@ -9,6 +9,20 @@ from runspec_slurm.naming import array_of, job_name, run_of
 from runspec_slurm.queue import Past, Row
 from runspec_slurm.reasons import NOT_SUBMITTED
 
+WAITING = Row(
+    job="",
+    tasks=(),
+    state="PENDING",
+    reason=NOT_SUBMITTED,
+    code=None,
+    restarts=0,
+    began_s=None,
+    ended_s=None,
+    nodes="",
+    folder="",
+    name="",
+)
+
 
 class Arrays(NamedTuple):
     """The arrays of *run*, which has *total* tasks: one, or one for every *each* of them."""
@@ -54,21 +68,7 @@ class Arrays(NamedTuple):
                 first = number * self.each
                 tasks = tuple(range(first, min(first + self.each, self.total)))
                 name = job_name(self.run, number)
-                yield Row(
-                    "",
-                    tasks,
-                    "PENDING",
-                    NOT_SUBMITTED,
-                    None,
-                    0,
-                    None,
-                    None,
-                    "",
-                    "",
-                    name,
-                    None,
-                    first,
-                )
+                yield WAITING._replace(tasks=tasks, name=name, offset=first)
 
     def past(self, array: int, pasts: Iterable[Past]) -> list[Past]:
         """Return *pasts* of that array with the numbers that tasks have in the run."""

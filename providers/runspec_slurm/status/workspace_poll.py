@@ -118,10 +118,10 @@ class WorkspacePoller:
 
 def read(text: str) -> Seen:
     """Return what the files of a run say, from the output of LOOK."""
-    words = dict[str, str]()
     owned: dict[str, dict[int, str]] = {"claim": {}, "job": {}}
     ends, codes, logs = set[AttemptKey](), dict[AttemptKey, int](), dict[tuple[int, int], int]()
     stops = set[int]()
+    last: dict[str, Any] | None = None
     for line in text.splitlines():
         if match := END.fullmatch(line):
             ends.add(_attempt_key(match))
@@ -135,8 +135,7 @@ def read(text: str) -> Seen:
         elif match := OWNED.fullmatch(line):
             owned[match[1]].setdefault(int(match[2] or 0), match[3])
         elif line.startswith("last "):
-            words.setdefault("last", line.removeprefix("last "))
-    last = _json(words.get("last", ""))
+            last = last or _json(line.removeprefix("last "))
     fresh = "fresh" in text.splitlines()
     return Seen(
         owned["claim"], owned["job"], last, frozenset(ends), codes, logs, fresh, frozenset(stops)
