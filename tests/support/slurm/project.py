@@ -100,7 +100,7 @@ class Project:
         """Give the first true value of *what*."""
         end = time.monotonic() + limit_s
         while not (value := what()):
-            assert time.monotonic() < end, f"it does not come: {self.status()}"
+            assert time.monotonic() < end, f"it does not come: {self._all_states()}"
             time.sleep(0.1)
         return value
 
@@ -126,6 +126,10 @@ class Project:
         """Give a line for each job that the controller knows."""
         line = ["squeue", "--noheader", "--states=all", f"--format={form}", *words]
         return self.cluster.run(*line).splitlines()
+
+    def _all_states(self) -> str:
+        nodes = self.cluster.run("sinfo", "--noheader", "--Node", "--format=%N %T %E")
+        return f"{self.told('list')}\n" + "\n".join([*self.jobs("%j %i %T %r %S %N"), nodes])
 
     def alive(self) -> list[str]:
         return self.cluster.run("squeue", "--noheader", "--format=%j").split()
