@@ -6,6 +6,7 @@
 """
 
 import gc
+import importlib
 import sys
 
 from runspec_agent.base.job_env import Failure
@@ -31,13 +32,12 @@ def main() -> int:
     try:
         if not verb or verb[0] not in VERBS:
             raise Failure("usage: runspec_agent {} ...".format("|".join(VERBS)))
-        name = "{}.{}".format(__package__, VERBS[verb[0]])
-        __import__(name)  # `importlib` would have to be imported itself
+        module = importlib.import_module("{}.{}".format(__package__, VERBS[verb[0]]))
         getattr(
             gc, "freeze", gc.enable
         )()  # Python 3.7: modules are never garbage, also not in a fork
         gc.enable()
-        code: int = sys.modules[name].main(argv)
+        code: int = module.main(argv)
         return code
     except Failure as failure:
         print("runspec: {}".format(failure), file=sys.stderr)

@@ -39,14 +39,11 @@ import sys, marshal, _frozen_importlib_external as e
 sys.argv[:2] = [p] = sys.argv[1:2]
 n = p[:-3] + sys.implementation.cache_tag + "-%d.kept" % int.from_bytes(e.MAGIC_NUMBER[:2], "little")
 try:
-    f = open(n, "rb", 0)
-    k = marshal.loads(f.read(int.from_bytes(f.read(4), "little")))
-    if k[""] != f.seek(0, 2): raise EOFError
-except (OSError, EOFError, LookupError, ValueError, TypeError):
+    with open(n, "rb") as f: k = marshal.load(f)
+except (OSError, EOFError, ValueError, TypeError):
     import runpy; runpy.run_path(p, run_name="__main__")
 else:
-    exec(marshal.loads(k["__main__"]), {"__name__": "__main__", "kept": (k, f)})"""
-UNBUFFERED = "PYTHONUNBUFFERED"
+    exec(marshal.loads(k["__main__"]), {"__name__": "__main__", "kept_codes": k})"""
 RANK = "RUNSPEC_RANK=SLURM_NODEID"  # each node has its own, from srun
 OWN_FOLDER = "@"  # the agent makes a fresh folder, in place of a root of the job's own
 PREFERRED_MPI = ("pmix", "pmi2")
@@ -61,7 +58,6 @@ def text(spec: Spec, run: str, facts: Facts, array: int = 0) -> str:
     lines = [
         *_environment(run, options),
         *(f"export {name}={word}" for name, word in own.items()),
-        *_unbuffered(spec, facts),
         *containers.adapters(spec, facts),
         _command(spec, facts, tuple(own)),
     ]
@@ -99,12 +95,6 @@ def _of_array(spec: Spec, facts: Facts, array: int) -> dict[str, str]:
         "RUNSPEC_TASK": f'"$((SLURM_ARRAY_TASK_ID + {first}))"',
         "RUNSPEC_CLAIM": f"claim{suffix(array)}",
     }
-
-
-def _unbuffered(spec: Spec, facts: Facts) -> Iterator[str]:
-    """Yield the line for the variable that each job has, which a shell may set, unlike those of users."""
-    if UNBUFFERED in (own := dict(containers.variables(spec, facts))):
-        yield f"export {UNBUFFERED}={quoted(own[UNBUFFERED])}"
 
 
 def _exports(spec: Spec, run: str, facts: Facts) -> Iterator[tuple[str, str]]:
@@ -168,19 +158,18 @@ def _command(spec: Spec, facts: Facts, exported: tuple[str, ...]) -> str:
     """Return the last line: the command that replaces the shell, so that signals reach it.
 
     `env` sets the variables of the spec, and not the shell: bash reserves SECONDS, RANDOM, UID and others, and exits
-    if a script sets some of them. Without any, `env` is only needed for what a login shell has exported beside them.
+    if a script sets some of them.
     """
     own = dict(containers.variables(spec, facts))
-    pairs = [(f"{name}={quoted(value)}",) for name, value in own.items() if name != UNBUFFERED]
+    pairs = [(f"{name}={quoted(value)}",) for name, value in own.items()]
     python = _there(facts.options.python, own)
     start = (python, "-ISc", f"'{AGENT}'", placed(INSIDE), "batch", "--")
     taken = facts.options.environment == "login"
-    begin = [(*(("exec", "env") if pairs else ("exec",)), *(('"$@"',) if taken else ()))]
-    begin += [*pairs, start] if pairs else [start]
+    by_env = ("exec", "env", *(('"$@"',) if taken else ()))
+    begin = [by_env, *pairs, start] if pairs or taken else [("exec", *start)]
     node = containers.words(spec, facts, exported) or (python,)
-    words = '[ $# -eq 0 ] || set -- env "$@"\n' if taken and not pairs else ""
     groups = [*begin, _srun(spec, facts, own), (*node, "-IS", placed(INSIDE), "job")]
-    return words + " \\\n  ".join(" ".join(group) for group in groups if group)
+    return " \\\n  ".join(" ".join(group) for group in groups if group)
 
 
 def _there(program: str, own: Mapping[str, str]) -> str:

@@ -1,6 +1,7 @@
 """The settings of a job, which the provider passes to its nodes in RUNSPEC_* variables."""
 
 import os
+import socket
 from typing import Mapping, NamedTuple, Optional, Tuple, Type, TypeVar
 
 from runspec_agent.base.failure import LOST, STOPPED, USAGE, Failure
@@ -63,7 +64,7 @@ def read(env: Mapping[str, str]) -> JobEnv:
         attempt=_number(env, "ATTEMPT", 1, 1, int),
         rank=_number(env, "RANK", 0, 0, int),
         nodes=_number(env, "NODES", 1, 1, int),
-        host=env.get("RUNSPEC_HOST") or os.uname().nodename,
+        host=env.get("RUNSPEC_HOST") or socket.gethostname(),
         leader=env.get("RUNSPEC_LEADER") or None,
         hostfile=env.get("RUNSPEC_HOSTFILE") or None,
         slots=_number(env, "SLOTS", 1, 1, int),

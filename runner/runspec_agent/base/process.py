@@ -7,13 +7,13 @@ import contextlib
 import os
 import select
 import signal
+import subprocess
 import sys
 import time
 from types import TracebackType
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Set, Type, Union
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Set, Type, Union
 
 from runspec_agent.base.job_env import STOPPED, Failure
-from runspec_agent.base.spawn import spawn
 
 LONGEST_S = 0.5
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
@@ -29,14 +29,12 @@ def _find_prctl() -> Optional[Callable[[int, int], int]]:
     if not sys.platform.startswith("linux"):
         return None
     try:
-        import _ctypes  # what `ctypes` is made of, whose import takes longer; small builds of Python lack both
+        import ctypes  # small builds of Python lack ctypes
 
-        whole: Any = None  # this process with its libraries
-        prctl = _ctypes.dlsym(_ctypes.dlopen(whole, 0), "prctl")
-        call = _ctypes.call_cdeclfunction
+        prctl = ctypes.CDLL(None).prctl
     except (ImportError, OSError, AttributeError):
         return None
-    return lambda option, value: int(call(prctl, (option, value, 0, 0, 0)))
+    return lambda option, value: int(prctl(option, value, 0, 0, 0))
 
 
 _PRCTL = _find_prctl()
@@ -78,7 +76,6 @@ class Signals:
     """The signals of this process as a list to look at between two steps, instead of at any moment."""
 
     stopping = False  # whether one has asked this process to end
-    terminated = False  # whether that was SIGTERM
 
     def __enter__(self) -> "Signals":  # noqa: PYI034 - typing.Self needs a newer Python
         self._read, self._write = os.pipe()
@@ -117,7 +114,6 @@ class Signals:
             return []
         found = [number for number in os.read(self._read, 4096) if number in FORWARDED]
         self.stopping = self.stopping or any(number in STOPS for number in found)
-        self.terminated = self.terminated or signal.SIGTERM in found
         return found
 
 
@@ -141,11 +137,21 @@ class Child:
         """Start *argv*. Raise Failure with code 127 or 126, as a shell would exit, if it cannot be started."""
         argv = list(argv)
         try:
-            self.pid = spawn(argv, env, cwd, (stdin, stdout, stderr), die_with_parent)
+            self._popen = subprocess.Popen(
+                argv,
+                env=None if env is None else dict(env),
+                cwd=cwd,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - it takes no lock that another thread could hold
+            )
         except FileNotFoundError:
             raise Failure("'{}': command not found".format(argv[0]), 127) from None
         except OSError as error:
             raise Failure("'{}': {}".format(argv[0], error.strerror or error), 126) from error
+        self.pid = self._popen.pid
 
     def send(self, number: int) -> None:
         if self.code is None:
@@ -195,6 +201,7 @@ class Child:
 
     def finished(self, status: int) -> None:
         self.code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        self._popen.returncode = self.code
 
     @property
     def exit_code(self) -> int:

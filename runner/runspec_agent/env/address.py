@@ -2,11 +2,11 @@
 
 import fcntl
 import json
+import socket
 import struct
 from typing import Mapping, Optional
 
 from runspec_agent.base.job_env import NODE_NAMES
-from runspec_agent.base.light import light_socket as socket
 
 SIOCGIFADDR = 0x8915
 # The range from which the system assigns ports: ip_local_port_range in ip(7).

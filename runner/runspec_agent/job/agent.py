@@ -7,31 +7,40 @@ provider has written what to do to `runs/<run>/record.json`.
 import os
 import sys
 import time
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from runspec_agent.base import files, process, record_formats
 from runspec_agent.base.job_env import LOST, STOPPED, USAGE, Failure, read
 from runspec_agent.base.process import Child, Signals
 from runspec_agent.base.task_identity import place, seat
 from runspec_agent.env import program_env
-from runspec_agent.job import peers
-from runspec_agent.preemption import azure, ec2, hold, watcher
-from runspec_agent.retry import (
-    attempts,
-    exit_barrier,
-    exit_records,
-    multi_instance,
-    retry_rounds,
-    stop_request,
-)
+from runspec_agent.job.peers import Peers
+from runspec_agent.preemption.azure import ScheduledEventsWatcher
+from runspec_agent.preemption.ec2 import Ec2PreemptionWatcher
+from runspec_agent.preemption.hold import PreemptionHold
+from runspec_agent.preemption.watcher import PreemptionWatcher
+from runspec_agent.retry import attempts, exit_records, retry_rounds, stop_request
+from runspec_agent.retry.exit_barrier import ExitBarrier
 from runspec_agent.retry.failure_count import AGAIN, Failures
+from runspec_agent.retry.multi_instance import MultiInstanceTask
+from runspec_agent.retry.retry_rounds import RetryRound
 from runspec_agent.store.base import Bucket
-from runspec_agent.transfer import log_times, log_uploader, output_saver, store_mirror
+from runspec_agent.transfer.log_times import LogTimes
+from runspec_agent.transfer.log_uploader import Log
+from runspec_agent.transfer.output_saver import Saver
+from runspec_agent.transfer.store_mirror import Mirror
 from runspec_agent.transfer.workdir import Workdir
 from runspec_agent.usage import background
+from runspec_agent.usage.background import Usage
 
 CANCELLED = "cancelled"  # the content of the claim if the run was cancelled before it began
 RUN_PREFIX = "runs/{}/"
+WATCHES: Dict[
+    Any, Callable[[Dict[str, str]], PreemptionWatcher]
+] = {  # they report the reclaim of a spot machine
+    True: Ec2PreemptionWatcher,
+    "azure": ScheduledEventsWatcher,
+}
 LATE_S = 30.0  # at most, between the service's count of an attempt and the agent's
 
 
@@ -39,17 +48,13 @@ class Agent:
     """The work of a node, from the claim of the run to the last save."""
 
     def __init__(
-        self,
-        bucket: Bucket,
-        env: Dict[str, str],
-        crew: Optional[multi_instance.MultiInstanceTask] = None,
-        record: Optional[files.Record] = None,
+        self, bucket: Bucket, env: Dict[str, str], crew: Optional[MultiInstanceTask] = None
     ) -> None:
         self.began = time.monotonic()
         self.bucket = bucket
         self.env = env
         self.at = RUN_PREFIX.format(env["RUNSPEC_RUN"])
-        self.record = attempts.read_record(bucket, self.at) if record is None else record
+        self.record = attempts.read_record(bucket, self.at)
         self.crew = crew
         if crew is not None:
             env.update(RUNSPEC_RANK=str(crew.rank), RUNSPEC_HOST=crew.hosts[crew.rank])
@@ -58,16 +63,16 @@ class Agent:
         self.workdir = Workdir(bucket, self.record, env, self.folder)
         self.index = self.place.task  # the task's number; for an elastic job, that of the node
         self.ends: Optional[exit_records.ExitRecords] = None
-        self.log: Optional[log_uploader.Log] = None
-        self.times: Optional[log_times.LogTimes] = None  # the index of the log
-        self.gang: Optional[exit_barrier.ExitBarrier] = None
-        self.round: Optional[retry_rounds.RetryRound] = None
+        self.log: Optional[Log] = None
+        self.times: Optional[LogTimes] = None  # the index of the log
+        self.gang: Optional[ExitBarrier] = None
+        self.round: Optional[RetryRound] = None
         self.heed: Optional[stop_request.StopPoller] = None
-        self.watch: Optional[watcher.PreemptionWatcher] = None
-        self.taken: Optional[hold.PreemptionHold] = None
+        self.watch: Optional[PreemptionWatcher] = None
+        self.taken: Optional[PreemptionHold] = None
         self.leaving: Optional[Failure] = None  # why the program was told to end
-        self.saver: Optional[output_saver.Saver] = None  # saves outputs that are not published yet
-        self.usage: Optional[background.Usage] = None
+        self.saver: Optional[Saver] = None  # saves outputs that are not published yet
+        self.usage: Optional[Usage] = None
 
     def run(self, words: List[str], signals: Signals) -> int:
         try:
@@ -115,11 +120,11 @@ class Agent:
             exit_records.StopListener(self.ends, self.record["nodes"]).start()
         if self.record.get("spot") == "azure":
             key = "{}taken/{}/{}/".format(self.at, self.place.task, self.place.attempt)
-            self.taken = hold.PreemptionHold(self.bucket, key, self.place.rank, self.say)
+            self.taken = PreemptionHold(self.bucket, key, self.place.rank, self.say)
         path = self.env.get("RUNSPEC_LOG")
         if path:
             key = "{}logs/{}/{}/{}.txt".format(self.at, *self.place[1:])
-            self.log = log_uploader.Log(self.bucket, path, key, self.times)
+            self.log = Log(self.bucket, path, key, self.times)
             self.log.start()
         self._measure()
 
@@ -128,7 +133,7 @@ class Agent:
         at = seat(self.place, self.record) if self.record.get("elastic") else self.place
         key = background.key(self.at, at.task, at.attempt, at.rank)
         name = exit_records.name(self.env)
-        self.usage = background.Usage(self.bucket, key, name, self.env, self.folder)
+        self.usage = Usage(self.bucket, key, name, self.env, self.folder)
         self.usage.start()
 
     def _number(self, signals: Signals) -> int:
@@ -200,19 +205,14 @@ class Agent:
         finally:
             if self.watch is not None:
                 self.watch.finish()
-        if self.taken is not None and isinstance(self.watch, azure.ScheduledEventsWatcher):
+        if self.taken is not None and isinstance(self.watch, ScheduledEventsWatcher):
             self.taken.stay(self.watch, signals)
         return code
 
     def _listen(self) -> None:
         """Watch for notices that the spot machine will be reclaimed."""
-        kind = self.record.get("spot")
-        if kind:
-            self.watch = (
-                azure.ScheduledEventsWatcher(self.env)
-                if kind == "azure"
-                else ec2.Ec2PreemptionWatcher(self.env)
-            )
+        if self.record.get("spot"):
+            self.watch = WATCHES[self.record["spot"]](self.env)
             self.watch.start()
 
     def notice(self) -> Optional[str]:
@@ -250,23 +250,19 @@ class Agent:
         try:
             saver, mirror = self._prepared(signals)
             grace_s = read(self.env).grace_s
-            argv = words or [files.local(word) for word in self.record.get("argv") or ()]
-            started = self.workdir.started(argv)
+            inside = self.workdir.unpacked()
         except OSError as error:
             raise Failure("the job cannot be prepared: {}".format(error), USAGE) from error
         env = {name: files.local(value) for name, value in self.env.items()}
-        try:
-            child = Child(started, env, self.workdir.cwd)
-        except Failure:  # what the system refuses, inside.sh refuses in its words
-            child = Child(["/bin/sh", self.workdir.unpacked(), *argv], env, self.workdir.cwd)
-        if saver is not None:
-            saver.start()
+        argv = words or [files.local(word) for word in self.record.get("argv") or ()]
+        child = Child(["/bin/sh", inside, *argv], env, self.workdir.cwd)
+        saver.start()
         if mirror is not None:
             mirror.start()
         try:
             code = self._program(child, signals, grace_s)
         finally:
-            lost = [] if saver is None else saver.finish()
+            lost = saver.finish()
             if mirror is not None:
                 mirror.finish()
         for line in lost:
@@ -276,7 +272,7 @@ class Agent:
             self._published(code)
         if (
             self.taken is not None
-            and isinstance(self.watch, azure.ScheduledEventsWatcher)
+            and isinstance(self.watch, ScheduledEventsWatcher)
             and self.leaving is not None
         ):
             self.taken.stay(self.watch, signals)
@@ -332,9 +328,7 @@ class Agent:
                 )
         return self.leaving
 
-    def _prepared(
-        self, signals: Signals
-    ) -> Tuple[Optional[output_saver.Saver], Optional[store_mirror.Mirror]]:
+    def _prepared(self, signals: Signals) -> Tuple[Saver, Optional[Mirror]]:
         self.workdir.mounted()
         outputs = self.workdir.outputs(self.place, self.at + "outputs/")
         mirror = self._words(signals)
@@ -349,15 +343,15 @@ class Agent:
 
         gpu_check.check(self.record["check_gpus"], self.env, self.place.rank)
 
-    def _gang(self) -> Optional[exit_barrier.ExitBarrier]:
+    def _gang(self) -> Optional[ExitBarrier]:
         if self.record["shape"] != "nodes":
             return None
         prefix = "{}gang/{}/{}/".format(self.at, self.place.task, self.place.attempt)
-        gang = exit_barrier.ExitBarrier(self.bucket, prefix, self.place.rank, self.record["nodes"])
+        gang = ExitBarrier(self.bucket, prefix, self.place.rank, self.record["nodes"])
         gang.start()
         return gang
 
-    def _words(self, signals: Signals) -> Optional[store_mirror.Mirror]:
+    def _words(self, signals: Signals) -> Optional[Mirror]:
         """Set the job's variables, and return the mirror of the rendezvous folder if there are several nodes."""
         place = self.place._replace(attempt=self._attempt())
         program_env.fill(self.env, self.record, place, self.folder)
@@ -367,13 +361,11 @@ class Agent:
         meet = os.path.join(self.folder, "meet")
         os.mkdir(meet, 0o700)
         self.env["RUNSPEC_MEET"] = meet
-        return store_mirror.Mirror(self.bucket, meet, "{}meet/{}/".format(self.at, self.place.task))
+        return Mirror(self.bucket, meet, "{}meet/{}/".format(self.at, self.place.task))
 
-    def _peers(self, signals: Signals) -> peers.Peers:
+    def _peers(self, signals: Signals) -> Peers:
         place = self.place._replace(attempt=self._attempt())
-        return peers.Peers(
-            self.bucket, self.at, self.record, self.env, place, signals, self._failed
-        )
+        return Peers(self.bucket, self.at, self.record, self.env, place, signals, self._failed)
 
     def _attempt(self) -> int:
         """Return the number of this attempt; nodes that are retried together have the same."""

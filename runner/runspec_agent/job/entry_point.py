@@ -2,20 +2,17 @@
 
 import os
 import sys
-from typing import Dict, List, Optional, Tuple
+from typing import List, Optional
 
 from runspec_agent.base import boot_folder, process
-from runspec_agent.base.files import Record
-from runspec_agent.base.job_env import NODE_NAMES, Failure
+from runspec_agent.base.job_env import Failure
 from runspec_agent.base.process import Signals
 from runspec_agent.base.task_identity import rename
 from runspec_agent.job.agent import RUN_PREFIX, Agent, print_line
 from runspec_agent.retry import multi_instance
 from runspec_agent.secrets import secrets_file
 from runspec_agent.store import base as store
-from runspec_agent.store.base import Bucket
 from runspec_agent.transfer import log_times, log_uploader
-from runspec_agent.transfer.log_times import LogTimes
 
 
 def main(argv: List[str]) -> int:
@@ -25,24 +22,6 @@ def main(argv: List[str]) -> int:
 
 def _main(argv: List[str]) -> int:
     words = argv[1:] if argv[:1] in (["--"], ["--node"]) else argv
-    bucket, env, crew = _joined()
-    if argv[:1] == ["--node"] and (crew is None or crew.rank == 0 or not log_uploader.behind(env)):
-        return 0
-    process.adopt_orphans()
-    times = log_times.start(bucket, env)
-    with Signals() as signals:
-        return _node(Agent(bucket, env, crew), times, words, signals)
-
-
-def run(record: Record, signals: Signals) -> int:
-    """Run a node in this process, which has adopted orphans, claimed the run with *record*, and handles *signals*."""
-    bucket, env, crew = _joined()
-    times = log_times.start(bucket, env)
-    return _node(Agent(bucket, env, crew, record), times, [], signals)
-
-
-def _joined() -> Tuple[Bucket, Dict[str, str], Optional[multi_instance.MultiInstanceTask]]:
-    """Return the store, the variables of this node with the secrets, and its part if the service starts all nodes."""
     os.environ.setdefault("RUNSPEC_INSIDE", os.path.abspath(sys.argv[0]))
     rename(os.environ)
     bucket = store.connect()
@@ -54,24 +33,24 @@ def _joined() -> Tuple[Bucket, Dict[str, str], Optional[multi_instance.MultiInst
     for name in ("RUNSPEC_SAS", "RUNSPEC_IDENTITY"):  # a program may print its variables to the log
         os.environ.pop(name, None)
     env = dict(os.environ)
-    crew = None
-    if env.get(NODE_NAMES):
-        crew = multi_instance.read(bucket, RUN_PREFIX.format(env["RUNSPEC_RUN"]), env)
+    crew = multi_instance.read(bucket, RUN_PREFIX.format(env["RUNSPEC_RUN"]), env)
     if crew is not None and crew.rank > 0:
         crew.announce()
-    return bucket, env, crew
-
-
-def _node(agent: Agent, times: Optional[LogTimes], words: List[str], signals: Signals) -> int:
-    agent.times = times
-    why: Optional[str] = None
-    try:
-        code = agent.run(words, signals)
-    except Failure as failure:
-        why, code = str(failure), failure.code
-        print_line(why)
-    agent.keep()
-    agent.note(code, why)
-    if times is not None:
-        times.finish()
-    return code
+    if argv[:1] == ["--node"] and (crew is None or crew.rank == 0 or not log_uploader.behind(env)):
+        return 0
+    process.adopt_orphans()
+    times = log_times.start(bucket, env)
+    with Signals() as signals:
+        agent = Agent(bucket, env, crew)
+        agent.times = times
+        why: Optional[str] = None
+        try:
+            code = agent.run(words, signals)
+        except Failure as failure:
+            why, code = str(failure), failure.code
+            print_line(why)
+        agent.keep()
+        agent.note(code, why)
+        if times is not None:
+            times.finish()
+        return code

@@ -6,7 +6,7 @@ from runspec_agent.base.process import Signals
 from runspec_agent.base.task_identity import TaskIdentity
 from runspec_agent.rendezvous import host_exchange, hostfile
 from runspec_agent.rendezvous.rendezvous import Node
-from runspec_agent.retry import multi_instance
+from runspec_agent.retry.multi_instance import MultiInstanceTask
 from runspec_agent.store.base import Bucket
 
 
@@ -21,7 +21,7 @@ class Peers(NamedTuple):
     signals: Signals
     failed: Callable[[], Optional[int]]
 
-    def write_hostfile(self, crew: Optional[multi_instance.MultiInstanceTask]) -> None:
+    def write_hostfile(self, crew: Optional[MultiInstanceTask]) -> None:
         """Write the host file and set RUNSPEC_LEADER; the nodes are those of *crew*, or exchange their addresses."""
         nodes = [self._own()]
         if crew is not None:

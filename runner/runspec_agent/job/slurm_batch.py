@@ -108,8 +108,6 @@ class Batch:
 
     def _program(self, words: List[str], signals: Signals) -> int:
         many = os.path.basename(words[0]) == "srun"
-        if self._is_enough(words):
-            return self._node(signals)
         if many:
             child: Child = Step(words, self.env, self.ends)
         else:
@@ -121,31 +119,6 @@ class Batch:
         )
         first = self.ends.read("0") if many and code != STOPPED else None
         return code if first is None else int(first["code"])
-
-    def _is_enough(self, words: List[str]) -> bool:
-        """Return whether this process may be the agent, too: none has to watch what the agent itself does."""
-        unwatched = self.timeout_s == float("inf") and not self.record.get("elastic")
-        return unwatched and agent_fork.is_ours(words)
-
-    def _node(self, signals: Signals) -> int:
-        """Run the only node in this process, and return its exit code, or STOPPED after a SIGTERM, as `process.run`."""
-        from runspec_agent.job import (
-            entry_point,  # a process of its own, where there are several nodes
-        )
-
-        try:
-            code = entry_point.run(self.record, signals)
-        except Exception as error:
-            signals.wait(0)
-            if isinstance(error, Failure) and not signals.terminated:
-                raise
-            import traceback
-
-            traceback.print_exc()
-            code = error.code if isinstance(error, Failure) else 1
-        process.kill_rest()
-        signals.wait(0)
-        return STOPPED if signals.terminated else code
 
     def _wrong(self, many: bool) -> Optional[Failure]:
         """Return why the job has to end now: it timed out, or a node whose exit decides has ended."""
@@ -246,8 +219,6 @@ class Step(Child):
 
 def _name_owner() -> None:
     """Set USER and LOGNAME if they are missing: a login shell would start five programs in each task to find them."""
-    if all(os.environ.get(name) for name in ("HOME", "USER", "LOGNAME")):
-        return
     try:
         owner = pwd.getpwuid(os.getuid())
     except KeyError:

@@ -14,38 +14,16 @@ from _frozen_importlib_external import MAGIC_NUMBER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from io import RawIOBase
     from types import ModuleType
-    from typing import Any, Dict, Iterator, Optional, Tuple, Union
+    from typing import Any, Dict, Optional
 
-
-class Codes:
-    """The compiled modules by their names, in a file that begins with the *index*: see `bytecode_cache`."""
-
-    def __init__(self, index: "Dict[str, Any]", stream: "RawIOBase") -> None:
-        self.index, self.stream = index, stream
-
-    def __iter__(self) -> "Iterator[str]":
-        return iter(self.index)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.index
-
-    def __getitem__(self, name: str) -> bytes:
-        found = self.index[name]
-        if isinstance(found, bytes):
-            return found
-        before_end, size = found
-        return os.pread(self.stream.fileno(), size, self.index[""] - before_end)
-
-    def get(self, name: str) -> "Optional[bytes]":
-        return self[name] if name in self.index else None
+    Codes = Dict[str, bytes]
 
 
 class Kept:
     """An importer of *codes*, the compiled modules of *zipapp*."""
 
-    def __init__(self, codes: "Union[Codes, Dict[str, bytes]]", zipapp: str) -> None:
+    def __init__(self, codes: "Codes", zipapp: str) -> None:
         self.codes, self.zipapp = codes, zipapp
         self.packages = {name.rpartition(".")[0] for name in codes}
 
@@ -88,20 +66,18 @@ def place(zipapp: str) -> str:
 def read(path: str) -> "Optional[Codes]":
     """Return the cached modules, or None if the file is missing or damaged."""
     try:
-        stream = open(path, "rb", 0)  # noqa: SIM115 - it stays open for later imports
-        size = int.from_bytes(stream.read(4), "little")
-        index = marshal.loads(stream.read(size))  # noqa: S302 - who can change it can change the zipapp
-        if index[""] != stream.seek(0, 2):
-            return None
-    except (OSError, EOFError, LookupError, ValueError, TypeError):
+        with open(path, "rb") as stream:
+            found: Codes = marshal.load(stream)  # noqa: S302 - only those who can change the zipapp can change it
+    except (OSError, EOFError, ValueError, TypeError):
         return None
-    return Codes(index, stream)
+    return found
 
 
-def begin(zipapp: str, kept: "Optional[Tuple[Dict[str, Any], RawIOBase]]") -> None:
-    """Import modules from the opened file *kept*, or from the cache, or write the cache if there is none."""
+def begin(zipapp: str, codes: "Optional[Codes]") -> None:
+    """Import modules from *codes*, or from the cache, or write the cache if there is none."""
     path = place(zipapp)
-    codes: Union[Codes, Dict[str, bytes], None] = read(path) if kept is None else Codes(*kept)
+    if codes is None:
+        codes = read(path)
     if codes is None:
         from runspec_agent.job import bytecode_cache
 
@@ -112,7 +88,7 @@ def begin(zipapp: str, kept: "Optional[Tuple[Dict[str, Any], RawIOBase]]") -> No
 if __name__ == "__main__":
     gc.disable()  # imports leave no garbage, and `main` enables it again
     if named_by_digest(sys.argv[0]):
-        begin(os.path.abspath(sys.argv[0]), globals().get("kept"))
+        begin(os.path.abspath(sys.argv[0]), globals().get("kept_codes"))
     from runspec_agent.__main__ import main
 
     code = main()

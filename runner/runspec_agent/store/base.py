@@ -4,8 +4,9 @@
 `ssl`, `xml`) are imported only when needed, because each task of an array would compile them.
 """
 
+import copy
+import importlib
 import os
-import sys
 from types import TracebackType
 from typing import IO, Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type
 
@@ -110,9 +111,7 @@ class Bucket:
 
     def apart(self) -> "Bucket":
         """Return the same store for another thread, which may call `hasten` on it."""
-        found = type(self).__new__(type(self))
-        found.__dict__.update(self.__dict__)
-        return found
+        return copy.copy(self)
 
     def hasten(self, seconds: float) -> None:
         """From now on, send each request only once and with this timeout, for callers that repeat it anyway."""
@@ -170,9 +169,8 @@ class Bucket:
 def connect() -> Bucket:
     """Return the store that `RUNSPEC_STORE` names, by its scheme."""
     module, kind = KINDS.get(os.environ["RUNSPEC_STORE"].partition("://")[0], ELSE)
-    name = "{}.{}".format(__package__, module)
-    __import__(name)  # `importlib` would have to be imported itself
-    bucket: Bucket = getattr(sys.modules[name], kind)()
+    found = getattr(importlib.import_module("{}.{}".format(__package__, module)), kind)
+    bucket: Bucket = found()
     return bucket
 
 

@@ -7,6 +7,7 @@ cached data for up to a minute: nfs(5), "Data and metadata coherence".
 import errno
 import fcntl
 import os
+import re
 import stat
 import time
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from runspec_agent.store.manifest import MANIFEST
 
 # Temporary files beside the file to be written have random names, since a key may be as long as a file name can be.
 # Lists leave them out, and also the files that NFS renames when an open file is removed.
-PARTS = (".part", ".lock")
+PART = re.compile(r"\.rs-[0-9a-f]{16}\.(?:part|lock)|\.nfs[0-9a-f]{8,}")
 STALE = 5  # attempts to read a file that another process is replacing
 LOCK_S = 10.0  # for other swaps at the same moment; each takes as long as a small file
 NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EXDEV)
@@ -183,7 +184,7 @@ class FolderBucket(Bucket):
         except OSError:
             return
         for name in parts:
-            if is_part(name) and name.endswith(".part"):
+            if PART.fullmatch(name) and name.endswith(".part"):
                 try:
                     os.unlink(os.path.join(folder, name))
                 except OSError:
@@ -230,14 +231,14 @@ class FolderBucket(Bucket):
             return []
         except OSError as error:
             raise _refused(folder, error) from error
-        kept = [e for e in found if e[0].startswith(begin) and not is_part(e[0])]
+        kept = [e for e in found if e[0].startswith(begin) and not PART.fullmatch(e[0])]
         return sorted(kept, key=lambda e: os.fsencode(e[0]) + b"/" * e[1])
 
     def path_of(self, key: str) -> str:
         parts = key.split("/")
         if any(part in ("", ".", "..") for part in parts) or "\0" in key:
             raise Failure("'{}' cannot be a key".format(key), USAGE)
-        if is_part(parts[-1]):
+        if PART.fullmatch(parts[-1]):
             raise Failure("the name {} is reserved".format(parts[-1]), USAGE)
         return os.path.join(self.root, *(files.local(part) for part in parts))
 
@@ -306,21 +307,6 @@ class _Held(Stream):
 
     def close(self) -> None:
         self._stream.close()
-
-
-def is_part(name: str) -> bool:
-    """Return whether *name* is that of a temporary file.
-
-    >>> is_part(".rs-0123456789abcdef.part"), is_part(".nfs0000000a"), is_part(".rs-0.part")
-    (True, True, False)
-    """
-    if name.startswith(".rs-"):
-        return len(name) == 25 and name.endswith(PARTS) and _is_hex(name[4:20])
-    return name.startswith(".nfs") and len(name) > 11 and _is_hex(name[4:])
-
-
-def _is_hex(text: str) -> bool:
-    return not text.strip("0123456789abcdef")
 
 
 def _version(content: bytes) -> str:

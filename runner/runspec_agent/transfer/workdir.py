@@ -1,15 +1,15 @@
 """Prepare what a program finds on its node: its inputs, its environment, and the folders for its outputs."""
 
 import os
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, Mapping, Optional
 
 import runspec_agent
 from runspec_agent.base import files, requirements
 from runspec_agent.base.job_env import TEAM_WORDS
 from runspec_agent.base.task_identity import TaskIdentity, variable
-from runspec_agent.env import direct_start
 from runspec_agent.store.base import Bucket
-from runspec_agent.transfer import inputs, output_saver
+from runspec_agent.transfer import inputs
+from runspec_agent.transfer.output_saver import Saver
 
 SHARED = "/mnt/runspec"  # where shared file systems are mounted
 # Variables that are not part of the contract.
@@ -66,14 +66,9 @@ class Workdir:
             path = os.path.join(os.path.abspath(base), path.lstrip("/"))
         return files.local(path)
 
-    def outputs(self, place: TaskIdentity, below: str) -> Optional[output_saver.Saver]:
-        """Restore what an earlier attempt has saved; the final files are published *below*.
-
-        Return the saver, or None if there are no outputs.
-        """
-        if not self.record["outputs"]:
-            return None
-        saver = output_saver.Saver(self.bucket)
+    def outputs(self, place: TaskIdentity, below: str) -> Saver:
+        """Restore what an earlier attempt has saved; the final files are published *below*."""
+        saver = Saver(self.bucket)
         for output in self.record["outputs"]:
             path = inputs.roomy(self.below(output["path"]), self.env)
             os.makedirs(path, exist_ok=True)
@@ -85,22 +80,10 @@ class Workdir:
             saver.add(output["name"], path, prefix, output["sync_s"], keep, place.attempt == 1)
         return saver
 
-    def started(self, argv: Sequence[str]) -> List[str]:
-        """Return the command that starts *argv*: by inside.sh, unless that would do nothing else."""
-        self._clear()
-        if direct_start.is_direct(argv, self.env, self.cwd):
-            if self.cwd is not None and "PWD" in self.env:
-                self.env["PWD"] = self.cwd  # as a shell does
-            return list(argv)
-        return ["/bin/sh", self.unpacked(), *argv]
-
-    def _clear(self) -> None:
-        for name in OURS:
-            self.env.pop(name, None)
-
     def unpacked(self) -> str:
         """Return the path of inside.sh, unpacked from the zipapp."""
-        self._clear()
+        for name in OURS:
+            self.env.pop(name, None)
         path = os.path.join(self.folder, INSIDE)
         files.write(path, _inside_sh(self.env["RUNSPEC_INSIDE"]))
         return path
