@@ -56,6 +56,11 @@ def arrays(project: Project) -> list[str]:
     return sorted({line for line in project.jobs("%j %F") if line.startswith(run)})
 
 
+def state_of(project: Project, task: int) -> str:
+    states = {node["task"]: node["state"] for node in project.status()["nodes"]}
+    return str(states[task])
+
+
 def said_in(project: Project, task: int) -> str:
     """Give the log of a task in the workspace, which has the number of the sweep in its name."""
     found = list(project.workspace.glob(f"runs/*/logs/{task}-0.txt"))
@@ -101,6 +106,7 @@ def test_a_split_sweep_is_submitted_once_whatever_breaks_between_its_arrays(
     entered = client.shell(found["run"], 21, 0, ["printenv", "RUNSPEC_TASK"], terminal=False)
     assert subprocess.run(entered.argv, capture_output=True, text=True).stdout == "21\n"
     client.stop(found["run"], {16})
+    project.until(lambda: state_of(project, 16) == "cancelled")
     go.touch()
     project.until(lambda: not project.alive())
     found = project.status()

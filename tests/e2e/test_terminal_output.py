@@ -236,7 +236,7 @@ run: |
   echo x > ${outputs.model}/x
 """
 BEST = (
-    r"succeeded: [34]\.\d s, best task 1 \(lr 0\.01\) with loss 0\.01, 1 output: runspec fetch job"
+    r"succeeded: \d+\.\d s, best task 1 \(lr 0\.01\) with loss 0\.01, 1 output: runspec fetch job"
 )
 
 
@@ -248,7 +248,7 @@ def test_a_live_area_shows_the_state_and_the_last_metric_and_goes(job: Path, col
     assert terminal.code() == 0
 
     ages = re.findall(r"running\x1b\[0m (\d) s", terminal.shown)
-    assert {"1", "2"} <= set(ages)
+    assert len(set(ages)) > 1
     assert re.search(r"\| loss 0\.01 \(task 1\)", terminal.shown)
     # Without a metric, there is room for the nodes in 40 columns too.
     whole = re.search(r"running\x1b\[0m \d s \| loss [^|\r]*\| 2 of 2 nodes run", terminal.shown)
@@ -273,10 +273,10 @@ def test_a_live_area_has_no_colours_with_no_color_and_a_dumb_terminal_has_none(
     dumb = Terminal("apply", "--new", str(job))
     assert dumb.code() == 0
 
-    assert "running 1 s | loss" in plain.shown
+    assert re.search(r"running \d s \| loss", plain.shown)
     assert not re.search(r"\x1b\[[0-9;]*m", plain.shown)
     assert "\x1b" not in dumb.shown
-    assert "running 1 s" not in dumb.shown
+    assert not re.search(r"running \d s", dumb.shown)
     assert "start 2 tasks of 1 node without a container" in dumb.shown
     assert re.search(BEST, dumb.shown)
 
@@ -311,7 +311,7 @@ def test_github_actions_get_groups_in_which_no_line_of_the_job_is_a_command(
     assert (resume, end) == (f"::{token[1]}::", "::endgroup::")
     told = done.stderr.splitlines()
     assert (told[0], told[3]) == ("::group::start job", "::endgroup::")
-    assert re.fullmatch(r"runspec: job-[0-9a-z]{6} succeeded: 0\.\d s", told[-1])
+    assert re.fullmatch(r"runspec: job-[0-9a-z]{6} succeeded: \d+\.\d s", told[-1])
     assert logs.stdout.splitlines() == printed
 
 
@@ -387,14 +387,14 @@ def test_the_state_has_a_colour_in_a_list_unless_no_color_is_set(
 def test_lines_have_times_and_old_ones_are_left_out(
     job: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    job.write_text(HEAD + "run: |\n  date +%T\n  sleep 4\n  date +%T\n  sleep 600\n")
+    job.write_text(HEAD + "run: |\n  date +%T\n  sleep 8\n  date +%T\n  sleep 600\n")
     assert run(["apply", "-d", "--json", str(job)]) == 0
     until(lambda: run(["logs", "job"]) == 0 and capfd.readouterr().out.count(":") == 4)
     capfd.readouterr()
 
     assert run(["logs", "job", "--timestamps"]) == 0
     printed = [line.split() for line in capfd.readouterr().out.splitlines()]
-    assert run(["logs", "job", "--since", "3s", "--timestamps", "--json"]) == 0
+    assert run(["logs", "job", "--since", "6s", "--timestamps", "--json"]) == 0
     (new,) = map(json.loads, capfd.readouterr().out.splitlines())
     found = api.get("job")
     (first, second) = found.logs(timestamps=True)
