@@ -18,7 +18,7 @@ from tests.support.slurm.project import Capture, Project, prepared
 from tests.support.slurm.shared_cluster import PROGRAMS
 
 pytestmark = pytest.mark.slow
-LIMIT_S = 150.0
+LIMIT_S = 240.0
 COLD_S = 60.0
 COUNTS = """\
 place="${outputs.out}/count"
