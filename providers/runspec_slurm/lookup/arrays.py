@@ -9,7 +9,7 @@ from runspec_slurm.naming import array_of, job_name, run_of
 from runspec_slurm.queue import Past, Row
 from runspec_slurm.reasons import NOT_SUBMITTED
 
-WAITING = Row(
+WAITING = Row(  # stands for an array that is not submitted yet
     job="",
     tasks=(),
     state="PENDING",

@@ -50,11 +50,9 @@ def _in_part(found: Status, hint: str) -> Status:
         return found
     if found.state is State.GONE:  # another machine has destroyed the jobs that were submitted
         return Status(State.WAITING, hint)
-    return (
-        Status(State.RUNNING, hint, None, found.nodes)
-        if found.state.terminal
-        else found._replace(reason=hint)
-    )
+    if found.state.terminal:
+        return Status(State.RUNNING, hint, None, found.nodes)
+    return found._replace(reason=hint)
 
 
 def with_nodes(of: Record, memory: RunState, found: Status) -> Status:
