@@ -125,7 +125,7 @@ class AwsClient:
         try:
             self.send(request)
         except RemoteError:  # "not found" may answer a repeated call whose first attempt succeeded
-            if lookup.there(self.session, request) and not lookup.leaving(self.session, request):
+            if lookup.stays(self.session, request):
                 raise
         if request.operation.startswith(("delete", "deregister")):
             self._await(lambda: not lookup.there(self.session, request), request)

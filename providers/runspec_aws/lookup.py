@@ -205,10 +205,7 @@ def there(session: Session, undo: Request) -> bool:
     """Return whether *undo* has something to delete; a resource that is being deleted counts."""
     params, operation = undo.params, undo.operation
     if operation in THINGS:
-        kind, key = THINGS[operation]
-        found = any_state(session, kind, params[key])
-        off = operation.startswith("update") and found is not None and found["state"] == "DISABLED"
-        return found is not None and not off
+        return _pending(session, undo) is not None
     if operation == "deregister_job_definition":
         return _active(session, params["jobDefinition"])
     if operation == "delete_object":
@@ -229,9 +226,23 @@ def busy(session: Session, undo: Request) -> bool:
     return _status(session, undo) in BUSY
 
 
-def leaving(session: Session, undo: Request) -> bool:
-    """Return whether the resource of *undo* has been deleted, but is still visible for a while."""
-    return _status(session, undo) == "DELETING"
+def stays(session: Session, undo: Request) -> bool:
+    """Return whether *undo* has something to delete that nobody is deleting.
+
+    The service is asked once: between two descriptions, what is being deleted may go.
+    """
+    if undo.operation in THINGS:
+        found = _pending(session, undo)
+        return found is not None and found.get("status") != "DELETING"
+    return there(session, undo)
+
+
+def _pending(session: Session, undo: Request) -> Found:
+    """Return what *undo* would change; None if it is gone, or disabled already."""
+    kind, key = THINGS[undo.operation]
+    found = any_state(session, kind, undo.params[key])
+    off = undo.operation.startswith("update") and found is not None and found["state"] == "DISABLED"
+    return None if off else found
 
 
 def _status(session: Session, undo: Request) -> str | None:

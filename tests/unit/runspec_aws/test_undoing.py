@@ -23,11 +23,16 @@ class Queue:
         self.statuses = list(statuses)
 
     def look(self, service: str) -> Any:
-        return SimpleNamespace(describe_job_queues=self.described)
+        return SimpleNamespace(
+            describe_job_queues=self.described, describe_launch_templates=self.templates
+        )
 
     def described(self, **asked: list[str]) -> dict[str, Any]:
         status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
         return {"jobQueues": [{"jobQueueName": "q", "status": status, "state": "DISABLED"}]}
+
+    def templates(self, **asked: list[str]) -> dict[str, Any]:
+        return {"LaunchTemplates": [{}]}
 
 
 def undone(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,12 +59,17 @@ def test_what_is_leaving_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert queue.statuses == ["DELETED"]
 
 
+def test_what_goes_between_two_looks_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody else deletes it at the same time."""
+    undone(Queue("VALID", "VALID", "DELETING", "DELETED"), monkeypatch)
+
+
 def test_what_stays_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RemoteError, match="not found"):
         undone(Queue("VALID"), monkeypatch)
 
 
-def test_a_status_is_known_of_what_has_one_alone() -> None:
-    other = Request("ec2", "delete_launch_template", {})
+def test_what_has_no_status_stays_while_it_is_there() -> None:
+    template = Request("ec2", "delete_launch_template", {"LaunchTemplateName": "t"})
 
-    assert not lookup.leaving(Queue("DELETING"), other)  # type: ignore[arg-type]
+    assert lookup.stays(Queue("DELETING"), template)  # type: ignore[arg-type]
