@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -20,14 +22,25 @@ Runspec = Callable[..., str]
 
 @pytest.fixture
 def runspec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runspec]:
-    (tmp_path / "hello.yaml").write_text(SPEC)
-    settings = {"workspace": str(tmp_path / "workspace")}
-    with pcluster_site(tmp_path, monkeypatch, settings, partitions=[Partition("ondemand")]):
+    with site(tmp_path, monkeypatch) as call:
+        yield call
+
+
+@contextlib.contextmanager
+def site(
+    folder: Path, patch: pytest.MonkeyPatch, slurm: Mapping[str, int] | None = None
+) -> Iterator[Runspec]:
+    """Give runspec's command line, with *slurm* as settings of the cluster to be made."""
+    (folder / "hello.yaml").write_text(SPEC)
+    settings = {"workspace": str(folder / "workspace"), "slurm_settings": slurm or {}}
+    with pcluster_site(
+        folder, patch, settings, partitions=[Partition("ondemand")], more=slurm or {}
+    ):
 
         def call(*words: str) -> str:
             done = subprocess.run(
                 [sys.executable, "-m", "runspec_jobs", *words],
-                cwd=tmp_path,
+                cwd=folder,
                 capture_output=True,
                 text=True,
                 timeout=120,
@@ -56,6 +69,31 @@ def test_a_cluster_is_made_for_a_job_and_goes_when_nothing_needs_it(
     runspec("destroy", "--site")
     assert list(clusters.iterdir()) == []
     assert [p for p in (tmp_path / "workspace").rglob("*") if p.is_file()] == []
+
+
+def test_a_sweep_larger_than_an_array_is_one_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with site(tmp_path, monkeypatch, {"MaxArraySize": 10}) as runspec:
+        (tmp_path / "hello.yaml").write_text(
+            SPEC.replace("[echo, hello]", "[printenv, RUNSPEC_TASK]")
+            + f"sweep: {{n: {list(range(21))}}}\n"
+        )
+
+        runspec("apply", "hello.yaml")
+
+        found = json.loads(runspec("status", "hello", "--json"))
+        assert [node["task"] for node in found["nodes"]] == list(range(21))
+        assert {node["state"] for node in found["nodes"]} == {"succeeded"}
+        told = [line.partition("]")[2] for line in runspec("logs", "hello").splitlines()]
+        assert sorted(map(int, told)) == list(range(21))
+        said = subprocess.run(
+            ["squeue", "--states=all", "--noheader", "--format=%j %F"],
+            capture_output=True,
+            text=True,
+        )
+        assert len(set(said.stdout.splitlines())) == 3, said.stdout
+        runspec("destroy", "hello")
 
 
 @pytest.mark.matrix
