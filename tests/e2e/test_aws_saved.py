@@ -22,6 +22,7 @@ from tests.support.aws.log_following import (
 )
 
 MANY = 1_000_000 if chosen.ALL else 100_000
+KILLS = 5
 LATE_S = 4.0  # less than what a reader waits for after the end
 
 pytestmark = pytest.mark.slow
@@ -48,12 +49,12 @@ def test_a_saved_log_is_the_stored_one_however_often_its_reader_is_killed(
     world.set(log_model=model, late_s=LATE_S, late_share=0.05)
     world.set(throttle_logs=0.2, partial_pages=0.3)
 
-    loader = threading.Thread(target=paced, args=(job, lines, batch, 8.0))
-    loader.start()
-    saver = Saver(job.run, target)
-    for _ in range(5):
-        saver.kill(dice.uniform(0, 0.5))
-    loader.join()
+    saver, part = Saver(job.run, target), -(-count // KILLS)
+    for n in range(KILLS):
+        more = lines[n * part : (n + 1) * part]
+        loader = threading.Thread(target=paced, args=(job, more, batch, 1.6))
+        saver.kill(dice.uniform(0, 0.5), loader.start)
+        loader.join()
     job.let_go()
     world.end(job.job)
     saver.kill_now()
@@ -63,7 +64,7 @@ def test_a_saved_log_is_the_stored_one_however_often_its_reader_is_killed(
     expected = hashlib.sha256(job.before + source).hexdigest()
     assert hashlib.sha256(target.read_bytes()).hexdigest() == expected
     assert not saver.cursor.exists()
-    assert saver.kills == 6
+    assert saver.kills == KILLS + 1
 
 
 def test_a_copy_is_taken_up_again_after_its_token_is_no_longer_good(world: Rehearsed) -> None:

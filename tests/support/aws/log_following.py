@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -139,9 +139,10 @@ class Saver:
     def _place(self) -> float:
         return self.cursor.stat().st_mtime if self.cursor.exists() else 0.0
 
-    def kill(self, after_s: float) -> None:
-        """Kill it that long after it has got a little further, and start it again."""
+    def kill(self, after_s: float, begin: Callable[[], object] = lambda: None) -> None:
+        """Kill it that long after it has got further than where it was before *begin*, and start it again."""
         before = self._place()
+        begin()
         until(lambda: self._place() > before or self.process.poll() is not None)
         time.sleep(after_s)
         assert self.process.poll() is None, self.process.communicate()[1].decode()
