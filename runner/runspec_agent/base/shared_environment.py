@@ -77,15 +77,17 @@ def _build(
 ) -> Optional[str]:
     """Build the environment in the folder *token*, and return the path of the one that counts.
 
-    Return None if another builder has taken this one for dead and has removed its folder.
+    Return None if another builder has taken this one for dead, and its environment is gone again.
     """
     own = os.path.join(place, token)
     os.mkdir(own)
     try:
         requirements.make(record, own, env)
     except Failure as failure:
-        if not os.path.isdir(own):
-            return None
+        made = _built(place)  # by another builder, which may also have removed files under this one
+        if made is not None or not os.path.isdir(own):
+            files.remove_tree(own)
+            return made
         files.remove_tree(own)
         noted = {"run": env.get("RUNSPEC_RUN", ""), "why": str(failure), "token": token}
         files.write_record(os.path.join(place, FAILED), noted)

@@ -59,7 +59,7 @@ def joined(points: Sequence[Point]) -> List[Point]:
     begin_s = 0.0
     for first, second in zip(points[::2], points[1::2]):
         share = (first.at_s - begin_s) / max(second.at_s - begin_s, 1e-9)
-        gpus = second.gpus
+        gpus = second.gpus or first.gpus  # nvidia-smi may have failed
         if len(first.gpus) == len(second.gpus):
             pairs = zip(first.gpus, second.gpus)
             gpus = tuple((_mean(a[0], b[0], share), max(a[1], b[1])) for a, b in pairs)

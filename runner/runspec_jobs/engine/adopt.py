@@ -34,6 +34,7 @@ from runspec_jobs.provider import (
     Step,
     SupportsRehydration,
 )
+from runspec_jobs.provider.types import PARTS, WHOLE
 from runspec_jobs.spec import validate
 from runspec_jobs.spec.field_marks import of_user
 from runspec_jobs.spec.requirements import RequirementsError, conda_lines, requirement_lines
@@ -51,7 +52,7 @@ class Uploaded(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True, defer_build=True)
 
-    digest: str = Field(pattern=r"\Asha256:[0-9a-f]{64}\z")
+    digest: str = Field(pattern=rf"\A(?:{WHOLE}|{PARTS})[0-9a-f]{{64}}\z")
     files: int = Field(ge=0)
     bytes: int = Field(ge=0)
 

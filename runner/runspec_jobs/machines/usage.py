@@ -84,7 +84,8 @@ def _node(place: tuple[int, int], attempt: int, content: bytes, name: str) -> No
     try:
         head, *rows = [json.loads(line) for line in content.decode().splitlines()]
         check(head, FORMAT, f"usage/{name}")
-        points = tuple(_point(row) for row in rows)
+        gpu_bytes = tuple(int(count) for count in head.get("gpus", ()))
+        points = tuple(_point(row, len(gpu_bytes)) for row in rows)
         return NodeUsage(
             place[0],
             attempt,
@@ -95,7 +96,7 @@ def _node(place: tuple[int, int], attempt: int, content: bytes, name: str) -> No
             int(head["cpus"]),
             int(head["memory_bytes"]),
             int(head["disk_bytes"]),
-            tuple(int(count) for count in head.get("gpus", ())),
+            gpu_bytes,
             str(head.get("no_gpus", "")),
             max([float(head.get("most_cpus", 0)), *(point.cpus for point in points)]),
             points,
@@ -104,10 +105,10 @@ def _node(place: tuple[int, int], attempt: int, content: bytes, name: str) -> No
         return None
 
 
-def _point(row: Sequence[Any]) -> UsagePoint:
-    """Return the point of a row, whose memory and disk are in MiB."""
+def _point(row: Sequence[Any], gpus_known: int) -> UsagePoint:
+    """Return the point of a row, whose memory and disk are in MiB, with the GPUs whose memory is known."""
     at_s, cpus, memory, disk, *gpus = (float(value) for value in row)
     pairs = tuple(
         (percent, round(used * MIB)) for percent, used in zip(gpus[::2], gpus[1::2], strict=True)
     )
-    return UsagePoint(at_s, cpus, round(memory * MIB), round(disk * MIB), pairs)
+    return UsagePoint(at_s, cpus, round(memory * MIB), round(disk * MIB), pairs[:gpus_known])

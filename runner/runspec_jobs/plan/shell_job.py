@@ -47,7 +47,7 @@ done
 # watcher is no child of the shell, which might wait for all of its children.
 OPEN = f"""\
 {FOLDER}
-: >"$runspec_at/open" && exec 8<"$runspec_at/job" 9>"$runspec_at/shell" || exit {NOBODY}
+exec 8<"$runspec_at/job" 9>"$runspec_at/shell" && : >"$runspec_at/open" || exit {NOBODY}
 if [ $# -eq 0 ]; then
   [ -x "${{SHELL:-}}" ] || SHELL=$(command -v bash || command -v sh)
   set -- "$SHELL"

@@ -57,4 +57,4 @@ def _folders(before: Mapping[str, Source], after: Mapping[str, Source]) -> Itera
 
 
 def _content(source: Source) -> str:
-    return f"{source.counted}, {source.bytes:,} bytes, {source.digest[:12]}"
+    return f"{source.counted}, {source.bytes:,} bytes, {source.name[:12]}"

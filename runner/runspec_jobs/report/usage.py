@@ -99,7 +99,7 @@ def _of(part: int, whole: int) -> str:
 
 def gpu_text(used: Used) -> str:
     """Return what the GPUs did; why they were not sampled if the spec asks for some; else an empty text."""
-    nodes = [node for node in used.nodes if node.gpu_bytes]
+    nodes = [node for node in used.nodes if _has_sampled_gpus(node)]
     if not nodes:
         reasons = [node.no_gpus for node in used.nodes if node.no_gpus]
         return f"not sampled: {reasons[0]}" if used.asked.gpus and reasons else ""
@@ -121,6 +121,10 @@ def mean_cpus(node: NodeUsage) -> float:
     spans = [(p.cpus, p.at_s - b) for p, b in zip(node.points, begins, strict=False)]
     whole = sum(span for _, span in spans)
     return sum(cpus * span for cpus, span in spans) / whole if whole > 0 else 0.0
+
+
+def _has_sampled_gpus(node: NodeUsage) -> bool:
+    return any(point.gpus for point in node.points)
 
 
 def mean_busy(node: NodeUsage) -> float:
@@ -193,7 +197,7 @@ def _disk(used: Used) -> Iterator[Advice]:
 
 def _gpus(used: Used) -> Iterator[Advice]:
     asked, most = used.asked.gpus, _most_gpus(used)
-    if not asked or most >= asked or not all(node.gpu_bytes for node in used.nodes):
+    if not asked or most >= asked or not all(map(_has_sampled_gpus, used.nodes)):
         return
     what = f"used {most}: write gpus: {most}" if most else "used none: remove gpus"
     yield Advice("gpus", asked, most, str(most) if most else None, f"asked {asked} GPUs, {what}")

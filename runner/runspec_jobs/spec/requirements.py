@@ -16,6 +16,9 @@ from runspec_jobs.errors import UsageError
 HASH = re.compile(r"\s+--hash[= ](?:sha256|sha384|sha512):[0-9a-f]+")
 URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 PASSWORD = re.compile(r"[a-z+]+://(?!git@)[^/@\s]+@", re.IGNORECASE)
+# https://docs.anaconda.com/anaconda.org/user-guide/work-with-packages/#private-packages
+TOKEN = re.compile(r"[a-z]+://[^/\s]+(?:/[^/\s]+)*/t/[^/\s]+", re.IGNORECASE)
+LEADS = re.compile(r"(-r|-e|-c|--[a-z-]+|file:|\.{0,2}/)")  # away from the file
 TARGET = re.compile(r"(?:[\w.\[\],-]+\s*@\s*)?(?P<target>[^\s;]*)")
 LOCAL = re.compile(r"file:|[.~/]|[A-Za-z]:[\\/]|.*/|.*\.(?:whl|zip|tar\.gz|txt)$", re.IGNORECASE)
 COMMENT = re.compile(r"(?:^|\s+)#.*$")
@@ -84,14 +87,30 @@ def conda_lines(text: str) -> tuple[str, ...]:
     if not isinstance(value, dict) or not isinstance(value.get("dependencies"), list):
         problems.append((1, "it has no list of dependencies", "write dependencies: [python=3.12]"))
     for number, line in enumerate(lines, 1):
-        if PASSWORD.search(line):
-            problems.append((number, "the URL contains a password", "use micromamba auth login"))
-        elif found := re.match(r"\s*- *[\"']?(-r|-e|-c|--[a-z-]+|file:|\.{0,2}/)", line):
+        for secret, pattern in (("password", PASSWORD), ("token", TOKEN)):
+            if pattern.search(line):
+                what = f"the URL contains a {secret}"
+                problems.append((number, what, "use micromamba auth login"))
+    for item in _conda_items(value):
+        if found := LEADS.match(item):
+            at = next((n for n, line in enumerate(lines, 1) if item in line), 1)
             what = f"'{found[1]}' leads to a file of this machine, or is an option"
-            problems.append((number, what, OPTIONS.get(found[1])))
+            problems.append((at, what, OPTIONS.get(found[1])))
     if problems:
         raise RequirementsError(problems)
     return lines
+
+
+def _conda_items(value: object) -> Iterator[str]:
+    """Yield the channels and packages of an environment.yml, and those of pip in it."""
+    if isinstance(value, str):
+        yield value.strip()
+    elif isinstance(value, list):
+        for item in value:
+            yield from _conda_items(item)
+    elif isinstance(value, dict):
+        for key in ("channels", "dependencies", "pip"):
+            yield from _conda_items(value.get(key))
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -169,6 +169,25 @@ def test_of_two_builders_that_end_the_first_counts(world: World) -> None:
     assert world.made == [other]
 
 
+def test_a_builder_whose_files_another_one_removes_uses_what_that_one_has_built(
+    world: World,
+) -> None:
+    """It was taken for dead, and its installation fails because of that."""
+    builder = world.node()
+    until(lambda: world.installed)
+    (own,) = world.made
+    other = own.with_name("other")
+    (other / "env").mkdir(parents=True)
+    (other / "env" / "mark").write_text("theirs")
+    (own.parent / "built").write_text("other")
+    world.go("fail")
+
+    found = ended(builder)
+
+    assert found == (0, f"made {other}/env theirs")
+    assert world.made == [other]
+
+
 def test_a_failure_ends_the_nodes_of_the_run_that_wait_and_the_next_attempt_builds(
     world: World,
 ) -> None:

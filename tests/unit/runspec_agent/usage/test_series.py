@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from runspec_agent.usage.series import FORMAT, MOST, Point, Series
 from runspec_jobs.machines.usage import FORMAT as READ, read_usage
+from runspec_jobs.report.usage import Asked, Used, advice, gpu_text
 
 DAY_S, MIB = 86_400, 1 << 20
 ABOUT = {"of": "processes", "began_s": 1.0, "cpus": 96, "memory_bytes": 1 << 40, "disk_bytes": 9}
@@ -39,6 +40,32 @@ def test_the_most_of_a_day_is_in_its_record() -> None:
     assert max(point.memory_bytes for point in node.points) == 900 << 30
     assert node.points[-1].at_s == DAY_S
     assert 40 < sum(point.cpus for point in node.points) / len(node.points) < 50
+
+
+def read(record: bytes) -> Used:
+    nodes = read_usage(["0/1/0"], lambda names: [record], None).nodes
+    return Used(Asked(gpus=1), nodes, 1)
+
+
+def test_gpus_of_which_only_the_first_samples_know_are_kept() -> None:
+    """nvidia-smi may fail for ever, minutes after the job began."""
+    found = Series({**ABOUT, "gpus": [80 << 30]})
+    for n in range(5_000):
+        gpus = ((50.0, 1 << 30),) if 1 < n < 9 else ()
+        found.add(Point(10.0 * (n + 1), 1.0, MIB, MIB, gpus))
+
+    assert "memory 1 GiB of 80 GiB" in gpu_text(read(found.document()))
+
+
+def test_gpus_of_which_no_sample_or_no_size_is_known_are_no_error() -> None:
+    unsampled, unknown = Series({**ABOUT, "gpus": [80 << 30]}), Series({**ABOUT, "gpus": []})
+    for n in range(10):
+        unsampled.add(Point(10.0 * (n + 1), 1.0, MIB, MIB, ()))
+        unknown.add(Point(10.0 * (n + 1), 1.0, MIB, MIB, ((0.0, 5),)))
+
+    for record in (unsampled.document(), unknown.document()):
+        assert gpu_text(read(record)) == ""
+        assert advice(read(record)) == []
 
 
 def test_the_agent_and_the_client_name_the_same_format() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,8 @@ def test_changes_are_named_as_the_spec_names_them(job: Path, capsys: Capture) ->
     source = job.parent / "src"
     source.mkdir()
     (source / "a.txt").write_text("one")
+    with (source / "large").open("wb") as large:
+        large.truncate(9 << 20)
     mounts = "mounts: [{name: code, source: ./src, target: /job/code}]\n"
     applied(job, f"{HEAD}{mounts}env: {{GREETING: hello, OLD: x}}\n", capsys)
     (source / "b.txt").write_text("two")
@@ -95,7 +98,9 @@ def test_changes_are_named_as_the_spec_names_them(job: Path, capsys: Capture) ->
     lines = told.splitlines()[1:]
     assert "  ~ env.GREETING: hello -> bye" in lines and "  - env.OLD: x" in lines
     assert "  ~ command: true -> false now" in lines and "  + timeout: 300" in lines
-    assert any(line.startswith("  ~ mounts.code: 1 file, 3 bytes, sha256:") for line in lines)
+    (code,) = (line for line in lines if line.startswith("  ~ mounts.code: "))
+    before, after = re.findall(r"files, [\d,]+ bytes, ([0-9a-f]{12})\b", code)
+    assert before != after
     assert lines[-1].endswith("of the requests differ: --full shows them")
     assert "do.params" not in told and "do.params" in planned(capsys, "--diff", "--full")
 

@@ -64,13 +64,15 @@ def provider() -> Provider:
     return registry.load("aws-batch")
 
 
-def state(job: dict[str, Any] = JOB, **settings: Any) -> dict[str, Any]:
+def state(
+    job: dict[str, Any] = JOB, digest: str = f"sha256:{'5a' * 32}", **settings: Any
+) -> dict[str, Any]:
     """Return the state that another machine keeps of a run, with *settings* over its own."""
     text = json.dumps(job).encode()
     spec, problems = checked(reader.read(text))
     assert spec is not None, problems
     options = provider().options_model.model_validate({**THEIRS, **settings})
-    facts = Facts(options, {"code": Source(f"sha256:{'5a' * 32}", 3, 4096)})
+    facts = Facts(options, {"code": Source(digest, 3, 4096)})
     made = model.make_plan(provider(), spec, RUN[-6:], facts)
     found: dict[str, Any] = json.loads(adopt.text(text, made, facts, BORN))
     return found
@@ -96,6 +98,12 @@ def test_the_plan_is_that_of_the_machine_that_began_the_run() -> None:
     assert model.to_json(adopted.plan) == found["plan"]
     assert (adopted.elsewhere, adopted.born) == (frozenset(), BORN)
     assert adopted.facts.options.queue == "theirs"
+
+
+def test_folders_with_files_of_several_parts_are_adopted() -> None:
+    found = state(digest=f"sha256-parts:{'5a' * 32}")
+
+    assert model.to_json(understood(found).plan) == found["plan"]
 
 
 def test_settings_of_the_user_alone_are_neither_kept_nor_taken() -> None:

@@ -142,6 +142,9 @@ def test_reading_again_changes_nothing(text: str) -> None:
         ("channels: [https://me:secret@host/c]\ndependencies: [x]", 1, "contains a password"),
         ("dependencies:\n- pip:\n  - -r more.txt", 3, "'-r' leads to a file"),
         ("dependencies:\n- pip:\n  - ./package", 3, "'./' leads to a file"),
+        ("dependencies:\n- x\n- pip: [six, -r more.txt]", 3, "'-r' leads to a file"),
+        ("channels: [/home/me/channel]\ndependencies: [x]", 1, "'/' leads to a file"),
+        ("channels:\n- https://conda.anaconda.org/t/my-token/me\ndependencies: [x]", 2, "a token"),
     ],
 )
 def test_an_environment_of_conda_is_in_its_file_alone(text: str, line: int, what: str) -> None:
