@@ -35,6 +35,15 @@ PATIENT = Config(
     read_timeout=60,
 )
 
+# The first bounds each piece of a `Body`, while up to eight uploads share a slow line; the second the time after the
+# last one, when much of it may still be in the buffers of this machine.
+UPLOADING = Config(
+    request_checksum_calculation="when_required",
+    retries={"mode": "adaptive", "total_max_attempts": 5},
+    connect_timeout=60,
+    read_timeout=300,
+)
+
 
 class Session:
     """The clients of one account and region. Creating it raises CredentialsError if there are no credentials."""
@@ -67,6 +76,10 @@ class Session:
     def look(self, service: str) -> Any:
         """Return the client for calls that may be repeated, because they only read or send the same again."""
         return self.new_client(service, PATIENT)
+
+    def upload(self) -> Any:
+        """Return the client that sends the content of folders to S3, also over a slow line."""
+        return self.new_client("s3", UPLOADING)
 
     def new_client(self, service: str, config: Config) -> Any:
         """Return a client, which threads may share; a boto3 session can make only one at a time.

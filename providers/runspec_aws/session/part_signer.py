@@ -10,7 +10,7 @@ from typing import Any
 
 from botocore.auth import AUTH_TYPE_MAPS, S3SigV4Auth
 
-from runspec_jobs.provider import HashedPart
+from runspec_aws.session.body import Body
 
 NAME = "runspec-s3v4"
 REPLACED = ("v4", "s3v4")  # not those of other stores, of directory buckets or of several regions
@@ -21,7 +21,8 @@ class PartSigner(S3SigV4Auth):  # type: ignore[misc] # botocore has no types
     def payload(self, request: Any) -> str:
         """Return the SHA-256 of the body of *request*."""
         body = request.body
-        return body.sha256 if isinstance(body, HashedPart) else str(super().payload(request))
+        known = body.sha256 if isinstance(body, Body) else None
+        return known or str(super().payload(request))
 
 
 AUTH_TYPE_MAPS[NAME] = PartSigner

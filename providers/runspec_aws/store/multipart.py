@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,6 +15,7 @@ from typing import Any
 
 from runspec_aws.errors import got, listed, translated
 from runspec_aws.lookup import absent
+from runspec_aws.session.body import Body
 from runspec_aws.session.clients import Session
 from runspec_jobs.provider import Conflict, HashedPart, NoAnswer, RunspecError
 
@@ -87,13 +89,14 @@ def _send(
 
     A part whose ETag is not the MD5 of its content is sent again: see docs/unverified.md, aws-8.
     """
-    s3 = session.look("s3")
+    s3, given_up = session.upload(), threading.Event()
 
     def sent(number: int, data: Content) -> dict[str, Any]:
         etag = _etag(data) if number in uploaded else ""
         if not etag or uploaded[number] != (etag, len(data)):
             with translated(f"upload {where['Key']}"):
-                etag = got(s3.upload_part(**where, PartNumber=number, Body=data), "ETag")
+                body = Body(data, given_up)
+                etag = got(s3.upload_part(**where, PartNumber=number, Body=body), "ETag")
         if isinstance(data, HashedPart):
             data.release()
         return {"PartNumber": number, "ETag": etag}
@@ -101,11 +104,15 @@ def _send(
     found: list[dict[str, Any]] = []
     with ThreadPoolExecutor(AT_ONCE) as threads:
         pending: deque[Future[dict[str, Any]]] = deque()
-        for number, data in enumerate(parts, 1):
-            if len(pending) == AT_ONCE:
-                found.append(pending.popleft().result())
-            pending.append(threads.submit(sent, number, data))
-        return found + [one.result() for one in pending]
+        try:
+            for number, data in enumerate(parts, 1):
+                if len(pending) == AT_ONCE:
+                    found.append(pending.popleft().result())
+                pending.append(threads.submit(sent, number, data))
+            return found + [one.result() for one in pending]
+        except BaseException:  # the threads are waited for now, also after Ctrl-C
+            given_up.set()
+            raise
 
 
 def _complete(session: Session, where: Where, sent: list[dict[str, Any]]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 from runspec_aws.errors import code_of, listed, translated
 from runspec_aws.lookup import absent
+from runspec_aws.session.body import Body
 from runspec_aws.session.clients import Session
 from runspec_aws.store import multipart
 from runspec_jobs.provider import (
@@ -121,11 +122,9 @@ class Objects:
         if size > PART_BYTES:
             multipart.put(self.session, key, blocks, size)
         else:
-            content = bytearray().join(blocks)  # botocore sends `bytes` in small pieces
+            content = Body(b"".join(blocks))
             with translated(f"upload {key}"):
-                self.session.look("s3").put_object(
-                    Bucket=self.session.bucket, Key=key, Body=content
-                )
+                self.session.upload().put_object(Bucket=self.session.bucket, Key=key, Body=content)
         progress(whole, whole)
 
     def remove(self, key: str) -> None:

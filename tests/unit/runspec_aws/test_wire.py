@@ -9,6 +9,7 @@ import pytest
 from botocore.awsrequest import AWSResponse
 
 from runspec_aws.options import AwsOptions
+from runspec_aws.session.body import Body
 from runspec_aws.session.clients import Session
 from runspec_aws.store.objects import Objects
 from runspec_jobs.provider import HashedPart, RemoteError
@@ -61,11 +62,15 @@ def test_a_part_is_signed_with_the_sha256_that_it_brings(session: Session) -> No
     part = HashedPart(b"data")
     part.sha256 = "0" * 64
 
-    for body in (part, bytearray(b"data")):
+    for body in (Body(part), Body(b"data"), bytearray(b"data")):
         client.upload_part(Bucket="jobs", Key="k", UploadId="u", PartNumber=1, Body=body)
 
     plain = hashlib.sha256(b"data").hexdigest()
-    assert [one.headers["X-Amz-Content-SHA256"].decode() for one in sent] == ["0" * 64, plain]
+    assert [one.headers["X-Amz-Content-SHA256"].decode() for one in sent] == [
+        "0" * 64,
+        plain,
+        plain,
+    ]
     assert all("x-amz-content-sha256" in one.headers["Authorization"].decode() for one in sent)
 
 

@@ -38,7 +38,7 @@ class S3:
         return SimpleNamespace(paginate=lambda **_: [{"Parts": listed, "IsTruncated": False}])
 
     def upload_part(self, **given: Any) -> dict[str, str]:
-        number, data = given["PartNumber"], given["Body"]
+        number, data = given["PartNumber"], given["Body"].content
         if self.refuses == number:
             raise ClientError({"Error": {"Code": "NoSuchBucket"}}, "UploadPart")
         self.barrier.wait()
@@ -66,7 +66,7 @@ def tag(data: bytes) -> str:
 
 
 def session(s3: S3) -> Any:
-    return SimpleNamespace(bucket="b", look=lambda _: s3, make=lambda _: s3)
+    return SimpleNamespace(bucket="b", look=lambda _: s3, make=lambda _: s3, upload=lambda: s3)
 
 
 def put(s3: S3, blocks: Iterable[bytes]) -> None:
