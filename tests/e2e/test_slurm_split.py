@@ -150,3 +150,22 @@ def test_destroy_knows_the_arrays_that_a_dead_apply_has_submitted(
     assert code == 0, err
     assert project.alive() == []
     assert [file for file in project.left() if file.startswith("runs/")] == []
+
+
+def test_a_cluster_that_does_not_say_its_limits_again_goes_on_with_the_same_arrays(
+    project: Project, refusing: Path
+) -> None:
+    """A busy controller may not answer in time."""
+    project.profile(sbatch=["--hold"])
+    spec = project.write("true", sweep={"n": [str(n) for n in range(COUNT)]})
+    assert project.said("apply", spec, "--detach")[0] != 0
+    run = project.status()["run"]
+    refusing.write_text("#!/bin/sh\nexit 1\n")
+    refusing.rename(refusing.with_name("scontrol"))
+
+    code, _, err = project.said("apply", spec, "--detach")
+
+    assert code == 0 and f"continuing run {run}" in err, err
+    assert len(arrays(project)) == 3
+    assert f"run {run} is already waiting" in project.said("apply", spec, "--detach")[2]
+    project.said("destroy", "job", "--yes")

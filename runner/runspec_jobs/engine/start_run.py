@@ -125,7 +125,7 @@ def earlier(
     old_client = rehydrated(client, old) if same else connect(old)[1]
     status = memory.status or old_client.state(old.run)
     if not status.state.terminal:
-        if _is_equal(old, made, found):
+        if _is_equal_but_for_survey(old, made, found):
             message = f"run {old.run} is already {status.state}; starting no other"
             return Choice(old, client, message)
         raise Conflict(
@@ -155,6 +155,25 @@ def _is_equal(old: Record, made: model.Plan, found: PlanInputs) -> bool:
     return anew.digest == made.digest
 
 
+def _is_equal_but_for_survey(old: Record, made: model.Plan, found: PlanInputs) -> bool:
+    """Return whether a run that has not ended has the spec that *made* plans, whatever its cluster says of itself now.
+
+    A busy Slurm may not answer, or have other limits than when the sweep of the run was split.
+    """
+    if _is_equal(old, made, found):
+        return True
+    if old.plan.provider != found.provider.name:
+        return False
+    try:
+        before = old.facts(found.provider)
+        of_then = model.make_plan(found.provider, old.spec, model.PREVIEW, before)
+        facts = found.facts._replace(survey=before.survey)
+        of_now = model.make_plan(found.provider, found.spec, model.PREVIEW, facts)
+    except (Damaged, LookupError):
+        return False
+    return of_then.digest == of_now.digest
+
+
 def _unfinished(
     old: Record, made: model.Plan, found: PlanInputs, reporter: Reporter
 ) -> Choice | None:
@@ -162,7 +181,7 @@ def _unfinished(
 
     Raises Conflict if it made something.
     """
-    if _is_equal(old, made, found):
+    if _is_equal_but_for_survey(old, made, found):
         return Choice(old, connect(old)[1], f"continuing run {old.run}, which was interrupted")
     with old.opened(reporter.wait) as journal:
         of_run = {s.id for s in old.plan.steps if s.scope == "run"}
