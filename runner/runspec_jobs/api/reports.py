@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.lifecycle import Membership, Run, Status
-from runspec_jobs.engine import apply as engine, clients, early_stop
+from runspec_jobs.engine import clients, early_stop
 from runspec_jobs.engine.status import full_status
+from runspec_jobs.engine.wait import is_whole, note_followed
 from runspec_jobs.errors import UsageError
 from runspec_jobs.load import source
 from runspec_jobs.load.source import InvalidSpec
@@ -134,6 +135,7 @@ def follow_metric(
 ) -> Status:
     """Wait for the end of *run* without its log, and stop tasks early as *metric* says."""
     of, client, tell = run.record, run.client(), Events(on_event).wait
+    whole = is_whole(of)
     with early_stop.stopper(of, client, metric, tell) as stopper:
         show = (lambda line: None) if stopper is None else stopper.line
         slept = early_stop.watched(sleep, stopper)
@@ -148,7 +150,7 @@ def follow_metric(
             sleep=slept,
         )
     with of.opened(tell) as journal:
-        engine.note_end(journal, status)
+        note_followed(of.run, journal, status, whole)
     return status
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from runspec_jobs.engine import apply as engine, clients
+from runspec_jobs.engine import clients
 from runspec_jobs.engine.reporter import Reporter
-from runspec_jobs.engine.wait import job_goes_on, ways
+from runspec_jobs.engine.wait import is_whole, job_goes_on, note_followed, ways
 from runspec_jobs.errors import TimedOut
 from runspec_jobs.logs import follow as log, save as copying
 from runspec_jobs.logs.outage import Outage
@@ -59,7 +59,7 @@ def save(
     source = log.tail(client)
     pause_s = max(PAUSE_S, source.poll_s)
     status: Status | None = None
-    began = time.monotonic()
+    began, whole = time.monotonic(), is_whole(of)
     seen = attempt_history.Keeper(of, time.time)
 
     def pause(least_s: float) -> None:
@@ -88,5 +88,5 @@ def save(
     files = [SavedLog(path, size, s.rank, s.task) for s, path, size in saved]
     if status is not None:
         with of.opened(reporter.wait) as journal:
-            engine.note_end(journal, status)
+            note_followed(of.run, journal, status, whole)
     return SavedLogs(files, status)

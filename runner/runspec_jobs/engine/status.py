@@ -16,6 +16,7 @@ from runspec_jobs.state.journal import RunState
 from runspec_jobs.state.run_record import Record
 
 SAMPLED_S = 5.0  # an attempt of that length has samples
+REPEAT = "if interrupted, run the same apply again to continue it"
 UNKNOWN = "its state is not known now: {}"
 
 
@@ -23,7 +24,7 @@ def known_status(of: Record, memory: RunState) -> Status:
     """Return the status of a run: from its journal if it has ended, else from its service."""
     if memory.status is not None or memory.deleted:
         return memory.status or Status(State.GONE)
-    hint = "" if engine.is_made(of.plan, memory) else _unfinished(memory)
+    hint = "" if engine.is_made(of.plan, memory) else unfinished(memory)
     if hint and not engine.is_submitted(of.plan, memory):
         return Status(State.WAITING, hint)
     try:
@@ -36,12 +37,11 @@ def known_status(of: Record, memory: RunState) -> Status:
         return Status(State.WAITING, UNKNOWN.format(exc.message))
 
 
-def _unfinished(memory: RunState) -> str:
+def unfinished(memory: RunState) -> str:
     """Return why a run is not submitted completely, and what to do."""
     if memory.refused:
         return f"its apply was refused: {memory.refused}"
-    hint = "if interrupted, run the same apply again to continue it"
-    return f"its apply was interrupted or is still running; {hint}"
+    return f"its apply was interrupted or is still running; {REPEAT}"
 
 
 def _in_part(found: Status, hint: str) -> Status:

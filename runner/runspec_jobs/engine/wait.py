@@ -6,14 +6,21 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 
-from runspec_jobs.engine import apply as engine, clients, early_stop, publish
+from runspec_jobs.engine import (
+    apply as engine,
+    clients,
+    early_stop,
+    publish,
+    status as status_of,
+)
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.engine.start_run import ended_by_others
-from runspec_jobs.errors import CredentialsError, TimedOut
+from runspec_jobs.errors import CredentialsError, TimedOut, UnknownOutcome
 from runspec_jobs.logs import follow, metric_watch, select
 from runspec_jobs.logs.metric_watch import SILENT, Watcher
 from runspec_jobs.provider import Client, State, Status
 from runspec_jobs.state import attempt_history
+from runspec_jobs.state.journal import Journal
 from runspec_jobs.state.run_record import Record
 
 Show = Callable[[follow.Line], None]
@@ -46,6 +53,8 @@ def wait(
     spec = of.spec if stops else clients.spec(of)
     metric = None if spec is None else spec.metric
     keeper = attempt_history.Keeper(of, time.time)
+    if not (whole := is_whole(of)):
+        reporter.note(f"{of.run}: {status_of.unfinished(of.memory())}")
     try:
         with (
             early_stop.stopper(of, client, metric if stops else None, reporter.wait) as stopper,
@@ -87,10 +96,28 @@ def wait(
             status = ended_by_others(journal.memory)
         if wanted is follow.every:
             watch.keep(journal)
-        engine.note_end(journal, status)
+        note_followed(of.run, journal, status, whole)
         if publishes and of.spec.outputs:
             publish.publish_ended(journal, of.run, client, status, reporter.wait)
     return status
+
+
+def is_whole(of: Record) -> bool:
+    """Return whether all jobs of a run are submitted, or were."""
+    memory = of.memory()
+    ended = memory.status is not None or memory.deleted
+    return ended or engine.is_made(of.plan, memory)
+
+
+def note_followed(run: str, journal: Journal, status: Status, whole: bool) -> None:
+    """Note how a run ended that was followed; *whole* says whether all of its jobs were submitted before that.
+
+    Raises UnknownOutcome if they were not, and those that were have ended by themselves.
+    """
+    if not whole and status.state in (State.SUCCEEDED, State.FAILED):
+        what = f"{run} had not been submitted completely, and what had been has {status.state}"
+        raise UnknownOutcome(what, f"{status_of.REPEAT}; then follow it again")
+    engine.note_end(journal, status)
 
 
 def _shared(stopper: early_stop.Stopper | None) -> metric_watch.Shared | None:

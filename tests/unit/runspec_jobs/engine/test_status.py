@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from runspec_jobs import api
 from runspec_jobs.engine import apply, status
+from runspec_jobs.errors import UnknownOutcome
 from runspec_jobs.provider import State, Status
 from runspec_jobs.state.journal import RunState
 
@@ -37,3 +40,26 @@ def test_a_run_of_which_a_part_was_submitted_has_ended_only_if_it_was_cancelled(
 
     assert shown.state is expected
     assert shown.reason.startswith("as Slurm says" if found is State.CANCELLED else HINT)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("follow", ["wait", "save"])
+def test_who_follows_a_run_of_which_a_part_was_submitted_notes_no_end(
+    follow: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The jobs of that part may all have ended, and more may be submitted."""
+    spec = {"apiVersion": "runspec/v1", "name": "job", "provider": "local", "command": ["true"]}
+    run = api.apply(api.load(spec), detach=True)
+    followed = {
+        "wait": run.wait,
+        "save": lambda: run.save_logs(tmp_path / "logs", follow=True),
+    }
+    with monkeypatch.context() as patch:
+        patch.setattr(apply, "is_made", lambda plan, memory: False)
+        with pytest.raises(UnknownOutcome, match="had not been submitted completely"):
+            followed[follow]()
+    assert run.record.memory().status is None
+
+    followed[follow]()
+
+    assert str(run.record.memory().status.state) == "succeeded"
