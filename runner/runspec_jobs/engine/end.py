@@ -9,7 +9,7 @@ from runspec_jobs.engine import apply as engine, named_run
 from runspec_jobs.engine.clients import connect
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.engine.start_run import destroy_run
-from runspec_jobs.errors import Conflict
+from runspec_jobs.errors import Conflict, RunspecError
 from runspec_jobs.plan import model
 from runspec_jobs.provider import Scope, Status, Step
 from runspec_jobs.state import run_group, run_record
@@ -65,7 +65,8 @@ def forget_group(name: str) -> None:
 def destroy_shared(reporter: Reporter) -> list[str]:
     """Delete the resources that runs share, and return the titles of their steps.
 
-    Raises Conflict while a run is left that may need them.
+    Raises Conflict while a run is left that may need them. If a service fails, what others have is deleted all the
+    same, and the first error is raised at the end.
     """
     with run_record.site_lock(reporter.wait, shared=False):
         return _delete_shared(reporter)
@@ -110,11 +111,18 @@ def _delete_shared(reporter: Reporter) -> list[str]:
             f"runspec destroy {alive[0] if len(alive) == 1 else 'RUN'}",
         )
     deleted: list[str] = []
+    failures: list[RunspecError] = []
     for of, steps in shared_steps():
-        _, client, _ = connect(of)
-        with of.opened(reporter.wait) as journal:
-            engine.undo(steps, journal, engine.ApplyContext(client, reporter))
-        deleted += [step.title for step in steps]
+        try:
+            _, client, _ = connect(of)
+            with of.opened(reporter.wait) as journal:
+                engine.undo(steps, journal, engine.ApplyContext(client, reporter))
+            deleted += [step.title for step in steps]
+        except RunspecError as exc:  # that service may be gone; what others have costs money
+            failures.append(exc)
+            reporter.note(f"not deleted, of {of.plan.provider}: {exc.message}")
+    if failures:
+        raise failures[0]
     return deleted
 
 
