@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from runspec_jobs.provider import (
+    PARTED_FORMAT,
     Facts,
     Scope,
     Spec,
@@ -82,7 +83,8 @@ def described(spec: Spec, run: str, facts: Facts) -> dict[str, Any]:
         "partition": ",".join(resources.names(spec, facts)) or None,
         "srun": containers.by_srun(spec, facts),
     }
-    if split.arrays(spec, facts) > 1:
+    parted = split.arrays(spec, facts) > 1
+    if parted:
         own["each"] = split.each(spec, facts)
     return job_record(
         spec,
@@ -97,6 +99,7 @@ def described(spec: Spec, run: str, facts: Facts) -> dict[str, Any]:
         spot=False,  # no machine has a notice to poll: Slurm signals the job before it ends
         spot_attempts=spec.retry.spot_attempts,
         slurm=own,
+        **({"format": PARTED_FORMAT} if parted else {}),
         **reach(spec, RULE),
     )
 

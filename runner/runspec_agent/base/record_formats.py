@@ -8,6 +8,7 @@ from typing import Any, Dict
 from runspec_agent.base.failure import USAGE, Failure
 
 RUN = "runspec.run/v1"
+PARTED_RUN = "runspec.run/v2"  # the same, of a sweep in several jobs
 ELASTIC = "runspec.elastic/v1"
 CLAIM = "runspec.claim/"  # a claim of this version is one word: the id of a job, or `cancelled`
 

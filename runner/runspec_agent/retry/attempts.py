@@ -26,9 +26,10 @@ def read_record(bucket: Bucket, at: str) -> Dict[str, Any]:
     found = bucket.get(at + "record.json")
     if found is None:
         raise Failure("the run {} has been destroyed".format(at.split("/")[1]), USAGE)
-    return record_formats.check(
-        json.loads(found.decode("utf-8")), record_formats.RUN, at + "record.json"
-    )
+    record = json.loads(found.decode("utf-8"))
+    parted = record.get("format") == record_formats.PARTED_RUN
+    known = record_formats.PARTED_RUN if parted else record_formats.RUN
+    return record_formats.check(record, known, at + "record.json")
 
 
 class Lost:

@@ -91,6 +91,7 @@ from runspec_jobs.provider.elastic_tasks import (
 )
 from runspec_jobs.provider.job_manifest import (
     OUTPUT_TAR,
+    PARTED_FORMAT,
     blob_name,
     digest_line,
     job_record,
@@ -183,6 +184,7 @@ __all__ = [
     "MONTH_H",
     "NOT_NEEDED",
     "OUTPUT_TAR",
+    "PARTED_FORMAT",
     "PLACE",
     "SECRET_SOURCE",
     "Address",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -50,7 +51,7 @@ def test_who_follows_a_run_of_which_a_part_was_submitted_notes_no_end(
     """The jobs of that part may all have ended, and more may be submitted."""
     spec = {"apiVersion": "runspec/v1", "name": "job", "provider": "local", "command": ["true"]}
     run = api.apply(api.load(spec), detach=True)
-    followed = {
+    followed: dict[str, Callable[[], object]] = {
         "wait": run.wait,
         "save": lambda: run.save_logs(tmp_path / "logs", follow=True),
     }
@@ -62,4 +63,5 @@ def test_who_follows_a_run_of_which_a_part_was_submitted_notes_no_end(
 
     followed[follow]()
 
-    assert str(run.record.memory().status.state) == "succeeded"
+    ended = run.record.memory().status
+    assert ended is not None and ended.state is State.SUCCEEDED

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runspec_jobs.provider import Request, Step
+from runspec_jobs.provider import PARTED_FORMAT, Request, Step, read_record
 from runspec_slurm.job.sbatch_argv import following
 from runspec_slurm.provider import PROVIDER
 from tests.support.slurm.specs import FOUND, RUN, facts, problems, spec
@@ -39,6 +39,16 @@ def test_the_arrays_cover_the_sweep_and_say_the_numbers_of_its_tasks() -> None:
     assert "export RUNSPEC_CLAIM=claim.2" in last
     assert steps[2].title == "submit tasks 2,000 to 2,344, array 3 of 3"
     assert [step.undo for step in steps] == [Request("slurm", "scancel", {"name": RUN})] * 3
+
+
+def test_a_version_that_knows_one_job_of_a_run_refuses_the_record_of_several() -> None:
+    def record(count: int) -> dict[str, Any]:
+        wanted = spec(sweep={"n": f"1..{count}"})
+        steps = PROVIDER.plan(wanted, RUN, facts(wanted, None, FOUND))
+        (text,) = (step.do.params["content"] for step in steps if step.id == "record")
+        return dict(read_record(text.encode(), RUN))
+
+    assert [record(count)["format"] for count in (1000, 2345)] == ["runspec.run/v1", PARTED_FORMAT]
 
 
 @pytest.mark.parametrize(
