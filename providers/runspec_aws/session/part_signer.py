@@ -10,7 +10,7 @@ from typing import Any
 
 from botocore.auth import AUTH_TYPE_MAPS, S3SigV4Auth
 
-from runspec_aws.session.body import Body
+from runspec_aws.session.pieces import Body
 
 NAME = "runspec-s3v4"
 REPLACED = ("v4", "s3v4")  # not those of other stores, of directory buckets or of several regions

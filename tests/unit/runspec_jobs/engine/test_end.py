@@ -34,7 +34,7 @@ def test_a_dead_service_keeps_nothing_of_another_one(monkeypatch: pytest.MonkeyP
     reporter: Any = SimpleNamespace(wait=told.append, note=told.append)
 
     with pytest.raises(RemoteError, match="no such host"):
-        end._delete_shared(reporter)
+        end.destroy_shared(reporter)
 
     assert undone == ["aws-batch"]
     assert told == ["not deleted, of slurm: there is no such host"]

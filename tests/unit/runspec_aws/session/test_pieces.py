@@ -14,7 +14,7 @@ import pytest
 from botocore.config import Config
 
 from runspec_aws.session import clients
-from runspec_aws.session.body import PIECE_BYTES, Body, GivenUp
+from runspec_aws.session.pieces import PIECE_BYTES, Body, GivenUp
 from runspec_aws.store import multipart
 
 pytestmark = pytest.mark.process
@@ -90,7 +90,13 @@ def test_each_piece_has_the_timeout_for_itself(slow: SlowServer) -> None:
 
 def test_ctrl_c_does_not_wait_for_the_parts_that_are_sent() -> None:
     server = SlowServer(1 << 16)  # a part takes minutes
-    session = SimpleNamespace(upload=lambda: s3(server.url))
+    others = SimpleNamespace(
+        get_paginator=lambda _: SimpleNamespace(paginate=lambda **_: [{"IsTruncated": False}]),
+        create_multipart_upload=lambda **_: {"UploadId": "u"},
+    )
+    session: Any = SimpleNamespace(
+        bucket="jobs", look=lambda _: others, make=lambda _: others, upload=lambda: s3(server.url)
+    )
 
     def parts() -> Iterator[bytearray]:
         yield from (bytearray(PART_BYTES) for _ in range(3))
@@ -100,7 +106,7 @@ def test_ctrl_c_does_not_wait_for_the_parts_that_are_sent() -> None:
 
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        multipart._send(session, {"Bucket": "jobs", "Key": "k", "UploadId": "u"}, parts(), {})  # type: ignore[arg-type]
+        multipart.put(session, "k", parts(), 4 * PART_BYTES)
 
     assert time.monotonic() - began < 60
     server.socket.close()
