@@ -4,7 +4,7 @@ PROFILE = """\
 # Settings of your account for each provider. Job files do not contain them.
 providers:
   aws-batch:
-    region: eu-central-1
+    region: us-east-1
     bucket: my-bucket                 # an existing bucket; all keys begin with runspec/
     # The role of the job itself: runspec policy --job JOB.yaml prints the permissions that it needs.
     job_role: arn:aws:iam::123456789012:role/runspec-job
@@ -18,6 +18,6 @@ providers:
     subnets: [subnet-0123456789abcdef0]
     security_groups: [sg-0123456789abcdef0]   # nodes of one job must reach each other
     max_vcpus: 64
-    # secrets: {hf: "aws-sm:arn:aws:secretsmanager:eu-central-1:123456789012:secret:hf-a1b2c3"}
+    # secrets: {hf: "aws-sm:arn:aws:secretsmanager:us-east-1:123456789012:secret:hf-a1b2c3"}
     # shared: {workspace: "efs:fs-0123456789abcdef0"}
 """

@@ -141,7 +141,7 @@ CHECKED: Mapping[str, Checked] = {
     **{
         f"docs/parallelcluster.md: {line}": Checked("it is a part of the walk-through", WALK)
         for line in (
-            "pip install 'runspec-jobs[local]'",
+            "pip install '.[local]'",
             "aws s3 mb s3://my-bucket",
             "cd specs/parallelcluster",
             "runspec apply bert.yaml",
