@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from runspec_jobs.provider import NoAnswer, RemoteError, Unavailable
+from runspec_slurm.naming import run_of
 from runspec_slurm.session.clean_environment import CLEAN
 from runspec_slurm.session.transport import Done
 from runspec_slurm.store.workspace import CHANGED, WorkspaceStore, part_name
@@ -187,6 +188,10 @@ class Queue:
     def all(self) -> list[Row]:
         """Return all jobs of this user."""
         return list(rows(self._looked("squeue", ALL, FORMAT)))
+
+    def of_run(self, run: str) -> list[Row]:
+        """Return the jobs of this user that have not ended and are named like *run* or one of its arrays."""
+        return [row for row in self.all() if run_of(row.name) == run and row.state not in ENDED]
 
     def cluster(self) -> str | None:
         """Return the name of the cluster, which is asked for once; None if the configuration has none."""

@@ -169,3 +169,20 @@ def test_a_cluster_that_does_not_say_its_limits_again_goes_on_with_the_same_arra
     assert len(arrays(project)) == 3
     assert f"run {run} is already waiting" in project.said("apply", spec, "--detach")[2]
     project.said("destroy", "job", "--yes")
+
+
+def test_destroy_ends_all_arrays_of_a_run_whose_record_somebody_has_removed(
+    project: Project,
+) -> None:
+    """Scratch file systems remove old files."""
+    project.profile(sbatch=["--hold"])
+    spec = project.write("true", sweep={"n": [str(n) for n in range(COUNT)]})
+    assert project.said("apply", spec, "--detach")[0] == 0
+    assert len(arrays(project)) == 3
+    for record in project.workspace.glob("runs/*/record.json"):
+        record.unlink()
+
+    code, _, err = project.said("destroy", "job", "--yes")
+
+    assert code == 0, err
+    assert project.alive() == []

@@ -17,7 +17,6 @@ from runspec_emulators.aws.errors import ServiceError
 from runspec_emulators.frame.response_check import raise_problems, sample
 
 INVALID = {"batch": "ClientException", "logs": "InvalidParameterException"}
-REQUESTS = ("GET", "POST", "PUT", "DELETE")
 
 
 class Request(NamedTuple):

@@ -103,6 +103,9 @@ def _array(spec: Spec, facts: Facts) -> Iterator[Problem]:
     elif jobs is not None and count > jobs:
         what = f"{count:,} tasks, but this cluster allows {jobs:,} jobs in all (MaxJobCount)"
         yield Problem(at, what, f"{hint}MaxJobCount", at="key")
+    elif arrays > 1 and any(word.startswith("aftercorr:") for word in facts.options.after):
+        what = f"{count:,} tasks are {arrays} arrays, and `aftercorr` pairs the tasks of one array"
+        yield Problem(setting(spec, "after"), what, "write afterok, or use fewer tasks")
     elif arrays > 1:
         what = f"{count:,} tasks are {arrays} arrays of up to {split.each(spec, facts):,}: {bound}"
         yield Problem(at, what, at="key", severity="note")

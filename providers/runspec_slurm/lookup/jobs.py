@@ -369,7 +369,7 @@ class Jobs:
         """Return the jobs named like *run*, and those that own its arrays, which may have been renamed."""
         seen, record = self.poller.seen(run), self.record(run)
         arrays = Arrays(run) if record is None else Arrays.of(run, record)
-        named = self.queue.of_name(*arrays.names)
+        named = self.queue.of_run(run) if record is None else self.queue.of_name(*arrays.names)
         held = {} if seen is None else {n: job for n in arrays.numbers if (job := seen.holder(n))}
         if not named:
             self.ownership.check_cluster(run)

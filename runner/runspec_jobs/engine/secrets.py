@@ -7,8 +7,6 @@ import os
 from runspec_jobs.errors import CredentialsError
 from runspec_jobs.provider.paths import expanded
 
-LOCAL_SOURCES = ("env", "file")
-
 
 def value(source: str) -> str:
     """Return the value of the secret at *source*: `env:NAME` or `file:/path`.

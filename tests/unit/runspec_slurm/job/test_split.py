@@ -113,3 +113,13 @@ def test_a_plan_says_how_a_sweep_is_split_and_what_it_assumes() -> None:
     assert (
         guess == f"{begin}has 1,001 at most unless MaxArraySize is set higher, which is not known"
     )
+
+
+def test_pairs_of_tasks_need_one_array() -> None:
+    def told(count: int) -> list[str]:
+        wanted = spec(sweep={"n": f"1..{count}"})
+        found = problems(wanted, facts(wanted, {"after": ["aftercorr:123"]}))
+        return [problem.what for problem in found if problem.severity == "error"]
+
+    assert told(1000) == []
+    assert told(2345) == ["2,345 tasks are 3 arrays, and `aftercorr` pairs the tasks of one array"]
