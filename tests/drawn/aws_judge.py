@@ -127,6 +127,7 @@ def region(patch: pytest.MonkeyPatch, folder: Path) -> Iterator[Region]:
     """Give a region whose clock is quick, with nothing of this machine's own settings."""
     clock = Quick()
     patch.setattr(clients, "PATIENT", ONCE)
+    patch.setattr(clients, "UPLOADING", ONCE)
     patch.setattr(findings, "QUOTAS", {"on-demand": "L-1216C47A"})
     for module in (poll, array_children, jobs):  # so that a large array has more than two children
         patch.setattr(module, "AT_ONCE", CHILDREN - 2)
