@@ -49,17 +49,16 @@ def new(options: NewShell) -> int:
     confirm = costs.Confirmation([job], yes=options.yes, quiet=False)
     with printer:
         run = lifecycle.apply(job, new=True, on_event=printer, confirm=lambda: confirm(job))
-    code = _await(run)
-    if code is None:
-        found = _node("shell", run.id, None, None).new_shell(options.words, terminal=_at_terminal())
+    found = _await(run, options.words)
+    if isinstance(found, ExecSpec):
         limit = f"after {job.spec.timeout} s at the latest"
         ending = f"a shell at {run.id}; the job ends with it, and {limit}"
         _become(found, "" if options.words else ending)
-    return code
+    return found
 
 
-def _await(run: Run) -> int | None:
-    """Wait until the node of *run* can be entered, and return None; an exit code, if that has no chance.
+def _await(run: Run, words: Sequence[str]) -> ExecSpec | int:
+    """Wait until the node of *run* can be entered, and return how; an exit code, if that has no chance.
 
     Ctrl-C, SIGTERM and SIGHUP cancel the run, because nobody would come to its node.
     """
@@ -69,13 +68,16 @@ def _await(run: Run) -> int | None:
             status = api.await_shell(
                 run, _tell_line, on_event=output.tell_event, sleep=_interrupted_by(told, sleep)
             )
+        if status is None:
+            found = _node("shell", run.id, None, None).new_shell(words, terminal=_at_terminal())
+            if told:
+                raise _Asked(told[0])
+            return found
     except (KeyboardInterrupt, _Asked) as exc:
         run.cancel(on_event=output.tell_event)
         output.tell(f"{run.id} is cancelled")
         return 128 + exc.number if isinstance(exc, _Asked) else DETACHED
-    return (
-        None if status is None else apply.print_result(run, status, apply.Following(as_json=False))
-    )
+    return apply.print_result(run, status, apply.Following(as_json=False))
 
 
 def _tell_line(line: Line) -> None:
