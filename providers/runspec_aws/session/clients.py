@@ -34,9 +34,8 @@ PATIENT = Config(
     connect_timeout=10,
     read_timeout=60,
 )
-
-# The first bounds each piece of a `Body`, while up to eight uploads share a slow line; the second the time after the
-# last one, when much of it may still be in the buffers of this machine.
+# For uploads: connect_timeout also bounds each piece of a `Body`, while eight of them may share a slow line, and
+# read_timeout the time after the last piece, when much may still be in the buffers of this machine.
 UPLOADING = Config(
     request_checksum_calculation="when_required",
     retries={"mode": "adaptive", "total_max_attempts": 5},
