@@ -30,7 +30,7 @@ SETTINGS: Mapping[str, str | int] = {
 class Cloud(Cluster):
     """Queues, each with *nodes* nodes QUEUE-dy-m-1 ..., all away when it is made.
 
-    A node takes *boot_s* to start, and goes away when it was idle for *idle_s*. What srun asks for runs
+    A node takes a second to start, and goes away when it was idle for *idle_s*. What srun asks for runs
     then; a batch job may wait for half a minute more, until slurmctld looks at it again (22.05).
     """
 
@@ -43,10 +43,8 @@ class Cloud(Cluster):
         nodes: int = 2,
         shape: Shape | None = None,
         queues: Sequence[str] = QUEUES,
-        boot_s: float = 0.3,
         idle_s: int = 8,
     ) -> None:
-        self.boot_s = boot_s
         self.without_capacity: frozenset[str] = frozenset()
         partitions = [
             Partition(queue, nodes=tuple(f"{queue}-dy-m-{i}" for i in range(1, nodes + 1)))
@@ -121,7 +119,6 @@ class Cloud(Cluster):
             "scontrol": self.programs["scontrol"],
             "logs": str(self.places.folder / "logs"),
             "pids": str(self.places.near),
-            "boot_s": self.boot_s,
             "without_capacity": sorted(self.without_capacity),
         }
         new = self._plan.with_suffix(".new")
