@@ -5,10 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import runpy
 import shlex
 import subprocess
+import sys
+import tempfile
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from unittest import mock
 
 import pytest
 import typer
@@ -74,6 +79,19 @@ def python(words: Words) -> None:
         pass
 
 
+def script(words: Words) -> None:
+    """Run a script of the checkout that makes files in a folder; the folder here is a temporary one."""
+    program, folder = words
+    with tempfile.TemporaryDirectory() as room:
+        made = Path(room, folder)
+        with (
+            mock.patch.object(sys, "argv", [program, str(made)]),
+            pytest.raises(SystemExit, match=r"^0$"),
+        ):
+            runpy.run_path(str(ROOT / program), run_name="__main__")
+        assert any(made.iterdir())
+
+
 def change_folder(words: Words) -> None:
     assert (ROOT / words[0]).is_dir()
 
@@ -108,6 +126,7 @@ PROGRAMS: Mapping[str, Callable[[Words], None]] = {
     "runspec": runspec,
     ".venv/bin/runspec": runspec,
     ".venv/bin/python": python,
+    "python3": script,
     "tools/setup": set_up,
     "git": git,
     "pip": pip,

@@ -141,7 +141,7 @@ class BatchOptions(RegistryOptions):
     )
     vm_size: Anyone[Word | None] = Field(
         default=None,
-        description="Size of the machines, such as `Standard_D2s_v5`, instead of the smallest one that "
+        description="Size of the machines, such as `Standard_D2s_v5`, instead of the cheapest one that "
         "is large enough.",
     )
     image: User[Image] = Field(

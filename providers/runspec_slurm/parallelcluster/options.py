@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from runspec_jobs.provider import Anyone, Key, Model, Positive, Truth, User, Whole, Word, text_like
-from runspec_slurm.options import SlurmOptions
+from runspec_slurm.options import Host, SlurmOptions, Workspace
 
 REGION = r"^[a-z]{2}(-[a-z]+)+-[0-9]+$"
 # The rules of the library: pcluster/constants.py and pcluster/validators/cluster_validators.py of 3.16.1.
@@ -157,6 +157,15 @@ class Storage(Model):
 class ParallelClusterOptions(SlurmOptions):
     """Settings of `parallelcluster`, under `providers` in a profile. A spec may set the fields marked `anyone`."""
 
+    host: User[Host | None] = Field(
+        default=None,
+        description="Head node, as ssh names it. Without it, runspec asks for the address of the cluster.",
+    )
+    workspace: User[Workspace] = Field(
+        default="~/.runspec",
+        description="Folder for the files of jobs, which all nodes share. The default is the folder "
+        "`runspec` on the first file system of `storage`, and `~/.runspec` if there is none.",
+    )
     # The account.
     region: Anyone[Region | None] = Field(
         default=None, description="AWS region, such as `us-east-1`."

@@ -52,7 +52,7 @@ class Options(Model):
     secrets: User[Mapping[Key, SecretSource]] = Field(
         default={},
         description="Where the value of each secret is stored: `env:NAME`, `file:/path`, or a secret "
-        "store of the cloud.",
+        "store of the cloud; the page of each provider says which of them it has.",
     )
     pools: Anyone[Mapping[Key, Mapping[str, Any]]] = Field(
         default={},
