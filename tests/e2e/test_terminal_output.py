@@ -152,19 +152,23 @@ time.sleep(3)
 def test_a_line_is_on_the_screen_within_a_second(job: Path, follower: str) -> None:
     """Also after a silence, and although the program does not flush its output."""
     bar(job, LINES)
-    if follower == "logs":
-        assert run(["apply", "-d", "--json", str(job)]) == 0
-
     words = ["apply", str(job)] if follower == "apply" else ["logs", "-f", "job"]
-    late = []
-    with subprocess.Popen([*RUNSPEC, *words], stdout=subprocess.PIPE) as logs:
-        assert logs.stdout
-        late = [time.time() - float(line) for line in iter(logs.stdout.readline, b"")]
+    latest = []
+    for _ in range(3):  # on a busy machine, a process may wait that long for a processor
+        if follower == "logs":
+            assert run(["apply", "-d", "--json", str(job)]) == 0
+        with subprocess.Popen([*RUNSPEC, *words], stdout=subprocess.PIPE) as logs:
+            assert logs.stdout
+            late = [time.time() - float(line) for line in iter(logs.stdout.readline, b"")]
+        assert logs.returncode == 0
+        assert len(late) == 6
+        # `logs` begins when the first lines have been printed.
+        latest.append(max(late if follower == "apply" else late[-2:]))
+        if latest[-1] < 1:
+            return
+        assert run(["destroy", "job"]) == 0
 
-    assert logs.returncode == 0
-    assert len(late) == 6
-    # `logs` begins when the first lines have been printed.
-    assert max(late if follower == "apply" else late[-2:]) < 1
+    assert min(latest) < 1
 
 
 def test_a_spec_can_have_python_collect_its_output(job: Path) -> None:

@@ -108,9 +108,11 @@ def test_what_ranks_write_comes_out_at_rank_0(make: Make) -> None:
 
 
 @pytest.mark.slow
-def test_the_remote_shell_reads_its_words_as_ssh_does(make: Make) -> None:
+def test_the_remote_shell_reads_its_words_as_ssh_does(make: Make, tmp_path: Path) -> None:
     """Joined with spaces, read by the sh of that node."""
-    nodes = make(2, FAKE_COMMAND="echo $RUNSPEC_RANK; echo a|tr a b ;exit $RUNSPEC_RANK")
+    said = tmp_path / "said"  # rank 1, which fails, would end rank 0 before it has printed all
+    wait = f"[ $RUNSPEC_RANK = 1 ] || touch {said}; until [ -e {said} ]; do sleep 0.1; done"
+    nodes = make(2, FAKE_COMMAND=f"echo $RUNSPEC_RANK; echo a|tr a b ;{wait}; exit $RUNSPEC_RANK")
 
     nodes.start_all(["true"])
 
