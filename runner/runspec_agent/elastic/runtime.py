@@ -188,7 +188,7 @@ def _install(folder: str) -> None:
     os.mkdir(known)
     files.write(os.path.join(known, "entry_points.txt"), ENTRY.encode("ascii"))
     files.write(os.path.join(known, "METADATA"), METADATA.encode("ascii"))
-    source = torch_rendezvous.__loader__.get_data(torch_rendezvous.__file__)  # type: ignore[union-attr] # in a zip, too
+    source = torch_rendezvous.__loader__.get_data(torch_rendezvous.__file__)  # type: ignore[union-attr] # as every importer of the agent has
     files.write(os.path.join(folder, "runspec_torchrun.py"), source)
 
 

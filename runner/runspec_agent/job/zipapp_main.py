@@ -43,6 +43,12 @@ class Kept:
     def exec_module(self, module: "ModuleType") -> None:
         exec(marshal.loads(self.codes[module.__name__]), module.__dict__)  # noqa: S102, S302 - what every import does
 
+    def get_data(self, path: str) -> bytes:
+        """Return the file that a module finds beside itself or by its __file__."""
+        import zipimport
+
+        return zipimport.zipimporter(self.zipapp).get_data(path)
+
     def get_source(self, name: str) -> "Optional[str]":
         """Return the text that a traceback shows lines of."""
         import zipimport

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
+
+from runspec_agent.elastic import torch_rendezvous
+from runspec_agent.job import bytecode_cache, zipapp_main
+from runspec_jobs.provider.payload import zipapp_bytes
 
 BEGIN = """
 import os, sys, time
@@ -53,6 +59,27 @@ def drive(then: str, folder: Path, program: str) -> str:
     done = subprocess.run(line, capture_output=True, text=True, timeout=60)
     assert done.stderr == ""
     return done.stdout
+
+
+def test_the_handler_of_torchrun_is_written_by_the_compiled_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A workspace of Slurm has the agent as compiled modules, whose importer is our own."""
+    zipapp = tmp_path / "agent.pyz"
+    zipapp.write_bytes(zipapp_bytes())
+    codes = bytecode_cache.made(str(zipapp), zipapp_main.place(str(zipapp)))
+    monkeypatch.setattr(sys, "meta_path", [zipapp_main.Kept(codes, str(zipapp)), *sys.meta_path])
+    folder = tmp_path / "handler"
+    folder.mkdir()
+
+    with patch.dict(sys.modules):
+        for name in [name for name in sys.modules if name.partition(".")[0] == "runspec_agent"]:
+            del sys.modules[name]
+        compiled = importlib.import_module("runspec_agent.elastic.runtime")
+        compiled.Torchrun(["torchrun"], None, 1.0, str(folder), 1)
+
+    source = Path(torch_rendezvous.__file__).read_bytes()
+    assert (folder / "runspec_torchrun.py").read_bytes() == source
 
 
 @pytest.mark.process
