@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, date, datetime
 from typing import NamedTuple
 
 from runspec_jobs.load import registry
@@ -10,12 +11,13 @@ from runspec_jobs.provider import SupportsProbes
 from tests.support.root import ROOT
 
 PAGE = ROOT / "docs" / "unverified.md"
-ID = r"(?:aws|azure|batchai|pcluster|slurm)-[0-9]+"
+ID = r"(?:local|aws|azure|batchai|pcluster|slurm)-[0-9]+"
 PLACE = re.compile(r"`([\w/]+\.py):(\w+)`")
 
 
 class Row(NamedTuple):
     id: str
+    of: str
     belief: str
     places: str
     source: str
@@ -49,6 +51,17 @@ def test_each_row_is_complete() -> None:
         assert all(row), row
         assert row.probe.startswith(("automatic", "by hand: ", "none")), row
         assert PLACE.search(row.places), row
+
+
+def test_each_row_has_a_date_that_has_passed() -> None:
+    """A service changes: a reader has to know how old a belief is."""
+    days = {row.id: date.fromisoformat(row.of) for row in ROWS}
+
+    first, today = (
+        date(2026, 11, 1),
+        datetime.now(UTC).date(),
+    )  # the history of this project, and no later day
+    assert {name: day for name, day in days.items() if not first <= day <= today} == {}
 
 
 def test_each_row_names_places_that_are_there() -> None:

@@ -163,10 +163,6 @@ def _modes(options: BatchOptions, subscription: Subscription) -> Iterator[Findin
     if own and mode and own != mode:
         what = f"pool_allocation: {own} in the profile, and the account has {mode}"
         yield Finding(what, False, f"set pool_allocation: {mode}")
-    if mode == "batch-service":
-        # https://learn.microsoft.com/azure/batch/batch-spot-vms
-        what = "low-priority machines were retired on 2025-09-30: this account cannot run jobs with capacity: spot"
-        yield Finding(what, True)
 
 
 def _sizes(options: BatchOptions, subscription: Subscription, hint: str) -> Iterator[Finding]:
@@ -212,6 +208,8 @@ def _account_quotas(options: BatchOptions, account: Mapping[str, Any]) -> Iterat
     """https://learn.microsoft.com/azure/batch/batch-quota-limit#core-quotas"""
     if (whole := account.get("dedicatedCoreQuota")) is not None:
         yield Finding(f"the quota of all dedicated vCPUs is {whole:,}", whole >= ENOUGH_VCPUS, MORE)
+    if (spot := account.get("lowPriorityCoreQuota")) is not None:
+        yield Finding(f"the quota of all spot vCPUs is {spot:,}", True)  # no job need be on spot
     if not account.get("dedicatedCoreQuotaPerVMFamilyEnforced"):
         return
     listed = account.get("dedicatedCoreQuotaPerVMFamily") or ()

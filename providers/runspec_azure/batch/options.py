@@ -131,8 +131,8 @@ class BatchOptions(RegistryOptions):
     )
     pool_allocation: Anyone[Literal["batch-service", "user-subscription"] | None] = Field(
         default=None,
-        description="Pool allocation mode of the Batch account. `user-subscription` has spot machines; "
-        "the low-priority machines of `batch-service` were retired in 2025.",
+        description="Pool allocation mode of the Batch account, if it cannot be discovered. It limits the size of "
+        "pools with several nodes for each task; `user-subscription` accepts no `batch_key`.",
     )
     pool: Anyone[Word | None] = Field(
         default=None,

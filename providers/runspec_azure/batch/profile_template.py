@@ -14,7 +14,7 @@ providers:
     # An existing pool is used as it is; without this, runspec makes pools, which have no machines while idle:
     # pool: my-pool
     max_nodes: 16
-    # Pool allocation mode of the account (portal: Properties). Only user-subscription has spot machines for sure:
+    # Pool allocation mode of the account (portal: Properties), if it is not the usual batch-service:
     # pool_allocation: user-subscription
     # For images without Python: files: signed, see docs/azure-batch.md.
     # registry: mine.azurecr.io

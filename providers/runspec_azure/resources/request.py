@@ -20,14 +20,42 @@ from runspec_jobs.provider import ChosenMachine, MachineRequest, Spec, other_reg
 NODE_AGENTS = {
     "microsoft-dsvm:ubuntu-hpc:2404": "batch.node.ubuntu 24.04",
     "microsoft-dsvm:ubuntu-hpc:2204": "batch.node.ubuntu 22.04",
+    "microsoft-dsvm:ubuntu-hpc:2204-v100": "batch.node.ubuntu 22.04",
+    "microsoft-dsvm:ubuntu-hpc:2404-rocm": "batch.node.ubuntu 24.04",
+    "microsoft-dsvm:ubuntu-hpc:2204-rocm": "batch.node.ubuntu 22.04",
 }
 
 
-# The HPC images have the driver of CUDA, and A10 machines need that of GRID:
+HPC_IMAGES = "microsoft-dsvm:ubuntu-hpc:"
+
+
+class Driver(NamedTuple):
+    """A driver that some GPUs need: its name, and the end of the SKU of the HPC images that have it, if any has."""
+
+    name: str
+    sku: str | None
+
+
+# CUDA's open kernel modules, which the usual HPC images have, drive Turing and newer GPUs alone:
+# https://github.com/Azure/azhpc-images/issues/406 and /523, https://github.com/NVIDIA/open-gpu-kernel-modules
+CUDA = Driver("CUDA with open kernel modules", "")
+PROPRIETARY = Driver("CUDA with proprietary kernel modules", "-v100")
 # https://github.com/Azure/azhpc-images/issues/398 and NVadsA10_v5 in
 # https://github.com/Azure/azhpc-extensions/blob/master/NvidiaGPU/Nvidia-GPU-Linux-Resources.json
-HPC_IMAGES = "microsoft-dsvm:ubuntu-hpc:"
-GRID_GPUS = frozenset({"A10"})
+GRID = Driver("GRID", None)
+ROCM = Driver("ROCm", "-rocm")
+DRIVERS = {
+    "A10": GRID,
+    "K80": PROPRIETARY,
+    "M60": PROPRIETARY,
+    "P100": PROPRIETARY,
+    "P40": PROPRIETARY,
+    "V100": PROPRIETARY,
+    "MI25": ROCM,
+    "MI300X": ROCM,
+    "V620": ROCM,
+    "V710": ROCM,
+}
 
 
 SMALLEST = "Standard_D2ds_v5"  # for a spec that no machine holds, which `check` refuses
@@ -76,9 +104,35 @@ def offered(survey: Mapping[str, Any]) -> tuple[Machine, ...]:
     return tuple(m._replace(**there[m.name]) for m in current() if m.name in there)
 
 
-def lacks_driver(machine: Machine, image: str) -> bool:
-    """Return whether the GPUs of *machine* do not work with *image*, because it has another driver."""
-    return machine.gpu_type in GRID_GPUS and image.lower().startswith(HPC_IMAGES)
+def driver(gpu_type: str) -> Driver:
+    """Return the driver that GPUs of this type need."""
+    return DRIVERS.get(gpu_type, CUDA)
+
+
+def lacks_driver(gpu_type: str, image: str) -> bool:
+    """Return whether GPUs of this type do not work with *image*, because it has another driver.
+
+    The images whose drivers are known are those of Azure's HPC team. The proprietary modules of `-v100` drive all
+    GPUs of the table that need CUDA.
+    """
+    if not gpu_type or not image.lower().startswith(HPC_IMAGES):
+        return False
+    sku = image.lower().split(":")[2]
+    had = next((one for one in (PROPRIETARY, ROCM) if sku.endswith(one.sku or "")), CUDA)
+    needed = driver(gpu_type)
+    return needed is not had and (needed, had) != (CUDA, PROPRIETARY)
+
+
+def image_with(gpu_type: str) -> str | None:
+    """Return the newest HPC image that has the driver of such GPUs, or None."""
+    sku = driver(gpu_type).sku
+    there = [one for one in NODE_AGENTS if sku is not None and _suffix(one) == sku]
+    return f"{max(there)}:latest" if there else None
+
+
+def _suffix(image: str) -> str:
+    """Return what follows the release in the SKU of an HPC image: `-v100`, or nothing."""
+    return "".join(image.rpartition(":")[2].partition("-")[1:])
 
 
 def region(options: Wishes) -> str | None:
@@ -111,7 +165,7 @@ def candidates(
         together=together,
         region=where,
     )
-    fit = holding(asked, there, lambda machine: not lacks_driver(machine, options.image))
+    fit = holding(asked, there, lambda machine: not lacks_driver(machine.gpu_type, options.image))
     return fit or holding(asked, there)
 
 

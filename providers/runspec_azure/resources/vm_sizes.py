@@ -138,6 +138,12 @@ def known(name: str) -> Machine | None:
     return _by_name().get(name.lower())
 
 
+def gpu_type(name: str) -> str:
+    """Return the model of the GPUs of the size *name*, also if it is not one to choose from; empty if it has none."""
+    found = (row.gpu for row in catalogue().machines if row.name.lower() == name.lower())
+    return next(found, None) or ""
+
+
 def near(name: str) -> tuple[str, ...]:
     """Return the machines of the series that *name* begins with, the most similar names first.
 

@@ -136,30 +136,20 @@ def _gang(spec: Spec, facts: Facts) -> Iterator[Problem]:
 
 
 def _spot(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    """Yield problems and notes about spot machines, which only some accounts have since low-priority was retired.
+    """Yield a problem for a machine that is not sold as a spot machine. Accounts in both allocation modes have them.
 
-    https://learn.microsoft.com/azure/batch/batch-spot-vms
+    "After migration, any use of Low-priority properties in the Azure Batch API or SDK will automatically translate
+    into Spot-based compute node allocations": https://github.com/Azure/Batch/issues/196
     """
     options: BatchOptions = facts.options
     if spec.cluster.capacity is Capacity.ON_DEMAND:
         return
-    at = ("cluster", "capacity")
-    mode = autoscale.allocation(facts)
-    if mode == "batch-service":
-        what = "this account has only low-priority machines, which Azure retired on 2025-09-30"
-        hint = "use an account with pool allocation mode 'user subscription', or set capacity: on-demand"
-        yield Problem(at, what, hint)
-    elif mode is None and not options.pool:
-        what = (
-            "Azure Batch has spot machines for sure only in accounts with pool allocation mode 'user "
-            "subscription': set pool_allocation in the profile"
-        )
-        yield Problem(at, what, severity="note")
     name = options.vm_size or ""
     # https://learn.microsoft.com/azure/virtual-machines/spot-vms#limitations
     if not options.pool and re.match(r"(?i)standard_b\d|.*_promo$", name):
         hint = "set another vm_size, or capacity: on-demand"
-        yield Problem(at, f"{name} is not available as a spot machine", hint)
+        what = f"{name} is not available as a spot machine"
+        yield Problem(("cluster", "capacity"), what, hint)
 
 
 def _own_pool(spec: Spec, options: BatchOptions) -> Iterator[Problem]:

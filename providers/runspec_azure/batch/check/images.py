@@ -39,15 +39,23 @@ def _managed(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
 def _driver(spec: Spec, facts: Facts) -> Iterator[Problem]:
     """Yield a problem if the GPUs of the machines do not work with the image."""
     options: BatchOptions = facts.options
-    machine = vm_sizes.known(request.size(spec, options, facts.survey))
-    if not spec.cluster.gpus or machine is None or not request.lacks_driver(machine, options.image):
+    name = request.size(spec, options, facts.survey)
+    kind = vm_sizes.gpu_type(name)
+    if not spec.cluster.gpus or not request.lacks_driver(kind, options.image):
         return
     at = setting(spec, "vm_size") if options.vm_size else ("cluster", "gpu_type")
     if not options.vm_size and spec.cluster.gpu_type is None:
         at = ("cluster", "gpus")
-    what = f"the {machine.gpu_type} of {machine.name} needs the GRID driver, and {options.image} has that of CUDA"
+    needed = request.driver(kind)
+    what = f"the {kind} of {name} needs the driver {needed.name}, which {options.image} lacks"
     if options.start_task:
         yield Problem(at, f"{what}: start_task must install it", severity="note")
         return
-    hint = "set another gpu_type, or in the profile an image with that driver or a start_task that installs it"
+    own = request.image_with(kind)
+    if own:
+        agent = request.NODE_AGENTS[own.rpartition(":")[0]]
+        known = f"image: {own} and node_agent: {agent}"
+    else:
+        known = "an image with that driver"
+    hint = f"set {known} in the profile, or a start_task that installs it, or another gpu_type"
     yield Problem(at, what, hint)

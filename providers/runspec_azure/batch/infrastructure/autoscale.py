@@ -15,7 +15,9 @@ from runspec_jobs.provider import Capacity, Facts, Scope, Spec, Step, nodes_each
 
 INTERVAL = "PT5M"  # the shortest one that is allowed
 MOST_SAMPLES = "TimeInterval_Minute * 5"
-SPOT = "$TargetLowPriorityNodes"  # the old name also means spot machines, in accounts of user subscription mode
+SPOT = (
+    "$TargetLowPriorityNodes"  # the old name means spot machines in every account: Azure/Batch#196
+)
 DEDICATED = "$TargetDedicatedNodes"
 PENDING, ACTIVE, RUNNING = "$PendingTasks", "$ActiveTasks", "$RunningTasks"
 HERE = ("$CurrentDedicatedNodes", "$CurrentLowPriorityNodes")

@@ -234,6 +234,7 @@ def test_an_account_of_batchs_own_has_quotas_of_its_own(azure: resource_manager.
     azure.account |= {
         "poolAllocationMode": "BatchService",
         "dedicatedCoreQuota": 0,
+        "lowPriorityCoreQuota": 0,
         "dedicatedCoreQuotaPerVMFamilyEnforced": True,
         "dedicatedCoreQuotaPerVMFamily": [{"name": "standardDDSv5Family", "coreQuota": 1}],
     }
@@ -248,7 +249,7 @@ def test_an_account_of_batchs_own_has_quotas_of_its_own(azure: resource_manager.
         ]
         is False
     )
-    assert [what for what in found if what.startswith("low-priority machines were retired")]
+    assert found["the quota of all spot vCPUs is 0"] is True
     assert not [call for call in azure.calls if call.endswith("usages")]
 
 

@@ -99,6 +99,18 @@ def test_a_pool_is_of_the_machine_that_the_account_has() -> None:
     assert pool.name(spec(), Facts(options(), survey=survey)) != pool.name(spec(), Facts(options()))
 
 
+def test_eight_gpus_of_any_kind_are_not_v100s_with_the_usual_image() -> None:
+    """https://github.com/Azure/azhpc-images/issues/406"""
+    own = {
+        "image": "microsoft-dsvm:ubuntu-hpc:2204-v100:latest",
+        "node_agent": "batch.node.ubuntu 22.04",
+    }
+    wanted = spec(cluster={"gpus": 8})
+
+    assert request.size(wanted, options()) == "Standard_ND96asr_v4"
+    assert request.size(wanted, options(**own)) == "Standard_ND40rs_v2"
+
+
 def test_a_machine_whose_gpu_has_no_driver_in_the_image_is_not_chosen() -> None:
     """The image of Azure's HPC team has drivers of CUDA; A10 machines need those of GRID."""
     wanted = spec(cluster={"gpus": 1, "memory": "350GiB"})

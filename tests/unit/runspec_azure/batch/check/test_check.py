@@ -65,16 +65,6 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
     ),
     "an image in a file": ({"container": {"image": "./a.sif"}}, {}, ("container", "image")),
     "a task that is longer than Batch allows": ({"timeout": "181d"}, {}, ("timeout",)),
-    "spot machines of an account that had low priority": (
-        {"cluster": {"capacity": "spot"}},
-        {"pool_allocation": "batch-service"},
-        ("cluster", "capacity"),
-    ),
-    "spot then on-demand there": (
-        {"cluster": {"capacity": "spot-then-on-demand"}},
-        {"pool_allocation": "batch-service"},
-        ("cluster", "capacity"),
-    ),
     "a size that is not sold as spot": (
         {"cluster": {"capacity": "spot"}},
         {"vm_size": "Standard_B2s_v2"},
@@ -144,6 +134,26 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
     "a GPU whose driver the image has not": (
         {"cluster": {"gpus": 1, "gpu_type": "A10"}},
         {},
+        ("cluster", "gpu_type"),
+    ),
+    "a V100, which the open modules of the usual image do not drive": (
+        {"cluster": {"gpus": 8, "gpu_type": "V100"}},
+        {},
+        ("cluster", "gpu_type"),
+    ),
+    "a V100 with the older image": (
+        {"cluster": {"gpus": 8}},
+        {"vm_size": "Standard_ND40rs_v2", **OLDER},
+        ("provider",),
+    ),
+    "a GPU of AMD": (
+        {"cluster": {"gpus": 8}},
+        {"vm_size": "Standard_ND96isr_MI300X_v5"},
+        ("provider",),
+    ),
+    "a GPU of NVIDIA with the image for AMD": (
+        {"cluster": {"gpus": 1, "gpu_type": "T4"}},
+        {"image": "microsoft-dsvm:ubuntu-hpc:2404-rocm:latest"},
         ("cluster", "gpu_type"),
     ),
     "a size with a GPU whose driver the image has not": (
@@ -341,11 +351,6 @@ TOLD: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
         {},
         ("cluster", "capacity"),
     ),
-    "an account that may have no spot machines": (
-        {"cluster": {"capacity": "low-priority"}},
-        {"pool_allocation": None},
-        ("cluster", "capacity"),
-    ),
     "an image of one machine": (
         {"container": {"image": "localhost/a:1", "requirements": ["six"]}},
         {},
@@ -490,11 +495,42 @@ def test_a_retired_gpu_says_when_and_what_there_is_instead() -> None:
     assert problem.hint and "H100" in problem.hint
 
 
-def test_what_the_account_says_beats_the_profile() -> None:
-    on_spot = spec(cluster={"capacity": "spot"})
+@pytest.mark.parametrize("mode", ["batch-service", "user-subscription", None])
+@pytest.mark.parametrize("capacity", ["spot", "spot-then-on-demand"])
+def test_capacity_spot_is_accepted_without_a_note_in_every_mode_of_accounts(
+    capacity: str, mode: str | None
+) -> None:
+    on_spot = spec(cluster={"capacity": capacity})
 
-    assert errors(on_spot, {"pool_allocation": "batch-service"}) == [("cluster", "capacity")]
-    assert notes(on_spot, {"pool_allocation": "user-subscription"}, pool_allocation=None) == []
+    assert errors(on_spot, pool_allocation=mode) == []
+    assert notes(on_spot, pool_allocation=mode) == []
+
+
+@pytest.mark.parametrize(
+    ("gpu_type", "image", "agent"),
+    [
+        ("V100", "microsoft-dsvm:ubuntu-hpc:2204-v100:latest", "batch.node.ubuntu 22.04"),
+        ("MI300X", "microsoft-dsvm:ubuntu-hpc:2404-rocm:latest", "batch.node.ubuntu 24.04"),
+    ],
+)
+def test_a_gpu_without_a_driver_is_accepted_with_the_image_that_the_hint_names(
+    gpu_type: str, image: str, agent: str
+) -> None:
+    sizes = {"V100": "Standard_ND40rs_v2", "MI300X": "Standard_ND96isr_MI300X_v5"}
+    wanted = spec(cluster={"gpus": 8})
+
+    (refused,) = [p for p in problems(wanted, vm_size=sizes[gpu_type]) if p.severity == "error"]
+
+    assert refused.hint and f"image: {image} and node_agent: {agent}" in refused.hint
+    assert errors(wanted, vm_size=sizes[gpu_type], image=image, node_agent=agent) == []
+
+
+def test_what_the_account_says_beats_the_profile() -> None:
+    many = spec(cluster={"nodes": 90})
+
+    found = errors(many, {"pool_allocation": "user-subscription"}, max_nodes=1000)
+
+    assert found == [("cluster", "nodes")]
 
 
 def test_a_gpu_that_the_subscription_has_not_is_refused() -> None:
