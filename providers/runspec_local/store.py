@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from runspec_jobs.provider import Bundle, Progress
+from runspec_local.supervisor import file_lock
 from runspec_local.supervisor.durable import sync
 
 CHUNK_BYTES = 1 << 20
@@ -58,6 +59,9 @@ def _fresh(path: Path) -> Iterator[Path]:
                 stack.enter_context(_locked(fresh))
             except FileNotFoundError:
                 continue
+            except OSError as exc:
+                if exc.errno not in file_lock.NO_LOCKS:
+                    raise  # where folders cannot be locked, no other process can lock and remove it either
             if fresh.exists():  # and it was not removed before it was locked
                 yield fresh
                 return

@@ -53,7 +53,11 @@ class Unavailable(RunspecError):
     exit_code = 69
 
 
-class OutputFailed(Unavailable):
+class FileFailed(Unavailable):
+    """A file or folder of this machine cannot be read, written or locked: no service is at fault, and no wait helps."""
+
+
+class OutputFailed(FileFailed):
     """Standard output cannot be written, for example because its disk is full."""
 
     def __init__(self, exc: OSError) -> None:

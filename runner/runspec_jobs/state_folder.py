@@ -25,10 +25,18 @@ def runs_folder() -> Path:
 
 
 def expanded(path: str) -> Path:
-    """Return *path* with "~" expanded. Raises UsageError if there is no such home directory."""
+    """Return *path* with "~" expanded. Raises UsageError if there is no such home directory.
+
+    A user without an entry in the passwd database, as in many containers, has the home directory in HOME alone.
+    """
     try:
         return Path(path).expanduser()
     except RuntimeError as exc:
+        if path == "~" or path.startswith("~/"):
+            what = (
+                f"'{path}' cannot be expanded: HOME is not set, and this user has no home directory"
+            )
+            raise UsageError(what, "set HOME to a folder that you may write") from exc
         raise UsageError(
             f"'{path}' cannot be expanded: there is no such user", "write the path in full"
         ) from exc

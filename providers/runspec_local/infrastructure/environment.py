@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from runspec_jobs.provider import RemoteError
 from runspec_local.session.uv import Told, Uv
+from runspec_local.supervisor import file_lock
 
 MARK = ".complete"
 
@@ -87,11 +87,9 @@ def _locked(target: Path, told: Told) -> Iterator[int]:
     target.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(f"{target}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not file_lock.take(lock, wait=False):
             told("Waiting for another build of the same environment")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            file_lock.take(lock)
         yield lock
     finally:
         os.close(lock)

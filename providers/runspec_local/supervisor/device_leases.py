@@ -1,12 +1,11 @@
 """Leases of GPUs: a task has its GPUs for itself, whichever run they belong to. Standard library only.
 
-Each GPU has a lock file (flock). The parent of the supervisor opens the files before it forks, so that both have the
+Each GPU has a lock file. The parent of the supervisor opens the files before it forks, so that both have the
 same locks: if the supervisor is killed, its GPUs are free when its parent has ended what the supervisor left behind.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import socket
@@ -16,6 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from runspec_local.session.gpus import Gpu
+from runspec_local.supervisor import file_lock
 from runspec_local.supervisor.process import locked
 
 LOOK_S = 0.5  # between two attempts of a task that waits: nothing reports that a lock was released
@@ -85,11 +85,11 @@ class DeviceLeases:
         """Pass the turn on: the task that waited has its GPUs, or does not need them any more."""
         self.waits = False
         if self._turn >= 0:
-            fcntl.flock(self._turn, fcntl.LOCK_UN)
+            file_lock.free(self._turn)
 
     def _unlock(self, gpus: Sequence[Gpu]) -> None:
         for gpu in gpus:
-            fcntl.flock(self._locks[gpu], fcntl.LOCK_UN)  # in the supervisor's parent as well
+            file_lock.free(self._locks[gpu])  # in the supervisor's parent as well
 
     def _why(self, need: int, free: int, mine: set[Gpu]) -> str:
         runs = {

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import os
 import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from runspec_local.supervisor import file_lock
 
 FORMAT = "runspec.local/v1"  # of the files in a run's folder: job.json and started.json contain it
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
@@ -60,11 +61,7 @@ def identity() -> dict[str, Any]:
 
 def locked(lock: int) -> bool:
     """Lock an open file; return False if another process has locked it."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    return file_lock.take(lock, wait=False)
 
 
 def die_with_parent() -> None:

@@ -5,7 +5,6 @@ cached data for up to a minute: nfs(5), "Data and metadata coherence".
 """
 
 import errno
-import fcntl
 import os
 import re
 import stat
@@ -13,7 +12,7 @@ import time
 from contextlib import contextmanager
 from typing import IO, Any, Callable, Iterator, List, Mapping, Optional, Tuple, TypeVar
 
-from runspec_agent.base import files
+from runspec_agent.base import file_lock, files
 from runspec_agent.base.job_env import LOST, USAGE, Failure
 from runspec_agent.store.base import BLOCK, Bucket, Object, Opened, Stream, Window
 from runspec_agent.store.manifest import MANIFEST
@@ -320,16 +319,15 @@ def _lock(handle: int, key: str, patience_s: float, needed: bool) -> None:
     until = time.monotonic() + patience_s
     while True:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
+            if file_lock.take(handle, wait=False):
+                return
         except OSError as error:
-            if error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+            if error.errno in file_lock.NO_LOCKS:
                 if not needed:
                     return
                 text = "the file system of RUNSPEC_STORE has no locks, which elastic jobs need: {}"
                 raise Failure(text.format(error.strerror), USAGE) from error
-            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                raise _refused(key, error) from error
+            raise _refused(key, error) from error
         if time.monotonic() > until:
             raise Failure("another process holds the lock of {}".format(key), LOST)
         time.sleep(0.005)

@@ -15,6 +15,12 @@ from runspec_jobs import __version__, errors
 from runspec_jobs.cli.commands import group
 from runspec_jobs.errors import OutputFailed
 
+OF_OUTPUT = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EIO,
+    errno.EFBIG,
+)  # of a file, or a terminal that has vanished
 CLOSED_PIPE = 141  # as after SIGPIPE: the reader of standard output has closed it
 
 
@@ -36,6 +42,8 @@ def run(words: Sequence[str]) -> int:
 def _report_output(exc: OutputFailed) -> int:
     _discard_output()
     tell(exc.message)
+    if exc.hint:
+        tell(f"  hint: {exc.hint}")
     return exc.exit_code
 
 
@@ -69,12 +77,18 @@ def _run(words: Sequence[str]) -> int:
     except BrokenPipeError:
         raise
     except OSError as exc:
-        # What the product writes to disk raises errors of its own; this comes from Typer's help.
-        if exc.errno == errno.ENOSPC and exc.filename is None:
+        if exc.filename is None and exc.errno in OF_OUTPUT:  # from Typer's help
             raise OutputFailed(exc) from exc
-        return reported(exc, given)
+        return print_error(_of_file(exc), given) if exc.filename else reported(exc, given)
     except Exception as exc:  # noqa: BLE001 - the last handler: a bug is reported without a traceback
         return reported(exc, given)
+
+
+def _of_file(exc: OSError) -> errors.FileFailed:
+    """Return the error for a file of this machine, such as one that belongs to another user; most verbs say more."""
+    from runspec_jobs.api import file_errors  # not for help and completions, which should be quick
+
+    return file_errors.described(exc)
 
 
 def tolerant() -> None:

@@ -16,7 +16,7 @@ from runspec_jobs.diagnostics.render import plain
 from runspec_jobs.errors import (
     OK,
     CredentialsError,
-    OutputFailed,
+    FileFailed,
     RemoteError,
     RunspecError,
     Unavailable,
@@ -92,7 +92,7 @@ def _destroy_or_forget(of: Run, options: DestroyOptions) -> None:
         _destroy(of, as_json=options.as_json)
         return
     except SERVICE as exc:
-        if isinstance(exc, OutputFailed):
+        if isinstance(exc, FileFailed):
             raise
         if not options.forget:
             exc.message = f"{of.id} is not destroyed: {exc.message}"

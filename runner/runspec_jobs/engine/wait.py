@@ -15,7 +15,7 @@ from runspec_jobs.engine import (
 )
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.engine.start_run import ended_by_others
-from runspec_jobs.errors import CredentialsError, TimedOut, UnknownOutcome
+from runspec_jobs.errors import CredentialsError, FileFailed, TimedOut, UnknownOutcome
 from runspec_jobs.logs import follow, metric_watch, select
 from runspec_jobs.logs.metric_watch import SILENT, Watcher
 from runspec_jobs.provider import Client, State, Status
@@ -126,12 +126,20 @@ def _shared(stopper: early_stop.Stopper | None) -> metric_watch.Shared | None:
 
 @contextlib.contextmanager
 def job_goes_on(run: str) -> Iterator[None]:
-    """Add to a CredentialsError that the job goes on, because only this command needs the credentials."""
+    """Add to an error that only this command has, such as refused credentials or a full disk, that the job goes on."""
     try:
         yield
+    except FileFailed as exc:
+        exc.hint = f"{exc.hint}; {_goes_on(run)}" if exc.hint else _goes_on(run)
+        raise
     except CredentialsError as exc:
-        more = f"; the job goes on. {ways(run)}"
-        raise CredentialsError(exc.message, f"{exc.hint or 'log in again'}{more}") from exc
+        raise CredentialsError(
+            exc.message, f"{exc.hint or 'log in again'}; {_goes_on(run)}"
+        ) from exc
+
+
+def _goes_on(run: str) -> str:
+    return f"the job goes on. {ways(run)}"
 
 
 def ways(run: str) -> str:

@@ -34,7 +34,9 @@ def trusted() -> Mapping[str, str]:
         found = json.loads(path.read_bytes())
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as exc:
+    except OSError as exc:
+        raise atomic_io.failed(exc, path, "read") from exc
+    except ValueError as exc:
         hint = "remove it, and run runspec trust again for each profile"
         raise UsageError(f"cannot read {path}, the list of trusted profiles", hint) from exc
     if not isinstance(found, dict):

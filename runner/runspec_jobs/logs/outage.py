@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from runspec_jobs.errors import NoAnswer, RemoteError, RunspecError, Unavailable
+from runspec_jobs.errors import FileFailed, NoAnswer, RemoteError, RunspecError, Unavailable
 
 FIRST_PAUSE_S, GROWS, LONGEST_PAUSE_S = 0.2, 1.5, 5.0
 
@@ -17,7 +17,12 @@ Answered = TypeVar("Answered")
 
 
 def passes(exc: RunspecError) -> bool:
-    """Return whether *exc* may pass by itself; refused credentials and missing resources do not."""
+    """Return whether *exc* may pass by itself.
+
+    Refused credentials, missing resources, and a full disk of this machine do not.
+    """
+    if isinstance(exc, FileFailed):
+        return False
     return isinstance(exc, NoAnswer | Unavailable) or (
         isinstance(exc, RemoteError) and exc.transient
     )

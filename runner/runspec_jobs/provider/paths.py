@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from runspec_jobs.errors import UsageError
 from runspec_jobs.state_folder import expanded as expanded, home as home
 
 PROFILE = "runspec-profile.yaml"
@@ -30,7 +31,10 @@ def find_profile(folder: Path) -> ProfilePlace | None:
     for above in _project(folder):
         if (above / PROFILE).is_file():
             return ProfilePlace(above / PROFILE, own=False)
-    config = expanded(os.environ.get("XDG_CONFIG_HOME") or "~/.config")
+    try:
+        config = expanded(os.environ.get("XDG_CONFIG_HOME") or "~/.config")
+    except UsageError:  # this user has no home directory
+        return None
     own = config / "runspec" / "profile.yaml"
     return ProfilePlace(own, own=True) if own.is_file() else None
 

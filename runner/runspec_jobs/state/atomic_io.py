@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from runspec_jobs.errors import Unavailable
+from runspec_agent.base import file_lock
+from runspec_jobs.errors import FileFailed
+from runspec_jobs.provider import paths
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
 
+
+CANNOT_SYNC = (errno.EINVAL, errno.EBADF, errno.ENOSYS, errno.EOPNOTSUPP)  # of folders: fsync(2)
+MORE_ROOM = "free some space, or set RUNSPEC_HOME to a folder on another disk"
 
 Waiting = Callable[[str], None]
 
@@ -24,22 +29,47 @@ def silent(_: str) -> None:
 
 
 @contextlib.contextmanager
-def translate_os_errors(path: Path) -> Iterator[None]:
-    """Raise Unavailable, with a hint, in place of an OSError while *path* is written."""
+def translate_os_errors(path: Path, verb: str = "write") -> Iterator[None]:
+    """Raise FileFailed, with a hint, in place of an OSError while *path* is written, or what *verb* says."""
     try:
         yield
     except OSError as exc:
-        reason = (exc.strerror or str(exc)).lower()
-        raise Unavailable(f"cannot write {path}: {reason}", _way_out(exc.errno)) from exc
+        raise failed(exc, path, verb) from exc
 
 
-def _way_out(number: int | None) -> str | None:
+def failed(exc: OSError, path: Path, verb: str) -> FileFailed:
+    """Return the error for *exc*, which was raised when runspec tried to *verb* the file or folder *path*."""
+    reason = (exc.strerror or str(exc)).lower()
+    return FileFailed(f"cannot {verb} {path}: {reason}", way_out(exc.errno, path))
+
+
+def way_out(number: int | None, path: Path) -> str | None:
+    """Return what to do about the error *number* of *path*, or None if that is not known."""
+    home = paths.home()
+    own = path == home or home in path.parents
     match number:
         case errno.ENOSPC | errno.EDQUOT:
-            return "free some space, or set RUNSPEC_HOME to a folder on another disk"
+            return MORE_ROOM if own else "free some space on that disk"
         case errno.EACCES | errno.EROFS | errno.EPERM:
-            return "set RUNSPEC_HOME to a folder that you may write"
+            if not own:
+                return "name a folder that you may read and write"
+            return f"set RUNSPEC_HOME to a folder that you may read and write, or {_repair(home)}"
+        case errno.ENOTDIR | errno.EISDIR | errno.ELOOP | errno.ENAMETOOLONG if own:
+            return "set RUNSPEC_HOME to another folder"
+        case errno.EIO | errno.ESTALE | errno.ETIMEDOUT | errno.ENOTCONN:
+            what = "the disk or its file server does not answer"
+            return f"{what}; set RUNSPEC_HOME to a folder on another disk" if own else what
+        case number if number in file_lock.NO_LOCKS:
+            return "its file system has no locks: set RUNSPEC_HOME to a folder on a disk of this machine"
     return None
+
+
+def _repair(home: Path) -> str:
+    """Return the way to make the folder of the state usable again, as after a command that was run with sudo."""
+    with contextlib.suppress(OSError):
+        if home.stat().st_uid != os.geteuid():
+            return f"make it yours: sudo chown -R {os.geteuid()} {shlex.quote(str(home))}"
+    return f"look at who owns it: ls -ld {shlex.quote(str(home))}"
 
 
 def make_folder(path: Path) -> None:
@@ -53,10 +83,16 @@ def make_folder(path: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Write the directory *path* to disk, so that files made, renamed or removed in it stay so after a crash."""
+    """Write the directory *path* to disk, so that files made, renamed or removed in it stay so after a crash.
+
+    Some network file systems cannot do that, and nothing is raised for them.
+    """
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
+    except OSError as exc:
+        if exc.errno not in CANNOT_SYNC:
+            raise
     finally:
         os.close(fd)
 
@@ -115,15 +151,21 @@ def locked(
 
     *waiting* is called once if another process holds the lock, with a message that names the process as *what*.
     """
-    how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     with translate_os_errors(path):
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
     try:
-        try:
-            fcntl.flock(fd, how | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not lock(fd, path, shared=shared, wait=False):
             waiting(f"waiting for {what}")
-            fcntl.flock(fd, how)
+            lock(fd, path, shared=shared)
         yield
     finally:
         os.close(fd)
+
+
+def lock(fd: int, path: Path, *, shared: bool = False, wait: bool = True) -> bool:
+    """Lock the open file *path*; return False if another process has locked it and *wait* is false.
+
+    Raises FileFailed if that is not possible, for example on a file system without locks.
+    """
+    with translate_os_errors(path, "lock"):
+        return file_lock.take(fd, shared, wait)

@@ -165,7 +165,13 @@ def content(path: Path) -> bytes:
             if isinstance(exc, FileNotFoundError)
             else (exc.strerror or str(exc)).lower()
         )
-        raise Damaged(f"{path}: {why}", hint(path.parent)) from exc
+        raise Damaged(f"{path}: {why}", _hint(exc, path)) from exc
+
+
+def _hint(exc: OSError, path: Path) -> str:
+    """Return the hint for a file that cannot be read: it may be whole, and belong to another user."""
+    whole = None if isinstance(exc, IsADirectoryError) else atomic_io.way_out(exc.errno, path)
+    return whole or hint(path.parent)
 
 
 def hint(folder: Path) -> str:

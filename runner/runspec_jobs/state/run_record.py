@@ -331,12 +331,18 @@ def all_states() -> list[tuple[Record, journal.RunState | Damaged]]:
 
 def _records(pattern: re.Pattern[str]) -> list[Record]:
     runs = runs_folder()
-    if not runs.is_dir():
-        if paths.home().exists() and not paths.home().is_dir():
-            what = f"{paths.home()} is no folder, so it has no records of runs"
-            raise UsageError(what, "set RUNSPEC_HOME to a folder, or unset it")
+    try:
+        names = os.listdir(runs)
+    except FileNotFoundError:
         return []
-    return [Record(f) for f in runs.iterdir() if pattern.fullmatch(f.name)]
+    except NotADirectoryError as exc:
+        what = (
+            f"{runs if runs.exists() else paths.home()} is no folder, so it has no records of runs"
+        )
+        raise UsageError(what, "set RUNSPEC_HOME to a folder, or unset it") from exc
+    except OSError as exc:
+        raise atomic_io.failed(exc, runs, "read") from exc
+    return [Record(runs / name) for name in names if pattern.fullmatch(name)]
 
 
 def _state(of: Record) -> journal.RunState | Damaged:

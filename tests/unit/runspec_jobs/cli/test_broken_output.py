@@ -40,6 +40,19 @@ def test_a_full_disk_is_told(words: list[str]) -> None:
     assert done.returncode == 69
 
 
+@pytest.mark.slow
+def test_apply_ends_with_69_if_standard_output_is_full(tmp_path: Path) -> None:
+    job = "apiVersion: runspec/v1\nname: full\nprovider: local\nrun: for i in 1 2 3; do echo $i; done\n"
+    (tmp_path / "job.yaml").write_text(job)
+    with Path("/dev/full").open("w") as full:
+        done = started(["apply", str(tmp_path / "job.yaml")], full)
+
+    assert done.returncode == 69
+    assert "cannot write to standard output: no space left on device\n" in done.stderr
+    assert "hint: the job goes on. follow: runspec logs -f full-" in done.stderr
+    assert "service" not in done.stderr
+
+
 @pytest.mark.process
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_reader_that_has_gone_is_no_error(words: list[str]) -> None:

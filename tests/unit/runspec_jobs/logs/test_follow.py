@@ -18,7 +18,9 @@ from runspec_jobs.diagnostics.terminal_text import without_sequences
 from runspec_jobs.errors import (
     Conflict,
     CredentialsError,
+    FileFailed,
     NoAnswer,
+    OutputFailed,
     RemoteError,
     RunspecError,
     TimedOut,
@@ -92,6 +94,31 @@ def test_following_gives_every_line_once_however_it_comes(pieces: list[bytes]) -
     shown = followed(list(pieces))
 
     assert b"\n".join(shown) == whole.removesuffix(b"\n")
+
+
+@pytest.mark.parametrize(
+    "exc",
+    [OutputFailed(OSError(28, "No space left on device")), FileFailed("cannot write /a: full")],
+)
+def test_follow_ends_if_this_machine_cannot_write_a_line(exc: RunspecError) -> None:
+    """It is no outage of the service: every later line would be lost as well."""
+    told: list[str] = []
+
+    def show(line: follow.Line) -> None:
+        raise exc
+
+    with pytest.raises(type(exc)):
+        follow.follow(
+            Service([b"a\n", b"b\n"]),  # type: ignore[arg-type]  # only what follow needs
+            "run",
+            show,
+            tell=told.append,
+            answered=True,
+            sleep=lambda s: None,
+            start=at_once,
+        )
+
+    assert told == []
 
 
 def test_what_is_printed_just_before_the_end_is_not_lost() -> None:
