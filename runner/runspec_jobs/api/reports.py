@@ -38,7 +38,6 @@ FORMAT = "runspec.scaling/v1"
 NO_METRIC = "the spec has no metric"
 ADD_METRIC = "add metric: {name, goal, pattern}; for this run, pass the changed spec as --spec FILE"
 POINTS_BYTES = 16 << 20
-ENDED_BADLY = (str(State.FAILED), str(State.CANCELLED))
 
 
 class Sizes(NamedTuple):
@@ -136,7 +135,14 @@ def follow_metric(
     """Wait for the end of *run* without its log, and stop tasks early as *metric* says."""
     of, client, tell = run.record, run.client(), Events(on_event).wait
     whole = is_whole(of)
+    keeper = attempt_history.Keeper(of, time.time)
     with early_stop.stopper(of, client, metric, tell) as stopper:
+
+        def seen(status: Status) -> None:
+            keeper(status)
+            if stopper is not None:
+                stopper.seen(status)
+
         show = (lambda line: None) if stopper is None else stopper.line
         slept = early_stop.watched(sleep, stopper)
         status = follow.follow(
@@ -146,7 +152,7 @@ def follow_metric(
             tell=tell,
             timeout_s=timeout_s,
             reconcile=clients.reconciler(client, of.run),
-            seen=attempt_history.Keeper(of, time.time),
+            seen=seen,
             sleep=slept,
         )
     with of.opened(tell) as journal:
@@ -157,9 +163,8 @@ def follow_metric(
 def stop_rest(
     run: Run, found: Sequence[Placed], status: Status, *, on_event: OnEvent | None = None
 ) -> Stopped:
-    """Stop all tasks except the best so far. Raises UsageError if none has a value of the metric."""
-    kept = (p for p in found if p.place is not None and p.task.state not in ENDED_BADLY)
-    best = next(kept, None)  # a failed task has no better result to wait for
+    """Stop all tasks except the best so far. Raises UsageError if none is known."""
+    best = next((p for p in found if p.place is not None), None)
     if best is None:
         hint = f"wait, or cancel all tasks with runspec cancel {run.id}"
         raise UsageError("no task has a value of the metric yet", hint)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from runspec_jobs.errors import RunspecError, Unavailable
 from runspec_jobs.logs import measure
 from runspec_jobs.logs.follow import Line
+from runspec_jobs.logs.measured_tasks import standing
 from runspec_jobs.logs.outage import passes
 from runspec_jobs.provider import Client, State, Status, SupportsTaskStop
 from runspec_jobs.report import ranking
@@ -48,7 +49,7 @@ def left(found: Status, count: int) -> set[int]:
 
 
 class Stopper:
-    """Watches the log of a run, and stops the other tasks once one task is good enough."""
+    """Watches the log and the states of a run, and stops the other tasks once one good enough has succeeded."""
 
     def __init__(
         self, of: Record, client: Client, metric: Metric, bounded: measure.Bounded, tell: Tell
@@ -57,16 +58,22 @@ class Stopper:
         self.bounded, self.watch = bounded, measure.MetricCollector(metric)
         self.values = tasks(of.spec)
         self.winner: Task | None = None
+        self._states: Mapping[int, State] = {}
         self._next_s, self._pause_s, self._announced = 0.0, AGAIN_S, False
 
     def line(self, found: Line) -> None:
-        """Extract the metric from a line; the first task with a good enough value wins."""
+        """Extract the metric from a line."""
         self.bounded.line(self.watch, found)
-        if self.winner is None:
-            self.winner = ranking.reached(self.metric, [self._task(found.task)])
+
+    def seen(self, status: Status) -> None:
+        """Take the states of the tasks; the lines that they printed before are read before the next `look`."""
+        self._states = {number: node.state for number, node in standing(status).items()}
 
     def look(self) -> None:
         """Stop the other tasks that have not ended, if a task has won; call it repeatedly."""
+        if self.winner is None:
+            tasks_ = [self._task(number) for number in self.watch.tasks]
+            self.winner = ranking.reached(self.metric, tasks_)
         if self.winner is None or time.monotonic() < self._next_s:
             return
         self._next_s = time.monotonic() + self._pause_s
@@ -86,7 +93,8 @@ class Stopper:
 
     def _task(self, number: int) -> Task:
         measured: Measured = self.watch.measured(number)
-        return Task(number, self.values[number], str(State.RUNNING), measured)
+        state = self._states.get(number, State.RUNNING)
+        return Task(number, self.values[number], str(state), measured)
 
     def _announce(self, winner: Task) -> None:
         value = winner.measured.value

@@ -70,6 +70,9 @@ def wait(
             def seen(status: Status) -> None:
                 watcher.status(status)
                 keeper(status)
+                watch.seen(status)
+                if stopper is not None:
+                    stopper.seen(status)
                 if wanted is follow.every:
                     watch.keep_now_and_then(of)
 

@@ -28,7 +28,7 @@ def measured_tasks(
     else:
         watch = measure.printed(client, of.run, metric)
         measured = [watch.measured(number) for number in range(len(values))]
-    stand = _standing(status)
+    stand = standing(status)
     return [
         _task(number, one, measured[number], stand.get(number), status)
         for number, one in enumerate(values)
@@ -43,13 +43,13 @@ def _task(
         return Task(number, values, "not-started", never)
     if node is None:
         return Task(number, values, str(of.state), found)
-    if found.value is None:
+    if found.value is None or node.state in (State.FAILED, State.CANCELLED):
         reason = node.reason or (node.attempts[-1].reason if node.attempts else "")
         found = found._replace(why="; ".join(text for text in (reason, found.why) if text))
     return Task(number, values, str(node.state), found)
 
 
-def _standing(status: Status) -> dict[int, NodeStatus]:
+def standing(status: Status) -> dict[int, NodeStatus]:
     """Return for each task the node whose state comes first in SAYS."""
     found: dict[int, NodeStatus] = {}
     for node in status.nodes:

@@ -11,8 +11,9 @@ from typing import NamedTuple
 from runspec_jobs.errors import Damaged
 from runspec_jobs.logs import measure
 from runspec_jobs.logs.follow import Line
+from runspec_jobs.logs.measured_tasks import standing
 from runspec_jobs.provider import State, Status
-from runspec_jobs.report.ranking import Task, ranked
+from runspec_jobs.report.ranking import ENDED_BADLY, Task, ranked
 from runspec_jobs.spec import placeholders
 from runspec_jobs.spec.metric import Metric
 from runspec_jobs.state.journal import Journal
@@ -71,6 +72,7 @@ class MetricWatch:
     ) -> None:
         self._collector, self._take, self._heard, self._clock = collector, take, heard, clock
         self._last: tuple[int, float] | None = None
+        self._states: Mapping[int, State] = {}
         self._kept_s = clock()
 
     def line(self, found: Line) -> None:
@@ -81,26 +83,39 @@ class MetricWatch:
             assert self._last is not None, "BUG: a last number was taken back"
             self._heard(*self._last)
 
+    def seen(self, status: Status) -> None:
+        """Take the states of the tasks: one that has failed is not the best."""
+        self._states = {number: node.state for number, node in standing(status).items()}
+
     def best(self) -> Best | None:
         """Return the best value of all tasks so far, chosen as the metric says; None if there is none."""
         collector = self._collector
         if collector is None or collector.last is None:
             return None
         tasks = [
-            Task(number, {}, str(State.RUNNING), collector.measured(number))
+            Task(
+                number,
+                {},
+                str(self._states.get(number, State.RUNNING)),
+                collector.measured(number),
+            )
             for number in collector.tasks
         ]
-        first = ranked(collector.metric, tasks)[0].task
-        value = first.measured.value
-        return None if value is None else Best(collector.metric.name, value, first.number)
+        first = ranked(collector.metric, tasks)[0]
+        value = first.task.measured.value
+        if first.place is None or value is None:
+            return None
+        return Best(collector.metric.name, value, first.task.number)
 
     def keep(self, journal: Journal) -> None:
         """Write the best value to *journal* if it is not there."""
-        found = self.best()
-        if found is None:
+        found, before = self.best(), journal.memory.metric or {}
+        if found is not None:
+            fields = {"name": found.metric, "task": found.task, "value": found.value}
+        elif before and str(self._states.get(before["task"])) in ENDED_BADLY:
+            fields = {"value": None}  # the task that was the best so far has failed since
+        else:
             return
-        fields = {"name": found.metric, "task": found.task, "value": found.value}
-        before = journal.memory.metric or {}
         if any(before.get(name) != value for name, value in fields.items()):
             journal.add("metric", **fields)
 

@@ -140,7 +140,7 @@ def _chosen(metric: Metric, found: Sequence[Any], nothing: str) -> Measured:
     for value in found:
         try:
             numbers.append(float(value))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):  # no float is as large as an int may be
             return Measured(None, NO_NUMBER)
     return chosen(metric, numbers, nothing)
 
@@ -159,4 +159,4 @@ def chosen(metric: Metric, numbers: Sequence[float], nothing: str) -> Measured:
 
 def _median(numbers: Sequence[float]) -> float:
     ordered, half = sorted(numbers), len(numbers) // 2
-    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+    return ordered[half] if len(ordered) % 2 else ordered[half - 1] / 2 + ordered[half] / 2

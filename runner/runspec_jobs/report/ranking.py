@@ -6,8 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from runspec_jobs.provider import State
 from runspec_jobs.report.metric_extraction import Measured
 from runspec_jobs.spec.metric import Metric
+
+ENDED_BADLY = frozenset(map(str, (State.FAILED, State.CANCELLED, State.GONE)))
 
 
 class Task(NamedTuple):
@@ -20,21 +23,39 @@ class Task(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """A task and its place in the ranking, from 1, or None if it has no metric."""
+    """A task and its place in the ranking, from 1, or None if it has no metric or has ended badly."""
 
     place: int | None
     task: Task
 
 
+def ended_badly(task: Task) -> bool:
+    """Return whether *task* failed, was cancelled or is gone: whatever it measured, it has no result."""
+    return task.state in ENDED_BADLY
+
+
 def ranked(metric: Metric, tasks: Sequence[Task]) -> tuple[Placed, ...]:
-    """Return the tasks with places, the best first; equal ones share a place, and those without a metric are last."""
-    known = [task for task in tasks if task.measured.value is not None]
-    ordered = sorted(known, key=lambda task: (_rank(metric, task), task.number))
+    """Return the tasks with places, the best first; equal ones share a place.
+
+    Those without a metric follow, and tasks that have ended badly are last. None of these has a place.
+    """
+    healthy = [task for task in tasks if not ended_badly(task)]
     found: list[Placed] = []
-    for i, task in enumerate(ordered, 1):
+    for i, task in enumerate(_ordered(metric, healthy), 1):
         same = bool(found) and found[-1].task.measured.value == task.measured.value
         found.append(Placed(found[-1].place if same else i, task))
-    return (*found, *(Placed(None, task) for task in tasks if task.measured.value is None))
+    bad = [task for task in tasks if ended_badly(task)]
+    rest = [*_unmeasured(healthy), *_ordered(metric, bad), *_unmeasured(bad)]
+    return (*found, *(Placed(None, task) for task in rest))
+
+
+def _ordered(metric: Metric, tasks: Sequence[Task]) -> list[Task]:
+    known = [task for task in tasks if task.measured.value is not None]
+    return sorted(known, key=lambda task: (_rank(metric, task), task.number))
+
+
+def _unmeasured(tasks: Sequence[Task]) -> list[Task]:
+    return [task for task in tasks if task.measured.value is None]
 
 
 def _rank(metric: Metric, task: Task) -> float:
@@ -44,14 +65,24 @@ def _rank(metric: Metric, task: Task) -> float:
 
 
 def reached(metric: Metric, tasks: Sequence[Task]) -> Task | None:
-    """Return the best task that meets the stop condition of the metric, or None."""
+    """Return the best task that has succeeded and meets the stop condition of the metric, or None.
+
+    A task that still runs does not count: if it fails, the others have the result.
+    """
     if metric.stop is None:
         return None
-    for placed in ranked(metric, tasks):
-        value = placed.task.measured.value
+    for task in _ordered(metric, [one for one in tasks if one.state == State.SUCCEEDED]):
+        value = task.measured.value
         if value is not None and metric.stop.reached(value):
-            return placed.task
+            return task
     return None
+
+
+def why(task: Task) -> str:
+    """Return why a task has no number or no place, or an empty text if it has both."""
+    if ended_badly(task) and not task.measured.why:
+        return f"the task {'failed' if task.state == State.FAILED else f'is {task.state}'}"
+    return task.measured.why
 
 
 def row(placed: Placed) -> dict[str, Any]:
@@ -63,6 +94,6 @@ def row(placed: Placed) -> dict[str, Any]:
         "values": dict(task.values),
         "state": task.state,
         "value": found.value,
-        "why": found.why,
+        "why": why(task),
         "among": found.among,
     }

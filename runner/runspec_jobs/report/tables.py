@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from runspec_jobs.provider import MembershipChange
 from runspec_jobs.report import elastic_costs
-from runspec_jobs.report.ranking import Placed
+from runspec_jobs.report.ranking import Placed, why
 from runspec_jobs.report.scaling_law import Scaled, Series
 from runspec_jobs.spec.metric import Metric
 
@@ -31,9 +31,9 @@ def drawn(tasks: Sequence[Mapping[str, str]]) -> Table:
 def ranking(metric: Metric, found: Sequence[Placed]) -> Table:
     """Return a table of the tasks of a sweep in the order of their ranks, with all their values.
 
-    The column `why` is there if a task has no number.
+    The column `why` is there if a task has no number or no place.
     """
-    whys = any(p.task.measured.why for p in found)
+    whys = any(why(p.task) for p in found)
     names = list(found[0].task.values) if found else []
     rows = tuple(
         (
@@ -42,7 +42,7 @@ def ranking(metric: Metric, found: Sequence[Placed]) -> Table:
             *(p.task.values[name] for name in names),
             p.task.measured.value,
             p.task.state,
-            *([p.task.measured.why] if whys else []),
+            *([why(p.task)] if whys else []),
         )
         for p in found
     )

@@ -19,11 +19,11 @@ class Stop(Model):
 
     below: Number | None = Field(
         default=None,
-        description="Stop the others as soon as the metric of a task is below this number.",
+        description="Stop the others once a task has succeeded whose metric is below this number.",
     )
     above: Number | None = Field(
         default=None,
-        description="Stop the others as soon as the metric of a task is above this number.",
+        description="Stop the others once a task has succeeded whose metric is above this number.",
     )
 
     def reached(self, value: float) -> bool:

@@ -45,7 +45,9 @@ class RunState:
         default_factory=dict
     )  # `machines.spent.Span`
     cost: Event | None = None  # of all attempts, as `machines.spent.part_json` wrote it
-    metric: Event | None = None  # the best value so far: `name`, `task` and `value`
+    metric: Event | None = (
+        None  # the best value so far: `name`, `task`, and `value` unless its task failed
+    )
     born: float = 0.0
     # What a list of runs shows: `provider`, `nodes`, `tasks`, `file`, `commit`, `logs` and `outputs`; empty if the run
     # is older than this field, or was adopted.
@@ -95,7 +97,7 @@ class RunState:
     def _see(self, event: Event) -> None:
         """Add the attempts of an event, and note that those that run were seen running at its time; or a metric."""
         if event["event"] == "metric":
-            self.metric = event
+            self.metric = event if event["value"] is not None else None
             return
         new = event.get("attempts", ())
         self.attempts |= {(one["task"], one["node"], one["attempt"]): one for one in new}

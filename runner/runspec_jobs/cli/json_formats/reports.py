@@ -31,12 +31,14 @@ class Metric(Part):
 class Task(Part):
     """One task in the ranking, the best first."""
 
-    place: int | None = Field(description="Counts from 1; null if the task has no value.")
+    place: int | None = Field(
+        description="Counts from 1; null if the task has no value, failed or was cancelled."
+    )
     task: int
     values: dict[str, str] = Field(description="The values of its parameters.")
     state: RunState
     value: float | None
-    why: str = Field(description="Why it has no value, for people.")
+    why: str = Field(description="Why it has no value or no place, for people.")
     among: int = Field(description="How many numbers were found.")
 
 

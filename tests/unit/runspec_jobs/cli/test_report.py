@@ -85,6 +85,22 @@ def test_tasks_are_ranked_and_those_without_a_number_say_why(spec: Path, capsys:
     assert (found["state"], found["tasks"][2]["state"]) == ("failed", "failed")
 
 
+def test_a_failed_task_is_never_the_best(spec: Path, capsys: Capture, tmp_path: Path) -> None:
+    script = "run: |\n  echo loss=$RUNSPEC_SWEEP_N\n  [ $RUNSPEC_SWEEP_N != 1 ] || exit 9\n"
+    assert applied(spec, SWEEP + script) == 1
+    assert "best task 2 (n 2) with loss 2" in capsys.readouterr().err
+
+    rows = reported(capsys, "job", "--html", "page.html")["tasks"]
+
+    assert [(row["place"], row["task"], row["value"]) for row in rows] == [
+        (1, 2, 2.0),
+        (2, 0, 3.0),
+        (None, 1, 1.0),
+    ]
+    assert rows[2]["why"] == "exited with code 9"
+    assert "The best is task 2: n=2, with loss 2." in shown((tmp_path / "page.html").read_text())
+
+
 def test_a_task_that_has_not_started_is_not_said_to_have_printed_nothing(
     spec: Path, capsys: Capture
 ) -> None:
@@ -95,8 +111,11 @@ def test_a_task_that_has_not_started_is_not_said_to_have_printed_nothing(
 
     assert run(["cancel", "job"]) == 0
 
-    last = reported(capsys, "job")["tasks"][-1]
-    assert (last["state"], last["why"]) == ("not-started", "it has not started")
+    rows = reported(capsys, "job")["tasks"]
+    assert [(row["state"], row["why"]) for row in rows if row["value"] is None] == [
+        ("not-started", "it has not started"),
+        ("not-started", "it has not started"),
+    ]
 
 
 def test_a_ranking_is_columns_where_nobody_watches(spec: Path, capsys: Capture) -> None:
@@ -310,6 +329,22 @@ def test_the_rest_is_stopped_once_a_task_is_good_enough(spec: Path, capsys: Capt
     assert run_record.find("job").memory().stopped == {0, 2, 3}
 
 
+def test_a_task_that_fails_stops_no_other(spec: Path, capsys: Capture) -> None:
+    text = (
+        "sweep: {n: [1, 2]}\n"
+        "metric: {name: acc, goal: max, pattern: 'acc=(.*)', stop: {above: 0.9}}\n"
+        "run: |\n  [ $RUNSPEC_TASK != 1 ] || { echo acc=0.95; exit 1; }\n  sleep 2\n  echo acc=0.1\n"
+    )
+    assert applied(spec, text) == 1
+
+    assert "stopping the others" not in capsys.readouterr().err
+    rows = reported(capsys, "job")["tasks"]
+    assert [(row["place"], row["task"], row["state"]) for row in rows] == [
+        (1, 0, "succeeded"),
+        (None, 1, "failed"),
+    ]
+
+
 def test_whoever_follows_the_report_stops_the_rest(spec: Path, capsys: Capture) -> None:
     applied(spec, STOPPED, "-d")
 
@@ -359,8 +394,7 @@ def test_a_task_that_failed_is_not_what_the_others_are_stopped_for(
         "run: |\n  echo loss=$RUNSPEC_SWEEP_N\n  [ $RUNSPEC_SWEEP_N != 1 ] || exit 9\n  sleep 60\n"
     )
     applied(spec, SWEEP + script, "-d")
-    until(lambda: [t["value"] for t in reported(capsys, "job")["tasks"]] == [1, 2, 3])
-    until(lambda: reported(capsys, "job")["tasks"][0]["state"] == "failed")
+    until(lambda: [t["value"] for t in reported(capsys, "job")["tasks"]] == [2, 3, 1])
 
     assert run(["report", "job", "--stop-rest"]) == 0
 

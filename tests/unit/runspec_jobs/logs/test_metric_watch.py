@@ -11,6 +11,7 @@ import pytest
 from runspec_jobs.errors import UsageError
 from runspec_jobs.logs import measure, metric_watch
 from runspec_jobs.logs.follow import Line
+from runspec_jobs.provider import NodeStatus, State, Status
 from runspec_jobs.spec.metric import Metric
 from runspec_jobs.state import journal
 
@@ -56,6 +57,30 @@ def test_without_a_number_nothing_is_kept(kept: journal.Journal) -> None:
 
     assert watch.best() is None
     assert kept.memory.metric is None
+
+
+def test_the_best_task_is_taken_back_once_it_has_failed(kept: journal.Journal) -> None:
+    with metric_watch.watching(LOSS, None, lambda *_: None) as watch:
+        read(watch, (0, b"loss=3"), (1, b"loss=1"))
+        watch.keep(kept)
+        watch.seen(Status(State.FAILED, nodes=(NodeStatus(1, 0, 1, State.FAILED),)))
+        watch.keep(kept)
+
+    assert watch.best() == metric_watch.Best("loss", 3.0, 0)
+    assert kept.memory.metric is not None and kept.memory.metric["task"] == 0
+
+
+def test_a_run_whose_tasks_have_all_failed_has_no_best(
+    kept: journal.Journal, tmp_path: Path
+) -> None:
+    with metric_watch.watching(LOSS, None, lambda *_: None) as watch:
+        read(watch, (0, b"loss=3"))
+        watch.keep(kept)
+        watch.seen(Status(State.FAILED, nodes=(NodeStatus(0, 0, 1, State.FAILED),)))
+        watch.keep(kept)
+
+    assert watch.best() is None
+    assert kept.memory.metric is None and journal.read(tmp_path).metric is None
 
 
 def test_a_pattern_that_takes_too_long_is_stopped_also_while_lines_are_searched(
