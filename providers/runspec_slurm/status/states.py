@@ -65,6 +65,10 @@ class Task(NamedTuple):
         """Return whether a node failed by itself in that attempt, after which the batch script stops the others."""
         return any((one.task, one.number) == (self.number, number) for one in self.codes)
 
+    def is_own(self, number: int, rank: int) -> bool:
+        """Return whether the program of that node failed by itself: its code means what the program means by it."""
+        return AttemptKey(self.number, number, rank) in self.codes
+
     @property
     def noted(self) -> bool:
         """Return whether the last attempt wrote an exit record."""
@@ -125,7 +129,7 @@ def nodes(task: Task, count: int, *, cancelled: bool) -> Iterator[NodeStatus]:
 
 def _ended(task: Task, rank: int, *, cancelled: bool) -> NodeStatus:
     code = _code(task, task.attempts, rank)
-    state = _state(task, code, cancelled=cancelled)
+    state = _state(task, rank, code, cancelled=cancelled)
     over = tuple(
         _attempt(task, n, rank, state if n == task.attempts else None)
         for n in range(1, task.attempts + 1)
@@ -146,16 +150,17 @@ def _code(task: Task, number: int, rank: int) -> int | None:
         code = task.row.code if task.row is not None else task.past.code if task.past else None
         unset = task.state not in ("COMPLETED", "FAILED") and not code
         code = None if code == LAUNCH_SIGNAL or unset else code
-    if code == AGAIN:
+    if code:  # the agent exits with another code if the program's would mean something to a service
         code = task.codes.get(AttemptKey(task.number, number, rank), code)
     return code
 
 
-def _state(task: Task, code: int | None, *, cancelled: bool) -> State:
+def _state(task: Task, rank: int, code: int | None, *, cancelled: bool) -> State:
     said = task.state
     if said == "CANCELLED" and (task.row is None or task.row.reason != "DependencyNeverSatisfied"):
         return State.CANCELLED
-    if cancelled and (code in (STOPPED, None) and said != "COMPLETED"):
+    own = task.is_own(task.attempts, rank)
+    if cancelled and not own and code in (STOPPED, None) and said != "COMPLETED":
         return State.CANCELLED
     # The recorded exit code counts, even if Slurm ended the job afterwards.
     return State.SUCCEEDED if code == 0 else State.FAILED
@@ -164,29 +169,30 @@ def _state(task: Task, code: int | None, *, cancelled: bool) -> State:
 def _attempt(task: Task, number: int, rank: int, state: State | None) -> Attempt:
     """Return an attempt that has ended; *state* is None if another attempt followed."""
     note, code = task.note(number, rank) or {}, _code(task, number, rank)
+    own = task.is_own(number, rank)
     began_s, ended_s = note.get("began_s"), note.get("ended_s")
     if state is None:
-        stopped = code == STOPPED and task.failed(number)
-        preempted = code in (None, STOPPED) and not stopped
-        reason = reasons.PREEMPTED if preempted else reasons.exited(code or 0)
+        stopped = code == STOPPED and task.failed(number) and not own
+        preempted = code in (None, STOPPED) and not (stopped or own)
+        reason = reasons.PREEMPTED if preempted else reasons.exited(code or 0, own=own)
         reason = reasons.STOPPED if stopped else reason
         return Attempt(number, code, reason, preempted, began_s, ended_s)
     known = task.row or task.past
     if known is not None and began_s is None:
         began_s, ended_s = known.began_s, known.ended_s
-    reason = _reason(task, note, code, state)
+    reason = _reason(task, note, code, state, own=own)
     reclaimed = task.state == "PREEMPTED" and state is not State.SUCCEEDED
     return Attempt(number, code, reason, reclaimed, began_s, ended_s)
 
 
-def _reason(task: Task, note: Note, code: int | None, state: State) -> str:
+def _reason(task: Task, note: Note, code: int | None, state: State, *, own: bool) -> str:
     if state is State.SUCCEEDED:
         return "" if task.state in ("COMPLETED", "FAILED", "") else reasons.afterwards(task.state)
     if state is State.CANCELLED:
         return BY_US
     if not task.state and not note:
         return reasons.FORGOTTEN
-    words = reasons.ended(task.state, task.row.reason if task.row is not None else "", code)
+    words = reasons.ended(task.state, task.row.reason if task.row else "", code, own=own)
     why = str(note.get("why") or "")
     return f"{words}: {why}" if why and why not in words else words
 

@@ -15,6 +15,8 @@ from runspec_agent.base.process import Child, Signals
 from runspec_agent.base.task_identity import place, seat
 from runspec_agent.env import program_env
 from runspec_agent.job.peers import Peers
+from runspec_agent.launch import launcher_end
+from runspec_agent.launch.launcher_end import TOLD
 from runspec_agent.preemption.azure import ScheduledEventsWatcher
 from runspec_agent.preemption.ec2 import Ec2PreemptionWatcher
 from runspec_agent.preemption.hold import PreemptionHold
@@ -71,6 +73,7 @@ class Agent:
         self.watch: Optional[PreemptionWatcher] = None
         self.taken: Optional[PreemptionHold] = None
         self.leaving: Optional[Failure] = None  # why the program was told to end
+        self.own = True  # whether the exit code is the program's own
         self.saver: Optional[Saver] = None  # saves outputs that are not published yet
         self.usage: Optional[Usage] = None
 
@@ -189,8 +192,10 @@ class Agent:
             raise
         if self.place.rank > 0:
             self.keep()  # when the first node learns of the end, the service ends all nodes
-        code = gang.end(code, signals, self.record["launch"] == "none")
-        return code if self.taken is None else self.taken.excused(code, signals)
+        code = gang.end(code, signals, self.record["launch"] == "none", self.own)
+        held = code if self.taken is None else self.taken.excused(code, signals)
+        self.own = gang.own and held == code
+        return held
 
     def _elastic(self, words: List[str], signals: Signals) -> int:
         """Run this node as a member of an elastic job: see `elastic.node`."""
@@ -235,12 +240,12 @@ class Agent:
         found.start()
         try:
             code = self._run(words, signals)
-            if code == STOPPED and not (signals.stopping or self.notice()):
+            if code == STOPPED and not (self.own or signals.stopping or self.notice()):
                 code = AGAIN  # a launcher on another node was told to end
             if not self._excused(code):
                 verdict = found.blame(signals)
                 code = self.judge(code) if verdict is None else verdict.code
-            code = found.end(code, signals)
+            code = found.end(code, signals, own=self.own)
         except BaseException as error:  # it is raised again, after the other nodes were told
             found.end(error.code if isinstance(error, Failure) else 1, signals)
             raise
@@ -302,6 +307,7 @@ class Agent:
                 self.watch.finish()
             if self.usage is not None:
                 self.usage.over.set()  # its last upload takes place beside the next steps
+        self.own = self.leaving is None and launcher_end.is_own(code, signals, self.env.get(TOLD))
         told_by_others = self.leaving is not None and not self.notice()
         return 0 if told_by_others and child.code == 0 else code
 
@@ -355,6 +361,8 @@ class Agent:
         """Set the job's variables, and return the mirror of the rendezvous folder if there are several nodes."""
         place = self.place._replace(attempt=self._attempt())
         program_env.fill(self.env, self.record, place, self.folder)
+        if self.record["launch"] != "none":
+            self.env[TOLD] = os.path.join(self.folder, "told")
         if self.record["nodes"] == 1 or self.record["launch"] == "none":
             self._peers(signals).write_hostfile(self.crew)
             return None
@@ -391,7 +399,7 @@ class Agent:
     def _excused(self, code: int) -> bool:
         """Return whether *code* does not count as a failure of this node."""
         told = self.leaving is not None and code == self.leaving.code
-        return code in (0, STOPPED) or told or (code == LOST and self.record["launch"] != "none")
+        return code == 0 or told or (code in (STOPPED, LOST) and not self.own)
 
 
 def print_line(text: str) -> None:

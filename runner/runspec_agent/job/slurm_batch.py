@@ -157,14 +157,15 @@ class Batch:
         """
         if code == STOPPED and signals.stopping:
             why = why or "told to end"
-        elif code in (AGAIN, STOPPED) and self.lost.again():
+        elif (code == STOPPED and self.lost.has_failed()) or code not in (AGAIN, STOPPED):
+            if self.record.get("elastic"):
+                self._call_off()
+        elif self.lost.again():
             why = self._requeued(why)
             if why is None:
                 return AGAIN
-        elif code in (AGAIN, STOPPED):
+        else:
             why = why or "its nodes were lost, and no attempts are left"
-        elif self.record.get("elastic"):
-            self._call_off()
         self._note(code, why)
         return code
 

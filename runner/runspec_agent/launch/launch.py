@@ -5,7 +5,7 @@ from typing import Callable, Dict, List
 from runspec_agent.base import process
 from runspec_agent.base.job_env import Failure, current
 from runspec_agent.base.process import Child, Signals
-from runspec_agent.launch import mpi, torchrun
+from runspec_agent.launch import launcher_end, mpi, torchrun
 from runspec_agent.rendezvous.participant import Participant
 
 LAUNCH: Dict[str, Callable[[Participant, List[str]], int]] = {
@@ -19,7 +19,7 @@ def main(argv: List[str]) -> int:
     argv = argv[1:] if argv[:1] == ["--"] else argv
     if not argv:
         raise Failure("launch: no command")
-    words = current()
+    words, told = current(), launcher_end.take()
     process.adopt_orphans()
     with Signals() as signals:
         if words.launch == "none":
@@ -28,7 +28,9 @@ def main(argv: List[str]) -> int:
         try:
             code = LAUNCH[words.launch](seat, argv)
         except Failure as failure:
+            launcher_end.tell(told, seat, failure.code, failure)
             seat.end(failure.code)
             raise
+        launcher_end.tell(told, seat, code, None)
         seat.end(code)
         return code

@@ -62,6 +62,10 @@ class Lost:
             return None
         return "{} attempts were preempted, and retry.spot_attempts is {}".format(count, self.most)
 
+    def has_failed(self) -> bool:
+        """Return whether this attempt is recorded as a failure of its own."""
+        return self.place.attempt in self._failed()
+
     def again(self) -> bool:
         """Return whether another attempt may follow this one, which has failed or was preempted."""
         failed = self._failed()

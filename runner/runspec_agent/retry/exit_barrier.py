@@ -2,7 +2,7 @@
 
 import threading
 import time
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Set, Tuple
 
 from runspec_agent.base.job_env import LEASE_S, LOST, STOPPED, Failure
 from runspec_agent.base.process import STOPS, Pace, Signals
@@ -10,6 +10,7 @@ from runspec_agent.store.base import Bucket
 
 BEAT_S = 15.0
 FIRST_S = 3600.0  # for a node to begin, since its machine may start late
+TOLD = " told"  # after an exit code that is not the program's own
 MOMENT_S = 20.0  # the same, if nodes that never joined need not be waited for
 
 
@@ -23,6 +24,8 @@ class ExitBarrier(threading.Thread):
         self.woken = threading.Event()
         self._beats = 0
         self._codes: Dict[int, int] = {}
+        self._told: Set[int] = set()  # ranks whose code is not that of their program
+        self.own = True  # whether the code that `end` returned is that of a program
         self.seen: Dict[str, Tuple[str, float]] = {}
         self._answered = 0.0
         self._silent = False
@@ -39,14 +42,16 @@ class ExitBarrier(threading.Thread):
         self._beats += 1
         self.bucket.put("{}alive-{}".format(self.prefix, self.rank), str(self._beats).encode())
 
-    def end(self, code: int, signals: Signals, wait: bool) -> int:
+    def end(self, code: int, signals: Signals, wait: bool, own: bool = True) -> int:
         """Record that this node has ended with *code*; on the first node, return the code of all.
 
         With *wait*, wait as long as the other nodes live, and their failures count; a lost node raises Failure LOST.
-        Otherwise, wait for the time in which the other nodes may save.
+        Otherwise, wait for the time in which the other nodes may save. *own*: the program itself exited with *code*.
         """
+        self.own = own
         if self.rank > 0:
-            self.bucket.put("{}ended-{}".format(self.prefix, self.rank), str(code).encode())
+            said = "{}{}".format(code, "" if own else TOLD)
+            self.bucket.put("{}ended-{}".format(self.prefix, self.rank), said.encode())
             self.over.set()
             return code
         self.over.set()
@@ -64,15 +69,17 @@ class ExitBarrier(threading.Thread):
         self._answered = began
         while True:
             self.check()
-            failed = next((self._codes[n] for n in sorted(self._codes) if self._codes[n]), None)
+            failed = next((n for n in sorted(self._codes) if self._codes[n]), None)
             if wait and failed is not None:
-                return failed
+                self.own = failed not in self._told
+                return self._codes[failed]
             gone = self.lost_node(began, FIRST_S if wait else MOMENT_S)
             if gone is not None and wait:
                 raise Failure("node {} has sent no heartbeat: it is lost".format(gone), LOST)
             if gone is not None or len(self._codes) == self.nodes - 1:
                 return 0
             if any(number in STOPS for number in signals.wait(pace.pause_s())):
+                self.own = False
                 return STOPPED
 
     def check(self) -> None:
@@ -94,7 +101,10 @@ class ExitBarrier(threading.Thread):
             name = entry.key[len(self.prefix) :]
             word, _, number = name.partition("-")
             if word == "ended" and int(number) not in self._codes:
-                self._codes[int(number)] = int(self.bucket.get(entry.key) or b"0")
+                code, told, _ = (self.bucket.get(entry.key) or b"0").decode().partition(TOLD)
+                self._codes[int(number)] = int(code)
+                if told:
+                    self._told.add(int(number))
             elif word == "alive" and self.seen.get(name, ("", 0.0))[0] != entry.etag:
                 self.seen[name] = (entry.etag, now)
 

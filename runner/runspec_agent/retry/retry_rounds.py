@@ -120,13 +120,16 @@ class RetryRound(ExitBarrier):
             self.check()
         return self.verdict
 
-    def end(self, code: int, signals: Signals, wait: bool = True) -> int:
-        """Return the exit code of this node: its *code* or, if that is 0, the outcome of the round."""
+    def end(self, code: int, signals: Signals, wait: bool = True, own: bool = False) -> int:
+        """Return the exit code of this node: its *code* or, if that is 0, the outcome of the round.
+
+        *own*: a *code* of 143 is the program's own, after its last attempt.
+        """
         try:
             if code == 0:
                 self.bucket.put("{}ended-{}".format(self.prefix, self.rank), b"0")
                 return self._all(signals)
-            again = code in (AGAIN, STOPPED)
+            again = code == AGAIN or (code == STOPPED and not own)
             if code == STOPPED and signals.stopping:
                 verdict = self.decide(*self.stopped())
             else:

@@ -125,6 +125,20 @@ def test_a_node_that_was_told_to_end_since_another_failed_was_not_taken_away() -
     assert (found.state, found.reason) == (State.SUCCEEDED, "")
 
 
+@pytest.mark.parametrize("code", [75, 124, 143])
+def test_a_code_that_the_program_chose_means_nothing_else(code: int) -> None:
+    """The record of its failure tells it from a code of the agent."""
+    told = 1 if code == 75 else code  # what the agent exits with
+    notes = {AttemptKey(0, n, rank): note(told) for n in (1, 2) for rank in (0, BATCH)}
+    codes = {AttemptKey(0, n, 0): code for n in (1, 2)}
+
+    found = ended([row("FAILED", "NonZeroExitCode", code, restarts=1)], notes, codes)
+
+    assert found[:3] == (State.FAILED, f"exited with code {code}", code)
+    tries = [(a.exit_code, a.reason, a.reclaimed) for a in found.nodes[0].attempts]
+    assert tries == [(code, f"exited with code {code}", False)] * 2
+
+
 def test_each_node_has_its_own_code() -> None:
     notes = {
         AttemptKey(0, 1, 0): note(0),

@@ -140,7 +140,14 @@ def one(bucket: Bucket, tmp_path: Path) -> Iterator[Any]:
 @pytest.mark.parametrize("code", [0, STOPPED])
 def test_success_and_a_stop_are_told_as_they_are(one: Any, code: int) -> None:
     """A machine that was taken away is the service's to replace."""
-    assert one(attempts=3).judge(code) == code
+    agent = one(attempts=3)
+    agent.own = False
+
+    assert agent.judge(code) == code
+
+
+def test_a_stop_that_nobody_asked_for_is_a_failure(one: Any) -> None:
+    assert [one(n, attempts=2).judge(STOPPED) for n in (1, 2)] == [AGAIN, STOPPED]
 
 
 def test_a_failure_is_tried_again_until_its_tries_are_used_up(
@@ -185,7 +192,10 @@ def test_the_programs_own_code_does_not_end_a_sweep(one: Any) -> None:
 
 def test_a_node_that_a_launcher_lost_is_not_counted(one: Any) -> None:
     """It is no failure of the job."""
-    assert one(1, attempts=1, launch="mpi").judge(LOST) == LOST
+    agent = one(1, attempts=1, launch="mpi")
+    agent.own = False
+
+    assert agent.judge(LOST) == LOST
     assert one(2, attempts=1, launch="mpi").judge(4) == 4
 
 

@@ -322,6 +322,38 @@ def test_a_failure_that_is_to_be_tried_again_is_queued_again(slurm: Slurm) -> No
     assert (slurm.note(attempt=2)["code"], slurm.note(attempt=2)["again"]) == (0, False)
 
 
+@pytest.mark.parametrize("code", [124, 126, 127, 137, 143])
+def test_a_code_of_the_program_is_its_own_whatever_it_means_elsewhere(
+    slurm: Slurm, code: int
+) -> None:
+    """`kill $bg; wait $bg` ends with 143: no node was lost, and nobody told the program to end."""
+    found = slurm.runs(*sh(f"exit {code}"))
+
+    assert (found, slurm.asked()) == ((code, ""), "")
+    assert (slurm.note()["code"], slurm.note()["why"]) == (code, None)
+
+
+def test_a_program_that_a_signal_killed_has_failed_by_itself(slurm: Slurm) -> None:
+    assert slurm.runs(*sh("kill -TERM $$")) == (STOPPED, "")
+    assert (slurm.note()["why"], slurm.asked()) == (None, "")
+
+
+def test_an_own_143_uses_the_attempts_of_a_failure(slurm: Slurm) -> None:
+    codes = [
+        slurm.runs(*sh("exit 143"), record={"attempts": 2}, RUNSPEC_ATTEMPT=attempt)[0]
+        for attempt in "12"
+    ]
+
+    assert (codes, slurm.asked()) == ([LOST, STOPPED], "scontrol requeue 7\n")
+
+
+def test_an_own_143_of_another_node_is_a_failure_of_the_job(slurm: Slurm) -> None:
+    script = '[ "$RUNSPEC_RANK" = 0 ] || exit 143'
+
+    assert slurm.runs(*sh(script), record=NODES)[0] == STOPPED
+    assert slurm.asked() == ""
+
+
 def test_a_task_of_an_array_is_queued_again_alone(slurm: Slurm) -> None:
     """The id of one of them is that of the whole array: measured, its requeue began all tasks again."""
     slurm.runs(
