@@ -17,6 +17,7 @@ from runspec_local.supervisor.node import Node
 
 Watch = Callable[[Child], None]
 NO_SPACE = 74  # exit code of the process that saves, if the disk is full: transfer/folder_sync.py
+KNOWN_AS = "RUNSPEC_KNOWN_AS"  # links by this path lead into the output: the same module
 ANEW = 10  # restarts of the saving process while the job runs
 
 
@@ -97,8 +98,9 @@ class Saver:
         line += ["--keep", str(self.output.get("keep", 1))]
         try:
             places[1].mkdir(parents=True, exist_ok=True)
+            env = {**os.environ, KNOWN_AS: str(self.output["path"])}
             with private_log(job / "supervisor.log") as log:
-                return start_child([*line, *map(str, places)], dict(os.environ), job, log)
+                return start_child([*line, *map(str, places)], env, job, log)
         except OSError as exc:
             self._tell(exc)
             return None

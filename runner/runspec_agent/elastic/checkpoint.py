@@ -14,8 +14,9 @@ from runspec_agent.base import files
 from runspec_agent.base.job_env import LOST, Failure
 from runspec_agent.elastic.member import Member
 from runspec_agent.store.base import Bucket
-from runspec_agent.store.manifest import MANIFEST, OBJECTS, Listed, Manifest, contents, of, parsed
-from runspec_agent.transfer.output_saver import Output, Saver, restore
+from runspec_agent.store.manifest import MANIFEST, OBJECTS, Manifest, contents, of, parsed
+from runspec_agent.transfer.output_saver import Output, Saver
+from runspec_agent.transfer.restore import restore
 
 KEPT = "kept/"
 RESTORED = "restored/{}/"  # one record for each node of a generation that has restored all files
@@ -32,9 +33,14 @@ class CheckpointManifest:
         self.folders: Dict[str, str] = {}
         self._every_s: Dict[str, Optional[float]] = {}
         self._keep: Dict[str, int] = {}
+        self._names: Dict[str, str] = {}
 
-    def add(self, name: str, path: str, every_s: Optional[float], keep: int = 1) -> None:
+    def add(
+        self, name: str, path: str, every_s: Optional[float], keep: int = 1, known_as: str = ""
+    ) -> None:
+        """Add an output folder; programs may know it as *known_as*, too."""
         self.folders[name], self._every_s[name], self._keep[name] = path, every_s, keep
+        self._names[name] = known_as
 
     def listed(self, note: str) -> Manifests:
         """Return the manifest of each output in *note*; an empty *note* stands for a job that has saved nothing."""
@@ -46,7 +52,7 @@ class CheckpointManifest:
         try:
             kept: Mapping[str, Any] = json.loads(found.decode("utf-8"))
             return {name: of(one, note) for name, one in kept.items()}
-        except (ValueError, LookupError, TypeError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             text = "the save {} cannot be read: {}"
             raise Failure(text.format(note, error), LOST) from error
 
@@ -57,13 +63,15 @@ class CheckpointManifest:
         """
         for name, manifest in self.listed(note).items():
             if name in self.folders:
-                _drop(self.folders[name], manifest.files)
-                restore(self._output(name, manifest))
+                _drop(self.folders[name], manifest)
+                prefix = self._prefix.format(name)
+                restore(self.bucket, name, self.folders[name], prefix, manifest)
 
     def _output(self, name: str, manifest: Manifest, objects: List[str] = []) -> Output:  # noqa: B006 - only read
         folder, prefix = self.folders[name], self._prefix.format(name)
         every_s, keep = self._every_s[name], self._keep[name]
-        output = Output(self.bucket, name, folder, prefix, every_s, keep)
+        names = [self._names[name]] if self._names[name] else []
+        output = Output(self.bucket, name, folder, prefix, every_s, keep, names)
         output.know(manifest, objects)
         return output
 
@@ -190,12 +198,14 @@ def _order(holder: str) -> int:
     return int(first) if first.isdigit() else 0
 
 
-def _drop(folder: str, entries: Listed) -> None:
-    """Remove files that are not in the save: this node may have written its own when it was not the first.
+def _drop(folder: str, manifest: Manifest) -> None:
+    """Remove what is not in the save: this node may have written its own when it was not the first.
 
-    Also remove folders that are in the way of files, and links, through which files elsewhere would be written.
+    Also remove folders that are in the way of files, and links, through which files elsewhere would be written. Empty
+    folders stay if a version made the save that recorded none.
     """
-    wanted = {files.local(name) for name in entries}
+    wanted = {files.local(name) for name in manifest.files}
+    folders_wanted = {files.local(name) for name in manifest.shape.folders}
     for at, folders, names in os.walk(folder, topdown=False):
         for name in names:
             path = os.path.join(at, name)
@@ -205,7 +215,6 @@ def _drop(folder: str, entries: Listed) -> None:
             path = os.path.join(at, name)
             own = os.path.relpath(path, folder)
             if os.path.islink(path):
-                if own in wanted or any(other.startswith(own + os.sep) for other in wanted):
-                    files.remove(path)
-            elif own in wanted:
+                files.remove(path)
+            elif own in wanted or (folders_wanted and own not in folders_wanted):
                 files.remove_tree(path)

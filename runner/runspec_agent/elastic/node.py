@@ -123,9 +123,11 @@ class Elastic:
             keep = output.get("keep", 1)
             if output.get("from") == "all":
                 below = workdir.own(self.agent.at + "outputs/", output["name"], self.agent.place)
-                self.own.add(output["name"], path, below, output["sync_s"], keep)
+                self.own.add(
+                    output["name"], path, below, output["sync_s"], keep, names=[output["path"]]
+                )
             else:
-                self.kept.add(output["name"], path, output["sync_s"], keep)
+                self.kept.add(output["name"], path, output["sync_s"], keep, output["path"])
             self.env[variable("OUTPUT", output["name"])] = path
         program_env.fill(self.env, self.record, self.agent.place, self.folder)
         hosts = os.path.join(self.folder, "hosts")

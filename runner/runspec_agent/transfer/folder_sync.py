@@ -13,6 +13,7 @@ from runspec_agent.transfer.output_saver import Saver
 
 NO_SPACE = 74  # exit code: EX_IOERR of sysexits.h
 FULL = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
+KNOWN_AS = "RUNSPEC_KNOWN_AS"  # the path of SOURCE as the job's programs know it
 USAGE_LINE = "usage: sync --every SECONDS|--once [--keep SAVES] SOURCE TARGET"
 
 
@@ -46,7 +47,10 @@ def _save(asked: Asked) -> List[str]:
     """Save and publish; return a line for each thing that is not saved."""
     saver = Saver(FolderBucket({"RUNSPEC_STORE": "file://" + os.path.abspath(asked.target)}))
     with Signals() as signals:
-        saver.add(asked.target, asked.source, "", asked.every_s, asked.keep, restoring=False)
+        names = [os.environ[KNOWN_AS]] if os.environ.get(KNOWN_AS) else []
+        saver.add(
+            asked.target, asked.source, "", asked.every_s, asked.keep, restoring=False, names=names
+        )
         saver.start()
         while asked.every_s is not None:
             if any(number in (signal.SIGTERM, signal.SIGINT) for number in signals.wait(60)):

@@ -10,14 +10,22 @@ import os
 import sys
 import threading
 import time
-from typing import AbstractSet, Dict, List, Optional, Set
+from typing import AbstractSet, Dict, Iterable, List, Optional, Set
 
-from runspec_agent.base import files
 from runspec_agent.base.job_env import LOST, Failure
 from runspec_agent.store import parallel
-from runspec_agent.store.base import Bucket, Opened, file_digest
-from runspec_agent.store.manifest import MANIFEST, OBJECTS, PUBLISHED, Entry, Manifest, parsed
-from runspec_agent.transfer.snapshot import Snapshot, Unsettled, shown
+from runspec_agent.store.base import Bucket, Opened
+from runspec_agent.store.manifest import (
+    MANIFEST,
+    OBJECTS,
+    PUBLISHED,
+    Manifest,
+    object_key,
+    parsed,
+)
+from runspec_agent.transfer.folder_walk import lost_lines, shown
+from runspec_agent.transfer.restore import restore
+from runspec_agent.transfer.snapshot import Snapshot, Unsettled
 
 TRIES = 3  # attempts of the last pass
 # Seconds without a change before a save: a program that writes two files of a checkpoint has probably written both by
@@ -30,7 +38,10 @@ OVER = "another machine has replaced this node: files written since this node's 
 
 
 class Output:
-    """An output folder and its place in the store. *keep* is the number of saves to keep."""
+    """An output folder and its place in the store. *keep* is the number of saves to keep.
+
+    *names* are other paths of the folder, as programs know it.
+    """
 
     def __init__(
         self,
@@ -40,13 +51,14 @@ class Output:
         prefix: str,
         every_s: Optional[float],
         keep: int = 1,
+        names: Iterable[str] = (),
     ) -> None:
         self.bucket, self.name, self.path, self.prefix = bucket, name, path, prefix
         self.every_s, self.keep = every_s, keep
         self.manifest = Manifest()
         self.version: Optional[str] = None  # the version of the manifest in the store
         self.sure = True  # whether *manifest* is known to be valid; not if a reply was lost
-        self.snapshot = Snapshot(path, self.send)
+        self.snapshot = Snapshot(path, self.send, names)
         self.one = threading.Lock()  # one save at a time
         self.refused: Optional[Failure] = None  # why old objects could not be deleted
         self._objects: Set[str] = set()  # the objects in the store
@@ -63,10 +75,6 @@ class Output:
         self._objects = {*objects, *(entry.object for entry in named)}
         self._by_digest = {entry.sha256: entry.object for entry in named}
         self.snapshot.know(manifest.files)
-
-    def key(self, name: str, entry: Entry) -> str:
-        """Return the key of the object with the content of the file *name*."""
-        return self.prefix + (OBJECTS + entry.object if entry.object else name)
 
     def send(self, opened: Opened, size: int, digest: str) -> str:
         """Return the object with this content: an existing one, one that is being uploaded, or a new one."""
@@ -131,13 +139,14 @@ class Saver:
         keep: int = 1,
         alone: bool = False,
         restoring: bool = True,
+        names: Iterable[str] = (),
     ) -> None:
         """Take over the output at *prefix* and, with *restoring*, restore the last save.
 
         *alone*: no earlier saver can exist, so an output without a manifest need not be taken over. Raise Failure if
         the save cannot be restored completely.
         """
-        output = Output(self.bucket, name, path, prefix, every_s, keep)
+        output = Output(self.bucket, name, path, prefix, every_s, keep, names)
         for _ in range(TURNS):
             found = self.bucket.fetch(prefix + MANIFEST)
             if found is None and alone:
@@ -161,7 +170,8 @@ class Saver:
             self.bucket.sweep(prefix + OBJECTS)
         self.outputs.append(output)
         if restoring:
-            restore(output)
+            restore(self.bucket, name, path, prefix, output.manifest)
+            _tell_lost(output, "the last save is without")
 
     def start(self) -> None:
         for output in self.outputs:
@@ -205,6 +215,7 @@ class Saver:
         lost: List[str] = []
         for output in self.outputs:
             lost += ["output '{}': {}".format(output.name, line) for line in self._last(output)]
+            _tell_lost(output, "not saved, as it cannot be")
         return lost
 
     def _last(self, output: Output) -> List[str]:
@@ -227,9 +238,12 @@ class Saver:
         """
         with output.one:
             self._may_save()
-            found = output.snapshot.taken(output.manifest.files)
-            if not (output.sure and output.manifest.saves and found == output.manifest.files):
-                made = output.manifest.plus(found, time.time(), output.keep)
+            there = output.manifest
+            found = output.snapshot.taken(there.files)
+            shape = output.snapshot.shape
+            same = found == there.files and shape.same(there.shape)
+            if not (output.sure and there.saves and same):
+                made = there.plus(found, shape, time.time(), output.keep)
                 output.sure = False
                 self.commit(output, made)
                 output.manifest, output.sure = made, True
@@ -303,7 +317,7 @@ def published(output: Output) -> List[str]:
     def copy(name: str) -> None:
         entry = save.files[name]
         try:
-            bucket.copy(output.key(name, entry), output.prefix + name, entry.size)
+            bucket.copy(object_key(output.prefix, name, entry), output.prefix + name, entry.size)
         except Failure as failure:
             if failure.code == LOST:
                 raise
@@ -330,40 +344,8 @@ def _published_before(note: Optional[bytes]) -> Set[str]:
         return set()
 
 
-def restore(output: Output) -> None:
-    """Make the folder contain exactly the files of the last save, as the earlier attempt's machine may be gone.
-
-    Raise Failure if a file is missing or differs from what was saved.
-    """
-
-    def one(name: str) -> None:
-        target = files.local(os.path.join(output.path, name))
-        if not is_there(target, output.manifest.files[name]):
-            bring(output, name, target)
-
-    parallel.each(one, list(output.manifest.files))
-
-
-def bring(output: Output, name: str, target: str) -> None:
-    """Download a file of the last save. Raise Failure if its content is not the saved one."""
-    entry = output.manifest.files[name]
-    folder = os.path.dirname(target)
-    part = os.path.join(folder, ".rs-{}.part".format(os.urandom(8).hex()))
-    os.makedirs(folder, exist_ok=True)
-    try:
-        output.bucket.get_file(output.key(name, entry), part)
-        if file_digest(part) != (entry.size, entry.sha256):
-            text = "output '{}': {} differs from what was saved"
-            raise Failure(text.format(output.name, shown(name)), LOST)
-        os.utime(part, ns=(entry.mtime_ns, entry.mtime_ns))
-        os.rename(part, target)
-    finally:
-        files.remove(part)
-
-
-def is_there(path: str, entry: Entry) -> bool:
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return False
-    return (found.st_size, found.st_mtime_ns) == (entry.size, entry.mtime_ns)
+def _tell_lost(output: Output, what: str) -> None:
+    """Print a line for each thing of the last save that could not be saved, which is no failure of the job."""
+    for line in lost_lines(output.manifest.shape):
+        print("runspec: output '{}': {}: {}".format(output.name, what, line), file=sys.stderr)
+    sys.stderr.flush()

@@ -7,15 +7,24 @@ unchanged all existed at one moment, the beginning of that look.
 import errno
 import io
 import os
-import stat
 import time
-from typing import IO, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import IO, Callable, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from runspec_agent.base import files
 from runspec_agent.base.job_env import LOST, Failure
 from runspec_agent.store import parallel
 from runspec_agent.store.base import Opened, file_digest
-from runspec_agent.store.manifest import OURS, Entry, Listed
+from runspec_agent.store.manifest import EMPTY, OURS, Entry, Listed
+from runspec_agent.transfer.folder_walk import (
+    GONE,
+    RESERVED,
+    Hidden,
+    Seen,
+    Version,
+    look,
+    shown,
+    version_of,
+)
 
 CLOCK_TICK_S = 0.02  # file times come from a clock that ticks every 1 to 10 ms: two writes in one tick look the same
 ROUNDS = 10  # passes that read files that have changed meanwhile
@@ -23,20 +32,7 @@ SMALL_BYTES = 4 << 20  # smaller files are read into memory
 TOGETHER_BYTES = 64 << 20  # of small files in memory
 COPIED_BYTES = 1 << 30  # of changing files that are copied before they are saved
 
-Hidden = Dict[
-    str, Optional[str]
-]  # paths that cannot be read, and why; "" is the folder itself, None means deleted
-GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # ELOOP: a link to itself
-
-Version = Tuple[
-    int, int, Optional[int]
-]  # size, time of the last write, and of the last change if known
 Send = Callable[[Opened, int, str], str]
-
-
-class Seen(NamedTuple):
-    path: str  # without links
-    version: Version
 
 
 class Held(NamedTuple):
@@ -56,10 +52,15 @@ class Unsettled(Failure):
 
 
 class Snapshot:
-    """The files of *folder*. *send* uploads the content of one and returns the name of its object."""
+    """The content of *folder*. *send* uploads the content of a file and returns the name of its object.
 
-    def __init__(self, folder: str, send: Send) -> None:
+    *names* are other paths of the folder, as programs know it.
+    """
+
+    def __init__(self, folder: str, send: Send, names: Iterable[str] = ()) -> None:
         self.folder, self._send = os.path.realpath(folder), send
+        self._names = [os.path.abspath(folder), *names]
+        self.shape = EMPTY  # what was beside the files that `taken` returned
         self._read: Dict[str, Tuple[Version, Entry]] = {}
         self._wrong: Dict[str, Tuple[Version, str]] = {}  # files that cannot be read, and why
         self._hidden: Hidden = {}
@@ -68,7 +69,12 @@ class Snapshot:
 
     def know(self, files: Listed) -> None:
         """Treat *files* as read, as long as they look the same: `restore` has set their times."""
-        self._read = {n: ((e.size, e.mtime_ns, None), e) for n, e in files.items() if e.object}
+        self._read = {
+            n: ((e.size, e.mtime_ns, None), e)
+            for n, e in files.items()
+            if e.object
+            and not e.link  # a link may lead to another file of that size and time by now
+        }
 
     def wrong(self) -> List[str]:
         """Return a line for each file that could not be read."""
@@ -85,7 +91,7 @@ class Snapshot:
         """
         self._quiet = None
         while time.monotonic() < until:
-            seen = look(self.folder)[0]
+            seen = look(self.folder, self._names).files
             newest = max((one.version[1] for one in seen.values()), default=0)
             left_s = settled_s - (time.time() - newest / 1e9)
             if not 0 < left_s <= settled_s:
@@ -105,7 +111,7 @@ class Snapshot:
         burst: Set[str] = set()
         changed: List[str] = []
         for count in range(ROUNDS):
-            seen, self._hidden = look(self.folder)
+            seen, self._hidden, shape = look(self.folder, self._names)
             self._check_hidden(before, seen)
             changed = [name for name, one in seen.items() if not self._has(name, one.version)]
             if self._gone(seen) or not burst.issuperset(changed):
@@ -113,7 +119,11 @@ class Snapshot:
             else:
                 self._check_wrong(before)
                 self._check_quiet(quiet)
-                return {name: entry for name, (_, entry) in self._read.items()}
+                self.shape = shape
+                return {
+                    name: entry._replace(mode=seen[name].mode, link=seen[name].link)
+                    for name, (_, entry) in self._read.items()
+                }
         text = "files change faster than they can be saved, for example {}"
         raise Restless(
             text.format(shown(changed[0]) if changed else "files that are being deleted")
@@ -226,7 +236,7 @@ class Snapshot:
         """Let *read* read a file. A deleted file is left out; without room for a copy, the file is streamed."""
         try:
             if name.split("/", maxsplit=1)[0] == OURS:
-                raise OSError("this name is reserved")
+                raise OSError(RESERVED)
             read()
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
@@ -270,72 +280,6 @@ def fitting(seen: Dict[str, Seen], names: List[str], copied: int) -> Dict[str, S
     return found
 
 
-def look(folder: str) -> Tuple[Dict[str, Seen], Hidden]:
-    """Return the files of *folder* by their relative paths, and the paths that cannot be read, with the reasons.
-
-    Links count if they lead to a file inside the folder.
-    """
-    inside = os.path.join(folder, "")
-    found: Dict[str, Seen] = {}
-    hidden: Hidden = {}
-
-    def refused(path: str, error: OSError) -> None:
-        own = os.path.relpath(path, folder)
-        if error.errno not in GONE or (own == "." and error.errno != errno.ENOENT):
-            hidden["" if own == "." else known_as(own)] = error.strerror or str(error)
-        elif own == ".":
-            hidden[""] = None
-
-    for path in regular_files(folder, refused):
-        real = os.path.realpath(os.path.join(folder, path))
-        if not real.startswith(inside):
-            continue
-        try:
-            status = os.stat(real)
-        except OSError as error:
-            refused(os.path.join(folder, path), error)
-            continue
-        if stat.S_ISREG(status.st_mode):
-            found[known_as(path)] = Seen(real, _version_of(status))
-    if os.path.realpath(folder) != folder:
-        hidden[""] = "it has become a link to another place"
-    return found, hidden
-
-
-def regular_files(source: str, refused: Callable[[str, OSError], None]) -> Iterator[str]:
-    """Yield the paths of files and links below *source*, in order; links to folders are not followed.
-
-    *refused* is called with each path that cannot be read, and the reason.
-    """
-
-    def failed(error: OSError) -> None:
-        refused(os.fsdecode(error.filename or source), error)
-
-    for folder, folders, names in os.walk(source, onerror=failed):
-        folders.sort()
-        if folder == source and OURS in folders:
-            folders.remove(OURS)
-            refused(os.path.join(folder, OURS), OSError(errno.EEXIST, "this name is reserved"))
-        for name in sorted(names):
-            path = os.path.join(folder, name)
-            try:
-                regular = stat.S_ISREG(os.stat(path).st_mode)
-            except OSError as error:
-                refused(path, error)
-                continue
-            if regular:
-                yield os.path.relpath(path, source)
-
-
-def known_as(path: str) -> str:
-    """Return *path* as in a manifest: as UTF-8, with other bytes escaped."""
-    return os.fsencode(path).decode("utf-8", "surrogateescape")
-
-
-def shown(path: str) -> str:
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
 def settled(files: List[Seen]) -> List[Version]:
     """Return the versions of *files* after a clock tick, so that any later write changes them."""
     versions = [_version(one.path) for one in files]
@@ -349,10 +293,6 @@ def settled(files: List[Seen]) -> List[Version]:
 def _version(path: str) -> Version:
     """Return the version of a file; a deleted file has one that no existing file has."""
     try:
-        return _version_of(os.stat(path))
+        return version_of(os.stat(path))
     except OSError:
         return (-1, 0, None)
-
-
-def _version_of(status: os.stat_result) -> Version:
-    return status.st_size, status.st_mtime_ns, status.st_ctime_ns

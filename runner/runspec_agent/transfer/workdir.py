@@ -77,7 +77,15 @@ class Workdir:
                 continue
             prefix = own(below, output["name"], place)
             keep = output.get("keep", 1)
-            saver.add(output["name"], path, prefix, output["sync_s"], keep, place.attempt == 1)
+            saver.add(
+                output["name"],
+                path,
+                prefix,
+                output["sync_s"],
+                keep,
+                alone=place.attempt == 1,
+                names=[output["path"]],
+            )
         return saver
 
     def unpacked(self) -> str:

@@ -68,6 +68,20 @@ def test_names_are_bytes(source: Path, target: Path, name: bytes) -> None:
     assert tree(target) == tree(source)
 
 
+def test_a_link_by_the_path_in_the_container_leads_into_the_output(
+    source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUNSPEC_KNOWN_AS", "/job/model")
+    (source / "latest").symlink_to("/job/model/deep")
+    (source / "other").symlink_to("/job/models/deep")
+
+    assert saved(source, target) == 0
+
+    shape = parsed((target / MANIFEST).read_bytes(), MANIFEST).shape
+    assert {name: link.target for name, link in shape.links.items()} == {"latest": "/deep"}
+    assert shape.lost == {"other": "a link to /job/models/deep, outside of the output"}
+
+
 def test_as_many_saves_stay_as_are_asked_for(source: Path, target: Path) -> None:
     for text in "123":
         (source / "a").write_text(text)

@@ -6,8 +6,10 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +134,172 @@ def test_an_output_that_was_never_written_is_empty(bucket: Bucket, tmp_path: Pat
     assert saved(bucket, tmp_path / "nothing") == []
 
     assert len(manifest(bucket).saves) == 1 and listed(bucket) == []
+
+
+def shape(folder: Path) -> dict[str, tuple[object, ...]]:
+    """Give what is below *folder*, with modes and times; links are not followed."""
+    found: dict[str, tuple[object, ...]] = {}
+    for path in sorted(folder.rglob("*")):
+        status = path.lstat()
+        kind = stat.S_IFMT(status.st_mode)
+        end = os.readlink(path) if path.is_symlink() else ""
+        mode = 0 if path.is_symlink() else stat.S_IMODE(status.st_mode)
+        found[os.fsencode(path.relative_to(folder)).hex()] = (kind, mode, status.st_mtime_ns, end)
+    return found
+
+
+def test_an_output_is_restored_as_it_was_written(
+    bucket: Bucket, source: Path, tmp_path: Path
+) -> None:
+    """With links, modes, empty folders and times, on a machine that has nothing of it."""
+    (source / "step-20").mkdir()
+    (source / "step-20/step").write_text("20")
+    (source / "latest").symlink_to("step-20")
+    (source / "latest.txt").symlink_to("step-20/step")
+    (source / "deep/up").symlink_to("../step-20/")
+    (source / "next").symlink_to("step-30")
+    (source / "here").symlink_to(".")
+    (source / "loop").symlink_to("loop")
+    (source / "empty/of/it").mkdir(parents=True)
+    (source / "tool").write_text("#!/bin/sh")
+    (source / "tool").chmod(0o755)
+    (source / "key").write_text("secret")
+    (source / "key").chmod(0o600)
+    (source / "nothing").touch()
+    (source / "closed").mkdir()
+    (source / "closed/a").write_text("A")
+    for path, moment in ((source / "key", 1), (source / "closed/a", 2**33), (source / "empty", 7)):
+        os.utime(path, ns=(moment * 10**9 + 5, moment * 10**9 + 5))
+    os.utime(source / "latest", (9, 9), follow_symlinks=False)
+    (source / "closed").chmod(0o555)
+    wanted = shape(source)
+
+    assert saved(bucket, source) == []
+    again = brought(bucket, tmp_path / "back")
+
+    left_out = {os.fsencode("latest.txt").hex()}  # of a link to a file only the target is kept
+    found = shape(tmp_path / "back")
+    assert {k: v for k, v in found.items() if k not in left_out} == {
+        k: v for k, v in wanted.items() if k not in left_out
+    }
+    assert (tmp_path / "back/latest.txt").readlink() == Path("step-20/step")
+    assert (tmp_path / "back/latest/step").read_text() == "20"
+    before = bucket.get(AT + MANIFEST)
+    assert once(again) == []
+    assert bucket.get(AT + MANIFEST) == before, "nothing has changed, so nothing is saved"
+
+
+def test_an_older_version_finds_the_content_of_a_link_to_a_file(
+    bucket: Bucket, source: Path
+) -> None:
+    """It knows files alone, and what it does not know it leaves out."""
+    (source / "latest").symlink_to("a")
+
+    saved(bucket, source)
+
+    (save,) = json.loads(bucket.get(AT + MANIFEST) or b"")["saves"]
+    (entry,) = (one for one in save["files"] if one["path"] == "latest")
+    assert bucket.get(AT + OBJECTS + entry["object"]) == b"A"
+
+
+def test_a_link_by_the_whole_path_leads_into_the_output_elsewhere(
+    bucket: Bucket, source: Path, tmp_path: Path
+) -> None:
+    """A program knows the folder by a path that the saver need not have, such as that in its container."""
+    (source / "latest").symlink_to(source / "deep/er")
+    (source / "top").symlink_to(f"{source}/")
+    (source / "inside").symlink_to("/job/model/deep/er/b")
+    (source / "around").symlink_to("deep/../deep/er")
+    saver = Saver(bucket)
+    saver.add("model", str(source), AT, None, alone=True, names=["/job/model"])
+
+    assert saver.finish() == []
+    shutil.rmtree(source)
+    back = tmp_path / "back"
+    brought(bucket, back)
+
+    assert {p.name: os.readlink(p) for p in back.iterdir() if p.is_symlink()} == {
+        "latest": f"{back}/deep/er",
+        "top": str(back),
+        "inside": f"{back}/deep/er/b",
+        "around": "deep/er",
+    }
+    assert (back / "inside").read_bytes() == b"B" * 100_000
+
+
+def test_what_cannot_be_saved_is_named(
+    bucket: Bucket, source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In the log and in the save: links that lead out, and what is neither a file, a folder nor a link."""
+    (source / "data").symlink_to("/data/sets")
+    (source / "deep/up").symlink_to("../..")
+    (source / "passwd").symlink_to("/etc/passwd")
+    os.mkfifo(source / "pipe")
+
+    assert saved(bucket, source) == []
+
+    lost = {
+        "data": "a link to /data/sets, outside of the output",
+        "deep/up": "a link to ../.., outside of the output",
+        "passwd": "a link to /etc/passwd, outside of the output",
+        "pipe": "a named pipe",
+    }
+    assert manifest(bucket).shape.lost == lost
+    said = "runspec: output 'model': not saved, as it cannot be: "
+    assert capfd.readouterr().err == "".join(f"{said}{p}: {why}\n" for p, why in lost.items())
+    brought(bucket, tmp_path / "back")
+    assert "the last save is without: data: a link" in capfd.readouterr().err
+    assert not (tmp_path / "back/data").is_symlink()
+
+
+def test_a_change_of_mode_or_link_is_saved(bucket: Bucket, source: Path) -> None:
+    """That of a folder's time alone is none: each temporary file changes it."""
+    saver = opened(bucket, source)
+    changes: list[Callable[[], object]] = [
+        lambda: None,
+        lambda: (source / "a").chmod(0o711),
+        lambda: (source / "deep").chmod(0o711),
+        lambda: os.symlink("deep", source / "latest"),
+        lambda: os.replace(
+            shutil.copy(source / "next", source / "n", follow_symlinks=False), source / "latest"
+        ),
+        (source / "more").mkdir,
+        lambda: os.utime(source / "more", (5, 5)),
+    ]
+
+    numbers = []
+    (source / "next").symlink_to("deep/er")
+    for change in changes:
+        change()
+        once(saver)
+        numbers.append(manifest(bucket).saves[-1].number)
+
+    assert numbers == [1, 2, 3, 4, 5, 6, 6]
+
+
+@pytest.mark.parametrize("in_the_way", ["file", "folder", "link"])
+def test_what_is_in_the_way_on_this_machine_is_replaced(
+    bucket: Bucket, source: Path, tmp_path: Path, in_the_way: str
+) -> None:
+    """It is from before the save, or from an image."""
+    (source / "latest").symlink_to("deep")
+    saved(bucket, source)
+    back, elsewhere = tmp_path / "back", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    back.mkdir()
+    for name in ("a", "deep", "latest"):
+        if in_the_way == "file":
+            (back / name).write_text("x")
+        elif in_the_way == "folder":
+            (back / name / "x").mkdir(parents=True)
+        else:
+            (back / name).symlink_to(elsewhere)
+
+    brought(bucket, back)
+
+    assert {k: v for k, v in tree(back).items() if "x" not in k} == tree(source)
+    assert (back / "latest").readlink() == Path("deep")
+    assert list(elsewhere.iterdir()) == []
 
 
 def test_only_files_of_the_folder_are_read(bucket: Bucket, source: Path, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from runspec_agent.elastic import fence
 from runspec_agent.elastic.checkpoint import CheckpointManifest, FencedSaver
 from runspec_agent.elastic.member import Member
 from runspec_agent.store import parallel
-from runspec_agent.store.manifest import MANIFEST, OBJECTS, Entry, Listed, Manifest, parsed
+from runspec_agent.store.manifest import EMPTY, MANIFEST, OBJECTS, Entry, Listed, Manifest, parsed
 from runspec_agent.transfer.output_saver import Output, Saver
 from tests.faults.chosen import ALL
 from tests.support.agent.save_simulation import Broken, Link, World
@@ -52,6 +52,7 @@ class Disk:
     def __init__(self, output: Output, began: Files) -> None:
         self.files = began
         self.send, self._known = output.send, dict(output.manifest.files)
+        self.shape = EMPTY
 
     def taken(self, before: Listed) -> Listed:
         found: Listed = {}

@@ -17,6 +17,7 @@ from runspec_agent.base.job_env import Failure
 from runspec_agent.store.base import Opened
 from runspec_agent.store.manifest import Entry
 from runspec_agent.transfer import snapshot as module
+from runspec_agent.transfer.folder_walk import Seen
 from runspec_agent.transfer.snapshot import Restless, Snapshot, Unsettled
 
 
@@ -391,8 +392,8 @@ def test_without_room_for_copies_files_are_streamed(
 def test_no_more_than_so_much_is_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small files that there is no room for are streamed; large ones are copied to the disk."""
     monkeypatch.setattr(module, "SMALL_BYTES", 4 << 20)
-    seen = {f"{n}": module.Seen(f"{n}", (4 << 20, 0, None)) for n in range(40)}
-    seen["large"] = module.Seen("large", (5 << 20, 0, None))
+    seen = {f"{n}": Seen(f"{n}", (4 << 20, 0, None)) for n in range(40)}
+    seen["large"] = Seen("large", (5 << 20, 0, None))
 
     assert len(module.fitting(seen, list(seen), 0)) == 16
     assert set(module.fitting(seen, list(seen), 5 << 20)) == {*map(str, range(16)), "large"}

@@ -1,0 +1,161 @@
+"""List what is in an output folder: files, folders, links, and what cannot be saved."""
+
+import errno
+import os
+import stat
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+
+from runspec_agent.store.manifest import EMPTY, OURS, PERMISSIONS, Folder, Link, Shape, stays
+
+Hidden = Dict[
+    str, Optional[str]
+]  # paths that cannot be read, and why; "" is the folder itself, None means deleted
+GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # ELOOP: a link to itself
+RESERVED = "this name is reserved"
+SPECIAL = ((stat.S_ISFIFO, "a named pipe"), (stat.S_ISSOCK, "a socket"), (stat.S_ISBLK, "a device"))
+
+Version = Tuple[
+    int, int, Optional[int]
+]  # size, time of the last write, and of the last change if known
+
+
+class Seen(NamedTuple):
+    path: str  # without links
+    version: Version
+    mode: int = 0
+    link: str = ""  # the target, if it is a link to a file
+
+
+class Look(NamedTuple):
+    """The content of a folder, by relative paths."""
+
+    files: Dict[str, Seen]
+    hidden: Hidden
+    shape: Shape
+
+
+def look(folder: str, names: Iterable[str] = ()) -> Look:
+    """Return the content of *folder*, a path without links. *names* are other paths by which links may lead into it.
+
+    A link counts if it leads to something in the folder, or to nothing at a path in the folder.
+    """
+    return _Walk(folder, names).run()
+
+
+class _Walk:
+    def __init__(self, folder: str, names: Iterable[str]) -> None:
+        self.folder = folder
+        self.names = [folder, *names]
+        self.found = Look({}, {}, Shape({}, {}, {}))
+
+    def run(self) -> Look:
+        for path in self._paths():
+            try:
+                self._add(path)
+            except OSError as error:
+                self._refused(path, error)
+        if os.path.realpath(self.folder) != self.folder:
+            return Look({}, {"": "it has become a link to another place"}, EMPTY)
+        return self.found
+
+    def _paths(self) -> Iterator[str]:
+        """Yield everything below the folder; no link is followed, and folders may be as deep as paths can be."""
+        todo = [""]
+        while todo:
+            at = todo.pop()
+            try:
+                with os.scandir(os.path.join(self.folder, at)) as entries:
+                    inner = sorted(entries, key=lambda entry: entry.name)
+            except OSError as error:
+                self._refused(at, error)
+                continue
+            for entry in inner:
+                path = os.path.join(at, entry.name)
+                if path == OURS and entry.is_dir(follow_symlinks=False):
+                    self._refused(path, OSError(errno.EEXIST, RESERVED))
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    todo.append(path)
+                yield path
+
+    def _add(self, path: str) -> None:
+        found = os.stat(os.path.join(self.folder, path), follow_symlinks=False)
+        name, shape = known_as(path), self.found.shape
+        if stat.S_ISLNK(found.st_mode):
+            self._add_link(path, found.st_mtime_ns)
+        elif stat.S_ISREG(found.st_mode):
+            self.found.files[name] = Seen(
+                os.path.join(self.folder, path), version_of(found), found.st_mode & PERMISSIONS
+            )
+        elif stat.S_ISDIR(found.st_mode):
+            shape.folders[name] = Folder(found.st_mode & PERMISSIONS, found.st_mtime_ns)
+        else:
+            shape.lost[name] = next(
+                (w for is_one, w in SPECIAL if is_one(found.st_mode)), "a device"
+            )
+
+    def _add_link(self, path: str, mtime_ns: int) -> None:
+        name, shape = known_as(path), self.found.shape
+        raw = os.readlink(os.path.join(self.folder, path))
+        real, target = self._resolved(path, raw)
+        if not target:
+            shape.lost[name] = "a link to {}, outside of the output".format(known_as(raw))
+            return
+        try:
+            found = os.stat(real)
+        except OSError:  # the link is saved, even if its end is missing or cannot be read
+            found = None
+        if found is not None and stat.S_ISREG(found.st_mode):
+            mode = found.st_mode & PERMISSIONS
+            self.found.files[name] = Seen(real, version_of(found), mode, target)
+        else:
+            shape.links[name] = Link(target, mtime_ns)
+
+    def _resolved(self, path: str, raw: str) -> Tuple[str, str]:
+        """Return where a link leads, without links, and its target as in a manifest; "" if it leads out."""
+        start = os.path.join(self.folder, os.path.dirname(path))
+        inner = next((i for i in (_below(raw, name) for name in self.names) if i is not None), None)
+        real = os.path.realpath(os.path.join(start, raw) if inner is None else self.folder + inner)
+        own = _below(real, self.folder)
+        if own is None or own.split("/")[1:2] == [OURS]:
+            return real, ""
+        absolute = raw.startswith("/")
+        target = known_as(raw if not absolute else own if inner is None else inner) or "/"
+        if not stays(target, known_as(path)):  # such as a/../b
+            target = known_as(own if absolute else os.path.relpath(real, start)) or "/"
+        return real, target
+
+    def _refused(self, path: str, error: OSError) -> None:
+        if error.errno not in GONE or (not path and error.errno != errno.ENOENT):
+            self.found.hidden[known_as(path)] = error.strerror or str(error)
+        elif not path:
+            self.found.hidden[""] = None
+
+
+def _below(path: str, folder: str) -> Optional[str]:
+    """Return the rest of *path* after *folder*, which begins with a slash, or is empty; None if it is elsewhere."""
+    if path == folder or path.startswith(folder.rstrip("/") + "/"):
+        return path[len(folder.rstrip("/")) :].rstrip("/")
+    return None
+
+
+def known_as(path: str) -> str:
+    """Return *path* as in a manifest: as UTF-8, with other bytes escaped."""
+    return os.fsencode(path).decode("utf-8", "surrogateescape")
+
+
+def shown(path: str) -> str:
+    """Return a path of a manifest for a message: one line, whatever is in it."""
+    text = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() else "\\x{:02x}".format(ord(c)) for c in text)
+
+
+def version_of(status: os.stat_result) -> Version:
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def lost_lines(shape: Shape, most: int = 10) -> List[str]:
+    """Return a line for each thing in an output that cannot be saved, *most* at most, and one for the rest."""
+    lines = ["{}: {}".format(shown(path), shown(why)) for path, why in sorted(shape.lost.items())]
+    rest = len(lines) - most
+    return lines[:most] + (["and {} more".format(rest)] if rest > 0 else [])
