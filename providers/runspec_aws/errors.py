@@ -23,8 +23,12 @@ from runspec_jobs.provider import (
 PASSING = frozenset(
     "Throttling ThrottlingException ThrottledException TooManyRequestsException SlowDown "
     "RequestThrottled RequestThrottledException RequestLimitExceeded BandwidthLimitExceeded "
-    "LimitExceededException PriorRequestNotComplete TransactionInProgressException".split()
+    "LimitExceededException PriorRequestNotComplete TransactionInProgressException "
+    "ProvisionedThroughputExceededException EC2ThrottledException".split()
 )
+# With the status 503, these say that the service was too busy for the request:
+# https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html and the errors of EC2 and IAM.
+BUSY = frozenset("ServiceUnavailable ServiceUnavailableException Unavailable ServerBusy".split())
 # An answer to HEAD has no body, only the status 400 or 403.
 FORBIDDEN = frozenset("403 AccessDenied AccessDeniedException UnauthorizedOperation".split())
 DENIED = frozenset(
@@ -100,13 +104,21 @@ def refusal(what: str, exc: exceptions.ClientError) -> Exception:
         return CredentialsError(f"{what}: {text or code}", RIGHTS)
     if code in DENIED:
         return CredentialsError(f"{what}: {text or code}", LOGIN)
-    if code in PASSING or status == 429:
-        return RemoteError(f"{what}: {text or code}", transient=True)
+    if code in PASSING or status == 429 or (status == 503 and code in BUSY):
+        after = _retry_after(exc.response)
+        return RemoteError(f"{what}: {text or code}", transient=True, retry_after_s=after)
     if status >= 500 or not code:
         return NoAnswer(f"{what}: {status} {text or code}")
     if code in EXISTS or "already exists" in text:
         return AlreadyExists(f"{what}: {text or code}")
     return RemoteError(f"{what}: {text or code}")
+
+
+def _retry_after(answer: Mapping[str, Any]) -> float | None:
+    """Return the seconds of the header Retry-After; None if there is none, or a date, which AWS does not send."""
+    headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    asked = str(headers.get("retry-after", ""))
+    return float(asked) if asked.isascii() and asked.isdigit() else None
 
 
 class Part(dict[str, Any]):

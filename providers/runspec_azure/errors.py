@@ -32,6 +32,9 @@ DENIED = frozenset(
     "AuthenticationFailed InvalidAuthenticationInfo AuthorizationFailure "
     "AuthorizationPermissionMismatch InsufficientAccountPermissions NoAuthenticationInformation".split()
 )
+# Answers with 503 that refuse a request before it does anything:
+# https://learn.microsoft.com/rest/api/batchservice/batch-status-and-error-codes
+BUSY = frozenset({"ServerBusy"})
 NEVER_CAME = ("NewConnectionError", "ConnectTimeout", "NameResolutionError", "Name or service")
 
 
@@ -103,11 +106,20 @@ def refusal(what: str, exc: exceptions.HttpResponseError, hints: Hints) -> Excep
     text = " ".join(text.split())  # a code or a detail may have several lines
     if status in (401, 403):
         return CredentialsError(text, hints.login if status == 401 else hints.rights)
-    if status == 429:
-        return RemoteError(text, transient=True)
+    after = _retry_after(exc)
+    if status == 429 or (status == 503 and (after is not None or code in BUSY)):
+        return RemoteError(text, transient=True, retry_after_s=after)
     if status >= 500 or status in (0, 408):
-        return NoAnswer(text)
+        # Requests of ours name what they make, so that none of them makes anything twice.
+        return NoAnswer(text, transient=status > 0)
     return RemoteError(text)
+
+
+def _retry_after(exc: exceptions.HttpResponseError) -> float | None:
+    """Return the seconds of the header Retry-After; None if there is none, or a date, which Azure does not send."""
+    headers = getattr(exc.response, "headers", None) or {}
+    asked = str(headers.get("Retry-After", ""))
+    return float(asked) if asked.isascii() and asked.isdigit() else None
 
 
 def _message(exc: exceptions.HttpResponseError) -> str:

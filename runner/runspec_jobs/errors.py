@@ -106,13 +106,22 @@ class RemoteError(RunspecError):
     """A service refused a request, so nothing was made.
 
     *transient* is true if the same request may succeed later, because the service was throttling or overloaded.
+    *retry_after_s* is how long the service asked to wait before it, or None.
     """
 
     exit_code = 69
 
-    def __init__(self, message: str, hint: str | None = None, *, transient: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        hint: str | None = None,
+        *,
+        transient: bool = False,
+        retry_after_s: float | None = None,
+    ) -> None:
         super().__init__(message, hint)
         self.transient = transient
+        self.retry_after_s = retry_after_s
 
 
 class AlreadyExists(RemoteError):
@@ -123,4 +132,14 @@ class AlreadyExists(RemoteError):
 
 
 class NoAnswer(UnknownOutcome):
-    """A client sent a request and got no usable answer."""
+    """A client sent a request and got no usable answer.
+
+    *transient* is true if the service said that it failed, and the same request cannot make anything twice, because
+    it names what it makes: then it may be sent again.
+    """
+
+    retry_after_s: float | None = None
+
+    def __init__(self, message: str, hint: str | None = None, *, transient: bool = False) -> None:
+        super().__init__(message, hint)
+        self.transient = transient

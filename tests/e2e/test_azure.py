@@ -55,6 +55,22 @@ def test_a_second_apply_makes_nothing_and_asks_little(account: AzureBatch, capsy
     assert len(calls(account)) - before <= 6
 
 
+@pytest.mark.parametrize("kind", ["busy", "throttle", "error-before", "error-after"])
+def test_apply_goes_on_after_one_failure_of_each_request_that_makes_something(
+    kind: str, account: AzureBatch, capsys: Capture
+) -> None:
+    """Requests name what they make, so the second one makes nothing twice."""
+    write("echo hello")
+    names = ("Pool_Add", "Job_Add", "Task_AddCollection", "Job_Patch")
+    faults = [{"operation": name, "kind": kind, "seconds": 0} for name in names]
+    account.control("PUT", "faults", faults)
+
+    found = said(capsys, "apply", "job.yaml")
+
+    assert found["state"] == "succeeded"
+    assert {name: made(account).count(name) for name in names} == dict.fromkeys(names, 2)
+
+
 def test_a_cancelled_run_ends_and_says_so(account: AzureBatch, capsys: Capture) -> None:
     write("echo begun; sleep 60")
     found = said(capsys, "apply", "job.yaml", "--detach")["run"]

@@ -10,7 +10,8 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from functools import partial
+from typing import Protocol, TypeVar
 
 from runspec_jobs.engine import clients, secrets
 from runspec_jobs.errors import AlreadyExists, Damaged, NoAnswer, RemoteError, UnknownOutcome
@@ -32,8 +33,11 @@ from runspec_jobs.provider import (
 from runspec_jobs.state import attempt_history
 from runspec_jobs.state.journal import Journal, RunState
 
+Done = TypeVar("Done")
+
 ATTEMPTS = 6  # to send a request that is refused with a transient error
 FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 60.0  # the longest time that a service may ask to wait before an attempt
 LOOK_S = 0.2  # between two queries for a resource that may have been made
 LONGEST_LOOK_S = 5.0  # between two queries for something that takes minutes
 LONGEST_SETTLE_S = 2.0  # between two queries for something that the next step needs
@@ -179,16 +183,17 @@ def _made_elsewhere(
     return found
 
 
-def _patiently(send: Callable[[], Response], hands: ApplyContext) -> Response:
+def _patiently(send: Callable[[], Done], hands: ApplyContext) -> Done:
     """Return the result of *send*, which is called again, up to a limit, after transient errors."""
     pause_s = FIRST_PAUSE_S
     for _ in range(ATTEMPTS - 1):
         try:
             return send()
-        except RemoteError as exc:
+        except (RemoteError, NoAnswer) as exc:
             if not exc.transient:
                 raise
-        hands.sleep(pause_s)
+            asked_s = min(exc.retry_after_s or 0, LONGEST_PAUSE_S)
+        hands.sleep(max(pause_s, asked_s))
         pause_s *= 2
     return send()
 
@@ -237,7 +242,7 @@ def cancel(plan: Plan, journal: Journal, hands: ApplyContext) -> Status:
         journal.add("want", want="cancel")
     status = journal.memory.status or hands.client.state(plan.run)
     if journal.memory.attempted:
-        hands.client.cancel(plan.run)
+        _patiently(partial(hands.client.cancel, plan.run), hands)
     end, looks = hands.clock() + CANCEL_S, pauses(LOOK_S, LONGEST_LOOK_S)
     while not status.state.terminal:
         if hands.clock() > end:
@@ -245,7 +250,7 @@ def cancel(plan: Plan, journal: Journal, hands: ApplyContext) -> Status:
         hands.sleep(next(looks))
         status = hands.client.state(plan.run)
         if not status.state.terminal:
-            hands.client.cancel(plan.run)
+            _patiently(partial(hands.client.cancel, plan.run), hands)
     if journal.memory.attempted and journal.memory.status is None:
         _reconcile(plan.run, hands)
     if status.state is State.GONE and not is_made(plan, journal.memory):

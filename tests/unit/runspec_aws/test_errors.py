@@ -42,6 +42,39 @@ def test_a_refusal_that_passes_is_known_as_such() -> None:
     assert found.transient
 
 
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        ("SlowDown", 503),
+        ("ServiceUnavailable", 503),
+        ("Unavailable", 503),
+        ("RequestLimitExceeded", 503),
+        ("ThrottlingException", 400),
+        ("EC2ThrottledException", 400),
+    ],
+)
+def test_a_busy_service_has_refused_and_may_be_asked_again(code: str, status: int) -> None:
+    found = answered(code, status)
+
+    assert isinstance(found, RemoteError)
+    assert found.transient
+
+
+@pytest.mark.parametrize(
+    ("asked", "seconds"), [("7", 7.0), ("soon", None), ("-1", None), (None, None)]
+)
+def test_the_pause_that_a_busy_service_asks_for_is_kept(
+    asked: str | None, seconds: float | None
+) -> None:
+    headers = {} if asked is None else {"retry-after": asked}
+    meta = {"HTTPStatusCode": 503, "HTTPHeaders": headers}
+
+    with pytest.raises(RemoteError) as caught, translated("it"):
+        raise ClientError({"Error": {"Code": "SlowDown"}, "ResponseMetadata": meta}, "PutObject")
+
+    assert caught.value.retry_after_s == seconds
+
+
 @pytest.mark.parametrize("code,status", [("InternalError", 500), ("", 200), ("400", 400)])
 def test_what_may_have_been_done_is_no_answer(code: str, status: int) -> None:
     """An answer whose code was cut off says as little as none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from azure.core import exceptions
@@ -12,9 +13,17 @@ from runspec_azure.errors import translated
 from runspec_jobs.provider import CredentialsError, NoAnswer, RemoteError, RunspecError
 
 
-def refused(status: int, kind: type[exceptions.HttpResponseError] | None = None) -> Exception:
+def refused(
+    status: int,
+    kind: type[exceptions.HttpResponseError] | None = None,
+    code: str = "",
+    retry_after: str | None = None,
+) -> Exception:
     found = (kind or exceptions.HttpResponseError)("no")
     found.status_code = status
+    found.error = exceptions.ODataV4Format({"code": code, "message": "no"})
+    headers = {} if retry_after is None else {"Retry-After": retry_after}
+    found.response = SimpleNamespace(headers=headers)
     return found
 
 
@@ -31,8 +40,12 @@ CASES: dict[str, tuple[Callable[[], Exception], type[RunspecError], bool]] = {
         RemoteError,
         True,
     ),
-    "broken": (lambda: refused(500), NoAnswer, False),
-    "busy": (lambda: refused(503), NoAnswer, False),
+    "broken": (lambda: refused(500), NoAnswer, True),
+    "a gateway": (lambda: refused(502), NoAnswer, True),
+    "unavailable": (lambda: refused(503), NoAnswer, True),
+    "busy": (lambda: refused(503, code="ServerBusy"), RemoteError, True),
+    "unavailable for a time": (lambda: refused(503, retry_after="7"), RemoteError, True),
+    "no status": (lambda: refused(0), NoAnswer, False),
     "cut off": (lambda: exceptions.DecodeError("x"), NoAnswer, False),
     "reset": (lambda: exceptions.ServiceResponseError("x"), NoAnswer, False),
     "never came": (lambda: exceptions.ServiceRequestError("NewConnectionError"), RemoteError, True),
@@ -52,6 +65,18 @@ def test_whether_something_was_made_is_told_apart(
     assert type(caught.value) is kind
     assert getattr(caught.value, "transient", False) is transient
     assert caught.value.message.startswith("Job_Add")
+
+
+@pytest.mark.parametrize(
+    ("asked", "seconds"), [("7", 7.0), (None, None), ("Wed, 25 Nov 2026 00:00:00 GMT", None)]
+)
+def test_the_pause_that_a_busy_service_asks_for_is_kept(
+    asked: str | None, seconds: float | None
+) -> None:
+    with pytest.raises(RemoteError) as caught, translated("Job_Add"):
+        raise refused(503, code="ServerBusy", retry_after=asked)
+
+    assert caught.value.retry_after_s == seconds
 
 
 def test_a_message_is_one_line_whatever_the_service_says() -> None:

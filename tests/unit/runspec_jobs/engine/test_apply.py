@@ -34,6 +34,11 @@ class World:
             raise RemoteError("refused")
         if fault == "throttled":
             raise RemoteError("slow down", transient=True)
+        if fault.startswith("busy for "):
+            asked_s = float(fault.removeprefix("busy for "))
+            raise RemoteError("slow down", transient=True, retry_after_s=asked_s)
+        if fault == "failed, and may be repeated":
+            raise NoAnswer("500", transient=True)
         if fault == "lost before":
             raise NoAnswer("time-out")
         self._do(request)
@@ -135,6 +140,52 @@ class Keeping(World):
 
 def keeping(world: World) -> apply.ApplyContext:
     return dataclasses.replace(hands(world), state=b"state")
+
+
+@pytest.mark.parametrize(("asked", "waited"), [("7", 7.0), ("0", 0.5), ("86400", 60.0)])
+def test_a_busy_service_is_asked_again_after_the_pause_that_it_asks_for(
+    asked: str, waited: float, journal: Journal
+) -> None:
+    world = World(f"busy for {asked}")
+
+    apply.make(PLAN, journal, hands(world))
+
+    assert (world.made, world.now) == (["q", "j"], waited)
+
+
+def test_a_request_that_failed_at_the_service_and_names_what_it_makes_is_sent_again(
+    journal: Journal,
+) -> None:
+    world = World("ok", "failed, and may be repeated", "ok")
+
+    apply.make(PLAN, journal, hands(world))
+
+    assert world.made == ["q", "j"]
+
+
+def test_a_service_that_stays_broken_ends_apply_after_some_attempts(journal: Journal) -> None:
+    world = World(*["failed, and may be repeated"] * 100)
+
+    with pytest.raises(UnknownOutcome, match="no answer"):
+        apply.make(PLAN, journal, hands(world))
+
+    assert len(world.calls) == apply.ATTEMPTS
+
+
+def test_cancelling_is_repeated_while_the_service_is_busy(journal: Journal) -> None:
+    world = World()
+    apply.make(PLAN, journal, hands(world))
+    refusals, ends = [RemoteError("slow down", transient=True, retry_after_s=3)], world.cancel
+
+    def cancel(run: str) -> None:
+        if refusals:
+            raise refusals.pop()
+        ends(run)
+
+    world.cancel = cancel  # type: ignore[method-assign]  # one method of a stand-in
+
+    assert apply.cancel(PLAN, journal, hands(world)).state is State.CANCELLED
+    assert 3 <= world.now < 4  # and a look whether it has ended
 
 
 def test_the_state_is_kept_before_anything_of_the_run_is_made(journal: Journal) -> None:
