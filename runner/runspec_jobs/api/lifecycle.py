@@ -50,7 +50,7 @@ from runspec_jobs.provider import (
 from runspec_jobs.report.ranking import Task as Task
 from runspec_jobs.report.usage import Used as Used
 from runspec_jobs.spec.metric import Metric
-from runspec_jobs.state import attempt_history, run_group, run_record
+from runspec_jobs.state import attempt_history, origin, run_group, run_record
 from runspec_jobs.state.run_record import Record
 
 
@@ -103,6 +103,16 @@ class Run:
     def wanted(self) -> str:
         """What the last command wanted of it: "run", "cancel" or "destroy"."""
         return self.record.memory().want
+
+    @property
+    def destroyed(self) -> bool:
+        """Whether the run was destroyed, or forgotten."""
+        return self.record.memory().deleted
+
+    @property
+    def file(self) -> Path | None:
+        """The file of its spec; None if the spec was no file, or an earlier version of runspec started the run."""
+        return origin.origin(self.record).file
 
     def status(self) -> Status:
         """Return the status with all nodes: from the journal if the run has ended, else from the service.
@@ -390,21 +400,30 @@ def apply(
     return run
 
 
-def get(name: str, *, destroyed: bool = False, on_event: OnEvent | None = None) -> Run:
-    """Return the run with the id *name*, or for the name of a spec its newest run that is alive, else its newest run.
+def get(
+    name: str, *, destroyed: bool = False, alive: bool = False, on_event: OnEvent | None = None
+) -> Run:
+    """Return the run with the id *name*, or for the name of a spec its newest run.
 
-    Raises UsageError if there is none, or if it was destroyed, unless *destroyed* is true.
+    Runs of specs in the current folder come first, then those of folders below it, then all others; with *alive*, the
+    newest that is alive, if there is one. Raises UsageError if there is none, or if it was destroyed, unless
+    *destroyed* is true.
     """
     find = named_run.run if destroyed else named_run.kept
-    return Run(find(name, Events(on_event).note))
+    return Run(find(name, Events(on_event).note, alive=alive))
 
 
 def get_all(name: str, *, on_event: OnEvent | None = None) -> list[Run]:
     """Return the run that *name* means, or the newest run of each size if it is a spec with `scaling`.
 
-    Raises UsageError if there is none.
+    Destroyed runs count. Raises UsageError if there is none, or if it is not clear which is the newest.
     """
     return [Run(of) for of in end.meant(name, Events(on_event).note)]
+
+
+def doubt(name: str, of: Run) -> str:
+    """Return why a user may not mean the run *of* by *name*, such as its folder; nothing if that is clear."""
+    return named_run.doubt(name, of.record)
 
 
 def runs(name: str | None = None) -> list[Run]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runspec_jobs.api import cleanup, listing
-from runspec_jobs.api.lifecycle import Run, get, get_all
+from runspec_jobs.api.lifecycle import Run, doubt, get, get_all
 from runspec_jobs.api.listing import Summary
 from runspec_jobs.cli import costs, output
 from runspec_jobs.cli.live.progress import ProgressPrinter
@@ -43,14 +43,41 @@ class DestroyOptions:
 
 
 def cancel(run: str, *, as_json: bool) -> int:
-    for of in get_all(run, on_event=output.tell_event):
+    for of in _meant(run, "cancel"):
         status = of.cancel(on_event=ProgressPrinter(quiet=as_json))
         if as_json:
             found = {"run": of.id, "state": status.state, "reason": status.reason}
             output.out_json("runspec.cancel/v1", found)
         else:
-            output.tell(f"{of.id} {status.state}")
+            output.tell(f"{of.id} {'is already destroyed' if of.destroyed else status.state}")
     return OK
+
+
+def _meant(name: str, verb: str) -> list[Run]:
+    """Return the runs that *name* means to *verb*, "cancel" or "destroy", after `demand_meant`."""
+    runs = get_all(name, on_event=output.tell_event)
+    demand_meant(name, runs, f"{verb} RUN")
+    return runs
+
+
+def demand_meant(name: str, runs: Sequence[Run], verb: str) -> None:
+    """Ask at a terminal if *name* may mean other runs than *runs*; elsewhere raise UsageError.
+
+    *verb* is the command that ends them, with the word RUN in place of the run.
+    """
+    doubtful = [(of, why) for of in runs if (why := doubt(name, of))]
+    if not doubtful:
+        return
+    why = "; ".join(why for _, why in doubtful)
+    if not output.at_terminal():
+        commands = "; ".join(f"runspec {verb.replace('RUN', of.id)}" for of, _ in doubtful)
+        raise UsageError(
+            f"nothing was done, because '{name}' is not clear here: {why}",
+            f"if that run is meant, give its id: {commands}",
+        )
+    ids = ", ".join(of.id for of in runs)
+    if not output.agreed(f"{why}. {verb.replace('RUN', ids)}?"):
+        raise UsageError("not confirmed: nothing was done")
 
 
 def destroy(options: DestroyOptions) -> int:
@@ -72,18 +99,19 @@ def destroy(options: DestroyOptions) -> int:
     if options.run is None:
         hint = "name a run (see runspec list), or use --ended, --all or --shared"
         raise UsageError("no run given", hint)
-    for of in get_all(options.run, on_event=output.tell_event):
+    for of in _meant(options.run, "destroy"):
         _destroy_or_forget(of, options)
     cleanup.forget_group(options.run)
     return OK
 
 
 def _destroy(of: Run, *, as_json: bool) -> None:
+    before = " is already" if of.destroyed else ""
     of.destroy(on_event=ProgressPrinter(quiet=as_json))
     if as_json:
         output.out_json("runspec.destroy/v1", {"run": of.id, "state": "destroyed"})
     else:
-        output.tell(f"{of.id} destroyed")
+        output.tell(f"{of.id}{before} destroyed")
 
 
 def _destroy_or_forget(of: Run, options: DestroyOptions) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from runspec_jobs.api import reports
 from runspec_jobs.api.lifecycle import Membership, Run, Status, get, ways
 from runspec_jobs.api.reports import Asked, Metric, Placed, Scaled, Sizes
-from runspec_jobs.cli import node_table, output, spending
+from runspec_jobs.cli import destroy, node_table, output, spending
 from runspec_jobs.diagnostics.render import plain
 from runspec_jobs.errors import DETACHED, OK, UsageError
 from runspec_jobs.report import elastic_costs, ranking, tables, usage
@@ -51,7 +51,10 @@ def report(options: ReportOptions) -> int:
         )
         return _sizes(reports.sizes(options.run, asked, options.spec), options)
     _refuse(options, OF_SIZES, f"{options.run}, which has no sizes to compare")
-    return _run(get(options.run, on_event=output.tell_event), options)
+    of = get(options.run, on_event=output.tell_event)
+    if options.stop_rest:
+        destroy.demand_meant(options.run, [of], "report RUN --stop-rest")
+    return _run(of, options)
 
 
 def _refuse(options: ReportOptions, names: Sequence[str], what: str) -> None:

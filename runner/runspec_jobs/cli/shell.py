@@ -89,7 +89,7 @@ def _at_terminal() -> bool:
 
 
 def _node(verb: str, run: str, node: int | None, task: int | None) -> Node:
-    return api.enter(get(run, on_event=output.tell_event), verb, node=node, task=task)
+    return api.enter(get(run, alive=True, on_event=output.tell_event), verb, node=node, task=task)
 
 
 def _become(what: ExecSpec, note: str) -> NoReturn:

@@ -9,9 +9,10 @@ from runspec_jobs.engine import apply as engine, named_run
 from runspec_jobs.engine.clients import connect
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.engine.start_run import destroy_run
-from runspec_jobs.errors import Conflict, RunspecError
+from runspec_jobs.errors import Conflict, RunspecError, UsageError
 from runspec_jobs.plan import model
-from runspec_jobs.provider import Scope, Status, Step
+from runspec_jobs.provider import Scope, State, Status, Step
+from runspec_jobs.spec.scaling import named
 from runspec_jobs.state import run_group, run_record
 from runspec_jobs.state.run_record import Record
 
@@ -21,6 +22,8 @@ OF_SIZE = re.compile(r"(.+)-[np]\d+")  # the name of a run of a group
 def cancel(of: Record, reporter: Reporter) -> Status:
     """Cancel a run, wait until it has ended, and return its status. Calling it again is safe."""
     with of.opened(reporter.wait) as journal:
+        if journal.memory.deleted:
+            return journal.memory.status or Status(State.GONE, "the run was destroyed")
         if not journal.memory.attempted:
             return engine.abandon(journal, "cancel")
         hands = engine.ApplyContext(connect(of)[1], reporter)
@@ -47,12 +50,28 @@ def forget(of: Record, reporter: Reporter) -> list[str]:
 def meant(name: str, note: Callable[[str], None]) -> list[Record]:
     """Return the run that *name* means, or the newest run of each size if *name* is a spec with `scaling`.
 
-    Raises UsageError if there is none.
+    Destroyed runs count, so that a command that is repeated ends no older run. Raises UsageError if there is none, or
+    if a record that cannot be read may be the newest.
     """
+    names = _names(name)
+    for one in names:
+        if (wrong := run_record.damaged(one)) and run_record.readable(one):
+            what = f"the newest run of '{one}' may be one whose record cannot be read"
+            raise UsageError(f"{what}: {wrong.message}", "name a run by its id: see runspec list")
+    return [named_run.newest(one, note) for one in names]
+
+
+def _names(name: str) -> list[str]:
+    """Return *name*, or the name of each size that has a run if *name* is a spec with `scaling`."""
     group = run_group.find(name)
-    if group is None:
-        return [named_run.run(name, note)]
-    return [of for of in run_group.runs(group).values() if of is not None]
+    if group is not None:
+        assert group.scaling is not None, "BUG: the spec of a group has no scaling"
+        of_sizes = [named(group, size) for size in group.scaling.sizes]
+        return [one for one in of_sizes if run_record.readable(one)]
+    of_sizes = run_record.sizes(name)
+    if of_sizes and not run_record.has(name) and not any(map(run_record.of_name, of_sizes)):
+        return of_sizes  # its last run was destroyed
+    return [name]
 
 
 def forget_group(name: str) -> None:

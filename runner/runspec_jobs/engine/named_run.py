@@ -1,71 +1,95 @@
-"""Chooses the run that the name of a spec means, and notes if other runs could have been meant."""
+"""Chooses the run that the name of a spec means, and notes if other runs could have been meant.
+
+A name means the newest run of those whose specs lie nearest to the current folder: in it, else below it, else
+elsewhere. A destroyed run counts, so that a command that is repeated does not act on an older run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from runspec_jobs.engine import apply as engine, clients
 from runspec_jobs.errors import Damaged, RunspecError
-from runspec_jobs.state import run_record
+from runspec_jobs.state import origin, run_record
 from runspec_jobs.state.run_record import Record
 
 Note = Callable[[str], None]  # takes a message for a person
 ASKED = 20  # the most runs of a name whose state is queried, the newest ones
 
 
-def run(name: str, note: Note) -> Record:
-    """Return the run that *name* means, and note if other runs of the name are alive or newer.
-
-    *name* is the id of a run, or the name of a spec, which means its newest run that is alive, or else its newest run.
-    Raises UsageError if there is none.
-    """
-    newest = run_record.find(name)
-    if newest.run == name:
-        return newest
-    if wrong := run_record.damaged(name):
-        note(f"ignoring a run of '{name}' whose record cannot be read: {wrong.message}")
-    open_ = [of for of in run_record.of_name(name) if _may_be_alive(of)]
-    if open_ in ([], [newest]):
-        _note_fallback(name, newest, note)
-        return newest
-    alive = [of for of in reversed(open_[-ASKED:]) if _is_alive(of)]
-    chosen = alive[0] if alive else newest
-    if len(alive) > 1:
-        others = ", ".join(of.run for of in alive[1:])
-        note(f"'{name}' means {chosen.run}, {_rank(chosen, newest)}; also alive: {others}")
-    elif chosen != newest:
-        note(f"'{name}' means {chosen.run}, which is alive; {newest.run} is newer but has ended")
-    else:
-        _note_fallback(name, newest, note)
+def run(name: str, note: Note, *, alive: bool = False) -> Record:
+    """Return the run that *name* means, as `newest` does, and note if it is of another folder."""
+    chosen = newest(name, note, alive=alive)
+    if chosen.run != name and origin.is_elsewhere(chosen):
+        note(f"{chosen.run} is of another folder: {origin.origin(chosen).text}")
     return chosen
 
 
-def kept(name: str, note: Note) -> Record:
+def newest(name: str, note: Note, *, alive: bool = False) -> Record:
+    """Return the run that *name* means, and note if other runs of the name are alive.
+
+    *name* is the id of a run, or the name of a spec; with *alive*, a name means its newest run that is alive, if there
+    is one. Raises UsageError if there is none.
+    """
+    exact = run_record.find(name)
+    if exact.run == name:
+        return exact
+    if wrong := run_record.damaged(name):
+        note(f"ignoring a run of '{name}' whose record cannot be read: {wrong.message}")
+    near = origin.nearest(run_record.readable(name))
+    return _chosen(name, near, note, alive=alive) if near else exact
+
+
+def _chosen(name: str, near: Sequence[Record], note: Note, *, alive: bool) -> Record:
+    """Return the newest run of *near*, or with *alive* the newest that is alive, and note which others are."""
+    last = near[-1]
+    live = _alive([of for of in near if _may_be_alive(of)], last)
+    if alive and live and last not in live:
+        note(f"'{name}' means {live[0].run}, which is alive; {last.run} is newer but has ended")
+        return live[0]
+    if others := [of.run for of in live if of != last]:
+        note(f"'{name}' means {last.run}, its newest run; also alive: {', '.join(others)}")
+    elif last.memory().deleted and (left := [of.run for of in near if not of.memory().deleted]):
+        note(f"'{name}' means {last.run}, its newest run, which was destroyed; {left[-1]} is older")
+    return last
+
+
+def kept(name: str, note: Note, *, alive: bool = False) -> Record:
     """Return the run that *name* means, as `run` does. Raises UsageError also if it was destroyed."""
-    return run_record.kept(run(name, note))
+    return run_record.kept(run(name, note, alive=alive))
 
 
-def _rank(chosen: Record, newest: Record) -> str:
-    """Return a text on *chosen*, the newest live run of its name; *newest* is the newest that was not destroyed."""
-    if chosen != newest:
-        return f"its newest run that is alive ({newest.run} is newer but has ended)"
-    if chosen != run_record.newest(chosen.name):
-        return "its newest run that is alive"
-    return "its newest run"
+def doubt(name: str, of: Record) -> str:
+    """Return why the user may not mean the run *of* by *name*; nothing if it is clear, or if nothing is left of it.
 
-
-def _note_fallback(name: str, chosen: Record, note: Note) -> None:
-    """Note if a newer run of that name was destroyed."""
-    last = run_record.newest(name)
-    if last is not None and last != chosen:
-        note(f"{last.run}, the newest run of '{name}', was destroyed; using {chosen.run}")
+    A command that ends a run asks then. The id of a run is always clear.
+    """
+    if of.run == name or (not run_record.unreadable(of) and of.memory().deleted):
+        return ""
+    its = origin.origin(of)
+    if origin.is_elsewhere(of):
+        return f"{of.run} is of another folder: {its.text}"
+    for other in reversed(origin.nearest(run_record.of_name(of.name))):
+        if origin.differ(other, of) and origin.is_there(other):
+            of_other = f"{other.run} is of {origin.origin(other).text}"
+            return f"'{name}' is the name of several specs: {of.run} is of {its.text}, {of_other}"
+    return ""
 
 
 def _may_be_alive(of: Record) -> bool:
     memory = of.memory()
+    if memory.deleted:
+        return False
     if memory.want == "destroy":
         return True  # an interrupted destroy, which the same command continues
     return memory.status is None and bool(memory.begun)
+
+
+def _alive(of_name: Sequence[Record], last: Record) -> list[Record]:
+    """Return those that are alive, the newest first. No service is asked if *last* alone may be."""
+    if list(of_name) in ([], [last]):
+        return []
+    return [of for of in reversed(of_name[-ASKED:]) if _is_alive(of)]
 
 
 def _is_alive(of: Record) -> bool:

@@ -25,7 +25,7 @@ from runspec_jobs.provider import (
     SupportsProgress,
 )
 from runspec_jobs.spec import placeholders
-from runspec_jobs.state import run_record
+from runspec_jobs.state import origin, run_record
 from runspec_jobs.state.journal import Journal, RunState
 from runspec_jobs.state.run_record import Record
 
@@ -96,16 +96,22 @@ def _choose(
 
 def _about(found: PlanInputs, client: Client, run: str) -> dict[str, Any]:
     """Return what a list of runs shows of a new run: `journal.RunState.about`."""
-    file = found.base.absolute() / Path(found.text.name).name
+    file = _file(found)
     places = client.places(run) if isinstance(client, SupportsPlaces) else Places()
     return {
         "provider": found.provider.name,
         "nodes": found.spec.cluster.nodes.max,
         "tasks": placeholders.length(found.spec.sweep),
-        "file": str(file) if file.is_file() else None,
+        "file": None if file is None else str(file),
         "commit": git_commit.commit(found.base.absolute()),
         **places._asdict(),
     }
+
+
+def _file(found: PlanInputs) -> Path | None:
+    """Return the file of the spec; None if it is no file."""
+    file = found.base.absolute() / Path(found.text.name).name
+    return file if file.is_file() else None
 
 
 def earlier(
@@ -126,17 +132,37 @@ def earlier(
     status = memory.status or old_client.state(old.run)
     if not status.state.terminal:
         if _is_equal_but_for_survey(old, made, found):
-            message = f"run {old.run} is already {status.state}; starting no other"
+            message = f"run {_name(old, found)} is already {status.state}; starting no other"
             return Choice(old, client, message)
-        raise Conflict(
-            f"{old.run} is {status.state} with another spec: {_changed(old, made, found)}",
-            f"cancel it with runspec cancel {old.run}, or start another run with apply --new",
-        )
+        name, changed = _name(old, found), _changed(old, made, found)
+        what = f"{name} is {status.state} with another spec: {changed}"
+        raise Conflict(what, _cure("cancel", old, found))
     if status.state in (State.SUCCEEDED, State.GONE) and _is_equal(old, made, found):
         ended = "is gone" if status.state is State.GONE else f"has already {status.state}"
-        message = f"run {old.run} {ended}; starting no other (--new starts one)"
+        message = f"run {_name(old, found)} {ended}; starting no other (--new starts one)"
         return Choice(old, client, message, status)
     return None
+
+
+def _name(old: Record, found: PlanInputs) -> str:
+    """Return the id of *old*, with its file or folder if that is not the one of *found*."""
+    return f"{old.run} of {origin.origin(old).text}" if _is_of_another(old, found) else old.run
+
+
+def _is_of_another(old: Record, found: PlanInputs) -> bool:
+    its, file = origin.origin(old), _file(found)
+    if its.file is not None and file is not None:
+        return its.file.resolve() != file.resolve()
+    return its.folder is not None and its.folder.resolve() != found.base.resolve()
+
+
+def _cure(verb: str, old: Record, found: PlanInputs) -> str:
+    """Return what to do about *old*, which is in the way; a run of another file should not be ended."""
+    end = f"{verb} it with runspec {verb} {old.run}"
+    rename = _is_of_another(old, found) and origin.is_there(old)
+    return (
+        f"{'give this spec another name' if rename else end}, or start another run with apply --new"
+    )
 
 
 def _is_equal(old: Record, made: model.Plan, found: PlanInputs) -> bool:
@@ -186,10 +212,9 @@ def _unfinished(
     with old.opened(reporter.wait) as journal:
         of_run = {s.id for s in old.plan.steps if s.scope == "run"}
         if of_run & journal.memory.begun:
-            raise Conflict(
-                f"{old.run} was started with another spec: {_changed(old, made, found)}",
-                f"destroy it with runspec destroy {old.run}, or start another run with apply --new",
-            )
+            name, changed = _name(old, found), _changed(old, made, found)
+            what = f"{name} was started with another spec: {changed}"
+            raise Conflict(what, _cure("destroy", old, found))
         destroy_run(old, journal, reporter)
     return None
 

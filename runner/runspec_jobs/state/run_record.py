@@ -370,7 +370,15 @@ def of_name(name: str) -> list[Record]:
 
     Records that cannot be read are left out.
     """
-    return [r for r in _named(name) if not unreadable(r) and not r.memory().deleted]
+    return [r for r in readable(name) if not r.memory().deleted]
+
+
+def readable(name: str) -> list[Record]:
+    """Return the records of runs of the spec called *name*, destroyed ones too, oldest first.
+
+    Records that cannot be read are left out.
+    """
+    return [r for r in _named(name) if not unreadable(r)]
 
 
 def damaged(name: str) -> Damaged | None:
@@ -394,14 +402,27 @@ def find(run: str) -> Record:
     if found := of_name(run) or _named(run):
         return found[-1]
     records = _records(RUN)
-    if sizes := sorted(
-        {r.name for r in records if re.fullmatch(rf"{re.escape(run)}-[np]\d+", r.name)}
-    ):
+    if sizes := _sizes(run, records):
         raise UsageError(
             f"'{run}' has a run for each size", f"name one of them: {', '.join(sizes)}"
         )
     hint = _meant(run, records) or ("see runspec list" if records else "nothing was applied yet")
     raise UsageError(f"there is no run '{run}'", hint)
+
+
+def has(name: str) -> bool:
+    """Return whether there is a record of a run called *name*, or of a spec of that name."""
+    return bool(_named(name)) or any(of.run == name for of in _records(RUN))
+
+
+def sizes(name: str) -> list[str]:
+    """Return the names of the runs of each size of the spec called *name*, in order."""
+    return _sizes(name, _records(RUN))
+
+
+def _sizes(name: str, records: Iterable[Record]) -> list[str]:
+    of_size = re.compile(rf"{re.escape(name)}-[np]\d+")
+    return sorted({of.name for of in records if of_size.fullmatch(of.name)})
 
 
 def _meant(typed: str, records: Sequence[Record]) -> str | None:

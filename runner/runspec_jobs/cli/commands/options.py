@@ -94,8 +94,8 @@ RunName = Annotated[
     str,
     Argument(
         metavar="RUN",
-        help="a run such as mnist-7k2m9p, or the name of a spec: its newest run that is alive, "
-        "or else its newest run",
+        help="a run such as mnist-7k2m9p, or the name of a spec: its newest run, first of specs in "
+        "the current folder",
         autocompletion=suggestions.runs,
     ),
 ]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -44,7 +44,9 @@ def inputs(word: bytes = b"one") -> PlanInputs:
     spec, problems = validate.spec(reader.read(text))
     assert spec is not None, problems
     facts = Facts(AwsOptions.model_validate(THERE))
-    return cast("PlanInputs", SimpleNamespace(provider=AWS, spec=spec, facts=facts, text=text))
+    own = SimpleNamespace(name="n", applied=text)
+    found = SimpleNamespace(provider=AWS, spec=spec, facts=facts, text=own, base=Path())
+    return cast("PlanInputs", found)
 
 
 def types(made: model.Plan) -> list[str]:
@@ -57,12 +59,13 @@ def planned(found: PlanInputs, token: str) -> model.Plan:
 
 
 @pytest.fixture
-def alive(tmp_path: Path) -> Record:
+def alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Record:
     """Give the record of a run that was planned with the catalogue of this package, and is alive."""
+    monkeypatch.chdir(tmp_path)
     found = inputs()
     made = planned(found, "abc123")
     machines = machine_rates(AWS, found.spec, found.facts, {})
-    text = cast("Any", found.text)
+    text = found.text.applied
     record = run_record.create(text, made, found.facts, tmp_path, "n", machines=machines)
     with record.opened(lambda _: None) as journal:
         for step in made.steps:

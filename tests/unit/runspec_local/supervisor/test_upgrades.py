@@ -211,4 +211,4 @@ def test_another_job_file_is_refused_while_the_run_goes_on(
     Path("job.yaml").write_bytes(old.job.replace(b"sleep 600", b"sleep 601"))
 
     assert run(["apply", "job.yaml", "--detach"]) == 4
-    assert f"{old.run} is running with another spec" in capsys.readouterr().err
+    assert f"{old.run} of {old.base} is running with another spec" in capsys.readouterr().err

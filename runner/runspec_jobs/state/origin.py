@@ -1,0 +1,91 @@
+"""Where runs come from: the file of their spec, and whether it lies in the current folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from enum import IntEnum
+from pathlib import Path
+from typing import NamedTuple
+
+from runspec_jobs.errors import Damaged
+from runspec_jobs.state.run_record import Record
+
+
+class Nearness(IntEnum):
+    """Where the spec of a run lies, from the current folder."""
+
+    HERE = 0
+    BELOW = 1
+    ELSEWHERE = 2
+
+
+class Origin(NamedTuple):
+    """The folder to which paths of a spec refer, and the file of the spec; None if they are not on record.
+
+    A run that was adopted has the folder in which it was adopted, and no file.
+    """
+
+    folder: Path | None
+    file: Path | None
+
+    @property
+    def text(self) -> str:
+        """What a person calls it."""
+        if self.file is not None:
+            return f"{self.file}"
+        return "an unknown folder" if self.folder is None else f"{self.folder}"
+
+    def nearness(self, here: Path | None) -> Nearness:
+        """Return where the spec lies from the folder *here*, None if that does not exist. Links are followed."""
+        if self.folder is None or here is None:
+            return Nearness.ELSEWHERE
+        folder, top = Path(os.path.realpath(self.folder)), Path(os.path.realpath(here))
+        if folder == top:
+            return Nearness.HERE
+        return Nearness.BELOW if folder.is_relative_to(top) else Nearness.ELSEWHERE
+
+
+def origin(of: Record) -> Origin:
+    """Return where a run comes from. Runs of earlier versions have the folder on record, but not the file."""
+    try:
+        file = of.memory().about.get("file")
+        return Origin(of.base, None if file is None else Path(file))
+    except Damaged:
+        return Origin(None, None)
+
+
+def here() -> Path | None:
+    """Return the current folder; None if it was deleted."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return None
+
+
+def nearest(records: Sequence[Record]) -> list[Record]:
+    """Return those of *records* whose specs lie nearest to the current folder, in the same order."""
+    top = here()
+    places = [(origin(of).nearness(top), of) for of in records]
+    best = min((place for place, _ in places), default=Nearness.HERE)
+    return [of for place, of in places if place == best]
+
+
+def is_elsewhere(of: Record) -> bool:
+    """Return whether the spec of a run lies neither in the current folder nor below it."""
+    return origin(of).nearness(here()) is Nearness.ELSEWHERE
+
+
+def differ(first: Record, second: Record) -> bool:
+    """Return whether two runs come from different files, or from different folders if a file is not known."""
+    one, other = origin(first), origin(second)
+    if one.file is None or other.file is None:
+        return one.folder != other.folder
+    return os.path.realpath(one.file) != os.path.realpath(other.file)
+
+
+def is_there(of: Record) -> bool:
+    """Return whether the file of a run's spec, or its folder if no file is known, still exists."""
+    its = origin(of)
+    place = its.file or its.folder
+    return place is not None and place.exists()
