@@ -62,6 +62,16 @@ CANCEL = 'scancel -- "$@"'
 # Without --batch, all processes of a job would get the signal, and be killed after KillWait.
 TERMINATE = 'scancel --batch --signal=TERM -- "$@"'
 CANCEL_WAITING = 'scancel --state=PENDING -- "$@"'
+# Arguments: the run, Slurm's id of the task, its state, its restarts, and the name and content of the record of its
+# failure, if it has one. Requeues the task if it is still the same attempt that has ended.
+REQUEUE = """\
+cd "runs/$1" && [ -f record.json ] || exit
+shown="$(scontrol -o show job "$2") " || exit
+case $shown in *" JobState=$3 "*) ;; *) exit 0 ;; esac
+case $shown in *" Restarts=$4 "*) ;; *) exit 0 ;; esac
+[ -z "$5" ] || { mkdir -p "${5%/*}" && printf %s "$6" >"$5"; } || exit
+scontrol requeue "$2" && echo requeued
+"""
 ACCOUNT = (
     'sacct --noheader --parsable2 --delimiter="$2" --allocations --duplicates --jobs="$1" '
     "--format=JobID,State,ExitCode,Start,End,Submit,WorkDir,JobName"
@@ -212,6 +222,14 @@ class Queue:
         """Send SIGTERM to the batch scripts of *jobs*, which stop their programs and save the outputs."""
         if jobs:
             self._changed("scancel", TERMINATE, [self.store.workspace, *jobs])
+
+    def requeue(self, run: str, row: Row, name: str, failure: str, content: str) -> bool:
+        """Requeue the task with Slurm's id *name*, which has ended; return False if it is no longer as *row* says.
+
+        *failure* is the path of a record to write before, below the folder of *run*, and *content* what it contains.
+        """
+        args = [self.store.workspace, run, name, row.state, str(row.restarts), failure, content]
+        return self._changed("scontrol", REQUEUE, args).strip() == b"requeued"
 
     def past(self, job: str) -> list[Past]:
         """Return the attempts of *job* from the accounting, oldest first; an empty list if there is no accounting."""

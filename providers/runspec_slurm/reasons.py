@@ -74,6 +74,7 @@ FAILURES = {
     "InvalidAccount": WAITING["InvalidAccount"],
     "BadConstraints": WAITING["BadConstraints"],
 }
+KILLED = "its batch script was killed, and another attempt is due: runspec status, apply and logs -f requeue the job"
 NEVER = "a job in option after did not end as required"
 NOT_SHOWN = "it was submitted just now, and Slurm does not list it yet"
 NOT_KNOWN = (

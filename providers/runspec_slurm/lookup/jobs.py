@@ -26,7 +26,7 @@ from runspec_slurm.lookup.ownership import JobOwnership
 from runspec_slurm.lookup.poll_interval import Pace
 from runspec_slurm.naming import array_of, run_of, suffix
 from runspec_slurm.queue import Queue, Row
-from runspec_slurm.status import states, unknown_outcomes
+from runspec_slurm.status import killed, states, unknown_outcomes
 from runspec_slurm.status.unknown_outcomes import UnknownOutcomes
 from runspec_slurm.status.workspace_poll import BATCH, AttemptKey, Note, Seen, WorkspacePoller
 from runspec_slurm.store import elastic_records
@@ -78,6 +78,7 @@ class Jobs:
         self.doubted: set[str] = (
             set()
         )  # runs for which `find` saw other jobs, or one that has not claimed it
+        self.due: dict[str, Sequence[states.Task]] = {}  # killed tasks to requeue, by runs
         self._unkept: set[str] = set()  # runs whose final status is not in the workspace
 
     def remember(self, name: str, job: str) -> None:
@@ -254,7 +255,7 @@ class Jobs:
         """Return the tasks; None if the outcome is unknown and the accounting was asked a moment ago."""
         run, total, each = arrays
         notes = self._notes(run, seen, rows)
-        found = states.tasks(total, rows, notes, seen.codes, each=each)
+        found = self._marked(run, seen, states.tasks(total, rows, notes, seen.codes, each=each))
         if task_stop.alive(rows) or not _silent(found, seen):
             return found
         if self.unknown.just_asked(run):
@@ -268,6 +269,15 @@ class Jobs:
             if self.ownership.is_of(run, past)
         ]
         return states.tasks(total, rows, notes, seen.codes, pasts, each)
+
+    def _marked(self, run: str, seen: Seen, found: list[states.Task]) -> list[states.Task]:
+        """Return *found*, with the killed tasks marked that have another attempt."""
+        record = self.record(run) if seen.claim != CANCELLED else None
+        dead = record is not None and any(map(killed.is_killed, found))
+        if record and dead and elastic_records.end(self.store, run, record) is None:
+            found = killed.marked(found, record, seen.stops)
+        self.due[run] = [task for task in found if task.due]
+        return found
 
     def _notes(self, run: str, seen: Seen, rows: Sequence[Row]) -> Mapping[AttemptKey, Note]:
         """Return the exit records that matter: at the end all; before that, those of requeued or ended tasks."""

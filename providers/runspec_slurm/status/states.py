@@ -35,6 +35,7 @@ class Task(NamedTuple):
     notes: Mapping[AttemptKey, Note]
     codes: Mapping[AttemptKey, int]
     past: Past | None = None
+    due: bool = False  # whether its last attempt was killed, and runspec has to requeue it
 
     @property
     def state(self) -> str:
@@ -47,7 +48,11 @@ class Task(NamedTuple):
     @property
     def over(self) -> bool:
         """Return whether the task has ended, or is unknown to Slurm."""
-        return not alive(self.state)
+        return not self.due and not alive(self.state)
+
+    @property
+    def waits(self) -> bool:
+        return self.due or (self.row is not None and self.row.state in WAITING)
 
     def note(self, number: int, rank: int) -> Note | None:
         """Return the exit record of an attempt, which the node wrote, or the batch script in its place.
@@ -118,13 +123,18 @@ def nodes(task: Task, count: int, *, cancelled: bool) -> Iterator[NodeStatus]:
     for rank in range(count):
         if not task.over:
             assert task.row is not None, "BUG: a task that has not ended is in the queue"
-            state = State.WAITING if task.row.state in WAITING else State.RUNNING
-            reason = reasons.waiting(task.row) if state is State.WAITING else ""
+            state = State.WAITING if task.waits else State.RUNNING
+            reason = _waiting(task) if state is State.WAITING else ""
             over = tuple(_attempt(task, n, rank, None) for n in range(1, task.attempts))
             began_s = task.row.began_s if state is State.RUNNING else None
             yield NodeStatus(task.number, rank, task.attempts, state, reason, None, over, began_s)
         else:
             yield _ended(task, rank, cancelled=cancelled)
+
+
+def _waiting(task: Task) -> str:
+    assert task.row is not None, "BUG: a task that waits is in the queue"
+    return reasons.KILLED if task.due else reasons.waiting(task.row)
 
 
 def _ended(task: Task, rank: int, *, cancelled: bool) -> NodeStatus:
@@ -150,7 +160,9 @@ def _code(task: Task, number: int, rank: int) -> int | None:
         code = task.row.code if task.row is not None else task.past.code if task.past else None
         unset = task.state not in ("COMPLETED", "FAILED") and not code
         code = None if code == LAUNCH_SIGNAL or unset else code
-    if code:  # the agent exits with another code if the program's would mean something to a service
+    if (
+        code != 0
+    ):  # the agent exits with another code if the program's would mean something to a service
         code = task.codes.get(AttemptKey(task.number, number, rank), code)
     return code
 
@@ -172,7 +184,7 @@ def _attempt(task: Task, number: int, rank: int, state: State | None) -> Attempt
     own = task.is_own(number, rank)
     began_s, ended_s = note.get("began_s"), note.get("ended_s")
     if state is None:
-        stopped = code == STOPPED and task.failed(number) and not own
+        stopped = code in (STOPPED, None) and task.failed(number) and not own
         preempted = code in (None, STOPPED) and not (stopped or own)
         reason = reasons.PREEMPTED if preempted else reasons.exited(code or 0, own=own)
         reason = reasons.STOPPED if stopped else reason
@@ -226,10 +238,10 @@ def status(found: Sequence[NodeStatus], *, cancelled: bool, stops: Collection[in
 
 def going(found: Sequence[Task], nodes_: tuple[NodeStatus, ...]) -> Status:
     """Return the status of a run that has not ended."""
-    left = [task.row for task in found if not task.over and task.row is not None]
-    if any(row.state not in WAITING for row in left) or len(left) < len(found):
+    left = [task for task in found if not task.over]
+    if not all(task.waits for task in left) or len(left) < len(found):
         return Status(State.RUNNING, "", None, nodes_)
-    return Status(State.WAITING, reasons.waiting(left[0]), None, nodes_)
+    return Status(State.WAITING, _waiting(left[0]), None, nodes_)
 
 
 def to_json(found: Status) -> dict[str, Any]:

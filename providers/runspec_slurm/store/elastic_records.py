@@ -21,9 +21,14 @@ LINE = re.compile(rb"\./(\d+)/changes/\d+:(.*)")
 
 def over(store: WorkspaceStore, run: str, record: Mapping[str, Any], ended: Status) -> Status:
     """Return the final status of the run: the one that its nodes recorded, or else *ended*."""
-    count = record["count"] // (record["elastic"]["max"] if record.get("elastic") else 1)
-    found = elastic_end(record, count, lambda path: store.read("runs", run, *path.split("/")))
+    found = end(store, run, record)
     return ended if found is None else elastic_status(found, ended.nodes)
+
+
+def end(store: WorkspaceStore, run: str, record: Mapping[str, Any]) -> tuple[int, str] | None:
+    """Return the exit code and the reason of an elastic job that is over, or None."""
+    count = record["count"] // (record["elastic"]["max"] if record.get("elastic") else 1)
+    return elastic_end(record, count, lambda path: store.read("runs", run, *path.split("/")))
 
 
 def changes(store: WorkspaceStore, run: str) -> list[MembershipChange]:

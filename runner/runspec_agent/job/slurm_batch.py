@@ -31,7 +31,7 @@ from runspec_agent.job import agent_fork
 from runspec_agent.retry import exit_records, stop_request
 from runspec_agent.retry.attempts import Lost, read_record
 from runspec_agent.retry.exit_records import ExitRecords
-from runspec_agent.retry.failure_count import AGAIN
+from runspec_agent.retry.failure_count import AGAIN, Failures
 from runspec_agent.retry.retry_rounds import TOO_LONG
 from runspec_agent.store import base
 from runspec_agent.store.base import Bucket
@@ -42,6 +42,7 @@ SAVE_S = 120.0  # for the agents to save, after the grace period of their progra
 LOOK_S = 1.0  # between two looks for the exit records of nodes
 FIRST_S = 10.0  # for the first node to end by itself after another one has failed
 TRIES, PAUSE_S = 5, 3.0  # of a call of Slurm's controller, which may be busy or about to change
+SIGNALLED = 128  # a shell's exit code is greater if a signal ended its command
 LONGEST_S = 60.0  # timeout of one such call
 
 
@@ -117,8 +118,21 @@ class Batch:
         code = process.run(
             child, signals, self.grace_s + SAVE_S, lambda: self._wrong(many and child.code is None)
         )
-        first = self.ends.read("0") if many and code != STOPPED else None
-        return code if first is None else int(first["code"])
+        first = None if code == STOPPED and signals.stopping else self.ends.read("0")
+        if first is None:
+            return self._killed(0, code) if code > SIGNALLED and code != STOPPED else code
+        return int(first["code"]) if many else code
+
+    def _killed(self, rank: int, code: int) -> int:
+        """Raise Failure for a node whose agent was killed, and so recorded nothing: as a failure of its program.
+
+        In an elastic job, it is a lost node, which comes back.
+        """
+        why = "the agent of node {} was killed by signal {}".format(rank, code - SIGNALLED)
+        if not self.record.get("elastic"):
+            place = self.place._replace(rank=rank)
+            raise Failure(why, Failures(self.bucket, self.at, self.record).judge(place, code))
+        raise Failure(why, AGAIN)
 
     def _wrong(self, many: bool) -> Optional[Failure]:
         """Return why the job has to end now: it timed out, or a node whose exit decides has ended."""

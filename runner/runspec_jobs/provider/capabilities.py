@@ -143,7 +143,7 @@ class SupportsReconcile(Protocol):
 
         Called after a lost reply, repeatedly while a run is followed or cancelled, and by the command `status`. Must
         send few requests if there is nothing to do, and do nothing for a run that does not exist. Return a line for
-        each thing that was ended. Raises the errors of `Client.call`.
+        each thing that was ended or started again. Raises the errors of `Client.call`.
         """
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from runspec_jobs.provider import State
+from runspec_slurm import reasons
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.status import states
 from tests.support.slurm.forgetful_queue import forgetful
@@ -49,6 +50,89 @@ def test_a_second_job_of_a_run_is_ended_by_reconcile_alone(
     assert called.read_text() == "-- 12\n"
     assert (run / "claim").read_text() == "7"
     assert list(client.reconcile("job-a1")) == []
+
+
+KILLED = "7|N/A|FAILED|RaisedSignal:9(Killed)|9|0|9|10|20|node1|/w|job-a1|"
+
+
+def with_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attempts: int, scontrol: str
+) -> SlurmClient:
+    """Give a client of a run of which Slurm says that its batch script was killed."""
+    client = forgetful(tmp_path, monkeypatch, "7", 0, KILLED)
+    record = {"count": 1, "nodes": 1, "attempts": attempts}
+    client.store.put("runs/job-a1/record.json", json.dumps(record).encode())
+    (tmp_path / "bin/scontrol").write_text(
+        f'#!/bin/sh\ncase "$*" in *show*) cat {tmp_path}/shown; exit ;; esac\n'
+        f'echo "$*" >>{tmp_path}/called\n{scontrol}\n'
+    )
+    (tmp_path / "bin/scontrol").chmod(0o700)
+    (tmp_path / "shown").write_text("JobId=7 JobState=FAILED Requeue=1 Restarts=0 ExitCode=0:9\n")
+    return client
+
+
+@pytest.mark.process
+def test_a_killed_batch_script_is_requeued_once_by_reconcile_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that would have done it is dead. Another client may have been faster."""
+    client = with_killed(tmp_path, monkeypatch, 2, "")
+    failure = tmp_path / "runs/job-a1/failures/0-0/1-137"
+
+    found = client.state("job-a1")
+
+    assert (found.state, found.reason) == (State.WAITING, reasons.KILLED)
+    assert not failure.exists() and not (tmp_path / "called").exists(), (
+        "a read has changed something"
+    )
+    assert list(client.reconcile("job-a1")) == ["requeued job 7, whose batch script was killed"]
+    assert ((tmp_path / "called").read_text(), failure.exists()) == ("requeue 7\n", True)
+
+    (tmp_path / "shown").write_text("JobId=7 JobState=PENDING Requeue=1 Restarts=1 ExitCode=0:0\n")
+    failure.unlink()
+    assert list(client.reconcile("job-a1")) == []
+    assert ((tmp_path / "called").read_text(), failure.exists()) == ("requeue 7\n", False)
+
+
+@pytest.mark.process
+def test_a_killed_batch_script_without_attempts_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = with_killed(tmp_path, monkeypatch, 1, "")
+
+    assert client.state("job-a1")[:3] == (State.FAILED, "exited with code 137: killed", 137)
+    assert list(client.reconcile("job-a1")) == []
+    assert not (tmp_path / "called").exists()
+
+
+@pytest.mark.process
+def test_a_killed_job_that_slurm_does_not_requeue_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal = "Requested operation is presently disabled for job 7"
+    client = with_killed(tmp_path, monkeypatch, 2, f'echo "{refusal}" >&2; exit 1')
+
+    (line,) = client.reconcile("job-a1")
+
+    assert line.startswith("7: another attempt was due, but the job cannot be requeued: ")
+    client.jobs.forget("job-a1")
+    found = client.state("job-a1")
+    assert (found.state, found.exit_code) == (State.FAILED, 137)
+    assert refusal in found.reason
+
+
+@pytest.mark.process
+def test_a_killed_job_of_a_cancelled_run_is_not_requeued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = with_killed(tmp_path, monkeypatch, 3, "")
+    client.store.put("runs/job-a1/claim", b"cancelled")
+    client.store.put("runs/job-a1/job", b"7")
+
+    client.reconcile("job-a1")
+
+    assert not (tmp_path / "called").exists()
+    assert client.state("job-a1").state.terminal
 
 
 @pytest.mark.process

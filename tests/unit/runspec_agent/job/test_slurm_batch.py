@@ -143,6 +143,10 @@ def slurm(tmp_path: Path) -> Iterator[Slurm]:
         job.communicate()
 
 
+def children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 def sh(script: str) -> tuple[str, ...]:
     return ("sh", "-c", script)
 
@@ -352,6 +356,37 @@ def test_an_own_143_of_another_node_is_a_failure_of_the_job(slurm: Slurm) -> Non
 
     assert slurm.runs(*sh(script), record=NODES)[0] == STOPPED
     assert slurm.asked() == ""
+
+
+def killed_agent(slurm: Slurm, **how: Any) -> tuple[int, str]:
+    """Run a job whose agent gets SIGKILL while its program runs."""
+    job = slurm.starts(*sh(WAITS), **how)
+    slurm.up(0)
+    (agent,) = children(job.pid)
+    os.kill(agent, signal.SIGKILL)
+    return slurm.ends(job)
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_a_killed_agent_is_a_failure_with_the_attempts_of_one(slurm: Slurm, attempts: int) -> None:
+    """As the kernel kills it for its memory: the batch script lives, and requeues the job."""
+    code, _ = killed_agent(slurm, record={"attempts": attempts})
+
+    assert code == (LOST if attempts > 1 else 137)
+    assert slurm.asked() == ("scontrol requeue 7\n" if attempts > 1 else "")
+    assert slurm.store.get("runs/r/failures/0-0/1-137") is not None
+    assert slurm.note()["why"] == "the agent of node 0 was killed by signal 9"
+    assert slurm.note()["again"] is (attempts > 1)
+
+
+def test_a_killed_agent_of_an_elastic_node_is_a_lost_node(slurm: Slurm) -> None:
+    record = {"shape": "array", "elastic": {"min": 1, "max": 2}, "nodes": 1, "count": 2}
+    words = ["sh", "-c", "kill -KILL $$"]
+    array = {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "0"}
+
+    assert slurm.runs(record=record, words=words, **array)[0] == LOST
+    assert slurm.asked() == "scontrol requeue 7_0\n"
+    assert list(slurm.store.listing("runs/r/failures/")) == []
 
 
 def test_a_task_of_an_array_is_queued_again_alone(slurm: Slurm) -> None:
