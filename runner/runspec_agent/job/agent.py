@@ -7,21 +7,19 @@ provider has written what to do to `runs/<run>/record.json`.
 import os
 import sys
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from runspec_agent.base import files, process, record_formats
 from runspec_agent.base.job_env import LOST, STOPPED, USAGE, Failure, read
 from runspec_agent.base.process import Child, Signals
 from runspec_agent.base.task_identity import place, seat
 from runspec_agent.env import program_env
+from runspec_agent.job.departure import Departure
 from runspec_agent.job.peers import Peers
 from runspec_agent.launch import launcher_end
 from runspec_agent.launch.launcher_end import TOLD
-from runspec_agent.preemption.azure import ScheduledEventsWatcher
-from runspec_agent.preemption.ec2 import Ec2PreemptionWatcher
-from runspec_agent.preemption.hold import PreemptionHold
-from runspec_agent.preemption.watcher import PreemptionWatcher
-from runspec_agent.retry import attempts, exit_records, retry_rounds, stop_request
+from runspec_agent.retry import attempts, end_record, exit_records, retry_rounds, stop_request
+from runspec_agent.retry.end_record import End
 from runspec_agent.retry.exit_barrier import ExitBarrier
 from runspec_agent.retry.failure_count import AGAIN, Failures
 from runspec_agent.retry.multi_instance import MultiInstanceTask
@@ -37,12 +35,6 @@ from runspec_agent.usage.background import Usage
 
 CANCELLED = "cancelled"  # the content of the claim if the run was cancelled before it began
 RUN_PREFIX = "runs/{}/"
-WATCHES: Dict[
-    Any, Callable[[Dict[str, str]], PreemptionWatcher]
-] = {  # they report the reclaim of a spot machine
-    True: Ec2PreemptionWatcher,
-    "azure": ScheduledEventsWatcher,
-}
 LATE_S = 30.0  # at most, between the service's count of an attempt and the agent's
 
 
@@ -70,10 +62,11 @@ class Agent:
         self.gang: Optional[ExitBarrier] = None
         self.round: Optional[RetryRound] = None
         self.heed: Optional[stop_request.StopPoller] = None
-        self.watch: Optional[PreemptionWatcher] = None
-        self.taken: Optional[PreemptionHold] = None
-        self.leaving: Optional[Failure] = None  # why the program was told to end
+        self.departure = Departure(env, self.record, print_line)
         self.own = True  # whether the exit code is the program's own
+        self.cause = end_record.AGENT  # what ends this node: see `end_record`
+        self.failed_with: Optional[int] = None  # before that code was replaced by another one
+        self.begun, self.own_place = False, self.place  # as the service counts, also if elastic
         self.saver: Optional[Saver] = None  # saves outputs that are not published yet
         self.usage: Optional[Usage] = None
 
@@ -118,12 +111,11 @@ class Agent:
             self.heed.start()
         if "RUNSPEC_ATTEMPT" not in self.env:
             self.place = self.place._replace(attempt=self._number(signals))
+        self.begun, self.own_place = True, self.place
         self.ends = exit_records.of_node(self.bucket, self.at, self.place, self.env)
         if self.ends is not None:
             exit_records.StopListener(self.ends, self.record["nodes"]).start()
-        if self.record.get("spot") == "azure":
-            key = "{}taken/{}/{}/".format(self.at, self.place.task, self.place.attempt)
-            self.taken = PreemptionHold(self.bucket, key, self.place.rank, self.say)
+        self.departure.hold(self.bucket, self.at, self.place, self.say)
         path = self.env.get("RUNSPEC_LOG")
         if path:
             key = "{}logs/{}/{}/{}.txt".format(self.at, *self.place[1:])
@@ -172,13 +164,21 @@ class Agent:
             except (OSError, Failure) as error:
                 print_line("the log cannot be saved: {}".format(error))
 
-    def note(self, code: int, why: Optional[str]) -> None:
-        """Record how this node has ended, if the service needs such records and the node took part in the attempt."""
+    def note(self, code: int, why: Optional[str]) -> int:
+        """Record how this node has ended, and return its exit code: a success that cannot be recorded is none."""
+        leaving = self.departure.leaving
+        own = code if self.failed_with is None or code == 0 else self.failed_with
+        end = End(own, self.cause, why or (str(leaving) if leaving else None))
         try:
             if self.ends is not None:
-                self.ends.note(code, why or (str(self.leaving) if self.leaving else None))
+                self.ends.note(code, end.why, own=own, cause=self.cause)
+            if self.begun and self.record.get("ends"):
+                name = exit_records.name(self.env)
+                end_record.write(self.bucket, self.at, self.own_place, end, name)
         except Failure as failure:
             print_line("the exit code cannot be recorded: {}".format(failure))
+            return code or (failure.code if self.record.get("ends") else 0)
+        return code
 
     def _together(self, words: List[str], signals: Signals) -> int:
         """Run this node, and tell the other nodes how it ended, also if it fails before the program starts."""
@@ -192,9 +192,15 @@ class Agent:
             raise
         if self.place.rank > 0:
             self.keep()  # when the first node learns of the end, the service ends all nodes
-        code = gang.end(code, signals, self.record["launch"] == "none", self.own)
-        held = code if self.taken is None else self.taken.excused(code, signals)
-        self.own = gang.own and held == code
+        found = gang.end(code, signals, self.record["launch"] == "none", self.own)
+        held = self.departure.excused(found, signals)
+        self.own = gang.own and held == found
+        if held != found:
+            self.cause = end_record.RECLAIMED
+        elif found != code and self.own:
+            self.cause = end_record.PROGRAM  # that of another node
+        elif found != code:
+            self.cause = end_record.STOPPED if signals.stopping else end_record.PEER
         return held
 
     def _elastic(self, words: List[str], signals: Signals) -> int:
@@ -204,27 +210,20 @@ class Agent:
 
         self.place = seat(self.place, self.record)
         self.record = dict(self.record, nodes=self.record["elastic"]["max"])
-        self._listen()
+        self.departure.listen()
         try:
             code = Elastic(self, words, signals).run()
         finally:
-            if self.watch is not None:
-                self.watch.finish()
-        if self.taken is not None and isinstance(self.watch, ScheduledEventsWatcher):
-            self.taken.stay(self.watch, signals)
+            self.departure.finish()
+        self.cause = end_record.PROGRAM
+        if code == STOPPED:
+            self.cause = end_record.RECLAIMED if self.departure.notice() else end_record.STOPPED
+        self.departure.stay(signals)
         return code
 
-    def _listen(self) -> None:
-        """Watch for notices that the spot machine will be reclaimed."""
-        if self.record.get("spot"):
-            self.watch = WATCHES[self.record["spot"]](self.env)
-            self.watch.start()
-
     def notice(self) -> Optional[str]:
-        """Return a message that this node is about to lose its machine, if there was a notice."""
-        if self.watch is None or self.watch.notice is None:
-            return None
-        return "the machine will be reclaimed at {}".format(self.watch.notice)
+        """Return why an elastic node has to leave, if there is a reason other than a signal."""
+        return self.departure.notice() or self.departure.late()
 
     def _in_step(self, words: List[str], signals: Signals) -> int:
         """Run this node of an array job together with the others, in retry rounds: see `retry_rounds`."""
@@ -235,21 +234,25 @@ class Agent:
         if found.verdict is not None:
             print_line("{}: this node has nothing to do".format(found.verdict.why))
             return found.verdict.code
-        if self.record.get("timeout_s"):
-            found.deadline = self.began + self.record["timeout_s"] - LATE_S
+        if self.record.get("limit_s"):
+            found.deadline = self.began + self.record["limit_s"] - LATE_S
         found.start()
         try:
-            code = self._run(words, signals)
-            if code == STOPPED and not (self.own or signals.stopping or self.notice()):
+            own = code = self._run(words, signals)
+            if code == STOPPED and not (self.own or signals.stopping or self.departure.notice()):
                 code = AGAIN  # a launcher on another node was told to end
             if not self._excused(code):
                 verdict = found.blame(signals)
+                if verdict is not None:
+                    self.cause = end_record.PEER
                 code = self.judge(code) if verdict is None else verdict.code
             code = found.end(code, signals, own=self.own)
+            if own == 0 and code:
+                self.cause = end_record.STOPPED if signals.stopping else end_record.PEER
         except BaseException as error:  # it is raised again, after the other nodes were told
             found.end(error.code if isinstance(error, Failure) else 1, signals)
             raise
-        return STOPPED if self.notice() and code == AGAIN else code
+        return STOPPED if self.departure.notice() and code == AGAIN else code
 
     def _run(self, words: List[str], signals: Signals) -> int:
         try:
@@ -275,13 +278,12 @@ class Agent:
         self.saver = None if lost else saver
         if code == 0:
             self._published(code)
-        if (
-            self.taken is not None
-            and isinstance(self.watch, ScheduledEventsWatcher)
-            and self.leaving is not None
-        ):
-            self.taken.stay(self.watch, signals)
-        return 1 if lost and code == 0 else code
+        if self.departure.leaving is not None:
+            self.departure.stay(signals)
+        if lost and code == 0:
+            self.cause = end_record.UNSAVED
+            return 1
+        return code
 
     def _published(self, code: int) -> int:
         """Publish the outputs under their own paths unless another attempt follows; return *code*."""
@@ -297,42 +299,30 @@ class Agent:
         A program that exits with 0 after a notice may have saved half its work, as after any other SIGTERM: it gets
         another attempt. One that was stopped because another node ended waits for the other nodes.
         """
-        self._listen()
+        departure = self.departure
+        departure.listen()
         try:
-            code = process.run(child, signals, grace_s, lambda: self._leave(signals))
+            code = process.run(
+                child,
+                signals,
+                grace_s,
+                lambda: departure.look(signals, self.place.rank, self.round, self.crew),
+            )
         except Failure as left:
             code = left.code
         finally:
-            if self.watch is not None:
-                self.watch.finish()
+            departure.finish()
             if self.usage is not None:
                 self.usage.over.set()  # its last upload takes place beside the next steps
-        self.own = self.leaving is None and launcher_end.is_own(code, signals, self.env.get(TOLD))
-        told_by_others = self.leaving is not None and not self.notice()
-        return 0 if told_by_others and child.code == 0 else code
-
-    def _leave(self, signals: Signals) -> Optional[Failure]:
-        """Return why the program has to end now, printed once; the other nodes are told."""
-        if self.leaving is None:
-            verdict = None if self.round is None else self.round.verdict
-            notice = self.notice()
-            if notice is not None:
-                self.leaving = Failure(notice, STOPPED)
-                if self.taken is not None:
-                    self.taken.note()
-            elif verdict is not None:
-                self.leaving = Failure(verdict.why, verdict.code)
-            elif self.crew is not None and self.crew.over:
-                self.leaving = Failure("the first node has ended", STOPPED)
-            if self.leaving is not None:
-                print_line("{}: the program is told to end".format(self.leaving))
-            if self.round is not None and signals.stopping:
-                self.round.propose(*self.round.stopped())
-            elif self.round is not None and self.leaving is not None:
-                self.round.propose(
-                    AGAIN, "the machine of node {} will be reclaimed".format(self.place.rank)
-                )
-        return self.leaving
+        leaving = departure.leaving
+        self.own = leaving is None and launcher_end.is_own(code, signals, self.env.get(TOLD))
+        if leaving is not None:
+            self.cause = leaving.cause
+        elif self.own:
+            self.cause = end_record.PROGRAM
+        else:
+            self.cause = end_record.STOPPED if signals.stopping else end_record.PEER
+        return 0 if self.cause == end_record.PEER and leaving and child.code == 0 else code
 
     def _prepared(self, signals: Signals) -> Tuple[Saver, Optional[Mirror]]:
         self.workdir.mounted()
@@ -393,12 +383,14 @@ class Agent:
         """
         if self._excused(code):
             return code
+        self.failed_with = code
         together = None if self.round is None else self.round.number
         return Failures(self.bucket, self.at, self.record).judge(self.place, code, together)
 
     def _excused(self, code: int) -> bool:
         """Return whether *code* does not count as a failure of this node."""
-        told = self.leaving is not None and code == self.leaving.code
+        leaving = self.departure.leaving
+        told = leaving is not None and code == leaving.code and self.cause != end_record.TIMEOUT
         return code == 0 or told or (code in (STOPPED, LOST) and not self.own)
 
 

@@ -9,7 +9,7 @@ from runspec_agent.base.job_env import Failure
 from runspec_agent.base.process import Signals
 from runspec_agent.base.task_identity import rename
 from runspec_agent.job.agent import RUN_PREFIX, Agent, print_line
-from runspec_agent.retry import multi_instance
+from runspec_agent.retry import end_record, multi_instance
 from runspec_agent.secrets import secrets_file
 from runspec_agent.store import base as store
 from runspec_agent.transfer import log_times, log_uploader
@@ -48,9 +48,10 @@ def _main(argv: List[str]) -> int:
             code = agent.run(words, signals)
         except Failure as failure:
             why, code = str(failure), failure.code
+            agent.cause = end_record.AGENT
             print_line(why)
         agent.keep()
-        agent.note(code, why)
+        code = agent.note(code, why)
         if times is not None:
             times.finish()
         return code

@@ -4,7 +4,7 @@ import json
 import sys
 from typing import Any, Dict, Optional
 
-from runspec_agent.base.job_env import LOST
+from runspec_agent.base.job_env import LOST, STOPPED
 from runspec_agent.base.task_identity import TaskIdentity
 from runspec_agent.store.base import Bucket
 
@@ -41,9 +41,10 @@ class Failures:
     def _last(self, code: int) -> int:
         """Return the exit code of the last attempt, which must not be a code that the service acts upon.
 
-        A service that stops a sweep at the codes in `stops` treats AGAIN like any other code; the record has the real
-        one.
+        A service that stops a sweep at the codes in `stops` treats AGAIN like any other code; the end record has the
+        real one. For a service whose status is read with end records, STOPPED would look like a reclaimed machine.
         """
         if code == self.record.get("stops"):
             return AGAIN
-        return 1 if code == AGAIN else code
+        hidden = (AGAIN, STOPPED) if self.record.get("ends") else (AGAIN,)
+        return 1 if code in hidden else code

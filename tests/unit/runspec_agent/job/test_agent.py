@@ -150,6 +150,11 @@ def test_a_stop_that_nobody_asked_for_is_a_failure(one: Any) -> None:
     assert [one(n, attempts=2).judge(STOPPED) for n in (1, 2)] == [AGAIN, STOPPED]
 
 
+def test_the_last_stop_of_a_program_does_not_look_like_a_reclaimed_machine(one: Any) -> None:
+    """Services that start reclaimed jobs again must not see it; the end record has it."""
+    assert one(1, attempts=1, ends=True).judge(STOPPED) == 1
+
+
 def test_a_failure_is_tried_again_until_its_tries_are_used_up(
     one: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -535,6 +540,77 @@ def test_a_later_attempt_goes_on_from_what_was_saved(service: Service) -> None:
     assert service.output("step") == b"1\n2\n"
 
 
+# How it has ended
+
+ENDS = {"ends": True, "attempts": 1}
+
+
+def recorded(bucket: Bucket) -> list[str]:
+    return [one.key.removeprefix("runs/r/ends/") for one in bucket.listing("runs/r/ends/")]
+
+
+@pytest.mark.parametrize(
+    ("code", "exits"), [(0, 0), (3, 3), (75, 1), (77, 77), (124, 124), (137, 137), (143, 1)]
+)
+def test_the_end_record_has_the_exit_code_of_the_program(
+    service: Service, bucket: Bucket, code: int, exits: int
+) -> None:
+    """Also if the service must not see that code, because it would start another attempt."""
+    assert service.runs(*sh(f"exit {code}"), record=ENDS)[0] == exits
+
+    assert recorded(bucket) == [f"0/1/0-{code}-program"]
+
+
+def test_a_failed_attempt_that_another_follows_has_an_end_record(
+    service: Service, bucket: Bucket
+) -> None:
+    record = {**ENDS, "attempts": 2}
+
+    assert service.runs(*sh("exit 3"), record=record)[0] == AGAIN
+    assert service.runs("true", record=record, BATCH_TRY="2")[0] == 0
+
+    assert recorded(bucket) == ["0/1/0-3-program", "0/2/0-0-program"]
+
+
+def test_a_signal_a_refusal_and_a_lost_save_are_causes_of_their_own(
+    service: Service, bucket: Bucket, tmp_path: Path
+) -> None:
+    job = service.starts(*sh("echo up; exec sleep 60"), record=ENDS)
+    assert job.stdout is not None and job.stdout.readline() == "up\n"
+    job.send_signal(signal.SIGTERM)
+    job.communicate(timeout=LIMIT_S)
+    service.runs("no-such-program", record=ENDS, BATCH_TRY="2")
+    gone = 'rm -r "$RUNSPEC_OUTPUT_MY_MODEL"; ln -s /dev/null "$RUNSPEC_OUTPUT_MY_MODEL"'
+    service.runs(*sh(gone), record={**ENDS, "outputs": [MODEL]}, BATCH_TRY="3")
+
+    assert recorded(bucket) == ["0/1/0-143-stopped", "0/2/0-127-program", "0/3/0-1-unsaved"]
+
+
+@pytest.mark.parametrize("attempts,exits", [(1, 124), (2, AGAIN)])
+def test_a_timeout_saves_says_so_and_counts_as_a_failure(
+    service: Service, bucket: Bucket, attempts: int, exits: int
+) -> None:
+    record = {"ends": True, "attempts": attempts, "timeout_s": 0.5, "outputs": [MODEL]}
+    script = "trap 'echo last >\"$RUNSPEC_OUTPUT_MY_MODEL/f\"; exit 0' TERM; while :; do sleep 0.05; done"
+
+    code, _, err = service.runs(*sh(script), record=record)
+
+    assert (code, service.output("f")) == (exits, b"last\n")
+    assert "runspec: the attempt took longer than its timeout of 0.5 s" in err
+    assert recorded(bucket) == ["0/1/0-124-timeout"]
+
+
+def test_an_agent_whose_batch_script_keeps_the_timeout_does_not(
+    service: Service, bucket: Bucket
+) -> None:
+    record = {"timeout_s": 0.1}
+
+    found = service.runs("sleep", "0.5", record=record, RUNSPEC_TIMEOUT_S="60")
+
+    assert found == (0, "", "")
+    assert recorded(bucket) == []  # no field of the record asks for them
+
+
 # The notice of a spot machine
 
 SPOT = {"spot": True, "outputs": [MODEL], "attempts": 1}
@@ -663,7 +739,7 @@ def test_a_node_on_its_last_try_or_at_its_timeout_lets_the_others_know(
     service: Service, bucket: Bucket, timeout_s: int, code: int
 ) -> None:
     """No service tries it again then, and the others would wait for it."""
-    record = {**NODES, "tries": 2, "timeout_s": timeout_s}
+    record = {**NODES, "tries": 2, "limit_s": timeout_s}
     node = service.starts("true", record=record, BATCH_INDEX="1", BATCH_TRY="2")
     end = time.monotonic() + 60
     while bucket.get("runs/r/hosts/0/1/1,here") is None:  # until it waits for the other

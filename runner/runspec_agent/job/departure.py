@@ -1,0 +1,120 @@
+"""Why the program of a node has to end before it is done: its machine goes, its time is over, or others have ended."""
+
+import math
+import time
+from typing import Any, Callable, Dict, Optional
+
+from runspec_agent.base.job_env import STOPPED, Failure
+from runspec_agent.base.process import Signals
+from runspec_agent.base.task_identity import TaskIdentity
+from runspec_agent.preemption.azure import ScheduledEventsWatcher
+from runspec_agent.preemption.ec2 import Ec2PreemptionWatcher
+from runspec_agent.preemption.hold import PreemptionHold
+from runspec_agent.preemption.watcher import PreemptionWatcher
+from runspec_agent.retry import end_record
+from runspec_agent.retry.multi_instance import MultiInstanceTask
+from runspec_agent.retry.retry_rounds import AGAIN, TOO_LONG, RetryRound
+from runspec_agent.store.base import Bucket
+
+WATCHES: Dict[
+    Any, Callable[[Dict[str, str]], PreemptionWatcher]
+] = {  # they report the reclaim of a spot machine
+    True: Ec2PreemptionWatcher,
+    "azure": ScheduledEventsWatcher,
+}
+
+
+class Leaving(Failure):
+    """The reason, the exit code of the node, and the cause for its end record."""
+
+    def __init__(self, message: str, code: int, cause: str) -> None:
+        super().__init__(message, code)
+        self.cause = cause
+
+
+class Departure:
+    """The reason of one node, once there is one. *say* prints a line."""
+
+    def __init__(
+        self, env: Dict[str, str], record: Dict[str, Any], say: Callable[[str], None]
+    ) -> None:
+        self.env, self.record, self.say = env, record, say
+        self.leaving: Optional[Leaving] = None
+        self.taken: Optional[PreemptionHold] = None
+        self.watch: Optional[PreemptionWatcher] = None
+        # On Slurm, the batch script keeps the timeout, for all nodes at once.
+        limit_s = None if "RUNSPEC_TIMEOUT_S" in env else record.get("timeout_s")
+        self._until = math.inf if limit_s is None else time.monotonic() + limit_s
+
+    def hold(
+        self, bucket: Bucket, at: str, place: TaskIdentity, say: Callable[[str], None]
+    ) -> None:
+        """Keep the attempt running after a notice if the service wants that; *say* also uploads the log."""
+        if self.record.get("spot") == "azure":
+            key = "{}taken/{}/{}/".format(at, place.task, place.attempt)
+            self.taken = PreemptionHold(bucket, key, place.rank, say)
+
+    def excused(self, code: int, signals: Signals) -> int:
+        """Return *code*, or STOPPED for a failure while the machine of any node is being reclaimed."""
+        return code if self.taken is None else self.taken.excused(code, signals)
+
+    def listen(self) -> None:
+        """Watch for notices that the spot machine will be reclaimed."""
+        if self.record.get("spot"):
+            self.watch = WATCHES[self.record["spot"]](self.env)
+            self.watch.start()
+
+    def finish(self) -> None:
+        if self.watch is not None:
+            self.watch.finish()
+
+    def notice(self) -> Optional[str]:
+        """Return a message that this node is about to lose its machine, if there was a notice."""
+        if self.watch is None or self.watch.notice is None:
+            return None
+        return "the machine will be reclaimed at {}".format(self.watch.notice)
+
+    def late(self) -> Optional[str]:
+        """Return a message that the attempt has taken longer than `timeout`, if it has."""
+        if time.monotonic() < self._until:
+            return None
+        return "the attempt took longer than its timeout of {:g} s".format(self.record["timeout_s"])
+
+    def stay(self, signals: Signals) -> None:
+        """Wait until this machine is reclaimed, if its service wants that after a notice."""
+        if self.taken is not None and isinstance(self.watch, ScheduledEventsWatcher):
+            self.taken.stay(self.watch, signals)
+
+    def look(
+        self,
+        signals: Signals,
+        rank: int,
+        together: Optional[RetryRound],
+        crew: Optional[MultiInstanceTask],
+    ) -> Optional[Leaving]:
+        """Return why the program has to end now, printed once; the other nodes are told."""
+        if self.leaving is None:
+            self.leaving = self._reason(together, crew)
+            if self.leaving is not None:
+                self.say("{}: the program is told to end".format(self.leaving))
+                if self.taken is not None and self.leaving.cause == end_record.RECLAIMED:
+                    self.taken.note()
+        if together is not None and signals.stopping:
+            together.propose(*together.stopped())
+        elif together is not None and self.leaving is not None and self.notice():
+            why = "the machine of node {} will be reclaimed".format(rank)
+            together.propose(AGAIN, why)
+        return self.leaving
+
+    def _reason(
+        self, together: Optional[RetryRound], crew: Optional[MultiInstanceTask]
+    ) -> Optional[Leaving]:
+        verdict = None if together is None else together.verdict
+        notice, late = self.notice(), self.late()
+        if notice is not None:
+            return Leaving(notice, STOPPED, end_record.RECLAIMED)
+        if verdict is not None:
+            return Leaving(verdict.why, verdict.code, end_record.PEER)
+        if crew is not None and crew.over:
+            return Leaving("the first node has ended", STOPPED, end_record.PEER)
+        return None if late is None else Leaving(late, TOO_LONG, end_record.TIMEOUT)
