@@ -21,8 +21,8 @@ from runspec_jobs.provider import (
     Spec,
     StandingCost,
     aws_price,
+    chosen_machine,
     ec2_catalogue,
-    machine_price,
     other_machines,
     price_note,
     unknown_machine,
@@ -58,7 +58,7 @@ def _of_queue(spec: Spec, facts: Facts, standing: tuple[StandingCost, ...]) -> O
     why = f"the queue {options.queue} has it"
     region = options.region
     found = tuple(
-        ChosenMachine(machine, machine_price(machine, ec2_catalogue(), region), region, why)
+        chosen_machine(machine, ec2_catalogue(), region, why)
         for machine in own_queue.machines(spec, facts)
     )
     if not found:
@@ -102,7 +102,7 @@ def _standing(options: AwsOptions) -> Iterator[StandingCost]:
     if not (options.queue or (options.fargate and options.public_ip)):
         nat, data = (aws_price(item, options.region) for item in ("nat gateway", "nat data"))
         what = f"a NAT gateway, if the subnets have one, besides {data.usd_shown} ({nat.note})"
-        yield StandingCost(what, nat.usd)
+        yield StandingCost(what, nat.usd, hours=0)
 
 
 def _offer(
@@ -148,4 +148,4 @@ def _named(name: str, spec: Spec, options: AwsOptions) -> tuple[ChosenMachine, .
     region, catalogue = options.region, ec2_catalogue()
     if not found:
         return (ChosenMachine(unknown_machine(name), None, None, why),)
-    return tuple(ChosenMachine(m, machine_price(m, catalogue, region), region, why) for m in found)
+    return tuple(chosen_machine(m, catalogue, region, why) for m in found)

@@ -17,7 +17,7 @@ from runspec_jobs.provider import (
     Offer,
     Spec,
     StandingCost,
-    machine_price,
+    chosen_machine,
     price_note,
     unknown_machine,
 )
@@ -49,7 +49,7 @@ def _standing(options: BatchOptions) -> Iterator[StandingCost]:
     if not options.public_addresses:
         nat, data = (azure_price(item, where) for item in ("nat gateway", "nat data"))
         what = f"a NAT gateway, if the subnet has one, besides {data.usd_shown} ({nat.note})"
-        yield StandingCost(what, nat.usd)
+        yield StandingCost(what, nat.usd, hours=0)
 
 
 def _offer(
@@ -83,6 +83,4 @@ def _named(name: str, options: BatchOptions) -> ChosenMachine:
     if machine is None:
         return ChosenMachine(unknown_machine(name), None, None, "vm_size names it")
     where = request.region(options)
-    return ChosenMachine(
-        machine, machine_price(machine, catalogue(), where), where, "vm_size names it"
-    )
+    return chosen_machine(machine, catalogue(), where, "vm_size names it")

@@ -9,6 +9,7 @@ from runspec_azure.batchai.job import job
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_azure.resources.services import azure_price
 from runspec_jobs.provider import (
+    KEPT_H,
     ChosenMachine,
     Facts,
     Offer,
@@ -56,10 +57,17 @@ def _standing(
     if options.cluster:
         yield StandingCost(f"nodes that the cluster {options.cluster} keeps")
     elif nodes := infrastructure.kept_nodes(spec, options):
-        usd = machine.usd if machine else None
+        usd, near = (machine.usd, machine.near_usd) if machine else (None, None)
         size = machine.machine.name if machine else "an unknown size"
         what = f"{nodes} x {size}, which the cluster keeps until `runspec destroy --shared`"
-        yield StandingCost(what, None if usd is None else nodes * usd, shared=True)
+        yield StandingCost(
+            what,
+            None if usd is None else nodes * usd,
+            shared=True,
+            hours=KEPT_H,
+            near_usd_hour=None if near is None else nodes * near,
+            near_region=machine.near_region if machine else "",
+        )
     blob = azure_price("blob storage", options.location)
     yield StandingCost(f"what is kept in Blob storage ({blob.note})", usd_gb_month=blob.usd)
     yield StandingCost("what is kept in Azure Files")

@@ -12,7 +12,7 @@ from runspec_jobs.provider import (
     MachineRequest,
     Spec,
     choose_machines,
-    machine_price,
+    chosen_machine,
 )
 
 GiB = 1 << 30
@@ -103,7 +103,7 @@ def priced(name: str, region: str | None, why: str) -> ChosenMachine | None:
     machine = priced_sizes().named(name)
     if machine is None:
         return None
-    return ChosenMachine(machine, machine_price(machine, priced_sizes(), region), region, why)
+    return chosen_machine(machine, priced_sizes(), region, why)
 
 
 def lacking(spec: Spec, size: Machine) -> str:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from runspec_jobs.provider import (
+    KEPT_H,
     MONTH_H,
     ChosenMachine,
     Facts,
@@ -16,8 +17,8 @@ from runspec_jobs.provider import (
     Spec,
     StandingCost,
     aws_price,
+    chosen_machine,
     ec2_catalogue,
-    machine_price,
     other_machines,
     price_note,
     unknown_machine,
@@ -99,8 +100,7 @@ def _named(name: str, why: str, options: ParallelClusterOptions) -> ChosenMachin
     machine = known(name)
     if machine is None:
         return ChosenMachine(unknown_machine(name), None, None, why)
-    usd = machine_price(machine, ec2_catalogue(), options.region)
-    return ChosenMachine(machine, usd, options.region, why)
+    return chosen_machine(machine, ec2_catalogue(), options.region, why)
 
 
 def _unique(found: Iterable[ChosenMachine]) -> tuple[ChosenMachine, ...]:
@@ -135,28 +135,40 @@ def _standing(
     https://docs.aws.amazon.com/parallelcluster/latest/ug/aws-services-v3.html
     """
     head = _named(options.head_node, "", options)
-    yield StandingCost(f"the head node, {options.head_node}, {GONE}", head.usd, shared=True)
+    yield _kept(f"the head node, {options.head_node}, {GONE}", 1, (head,))
     disk, address = (aws_price(item, options.region) for item in ("ebs gp3", "public ipv4"))
     what = f"the disk of the head node, as large as its AMI, {GONE} ({disk.note})"
     yield StandingCost(what, usd_gb_month=disk.usd, shared=True)
     what = f"the public address of the head node, if its subnet gives one ({address.note})"
-    yield StandingCost(what, address.usd, shared=True)
+    yield StandingCost(what, address.usd, shared=True, hours=0)
     for name, queue in there.items():
         if queue.min_count:
-            most = _dearest(_of(name, queue, spec, options))
             what = f"{queue.min_count} x the machines of the queue '{name}', {GONE}"
-            usd = None if most is None else most * queue.min_count
-            yield StandingCost(what, usd, shared=True)
+            yield _kept(what, queue.min_count, _of(name, queue, spec, options))
     for name, storage in options.storage.items():
         if storage.file_system is None:
             yield _file_system(name, storage, options.region)
     nat, data = (aws_price(item, options.region) for item in ("nat gateway", "nat data"))
     what = f"a NAT gateway, if the subnets have one, besides {data.usd_shown} ({nat.note})"
-    yield StandingCost(what, nat.usd)
+    yield StandingCost(what, nat.usd, hours=0)
     what = f"the cluster's zone in Route 53, and its dashboard and logs in CloudWatch, {GONE}"
     yield StandingCost(what, shared=True)
     what = f"each machine for {options.idle_minutes} minutes after its last job"
     yield StandingCost(what, _dearest(found))
+
+
+def _kept(what: str, count: int, found: Sequence[ChosenMachine]) -> StandingCost:
+    """Return the cost of *count* of the dearest machine of *found*, which the cluster has as long as it exists."""
+    usd, near = _dearest(found), [one.near_usd if one.usd is None else one.usd for one in found]
+    known = [price for price in near if price is not None]
+    return StandingCost(
+        what,
+        None if usd is None else usd * count,
+        shared=True,
+        hours=KEPT_H,
+        near_usd_hour=max(known) * count if known and len(known) == len(near) else None,
+        near_region=next((one.near_region for one in found if one.near_region), ""),
+    )
 
 
 def _dearest(found: Iterable[ChosenMachine]) -> float | None:
@@ -176,4 +188,4 @@ def _file_system(name: str, storage: Storage, region: str | None) -> StandingCos
     size = f"FSx for Lustre with {storage.size_gib:,} GiB"
     what = f"the file system '{name}', {size}, {until} ({price.note})"
     usd = None if price.usd is None else price.usd * storage.size_gib / MONTH_H
-    return StandingCost(what, usd, shared=not storage.keep)
+    return StandingCost(what, usd, shared=not storage.keep, hours=KEPT_H)

@@ -22,8 +22,8 @@ from runspec_jobs.machines.estimate import (
     StandingCost as StandingCost,
     Work,
     estimate as estimated,
-    total_bound as total_bound,
 )
+from runspec_jobs.machines.exposure import Exposure as Exposure, exposure as exposure
 from runspec_jobs.plan import diff, model, shell_job as holding, smoke, spec_diff
 from runspec_jobs.plan.diff import Change as Change
 from runspec_jobs.plan.model import Plan as Plan

@@ -7,11 +7,12 @@ from typing import Any
 
 from runspec_jobs.api.jobs import (
     Estimate,
+    Exposure,
     Job,
     PricedMachine,
     StandingCost,
     estimate,
-    total_bound,
+    exposure,
 )
 from runspec_jobs.cli import output
 from runspec_jobs.diagnostics.render import plain
@@ -19,6 +20,7 @@ from runspec_jobs.errors import UsageError
 from runspec_jobs.report.numbers import usd
 
 SHOWN = 4  # machines; --json lists all
+UNKNOWN_USD = 1.0  # what an hour of a machine counts that has no known price anywhere
 
 
 def lines(found: Estimate) -> Iterator[str]:
@@ -29,7 +31,8 @@ def lines(found: Estimate) -> Iterator[str]:
         return
     for number, one in enumerate(found.machines[:SHOWN]):
         head = f"{machines(found)} x " if number == 0 else "or "
-        yield plain(f"     {head}{one.name}: {hourly(one.usd_hour)} ({one.why})")
+        each = "each " if found.at_once > 1 else ""
+        yield plain(f"     {head}{one.name}: {each}{hourly(one.usd_hour)} ({one.why})")
     if len(found.machines) > SHOWN:
         yield f"     or one of {len(found.machines) - SHOWN} more: --json lists all"
     yield f"     {rate(found)}"
@@ -38,6 +41,7 @@ def lines(found: Estimate) -> Iterator[str]:
         yield "     also while nothing runs:"
     for standing in found.standing:
         yield plain(f"       {price(standing)}: {standing.what}")
+    yield from (f"     {line}" for line in _with_standing([found]))
     if found.alternatives:
         yield f"     {_others(found)}"
     if found.catalogue:
@@ -57,12 +61,21 @@ def summary(found: Estimate) -> Iterator[str]:
     if found.machines:
         more = f" or {len(found.machines) - 1} more" if len(found.machines) > 1 else ""
         named = f"{machines(found)} x {found.machines[0].name}{more}, "
-    yield plain(f"cost: {named}{rate(found).removeprefix('in all: ')}; {bound(found)}")
+    whole = rate(found) if found.at_once > 1 else rate(found).removeprefix("in all: ")
+    yield plain(f"cost: {named}{whole}; {bound(found)}")
     for standing in found.standing:
         if standing.usd_hour is not None:
             yield plain(f"also while nothing runs: {standing.what}: {price(standing)}")
+    yield from _with_standing([found])
     if found.alternatives:
         yield _others(found)
+
+
+def _with_standing(found: Sequence[Estimate]) -> Iterator[str]:
+    """Yield what the jobs may cost with what stays after them, if anything does."""
+    of, stays = exposure(found), any(cost.hours for one in found for cost in one.standing)
+    if stays and of.usd is not None:
+        yield f"at most with what stays, which counts for a day at least: {usd(of.usd)}"
 
 
 def is_charged(found: Estimate) -> bool:
@@ -72,7 +85,7 @@ def is_charged(found: Estimate) -> bool:
 
 def _others(found: Estimate) -> str:
     others = ", ".join(f"{one.name} {hourly(one.usd_hour)}" for one in found.alternatives)
-    return plain(f"other machines: {others}")
+    return plain(f"other machines{', each' if found.at_once > 1 else ''}: {others}")
 
 
 def machines(found: Estimate) -> str:
@@ -103,12 +116,22 @@ def bound(found: Estimate) -> str:
     work = found.work
     if found.bound_usd is None:
         known = found.most_usd_hour is not None and work.timeout_s is None
-        return f"at most: {'no limit' if known else 'unknown'}, because {found.unbounded}"
+        what = f"at most: {'no limit' if known else 'unknown'}, because {found.unbounded}"
+        return what + _instead(exposure([found]))
     assert work.timeout_s is not None, "BUG: there is no bound without a timeout"
     parts = [_length(work.timeout_s), *_times(work.attempts, "attempt")]
     parts += [*_times(work.nodes, "node"), *_times(work.tasks, "task")]
     caveat = f"; {found.caveat}" if found.caveat else ""
     return f"at most: {usd(found.bound_usd)} ({' x '.join(parts)}{caveat})"
+
+
+def _instead(found: Exposure) -> str:
+    """Return what is known in place of the most that jobs can cost."""
+    if found.near_usd is not None:
+        return f"; {usd(found.near_usd)} by the prices of {found.near_region}"
+    if found.machine_hours is None:
+        return ""
+    return f"; {found.machine_hours:,.4g} machine hours"
 
 
 def _length(seconds: float) -> str:
@@ -130,6 +153,7 @@ def to_json(found: Estimate | None) -> dict[str, Any] | None:
     """Return an estimate as JSON, or None if there is none."""
     if found is None:
         return None
+    of = exposure([found])
     return {
         "machines": _machines(found.machines),
         "alternatives": _machines(found.alternatives),
@@ -140,6 +164,10 @@ def to_json(found: Estimate | None) -> dict[str, Any] | None:
         "bound_usd": found.bound_usd,
         "unbounded": found.unbounded,
         "caveat": found.caveat,
+        "machine_hours": of.machine_hours,
+        "near_usd": of.near_usd,
+        "near_region": of.near_region,
+        "standing_usd": of.standing_usd,
         "standing": [one._asdict() for one in found.standing],
         "catalogue": found.catalogue,
     }
@@ -167,26 +195,32 @@ def demand_below(jobs: Sequence[Job], most_usd: float | None) -> None:
     found = [one for one in map(estimate, jobs) if one is not None]
     if not found or most_usd is None:
         return
-    amount, unbounded = total_bound(found)
-    if amount is None:
+    of = exposure(found)
+    if of.usd is None:
         hint = "add a timeout to the spec, or a price to `prices` in the profile"
-        raise UsageError(f"--max-usd: the cost has no known limit: {unbounded}", hint)
-    if amount > most_usd:
+        what = f"--max-usd: the cost has no known limit: {of.unbounded}{_instead(of)}"
+        raise UsageError(plain(what), hint)
+    if of.usd > most_usd:
         jobs_ = "the job" if len(found) == 1 else f"the {len(found)} jobs"
-        what = f"--max-usd: {jobs_} may cost {usd(amount)}, and {usd(most_usd)} are allowed"
-        raise UsageError(
-            what,
-            "shorten timeout, or ask for fewer nodes, tasks, retry.attempts or retry.spot_attempts",
+        what = f"--max-usd: {jobs_} may cost {usd(of.usd)}, and {usd(most_usd)} are allowed"
+        hint = (
+            "shorten timeout, or ask for fewer nodes, tasks, retry.attempts or retry.spot_attempts"
         )
+        if of.usd - of.standing_usd <= most_usd:
+            what += f"; {usd(of.standing_usd)} of it are for what stays beside the job"
+            hint = "runspec plan lists it; what stays until it is deleted counts for a day at least"
+        raise UsageError(what, hint)
 
 
 def together(jobs: Sequence[Job]) -> Iterator[str]:
     """Yield a line on the most that several jobs can cost in all; none for one job, or if nothing is charged."""
     found = [one for one in map(estimate, jobs) if one is not None and is_charged(one)]
     if len(found) > 1:
-        amount, why = total_bound(found)
-        most = f"unknown, because {why}" if amount is None else usd(amount)
+        of = exposure(found)
+        unknown = f"unknown, because {of.unbounded}{_instead(of)}"
+        most = unknown if of.usd is None else usd(of.usd - of.standing_usd)
         yield plain(f"all {len(found)} jobs at most: {most}")
+        yield from map(plain, _with_standing(found))
 
 
 class Confirmation:
@@ -217,13 +251,18 @@ class Confirmation:
 
 
 def _is_much(jobs: Sequence[Job]) -> bool:
-    """Return whether jobs may cost more than the user wants to spend unasked; CPUs of unknown price are cheap."""
-    found = [(one, of) for of in jobs if (one := estimate(of)) is not None]
-    amount, _ = total_bound([one for one, _ in found])
-    if amount is not None:
-        return amount > jobs[0].confirm_above_usd
-    return any(
-        one.most_usd_hour is not None or of.spec.cluster.gpus
-        for one, of in found
-        if one.bound_usd is None
-    )
+    """Return whether jobs may cost more than the user wants to spend unasked.
+
+    Machines with GPUs whose price is unknown are always much. Others count by the prices of the nearest region, and an
+    hour as 1 USD where no price is known at all.
+    """
+    found = [(one, of) for of in jobs if (one := estimate(of)) is not None and is_charged(one)]
+    of, limit_usd = exposure([one for one, _ in found]), jobs[0].confirm_above_usd
+    if of.usd is not None:
+        return of.usd > limit_usd
+    if of.machine_hours is None:
+        return True
+    if any(job.spec.cluster.gpus for one, job in found if one.bound_usd is None):
+        return True
+    usd_ = of.machine_hours * UNKNOWN_USD if of.near_usd is None else of.near_usd
+    return usd_ > limit_usd

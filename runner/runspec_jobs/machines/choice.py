@@ -19,6 +19,17 @@ MOST, PER_FAMILY = 12, 2  # the most machines that are chosen, and of one family
 # Machines that nobody gets who does not name them: see `Machine`.
 NEVER = frozenset({"burstable", "metal", "accelerator", "confidential", "no-on-demand"})
 
+# By words in the names of regions; those of Asia come first, because "australia" contains "us".
+CONTINENTS = {
+    "asia": (
+        "ap-", "cn-", "asia", "austral", "japan", "korea", "india", "zealand", "indonesia", "malaysia",
+    ),
+    "europe": (
+        "eu-", "eusc-", "il-", "me-", "af-", "europe", "uk", "france", "germany", "switzerland", "norway",
+        "sweden", "poland", "italy", "spain", "austria", "israel", "uae", "qatar", "africa",
+    ),
+}  # fmt: skip
+
 
 class MachineRequest(NamedTuple):
     """What one node requests. *gpu_type* is the model of the GPUs, in upper or lower case.
@@ -43,13 +54,16 @@ class MachineRequest(NamedTuple):
 class ChosenMachine(NamedTuple):
     """A machine, with the price of an hour on demand where it is requested, and the reason for the choice.
 
-    *usd* is None if the price there is unknown. *region* is the one by whose prices the machine was chosen.
+    *usd* is None if the price there is unknown. *region* is the one by whose prices the machine was chosen. If *usd* is
+    None, *near_usd* is the price in *near_region*, the nearest region whose price is known.
     """
 
     machine: Machine
     usd: float | None
     region: str | None
     why: str
+    near_usd: float | None = None
+    near_region: str = ""
 
 
 def nominal(machine: Machine) -> float:
@@ -81,7 +95,10 @@ def choose(
         key=_order,
     )
     there = _chosen(fit) if fit else ()
-    return tuple(one._replace(usd=price(one.machine, catalogue, request.region)) for one in there)
+    return tuple(
+        chosen_machine(one.machine, catalogue, request.region, one.why)._replace(region=one.region)
+        for one in there
+    )
 
 
 def holding(
@@ -119,6 +136,35 @@ def most_gpus(request: MachineRequest) -> int:
 def price(machine: Machine, catalogue: Catalogue, region: str | None) -> float | None:
     """Return the price of an hour of *machine* on demand in *region*, or None if it is unknown."""
     return None if region is None else catalogue.usd(machine, region)
+
+
+def chosen_machine(
+    machine: Machine, catalogue: Catalogue, region: str | None, why: str
+) -> ChosenMachine:
+    """Return *machine* with its price in *region* or, if that is unknown, with the price of the nearest region."""
+    usd = price(machine, catalogue, region)
+    near, there = (None, "") if usd is not None else _near_price(machine, catalogue, region)
+    return ChosenMachine(machine, usd, region, why, near, there)
+
+
+def _near_price(
+    machine: Machine, catalogue: Catalogue, region: str | None
+) -> tuple[float | None, str]:
+    for other in sorted(catalogue.regions, key=lambda one: _continent(one) != _continent(region)):
+        if (usd := catalogue.usd(machine, other)) is not None:
+            return usd, other
+    return None, ""
+
+
+def _continent(region: str | None) -> str:
+    """Return the continent that the name of a region means, as far as prices differ by it.
+
+    >>> [_continent(one) for one in ("eu-west-2", "germanywestcentral", "australiaeast", "us-gov-west-1")]
+    ['europe', 'europe', 'asia', 'america']
+    """
+    name = (region or "").lower()
+    found = (to for to, words in CONTINENTS.items() if any(word in name for word in words))
+    return next(found, "america")
 
 
 def order_price(

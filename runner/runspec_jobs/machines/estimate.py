@@ -24,19 +24,26 @@ from runspec_jobs.machines.machine import Catalogue, Machine
 
 HOUR_S = 3600
 ALTERNATIVES = 2
+# What stays until somebody deletes it counts for a day at least, because nobody deletes it in the same minute.
+KEPT_H = 24.0
 
 
 class StandingCost(NamedTuple):
     """What costs money while nothing runs. *usd_hour* is None if its price is unknown, or depends on what is kept.
 
     *usd_gb_month* is the price of what is kept, for 2^30 bytes and a month; None if it is unknown or not so counted.
-    *shared* is whether `runspec destroy --shared` ends it.
+    *shared* is whether `runspec destroy --shared` ends it. *hours* is how long it counts at least in what a job may
+    cost: `KEPT_H` for what runspec makes and keeps, 0 for what counts while the job runs, None if it does not count.
+    *near_usd_hour* is the price of *near_region* if that where it runs is unknown.
     """
 
     what: str
     usd_hour: float | None = None
     usd_gb_month: float | None = None
     shared: bool = False
+    hours: float | None = None
+    near_usd_hour: float | None = None
+    near_region: str = ""
 
 
 class Offer(NamedTuple):
@@ -80,11 +87,16 @@ class Work(NamedTuple):
 
 
 class PricedMachine(NamedTuple):
-    """A machine with the price of an hour, or None if it is unknown, and the reason for the choice."""
+    """A machine with the price of an hour, or None if it is unknown, and the reason for the choice.
+
+    If the price is unknown, *near_usd_hour* is that of *near_region*, if one is known.
+    """
 
     name: str
     usd_hour: float | None
     why: str
+    near_usd_hour: float | None = None
+    near_region: str = ""
 
 
 class Estimate(NamedTuple):
@@ -155,14 +167,6 @@ def _counts(name: str, work: Work, offer: Offer) -> tuple[int, int]:
     return min(least, most), most
 
 
-def total_bound(found: Sequence[Estimate]) -> tuple[float | None, str]:
-    """Return the most that all jobs of *found* can cost together, or None and why there is no such number."""
-    known = [one.bound_usd for one in found if one.bound_usd is not None]
-    if len(known) == len(found):
-        return sum(known), ""
-    return None, next(one.unbounded for one in found if one.bound_usd is None)
-
-
 def alternatives(
     request: MachineRequest,
     catalogue: Catalogue,
@@ -205,7 +209,7 @@ def price_note(catalogue: Catalogue, region: str | None) -> str:
 def _priced(one: ChosenMachine, own: Mapping[str, float]) -> PricedMachine:
     if one.machine.name in own:
         return PricedMachine(one.machine.name, own[one.machine.name], "the profile's price")
-    return PricedMachine(one.machine.name, one.usd, one.why)
+    return PricedMachine(one.machine.name, one.usd, one.why, one.near_usd, one.near_region)
 
 
 def _bound(

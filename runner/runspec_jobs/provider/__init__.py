@@ -28,10 +28,12 @@ from runspec_jobs.machines.choice import (
     ChosenMachine,
     MachineRequest,
     choose as choose_machines,
+    chosen_machine,
     price as machine_price,
 )
 from runspec_jobs.machines.ec2 import ec2_catalogue
 from runspec_jobs.machines.estimate import (
+    KEPT_H,
     Offer,
     StandingCost,
     alternatives as other_machines,
@@ -181,6 +183,7 @@ from runspec_jobs.spec.types import (
 
 __all__ = [
     "GPU_MULTIPLE",
+    "KEPT_H",
     "MONTH_H",
     "NOT_NEEDED",
     "OUTPUT_TAR",
@@ -306,6 +309,7 @@ __all__ = [
     "changes_of",
     "check_format",
     "choose_machines",
+    "chosen_machine",
     "content_name",
     "did_you_mean",
     "digest_line",

@@ -61,6 +61,10 @@ class PricedMachine(Part):
     name: str
     usd_hour: float | None = Field(description="null if the price is unknown.")
     why: str = Field(description="Why it is chosen, for people.")
+    near_usd_hour: float | None = Field(
+        description="The price in near_region if that where it runs is unknown; null if neither is known."
+    )
+    near_region: str = Field(description="Empty if near_usd_hour is null.")
 
 
 class StandingCost(Part):
@@ -72,6 +76,13 @@ class StandingCost(Part):
         description="The price of what is kept, for a GB and month; null if it is unknown, or not so counted."
     )
     shared: bool = Field(description="Whether runspec destroy --shared ends it.")
+    hours: float | None = Field(
+        description="For how many hours it counts at least in standing_usd; null if it does not count."
+    )
+    near_usd_hour: float | None = Field(
+        description="The price in near_region if that where it runs is unknown; null if neither is known."
+    )
+    near_region: str = Field(description="Empty if near_usd_hour is null.")
 
 
 class Cost(Part):
@@ -88,6 +99,18 @@ class Cost(Part):
     bound_usd: float | None = Field(description="The most that all attempts can cost.")
     unbounded: str = Field(description="Why bound_usd is null, for people.")
     caveat: str = Field(description="What may exceed bound_usd, for people; empty if nothing may.")
+    machine_hours: float | None = Field(
+        description="The most hours of all nodes together; null without a timeout."
+    )
+    near_usd: float | None = Field(
+        description="If a price is unknown, the most with what stays, by the prices of near_region; null if not so."
+    )
+    near_region: str = Field(
+        description="The nearest region with known prices; empty if near_usd is null."
+    )
+    standing_usd: float = Field(
+        description="What stays beside the job costs while it runs, and for a day at least if runspec keeps it."
+    )
     standing: list[StandingCost]
     catalogue: str = Field(description="The date and the region of the prices, for people.")
 

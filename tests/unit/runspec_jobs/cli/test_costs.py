@@ -382,12 +382,15 @@ def test_apply_names_machines_standing_costs_and_alternatives(
     assert run(["apply", str(spec)]) == UsageError.exit_code
 
     lines = [line.removeprefix("runspec: ") for line in shown.getvalue().splitlines()]
-    assert "cost: 4 x g4dn.12xlarge, 15.65 USD an hour; at most: 31.30 USD (2 h x 4 nodes)" in lines
+    assert (
+        "cost: 4 x g4dn.12xlarge, in all: 15.65 USD an hour; at most: 31.30 USD (2 h x 4 nodes)"
+        in lines
+    )
     assert (
         "also while nothing runs: the head node, m6i.xlarge, until `runspec destroy --shared`: "
         "0.19 USD an hour"
     ) in lines
-    (others,) = [line for line in lines if line.startswith("other machines: ")]
+    (others,) = [line for line in lines if line.startswith("other machines, each: ")]
     assert others.count(" an hour") == 2
     assert api.runs() == []
 
@@ -409,3 +412,106 @@ def test_only_attempts_that_may_be_made_count_on_this_machine(
     assert run(["plan", str(spec)]) == 0
 
     assert f"at most: {most}" in capsys.readouterr().out
+
+
+DEAR_CLUSTER = """\
+apiVersion: runspec/v1
+name: dear
+provider: parallelcluster
+timeout: 1m
+cluster: {nodes: 1, cpus: 2}
+providers:
+  parallelcluster: {min_count: 10, max_count: 10, head_node: p5.48xlarge, instance_types: [p5.48xlarge]}
+command: ["true"]
+"""
+DEAR_PROFILE = (
+    "confirm_above: 1\nproviders:\n  parallelcluster: {region: us-east-1, subnets: [subnet-0123456789abcdef0], "
+    "head_subnet: subnet-0123456789abcdef0, key_pair: k}"
+)
+
+
+@pytest.fixture
+def dear_cluster(spec: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a cheap job whose cluster stays and costs 605 USD an hour."""
+    profile(monkeypatch, spec.parent, DEAR_PROFILE)
+    spec.write_text(DEAR_CLUSTER)
+    return spec
+
+
+def test_what_stays_after_a_job_counts_against_the_limit(
+    dear_cluster: Path, capsys: Capture
+) -> None:
+    assert run(["apply", "--max-usd", "100", str(dear_cluster)]) == UsageError.exit_code
+
+    told = capsys.readouterr().err
+    assert "the job may cost 14,531.48 USD, and 100.00 USD are allowed" in told
+    assert "14,530.56 USD of it are for what stays beside the job" in told
+    assert api.runs() == []
+
+
+def test_what_stays_after_a_job_is_asked_about(
+    dear_cluster: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profile(monkeypatch, dear_cluster.parent, DEAR_PROFILE.replace("above: 1", "above: 100"))
+    shown = answering(monkeypatch, "n\n")
+
+    assert run(["apply", str(dear_cluster)]) == UsageError.exit_code
+
+    assert "with what stays, which counts for a day at least: 14,531.48 USD" in shown.getvalue()
+    assert "start it? [y/N]" in shown.getvalue()
+
+
+def batch(spec: Path, monkeypatch: pytest.MonkeyPatch, cluster: str, more: str = "") -> Path:
+    """Make *spec* one for AWS Batch in a region of which no price is known."""
+    profile(monkeypatch, spec.parent, f"{NOWHERE}{more}")
+    text = SPEC.replace("local", "aws-batch")
+    text += f"cluster: {cluster}\ncontainer: {{image: python:3.12}}\n"
+    spec.write_text(text)
+    return spec
+
+
+@pytest.mark.parametrize(("nodes", "asked"), [(1, False), (32, True)])
+def test_an_unknown_price_is_asked_about_by_that_of_the_nearest_region(
+    spec: Path, monkeypatch: pytest.MonkeyPatch, nodes: int, asked: bool
+) -> None:
+    job = api.jobs.load(batch(spec, monkeypatch, f"{{nodes: {nodes}, cpus: 16}}"))
+
+    assert costs._is_much([job]) == asked
+    found = estimate(job)
+    assert found is not None and " USD by the prices of us-east-1" in costs.bound(found)
+
+
+def test_the_refusal_of_an_unknown_price_names_that_of_the_nearest_region(
+    spec: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    batch(spec, monkeypatch, "{nodes: 8, cpus: 16}")
+
+    assert run(["plan", "--max-usd", "5", str(spec)]) == UsageError.exit_code
+
+    assert "is unknown; " in (told := capsys.readouterr().err)
+    assert "USD by the prices of us-east-1" in told
+
+
+@pytest.mark.parametrize(("nodes", "asked"), [(4, False), (8, True)])
+def test_a_machine_without_a_price_anywhere_is_asked_about_by_its_hours(
+    spec: Path, monkeypatch: pytest.MonkeyPatch, nodes: int, asked: bool
+) -> None:
+    job = api.jobs.load(
+        batch(spec, monkeypatch, f"{{nodes: {nodes}}}", "    instance_types: [x99.large]")
+    )
+
+    assert costs._is_much([job]) == asked
+    found = estimate(job)
+    assert found is not None and f"; {2 * nodes} machine hours" in costs.bound(found)
+
+
+def test_the_price_of_one_of_several_machines_is_told_apart_from_that_of_all(
+    spec: Path, capsys: Capture
+) -> None:
+    spec.write_text(SPEC + "cluster: {nodes: 3}\n")
+
+    assert run(["plan", str(spec)]) == 0
+
+    shown = capsys.readouterr().out
+    assert "3 x a node of local: each 7.50 USD an hour" in shown
+    assert "in all: 22.50 USD an hour" in shown

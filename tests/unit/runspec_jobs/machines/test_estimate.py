@@ -8,7 +8,8 @@ import pytest
 
 from runspec_jobs.machines.choice import ChosenMachine, MachineRequest, choose
 from runspec_jobs.machines.ec2 import ec2_catalogue
-from runspec_jobs.machines.estimate import Offer, Work, alternatives, estimate, total_bound
+from runspec_jobs.machines.estimate import Offer, Work, alternatives, estimate
+from runspec_jobs.machines.exposure import exposure
 from runspec_jobs.machines.machine import unknown
 
 WORK = Work(nodes=2, tasks=10, parallel=4, timeout_s=1800, attempts=3)
@@ -92,8 +93,8 @@ def test_several_jobs_have_a_limit_together_only_if_all_have_one() -> None:
     one, other = estimate(offer, WORK, "c", {}), estimate(offer, WORK._replace(nodes=1), "c", {})
     endless = estimate(offer, WORK._replace(timeout_s=None), "c", {})
 
-    assert total_bound([one, other]) == (45.0, "")
-    assert total_bound([one, endless]) == (None, "the spec has no timeout")
+    assert exposure([one, other])[:2] == (45.0, "")
+    assert exposure([one, endless])[:2] == (None, "the spec has no timeout")
 
 
 def test_a_job_without_a_timeout_has_no_bound() -> None:

@@ -1,0 +1,94 @@
+"""The most that several jobs can cost together with what stays beside them, and what is known if a price is not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from runspec_jobs.machines.estimate import HOUR_S, Estimate, StandingCost, Work
+
+
+class Exposure(NamedTuple):
+    """What jobs may cost in USD: *usd* is the most, or None for the reason in *unbounded*.
+
+    *standing_usd* is the part of it for what counts although no job runs. If *usd* is None because a price is unknown,
+    *near_usd* is the most by the prices of *near_region* in its place, if these are known. *machine_hours* is None if a
+    job has no timeout.
+    """
+
+    usd: float | None
+    unbounded: str
+    standing_usd: float
+    near_usd: float | None
+    near_region: str
+    machine_hours: float | None
+
+
+class _Part(NamedTuple):
+    """One addend: in USD, or by the prices of another region; both are None if neither is known."""
+
+    usd: float | None
+    why: str
+    near_usd: float | None
+    near_region: str
+
+
+def exposure(found: Sequence[Estimate]) -> Exposure:
+    """Return what the jobs of *found* may cost together; what they share counts once."""
+    jobs = [_of_job(one) for one in found]
+    standing = list(_of_standing(found))
+    parts = [*jobs, *standing]
+    unknown = [one for one in parts if one.usd is None]
+    near = [one.near_usd if one.usd is None else one.usd for one in parts]
+    hours = [_machine_hours(one.work) for one in found]
+    known_hours = [one for one in hours if one is not None]
+    return Exposure(
+        None if unknown else sum(one.usd or 0.0 for one in parts),
+        unknown[0].why if unknown else "",
+        sum(one.usd or 0.0 for one in standing),
+        None if None in near or not unknown else sum(one or 0.0 for one in near),
+        next((one.near_region for one in unknown if one.near_region), ""),
+        sum(known_hours) if len(known_hours) == len(hours) else None,
+    )
+
+
+def _of_job(found: Estimate) -> _Part:
+    if found.bound_usd is not None or (hours := _machine_hours(found.work)) is None:
+        return _Part(found.bound_usd, found.unbounded, None, "")
+    prices = [
+        (one.near_usd_hour, one.near_region) if one.usd_hour is None else (one.usd_hour, "")
+        for one in found.machines
+    ]
+    known = [(usd, region) for usd, region in prices if usd is not None]
+    if not known or len(known) < len(prices):
+        return _Part(None, found.unbounded, None, "")
+    usd, _ = max(known)
+    return _Part(None, found.unbounded, usd * hours, next((r for _, r in known if r), ""))
+
+
+def _of_standing(found: Sequence[Estimate]) -> Iterator[_Part]:
+    counted: dict[str, tuple[StandingCost, float]] = {}
+    for one in found:
+        for cost in one.standing:
+            if cost.hours is not None:
+                _, before = counted.get(cost.what, (cost, 0.0))
+                counted[cost.what] = cost, max(before, cost.hours, _hours(one.work))
+    for cost, hours in counted.values():
+        near = None if cost.near_usd_hour is None else cost.near_usd_hour * hours
+        if cost.usd_hour is not None:
+            yield _Part(cost.usd_hour * hours, "", None, "")
+        elif cost.hours:  # otherwise it is there in any case, and its price is beside the point
+            yield _Part(None, f"the price of {cost.what} is unknown", near, cost.near_region)
+
+
+def _hours(work: Work) -> float:
+    """Return how many hours a job may last from its first attempt to its last; 0 without a timeout."""
+    rounds = math.ceil(work.tasks / max(1, work.parallel))
+    return (work.timeout_s or 0.0) / HOUR_S * work.attempts * rounds
+
+
+def _machine_hours(work: Work) -> float | None:
+    if work.timeout_s is None:
+        return None
+    return work.timeout_s / HOUR_S * work.attempts * work.nodes * work.tasks
