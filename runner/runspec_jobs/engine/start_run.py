@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
-from runspec_jobs.engine import adopt, apply as engine
+from runspec_jobs.engine import adopt, apply as engine, spec_in_mounts
 from runspec_jobs.engine.clients import connect, machine_rates, rehydrated
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.errors import Conflict, Damaged
@@ -30,6 +29,7 @@ from runspec_jobs.state.journal import Journal, RunState
 from runspec_jobs.state.run_record import Record
 
 Confirm = Callable[[], None]
+Equal = Callable[[Record, model.Plan, PlanInputs], bool]
 
 
 @dataclass(frozen=True)
@@ -96,9 +96,11 @@ def _choose(
 
 def _about(found: PlanInputs, client: Client, run: str) -> dict[str, Any]:
     """Return what a list of runs shows of a new run: `journal.RunState.about`."""
-    file = _file(found)
+    file = spec_in_mounts.spec_file(found)
     places = client.places(run) if isinstance(client, SupportsPlaces) else Places()
+    mounted = spec_in_mounts.on_record(found)
     return {
+        **({} if mounted is None else {"spec_file": mounted}),
         "provider": found.provider.name,
         "nodes": found.spec.cluster.nodes.max,
         "tasks": placeholders.length(found.spec.sweep),
@@ -106,12 +108,6 @@ def _about(found: PlanInputs, client: Client, run: str) -> dict[str, Any]:
         "commit": git_commit.commit(found.base.absolute()),
         **places._asdict(),
     }
-
-
-def _file(found: PlanInputs) -> Path | None:
-    """Return the file of the spec; None if it is no file."""
-    file = found.base.absolute() / Path(found.text.name).name
-    return file if file.is_file() else None
 
 
 def earlier(
@@ -131,13 +127,14 @@ def earlier(
     old_client = rehydrated(client, old) if same else connect(old)[1]
     status = memory.status or old_client.state(old.run)
     if not status.state.terminal:
-        if _is_equal_but_for_survey(old, made, found):
+        if _says_the_same(old, made, found, _is_equal_but_for_survey):
             message = f"run {_name(old, found)} is already {status.state}; starting no other"
             return Choice(old, client, message)
         name, changed = _name(old, found), _changed(old, made, found)
         what = f"{name} is {status.state} with another spec: {changed}"
         raise Conflict(what, _cure("cancel", old, found))
-    if status.state in (State.SUCCEEDED, State.GONE) and _is_equal(old, made, found):
+    has_ended = status.state in (State.SUCCEEDED, State.GONE)
+    if has_ended and _says_the_same(old, made, found, _is_equal):
         ended = "is gone" if status.state is State.GONE else f"has already {status.state}"
         message = f"run {_name(old, found)} {ended}; starting no other (--new starts one)"
         return Choice(old, client, message, status)
@@ -150,7 +147,7 @@ def _name(old: Record, found: PlanInputs) -> str:
 
 
 def _is_of_another(old: Record, found: PlanInputs) -> bool:
-    its, file = origin.origin(old), _file(found)
+    its, file = origin.origin(old), spec_in_mounts.spec_file(found)
     if its.file is not None and file is not None:
         return its.file.resolve() != file.resolve()
     return its.folder is not None and its.folder.resolve() != found.base.resolve()
@@ -163,6 +160,17 @@ def _cure(verb: str, old: Record, found: PlanInputs) -> str:
     return (
         f"{'give this spec another name' if rename else end}, or start another run with apply --new"
     )
+
+
+def _says_the_same(old: Record, made: model.Plan, found: PlanInputs, equal: Equal) -> bool:
+    """Return whether two specs are *equal*, also if the file of the spec is mounted and has other comments now."""
+    if equal(old, made, found):
+        return True
+    facts = spec_in_mounts.as_then(old, found)
+    if facts is None or old.plan.provider != found.provider.name:
+        return False
+    then = model.make_plan(found.provider, found.spec, model.PREVIEW, facts)
+    return equal(old, then, replace(found, facts=facts))
 
 
 def _is_equal(old: Record, made: model.Plan, found: PlanInputs) -> bool:

@@ -50,6 +50,15 @@ class FolderBundle:
     def source(self) -> Source:
         return Source(self.digest, len(self.files), sum(file.bytes for file in self.files))
 
+    def source_with(self, path: str, size: int, sha256: str) -> Source:
+        """Return `source` as if the file *path* had *size* bytes with the digest *sha256*."""
+        changed = (
+            file._replace(bytes=size, sha256=sha256) if file.path == path else file
+            for file in self.files
+        )
+        files = tuple(changed)
+        return Source(_digest(files), len(files), sum(file.bytes for file in files))
+
     def open(self, file: File) -> BinaryIO:
         """Open one file. Raises Conflict if it no longer exists or its size has changed."""
         with _changed(file.path), Opener(self.folder) as opener:

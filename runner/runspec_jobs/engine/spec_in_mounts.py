@@ -1,0 +1,60 @@
+"""Compares mounted folders without the text of the spec, which may be a file in them.
+
+The upload has that file as it is. But a comment in it is no reason for another run: the spec itself is compared by what
+it says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from runspec_jobs.load.bundle import FolderBundle
+from runspec_jobs.load.inputs import PlanInputs
+from runspec_jobs.provider import Facts
+from runspec_jobs.state.run_record import Record
+
+
+def spec_file(found: PlanInputs) -> Path | None:
+    """Return the file of the spec; None if it is no file."""
+    file = found.base.absolute() / Path(found.text.name).name
+    return file if file.is_file() else None
+
+
+def on_record(found: PlanInputs) -> Mapping[str, Any] | None:
+    """Return the size and the digest of the spec's file for the record, if a mounted folder contains it."""
+    for _, bundle, place in _mounted(found):
+        (file,) = [f for f in bundle.files if f.path == place]
+        return {"bytes": file.bytes, "sha256": file.sha256}
+    return None
+
+
+def as_then(old: Record, found: PlanInputs) -> Facts | None:
+    """Return the facts of *found* as if the file of the spec were the one of *old*; None if no folder contains it.
+
+    A run of an earlier version has only the text after `--set` on record, which is the file if nothing was set.
+    """
+    sources = dict(found.facts.sources)
+    then = old.memory().about.get("spec_file")
+    for name, bundle, place in _mounted(found):
+        if then is None:
+            text = old.job
+            then = {"bytes": len(text), "sha256": hashlib.sha256(text).hexdigest()}
+        sources[name] = bundle.source_with(place, then["bytes"], then["sha256"])
+    return None if sources == found.facts.sources else found.facts._replace(sources=sources)
+
+
+def _mounted(found: PlanInputs) -> list[tuple[str, FolderBundle, str]]:
+    """Return each mount that contains the file of the spec, with the path of that file in it."""
+    file = spec_file(found)
+    if file is None:
+        return []
+    mounted, real = [], file.resolve()
+    for name, bundle in found.bundles.items():
+        top = bundle.folder.resolve()
+        place = str(real.relative_to(top)) if real.is_relative_to(top) else ""
+        if any(one.path == place for one in bundle.files):
+            mounted.append((name, bundle, place))
+    return mounted
