@@ -29,7 +29,7 @@ cd "runs/$1" 2>/dev/null || exit {NOTHING}
 xargs grep '' /dev/null
 exit 0
 """
-END = re.compile(r"ends/(\d+)/(\d+)/(\d+|batch)")
+END = re.compile(r"ends/(\d+)/(\d+)/(\d+|batch)(?:\.(\d+))?")  # with the code in a full workspace
 FAILURE = re.compile(r"failures/(\d+)-(\d+)/(\d+)-(\d+)")
 LOG = re.compile(r"\s*(\d+) logs/(\d+)-(\d+)\.txt")
 OWNED = re.compile(r"(claim|job)(?:\.(\d+))? (.*)")
@@ -38,6 +38,7 @@ BATCH = -1  # the rank of the batch script in exit records
 
 Note = Mapping[str, Any]
 AGAIN: Note = {"again": True}
+FULL = "the workspace was full, so that its exit record has no more than the code"
 
 
 class AttemptKey(NamedTuple):
@@ -59,6 +60,7 @@ class Seen(NamedTuple):
     logs: Mapping[tuple[int, int], int] = {}  # sizes by task and rank
     fresh: bool = False  # whether the run was claimed less than a minute ago
     stops: frozenset[int] = frozenset()  # tasks with a stop request
+    short: Mapping[AttemptKey, Note] = {}  # exit records in the names of files
 
     @property
     def claim(self) -> str:
@@ -100,7 +102,8 @@ class WorkspacePoller:
         known = self._notes.setdefault(run, {})
         if new := sorted(one for one in set(wanted) if known.get(one, AGAIN).get("again")):
             known.update(noted(self._noted(run, [_name(one) for one in new])))
-        return known
+        seen = self._seen.get(run, (0.0, None))[1]
+        return {**(seen.short if seen is not None else {}), **known}
 
     def _text(self, run: str) -> str | None:
         if there := self.store.nearby(lambda near: near.look(run)):
@@ -120,11 +123,13 @@ def read(text: str) -> Seen:
     """Return what the files of a run say, from the output of LOOK."""
     owned: dict[str, dict[int, str]] = {"claim": {}, "job": {}}
     ends, codes, logs = set[AttemptKey](), dict[AttemptKey, int](), dict[tuple[int, int], int]()
-    stops = set[int]()
+    stops, short = set[int](), dict[AttemptKey, Note]()
     last: dict[str, Any] | None = None
     for line in text.splitlines():
         if match := END.fullmatch(line):
             ends.add(_attempt_key(match))
+            if match[4]:
+                short[_attempt_key(match)] = {"code": int(match[4]), "why": FULL}
         elif match := FAILURE.fullmatch(line):
             task, rank, number, code = map(int, match.groups())
             codes[AttemptKey(task, number, rank)] = code
@@ -138,7 +143,15 @@ def read(text: str) -> Seen:
             last = last or _json(line.removeprefix("last "))
     fresh = "fresh" in text.splitlines()
     return Seen(
-        owned["claim"], owned["job"], last, frozenset(ends), codes, logs, fresh, frozenset(stops)
+        owned["claim"],
+        owned["job"],
+        last,
+        frozenset(ends),
+        codes,
+        logs,
+        fresh,
+        frozenset(stops),
+        short,
     )
 
 

@@ -11,3 +11,7 @@ class Failure(Exception):
     def __init__(self, message: str, code: int = USAGE) -> None:
         super().__init__(message)
         self.code = code
+
+
+class NoSpace(Failure):
+    """The store is full. It may still take an empty file, so what matters is then written into a name."""

@@ -4,7 +4,7 @@ import os
 import socket
 from typing import Mapping, NamedTuple, Optional, Tuple, Type, TypeVar
 
-from runspec_agent.base.failure import LOST, STOPPED, USAGE, Failure
+from runspec_agent.base.failure import LOST, STOPPED, USAGE, Failure, NoSpace
 
 __all__ = [
     "IS_MAIN",
@@ -20,6 +20,7 @@ __all__ = [
     "USAGE",
     "Failure",
     "JobEnv",
+    "NoSpace",
     "current",
     "read",
 ]

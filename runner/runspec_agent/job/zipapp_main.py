@@ -6,6 +6,7 @@ has imported already.
 """
 
 import gc
+import io
 import marshal
 import os
 import sys
@@ -57,6 +58,29 @@ class Kept:
         return zipimport.zipimporter(os.path.join(self.zipapp, *packages)).get_source(module)
 
 
+class LossyText(io.TextIOWrapper):
+    """A standard stream that loses what cannot be written: the file system of a log may be full, or a pipe closed.
+
+    The work of a job goes on without its messages, and Python does not end with 120, which would hide the exit code.
+    """
+
+    def __init__(self, number: int) -> None:
+        raw = io.BufferedWriter(io.FileIO(number, "w", closefd=False))
+        super().__init__(raw, "utf-8", "backslashreplace", line_buffering=True)
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except OSError:
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError:
+            pass
+
+
 def named_by_digest(zipapp: str) -> bool:
     """Return whether *zipapp* is in a workspace, where its name is its digest."""
     name, suffix = os.path.splitext(os.path.basename(zipapp))
@@ -93,6 +117,7 @@ def begin(zipapp: str, codes: "Optional[Codes]") -> None:
 
 if __name__ == "__main__":
     gc.disable()  # imports leave no garbage, and `main` enables it again
+    sys.stdout, sys.stderr = LossyText(1), LossyText(2)
     if named_by_digest(sys.argv[0]):
         begin(os.path.abspath(sys.argv[0]), globals().get("kept_codes"))
     from runspec_agent.__main__ import main

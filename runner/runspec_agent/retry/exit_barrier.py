@@ -4,7 +4,7 @@ import threading
 import time
 from typing import Dict, List, Optional, Set, Tuple
 
-from runspec_agent.base.job_env import LEASE_S, LOST, STOPPED, Failure
+from runspec_agent.base.job_env import LEASE_S, LOST, STOPPED, Failure, NoSpace
 from runspec_agent.base.process import STOPS, Pace, Signals
 from runspec_agent.store.base import Bucket
 
@@ -40,7 +40,11 @@ class ExitBarrier(threading.Thread):
 
     def beat(self) -> None:
         self._beats += 1
-        self.bucket.put("{}alive-{}".format(self.prefix, self.rank), str(self._beats).encode())
+        key = "{}alive-{}".format(self.prefix, self.rank)
+        try:
+            self.bucket.put(key, str(self._beats).encode())
+        except NoSpace:
+            self.bucket.put(key, b"")  # a new file has a new version, also an empty one
 
     def end(self, code: int, signals: Signals, wait: bool, own: bool = True) -> int:
         """Record that this node has ended with *code*; on the first node, return the code of all.
@@ -51,13 +55,21 @@ class ExitBarrier(threading.Thread):
         self.own = own
         if self.rank > 0:
             said = "{}{}".format(code, "" if own else TOLD)
-            self.bucket.put("{}ended-{}".format(self.prefix, self.rank), said.encode())
+            self._write_end(said)
             self.over.set()
             return code
         self.over.set()
         if code:
             return code
         return self._others(signals, wait)
+
+    def _write_end(self, said: str) -> None:
+        """Write the exit code of this node; into a name, if the store is full."""
+        key = "{}ended-{}".format(self.prefix, self.rank)
+        try:
+            self.bucket.put(key, said.encode())
+        except NoSpace:
+            self.bucket.put("{}-{}".format(key, said), b"")
 
     def failed(self) -> Optional[int]:
         """Return the exit code of a node that has failed already, or None."""
@@ -99,9 +111,11 @@ class ExitBarrier(threading.Thread):
             self._silent = False
         for entry in found:
             name = entry.key[len(self.prefix) :]
-            word, _, number = name.partition("-")
+            word, _, rest = name.partition("-")
+            number, _, said = rest.partition("-")
             if word == "ended" and int(number) not in self._codes:
-                code, told, _ = (self.bucket.get(entry.key) or b"0").decode().partition(TOLD)
+                said = said or (self.bucket.get(entry.key) or b"0").decode()
+                code, told, _ = said.partition(TOLD)
                 self._codes[int(number)] = int(code)
                 if told:
                     self._told.add(int(number))

@@ -1,7 +1,8 @@
 """Records of how the nodes of an attempt ended, for clients that cannot get this from the service, or not for long.
 
 `ends/TASK/ATTEMPT/RANK` is the record of a node, `ends/TASK/ATTEMPT/batch` that of the whole attempt, and
-`ends/TASK/ATTEMPT/told` has the signals that the batch script sends to all nodes: see `slurm_batch`.
+`ends/TASK/ATTEMPT/told` has the signals that the batch script sends to all nodes: see `slurm_batch`. In a full store,
+these are the empty files `RANK.CODE`, `batch.CODE` and `told.NUMBER`.
 """
 
 import json
@@ -11,11 +12,12 @@ import threading
 import time
 from typing import Any, Dict, List, Mapping, Optional
 
-from runspec_agent.base.job_env import Failure
+from runspec_agent.base.job_env import Failure, NoSpace
 from runspec_agent.base.task_identity import TaskIdentity
 from runspec_agent.env import address
 from runspec_agent.store.base import Bucket
 
+FULL = "the store was full, so that its exit record has no more than the code"
 TOLD = "told"  # the numbers of the signals, in order
 LOOK_S = (
     2.0  # between two looks at that, for up to NODES; with more of them, each looks more seldom
@@ -36,22 +38,38 @@ class ExitRecords:
         """Write the exit code and reason. Raise Failure if the store refuses."""
         found = {"code": code, "why": why, "node": self.node, "began_s": round(self.began_s, 3)}
         found.update(more, ended_s=round(time.time(), 3))
-        self.bucket.put(self.folder + self.who, json.dumps(found, sort_keys=True).encode("ascii"))
+        text = json.dumps(found, sort_keys=True).encode("ascii")
+        try:
+            self.bucket.put(self.folder + self.who, text)
+        except NoSpace:
+            self.bucket.put("{}{}.{}".format(self.folder, self.who, code), b"")
 
     def read(self, who: str) -> Optional[Note]:
         """Return the record of another writer of the same attempt, or None."""
         content = self.bucket.get(self.folder + who)
-        found: Optional[Note] = None if content is None else json.loads(content.decode("ascii"))
-        return found
+        if content is not None:
+            found: Note = json.loads(content.decode("ascii"))
+            return found
+        codes = self._numbers(who)
+        return {"code": codes[-1], "why": FULL} if codes else None
+
+    def _numbers(self, who: str) -> List[int]:
+        """Return the numbers in the names that stand for the file of *who* in a full store."""
+        begin = "{}{}.".format(self.folder, who)
+        return [int(found.key[len(begin) :]) for found in self.bucket.listing(begin)]
 
     def tell(self, number: int) -> None:
         """Send a signal to all agents of this attempt."""
-        self.bucket.put(self.folder + TOLD, json.dumps([*self.signals(), number]).encode("ascii"))
+        text = json.dumps([*self.signals(), number]).encode("ascii")
+        try:
+            self.bucket.put(self.folder + TOLD, text)
+        except NoSpace:
+            self.bucket.put("{}{}.{}".format(self.folder, TOLD, number), b"")
 
     def signals(self) -> List[int]:
         content = self.bucket.get(self.folder + TOLD)
         found: List[int] = [] if content is None else json.loads(content.decode("ascii"))
-        return found
+        return found or self._numbers(TOLD)
 
 
 class StopListener(threading.Thread):

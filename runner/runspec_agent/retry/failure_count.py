@@ -4,7 +4,7 @@ import json
 import sys
 from typing import Any, Dict, Optional
 
-from runspec_agent.base.job_env import LOST, STOPPED
+from runspec_agent.base.job_env import LOST, STOPPED, NoSpace
 from runspec_agent.base.task_identity import TaskIdentity
 from runspec_agent.store.base import Bucket
 
@@ -25,11 +25,11 @@ class Failures:
         """
         mine = "{}{}-{}/".format(self.at, place.task, place.rank)
         text = json.dumps({"code": code}).encode()
-        self.bucket.put(mine + "{}-{}".format(place.attempt, code), text)
+        self._put(mine + "{}-{}".format(place.attempt, code), text)
         counted = mine
         if together is not None:
             counted = "{}{}-all/".format(self.at, place.task)
-            self.bucket.put(counted + str(together), text)
+            self._put(counted + str(together), text)
         count = sum(1 for _ in self.bucket.listing(counted))
         if count < self.record["attempts"]:
             said = "runspec: failed with {}; this was attempt {} of {}"
@@ -37,6 +37,12 @@ class Failures:
             sys.stderr.flush()
             return AGAIN
         return self._last(code)
+
+    def _put(self, key: str, text: bytes) -> None:
+        try:
+            self.bucket.put(key, text)
+        except NoSpace:  # the name says enough
+            self.bucket.put(key, b"")
 
     def _last(self, code: int) -> int:
         """Return the exit code of the last attempt, which must not be a code that the service acts upon.

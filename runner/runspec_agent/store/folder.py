@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import IO, Any, Callable, Iterator, List, Mapping, Optional, Tuple, TypeVar
 
 from runspec_agent.base import file_lock, files
-from runspec_agent.base.job_env import LOST, USAGE, Failure
+from runspec_agent.base.job_env import LOST, USAGE, Failure, NoSpace
 from runspec_agent.store.base import BLOCK, Bucket, Object, Opened, Stream, Window
 from runspec_agent.store.manifest import MANIFEST
 
@@ -390,4 +390,5 @@ def _not_stale(do: Callable[[], Found]) -> Found:
 
 def _refused(key: str, error: OSError) -> Failure:
     why: Any = error.strerror or error
-    return Failure("the store refuses {}: {}".format(key, why), LOST)
+    kind = NoSpace if error.errno in (errno.ENOSPC, errno.EDQUOT) else Failure
+    return kind("the store refuses {}: {}".format(key, why), LOST)

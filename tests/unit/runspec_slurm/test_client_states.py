@@ -415,3 +415,13 @@ def test_a_run_whose_workspace_is_away_is_not_gone(tmp_path: Path, *, there: boo
             ask("job-a1")
     (tmp_path / "w/runs").mkdir(parents=True)
     assert client.state("job-a1").state is State.GONE
+
+
+def test_a_code_in_a_name_is_an_exit_record() -> None:
+    """A full workspace takes an empty file, and no more."""
+    seen = workspace_poll.read("ends/0/1/0.5\nends/0/1/batch.5\n")
+
+    found = ended([row("FAILED", "NonZeroExitCode", 5)], seen.short)
+
+    assert seen.ends == {AttemptKey(0, 1, 0), AttemptKey(0, 1, BATCH)}
+    assert found[:3] == (State.FAILED, f"exited with code 5: {workspace_poll.FULL}", 5)

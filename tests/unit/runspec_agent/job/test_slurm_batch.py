@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from runspec_agent.base.job_env import LOST, STOPPED
+from runspec_agent.base.job_env import LEASE_S, LOST, STOPPED
 from runspec_agent.store.folder import FolderBucket
 from runspec_jobs.provider.payload import zipapp_bytes
 from tests.support.agent.shells import program
@@ -71,7 +71,12 @@ class Slurm:
         return [sys.executable, "-IS", str(self.folder / "inside.pyz"), "job"]
 
     def starts(
-        self, *argv: str, record: Mapping[str, Any] = {}, words: Any = None, **env: str
+        self,
+        *argv: str,
+        record: Mapping[str, Any] = {},
+        words: Any = None,
+        to: Any = None,
+        **env: str,
     ) -> subprocess.Popen[str]:
         """Start a try whose program is *argv*; *words*: what batch starts, the agent unless said otherwise."""
         found = {**RECORD, "argv": list(argv), **record}
@@ -95,7 +100,7 @@ class Slurm:
             **env,
         }
         line = [*self.agent[:-1], "batch", "--", *started]
-        streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        streams: dict[str, Any] = {"stdout": to or subprocess.PIPE, "stderr": subprocess.STDOUT}
         job = subprocess.Popen(line, env=whole, text=True, start_new_session=True, **streams)
         self.jobs.append(job)
         return job
@@ -464,3 +469,53 @@ def test_a_job_that_has_lost_its_nodes_too_often_does_not_begin_again(slurm: Slu
     assert (slurm.note(attempt=4)["why"], slurm.note(attempt=4)["again"]) == (why, False)
     assert slurm.asked() == ""
     assert slurm.runs("true", record=record, RUNSPEC_ATTEMPT="3")[0] == 0
+
+
+# A full workspace
+
+
+@pytest.fixture
+def full(slurm: Slurm) -> Iterator[Slurm]:
+    """A workspace that a program of the test fills."""
+    shared = slurm.folder / "shared"
+    shared.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "full", str(shared)], check=True)
+    yield slurm
+    subprocess.run(["umount", "-l", str(shared)], check=True)
+
+
+FILL = 'cat /dev/zero >"$FOLDER/shared/zero" 2>/dev/null; '
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_a_full_workspace_does_not_change_the_code_of_the_program(
+    full: Slurm, attempts: int
+) -> None:
+    """What is written then is the name of an empty file. The log may be there, too."""
+    with (full.folder / "shared" / "log").open("w") as log:
+        job = full.starts(*sh(f"{FILL} exit 5"), record={"attempts": attempts}, to=log)
+        job.wait(60)
+
+    assert job.returncode == (5 if attempts == 1 else LOST)
+    assert full.asked() == ("" if attempts == 1 else "scontrol requeue 7\n")
+    named = {found.key for found in full.store.listing("runs/r/ends/0/1/")}
+    assert named == {f"runs/r/ends/0/1/{who}.{job.returncode}" for who in ("0", "batch")}
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [
+        pytest.param("exit 0", 0, marks=pytest.mark.matrix),
+        ("exit $((5 * RUNSPEC_RANK))", 5),
+        pytest.param("exit $((5 - 5 * RUNSPEC_RANK))", 5, marks=pytest.mark.matrix),
+    ],
+)
+def test_nodes_end_together_in_a_full_workspace(full: Slurm, script: str, code: int) -> None:
+    """And not when a lease has expired: nobody was lost."""
+    began = time.monotonic()
+
+    assert full.runs(*sh(FILL + script), record=NODES)[0] == code
+    assert time.monotonic() - began < LEASE_S
+    assert full.asked() == ""
