@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from runspec_jobs.provider import (
+    Chunk,
     MembershipChange,
     NoAnswer,
     RemoteError,
@@ -17,8 +18,10 @@ from runspec_jobs.provider import (
     State,
     Status,
     Step,
+    TimedChunk,
     Unavailable,
 )
+from runspec_slurm.logs import LogStream
 from runspec_slurm.parallelcluster import PROVIDER
 from runspec_slurm.parallelcluster.client import ParallelClusterClient
 from runspec_slurm.parallelcluster.job import access
@@ -340,3 +343,78 @@ def test_a_cluster_that_never_came_up_has_nothing_to_archive(world: World) -> No
 def test_an_operation_that_there_is_not_is_refused(world: World) -> None:
     with pytest.raises(RemoteError, match="no operation 'explode'"):
         world.client().call(Request("parallelcluster", "explode", {"clusterName": "x"}))
+
+
+class Answering:
+    """A client of Slurm that answers each method with its name and its arguments."""
+
+    def __init__(self, reached: Any) -> None:
+        self.way = self
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args, **named: (name, args, named)
+
+
+@pytest.mark.parametrize(
+    ("method", "args"),
+    [
+        ("stage", (PUT, "a folder", "progress")),
+        ("reconcile", (RUN,)),
+        ("streams", (RUN,)),
+        ("publish", (RUN,)),
+        ("outputs", (RUN,)),
+        ("usage", (RUN, 3)),
+    ],
+)
+def test_slurm_of_the_head_node_answers_for_a_run(method: str, args: Any, world: World) -> None:
+    client = ParallelClusterClient(
+        options(host="10.0.0.5"),
+        Clusters(world.pcluster, lambda line: None, clock=Clock(sleep=lambda seconds: None)),
+        Answering,  # type: ignore[arg-type]
+    )
+
+    assert getattr(client, method)(*args) == (method, args, {})
+
+
+def test_stop_and_keep_state_reach_slurm_of_the_head_node(world: World) -> None:
+    calls: list[Any] = []
+
+    class Noting(Answering):
+        def __getattr__(self, name: str) -> Any:
+            return lambda *args, **named: calls.append((name, args))
+
+    client = ParallelClusterClient(
+        options(host="10.0.0.5"),
+        Clusters(world.pcluster, lambda line: None, clock=Clock(sleep=lambda seconds: None)),
+        Noting,  # type: ignore[arg-type]
+    )
+
+    client.stop(RUN, [1])
+    client.keep_state(RUN, b"{}")
+
+    assert calls == [("stop", (RUN, [1])), ("keep_state", (RUN, b"{}"))]
+
+
+def test_places_name_the_host_and_the_workspace(world: World) -> None:
+    places = world.client(host="10.0.0.5").places(RUN)
+
+    assert places.outputs.endswith(f"/runs/{RUN}/outputs")
+    assert places.outputs.startswith("10.0.0.5:")
+
+
+def test_a_log_is_read_with_its_times(world: World) -> None:
+    stream = object.__new__(LogStream)
+    chunk = TimedChunk(Chunk(b"a line\n", "7"), ())
+    stream.timed = lambda position: chunk  # type: ignore[method-assign]
+
+    assert world.client(host="10.0.0.5").read_timed(stream, "5") == chunk
+
+
+def test_what_the_client_does_for_minutes_is_told(world: World) -> None:
+    told: list[str] = []
+    client = world.client(host="10.0.0.5")
+    client.listen(told.append)
+
+    client._tell("waiting")
+
+    assert told == ["waiting"]
