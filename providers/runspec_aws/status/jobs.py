@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -29,6 +30,9 @@ from runspec_jobs.provider import (
     read_record,
 )
 
+# The id of a child is JOB:N, and that of a node JOB#N:
+# https://docs.aws.amazon.com/batch/latest/userguide/array_jobs.html
+CHILD = re.compile(r"[:#]\d+$")
 SHOWN = 100  # nodes in a status while the job runs; at its end, all are listed
 CANCELLED = "cancelled by runspec"
 
@@ -97,12 +101,20 @@ class Jobs:
         return sorted(found, key=lambda job: (job["jobId"] != claim, job["jobId"] != known))
 
     def listed(self, run: str) -> list[Job]:
-        """Return the jobs whose name is *run*, oldest first. Names match regardless of case."""
+        """Return the jobs whose name is *run*, oldest first. Names match regardless of case.
+
+        Children of an array job and nodes have the name of their job, and ids that begin with its id. Lists by name
+        do not contain them according to the documentation, but those of moto do: they are not jobs of their own.
+        """
         record = self.record(run)
         if record is None:
             return []
         try:
-            found = [job for job in self._named(record["queue"], run) if job["jobName"] == run]
+            found = [
+                job
+                for job in self._named(record["queue"], run)
+                if job["jobName"] == run and not CHILD.search(job["jobId"])
+            ]
         except RemoteError:
             if described(self.session, QUEUE, record["queue"]) is not None:
                 raise

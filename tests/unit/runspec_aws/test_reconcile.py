@@ -24,6 +24,7 @@ class World:
     prefix = "p"
     timing = DEFAULT
     clock = CLOCK
+    lists_children = False
 
     def __init__(self, jobs: Mapping[str, Mapping[str, Any]], **record: Any) -> None:
         self.jobs = {
@@ -44,7 +45,8 @@ class World:
 
     def paginate(self, **how: Any) -> Iterator[Mapping[str, Any]]:
         self.listed += 1
-        yield {"jobSummaryList": [job for name, job in self.jobs.items() if ":" not in name]}
+        listed = [job for name, job in self.jobs.items() if self.lists_children or ":" not in name]
+        yield {"jobSummaryList": listed}
 
     def describe_jobs(self, jobs: list[str]) -> Mapping[str, Any]:
         return {"jobs": [self.jobs[name] for name in jobs if name in self.jobs], **HEADERS}
@@ -112,6 +114,22 @@ def test_jobs_that_have_ended_are_left_alone() -> None:
 
     assert Reconciler(jobs(world)).reconcile(RUN) == []
 
+    assert world.ended == []
+
+
+@pytest.mark.parametrize("claim", [None, "a"])
+@pytest.mark.parametrize("child", ["a:0", "a:9999", "a#1"])
+def test_children_that_a_list_contains_are_not_second_jobs(child: str, claim: str | None) -> None:
+    """Stock moto lists the children of an array job by the name of their job."""
+    found = {"status": "RUNNABLE", "createdAt": 1}
+    world = World({child: found, "a": {**found, "createdAt": 2}})
+    world.lists_children = True
+    if claim is not None:
+        world.objects["claim"] = claim.encode()
+    own = jobs(world)
+
+    assert [job["jobId"] for job in own.all_of(RUN)] == ["a"]
+    assert Reconciler(own).reconcile(RUN) == []
     assert world.ended == []
 
 
