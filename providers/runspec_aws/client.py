@@ -177,6 +177,8 @@ class AwsClient:
     def keep_state(self, run: str, content: bytes) -> None:
         where = {"Bucket": self.session.bucket, "Key": self.files.key("runs", run, STATE)}
         self.send(s3("put_object", **where, Body=content, ContentType="application/json"))
+        if not self.session.on_amazon_s3:
+            self.files.refuse_without_conditions(where["Key"], content)
 
     def kept_state(self, run: str) -> bytes | None:
         return self.files.read("runs", run, STATE)

@@ -107,6 +107,8 @@ def refusal(what: str, exc: exceptions.ClientError) -> Exception:
     if code in PASSING or status == 429 or (status == 503 and code in BUSY):
         after = _retry_after(exc.response)
         return RemoteError(f"{what}: {text or code}", transient=True, retry_after_s=after)
+    if status == 501:  # the service does not know the request, and never will
+        return RemoteError(f"{what}: {text or code}")
     if status >= 500 or not code:
         return NoAnswer(f"{what}: {status} {text or code}")
     if code in EXISTS or "already exists" in text:

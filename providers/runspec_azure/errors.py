@@ -109,7 +109,7 @@ def refusal(what: str, exc: exceptions.HttpResponseError, hints: Hints) -> Excep
     after = _retry_after(exc)
     if status == 429 or (status == 503 and (after is not None or code in BUSY)):
         return RemoteError(text, transient=True, retry_after_s=after)
-    if status >= 500 or status in (0, 408):
+    if (status >= 500 and status != 501) or status in (0, 408):
         # Requests of ours name what they make, so that none of them makes anything twice.
         return NoAnswer(text, transient=status > 0)
     return RemoteError(text)
@@ -168,6 +168,8 @@ def _bulk_refused(what: str, exc: bulk.BaseError | OSError, hints: Hints) -> Exc
     denied = isinstance(exc, bulk.PermissionDeniedError | bulk.UnauthenticatedError)
     if code in DENIED or denied:
         return CredentialsError(f"{what}: {told}", hints.login)
+    if code == "NotImplemented":  # the store does not know the request, and never will
+        return RemoteError(f"{what}: {told}")
     return NoAnswer(f"{what}: {told}")
 
 

@@ -156,7 +156,7 @@ _rs_fail() {
   case $_rs_code in
     403) _rs_die 77 "$1: $_rs_w" ;;
     tls) _rs_die 69 "$1: $_rs_w" ;;
-    4*) _rs_die 2 "$1: $_rs_w" ;;
+    4* | 501) _rs_die 2 "$1: $_rs_w" ;;
     *) _rs_die 75 "$1: $_rs_w" ;;
   esac
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from runspec_aws.options import AwsOptions
 from runspec_aws.resources.room import MAX_VCPUS
 from runspec_aws.session.clients import Session
 from runspec_aws.session.partition import partition
+from runspec_aws.store.objects import Objects
 from runspec_jobs.provider import Finding, RunspecError
 
 ECR = re.compile(
@@ -46,7 +48,7 @@ def examine(options: AwsOptions) -> Iterator[Finding]:
         yield Finding(exc.message, False, exc.hint or LOGIN)
         return
     yield Finding(f"{who} in {options.region}", True)
-    yield from _bucket(session)
+    yield from _bucket(session, options.prefix)
     yield from _errors_as_findings(_queue(session, options))
     yield from _roles(session, options)
     yield from _image(session, options.image)
@@ -63,10 +65,28 @@ def _errors_as_findings(found: Iterator[Finding]) -> Iterator[Finding]:
         yield Finding(exc.message, False, exc.hint or "run runspec doctor aws-batch again")
 
 
-def _bucket(session: Session) -> Iterator[Finding]:
+def _bucket(session: Session, prefix: str) -> Iterator[Finding]:
     name = session.bucket
     hint = f"create it (aws s3 mb s3://{name}), or set another bucket in the profile"
-    yield asked(lambda: session.look("s3").head_bucket(Bucket=name), f"bucket {name}", hint)[0]
+    finding, there = asked(
+        lambda: session.look("s3").head_bucket(Bucket=name), f"bucket {name}", hint
+    )
+    yield finding
+    if there is not None and not session.on_amazon_s3:
+        yield from _errors_as_findings(_conditions(session, prefix))
+
+
+def _conditions(session: Session, prefix: str) -> Iterator[Finding]:
+    """Try conditional writes at a store that is not Amazon's, with an object that is deleted again."""
+    files = Objects(session, prefix)
+    key = files.key("runs", f"probe-{secrets.token_hex(3)}", "conditions")
+    with translated(f"write {key}"):
+        session.make("s3").put_object(Bucket=session.bucket, Key=key, Body=b"")
+    try:
+        files.refuse_without_conditions(key, b"")
+    finally:
+        files.remove(key)
+    yield Finding(f"the store of bucket {session.bucket} has conditional writes", True)
 
 
 def _queue(session: Session, options: AwsOptions) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from botocore.config import Config
 from runspec_aws.errors import LOGIN, checked, translated
 from runspec_aws.options import AwsOptions
 from runspec_aws.session import part_signer
+from runspec_aws.session.partition import partition
 from runspec_aws.timing import CLOCK, DEFAULT, Clock, Timing
 from runspec_jobs.provider import CredentialsError, UsageError
 
@@ -93,6 +94,12 @@ class Session:
                 client.meta.events.register_first(part_signer.EVENT, part_signer.choose)
                 self._clients[key] = client
             return self._clients[key]
+
+    @property
+    def on_amazon_s3(self) -> bool:
+        """Whether the bucket is at AWS, and not in a compatible store at an endpoint of its own."""
+        host = urlsplit(self.look("s3").meta.endpoint_url).hostname or ""
+        return host.endswith(f".{partition(self.region).domain}")
 
     def signer(self) -> Any:
         """Return the client that signs URLs, without requests, for the host of the region, which never redirects."""

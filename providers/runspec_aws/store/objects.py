@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, BinaryIO
@@ -33,6 +33,12 @@ METHODS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "CLAIM": ("put_object", {"IfNoneMatch": "*"}),
 }
 TAKEN = frozenset({"PreconditionFailed", "412"})
+NO_ETAG = f'"{"0" * 32}"'  # of no object
+WHY = "two jobs of one run could both run"
+STORE = (
+    "use a store with conditional writes, such as Amazon S3, or a newer version of this one; "
+    "see docs/networks.md"
+)
 INTERFERED = frozenset({"ConditionalRequestConflict", "409"})
 
 
@@ -89,6 +95,26 @@ class Objects:
                     raise
             self.session.clock.sleep(pause_s)
         return absent(lambda: put() or {}, what, TAKEN) is not None
+
+    def refuse_without_conditions(self, key: str, content: bytes) -> None:
+        """Raise RemoteError if the store does not refuse to write an object that is there, or that has changed.
+
+        *key* has *content* already. S3 itself has both conditions; of compatible stores some ignore them, and then
+        two jobs of one run would run, and two machines would each overwrite what the other has saved.
+        """
+        conditions = {"If-None-Match": {"IfNoneMatch": "*"}, "If-Match": {"IfMatch": NO_ETAG}}
+        for header, given in conditions.items():
+            where = {"Bucket": self.session.bucket, "Key": key, "Body": content, **given}
+            put = partial(self.session.make("s3").put_object, **where)
+            try:
+                kept = absent(partial(_answer, put), f"write {key}", TAKEN) is None
+            except RemoteError as exc:
+                if exc.transient or code_of(exc) in INTERFERED:
+                    raise
+                kept = False
+            if not kept:
+                what = f"the store of s3://{self.session.bucket} does not obey {header}: {WHY}"
+                raise RemoteError(what, STORE)
 
     def with_urls(self, value: Any) -> Any:
         """Return *value* with a signed URL for every `{"$signed": "GET key"}`; the result must not be stored here."""
@@ -203,3 +229,8 @@ class Objects:
         with translated(f"read {key}"):
             body = self.session.look("s3").get_object(**where)["Body"]
         return io.BufferedReader(BodyReader(body, partial(translated, f"read {key}")))
+
+
+def _answer(put: Callable[[], Mapping[str, Any] | None]) -> Mapping[str, Any]:
+    """Return the answer to a request, never None, which `absent` gives for a refusal."""
+    return put() or {}

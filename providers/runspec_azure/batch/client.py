@@ -291,6 +291,8 @@ class AzureClient:
 
     def keep_state(self, run: str, content: bytes) -> None:
         self.blobs.put(self.blobs.key("runs", run, STATE), content)
+        if not self.blobs.on_azure:
+            self.blobs.refuse_without_conditions(content, "runs", run, STATE)
 
     def kept_state(self, run: str) -> bytes | None:
         return self.blobs.read("runs", run, STATE)

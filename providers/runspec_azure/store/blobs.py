@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 from urllib.parse import urlsplit
 
 import obstore
@@ -17,6 +17,7 @@ from obstore import exceptions as bulk
 from obstore.store import AzureStore
 
 from runspec_azure.errors import stream_broken, translated
+from runspec_azure.session import clouds
 from runspec_azure.session.clients import Session, refuse_plain, secret
 from runspec_azure.session.clouds import STORAGE_SCOPE
 from runspec_azure.store import layout
@@ -32,8 +33,13 @@ from runspec_jobs.provider import (
     tar_bytes,
 )
 
+if TYPE_CHECKING:
+    from obstore import UpdateVersion
+
 PART_BYTES = 8 << 20
 PARTS = 50_000  # the limit of a blob: https://learn.microsoft.com/en-us/azure/storage/blobs/scalability-targets
+NO_ETAG = '"0x0"'  # of no blob
+STORE = "use a store with conditional writes, such as Azure Blob Storage"
 AT_ONCE = 8  # parts, which are held in memory, or small blobs
 
 
@@ -132,6 +138,36 @@ class Blobs:
         try:
             with self._contained(), translated(f"write {key}"), _known(), _unless_there():
                 obstore.put(self.store, key, content, mode="create", use_multipart=False)
+        except FileExistsError:
+            return False
+        return True
+
+    @property
+    def on_azure(self) -> bool:
+        """Whether the container is at Azure, and not in a compatible store at an endpoint of its own."""
+        return clouds.of_url(layout.endpoint(self.options)) is not None
+
+    def refuse_without_conditions(self, content: bytes, *parts: str) -> None:
+        """Raise RemoteError if the store does not refuse to write a blob that is there, or that has changed.
+
+        The blob has *content* already. Azure has both conditions; a store that ignores them would let two jobs of one
+        run both run, and two machines each overwrite what the other has saved.
+        """
+        writes = {
+            "If-None-Match": partial(self.put_new, content, *parts),
+            "If-Match": partial(self._put_over, content, NO_ETAG, *parts),
+        }
+        for header, write in writes.items():
+            if write():
+                what = f"the store of container {self.options.container} does not obey {header}"
+                raise RemoteError(f"{what}: two jobs of one run could both run", STORE)
+
+    def _put_over(self, content: bytes, etag: str, *parts: str) -> bool:
+        """Write a small blob if it has *etag*; return whether it was written."""
+        key, version = self.key(*parts), cast("UpdateVersion", {"e_tag": etag})
+        try:
+            with self._contained(), translated(f"write {key}"), _known(), _unless_there():
+                obstore.put(self.store, key, content, mode=version, use_multipart=False)
         except FileExistsError:
             return False
         return True

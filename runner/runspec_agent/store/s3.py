@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 from runspec_agent.base import boot
 from runspec_agent.base.boot import Answer, Ask, Pairs
-from runspec_agent.base.job_env import LOST, Failure
+from runspec_agent.base.job_env import LOST, USAGE, Failure
 from runspec_agent.store.base import BLOCK, Bucket, Object, Opened, Stream, Window
 from runspec_agent.store.ranged_read import RangedReader
 
@@ -246,7 +246,9 @@ class S3Bucket(Bucket):
             text = "the store refuses {}: {} {}".format(
                 key or self.store.bucket, answer.status, code.decode("ascii", "replace")
             )
-            raise Failure(text.rstrip() + boot.skewed(answer), LOST)
+            # 501: the store does not know the request, such as a conditional write, and repeating it is useless.
+            ends = USAGE if answer.status == 501 else LOST
+            raise Failure(text.rstrip() + boot.skewed(answer), ends)
         return answer
 
 

@@ -81,8 +81,11 @@ def test_what_may_have_been_done_is_no_answer(code: str, status: int) -> None:
     assert isinstance(answered(code, status), NoAnswer)
 
 
-def test_a_definite_refusal_is_one() -> None:
-    found = answered("ClientException", 400)
+@pytest.mark.parametrize(
+    ("code", "status"), [("ClientException", 400), ("NotImplemented", 501), ("A", 501)]
+)
+def test_a_definite_refusal_is_one(code: str, status: int) -> None:
+    found = answered(code, status)
 
     assert isinstance(found, RemoteError)
     assert not found.transient

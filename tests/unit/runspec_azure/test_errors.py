@@ -45,6 +45,12 @@ CASES: dict[str, tuple[Callable[[], Exception], type[RunspecError], bool]] = {
     "unavailable": (lambda: refused(503), NoAnswer, True),
     "busy": (lambda: refused(503, code="ServerBusy"), RemoteError, True),
     "unavailable for a time": (lambda: refused(503, retry_after="7"), RemoteError, True),
+    "not known": (lambda: refused(501), RemoteError, False),
+    "not known to a store": (
+        lambda: bulk.GenericError("501 <Error><Code>NotImplemented</Code></Error>"),
+        RemoteError,
+        False,
+    ),
     "no status": (lambda: refused(0), NoAnswer, False),
     "cut off": (lambda: exceptions.DecodeError("x"), NoAnswer, False),
     "reset": (lambda: exceptions.ServiceResponseError("x"), NoAnswer, False),

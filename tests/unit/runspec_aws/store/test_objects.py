@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from runspec_aws.store.objects import Objects
 from runspec_aws.timing import DEFAULT, Clock
-from runspec_jobs.provider import RemoteError
+from runspec_jobs.provider import NoAnswer, RemoteError
 
 HERE, MEANWHILE = ("PreconditionFailed", 412), ("ConditionalRequestConflict", 409)
 
@@ -67,3 +67,66 @@ def test_a_write_that_never_gets_through_is_an_error_and_not_an_object_that_exis
     with pytest.raises(RemoteError, match="runspec/runs/a/claim"):
         bucket.put_new()
     assert sum(bucket.pauses) < 10
+
+
+class Store:
+    """A store that has "key", and obeys the conditions of *knows*; others get *unknown*, or are ignored."""
+
+    def __init__(self, *knows: str, unknown: tuple[str, int] | None = None) -> None:
+        self.knows, self.unknown = knows, unknown
+
+    def put_object(self, **given: Any) -> dict[str, Any]:
+        for condition in {"IfNoneMatch", "IfMatch"} & given.keys():
+            if condition in self.knows:
+                raise self.refused(*HERE)
+            if self.unknown is not None:
+                raise self.refused(*self.unknown)
+        return {}
+
+    def refused(self, code: str, status: int) -> ClientError:
+        response = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
+        return ClientError(response, "PutObject")
+
+    def check(self) -> None:
+        session: Any = SimpleNamespace(bucket="jobs", make=lambda service: self)
+        Objects(session, "runspec").refuse_without_conditions("key", b"1")
+
+
+def test_a_store_with_conditional_writes_is_accepted() -> None:
+    Store("IfNoneMatch", "IfMatch").check()
+
+
+@pytest.mark.parametrize(
+    ("store", "header"),
+    [
+        (Store(), "If-None-Match"),
+        (Store("IfMatch"), "If-None-Match"),
+        (Store("IfNoneMatch"), "If-Match"),
+        (Store(unknown=("NotImplemented", 501)), "If-None-Match"),
+        (Store(unknown=("InvalidArgument", 400)), "If-None-Match"),
+    ],
+)
+def test_a_store_without_a_conditional_write_is_refused_with_what_would_happen(
+    store: Store, header: str
+) -> None:
+    """`rclone serve s3` 1.75 and s3rver 3.7.1 answer 200 to such a PUT of an object that exists."""
+    with pytest.raises(RemoteError, match=f"does not obey {header}: two jobs of one run") as told:
+        store.check()
+
+    assert not told.value.transient
+    assert told.value.hint and "docs/networks.md" in told.value.hint
+
+
+@pytest.mark.parametrize("busy", [("SlowDown", 503), ("ConditionalRequestConflict", 409)])
+def test_a_store_that_is_busy_is_not_taken_for_one_without_conditions(
+    busy: tuple[str, int],
+) -> None:
+    with pytest.raises(RemoteError) as told:
+        Store(unknown=busy).check()
+
+    assert "does not obey" not in told.value.message
+
+
+def test_a_store_that_says_nothing_is_not_taken_for_one_without_conditions() -> None:
+    with pytest.raises(NoAnswer):
+        Store(unknown=("InternalError", 500)).check()
