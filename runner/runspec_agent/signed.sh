@@ -374,7 +374,7 @@ set +f
 { [ "$_rs_had" ] && LC_ALL=$_rs_lc || unset LC_ALL; } 2>/dev/null
 _rs_pid= _rs_again=1
 trap '_rs_stop; _rs_again=1' TERM
-/bin/sh -c "$0" inside "$@" &
+RUNSPEC_SCRIPTS=$_rs_dir /bin/sh -c "$0" inside "$@" &
 _rs_pid=$!
 [ -z "$_rs_told" ] || { _rs_told= && _rs_stop; } # the signal came before the program
 # usage.sh, which the list contains, samples what the program uses, if a URL takes the result.

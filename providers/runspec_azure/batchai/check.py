@@ -19,6 +19,7 @@ from runspec_jobs.provider import (
     Problem,
     Spec,
     did_you_mean,
+    interpreter,
     lacking,
     machine_shortfall,
     not_in_profile,
@@ -163,7 +164,7 @@ def _program(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
     kind = toolkits.KINDS[name]
     where: Path = ("command",) if spec.command is not None else ("run",)
     if kind.scripted and not toolkits.configured(options):
-        if spec.run is not None and "\n" in spec.run.strip("\n"):
+        if spec.run is not None and ("\n" in spec.run.strip("\n") or interpreter(spec.run)):
             what = f"the toolkit {name} starts one Python script, and this is a shell script"
             hint = "write command: [python, script.py], or set toolkit: custom-mpi or custom"
             yield Problem(where, what, hint)
@@ -198,9 +199,9 @@ def _program(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
 
 
 def _script(spec: Spec, name: str, where: Path, options: BatchAiOptions) -> Iterator[Problem]:
-    interpreter, *rest = command_line.program(spec, {}, options)
+    program, *rest = command_line.program(spec, {}, options)
     script = rest[0] if rest else ""
-    if not script or script[0] in "-'\"" or "python" not in interpreter.rpartition("/")[2]:
+    if not script or script[0] in "-'\"" or "python" not in program.rpartition("/")[2]:
         what = f"the toolkit {name} starts a Python script, and this command is not one"
         hint = "write [python, script.py, argument], or set toolkit: custom-mpi or custom"
         yield Problem(where, what, hint)

@@ -190,6 +190,8 @@ class Node:
             "RUNSPEC_HOSTFILE": f"{meet}/hostfile",
             "RUNSPEC_INSIDE": str(self._inside("runspec_inside.pyz")),
         }
+        if not self.contained:
+            found["RUNSPEC_SCRIPTS"] = str(self.folder)  # where a script with #! is written
         if "global_batch" in job:
             found["RUNSPEC_GLOBAL_BATCH"] = str(job["global_batch"])
         if "elastic" in job:

@@ -94,6 +94,7 @@ class Workdir:
             self.env.pop(name, None)
         path = os.path.join(self.folder, INSIDE)
         files.write(path, _inside_sh(self.env["RUNSPEC_INSIDE"]))
+        self.env["RUNSPEC_SCRIPTS"] = self.folder  # where a script with #! is written
         return path
 
 

@@ -1,13 +1,16 @@
-"""Has this machine's /bin/sh read the scripts of a spec without running them."""
+"""Has a shell of this machine read the scripts of a spec without running them."""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 
 from runspec_jobs.diagnostics.problem import Problem
 from runspec_jobs.provider import Spec
+from runspec_jobs.spec.interpreter import Interpreter, interpreter
 from runspec_jobs.spec.placeholders import shell_script
 
 SHELL = "/bin/sh"
@@ -17,33 +20,56 @@ MESSAGE = re.compile(r"[^:]*: (?:line )?(\d+): (.*)")
 
 
 def problems(spec: Spec) -> Iterator[Problem]:
-    """Yield a problem for each script of *spec* that is no valid program of /bin/sh.
+    """Yield a problem for each script of *spec* that is no valid program of the shell which is to run it.
 
-    It is an error if that shell runs the script, which is so on this machine without a container; elsewhere /bin/sh may
-    be another one, and it is a note. The option -n makes a shell read a script without executing any of it:
+    It is an error if the shell of this machine runs the script, which is so on this machine without a container;
+    elsewhere the shell may be another one, and it is a note. It is an error, too, if this machine lacks the interpreter
+    that a script names. The option -n makes a shell read a script without executing any of it:
     https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html#tag_19_26
     """
     here = spec.provider == "local" and spec.container.image is None
     for key, text in (("run", spec.run), ("smoke", spec.smoke)):
-        wrong = _syntax_error(shell_script(text)) if isinstance(text, str) else None
+        if not isinstance(text, str):
+            continue
+        reads = interpreter(text)
+        if here and reads is not None and (lacking := _lacking(reads, spec)):
+            what = f"this machine has no '{lacking}', which the first line of the script names"
+            yield Problem((key,), what, "install it, or name another interpreter", at="key")
+            continue
+        shell = _shell(reads)
+        wrong = _syntax_error(shell, shell_script(text)) if shell else None
         if wrong is None:
             continue
-        what = wrong if here else f"{wrong}, says {SHELL} of this machine"
+        what = wrong if here else f"{wrong}, says {shell} of this machine"
         yield Problem((key,), what, severity="error" if here else "note", at="key")
 
 
-def _syntax_error(script: str) -> str | None:
-    """Return the first syntax error in *script*, or None if there is none, or no shell that could say so.
+def _lacking(reads: Interpreter, spec: Spec) -> str | None:
+    """Return the program that this machine lacks to run a script; the job may have a PATH of its own."""
+    if "PATH" in spec.env or spec.container.requirements or spec.container.conda:
+        return None if shutil.which(reads.words[0]) else reads.words[0]
+    return next((one for one in (reads.words[0], reads.program) if not shutil.which(one)), None)
 
-    The shell gets no variable of this process: a shell may read the file that ENV or BASH_ENV names.
+
+def _shell(reads: Interpreter | None) -> str | None:
+    """Return the shell of this machine that can check a script; None for a script that is for something else."""
+    if reads is None:
+        return SHELL
+    return reads.program if reads.program.rpartition("/")[2] in ("sh", "bash", "dash") else None
+
+
+def _syntax_error(shell: str, script: str) -> str | None:
+    """Return the first syntax error in *script*, or None if there is none, or no *shell* that could say so.
+
+    The shell gets no variable of this process but PATH: a shell may read the file that ENV or BASH_ENV names.
     """
     try:
         done = subprocess.run(
-            [SHELL, "-n"],
+            [shell, "-n"],
             input=script.encode(),
             capture_output=True,
             cwd="/",
-            env={"LC_ALL": "C"},
+            env={"LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath)},
             timeout=MOST_S,
             check=False,
         )

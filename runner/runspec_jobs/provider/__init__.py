@@ -166,6 +166,7 @@ from runspec_jobs.provider.types import (
 from runspec_jobs.record_formats import check as check_format
 from runspec_jobs.spec.base import Model
 from runspec_jobs.spec.field_marks import Anyone, User
+from runspec_jobs.spec.interpreter import Interpreter, interpreter
 from runspec_jobs.spec.model import Capacity, Launch, Mount, Nodes, Output, Spec
 from runspec_jobs.spec.placeholders import PLACE, argv, literal, shell_script, tasks, variable
 from runspec_jobs.spec.python_versions import python_fits, python_version
@@ -216,6 +217,7 @@ __all__ = [
     "Forward",
     "HashedPart",
     "Imported",
+    "Interpreter",
     "Key",
     "Launch",
     "Line",
@@ -322,6 +324,7 @@ __all__ = [
     "inside_boot",
     "inside_sh",
     "inside_zipapp",
+    "interpreter",
     "job_record",
     "kept_outputs",
     "lacking",

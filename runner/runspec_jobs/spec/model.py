@@ -361,7 +361,9 @@ class Spec(Model):
         description="The program and its arguments. No shell reads them. Write either `command` or `run`.",
     )
     run: Word | None = Field(
-        default=None, description="A shell script for /bin/sh, instead of `command`."
+        default=None,
+        description="A script, instead of `command`: for /bin/sh, or for the interpreter that its first "
+        "line names, as in `#!/bin/bash`.",
     )
     smoke: (
         Annotated[
@@ -373,7 +375,7 @@ class Spec(Model):
     ) = Field(
         default=None,
         description="A test that `apply --smoke` runs on every node before the job: a program and its "
-        "arguments, or a shell script for /bin/sh. The job starts if the test ends with exit "
+        "arguments, or a script as in `run`. The job starts if the test ends with exit "
         "code 0.",
     )
     sweep: Sweep = Field(

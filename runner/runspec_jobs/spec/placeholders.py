@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from runspec_jobs.spec.interpreter import interpreter
 from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.sweep import Random, Sweep
 
@@ -106,10 +107,17 @@ def shell_script(text: str) -> str:
 
 
 def argv(spec: Spec) -> tuple[str, ...]:
-    """Return the arguments of inside.sh: the command as written, or a call of /bin/sh with the script."""
+    """Return the arguments of inside.sh: the command as written, or a call of /bin/sh with the script.
+
+    A script whose first line is `#!` and an interpreter is read by that one. Only a shell knows references to
+    variables: in other scripts, inside.sh replaces the placeholders, as in words of a command.
+    """
     if spec.command is not None:
         return spec.command
     assert spec.run is not None, "BUG: rules let a spec through that has nothing to run"
+    if (reads := interpreter(spec.run)) is not None:
+        text = spec.run.lstrip("\n")
+        return reads.argv(shell_script(text) if reads.is_shell else text)
     return ("/bin/sh", "-e", "-c", shell_script(spec.run))
 
 

@@ -128,6 +128,7 @@ def test_the_program_finds_what_the_agent_tells_and_no_url(
 
     found = dict(e.split("=", 1) for e in done.stdout.decode().split("\0") if e)
     known = {k: v for k, v in found.items() if k.startswith("RUNSPEC_") and k != "RUNSPEC_BELOW"}
+    assert "/runspec-" in known.pop("RUNSPEC_SCRIPTS")
     assert known == {
         "RUNSPEC_JOB": "job-1",
         "RUNSPEC_TASK": "0",

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from runspec_azure.batchai.naming import input_id, output_id
 from runspec_azure.batchai.options import BatchAiOptions
-from runspec_jobs.provider import PLACE, Spec, variable
+from runspec_jobs.provider import PLACE, Interpreter, Spec, interpreter, variable
 
 SAFE = re.compile(r"[\w@%+=:,./-]*", re.ASCII)  # characters without a meaning for a shell
 SPECIAL = re.compile(r'([\\"$`])')
@@ -83,13 +83,32 @@ def _quoted(parts: list[tuple[str, str]]) -> str:
 def line(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> str:
     """Return the program of the job as one command line, which starts one process.
 
-    A script is run by /bin/sh, because the service uses another shell, and mpirun none. Without the contract,
-    the line is the script itself.
+    A script is run by /bin/sh or by the interpreter that its first line names, because the service uses another shell,
+    and mpirun none. Without the contract, the line is the script itself.
     """
+    if spec.run is not None and (reads := interpreter(spec.run)) is not None:
+        return _interpreted(reads, spec.run.lstrip("\n"), values, options)
     found = written(spec, values, options)
     if spec.command is not None or not options.contract:
         return found
     return f"/bin/sh -e -c {shlex.quote(found)}"
+
+
+def _interpreted(
+    reads: Interpreter, text: str, values: Mapping[str, str], options: BatchAiOptions
+) -> str:
+    """Return the line that has the interpreter *reads* run the script *text*, which is kept in the job's own folder."""
+    shell, option, obey, program, _, *rest = reads.argv("")
+    if reads.is_shell:
+        text = shlex.quote(script(text, options))
+    else:
+        text = word(text, values, options)
+    obey = obey.replace("RUNSPEC_SCRIPTS", "AZ_BATCHAI_JOB_TEMP").replace(
+        "unset AZ_BATCHAI_JOB_TEMP\n", ""
+    )
+    return " ".join(
+        [*map(shlex.quote, (shell, option, obey, program)), text, *map(shlex.quote, rest)]
+    )
 
 
 def written(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> str:

@@ -111,6 +111,16 @@ class ClientContract:
 
         assert trial.client.state(trial.run).state is State.GONE
 
+    def test_a_script_is_run_by_the_interpreter_that_its_first_line_names(
+        self, trials: Trials, world: World
+    ) -> None:
+        """/bin/sh may be dash, where `[[` is not found and the condition false."""
+        script = "#!/bin/bash\nwords=(one two)\nif [[ ${words[1]} == t* ]]; then exit 7; fi\n"
+        trial = trials(world.spec(run=script))
+        trial.make()
+
+        assert trial.wait().exit_code == 7
+
     # A run that does not exist.
 
     def test_a_run_that_never_was_is_gone(self, trials: Trials, world: World) -> None:

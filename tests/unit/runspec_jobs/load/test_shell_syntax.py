@@ -73,3 +73,42 @@ def test_placeholders_and_what_looks_like_options_are_no_errors(job: Path) -> No
     job.write_text(head() + outputs + 'run: |\n  -n\n  ls "${outputs.my-model}/x"\n')
 
     assert run(["plan", "job.yaml"]) == 0
+
+
+def test_a_script_for_bash_is_checked_by_bash(job: Path, capsys: Capture) -> None:
+    job.write_text(head() + "run: |\n  #!/bin/bash\n  a=(1 2)\n  [[ a == b ]] || echo ${a[0]}\n")
+    assert run(["plan", "job.yaml"]) == 0
+    assert capsys.readouterr().err == ""
+
+    job.write_text(head() + "run: |\n  #!/bin/bash\n  a=(1 2\n")
+
+    assert run(["plan", "job.yaml"]) == UsageError.exit_code
+    assert "job.yaml:4:1: run: line " in capsys.readouterr().err
+
+
+def test_a_script_for_something_else_is_not_checked_by_a_shell(job: Path, capsys: Capture) -> None:
+    job.write_text(head() + "run: |\n  #!/usr/bin/env python3\n  print((1,\n  2))\n")
+
+    assert run(["plan", "job.yaml"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("line", ["/opt/none/zsh", "/usr/bin/env none-such"])
+def test_an_interpreter_that_this_machine_lacks_is_an_error_of_a_local_job(
+    line: str, job: Path, capsys: Capture
+) -> None:
+    job.write_text(head() + f"run: |\n  #!{line}\n  echo hi\n")
+
+    assert run(["plan", "job.yaml"]) == UsageError.exit_code
+
+    lacking = line.rsplit(maxsplit=1)[-1]
+    told = capsys.readouterr().err
+    assert f"this machine has no '{lacking}', which the first line of the script names" in told
+
+
+def test_an_interpreter_of_an_image_is_not_looked_for_here(job: Path, capsys: Capture) -> None:
+    job.write_text(head() + "container: {image: a}\nrun: |\n  #!/opt/none/zsh\n  echo hi\n")
+
+    run(["plan", "job.yaml"])
+
+    assert "this machine has no" not in capsys.readouterr().err
