@@ -9,7 +9,7 @@ from runspec_aws import job, signed
 from runspec_aws.infrastructure import lustre, own_queue
 from runspec_aws.infrastructure.launch_template import ROOT_DEVICE
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources import architecture, named_types, room
+from runspec_aws.resources import architecture, named_types, region, room
 from runspec_aws.resources.instance_types import NO_DRIVER, gpu_types, known, usable_gib
 from runspec_aws.resources.job_kind import LARGEST_ARRAY, MAX_ATTEMPTS, JobKind, children, shape
 from runspec_aws.resources.request import candidates, on_fargate, request
@@ -52,6 +52,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _container(spec)
     yield from _limits(spec, options)
     if facts.complete:
+        yield from region.problems(facts)
         yield from _machines(spec, facts)
         yield from _profile(spec, options)
         yield from _security_groups(options)

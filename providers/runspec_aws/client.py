@@ -12,6 +12,7 @@ from runspec_aws.naming import s3
 from runspec_aws.options import AwsOptions
 from runspec_aws.orphans import OrphanFinder
 from runspec_aws.reconcile import Reconciler
+from runspec_aws.resources import region
 from runspec_aws.session.clients import Session
 from runspec_aws.status.jobs import Jobs
 from runspec_aws.store import objects
@@ -108,8 +109,13 @@ class AwsClient:
         params = {k: _body(v) if k == "Body" else v for k, v in asked.items()}
         what = f"{request.service} {request.operation}"
         self.session.valid.clear()
-        with translated(what):
-            found = getattr(self.session.make(request.service), request.operation)(**params)
+        try:
+            with translated(what):
+                found = getattr(self.session.make(request.service), request.operation)(**params)
+        except RemoteError as exc:
+            types = params.get("computeResources", {}).get("instanceTypes", ())
+            exc.hint = exc.hint or region.way_out(exc.message, types)
+            raise
         kept = KEPT.get(request.operation, ())
         if any(key not in found for key in kept):
             raise NoAnswer(f"{what}: the reply was cut off")

@@ -1,4 +1,4 @@
-"""Facts for plans: the compute environments behind a job queue of the profile."""
+"""Facts for plans: the compute environments behind a job queue of the profile, and what a new region offers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from botocore.config import Config
 
 from runspec_aws.errors import got, translated
 from runspec_aws.options import AwsOptions
+from runspec_aws.resources.region import OFFERED
 from runspec_aws.session.clients import Session
-from runspec_jobs.provider import RunspecError
+from runspec_jobs.provider import RunspecError, ec2_catalogue
 
 # A plan does not wait long for a network that is not there: it is made without these facts.
 BRIEF = Config(
@@ -29,6 +30,25 @@ def survey(options: AwsOptions) -> dict[str, Any]:
         return {"environments": environments(batch, options.queue or "")}
     except RunspecError:
         return {}
+
+
+def offers(options: AwsOptions) -> dict[str, Any]:
+    """Return the instance types that EC2 offers in the region, of those in the catalogue; nothing if it is not told.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstanceTypeOfferings.html
+    """
+    try:
+        ec2 = Session(options).new_client("ec2", BRIEF)
+        with translated("describe_instance_type_offerings"):
+            pages = ec2.get_paginator("describe_instance_type_offerings")
+            found = {
+                one["InstanceType"]
+                for page in pages.paginate(LocationType="region")
+                for one in got(page, "InstanceTypeOfferings")
+            }
+    except RunspecError:
+        return {}
+    return {OFFERED: sorted(found & {machine.name for machine in ec2_catalogue().machines})}
 
 
 def environments(batch: Any, queue: str) -> list[dict[str, Any]]:

@@ -47,7 +47,7 @@ def offer(spec: Spec, facts: Facts) -> Offer:
     found, wanted = candidates(spec, options), request(spec, options)
     if room.one_type(spec, options):
         found = found[:1]
-    runs = runs_on(wanted, bool(options.ami))
+    runs = runs_on(wanted, bool(options.ami), options.offered)
     others = other_machines(wanted, ec2_catalogue(), found, usable_gib, runs)
     return _offer(found, others, standing, spec, options)
 

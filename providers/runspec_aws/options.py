@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from runspec_jobs.provider import (
     Anyone,
@@ -21,7 +21,7 @@ from runspec_jobs.provider import (
 
 OWN_GROUP = "/aws/batch/job"  # the group of AWS Batch itself
 ARN = r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|instance-profile)/.+$"
-REGION = r"^[a-z]{2}(-[a-z]+)+-[0-9]+$"
+REGION = r"^[a-z]{2,4}(-[a-z]+)+-[0-9]+$"
 BUCKET = r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$"
 PREFIX = r"^(?!(.*/)?\.{1,2}(/|$))[A-Za-z0-9!_.*'()-]+(/[A-Za-z0-9!_.*'()-]+)*$"
 SECRET = r"^aws-sm:arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[A-Za-z0-9/_+=.@-]+$"
@@ -220,3 +220,15 @@ class AwsOptions(Options):
         default={},
         description="Tags for the resources that runspec makes at AWS Batch, and for their machines.",
     )
+    _offered: frozenset[str] | None = PrivateAttr(default=None)
+
+    @property
+    def offered(self) -> frozenset[str] | None:
+        """The instance types of the region as discovery found them; None if the catalogue is to be believed."""
+        return self._offered
+
+    def offering(self, names: Iterable[str]) -> AwsOptions:
+        """Return these options for a region that offers the instance types *names* and no others."""
+        found = self.model_copy()
+        found._offered = frozenset(names)  # noqa: SLF001 - an object of this class
+        return found

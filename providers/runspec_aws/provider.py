@@ -9,6 +9,7 @@ from typing import Any
 
 from runspec_aws import check, plan
 from runspec_aws.options import AwsOptions
+from runspec_aws.resources.region import is_asked, with_offers
 from runspec_jobs.provider import (
     Client,
     Emulation,
@@ -30,22 +31,22 @@ class AwsBatchProvider:
     options_model: type[Options] = AwsOptions
 
     def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
-        return check.problems(spec, facts)
+        return check.problems(spec, with_offers(facts))
 
     def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
-        if not options.queue:
+        if not (options.queue or is_asked(options)):
             return {}  # runspec makes the environments, and knows what they are
-        from runspec_aws.discover import survey
+        from runspec_aws import discover
 
-        return survey(options)
+        return discover.survey(options) if options.queue else discover.offers(options)
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
-        return plan.steps(spec, run, facts)
+        return plan.steps(spec, run, with_offers(facts))
 
     def offer(self, spec: Spec, facts: Facts) -> Offer:
         from runspec_aws import offer
 
-        return offer.offer(spec, facts)
+        return offer.offer(spec, with_offers(facts))
 
     def policy(self, steps: Iterable[Step], options: Any, *, of_job: bool) -> Mapping[str, Any]:
         from runspec_aws import policy

@@ -44,8 +44,10 @@ def of_family(family: str) -> tuple[Machine, ...]:
 
 
 @lru_cache(maxsize=256)
-def chosen(request: MachineRequest, own_ami: bool = False) -> tuple[ChosenMachine, ...]:
-    """Return the instance types for *request*, the cheapest first.
+def chosen(
+    request: MachineRequest, own_ami: bool = False, offered: frozenset[str] | None = None
+) -> tuple[ChosenMachine, ...]:
+    """Return the instance types for *request*, the cheapest first; if *offered* is given, of these alone.
 
     Without *own_ami*, those for which the AMIs of AWS Batch have no driver are chosen only if the GPU is named.
 
@@ -54,12 +56,17 @@ def chosen(request: MachineRequest, own_ami: bool = False) -> tuple[ChosenMachin
     >>> [one.machine.name for one in chosen(MachineRequest(gpus=1))]
     ['g4dn.xlarge', 'g4dn.2xlarge']
     """
-    return choose_machines(request, ec2_catalogue(), usable_gib, runs_on(request, own_ami))
+    return choose_machines(request, ec2_catalogue(), usable_gib, runs_on(request, own_ami, offered))
 
 
-def runs_on(request: MachineRequest, own_ami: bool) -> Callable[[Machine], bool]:
-    """Return the function that says whether the AMI of the machines has a driver for one."""
-    return lambda machine: own_ami or bool(request.gpu_type) or machine.gpu not in NO_DRIVER
+def runs_on(
+    request: MachineRequest, own_ami: bool, offered: frozenset[str] | None = None
+) -> Callable[[Machine], bool]:
+    """Return the function that says whether a machine is *offered*, and the AMI has a driver for it."""
+    driven = own_ami or bool(request.gpu_type)
+    return lambda machine: (
+        (driven or machine.gpu not in NO_DRIVER) and (offered is None or machine.name in offered)
+    )
 
 
 def gpu_types() -> tuple[str, ...]:

@@ -93,7 +93,7 @@ def _best(spec: Spec, options: AwsOptions, cpus: int, memory_mib: int) -> list[M
     """Return the first instance type that the rule chooses, in a list, which is empty if there is none."""
     if options.instance_types:
         return []
-    found = chosen(asked(spec, options, cpus, memory_mib), bool(options.ami))
+    found = chosen(asked(spec, options, cpus, memory_mib), bool(options.ami), options.offered)
     return [one.machine for one in found[:1]]
 
 
@@ -137,7 +137,7 @@ def machines(spec: Spec, options: AwsOptions) -> tuple[str, ...]:
 
 def candidates(spec: Spec, options: AwsOptions) -> tuple[ChosenMachine, ...]:
     """Return the instance types that the rule chooses for *spec*, with their prices and why."""
-    return chosen(request(spec, options), bool(options.ami))
+    return chosen(request(spec, options), bool(options.ami), options.offered)
 
 
 def request(spec: Spec, options: AwsOptions) -> MachineRequest:
