@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import boto3
 
 from runspec_aws.emulator import SETTINGS
-from runspec_emulators.aws.region import Objects, Region
+from runspec_emulators.aws.region import KEYS, Objects, Region
 from tests.faults.cloud import Cloud, New, new_cloud
 
 REGION, BUCKET = "eu-central-1", "faults"
@@ -80,7 +80,7 @@ class AwsCloud(Cloud):
     def client(self, service: str) -> Any:
         env = self.region.env
         url = env["AWS_ENDPOINT_URL" if service == "s3" else "AWS_ENDPOINT_URL_BATCH"]
-        keys = {"aws_access_key_id": "x", "aws_secret_access_key": "x"}
+        keys = {name.lower(): value for name, value in KEYS.items()}
         return boto3.client(service, region_name=REGION, endpoint_url=url, **keys)
 
     def left(self) -> Iterator[str]:

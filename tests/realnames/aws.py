@@ -9,13 +9,13 @@ from typing import Any
 import boto3
 
 from runspec_aws.session.partition import partition
+from runspec_emulators.aws import signature
 from runspec_emulators.aws.batch import task_metadata
 from runspec_emulators.aws.http import serve
-from runspec_emulators.aws.region import Objects
+from runspec_emulators.aws.region import KEYS, PAIR, Objects
 from runspec_emulators.aws.settings import Settings
 from runspec_emulators.frame import control
 from runspec_emulators.frame.processes import inherited
-from tests.realnames import signature
 from tests.realnames.front import Backend, Route
 from tests.realnames.metadata import Metadata
 
@@ -44,6 +44,23 @@ def names(regions: Mapping[str, Iterable[str]]) -> list[str]:
     return found
 
 
+def _signed(method: str, target: str, headers: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """Return a request that has been verified with another host, signed anew for that."""
+    path, _, query = target.partition("?")
+    kept = [pair for pair in query.split("&") if not pair.startswith("X-Amz-")]
+    target = f"{path}?{'&'.join(kept)}" if any(kept) else path
+    own = {k: v for k, v in headers.items() if k in ("host", "x-amz-content-sha256")}
+    own.setdefault("x-amz-content-sha256", signature.UNSIGNED)
+    rest = {k: v for k, v in headers.items() if k not in own and k not in _REPLACED}
+    more = {k: v for k, v in rest.items() if k.startswith("x-amz-")}
+    made = signature.sign(method, target, {**own, **more}, b"", PAIR, REGION, "s3")
+    return target, {**rest, **made}
+
+
+REGION = "us-east-1"
+_REPLACED = ("authorization", "x-amz-date")
+
+
 class Aws:
     """Regions with their buckets: an S3 for all, and a stand-in for Batch and Logs in each."""
 
@@ -66,6 +83,7 @@ class Aws:
                     region=region,
                     machine_env=machine,
                     link_local=True,
+                    hosts=("*.amazonaws.com", "*.amazonaws.com.cn"),
                     terminate_grace_s=5.0,
                 )
             )
@@ -99,7 +117,9 @@ class Aws:
                 yield Route(f"{service}.{region}.*", backend)
         yield Route("169.254.1*", Backend(self.metadata.port))
         s3 = f"s3.{next(iter(self.servers))}.amazonaws.com"
-        yield Route(f"{CUSTOM}/*", Backend(self.objects.port, named=s3, wrong=self._wrong))
+        yield Route(
+            f"{CUSTOM}/*", Backend(self.objects.port, named=s3, wrong=self._wrong, signed=_signed)
+        )
         yield Route("*s3.*", Backend(self.objects.port, wrong=self._wrong))
         yield Route("*", Backend(self.objects.port))
 
@@ -142,8 +162,7 @@ class Aws:
             service,
             region_name=region,
             endpoint_url=near,
-            aws_access_key_id="test",
-            aws_secret_access_key="test",
+            **{name.lower(): value for name, value in KEYS.items()},
         )
 
     def close(self) -> None:

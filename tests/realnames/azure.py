@@ -89,6 +89,7 @@ class Azure:
             [IDENTITY],
             self._certificate,
             cloud,
+            (self.hosts.vault,),
         )
         machine = {**inherited(), "RUNSPEC_BELOW": "."}
         self.batch = AzureBatch(
@@ -99,6 +100,7 @@ class Azure:
             url=f"https://{self.hosts.batch}",
             cloud=cloud,
             link_local=True,
+            hosts=(self.hosts.batch, self.hosts.manager, *self.own),
         )
         self.metadata = Metadata(self.batch, self.identity)
         self.batchai = BatchAI(
@@ -109,6 +111,7 @@ class Azure:
             files_url=f"https://{FILES}",
             blob_url=f"https://{self.hosts.blob}",
             accounts={STORAGE: self.blobs.key},
+            hosts=(BATCHAI, FILES, *self.own),
         )
 
     def routes(self) -> Iterable[Route]:
@@ -177,6 +180,6 @@ class Metadata(Endpoint):
         world = self._batch.world
         with world.lock:
             nodes = [n for p in world.pools.values() for n in p.nodes.values() if n.attempts]
-        at = f"{metadata.PATH}{nodes[0].id if nodes else 'none'}{target}"
+        at = f"{metadata.PATH}{nodes[0].token if nodes else 'none'}{target}"
         status, kind, text = metadata.answer(world, method, at, headers)
         return Reply(status, text, {"Content-Type": kind})

@@ -30,7 +30,8 @@ class Backend(NamedTuple):
     """Where requests for a host are handed on to, below a path, by TLS if *authority* says whom to trust.
 
     With *named*, the backend is told that host instead of the one that was asked for. What *wrong* has a word for is
-    refused with that word: it is given method, target and headers, by their names in small letters.
+    refused with that word: it is given method, target and headers, by their names in small letters. So is *signed*,
+    which returns the target and the headers that are handed on.
     """
 
     port: int
@@ -39,6 +40,7 @@ class Backend(NamedTuple):
     host: str = "127.0.0.1"
     named: str = ""
     wrong: Callable[[str, str, Mapping[str, str]], str] | None = None
+    signed: Callable[[str, str, Mapping[str, str]], tuple[str, dict[str, str]]] | None = None
 
 
 class Route(NamedTuple):
@@ -168,9 +170,14 @@ async def _handed_on(
     far_reader, far_writer = await asyncio.open_connection(
         backend.host, backend.port, ssl=tls, limit=HEAD_BYTES
     )
-    first = f"{about['method']} {backend.path}{about['target']} HTTP/1.1"
+    target = about["target"]
     headers = head.without(HOP | ({"host"} if backend.named else set()))
     headers += [("Host", backend.named)] if backend.named else []
+    if backend.signed is not None:
+        small = {name.lower(): value for name, value in headers}
+        target, small = backend.signed(about["method"], target, small)
+        headers = list(small.items())
+    first = f"{about['method']} {backend.path}{target} HTTP/1.1"
     far_writer.write(written(first, [*headers, ("Connection", "close")]))
     sending = asyncio.create_task(_body(head, reader, far_writer))
     try:

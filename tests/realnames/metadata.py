@@ -13,6 +13,7 @@ from typing import Any
 
 from runspec_emulators.aws.batch import task_metadata
 from runspec_emulators.aws.nodes import imds
+from runspec_emulators.frame import privacy
 from runspec_emulators.frame.endpoint import Endpoint
 from runspec_emulators.frame.handler import Reply, said
 
@@ -49,7 +50,7 @@ class Metadata(Endpoint):
 
     def _keys(self) -> dict[str, str]:
         ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + LASTS_S))
-        key, secret = f"ASIA{secrets.token_hex(8).upper()}", secrets.token_urlsafe(30)
+        key, secret = f"ASIA{secrets.token_hex(8).upper()}", privacy.KEY
         self.secrets[key] = secret
         return {
             "Type": "AWS-HMAC",

@@ -8,6 +8,7 @@ from typing import Annotated
 from typer import BadParameter, Option
 
 from runspec_emulators.aws.http import serve
+from runspec_emulators.aws.region import KEYS
 from runspec_emulators.aws.settings import Settings
 from runspec_emulators.frame import program
 
@@ -29,7 +30,7 @@ def main(
     settings = Settings(folder, engine=engine, machine_env=dict(map(variable, env or ())))
     end = program.end()
     with serve(settings, port) as server:
-        program.run({"url": server.url}, end)
+        program.run({"url": server.url, **KEYS}, end)
 
 
 if __name__ == "__main__":

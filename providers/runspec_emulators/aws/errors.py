@@ -11,6 +11,8 @@ from runspec_emulators.frame import errors
 # the service models; the logs service answers 400 for all but ServiceUnavailableException.
 STATUS = {
     "ExpiredTokenException": 403,
+    "InvalidSignatureException": 403,
+    "MissingAuthenticationTokenException": 403,
     "ServerException": 500,
     "ServiceUnavailableException": 500,
     "TooManyRequestsException": 429,

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from runspec_emulators.aws import admin, models, service
+from runspec_emulators.aws import admin, models, service, signature
 from runspec_emulators.aws.batch import task_metadata
 from runspec_emulators.aws.batch.world import World
 from runspec_emulators.aws.errors import FAULTS, ServiceError
 from runspec_emulators.aws.models import Request
 from runspec_emulators.aws.settings import Settings
-from runspec_emulators.frame import errors, server
+from runspec_emulators.frame import errors, privacy, server
 from runspec_emulators.frame.calls import Listener
 from runspec_emulators.frame.faults import Faults
 from runspec_emulators.frame.handler import Reply, Serving, said
@@ -46,12 +47,28 @@ class Handler(Serving):
             self.send(Reply(status, text.encode(), {"Content-Type": "text/plain"}))
             return
         try:
+            self.authenticate(headers, body)
             request = models.read(self.command, self.path, headers, body)
         except ServiceError as exc:
             self.send(self.refusal(exc, "logs" if "x-amz-target" in headers else "batch"))
             return
         kept = {"params": recorded(request)}
         self.call(request.service, request.operation, kept, partial(self.done, request))
+
+    def authenticate(self, headers: Mapping[str, str], body: bytes) -> None:
+        """Raise ServiceError unless the request is signed with the key of this process, by whatever id.
+
+        https://docs.aws.amazon.com/batch/latest/APIReference/CommonErrors.html
+        """
+        method, target = self.command, self.path
+        said, digest = headers.get("x-amz-content-sha256"), hashlib.sha256(body).hexdigest()
+        wrong = signature.problem(method, target, headers, lambda _: privacy.KEY, lambda: body)
+        if not wrong and said not in (None, digest):
+            wrong = "the body is another"
+        if wrong:
+            there = "authorization" in headers
+            name = "InvalidSignatureException" if there else "MissingAuthenticationTokenException"
+            raise ServiceError(name, wrong)
 
     def done(self, request: Request) -> Reply:
         """Have the service do what is asked."""
@@ -86,6 +103,7 @@ class Server(server.Server[World]):
     def __init__(self, settings: Settings, port: int = 0) -> None:
         """Listen at *port*, or at any free one."""
         listener = Listener[World](port, Handler, Faults(FAULTS, settings.seed))
+        listener.names = settings.hosts
         super().__init__(listener, partial(World, settings), World.close)
 
     def load_lines(self, group: str, stream: str, lines: Iterable[tuple[int, str]]) -> None:

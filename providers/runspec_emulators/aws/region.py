@@ -12,17 +12,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from runspec_emulators.aws import signature
 from runspec_emulators.aws.http import Server, serve
 from runspec_emulators.aws.settings import Settings
-from runspec_emulators.frame import listening
+from runspec_emulators.frame import listening, privacy
 from runspec_emulators.frame.listening import HOST, Closing
 from runspec_emulators.frame.processes import inherited
 
-KEYS = {"AWS_ACCESS_KEY_ID": "rehearsal", "AWS_SECRET_ACCESS_KEY": "rehearsal"}
+PAIR = ("rehearsal", privacy.KEY)
+KEYS = dict(zip(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), PAIR, strict=True))
 UP_S = 120.0
 ANSWER_S = 60.0
 STARTS = 3  # its port was free when it was looked for, and may not be any more
 SERVER = "runspec_emulators.aws.moto_server"
+SECRET = "RUNSPEC_REHEARSAL_SECRET"
 
 
 class Objects:
@@ -47,8 +50,8 @@ class Objects:
     def _start(self) -> subprocess.Popen[bytes]:
         env = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "MOTO_"))}
         # Buckets are asked for by path.
-        env |= {"S3_IGNORE_SUBDOMAIN_BUCKETNAME": "true", **self.more}
-        line = [sys.executable, "-m", SERVER, "-H", HOST, "-p", str(self.port)]
+        env |= {"S3_IGNORE_SUBDOMAIN_BUCKETNAME": "true", **self.more, SECRET: privacy.KEY}
+        line = [sys.executable, "-m", SERVER, str(self.port)]
         with (self.folder / "moto.log").open("wb") as log:
             return subprocess.Popen(line, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=env)
 
@@ -77,8 +80,11 @@ class Objects:
 
     def ask(self, method: str, path: str, body: str = "", region: str = "us-east-1") -> None:
         link = http.client.HTTPConnection(HOST, self.port, timeout=ANSWER_S)
+        headers = {"host": f"s3.{region}.amazonaws.com"}
+        content = body.encode()
         try:
-            link.request(method, path, body, {"Host": f"s3.{region}.amazonaws.com"})
+            signed = signature.sign(method, path, headers, content, PAIR, region, "s3")
+            link.request(method, path, content, signed)
             answer = link.getresponse()
             answer.read()
         finally:

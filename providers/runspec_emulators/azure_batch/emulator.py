@@ -44,6 +44,7 @@ class AzureBatch(server.Server[World]):
         self.key = key or base64.b64encode(secrets.token_bytes(64)).decode()
         self.settings = Settings(Path(folder), account=account, key=self.key, **settings)
         listener = Listener(port, Handler, Faults(FAULTS))
+        listener.names = self.settings.hosts
         listener.authenticator = Authenticator(self.settings, identity.tokens if identity else None)
         super().__init__(
             listener,

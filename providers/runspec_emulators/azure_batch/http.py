@@ -30,6 +30,7 @@ class Handler(Serving):
     number = "request-id"
     control_paths = HANDLERS
     fault_errors = FAULTS
+    form_paths = authentication.TOKEN_PATH
 
     def handle_service(self, body: bytes) -> None:
         path = urlsplit(self.path).path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -119,6 +120,8 @@ class Node(Resource):
         self.errors: list[dict[str, Any]] = []
         self.event: dict[str, Any] | None = None
         """The event that is scheduled for its machine: see `metadata`."""
+        self.token = secrets.token_urlsafe()
+        """The part of the path of its metadata that nobody else knows."""
         self.asked = 0
         """The number of requests for its metadata."""
         self.recent: list[dict[str, Any]] = []

@@ -34,7 +34,7 @@ class Entra(Endpoint):
         self.audiences = {
             one.rstrip("/") for one in (known.batch, *known.managers, known.vault, STORAGE)
         }
-        super().__init__()
+        super().__init__(names=(host,))
 
     @property
     def tenant(self) -> str:

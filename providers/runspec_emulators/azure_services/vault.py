@@ -33,11 +33,12 @@ class Vault(Endpoint):
         readers: Collection[str],
         certificate: Certificate,
         cloud: Cloud = "public",
+        names: tuple[str, ...] = (),
     ) -> None:
         self.audience = AUDIENCES[cloud].vault
         self.secrets, self.tokens = dict(secrets), tokens
         self.readers = {one.lower() for one in readers}
-        super().__init__(certificate)
+        super().__init__(certificate, names)
 
     def answer(self, target: str, authorization: str) -> tuple[int, Any]:
         """ "401 means that the request is unauthenticated", "403 [...] not have permission"."""

@@ -23,8 +23,10 @@ class BatchAI(server.Server[World]):
     def __init__(self, folder: Path, logins: Tokens | None = None, **settings: Any) -> None:
         """Create the emulator; it also accepts the tokens that *logins* issued for the Resource Manager."""
         chosen = Settings(folder, **settings)
+        listener = Listener[World](0, Handler, Faults(FAULTS, chosen.seed))
+        listener.names = chosen.hosts
         super().__init__(
-            Listener[World](0, Handler, Faults(FAULTS, chosen.seed)),
+            listener,
             lambda url: World(chosen, chosen.url or url, logins),
             service.close,
         )

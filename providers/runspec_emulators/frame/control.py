@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from runspec_emulators.frame import privacy
 from runspec_emulators.frame.calls import Listener
 from runspec_emulators.frame.listening import Certificate, connect
 
@@ -58,7 +59,8 @@ def tell(
 ) -> Any:
     """Send a request to a control path of the emulator at *url*; return its answer."""
     with contextlib.closing(connect(url.partition("//")[2], 30, certificate)) as link:
-        link.request(method, f"{PATH}{what}", json.dumps(value))
+        own = {privacy.HEADER: privacy.KEY, "Content-Type": "application/json"}
+        link.request(method, f"{PATH}{what}", json.dumps(value), own)
         answer = link.getresponse()
         found = json.loads(answer.read())
     assert answer.status == 200, found

@@ -13,8 +13,10 @@ from runspec_emulators.frame.listening import HOST, Certificate, Closing
 class Endpoint(Closing):
     """Begins to listen at the end of `__init__`, and so a subclass calls that last."""
 
-    def __init__(self, certificate: Certificate | None = None) -> None:
+    def __init__(self, certificate: Certificate | None = None, names: tuple[str, ...] = ()) -> None:
+        """Talk https with a *certificate*. *names* are host names by which clients know it."""
         self._listener = _Listener((HOST, 0), _Handler)
+        self._listener.names = names
         self._listener.endpoint = self
         self._listener.encrypt(certificate)
         self.url = self._listener.url
@@ -38,6 +40,8 @@ class _Handler(Handler):
 
     def do_GET(self) -> None:  # noqa: N802 - a name of http.server
         body, endpoint = self.body(), self.server.endpoint
+        if self.refused_page():
+            return
         self.send(endpoint.reply(self.command, self.path, self.named(), body))
 
     do_POST = do_PUT = do_GET  # noqa: N815

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import struct
 import time
@@ -12,8 +13,9 @@ from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
+from urllib.parse import urlsplit
 
-from runspec_emulators.frame import control
+from runspec_emulators.frame import control, listening, privacy
 from runspec_emulators.frame.calls import Listener
 from runspec_emulators.frame.errors import ServiceError
 from runspec_emulators.frame.faults import AFTER, Fault
@@ -41,6 +43,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     wbufsize = -1  # headers and body in one packet
+    server: listening.Listener
     number: str | None = None
     """The header that numbers the replies."""
 
@@ -61,6 +64,13 @@ class Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(reply.body)
 
+    def refused_page(self) -> bool:
+        """Refuse a request that comes from a page of a browser; return whether it does."""
+        why = privacy.refusal(self.named(), self.server.names)
+        if why is not None:
+            self.send(said(403, {"message": why}, {"Content-Type": "application/json"}))
+        return why is not None
+
     def log_message(self, format: str, *args: Any) -> None:
         """Print nothing: the record of calls has what was asked, without secrets."""
 
@@ -73,10 +83,19 @@ class Serving(Handler, ABC):
     """The control paths of this emulator."""
     fault_errors: ClassVar[Mapping[str, ServiceError]]
     """The error of each kind of injected fault."""
+    form_paths: ClassVar[re.Pattern[str] | None] = None
+    """Paths that take forms. No other path takes what a form of a page can send."""
 
     def handle_any(self) -> None:
         body = self.body()
-        if self.path.startswith(control.PATH):
+        if self.refused_page():
+            return
+        forms = self.form_paths is not None and self.form_paths.fullmatch(urlsplit(self.path).path)
+        if not forms and body and privacy.FORMS.match(self.headers.get("Content-Type", "")):
+            self.send(said(415, {"message": "no path takes this content type"}))
+        elif self.path.startswith(control.PATH) and not privacy.has_key(self.named()):
+            self.send(said(403, {"message": "the key of the rehearsal is missing"}))
+        elif self.path.startswith(control.PATH):
             answer = control.answer(self.control_paths, self.server, self.command, self.path, body)
             self.send(said(*answer))
         else:

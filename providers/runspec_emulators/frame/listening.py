@@ -68,6 +68,8 @@ class Listener(ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = 128
     tls: ssl.SSLContext | None = None
+    names: tuple[str, ...] = ()
+    """Patterns of the host names by which clients know it, beside addresses: see `privacy`."""
 
     def __init__(self, *given: Any) -> None:
         self.links: weakref.WeakSet[socket.socket] = weakref.WeakSet()

@@ -33,12 +33,14 @@ class EmulatorSettings:
     engine: Literal["process", "podman"] = "process"
     """With "podman", jobs that ask for a container run in one; otherwise all jobs are processes."""
     podman: tuple[str, ...] = ("podman",)
+    hosts: tuple[str, ...] = ()
+    """Patterns of the host names by which clients know the emulator, where something stands before it."""
     machine_env: Mapping[str, str] = field(default_factory=dict)
     """The environment variables that machines pass to every job."""
 
     def changed(self, values: Mapping[str, Any]) -> Self:
         """Return these with *values* put in; raise BadSetting for what cannot be changed."""
-        known = {f.name for f in fields(self)} - self.FIXED
+        known = {f.name for f in fields(self)} - self.FIXED - {"hosts"}
         hints = get_type_hints(type(self))
         for name, value in values.items():
             if name not in known:

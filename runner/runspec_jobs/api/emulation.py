@@ -94,7 +94,7 @@ def work_folder(keep_in: Path | None, note: Callable[[str], None]) -> Iterator[P
     if keep_in is not None:
         folder = keep_in.absolute()
         with atomic_io.translate_os_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         yield folder
         return
     note("outputs and logs are deleted at the end; --folder FOLDER keeps them")

@@ -14,6 +14,8 @@ import boto3
 from botocore.config import Config
 
 from runspec_emulators.aws import Server, Settings, serve
+from runspec_emulators.aws.region import KEYS
+from runspec_emulators.frame import privacy
 from tests.support.wait import until as until
 
 QUICK: dict[str, Any] = {
@@ -39,7 +41,7 @@ GROUP = "/aws/batch/job"
 @cache
 def session() -> Any:
     """One session: it keeps the service models, which take long to read."""
-    return boto3.Session("id", "secret", region_name="us-east-1")
+    return boto3.Session(*KEYS.values(), region_name="us-east-1")
 
 
 def container(command: Sequence[str], **more: Any) -> dict[str, Any]:
@@ -60,7 +62,8 @@ class Stand:
         """Use a control path."""
         url = f"{self.server.url}/_rehearsal/{path}"
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(url, data, method=method)
+        headers = {privacy.HEADER: privacy.KEY, "Content-Type": "application/json"}
+        request = urllib.request.Request(url, data, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 return json.load(answer)

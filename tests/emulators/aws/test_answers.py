@@ -10,8 +10,9 @@ import pytest
 from botocore.exceptions import ClientError
 from botocore.validate import ParamValidator
 
-from runspec_emulators.aws import models
+from runspec_emulators.aws import models, signature
 from runspec_emulators.aws.models import operation_model
+from runspec_emulators.aws.region import PAIR
 from runspec_emulators.frame.response_check import InvalidResponse
 from tests.emulators.aws.stand import Stand
 
@@ -35,8 +36,10 @@ def ids(shared: Stand) -> dict[str, str]:
 
 def problems(stand: Stand, operation: str, params: dict[str, Any]) -> list[str]:
     model = operation_model("batch", operation)
-    url = stand.server.url + model.http["requestUri"]
-    request = urllib.request.Request(url, json.dumps(params).encode(), method="POST")
+    target, body = model.http["requestUri"], json.dumps(params).encode()
+    headers = {"host": stand.server.url.removeprefix("http://"), "content-type": "application/json"}
+    own = signature.sign("POST", target, headers, body, PAIR, "us-east-1", "batch")
+    request = urllib.request.Request(stand.server.url + target, body, own, method="POST")
     with urllib.request.urlopen(request, timeout=60) as answer:
         found = ParamValidator().validate(json.load(answer), model.output_shape)
     return [line for line in found.generate_report().splitlines() if line != NOT_YET]

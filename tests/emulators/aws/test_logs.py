@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from runspec_emulators.aws import signature
+from runspec_emulators.aws.region import PAIR
 from runspec_emulators.frame.listening import connect
 from tests.emulators.aws.stand import Stand
 
@@ -257,8 +259,11 @@ def test_names_of_headers_have_no_case(stand: Stand) -> None:
     link = connect(stand.server.url.removeprefix("http://"), timeout_s=60)
 
     with contextlib.closing(link):
-        target = {"x-amz-target": "Logs_20140328.GetLogEvents"}
-        link.request("POST", "/", json.dumps({**HERE, "startFromHead": True}), target)
+        target = {"x-amz-target": "Logs_20140328.GetLogEvents", "content-type": "application/json"}
+        body = json.dumps({**HERE, "startFromHead": True})
+        headers = {**target, "host": stand.server.url.removeprefix("http://")}
+        own = signature.sign("POST", "/", headers, body.encode(), PAIR, "us-east-1", "logs")
+        link.request("POST", "/", body, own)
         answer = link.getresponse()
         found = json.load(answer)
 

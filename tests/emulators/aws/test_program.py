@@ -24,9 +24,11 @@ def program(folder: Path) -> subprocess.Popen[str]:
     )
 
 
-def submitted(url: str) -> tuple[Any, str]:
+def submitted(env: dict[str, str]) -> tuple[Any, str]:
     """Run a job that writes a line and stays; give a client of its logs, and its stream."""
-    batch = session().client("batch", endpoint_url=url)
+    where: dict[str, str] = {name.lower(): value for name, value in env.items()}
+    where["endpoint_url"] = where.pop("url")
+    batch = session().client("batch", **where)
     batch.create_compute_environment(
         computeEnvironmentName="ce", type="MANAGED", computeResources=RESOURCES
     )
@@ -43,7 +45,7 @@ def submitted(url: str) -> tuple[Any, str]:
     job = until(
         lambda: (j := batch.describe_jobs(jobs=[job_id])["jobs"][0])["status"] == "RUNNING" and j
     )
-    return session().client("logs", endpoint_url=url), job["container"]["logStreamName"]
+    return session().client("logs", **where), job["container"]["logStreamName"]
 
 
 @pytest.mark.process
@@ -52,8 +54,9 @@ def test_the_program_ends_with_all_its_jobs(tmp_path: Path, way: str) -> None:
     with program(tmp_path) as process:
         assert process.stdout is not None
         assert process.stdin is not None
-        url = json.loads(process.stdout.readline())["url"]
-        logs, stream = submitted(url)
+        env = json.loads(process.stdout.readline())
+        url = env["url"]
+        logs, stream = submitted(env)
         until(lambda: logs.describe_log_groups()["logGroups"])
         until(lambda: logs.describe_log_streams(logGroupName=GROUP)["logStreams"])
         events = logs.get_log_events(logGroupName=GROUP, logStreamName=stream)["events"]

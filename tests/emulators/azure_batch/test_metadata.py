@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from runspec_emulators.azure_batch.nodes import metadata
 from tests.emulators.azure_batch.stand import Stand, until
 
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
@@ -25,7 +26,8 @@ def machines(stand: Stand) -> list[tuple[Any, str]]:
     """Return two spot nodes, and where each asks for its metadata."""
     stand.pool("spot", targetDedicatedNodes=0, targetLowPriorityNodes=2)
     until(lambda: [n["state"] for n in stand.nodes("spot")] == ["idle", "idle"])
-    return [(n, f"{stand.server.url}/_machine/{n['id']}") for n in stand.nodes("spot")]
+    known = stand.server.world.pools["spot"].nodes
+    return [(n, metadata.address(stand.server.world, known[n["id"]])) for n in stand.nodes("spot")]
 
 
 def test_all_machines_of_a_pool_hear_of_an_end_and_each_knows_its_name(stand: Stand) -> None:

@@ -172,7 +172,8 @@ def ask(hand: Hand, method: str, path: str, body: Any = None, **headers: str) ->
         path = f"{where}/providers/Microsoft.BatchAI{path}"
     link = http.client.HTTPConnection(hand.stand.url.partition("//")[2], timeout=60)
     data = None if body is None else json.dumps(body)
-    link.request(method, path, data, {"Authorization": f"Bearer {hand.stand.token()}", **headers})
+    own = {"Content-Type": "application/json", "Authorization": f"Bearer {hand.stand.token()}"}
+    link.request(method, path, data, {**own, **headers})
     answer = link.getresponse()
     text = answer.read()
     link.close()

@@ -15,7 +15,7 @@ from typing import Any
 
 import boto3
 
-from runspec_emulators.aws.region import Region
+from runspec_emulators.aws.region import KEYS, Region
 from tests.support.aws.emulated_account import PROFILE, REGION
 from tests.support.wait import LIMIT_S as LIMIT_S, until as until
 
@@ -38,7 +38,7 @@ class Rehearsed:
     def __init__(self, folder: Path, region: Region) -> None:
         self.folder, self.region = folder, region
         self.numbers = itertools.count()
-        self.batch: Any = boto3.Session("id", "secret", region_name=REGION).client("batch")
+        self.batch: Any = boto3.Session(*KEYS.values(), region_name=REGION).client("batch")
 
     def apply(self, script: str, **keys: Any) -> tuple[str, str]:
         """Submit a job of that shell script; give the run, and the id of its job."""

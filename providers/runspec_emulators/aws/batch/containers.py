@@ -59,7 +59,7 @@ def environment(world: World, job: Job, attempt: Attempt) -> dict[str, str]:
     env.update(batch_variables(job, attempt))
     # https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-metadata-endpoint-v4.html
     base = "http://169.254.170.2" if world.settings.link_local else world.url
-    env["ECS_CONTAINER_METADATA_URI_V4"] = f"{base}/v4/{attempt.task}"
+    env["ECS_CONTAINER_METADATA_URI_V4"] = f"{base}/v4/{attempt.token}"
     if world.settings.credentials_uri:
         env["AWS_CONTAINER_CREDENTIALS_FULL_URI"] = world.settings.credentials_uri
     return env
@@ -72,7 +72,7 @@ def machine(world: World, job: Job, attempt: Attempt) -> str:
     """
     environment = world.environments.get(job.environment or "")
     fargate = environment is not None and environment.kind in FARGATE
-    return NOBODY if fargate else f"{world.url}{task_metadata.MACHINE}{attempt.task}"
+    return NOBODY if fargate else f"{world.url}{task_metadata.MACHINE}{attempt.token}"
 
 
 def secrets(container: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -45,6 +46,8 @@ class Attempt:
     """Whether it has a network interface of its own: nodes of multi-node jobs."""
     out_of_memory: bool = False
     """Whether the kernel killed it."""
+    token: str = field(default_factory=secrets.token_urlsafe)
+    """The part of the paths of its metadata that nobody else knows, as that of ECS endpoints is."""
 
 
 @dataclass

@@ -171,7 +171,7 @@ def attempt(world: World, job: Job, cluster: str) -> Attempt:
 def launch(world: World, job: Job) -> None:
     attempt = job.attempts[-1]
     job.status = "STARTING"
-    world.tasks[attempt.task] = (job, attempt)
+    world.tasks[attempt.token] = (job, attempt)
     world.timers.after(world.settings.starting_s, lambda: run(world, job, attempt))
 
 

@@ -29,7 +29,7 @@ VERSIONS = ("2017-08-01", "2017-11-01", "2019-01-01", "2019-04-01", "2019-08-01"
 
 
 def address(world: World, node: Node) -> str:
-    return f"{world.url}{PATH}{node.id}"
+    return f"{world.url}{PATH}{node.token}"
 
 
 def answer(
@@ -37,14 +37,15 @@ def answer(
 ) -> tuple[int, str, bytes]:
     """Return status, type and body. "Metadata: true" is required, and a version of the API."""
     parts = urlsplit(target)
-    name, _, inner = parts.path.removeprefix(PATH).partition("/")
+    token, _, inner = parts.path.removeprefix(PATH).partition("/")
     query = {key: values[0] for key, values in parse_qs(parts.query).items()}
     if headers.get("metadata", "").lower() != "true":
         return _error(400, "Required metadata header not specified")
     if "api-version" not in query:
         return _error(400, "Required query variable api-version is missing")
     with world.lock:
-        node = next((p.nodes[name] for p in world.pools.values() if name in p.nodes), None)
+        nodes = (node for pool in world.pools.values() for node in pool.nodes.values())
+        node = next((node for node in nodes if node.token == token), None)
         if node is None or method != "GET":
             return _error(404 if node is None else 405, "Not found")
         if f"/{inner}" == identity.MACHINE:
