@@ -157,3 +157,15 @@ def test_slurms_own_limit_tells_the_programs_of_all_nodes_to_save(project: Proje
     assert (found["state"], found["exit_code"]) == ("failed", 143)
     assert "told to end" in found["reason"]
     assert sorted(project.fetched().values()) == ["saved\n", "saved\n"]
+
+
+def test_an_srun_of_the_program_runs_beside_the_step_of_its_nodes(project: Project) -> None:
+    """It would wait for the memory that this step has, until the timeout."""
+    found = project.ended(
+        'if [ "$RUNSPEC_RANK" = 0 ]; then srun sh -c \'echo "at $SLURMD_NODENAME"\'; fi',
+        cluster={"nodes": 2, "cpus": 2},
+        timeout="60s",
+    )
+
+    assert (found["state"], found["exit_code"]) == ("succeeded", 0), found
+    assert len([line for line in project.log().splitlines() if "at node" in line]) == 2

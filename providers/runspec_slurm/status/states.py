@@ -17,6 +17,7 @@ WAITING = frozenset(
 AGAIN = 75  # the exit code of an attempt that another one follows
 STOPPED = 143  # the exit code of an attempt that was told to end: 128 + SIGTERM
 TOO_LONG = 124  # the exit code of a job that reached its timeout, as of timeout(1)
+TIMEOUT = "timeout"  # the cause of an attempt that a time limit has ended
 LAUNCH_SIGNAL = 128 + 53  # of a job whose output or folder could not be opened, not of its program
 BY_US = "cancelled by runspec"
 
@@ -63,8 +64,10 @@ class Task(NamedTuple):
         whole = self.notes.get(AttemptKey(self.number, number, BATCH))
         if own is None or whole is None:
             return whole if own is None else own
-        late = own.get("code") == STOPPED and whole.get("code") == TOO_LONG
-        return {**own, "code": TOO_LONG, "why": whole.get("why")} if late else own
+        late = whole.get("cause") == TIMEOUT or whole.get("code") == TOO_LONG
+        if not late or own.get("code") != STOPPED:
+            return own
+        return {**own, "code": TOO_LONG, "why": whole.get("why"), "cause": TIMEOUT}
 
     def failed(self, number: int) -> bool:
         """Return whether a node failed by itself in that attempt, after which the batch script stops the others."""
@@ -72,7 +75,8 @@ class Task(NamedTuple):
 
     def is_own(self, number: int, rank: int) -> bool:
         """Return whether the program of that node failed by itself: its code means what the program means by it."""
-        return AttemptKey(self.number, number, rank) in self.codes
+        late = (self.note(number, rank) or {}).get("cause") == TIMEOUT
+        return AttemptKey(self.number, number, rank) in self.codes and not late
 
     @property
     def noted(self) -> bool:
@@ -187,7 +191,7 @@ def _attempt(task: Task, number: int, rank: int, state: State | None) -> Attempt
         stopped = code in (STOPPED, None) and task.failed(number) and not own
         preempted = code in (None, STOPPED) and not (stopped or own)
         reason = reasons.PREEMPTED if preempted else reasons.exited(code or 0, own=own)
-        reason = reasons.STOPPED if stopped else reason
+        reason = reasons.STOPPED if stopped else _with_why(reason, note)
         return Attempt(number, code, reason, preempted, began_s, ended_s)
     known = task.row or task.past
     if known is not None and began_s is None:
@@ -205,6 +209,10 @@ def _reason(task: Task, note: Note, code: int | None, state: State, *, own: bool
     if not task.state and not note:
         return reasons.FORGOTTEN
     words = reasons.ended(task.state, task.row.reason if task.row else "", code, own=own)
+    return _with_why(words, note)
+
+
+def _with_why(words: str, note: Note) -> str:
     why = str(note.get("why") or "")
     return f"{words}: {why}" if why and why not in words else words
 

@@ -18,7 +18,6 @@ Measured behaviour of Slurm 22.05, where "all" are all processes of the job on a
 import json
 import os
 import pwd
-import subprocess
 import sys
 import time
 from typing import Dict, List, Mapping, Optional
@@ -27,8 +26,8 @@ from runspec_agent.base import process, record_formats
 from runspec_agent.base.job_env import LOST, STOPPED, Failure, read
 from runspec_agent.base.process import Child, Signals
 from runspec_agent.base.task_identity import TaskIdentity, place
-from runspec_agent.job import agent_fork
-from runspec_agent.retry import exit_records, stop_request
+from runspec_agent.job import agent_fork, slurm_commands
+from runspec_agent.retry import end_record, exit_records, stop_request
 from runspec_agent.retry.attempts import Lost, read_record
 from runspec_agent.retry.exit_records import ExitRecords
 from runspec_agent.retry.failure_count import AGAIN, Failures
@@ -41,9 +40,10 @@ AT = "runs/{}/"
 SAVE_S = 120.0  # for the agents to save, after the grace period of their program
 LOOK_S = 1.0  # between two looks for the exit records of nodes
 FIRST_S = 10.0  # for the first node to end by itself after another one has failed
-TRIES, PAUSE_S = 5, 3.0  # of a call of Slurm's controller, which may be busy or about to change
 SIGNALLED = 128  # a shell's exit code is greater if a signal ended its command
-LONGEST_S = 60.0  # timeout of one such call
+NEAR_S = 150.0  # Slurm sends the signal up to 30 s before the time that `job.time_limit` asks for
+LIMIT = "Slurm's time limit for the job is over: raise timeout, or use a partition that allows more time"
+DEADLINE = "the deadline that sbatch was given is over"
 
 
 def main(argv: List[str]) -> int:
@@ -70,6 +70,7 @@ class Batch:
         self.ends = ExitRecords(bucket, self.at, self.place, "batch", exit_records.name(env))
         self.lost = Lost(bucket, self.at, self.record, self.place)
         self._next_look = self._failed_at = 0.0
+        self.late = False  # whether a time limit has ended this attempt
 
     def run(self, words: List[str], signals: Signals) -> int:
         """Return the exit code for the script; the exit record has the same code, and the reason."""
@@ -115,13 +116,41 @@ class Batch:
             child = (
                 agent_fork.Forked(signals) if agent_fork.is_ours(words) else Child(words, self.env)
             )
-        code = process.run(
-            child, signals, self.grace_s + SAVE_S, lambda: self._wrong(many and child.code is None)
-        )
+        longest_s = self.grace_s + SAVE_S
+        try:
+            code = process.run(
+                child, signals, longest_s, lambda: self._wrong(many and child.code is None)
+            )
+        except Failure as failure:
+            raise self._judged(failure) from failure
         first = None if code == STOPPED and signals.stopping else self.ends.read("0")
         if first is None:
             return self._killed(0, code) if code > SIGNALLED and code != STOPPED else code
         return int(first["code"]) if many else code
+
+    def _judged(self, failure: Failure) -> Failure:
+        """Return *failure*; a timeout is a failure of the job, which may have another attempt."""
+        return Failure(str(failure), self._too_long()) if self.late else failure
+
+    def _too_long(self) -> int:
+        """Record that a time limit has ended this attempt, and return its exit code."""
+        self.late = True
+        if self.record.get("elastic"):
+            return TOO_LONG
+        return Failures(self.bucket, self.at, self.record).judge(self.place, TOO_LONG)
+
+    def _limit(self) -> Optional[str]:
+        """Return which limit of Slurm is near, after a signal to end that did not come from runspec; else None."""
+        claim = self.bucket.get(self.at + self.env.get("RUNSPEC_CLAIM", "claim"))
+        if claim == CANCELLED.encode() or stop_request.is_stopped(
+            self.bucket, self.at, self.place.task
+        ):
+            return None
+        shown = slurm_commands.shown(_name(self.env), self.env)
+        ends = [(shown.get("EndTime", ""), LIMIT), (shown.get("Deadline", ""), DEADLINE)]
+        near = time.time() + self.grace_s + NEAR_S
+        known = [(slurm_commands.seconds(text), why) for text, why in ends]
+        return next((why for end_s, why in sorted(known) if end_s < near), None)
 
     def _killed(self, rank: int, code: int) -> int:
         """Raise Failure for a node whose agent was killed, and so recorded nothing: as a failure of its program.
@@ -138,6 +167,7 @@ class Batch:
         """Return why the job has to end now: it timed out, or a node whose exit decides has ended."""
         now = time.monotonic()
         if now - self.began > self.timeout_s:
+            self.late = True
             return Failure(
                 "it took longer than its timeout of {:g} s".format(self.timeout_s), TOO_LONG
             )
@@ -150,7 +180,7 @@ class Batch:
         """Return the failure of a node: of the first, or of another one if the first does not end soon after."""
         failed = []
         for found in self.bucket.listing(self.ends.folder):
-            who = found.key[len(self.ends.folder) :]
+            who = found.key[len(self.ends.folder) :].partition(".")[0]
             note = self.ends.read(who) if who.isdigit() else None
             if note is not None and note["code"]:
                 failed.append((int(who), int(note["code"])))
@@ -169,6 +199,10 @@ class Batch:
 
         If a node was told to end and the job was not, the node is about to be preempted.
         """
+        limit = self._limit() if code == STOPPED and signals.stopping else None
+        if limit is not None:
+            code, why = self._too_long(), limit
+            _tell(limit)
         if code == STOPPED and signals.stopping:
             why = why or "told to end"
         elif (code == STOPPED and self.lost.has_failed()) or code not in (AGAIN, STOPPED):
@@ -193,14 +227,14 @@ class Batch:
         names = "{}_[{}-{}]".format(
             self.env["SLURM_ARRAY_JOB_ID"], task * most, task * most + most - 1
         )
-        said = _controller(["scancel", "--state=PENDING", names], self.env)
+        said = slurm_commands.run(["scancel", "--state=PENDING", names], self.env)
         if said is not None:
             _tell("cannot cancel pending nodes of this job: {}".format(said))
 
     def _requeued(self, why: Optional[str]) -> Optional[str]:
         """Requeue the job and return None, or return why that failed."""
         self._note(AGAIN, why, again=True)
-        said = _controller(["scontrol", "requeue", _name(self.env)], self.env)
+        said = slurm_commands.run(["scontrol", "requeue", _name(self.env)], self.env)
         if said is None:
             return None
         _tell("the job cannot be requeued: {}".format(said))
@@ -208,7 +242,8 @@ class Batch:
 
     def _note(self, code: int, why: Optional[str], again: bool = False) -> None:
         try:
-            self.ends.note(code, why, again=again)
+            more = {"own": TOO_LONG, "cause": end_record.TIMEOUT} if self.late else {}
+            self.ends.note(code, why, again=again, **more)
         except Failure as failure:
             _tell("the exit code cannot be recorded: {}".format(failure))
 
@@ -217,7 +252,8 @@ class Step(Child):
     """An srun process, which is never sent a signal: signals for its tasks are records in the store."""
 
     def __init__(self, argv: List[str], env: Mapping[str, str], ends: ExitRecords) -> None:
-        super().__init__(argv, env)
+        # Or the step takes all memory of the nodes, and an srun of the program waits for it until the timeout.
+        super().__init__(argv, dict(env, SLURM_OVERLAP="1"))
         self._ends = ends
         self._stopped = False
 
@@ -256,35 +292,6 @@ def _name(env: Mapping[str, str]) -> str:
     if env.get("SLURM_ARRAY_JOB_ID"):
         return "{}_{}".format(env["SLURM_ARRAY_JOB_ID"], env["SLURM_ARRAY_TASK_ID"])
     return env["SLURM_JOB_ID"]
-
-
-def _controller(argv: List[str], env: Mapping[str, str]) -> Optional[str]:
-    """Run a command of Slurm; return None, or its error message if it fails."""
-    said = ""
-    for count in range(TRIES):
-        if count:
-            time.sleep(PAUSE_S)
-        try:
-            done = subprocess.run(
-                argv,
-                env=dict(env),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                timeout=LONGEST_S,
-                check=False,
-            )
-        except (OSError, subprocess.SubprocessError) as error:
-            said = str(error)
-            continue
-        if done.returncode == 0:
-            return None
-        said = done.stdout.decode("utf-8", "replace").strip() or "{} {}".format(
-            argv[0], done.returncode
-        )
-        if "disabled" in said:  # because of --no-requeue, another call would not help
-            break
-    return said
 
 
 def _tell(text: str) -> None:

@@ -50,6 +50,7 @@ for pid in $pids; do wait $pid; got=$?; [ $got -le $code ] || code=$got; done
 exit $code
 """
 SCONTROL = """
+case "$*" in *show*) echo "$SHOWN"; exit ;; esac
 echo "scontrol $*" >>"$FOLDER/asked"
 [ -z "$DISABLED" ] || { echo "Requested operation is presently disabled for job 7"; exit 1; }
 """
@@ -281,6 +282,58 @@ def test_a_stop_goes_to_the_agents_and_not_to_srun(slurm: Slurm) -> None:
     assert [(slurm.folder / f"saved-{rank}").exists() for rank in (0, 1)] == [True, True]
     assert slurm.asked() == ""
     assert [slurm.note(who)["code"] for who in ("0", "1", "batch")] == [STOPPED] * 3
+
+
+def shown(end_s: float) -> str:
+    """Give what scontrol shows of a job that Slurm ends at that time."""
+    return time.strftime("JobId=7 EndTime=%Y-%m-%dT%H:%M:%S Deadline=N/A", time.localtime(end_s))
+
+
+def stopped(slurm: Slurm, **how: Any) -> tuple[int, str]:
+    """Run a job whose batch script gets SIGTERM while its program runs."""
+    job = slurm.starts(*sh(SAVES), **how)
+    slurm.up(0)
+    job.send_signal(signal.SIGTERM)
+    return slurm.ends(job)
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_a_time_limit_of_slurm_is_a_timeout_and_no_cancellation(
+    slurm: Slurm, attempts: int
+) -> None:
+    """A job without `timeout` has that of its partition. Slurm sends the signal before the end."""
+    code, _ = stopped(slurm, record={"attempts": attempts}, SHOWN=shown(time.time() + 60))
+
+    assert code == (124 if attempts == 1 else LOST)
+    assert (slurm.note()["own"], slurm.note()["cause"]) == (124, "timeout")
+    assert slurm.note()["why"].startswith("Slurm's time limit for the job is over")
+    assert ("requeue 7" in slurm.asked()) is (attempts == 2)
+
+
+def test_a_cancelled_job_has_not_reached_a_limit(slurm: Slurm) -> None:
+    job = slurm.starts(*sh(SAVES), SHOWN=shown(time.time() + 60))
+    slurm.up(0)
+    slurm.store.put("runs/r/claim", b"cancelled")
+    job.send_signal(signal.SIGTERM)
+
+    assert slurm.ends(job)[0] == STOPPED
+    assert slurm.note()["why"] == "told to end"
+
+
+def test_a_timeout_uses_an_attempt_as_any_failure(slurm: Slurm) -> None:
+    """And the next one may go on from what the program has saved."""
+    found = slurm.runs(*sh(SAVES), record={"attempts": 2}, RUNSPEC_TIMEOUT_S="1")
+
+    assert (found[0], slurm.asked()) == (LOST, "scontrol requeue 7\n")
+    assert slurm.store.get("runs/r/failures/0-0/1-124") is not None
+    assert (slurm.note()["own"], slurm.note()["cause"]) == (124, "timeout")
+
+
+def test_the_step_of_the_nodes_leaves_room_for_steps_of_the_program(slurm: Slurm) -> None:
+    """An srun of the program would wait for the memory of the nodes until the timeout."""
+    slurm.runs(*sh('echo "$SLURM_OVERLAP" >"$FOLDER/overlap-$RUNSPEC_RANK"'), record=NODES)
+
+    assert (slurm.folder / "overlap-0").read_text() == "1\n"
 
 
 @pytest.mark.parametrize("record", [{}, NODES], ids=["one", "two"])
