@@ -219,7 +219,9 @@ def test_each_command_in_a_sentence_is_one_that_exists(page: str, line: str) -> 
     words = ["1" if word == "N" else word for word in words]
     if words[0].isupper():
         return
-    with contextlib.suppress(Incomplete):
+    # A command with files of the checkout is one to copy, so it leaves nothing out.
+    whole = any("/" in word and (ROOT / word).is_file() for word in words)
+    with contextlib.nullcontext() if whole else contextlib.suppress(Incomplete):
         runspec(words)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from runspec_jobs.provider import MembershipChange
 from runspec_jobs.report import elastic_costs
 from runspec_jobs.report.ranking import Placed, why
-from runspec_jobs.report.scaling_law import Scaled, Series
+from runspec_jobs.report.scaling_law import Fit, Scaled, Series
 from runspec_jobs.spec.metric import Metric
 
 Cell = float | str | None
@@ -155,9 +155,17 @@ def _law(found: Scaled) -> str:
     if law is None:
         return "none: at least two sizes with a throughput are needed"
     one = f"{law.base:g} {_unit(found.series, law.base)}"
-    told = (
+    return (
         f"T(n) = n r / (1 + a (n - 1)), n in units of {one}: r = {law.rate:,.4g} samples/s, "
-        f"a = {law.lost:.5f}, parallel part {law.parallel:.3%}; fitted to {law.points} sizes, "
+        f"a = {law.lost:.5f}, {_parallel(law, one)}; fitted to {law.points} sizes, "
         f"at most {law.worst:.1%} off"
     )
-    return f"{told}; faster than linear" if law.lost < 0 else told
+
+
+def _parallel(law: Fit, one: str) -> str:
+    """Return what the law says of the work: outside of 0 to 1, *a* is no part of it."""
+    if law.lost < 0:
+        return "faster than linear"
+    if law.lost > 1:
+        return f"more are slower than {one}"
+    return f"parallel part {law.parallel:.3%}"

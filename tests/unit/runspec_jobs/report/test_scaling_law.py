@@ -98,6 +98,23 @@ def test_what_nobody_has_said_is_told_as_such() -> None:
     assert told["law"] == "none: at least two sizes with a throughput are needed"
 
 
+@pytest.mark.parametrize(
+    ("throughput", "said"),
+    [
+        (19.0, "parallel part 94.737%"),
+        (21.0, "faster than linear"),
+        (8.0, "more are slower than 1 node"),
+    ],
+)
+def test_the_law_names_a_parallel_part_only_where_there_is_one(
+    throughput: float, said: str
+) -> None:
+    told = dict(scaling_facts(scaled(series((1, 10), (2, throughput)), Asked())))
+
+    assert said in told["law"]
+    assert ("parallel part" in told["law"]) == said.startswith("parallel part")
+
+
 # The law
 
 
