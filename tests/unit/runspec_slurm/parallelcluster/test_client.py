@@ -418,3 +418,7 @@ def test_what_the_client_does_for_minutes_is_told(world: World) -> None:
     client._tell("waiting")
 
     assert told == ["waiting"]
+
+
+def test_a_step_has_settled(world: World) -> None:
+    assert world.client(host="10.0.0.5").settled(steps()["head"])
