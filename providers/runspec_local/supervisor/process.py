@@ -121,11 +121,11 @@ def belonging(run: str) -> Iterator[int]:
                 yield int(entry.name)
 
 
-def end_all(run: str, grace_s: float, others: Callable[[], Iterator[int]] = nobody) -> None:
-    """End all processes of *run* and *others*: SIGTERM first, SIGKILL after *grace_s* seconds."""
+def end_all(run: str | None, grace_s: float, others: Callable[[], Iterator[int]] = nobody) -> None:
+    """End all processes of *run*, if there is one, and *others*: SIGTERM first, SIGKILL after *grace_s* seconds."""
     end = time.monotonic() + grace_s
     asked: set[int] = set()
-    while pids := {*belonging(run), *others()}:
+    while pids := {*(belonging(run) if run is not None else ()), *others()}:
         number = signal.SIGKILL if time.monotonic() > end else signal.SIGTERM
         for pid in pids if number is signal.SIGKILL else pids - asked:
             try:

@@ -1,4 +1,4 @@
-"""The parent of a supervisor, which ends the processes that a killed supervisor leaves. Standard library only.
+"""The parent of a supervisor, which ends the processes that a job or a killed supervisor leaves. Standard library only.
 
 The kernel signals only direct children when their parent dies (PR_SET_PDEATHSIG), so processes that a shell or daemon
 of the job had started would continue. Processes that lose their parent become children of the nearest subreaper above
@@ -21,8 +21,6 @@ from runspec_local.supervisor import process
 from runspec_local.supervisor.device_leases import DeviceLeases
 from runspec_local.supervisor.supervisor import KILL_S, supervise
 
-WISH_PAUSE_S = 0.2  # between two looks for a request to cancel
-
 
 def main() -> None:
     """Run the supervisor of the run in a folder as a child, and wait for its end."""
@@ -44,22 +42,13 @@ def main() -> None:
     status = _ended(supervisor)
     if _claimed(folder, supervisor):
         job = _job(folder)  # a destroy on a full disk may remove it while this process waits
-        if job is not None and (status or _is_unwanted(folder, job)):
+        if job is not None and status:
             _end(job, process.adopted)
+        elif job is not None and job["engine"] == "process":
+            # What the program has left, as on every service. An engine's children are its own daemons, and a shell
+            # that somebody has opened in the run is no child of this process.
+            process.end_all(None, job["grace_s"], process.adopted)
     sys.exit(os.waitstatus_to_exitcode(status))
-
-
-def _is_unwanted(folder: Path, job: Mapping[str, Any]) -> bool:
-    """Wait while processes are left of a run that has ended; return True once it is cancelled or destroyed.
-
-    A process that left its session and cleared its environment can be recognised only as a child of this process.
-    With a container engine, such children are the engine's own daemons.
-    """
-    while job["engine"] == "process" and process.has_children():
-        if (folder / "cancel").exists() or not folder.exists():
-            return True
-        time.sleep(WISH_PAUSE_S)
-    return False
 
 
 def _ended(supervisor: int) -> int:

@@ -264,3 +264,10 @@ def test_torchrun_starts_a_process_for_each_gpu(more: dict[str, Any], expected: 
     base = {"apiVersion": "runspec/v1", "name": "n", "provider": "local", "command": ["train"]}
 
     assert Spec.model_validate({**base, **more}).processes_per_node == expected
+
+
+def test_a_timeout_without_time_is_refused() -> None:
+    """It was no limit on some providers, and an error on others."""
+    (found,) = problems(SHORT + "timeout: 0s\n")
+
+    assert (dotted(found.path), found.hint) == ("timeout", "remove timeout for no limit")

@@ -491,16 +491,13 @@ def test_a_process_in_a_session_of_its_own_without_our_variables_ends_with_its_r
     until(lambda: str(world.folder).encode() not in b" ".join(w for _, w in process_table.words()))
 
 
-def test_a_process_that_outlives_its_run_is_left_alone_until_the_run_is_destroyed(
-    world: World, tmp_path: Path
-) -> None:
-    """As one with our variables is."""
+def test_a_process_that_a_job_leaves_ends_with_the_job(world: World, tmp_path: Path) -> None:
+    """As on every service, though it left its session and cleared its environment."""
     pid = tmp_path / "pid"
     world.start(f"{HIDDEN.format(pid=pid)}; until [ -s {pid} ]; do sleep .01; done")
-    await_end(world)
-    time.sleep(3 * reaper.WISH_PAUSE_S)
+    until(lambda: world.state is State.SUCCEEDED)
 
-    assert process.start_ticks(int(pid.read_text())) is not None
+    until(lambda: process.start_ticks(int(pid.read_text())) is None)
 
 
 def test_a_second_supervisor_that_dies_ends_nothing_of_the_first(world: World) -> None:
