@@ -30,7 +30,8 @@ def outputs(store: WorkspaceStore, run: str) -> Sequence[OutputFile]:
         )
 
     found = read_saved_outputs(base, entries, opened)
-    listed = (Entry(f.key, f.bytes) for f in found if not f.key.endswith(f"/{OUTPUT_TAR}"))
+    files = (f for f in found if f.kind == "file" and not f.key.endswith(f"/{OUTPUT_TAR}"))
+    listed = (Entry(f.key, f.bytes) for f in files)
     ahead = BatchFetch(store, list(listed))
     return found
 

@@ -8,7 +8,7 @@ reader checks each path in it.
 import json
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
 
-from runspec_agent.base.job_env import LOST, USAGE, Failure
+from runspec_agent.base.failure import LOST, USAGE, Failure
 from runspec_agent.base.record_formats import newer
 
 OURS = ".runspec"

@@ -13,6 +13,7 @@ from runspec_agent.store.base import BLOCK, Bucket
 
 FORMAT, FORMAT_OF_PARTS = b"runspec.bundle/v1\n", b"runspec.bundle/v2\n"
 PART_BYTES = 8 << 20
+OLDEST_S = 315532800  # 1 January 1980: zip, and with it wheels, refuses earlier dates
 NAMED = re.compile(
     r"(?:.*/)?([0-9a-f]{64})(\.parts)?\.tar$"
 )  # `runspec_jobs.provider.job_manifest.blob_name`
@@ -79,7 +80,9 @@ def _put(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str, by_parts:
             stream.write(block)
     try:
         os.chmod(target, member.mode)
-        os.utime(target, (member.mtime, member.mtime))
+        # Versions up to 0.2.0 uploaded no times, and their folders are used as long as their content is the same.
+        moment = max(member.mtime, OLDEST_S)
+        os.utime(target, (moment, moment))
     except OSError:  # some file systems support neither
         pass
     kind = "x" if member.mode & stat.S_IXUSR else "-"

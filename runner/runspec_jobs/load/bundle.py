@@ -140,7 +140,9 @@ def _hash(opener: Opener, found: Found, meter: _Meter) -> File:
             size, sha256 = file_digest.hash_content(file, before.st_size, meter.add)
             after = os.fstat(file.fileno())
         if (before.st_size, before.st_mtime_ns) == (size, after.st_mtime_ns):
-            return File(found.path, size, bool(after.st_mode & stat.S_IXUSR), sha256)
+            mode = stat.S_IMODE(after.st_mode) & 0o777
+            executable = bool(mode & stat.S_IXUSR)
+            return File(found.path, size, executable, sha256, mode, int(after.st_mtime))
         time.sleep(PAUSE_S)
     raise _Unsteady
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import io
 import json
+import re
 import tarfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
+from runspec_agent.base.failure import Failure
+from runspec_agent.store import manifest
 from runspec_jobs.errors import RemoteError
 from runspec_jobs.provider.job_manifest import OUTPUT_TAR
 from runspec_jobs.provider.tar_stream import members
 from runspec_jobs.provider.types import OutputFile
 
-MANIFEST = "/.runspec/manifest.json"
-OBJECTS = "/.runspec/objects/"
-PUBLISHED = "/.runspec/published"
-FORMATS = ("runspec.outputs/v1", "runspec.outputs/v2")
+MANIFEST = f"/{manifest.MANIFEST}"
+PUBLISHED = f"/{manifest.PUBLISHED}"
+LARGEST_BYTES = 1 << 30  # of a manifest: millions of files
+# The errors of reading what runspec has not written. RecursionError: JSON of ten thousand brackets.
+NOT_OURS = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
+NUMBER = re.compile("0|[1-9][0-9]{0,8}", re.ASCII)  # of a task or a node
 DAMAGED = "nothing was written; the manifest is damaged, or someone has changed it"
 SENT = f"/{OUTPUT_TAR}"
 Reads = Callable[[Sequence[str]], Sequence[bytes | None]]
@@ -29,7 +33,7 @@ Opens = Callable[[str, int, int | None], BinaryIO]
 def read_saved_outputs(
     base: str, entries: Iterable[tuple[str, int]], opened: Opens
 ) -> list[OutputFile]:
-    """Return the files of all saves of outputs whose keys begin with *base*, which ends with "/".
+    """Return the content of all saves of outputs whose keys begin with *base*, which ends with "/".
 
     *entries* are all keys with their sizes in bytes. A manifest lists only files that are complete. Raises RemoteError
     for a tar or a manifest that is damaged, and for a manifest of a newer version.
@@ -38,7 +42,8 @@ def read_saved_outputs(
     for key, size in entries:
         for end, files in ((MANIFEST, _listed), (SENT, _sent)):
             parts = key[len(base) : -len(end)].split("/") if key.endswith(end) else []
-            if len(parts) == 3:  # a longer key is a file of the job with its plain name
+            # A longer key is a file of the job with its plain name.
+            if len(parts) == 3 and all(map(NUMBER.fullmatch, parts[1:])):
                 name, task, rank = parts
                 of = OutputFile(name, int(task), int(rank), "", size, _none, key=key)
                 found += files(of, opened)
@@ -48,6 +53,11 @@ def read_saved_outputs(
 def newest(files: Iterable[OutputFile]) -> list[OutputFile]:
     """Return those of *files* that are in the last save of their output and node."""
     return [file for file in files if file.newest]
+
+
+def with_content(files: Iterable[OutputFile]) -> list[OutputFile]:
+    """Return the files, and links to files, among *files*."""
+    return [file for file in files if file.kind == "file"]
 
 
 class Copy(NamedTuple):
@@ -146,24 +156,24 @@ def _finish(store: PublicationStore, left: Publication) -> list[str]:
     return refused
 
 
-def _left(key: str, manifest: bytes | None, note: bytes | None) -> Publication | None:
+def _left(key: str, content: bytes | None, note: bytes | None) -> Publication | None:
     """Return the steps for the output whose manifest is at *key*, or None if there are none."""
     folder = key.removesuffix(MANIFEST)
-    if manifest is None:
+    if content is None:
         return None  # the manifest was deleted meanwhile
-    of = OutputFile("", 0, 0, "", 0, _none, key=key)
-    files = list(_listed(of, lambda *_: io.BytesIO(manifest)))
-    record = json.loads(manifest)
-    if not record.get("saves"):
+    saves = _manifest(key, content).saves
+    if not saves or not saves[-1].number:
         return None  # nothing was saved, or the first format was used, whose files have plain names
-    save = int(record["saves"][-1]["number"])
     before, names = _noted(folder + PUBLISHED, note)
-    if before == save:
+    if before == saves[-1].number:
         return None
-    every = (Copy(f.key, _plain(folder, f.path), f.bytes) for f in files if f.save == save)
+    every = (
+        Copy(manifest.object_key(f"{folder}/", path, entry), _plain(folder, path), entry.size)
+        for path, entry in saves[-1].files.items()
+    )
     copies = tuple(copy for copy in every if copy.source != copy.target)
     stale = {_plain(folder, name) for name in names} - {copy.target for copy in copies}
-    return Publication(folder, copies, tuple(sorted(stale)), save)
+    return Publication(folder, copies, tuple(sorted(stale)), saves[-1].number)
 
 
 def _noted(key: str, note: bytes | None) -> tuple[int, list[str]]:
@@ -173,7 +183,7 @@ def _noted(key: str, note: bytes | None) -> tuple[int, list[str]]:
     try:
         record = json.loads(note)
         return int(record["save"]), [str(name) for name in record["files"]]
-    except (ValueError, LookupError, TypeError, AttributeError) as exc:
+    except NOT_OURS as exc:
         raise RemoteError(f"{key} is not a list of published files: {exc}") from exc
 
 
@@ -195,42 +205,53 @@ def _none() -> BinaryIO:
 
 def _listed(of: OutputFile, opened: Opens) -> Iterator[OutputFile]:
     with opened(of.key, 0, None) as stream:
-        text = stream.read()
+        text = stream.read(LARGEST_BYTES + 1)
+    saves = _manifest(of.key, text).saves
+    folder = of.key.removesuffix(manifest.MANIFEST)
+    for save in saves:
+        of = of._replace(save=save.number, newest=save is saves[-1])
+        for path, entry in save.files.items():
+            key = manifest.object_key(folder, path, entry)
+            yield of._replace(
+                path=path,
+                bytes=entry.size,
+                open=partial(opened, key, 0, None),
+                sha256=entry.sha256,
+                key=key,
+                target=entry.link,
+                mode=entry.mode,
+                mtime_ns=entry.mtime_ns,
+            )
+        yield from _without_content(of._replace(bytes=0, key=""), save.shape)
+
+
+def _without_content(of: OutputFile, shape: manifest.Shape) -> Iterator[OutputFile]:
+    for path, folder in shape.folders.items():
+        yield of._replace(path=path, kind="folder", mode=folder.mode, mtime_ns=folder.mtime_ns)
+    for path, link in shape.links.items():
+        yield of._replace(path=path, kind="link", target=link.target, mtime_ns=link.mtime_ns)
+    for path, why in shape.lost.items():
+        yield of._replace(path=path, kind="lost", target=why)
+
+
+def _manifest(key: str, text: bytes) -> manifest.Manifest:
+    """Return a manifest. Raises RemoteError if it is damaged, or if a newer version wrote it."""
+    if len(text) > LARGEST_BYTES:
+        raise RemoteError(f"{key} has more than {LARGEST_BYTES:,} bytes", DAMAGED)
+    record: Any = None
     try:
         record = json.loads(text)
-        written = record.get("format", FORMATS[0])
-        if written in FORMATS:
-            yield from _files(record, of, opened)
-            return
-    except (ValueError, LookupError, TypeError, AttributeError) as exc:
-        raise RemoteError(f"{of.key} is not a list of files: {exc}") from exc
-    what = f"{of.key} was written by a newer version of runspec, as {str(written)[:80]}"
-    raise RemoteError(what, "upgrade runspec")
-
-
-def _files(record: Mapping[str, Any], of: OutputFile, opened: Opens) -> list[OutputFile]:
-    """Return the files of a manifest of `runspec_agent.store.manifest`; the first format has one save."""
-    saves = record["saves"] if "saves" in record else [{"number": 0, "files": record["files"]}]
-    folder = of.key.removesuffix(MANIFEST)
-    found = []
-    for save in saves:
-        for file in save["files"]:
-            made = str(file.get("object", ""))
-            if "/" in made:
-                raise ValueError(f"{made} is not an object of this output")
-            key = f"{folder}{OBJECTS}{made}" if made else f"{folder}/{file['path']}"
-            found.append(
-                of._replace(
-                    path=str(file["path"]),
-                    bytes=int(file["size"]),
-                    open=partial(opened, key, 0, None),
-                    save=int(save["number"]),
-                    sha256=str(file.get("sha256", "")),
-                    key=key,
-                    newest=save is saves[-1],
-                )
-            )
-    return found
+        if isinstance(record, dict):
+            record = {"format": manifest.FIRST_FORMAT, "holder": "", **record}
+        made = manifest.of(record, key)
+    except Failure:
+        what = f"{key} was written by a newer version of runspec, as {str(record['format'])[:80]}"
+        raise RemoteError(what, "upgrade runspec") from None
+    except NOT_OURS as exc:
+        raise RemoteError(f"{key} is not a list of files: {exc}", DAMAGED) from exc
+    if isinstance(record, dict) and record["format"] != manifest.FIRST_FORMAT:
+        return made
+    return made._replace(saves=tuple(save._replace(number=0) for save in made.saves))
 
 
 def _sent(of: OutputFile, opened: Opens) -> Iterator[OutputFile]:
@@ -241,7 +262,15 @@ def _sent(of: OutputFile, opened: Opens) -> Iterator[OutputFile]:
     try:
         for file in members(read, of.bytes):
             end = file.start + file.bytes
-            opens = partial(opened, of.key, file.start, end)
-            yield of._replace(path=file.path, bytes=file.bytes, open=opens)
-    except tarfile.TarError as exc:
-        raise RemoteError(f"{of.key} is not a tar: {exc}") from exc
+            opens = partial(opened, of.key, file.start, end) if file.kind == "file" else _none
+            yield of._replace(
+                path=file.path,
+                bytes=file.bytes,
+                open=opens,
+                kind=file.kind,
+                target=file.target,
+                mode=file.mode,
+                mtime_ns=file.mtime_ns,
+            )
+    except (tarfile.TarError, *NOT_OURS, OverflowError, EOFError) as exc:
+        raise RemoteError(f"{of.key} is not a tar: {exc}", DAMAGED) from exc

@@ -6,63 +6,103 @@ import io
 import posixpath
 import tarfile
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+from runspec_agent.store.manifest import stays
 from runspec_jobs.provider.object_streams import RangedReader, ReadRange
 from runspec_jobs.provider.types import Bundle, Progress
 
 BLOCK_BYTES = 1 << 20  # size of one read: small files share a block, large files are skipped
 READ_BYTES = 8 << 20  # size of a part of a digest, which is then not copied
 ENTRY_BYTES = 4096  # size of a tar for each file beside its content
-LINKS = 8  # the longest chain of links; a longer one counts as a cycle
+STEPS = 1000  # names that are looked at to follow a link; more count as a cycle
+
+
+OLDEST_S = 315532800  # 1 January 1980: zip, and with it wheels, refuses earlier dates
+NEWEST_S = 1 << 33  # a tar of POSIX holds no later time: in the year 2242
+PERMISSIONS = 0o777
 
 
 class Member(NamedTuple):
-    """A file in a tar, and the position of its content."""
+    """What is in a tar; *start* is the position of a file's content. The other fields are those of `OutputFile`."""
 
     path: str
     start: int
     bytes: int
+    kind: Literal["file", "folder", "link", "lost"] = "file"
+    target: str = ""
+    mode: int | None = None
+    mtime_ns: int | None = None
+
+
+class _Header(tarfile.TarInfo):
+    """A header whose size is not negative: Python 3.11 may read such a tar for ever (CVE-2025-8194)."""
+
+    def _block(self, count: int) -> int:
+        if count < 0:
+            raise tarfile.ReadError("a size is negative")
+        blocks: int = super()._block(count)  # type: ignore[misc] # it is private
+        return blocks
 
 
 def members(read: ReadRange, size: int) -> Iterator[Member]:
-    """Yield the files of a tar; a link to a file in the tar counts as another file with its content.
+    """Yield what is in a tar. A hard link is another file, and so is a link to a file, which also has a target.
 
-    Members outside of the folder are skipped, because runspec never writes them. Raises tarfile.TarError
-    if it is not a tar.
+    Members outside of the folder are skipped, because runspec never writes them. Links that lead out, and what is
+    neither a file, a folder nor a link, are `lost`. Raises tarfile.TarError if it is not a tar.
     """
-    files: dict[str, Member] = {}
-    links: dict[str, str] = {}
+    found: dict[str, Member] = {}
     stream = io.BufferedReader(RangedReader(read, end=size), BLOCK_BYTES)
-    with tarfile.open(fileobj=stream, mode="r:", encoding="utf-8") as archive:
-        for found in archive:
-            path = posixpath.normpath(found.name)
-            if found.isreg():
-                files[path] = Member(path, found.offset_data, found.size)
-                links.pop(path, None)
-            elif found.islnk():
-                links[path] = posixpath.normpath(found.linkname)
-            elif found.issym():
-                links[path] = posixpath.normpath(
-                    posixpath.join(posixpath.dirname(path), found.linkname)
-                )
-    yield from (file for path, file in files.items() if _inside(path))
-    for path in links:
-        target = _followed(path, links)
-        if target in files and _inside(path):
-            yield files[target]._replace(path=path)
+    with tarfile.open(fileobj=stream, mode="r:", encoding="utf-8", tarinfo=_Header) as archive:
+        for info in archive:
+            path = posixpath.normpath(info.name)
+            if path == "." or not _inside(path):
+                continue
+            member = _member(path, info)
+            if info.islnk():
+                same = found.get(posixpath.normpath(info.linkname))
+                member = member._replace(kind="lost") if same is None else same._replace(path=path)
+            found.pop(path, None)
+            found[path] = member
+    files = {path: member for path, member in found.items() if member.kind == "file"}
+    for path, member in found.items():
+        end = files.get(_followed(path, found)) if member.kind == "link" else None
+        yield member if end is None else end._replace(path=path, target=member.target)
+
+
+def _member(path: str, info: tarfile.TarInfo) -> Member:
+    mode, mtime_ns = info.mode & PERMISSIONS, int(info.mtime) * 10**9
+    if info.isreg():
+        return Member(path, info.offset_data, info.size, "file", "", mode, mtime_ns)
+    if info.isdir():
+        return Member(path, 0, 0, "folder", "", mode, mtime_ns)
+    if not info.issym():
+        return Member(path, 0, 0, "lost", "it is neither a file, a folder nor a link")
+    if stays(info.linkname, path) and not info.linkname.startswith("/"):
+        return Member(path, 0, 0, "link", info.linkname, None, mtime_ns)
+    return Member(path, 0, 0, "lost", f"a link to {info.linkname}, outside of the output")
 
 
 def _inside(path: str) -> bool:
     return not path.startswith(("/", "../")) and path != ".."
 
 
-def _followed(path: str, links: dict[str, str]) -> str:
-    for _ in range(LINKS):
-        if path not in links:
+def _followed(path: str, found: dict[str, Member]) -> str:
+    """Return where the link at *path* leads; each folder of a target may be a link as well."""
+    parts, done = path.split("/"), list[str]()
+    for _ in range(STEPS):
+        if not parts:
             break
-        path = links[path]
-    return path
+        part = parts.pop(0)
+        if part == "..":
+            del done[-1:]
+        elif part not in ("", "."):
+            member = found.get("/".join((*done, part)))
+            if member is not None and member.kind == "link":
+                parts = [*member.target.split("/"), *parts]
+            else:
+                done.append(part)
+    return "/".join(done) if not parts else ""
 
 
 def tar_bytes(bundle: Bundle) -> int:
@@ -73,18 +113,19 @@ def tar_bytes(bundle: Bundle) -> int:
 def tar_blocks(bundle: Bundle, progress: Progress) -> Iterator[bytes]:
     """Yield the tar of *bundle*, block by block, and call *progress* with the bytes so far.
 
-    Equal folders give equal tars. Raises Conflict if a file differs from what was hashed.
+    Folders that are equal, with their dates, give equal tars. Raises Conflict if a file differs from what was hashed.
     """
     whole = sum(file.bytes for file in bundle.files)
     return blocks(pieces(bundle), progress, whole)
 
 
 def pieces(bundle: Bundle) -> Iterator[bytes]:
-    """Yield the tar without times and owners, in GNU's format, because busybox reads long names in no other."""
+    """Yield the tar without owners, in GNU's format, because busybox reads long names in no other."""
     size = 0
     for entry in bundle.files:
         info = tarfile.TarInfo(entry.path)
-        info.size, info.mode = entry.bytes, 0o755 if entry.executable else 0o644
+        info.size, info.mode = entry.bytes, entry.permissions
+        info.mtime = min(max(entry.mtime_s, OLDEST_S), NEWEST_S)
         header, filling = info.tobuf(tarfile.GNU_FORMAT), bytes(-entry.bytes % tarfile.BLOCKSIZE)
         yield header
         with bundle.open(entry) as file:

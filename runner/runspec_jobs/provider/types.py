@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Any, BinaryIO, ClassVar, NamedTuple, Protocol
+from typing import Annotated, Any, BinaryIO, ClassVar, Literal, NamedTuple, Protocol
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
@@ -232,12 +232,24 @@ class Status(NamedTuple):
 
 
 class File(NamedTuple):
-    """A file of a bundle. *path* is relative, with "/" between its parts."""
+    """A file of a bundle. *path* is relative, with "/" between its parts.
+
+    Its *mode*, of which the digest of the bundle contains only whether the owner may execute the file, and its time,
+    in seconds since 1970, are those that it had when it was hashed. They are no part of the digest: a checkout by git
+    changes them.
+    """
 
     path: str
     bytes: int
     executable: bool
     sha256: str
+    mode: int | None = None
+    mtime_s: int = 0
+
+    @property
+    def permissions(self) -> int:
+        """The permissions of the file in a job; its owner may read it."""
+        return (0o755 if self.executable else 0o644) if self.mode is None else self.mode | 0o400
 
 
 class Bundle(Protocol):
@@ -264,6 +276,10 @@ class OutputFile(NamedTuple):
 
     *save* is the number of the save that contains it, or 0 if outputs are saved only once, and *newest* says whether
     that is the last save. *sha256* is the digest of its content, if known, and *key* is the key of its object.
+
+    *kind* is `file`, also for a link to a file, which has a *target*. The other kinds have no content: a `folder`, a
+    `link` to a folder or to nothing, and what was `lost` because it cannot be saved, with the reason as *target*. A
+    target that begins with "/" begins at the output's folder. *mode* and *mtime_ns* are None if they are not known.
     """
 
     output: str
@@ -276,6 +292,10 @@ class OutputFile(NamedTuple):
     sha256: str = ""
     key: str = ""
     newest: bool = True
+    kind: Literal["file", "folder", "link", "lost"] = "file"
+    target: str = ""
+    mode: int | None = None
+    mtime_ns: int | None = None
 
 
 class Orphan(NamedTuple):

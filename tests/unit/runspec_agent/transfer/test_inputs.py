@@ -94,6 +94,26 @@ def test_a_folder_that_was_uploaded_is_the_one_that_comes(bucket: Bucket, tmp_pa
     assert tree(tmp_path / "in") == FILES
 
 
+def test_files_come_with_their_modes_and_times(bucket: Bucket, tmp_path: Path) -> None:
+    """Those of 1970, as versions up to 0.2.0 uploaded them, are of 1980: zip knows no earlier date."""
+    code = tmp_path / "code"
+    code.mkdir()
+    for name, mode, moment in (("run", 0o755, 10**9), ("key", 0o600, 10**9 + 1)):
+        (code / name).write_text(name)
+        (code / name).chmod(mode)
+        os.utime(code / name, (moment, moment))
+    bucket.put("made", b"".join(tar_blocks(bundle(code), lambda done, whole: None)))
+    bucket.put("old", tar({"a": b"a"}))
+
+    new, old = tmp_path / "new", tmp_path / "old"
+    inputs.get(bucket, {"kind": "tar", "key": "made"}, str(new))
+    inputs.get(bucket, {"kind": "tar", "key": "old"}, str(old))
+
+    found = {p.name: (p.stat().st_mode & 0o777, p.stat().st_mtime) for p in new.iterdir()}
+    assert found == {"run": (0o755, 10**9), "key": (0o600, 10**9 + 1)}
+    assert (old / "a").stat().st_mtime == 315532800
+
+
 def test_a_larger_file_is_compared_by_its_parts(bucket: Bucket, tmp_path: Path) -> None:
     """Two whole parts, two and a byte; the byte that differs is in the second part."""
     files = {"a": os.urandom(2 * PART_BYTES), "b": os.urandom(2 * PART_BYTES + 1), "c": b"c"}
