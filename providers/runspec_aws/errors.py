@@ -26,6 +26,8 @@ PASSING = frozenset(
     "LimitExceededException PriorRequestNotComplete TransactionInProgressException "
     "ProvisionedThroughputExceededException EC2ThrottledException".split()
 )
+# AWS Batch refuses to delete an environment for some seconds after the deletion of the last queue that had it.
+IN_USE, IN_USE_S = "found existing JobQueue relationship", 5.0
 # With the status 503, these say that the service was too busy for the request:
 # https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html and the errors of EC2 and IAM.
 BUSY = frozenset("ServiceUnavailable ServiceUnavailableException Unavailable ServerBusy".split())
@@ -75,6 +77,8 @@ def translated(what: str) -> Iterator[None]:
         raise NoAnswer(f"{what}: {exc}") from exc
     except exceptions.BotoCoreError as exc:
         raise Unavailable(f"{what}: {exc}") from exc
+    except RecursionError as exc:  # a reply of endless depth, or redirects in a circle
+        raise NoAnswer(f"{what}: the reply cannot be read: {exc}") from exc
     except (ValueError, LookupError, TypeError, AttributeError) as exc:
         if not while_parsing(exc):
             raise
@@ -104,6 +108,8 @@ def refusal(what: str, exc: exceptions.ClientError) -> Exception:
         return CredentialsError(f"{what}: {text or code}", RIGHTS)
     if code in DENIED:
         return CredentialsError(f"{what}: {text or code}", LOGIN)
+    if IN_USE in text:
+        return RemoteError(f"{what}: {text}", transient=True, retry_after_s=IN_USE_S)
     if code in PASSING or status == 429 or (status == 503 and code in BUSY):
         after = _retry_after(exc.response)
         return RemoteError(f"{what}: {text or code}", transient=True, retry_after_s=after)

@@ -72,6 +72,8 @@ def translated(what: str, hints: Hints = BATCH) -> Iterator[None]:
         raise NoAnswer(f"{what}: {first_line(exc)}") from exc
     except bulk.BaseError as exc:
         raise _bulk_refused(what, exc, hints) from exc
+    except RecursionError as exc:
+        raise NoAnswer(f"{what}: the reply cannot be read: {exc}") from exc
     except ValueError as exc:  # half a reply is not JSON, and half a key is not base64
         raise NoAnswer(f"{what}: the reply was cut off") from exc
 

@@ -12,6 +12,7 @@ from xml.sax.saxutils import escape
 from tests.drawn.azure_table import operation_of, reply
 from tests.support.http_server import ReceivedRequest, Reply
 
+ETAG = '"0x1"'
 STORE = "/acct/jobs"  # an account at an address is the first part of the path, as at Azurite
 XML = {"Content-Type": "application/xml"}
 MOMENT = "Mon, 01 Jun 2026 00:00:00 GMT"
@@ -75,6 +76,10 @@ class Cloud:
             and name in self.blobs
         ):
             return refused(409, "BlobAlreadyExists")
+        # Every blob has the same ETag here, 0x1; a condition that does not hold is answered with 412:
+        # https://learn.microsoft.com/rest/api/storageservices/specifying-conditional-headers-for-blob-service-operations
+        if operation == "BlockBlob_Upload" and asked.headers.get("if-match", ETAG) != ETAG:
+            return refused(412, "ConditionNotMet")
         if operation == "BlockBlob_Upload":
             self.blobs[name] = asked.body
         if "x-ms-copy-source" in asked.headers:

@@ -24,8 +24,10 @@ CLIENTS = {
 OTHERS = {"check", "discover", "doctor", "job", "probes", "supervisor"}
 # Limits of services and of formats, which no client may choose, and those of tools that know no client.
 FIXED = {
+    "runspec_aws/errors.py:IN_USE_S",
     "runspec_aws/signed.py:LONGEST_S",
     "runspec_azure/signed.py:LONGEST_S",
+    "runspec_azure/session/clients.py:LONGEST_PAUSE_S",
     "runspec_azure/signed.py:EARLY_S",
     "runspec_azure/batch/plan.py:STOP_S",
     "runspec_azure/batchai/session.py:RENEWED_S",

@@ -12,7 +12,7 @@ from botocore.config import Config
 
 from runspec_aws.errors import LOGIN, checked, translated
 from runspec_aws.options import AwsOptions
-from runspec_aws.session import part_signer
+from runspec_aws.session import part_signer, timed_connections
 from runspec_aws.session.partition import partition
 from runspec_aws.timing import CLOCK, DEFAULT, Clock, Timing
 from runspec_jobs.provider import CredentialsError, UsageError
@@ -90,6 +90,7 @@ class Session:
         with self._making:
             if key not in self._clients:
                 client = self._session.client(service, config=config)
+                timed_connections.use(client)
                 client.meta.events.register("after-call", checked)
                 client.meta.events.register_first(part_signer.EVENT, part_signer.choose)
                 self._clients[key] = client

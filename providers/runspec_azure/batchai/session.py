@@ -16,7 +16,7 @@ from runspec_azure.batchai.options import BatchAiOptions
 from runspec_azure.batchai.resources import known
 from runspec_azure.discover.findings import Usage
 from runspec_azure.errors import Hints, status_of, translated
-from runspec_azure.session import clouds
+from runspec_azure.session import clouds, transport
 from runspec_azure.session.clouds import Cloud
 from runspec_azure.session.responses import collected, elements
 from runspec_azure.session.token_hosts import TokenHosts
@@ -105,8 +105,7 @@ class Arm:
             polling_interval=0,
             retry_total=retries,
             retry_backoff_factor=0.2,
-            connection_timeout=10,
-            read_timeout=60,
+            transport=transport.opened(connection_timeout=10, read_timeout=60),
         )
 
     def send(self, request: Request) -> None:

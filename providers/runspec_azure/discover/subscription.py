@@ -8,13 +8,14 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from azure.core.credentials import TokenCredential
+from azure.core.pipeline.transport import RequestsTransport
 from azure.mgmt.compute import ComputeManagementClient
 from azure.mgmt.resource.resources import ResourceManagementClient
 
 from runspec_azure.discover.findings import Usage
 from runspec_azure.errors import translated
 from runspec_azure.resources import vm_sizes
-from runspec_azure.session import clouds
+from runspec_azure.session import clouds, transport
 from runspec_azure.session.responses import collected, elements
 from runspec_azure.session.token_hosts import TokenHosts
 from runspec_jobs.provider import NoAnswer, RunspecError
@@ -39,6 +40,10 @@ class Sku(NamedTuple):
     refused: str | None = None
 
 
+def _transport() -> RequestsTransport:
+    return transport.opened(connection_timeout=10, read_timeout=60)
+
+
 class Subscription:
     """A client of the Azure Resource Manager; *settings* are for its SDKs, such as `base_url`."""
 
@@ -46,13 +51,15 @@ class Subscription:
         self.url: str = options.batch_url or ""
         self.account_name: str = options.batch_account or _label(self.url, 0)
         common: dict[str, Any] = {
-            "connection_timeout": 10,
-            "read_timeout": 60,
             "per_retry_policies": [TokenHosts(options)],
             **settings,
         }
-        self.compute = ComputeManagementClient(login, options.subscription, **common)
-        self.resources = ResourceManagementClient(login, options.subscription, **common)
+        self.compute = ComputeManagementClient(
+            login, options.subscription, transport=_transport(), **common
+        )
+        self.resources = ResourceManagementClient(
+            login, options.subscription, transport=_transport(), **common
+        )
 
     @cached_property
     def account(self) -> Mapping[str, Any] | None:

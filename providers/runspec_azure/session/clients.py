@@ -19,7 +19,7 @@ from azure.core.rest import HttpRequest, HttpResponse
 
 from runspec_azure.errors import translated
 from runspec_azure.naming import account
-from runspec_azure.session import clouds, responses
+from runspec_azure.session import clouds, responses, transport
 from runspec_azure.session.token_hosts import TokenHosts
 from runspec_jobs.provider import CredentialsError, UsageError
 
@@ -199,8 +199,7 @@ class Session:
             retry_policy=retries,
             per_retry_policies=[TokenHosts(self.options), ReadWhole()],
             permit_redirects=False,
-            connection_timeout=10,
-            read_timeout=60,
+            transport=transport.opened(connection_timeout=10, read_timeout=60),
         )
 
 

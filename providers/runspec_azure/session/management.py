@@ -10,7 +10,7 @@ from azure.core.credentials import TokenCredential
 from azure.mgmt.batch import BatchManagementClient
 
 from runspec_azure.errors import translated
-from runspec_azure.session import clouds
+from runspec_azure.session import clouds, transport
 from runspec_azure.session.token_hosts import TokenHosts
 
 
@@ -26,8 +26,7 @@ class Management:
             credential_scopes=[cloud.manager_scope],
             per_retry_policies=[TokenHosts(options)],
             retry_total=0,
-            connection_timeout=10,
-            read_timeout=60,
+            transport=transport.opened(connection_timeout=10, read_timeout=60),
         )
 
     def make_pool(self, path: Mapping[str, str], body: Mapping[str, Any]) -> None:

@@ -112,6 +112,7 @@ from runspec_jobs.provider.payload import (
 )
 from runspec_jobs.provider.probe import BenchProbe, Observation, Probe, ProbeContext, Verdict
 from runspec_jobs.provider.registry_login import RegistryOptions, docker_auth, registry_of
+from runspec_jobs.provider.reply_deadline import TimedStream
 from runspec_jobs.provider.saved_outputs import Copy, publish, read_saved_outputs
 from runspec_jobs.provider.signed_urls import Line, signed_job_lines, signed_problems
 from runspec_jobs.provider.spec_checks import (
@@ -296,6 +297,7 @@ __all__ = [
     "SupportsUpload",
     "SupportsUsage",
     "TimedChunk",
+    "TimedStream",
     "Truth",
     "Unavailable",
     "Usage",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from botocore.exceptions import ClientError
 
@@ -73,6 +75,11 @@ def test_the_pause_that_a_busy_service_asks_for_is_kept(
         raise ClientError({"Error": {"Code": "SlowDown"}, "ResponseMetadata": meta}, "PutObject")
 
     assert caught.value.retry_after_s == seconds
+
+
+def test_a_reply_of_endless_depth_is_no_answer() -> None:
+    with pytest.raises(NoAnswer, match="it: the reply cannot be read"), translated("it"):
+        json.loads("[" * 200_000)
 
 
 @pytest.mark.parametrize("code,status", [("InternalError", 500), ("", 200), ("400", 400)])

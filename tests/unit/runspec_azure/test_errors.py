@@ -51,6 +51,7 @@ CASES: dict[str, tuple[Callable[[], Exception], type[RunspecError], bool]] = {
         RemoteError,
         False,
     ),
+    "of endless depth": (lambda: RecursionError("too deep"), NoAnswer, False),
     "no status": (lambda: refused(0), NoAnswer, False),
     "cut off": (lambda: exceptions.DecodeError("x"), NoAnswer, False),
     "reset": (lambda: exceptions.ServiceResponseError("x"), NoAnswer, False),

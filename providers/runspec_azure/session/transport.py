@@ -1,0 +1,65 @@
+"""The HTTP transport of the SDKs, with a time limit for whole replies; see `TimedStream`."""
+
+from __future__ import annotations
+
+import io
+import socket
+import time
+from http.client import HTTPResponse
+from typing import Any
+
+from azure.core.pipeline.transport import RequestsTransport
+from requests import Session
+from requests.adapters import HTTPAdapter
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, Retry
+from urllib3.connection import HTTPConnection, HTTPSConnection
+
+from runspec_jobs.provider import TimedStream
+
+
+class TimedResponse(HTTPResponse):
+    def __init__(self, sock: socket.socket, *args: Any, **more: Any) -> None:
+        super().__init__(sock, *args, **more)
+        found: Any = self.fp  # a BufferedReader, as makefile("rb") gives
+        self.fp = io.BufferedReader(TimedStream(found.detach(), sock, time.monotonic))
+
+
+class TimedConnection(HTTPConnection):
+    response_class = TimedResponse
+
+
+class TimedSecureConnection(HTTPSConnection):
+    response_class = TimedResponse
+
+
+class TimedPool(HTTPConnectionPool):
+    ConnectionCls = TimedConnection
+
+
+class TimedSecurePool(HTTPSConnectionPool):
+    ConnectionCls = TimedSecureConnection
+
+
+POOLS = {"http": TimedPool, "https": TimedSecurePool}
+
+
+class TimedAdapter(HTTPAdapter):
+    def init_poolmanager(self, *args: Any, **more: Any) -> None:
+        super().init_poolmanager(*args, **more)
+        self.poolmanager.pool_classes_by_scheme = POOLS
+
+    def proxy_manager_for(self, *args: Any, **more: Any) -> Any:
+        manager = super().proxy_manager_for(*args, **more)
+        manager.pool_classes_by_scheme = POOLS
+        return manager
+
+
+def opened(**timeouts: float) -> RequestsTransport:
+    """Return a transport of its own, which does not retry: the SDKs' policies do, or nobody does."""
+    session = Session()
+    for scheme in ("http://", "https://"):
+        session.mount(
+            scheme,
+            TimedAdapter(max_retries=Retry(total=False, redirect=False, raise_on_status=False)),
+        )
+    return RequestsTransport(session=session, session_owner=True, **timeouts)
