@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from runspec_aws import reasons
-from runspec_jobs.provider import Attempt
+from runspec_jobs.provider import Attempt, NodeEnds
 
 AGAIN = 75  # the exit code of a job that needs another attempt, whatever its program's code was
 Job = Mapping[str, Any]
@@ -24,18 +24,33 @@ Codes = Callable[[AttemptKey], int | None]
 """A function that returns the exit code that the agent recorded for a failed attempt, or None if it recorded none."""
 
 
-def over(job: Job, task: int, rank: int, codes: Codes) -> tuple[Attempt, ...]:
-    """Return the ended attempts of *job*, as the service and the job itself recorded them.
+def ended(job: Job) -> Sequence[tuple[int, Job]]:
+    """Return the attempts of *job* that have ended, with their numbers.
 
+    An attempt has `stoppedAt` once it has ended, also if another one follows it.
     https://docs.aws.amazon.com/batch/latest/APIReference/API_AttemptDetail.html
     """
+    over = job.get("status") in ("SUCCEEDED", "FAILED")
     found = enumerate(job.get("attempts", ()), 1)
-    return tuple(_attempt(AttemptKey(task, rank, number), one, job, codes) for number, one in found)
+    return [(number, one) for number, one in found if over or one.get("stoppedAt")]
 
 
-def _attempt(which: AttemptKey, one: Job, job: Job, codes: Codes) -> Attempt:
+def over(job: Job, task: int, rank: int, codes: Codes, ends: NodeEnds) -> tuple[Attempt, ...]:
+    """Return the ended attempts of *job*, as the service and the job itself recorded them."""
+    found = ended(job)
+    return tuple(
+        _attempt(AttemptKey(task, rank, number), one, job, codes, ends) for number, one in found
+    )
+
+
+def _attempt(which: AttemptKey, one: Job, job: Job, codes: Codes, ends: NodeEnds) -> Attempt:
     preempted = reasons.was_reclaimed(one, job)
     code = one.get("container", {}).get("exitCode")
+    end = ends.of((which.task, which.rank, which.number))
+    if end is not None and not preempted and (end.code or not code):
+        began_s, ended_s = _seconds(one.get("startedAt")), _seconds(one.get("stoppedAt"))
+        reason = reasons.recorded(end, ends.record, one)
+        return Attempt(which.number, end.code, reason, end.preempted, began_s, ended_s)
     noted = codes(which) if code == AGAIN and not preempted else None
     reason = reasons.of_attempt(one, code if noted is None else noted, preempted=preempted)
     began_s, ended_s = _seconds(one.get("startedAt")), _seconds(one.get("stoppedAt"))

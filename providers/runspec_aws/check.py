@@ -29,7 +29,6 @@ from runspec_jobs.provider import (
     too_many_tasks,
 )
 
-LEAST_TIMEOUT_S = 60  # https://docs.aws.amazon.com/batch/latest/userguide/job_timeouts.html
 # https://docs.aws.amazon.com/batch/latest/APIReference/API_JobStateTimeLimitAction.html
 LEAST_WAIT_S, MOST_WAIT_S = 600, 86_400
 MOST_NODES = (
@@ -118,9 +117,6 @@ def _container(spec: Spec) -> Iterator[Problem]:
 
 
 def _limits(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
-    if spec.timeout is not None and spec.timeout < LEAST_TIMEOUT_S:
-        what = f"{spec.timeout} s, but the shortest timeout of AWS Batch is {LEAST_TIMEOUT_S} s"
-        yield Problem(("timeout",), what, "set timeout: 60s or longer")
     attempts = spec.retry.attempts + spec.retry.spot_attempts - 1
     if attempts > MAX_ATTEMPTS and spec.cluster.capacity is not Capacity.ON_DEMAND:
         what = f"AWS Batch makes {MAX_ATTEMPTS} attempts in all, including preempted ones"

@@ -21,6 +21,7 @@ from runspec_jobs.provider import (
     argv,
     content_name,
     inside_boot,
+    limit_s,
     registry_of,
 )
 
@@ -77,8 +78,8 @@ def content(spec: Spec, facts: Facts) -> dict[str, Any]:
     else:
         found |= {"type": "container", "containerProperties": container}
         found["platformCapabilities"] = ["FARGATE" if options.fargate else "EC2"]
-    if spec.timeout:
-        found["timeout"] = {"attemptDurationSeconds": spec.timeout}
+    if limit := limit_s(spec):
+        found["timeout"] = {"attemptDurationSeconds": limit}
     return found
 
 

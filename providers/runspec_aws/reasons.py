@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from runspec_jobs.provider import NodeEnd
+
 # https://docs.aws.amazon.com/batch/latest/userguide/job_retries.html
 RECLAIMED = ("Host EC2", "Your Spot Task was interrupted")
 EXITED, LEFT = "Essential container in task exited", 143  # the job exited by itself after a notice
@@ -66,6 +68,12 @@ def of_attempt(attempt: Mapping[str, Any], code: int | None, *, preempted: bool)
     if code == 0 and not container.get("reason"):
         return ""
     return _words(container, code, str(attempt.get("statusReason", "")))
+
+
+def recorded(end: NodeEnd, record: Mapping[str, Any], attempt: Mapping[str, Any]) -> str:
+    """Return why an attempt ended by the end record of its agent, with what the service says beside it."""
+    said, reason = end.reason(record), str(attempt.get("statusReason", ""))
+    return said if not said or reason in ("", EXITED) else f"{said} ({reason})"
 
 
 def _words(container: Mapping[str, Any], code: int | None, reason: str) -> str:

@@ -75,8 +75,11 @@ def lines(spec: Spec, run: str, facts: Facts) -> Iterator[Line]:
         # The number of the attempt is not known when the URL is signed.
         return [f"usage={task} ", mark("PUT", key(options, "runs", run, "usage", str(task), "0/0"))]
 
+    def end(task: int) -> Line:
+        return [f"end={task} ", mark("PUT", key(options, "runs", run, "ends", str(task), "signed"))]
+
     claimed: list[Line] = [["claim=", mark("CLAIM", claim)], ["holder=", mark("GET", claim)]]
-    return signed_job_lines(spec, claimed, mount, output, usage)
+    return signed_job_lines(spec, claimed, mount, output, usage, end, hidden=143)
 
 
 def problems(spec: Spec, options: AwsOptions) -> Iterator[Problem]:

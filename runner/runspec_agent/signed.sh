@@ -296,6 +296,13 @@ _rs_before() {
       esac
       ;;
     usage) [ "${_rs_v%% *}" != "$RUNSPEC_TASK" ] || _rs_use=${_rs_v#* } ;;
+    end)
+      [ "${_rs_v%% *}" = "$RUNSPEC_TASK" ] || return 0
+      _rs_note=${_rs_v#* }
+      [ "$_rs_puts" ] || _rs_die 69 'this wget cannot record how the job ends: add curl, python3 or GNU wget'
+      ;;
+    limit) _rs_limit=$_rs_v ;;
+    hidden) _rs_hide=$_rs_v ;;
     sample) _rs_sampler=$(printf %b "$_rs_v") ;;
     sweep)
       # "VARIABLE COUNT", for the parameter that varies fastest first; its values follow, with \n for a newline.
@@ -353,11 +360,11 @@ _rs_walk() {
 }
 
 _rs_get 'the list of files' "$_rs_list" "$_rs_dir/list"
-_rs_left=$RUNSPEC_TASK _rs_lost= _rs_told= _rs_sum= _rs_use= _rs_side=
+_rs_left=$RUNSPEC_TASK _rs_lost= _rs_told= _rs_sum= _rs_use= _rs_side= _rs_note= _rs_limit= _rs_hide= _rs_late= _rs_clock=
 _rs_walk _rs_before
 
 # 5. The program runs as a child, because outputs are uploaded after it. SIGTERM is forwarded to it, and the exit code
-# is then 143.
+# is then 143. A timeout is a SIGUSR1, after which the exit code is 124.
 _rs_stop() {
   [ -z "$_rs_told" ] || return 0
   _rs_told=1
@@ -374,8 +381,18 @@ set +f
 { [ "$_rs_had" ] && LC_ALL=$_rs_lc || unset LC_ALL; } 2>/dev/null
 _rs_pid= _rs_again=1
 trap '_rs_stop; _rs_again=1' TERM
+trap '[ "$_rs_told" ] || _rs_late=1; _rs_stop; _rs_again=1' USR1
 RUNSPEC_SCRIPTS=$_rs_dir /bin/sh -c "$0" inside "$@" &
 _rs_pid=$!
+if [ "$_rs_limit" ]; then
+  (
+    trap 'kill "$_rs_w"; exit 0' TERM
+    sleep "$_rs_limit" &
+    _rs_w=$!
+    wait "$_rs_w" && kill -USR1 $$
+  ) >/dev/null 2>&1 &
+  _rs_clock=$!
+fi
 [ -z "$_rs_told" ] || { _rs_told= && _rs_stop; } # the signal came before the program
 # usage.sh, which the list contains, samples what the program uses, if a URL takes the result.
 if [ "$_rs_use" ] && [ "$_rs_puts" ]; then
@@ -387,15 +404,36 @@ while [ "$_rs_again" ]; do
   wait "$_rs_pid" 2>/dev/null
   _rs_code=$?
 done
-trap '' TERM
+trap '' TERM USR1
 LC_ALL=C
 set -f
-_rs_end=$_rs_code
+_rs_end=$_rs_code _rs_cause=program
+[ -z "$_rs_clock" ] || kill "$_rs_clock" 2>/dev/null
 [ -z "$_rs_side" ] || kill "$_rs_side" 2>/dev/null
 [ ! -s "$_rs_dir/usage" ] || _rs_once "$_rs_use" "$_rs_dir/usage" "$_rs_dir/said"
-[ -z "$_rs_told" ] || { kill "$_rs_timer" 2>/dev/null; _rs_end=143; }
+[ -z "$_rs_told" ] || { kill "$_rs_timer" 2>/dev/null; _rs_end=143 _rs_cause=stopped; }
+[ -z "$_rs_late" ] || {
+  _rs_tell "the attempt took longer than its timeout of $_rs_limit s"
+  _rs_end=124 _rs_cause=timeout
+}
 
 # 6. Outputs are uploaded also if the program has failed.
 _rs_walk _rs_after
-[ -z "$_rs_lost" ] || [ "$_rs_end" -ne 0 ] || _rs_end=1
+[ -z "$_rs_lost" ] || [ "$_rs_end" -ne 0 ] || _rs_end=1 _rs_cause=unsaved
+
+# 7. The end record proves to runspec that the program ran: see runspec_agent/retry/end_record.py. `hidden` is an exit
+# code after which the service would start the program again, as after a reclaimed machine.
+if [ "$_rs_note" ]; then
+  printf '%s %s %s\n' "$RUNSPEC_ATTEMPT" "$_rs_end" "$_rs_cause" >"$_rs_dir/end"
+  _rs_ask "$_rs_note" "$_rs_dir/end" "$_rs_dir/said"
+  case $_rs_code in
+    2*) ;;
+    *)
+      _rs_why
+      _rs_tell "the exit code cannot be recorded: $_rs_w"
+      [ "$_rs_end" -ne 0 ] || _rs_end=1
+      ;;
+  esac
+fi
+[ "$_rs_cause$_rs_end" != "program$_rs_hide" ] || _rs_end=1
 exit "$_rs_end"

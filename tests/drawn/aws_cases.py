@@ -17,7 +17,7 @@ from runspec_aws.infrastructure.compute_environments import (
     deletion,
 )
 from runspec_aws.options import AwsOptions
-from runspec_aws.status.jobs import STATES
+from runspec_aws.status.nodes import STATES
 from runspec_jobs.provider import (
     Conflict,
     CredentialsError,

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from runspec_aws import attempts, reasons
 from runspec_aws.errors import got, translated
 from runspec_aws.lookup import QUEUE, described
 from runspec_aws.resources.job_kind import JobKind
 from runspec_aws.session.clients import Session
+from runspec_aws.status import nodes
 from runspec_aws.status.array_children import Children
+from runspec_aws.status.nodes import CANCELLED, STATES, Place
 from runspec_aws.status.poll import AT_ONCE, Job, JobPoller
 from runspec_aws.store.objects import Objects
 from runspec_jobs.provider import (
-    NOT_NEEDED,
     Conflict,
     MembershipChange,
+    NodeEnds,
     NodeStatus,
     RemoteError,
     Response,
@@ -34,25 +36,6 @@ from runspec_jobs.provider import (
 # https://docs.aws.amazon.com/batch/latest/userguide/array_jobs.html
 CHILD = re.compile(r"[:#]\d+$")
 SHOWN = 100  # nodes in a status while the job runs; at its end, all are listed
-CANCELLED = "cancelled by runspec"
-
-STATES = {
-    "SUBMITTED": State.WAITING,
-    "PENDING": State.WAITING,
-    "RUNNABLE": State.WAITING,
-    "STARTING": State.WAITING,
-    "RUNNING": State.RUNNING,
-    "SUCCEEDED": State.SUCCEEDED,
-    "FAILED": State.FAILED,
-}
-
-
-class Place(NamedTuple):
-    """The child of a job that is a node of a task."""
-
-    task: int
-    rank: int
-    job: str
 
 
 class Jobs:
@@ -69,6 +52,7 @@ class Jobs:
             str, dict[attempts.AttemptKey, int | None]
         ] = {}  # of attempts that were followed by another
         self._ends: dict[str, tuple[int, str]] = {}  # of elastic jobs
+        self._node_ends: dict[str, NodeEnds] = {}
         self._stop_requests: dict[str, set[int]] = {}  # tasks with a stop request in the store
         self._stopped: set[str] = set()  # children that were terminated individually
 
@@ -198,15 +182,7 @@ class Jobs:
 
     def places(self, run: str, record: Mapping[str, Any]) -> list[Place]:
         """Return every node of every task, with the id of its job."""
-        job, nodes = self._ids[run], record["nodes"]
-        if record["shape"] == JobKind.SINGLE:
-            return [Place(0, 0, job)]
-        if record["shape"] == JobKind.NODES:
-            return [Place(0, rank, f"{job}#{rank}") for rank in range(nodes)]
-        count = nodes
-        for _, values in record["sweep"]:
-            count *= len(values)
-        return [Place(i // nodes, i % nodes, f"{job}:{i}") for i in range(count)]
+        return nodes.places(self._ids[run], record)
 
     def status(self, run: str) -> Status:
         record = self.record(run)
@@ -216,16 +192,16 @@ class Jobs:
         if job is None:
             return Status(State.GONE)
         state = self.state_of(job)
-        nodes = self._nodes(run, record, state.terminal)
+        listed = self._nodes(run, record, state.terminal)
         end = self.elastic_end(run, record, job)
         if end is not None and state.terminal and state is not State.CANCELLED:
-            return elastic_status(end, nodes)
-        if not state.terminal or self._stopping(job, nodes):
-            running = any(n.state is State.RUNNING for n in nodes) or _runs(job)
+            return elastic_status(end, listed)
+        if not state.terminal or self._stopping(job, listed):
+            running = any(n.state is State.RUNNING for n in listed) or _runs(job)
             state = State.RUNNING if running else State.WAITING
             why = self._why(run, record, job) if state is State.WAITING else ""
-            return Status(state, why, None, nodes)
-        return _ended(job, state, nodes)
+            return Status(state, why, None, listed)
+        return _ended(job, state, listed)
 
     def _why(self, run: str, record: Mapping[str, Any], job: Job) -> str:
         """Return why *job* waits; an array is PENDING while its children are, and each of them has the reason."""
@@ -275,24 +251,32 @@ class Jobs:
             return True
         return False
 
-    @staticmethod
-    def state_of(job: Job) -> State:
-        if not job:
-            return State.WAITING
-        # A status of a later version of the service is not one of the two that end a job.
-        state = STATES.get(job["status"], State.WAITING)
-        stopped = str(job.get("statusReason", "")).startswith((CANCELLED, NOT_NEEDED))
-        return State.CANCELLED if state is State.FAILED and stopped else state
+    state_of = staticmethod(nodes.state_of)
 
     def _nodes(self, run: str, record: Mapping[str, Any], ended: bool) -> tuple[NodeStatus, ...]:
         places = self.places(run, record)
         if len(places) > SHOWN and not ended:
             return ()
         found = self.poller.describe([place.job for place in places], anew=ended)
-        codes = self.recorded_codes(run)
+        codes, ends = self.recorded_codes(run), self.ends(run, record)
+        nodes.look(ends, found, places)
+        gang = record["shape"] == JobKind.NODES
         return tuple(
-            _node(place, found[place.job], codes) for place in places if place.job in found
+            nodes.node(place, found[place.job], codes, ends, alone=not gang or place.rank == 0)
+            for place in places
+            if place.job in found
         )
+
+    def ends(self, run: str, record: Mapping[str, Any]) -> NodeEnds:
+        """Return the end records of *run*; they are read when attempts have ended."""
+        if run not in self._node_ends:
+            base, files = f"runs/{run}/ends/", self.files
+
+            def read(names: Sequence[str]) -> Sequence[bytes | None]:
+                return files.read_all([f"{base}{name}" for name in names])
+
+            self._node_ends[run] = NodeEnds(record, lambda: files.names(base), read)
+        return self._node_ends[run]
 
     def recorded_codes(self, run: str) -> attempts.Codes:
         """Return a function for the codes that jobs recorded before they exited with AGAIN; it reads the store once.
@@ -364,6 +348,8 @@ class Jobs:
 
 
 def _ended(job: Job, state: State, nodes: tuple[NodeStatus, ...]) -> Status:
+    if state is State.SUCCEEDED and (unproven := blamed(nodes)):
+        return Status(State.FAILED, unproven.reason, unproven.exit_code, nodes)
     if state is State.SUCCEEDED:
         return Status(state, reasons.reclaimed(job), 0, nodes)
     if state is State.CANCELLED:
@@ -383,25 +369,3 @@ def _runs(job: Job) -> bool:
     """Return whether the job runs; an array whose children run is PENDING itself."""
     counts = job.get("arrayProperties", {}).get("statusSummary", {})
     return bool(counts.get("RUNNING")) or job["status"] == "RUNNING"
-
-
-def _node(place: Place, job: Job, codes: attempts.Codes) -> NodeStatus:
-    state = Jobs.state_of(job)
-    over = attempts.over(job, place.task, place.rank, codes)
-    reason = reasons.ended(job) if state is State.FAILED else reasons.waiting(job)
-    code = exit_code(job) if state.terminal else None
-    attempt = max(1, len(over) + (state is State.RUNNING))
-    if (
-        code == attempts.AGAIN and over
-    ):  # no attempts were left, and 75 is not the program's own code
-        code, reason = over[-1].exit_code, over[-1].reason
-    reason = reason if state is not State.RUNNING else ""
-    began_s = attempts.began_s(job) if state is State.RUNNING else None
-    return NodeStatus(place.task, place.rank, attempt, state, reason, code, over, began_s)
-
-
-def exit_code(job: Job) -> int | None:
-    """Return the exit code of the last attempt; None if no container was started."""
-    found = [attempt.get("container", {}).get("exitCode") for attempt in job.get("attempts", ())]
-    own = job.get("container", {}).get("exitCode")
-    return own if own is not None else found[-1] if found else None

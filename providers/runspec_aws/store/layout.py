@@ -20,6 +20,7 @@ from runspec_jobs.provider import (
     blob_name,
     inside_zipapp,
     job_record,
+    proves_end,
     reach,
 )
 
@@ -103,8 +104,15 @@ def described(spec: Spec, run: str, facts: Facts) -> dict[str, Any]:
         tries=attempts(spec),
         spot=spot(spec, options),
         log_group=options.log_group,
+        **_ends(spec, options),
         **reach(spec, _rule(options)),
     )
+
+
+def _ends(spec: Spec, options: AwsOptions) -> dict[str, Any]:
+    if options.files != "signed":
+        return {"ends": True}
+    return {"ends": "signed"} if proves_end(spec) else {}
 
 
 def _rule(options: AwsOptions) -> str:

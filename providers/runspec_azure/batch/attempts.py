@@ -7,14 +7,14 @@ another one when it fails; the store has their times.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from runspec_azure.batch import reasons
 from runspec_azure.batch.timing import DEFAULT, Timing
 from runspec_azure.store.blobs import Blobs
 from runspec_azure.timing import CLOCK, Clock
-from runspec_jobs.provider import Attempt
+from runspec_jobs.provider import Attempt, NodeEnds
 
 # The exit code of the agent when another attempt is needed, whatever its program's code was.
 AGAIN = 75
@@ -35,7 +35,19 @@ class AttemptNotes:
         self.blobs, self.timing, self.clock = blobs, timing, clock
         self._failures: dict[str, dict[tuple[int, int, int], Failure]] = {}
         self._looked: dict[tuple[str, str], float] = {}
+        self._ends: dict[str, NodeEnds] = {}
         self._begins: dict[tuple[str, int], Mapping[int, float | None]] = {}
+
+    def ends(self, run: str, record: Mapping[str, Any]) -> NodeEnds:
+        """Return the end records of *run*; they are read when attempts have ended."""
+        if run not in self._ends:
+            base, blobs = f"runs/{run}/ends/", self.blobs
+
+            def read(names: Sequence[str]) -> Sequence[bytes | None]:
+                return blobs.read_all([f"{base}{name}" for name in names])
+
+            self._ends[run] = NodeEnds(record, lambda: blobs.names(base), read)
+        return self._ends[run]
 
     def forget(self) -> None:
         """Discard the cached answers."""
@@ -71,7 +83,9 @@ class AttemptNotes:
     def _looked_at(self, kind: str, run: str) -> None:
         self._looked[kind, run] = self.clock.monotonic()
 
-    def past(self, run: str, place: Place, last: int, info: Mapping[str, Any]) -> Iterator[Attempt]:
+    def past(
+        self, run: str, place: Place, last: int, info: Mapping[str, Any], ends: NodeEnds
+    ) -> Iterator[Attempt]:
         """Yield the attempts before the *last*; one without a failure of its own lost its machine."""
         begins = self.begins(run, place[0]) if last > 1 else {}
         for number in range(1, last):
@@ -79,6 +93,9 @@ class AttemptNotes:
             reclaimed = found is None and bool(info.get("requeueCount"))
             code, ended_s = found or (None, None)
             reason = reasons.RECLAIMED if reclaimed else reasons.ended({}, code)
+            end = ends.of((*place, number))
+            if end is not None and not (reclaimed and end.told):
+                code, reason, reclaimed = end.code, end.reason(ends.record), end.preempted
             yield Attempt(number, code, reason, reclaimed, begins.get(number), ended_s)
 
 

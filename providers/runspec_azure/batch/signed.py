@@ -108,11 +108,15 @@ def lines(spec: Spec, run: str, facts: Facts) -> Iterator[Line]:
         where = layout.key(options, "runs", run, "usage", str(task), "0/0")
         return [f"usage={task} ", mark(WRITE, where)]
 
+    def end(task: int) -> Line:
+        where = layout.key(options, "runs", run, "ends", str(task), "signed")
+        return [f"end={task} ", mark(WRITE, where)]
+
     yield "header=x-ms-blob-type: BlockBlob"
     yield f"most={MOST_BYTES}"
     # With only the permission to create, writing to an existing blob would be a 403.
     claimed: list[Line] = [["claim=", mark(WRITE, claim)], ["holder=", mark(READ, claim)]]
-    yield from signed_job_lines(spec, claimed, mount, output, usage)
+    yield from signed_job_lines(spec, claimed, mount, output, usage, end)
 
 
 def problems(spec: Spec, options: BatchOptions) -> Iterator[Problem]:

@@ -19,18 +19,22 @@ from runspec_azure.timing import CLOCK, Clock
 from runspec_jobs.provider import (
     Attempt,
     MembershipChange,
+    NodeEnds,
     NodeStatus,
     RemoteError,
     State,
     Status,
     blamed,
+    contradicted,
     elastic_changes,
     elastic_end,
     elastic_status,
     read_record,
     seated,
+    unproven,
 )
 
+SERVICE = "Azure Batch"
 SHOWN = 100  # the most tasks that a status lists while the job runs; at its end, it lists all
 # Values of terminateReason: the first one as documented and as observed.
 # https://learn.microsoft.com/en-us/rest/api/batchservice/jobs/get-job#batchjobexecutioninfo
@@ -276,6 +280,9 @@ class Tasks:
         return Status(State.WAITING, reasons.waiting(self.pool(record["pool"]), tasks), None, nodes)
 
     def _nodes(self, run: str, record: Found, tasks: Sequence[Found]) -> Iterator[NodeStatus]:
+        # Read the end records once after each end of an attempt.
+        over = ((number_of(t), 0, attempts_of(t) - (not _ended(t))) for t in tasks)
+        self._ends_of(run).look({key for key in over if key[2] > 0})
         for task in tasks:
             number = number_of(task)
             for rank in range(record["nodes"]):
@@ -288,9 +295,18 @@ class Tasks:
         good = info.get("result", "success") == "success" or reasons.only_a_copy(info)
         if state.terminal and (code or not good):
             state = State.FAILED
+        ends = self._ends_of(run)
+        end = ends.newest(number, rank) if state.terminal else None
+        unseen = ends.written and rank == 0 and (end is None or end.code)
+        if state is State.SUCCEEDED and unseen:
+            state, code = State.FAILED, None if end is None else end.code
         over = tuple(self._attempts(run, task, (number, rank), state, attempts))
         reason = ""
-        if state is State.FAILED:
+        if state is State.FAILED and good and unseen and not info.get("exitCode"):
+            reason = unproven(SERVICE) if end is None else contradicted(SERVICE, end, ends.record)
+        elif state is State.FAILED and end is not None and end.code:
+            code, reason = end.code, end.reason(ends.record)
+        elif state is State.FAILED:
             code = over[-1].exit_code if code == AGAIN and over else code
             reason = reasons.ended(info, code)
         elif state is State.SUCCEEDED and reasons.only_a_copy(info):
@@ -306,16 +322,23 @@ class Tasks:
         self, run: str, task: Found, place: tuple[int, int], state: State, attempts: int
     ) -> Iterator[Attempt]:
         """Yield the attempts that have ended: the agent notes each failure, unless its machine is lost."""
-        info = task.get("executionInfo", {})
-        yield from self.notes.past(run, place, attempts, info)
+        info, ends = task.get("executionInfo", {}), self._ends_of(run)
+        yield from self.notes.past(run, place, attempts, info, ends)
         if state.terminal:
-            code = info.get("exitCode")
-            if code == AGAIN:
+            code, end = info.get("exitCode"), ends.newest(*place)
+            if code == AGAIN and end is None:
                 failure = self.notes.failure(run, place, attempts, fresh_s=0.0)
                 code = None if failure is None else failure.code
             reason = "" if state is State.SUCCEEDED else reasons.ended(info, code)
+            if state is State.FAILED and end is not None and end.code:
+                code, reason = end.code, end.reason(ends.record)
+            elif state is State.FAILED and code == 0:
+                code, reason = None, unproven(SERVICE)
             began_s, ended_s = seconds(info.get("startTime")), seconds(info.get("endTime"))
             yield Attempt(attempts, code, reason, False, began_s, ended_s)
+
+    def _ends_of(self, run: str) -> NodeEnds:
+        return self.notes.ends(run, self._records.get(run, {}))
 
     def _stops(self, run: str) -> set[int]:
         """Return the tasks for which there is a stop request."""

@@ -32,7 +32,6 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     options: SlurmOptions = facts.options
     yield from _nodes(spec)
     yield from _words(spec)
-    yield from _time(spec)
     if facts.complete:
         yield from extra_options.problems(spec, options)
         yield from partition_fit.problems(spec, facts)
@@ -61,12 +60,6 @@ def _words(spec: Spec) -> Iterator[Problem]:
             if name.startswith(RESERVED):
                 what = f"{name.partition('_')[0]}_* belongs to Slurm"
                 yield Problem((where, name), what, "rename it", at="key")
-
-
-def _time(spec: Spec) -> Iterator[Problem]:
-    if spec.timeout == 0:
-        what = "0 leaves the job no time, and means no limit in Slurm"
-        yield Problem(("timeout",), what, "set timeout: 1m or longer, or remove it")
 
 
 def _limits(spec: Spec, facts: Facts) -> Iterator[Problem]:

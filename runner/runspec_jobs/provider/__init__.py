@@ -98,10 +98,12 @@ from runspec_jobs.provider.job_manifest import (
     digest_line,
     job_record,
     kept_outputs,
+    limit_s,
     reach,
     read_record,
 )
 from runspec_jobs.provider.log_streams import Chunk, LogIndex, Stream, TimedChunk, timed_chunk
+from runspec_jobs.provider.node_ends import NodeEnd, NodeEnds, contradicted, unproven
 from runspec_jobs.provider.object_streams import BodyReader, HashedPart, RangedReader
 from runspec_jobs.provider.paths import home as state_folder
 from runspec_jobs.provider.payload import (
@@ -114,7 +116,12 @@ from runspec_jobs.provider.probe import BenchProbe, Observation, Probe, ProbeCon
 from runspec_jobs.provider.registry_login import RegistryOptions, docker_auth, registry_of
 from runspec_jobs.provider.reply_deadline import TimedStream
 from runspec_jobs.provider.saved_outputs import Copy, publish, read_saved_outputs
-from runspec_jobs.provider.signed_urls import Line, signed_job_lines, signed_problems
+from runspec_jobs.provider.signed_urls import (
+    Line,
+    proves_end,
+    signed_job_lines,
+    signed_problems,
+)
 from runspec_jobs.provider.spec_checks import (
     lacking,
     not_in_profile,
@@ -230,6 +237,8 @@ __all__ = [
     "Model",
     "Mount",
     "NoAnswer",
+    "NodeEnd",
+    "NodeEnds",
     "NodeRef",
     "NodeStatus",
     "Nodes",
@@ -315,6 +324,7 @@ __all__ = [
     "choose_machines",
     "chosen_machine",
     "content_name",
+    "contradicted",
     "did_you_mean",
     "digest_line",
     "docker_auth",
@@ -330,6 +340,7 @@ __all__ = [
     "job_record",
     "kept_outputs",
     "lacking",
+    "limit_s",
     "literal",
     "machine_price",
     "machine_shortfall",
@@ -338,6 +349,7 @@ __all__ = [
     "other_machines",
     "other_regions",
     "price_note",
+    "proves_end",
     "publish",
     "python_fits",
     "python_version",
@@ -369,6 +381,7 @@ __all__ = [
     "timed_chunk",
     "too_many_tasks",
     "unknown_machine",
+    "unproven",
     "variable",
 ]
 

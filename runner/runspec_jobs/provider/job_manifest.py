@@ -18,6 +18,20 @@ PARTED_FORMAT = (
 OUTPUT_TAR = ".runspec/output.tar"  # the key, below the prefix of an output, of an output that was saved as one tar
 
 
+KEPT_S = (
+    20 + 120
+)  # after a timeout: the grace period of the program, and the time to save what it has written
+
+
+def limit_s(spec: Spec) -> int | None:
+    """Return the limit for the service on an attempt: the agent keeps `timeout` itself, and saves before that.
+
+    >>> limit_s(Spec(name="a", run="x", timeout="1h"))
+    3740
+    """
+    return spec.timeout + KEPT_S if spec.timeout else None
+
+
 def blob_name(source: Source) -> str:
     """Return the name of the tar of a folder; it is the digest of the content, so that equal folders are uploaded once.
 
@@ -43,7 +57,8 @@ def job_record(spec: Spec, run: str, facts: Facts, **more: Any) -> dict[str, Any
 
     *more* depends on the service: `shape` (single, array or nodes), `tries` (the number of attempts of one node),
     `spot` (whether and how the machine gives notice that it is reclaimed; true means as EC2 does), `stops` (the exit
-    code that ends a whole sweep, which no program may use), `stop_s` (the seconds between two checks of a task
+    code that ends a whole sweep, which no program may use), `ends` (whether each node records how it has ended, or
+    `signed`: see `node_ends`), `stop_s` (the seconds between two checks of a task
     whether it was stopped, if the service cannot stop it), and values for the provider's own client. Keys are
     relative to the prefix of the profile.
     """
@@ -55,6 +70,7 @@ def job_record(spec: Spec, run: str, facts: Facts, **more: Any) -> dict[str, Any
         "launch": str(spec.launch),
         "attempts": spec.retry.attempts,
         "timeout_s": spec.timeout,
+        **({"limit_s": limit_s(spec)} if more.get("ends") and spec.timeout else {}),
         "sweep": [_axis(axis) for axis in axes(spec.sweep)],
         "mounts": [_mount(mount, facts) for mount in spec.mounts],
         "outputs": kept_outputs(spec),

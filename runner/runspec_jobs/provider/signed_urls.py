@@ -23,11 +23,14 @@ def signed_job_lines(
     mount: Callable[[Mount], Iterable[Line]],
     output: Callable[[str, int], Iterable[Line]],
     usage: Callable[[int], Line],
+    end: Callable[[int], Line],
+    hidden: int | None = None,
 ) -> Iterator[Line]:
     """Yield the lines that describe the job of *spec* to signed.sh; the provider supplies those that contain URLs.
 
     *claim* contains the lines to claim the run. *mount* returns the lines to download a mount, and *output* returns the
-    lines to save an output, given its name and the number of its task, and *usage* the line to save what a task uses.
+    lines to save an output, given its name and the number of its task, *usage* the line to save what a task uses, and
+    *end* that for its end record. *hidden* is an exit code of programs that the service must not see.
     """
     yield from claim
     yield f"slots={spec.processes_per_node}"
@@ -44,9 +47,19 @@ def signed_job_lines(
         yield f"at={made.path}"
         for task in range(len(tasks(spec))):
             yield from output(made.name, task)
-    if len(tasks(spec)) <= SIGNED_OUTPUTS:
+    if spec.timeout:
+        yield f"limit={spec.timeout}"
+    if hidden is not None:
+        yield f"hidden={hidden}"
+    if proves_end(spec):
+        yield from map(end, range(len(tasks(spec))))
         yield f"sample={_one_line(USAGE_SH)}"
         yield from map(usage, range(len(tasks(spec))))
+
+
+def proves_end(spec: Spec) -> bool:
+    """Return whether each task of a job with signed URLs has one for its end record."""
+    return len(tasks(spec)) <= SIGNED_OUTPUTS
 
 
 def _swept(axis: Axis) -> Iterator[str]:

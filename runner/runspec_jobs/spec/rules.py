@@ -39,6 +39,7 @@ def broken(spec: Spec) -> Iterator[Problem]:
     yield from _sweep(spec)
     yield from _launch(spec)
     yield from _smoke(spec)
+    yield from _time(spec)
     yield from wrong_metric(spec)
     yield from wrong_scaling(spec)
 
@@ -240,6 +241,12 @@ def _launch(spec: Spec) -> Iterator[Problem]:
         )
     if spec.cluster.gpu_type is not None and spec.cluster.gpus is None:
         yield Problem(("cluster", "gpu_type"), "'gpu_type' needs 'gpus'", "add gpus: 1", at="key")
+
+
+def _time(spec: Spec) -> Iterator[Problem]:
+    if spec.timeout == 0:
+        what = "0 s leaves the job no time, and is no limit for several services"
+        yield Problem(("timeout",), what, "set timeout: 1m or longer, or remove it for no limit")
 
 
 def _smoke(spec: Spec) -> Iterator[Problem]:

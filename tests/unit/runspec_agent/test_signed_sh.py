@@ -589,9 +589,75 @@ def test_a_program_that_does_not_mind_is_killed_after_its_grace(
     assert unpacked(bucket.content("out")) == {"a": b"on\n"}
 
 
+# The end record
+
+
+@every_way_that_puts
+@pytest.mark.parametrize("code,exits", [(0, 0), (3, 3), (75, 75), (143, 1)])
+def test_the_end_record_has_the_exit_code_of_the_program(
+    code: int, exits: int, shell: str, tool: str, bucket: Bucket, tmp_path: Path
+) -> None:
+    """Also if the service must not see that code, because it would start the job again."""
+    ends = [f"end=1 {bucket.put('other')}", f"end=0 {bucket.put('end')}", "hidden=143"]
+    url = bucket.listed([*bucket.claim(), *ends])
+
+    done = Image(tmp_path, shell, tool).run(url, ["sh", "-c", f"exit {code}"], SERVICE_TRY="2")
+
+    assert (done.returncode, bucket.content("end")) == (exits, f"2 {code} program\n".encode())
+    assert bucket.content("other") is None
+
+
+@every_shell
+def test_a_timeout_ends_the_program_saves_and_is_recorded(
+    shell: str, bucket: Bucket, tmp_path: Path
+) -> None:
+    url = bucket.listed([*output(bucket), f"end=0 {bucket.put('end')}", "limit=1", "hidden=143"])
+    script = 'trap "echo late > $RUNSPEC_OUTPUT_O/a; exit 0" TERM; while :; do sleep 0.1; done'
+
+    done = Image(tmp_path, shell, "curl").run(url, ["sh", "-c", script])
+
+    assert (done.returncode, bucket.content("end")) == (124, b"1 124 timeout\n")
+    assert b"runspec: the attempt took longer than its timeout of 1 s" in done.stderr
+    assert unpacked(bucket.content("out")) == {"a": b"late\n"}
+
+
+@every_shell
+def test_a_program_that_ends_before_its_timeout_is_not_waited_for(
+    shell: str, bucket: Bucket, tmp_path: Path
+) -> None:
+    url = bucket.listed([*bucket.claim(), f"end=0 {bucket.put('end')}", "limit=600"])
+    began = time.monotonic()
+
+    done = Image(tmp_path, shell, "curl").run(url, ["true"])
+
+    assert (done.returncode, bucket.content("end")) == (0, b"1 0 program\n")
+    assert time.monotonic() - began < 300
+
+
+@every_shell
+def test_a_success_that_cannot_be_recorded_is_none(
+    shell: str, bucket: Bucket, tmp_path: Path
+) -> None:
+    with answering(403) as (url, _):
+        listed = bucket.listed([*bucket.claim(), f"end=0 {url}"])
+        done = Image(tmp_path, shell, "curl").run(listed, ["true"])
+
+    assert done.returncode == 1
+    assert b"runspec: the exit code cannot be recorded: the store refused" in done.stderr
+
+
+def test_a_wget_that_cannot_record_the_end_refuses_the_job(bucket: Bucket, tmp_path: Path) -> None:
+    url = bucket.listed([f"end=0 {bucket.put('end')}"])
+
+    done = Image(tmp_path, "busybox", "wget").run(url, ["echo", "ran"])
+
+    assert (done.returncode, done.stdout) == (69, b"")
+    assert b"this wget cannot record how the job ends" in done.stderr
+
+
 def test_it_is_small_enough_for_a_job_definition() -> None:
-    """AWS Batch takes 24 KiB of it; eleven of them are left for the user's words."""
-    assert len(signed_sh()) + len(inside_sh()) < 13 * 1024
+    """AWS Batch takes 24 KiB of it; ten of them are left for the user's words."""
+    assert len(signed_sh()) + len(inside_sh()) < 14 * 1024
 
 
 # What the program uses

@@ -52,7 +52,6 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
     "a registry without its secret": ({}, {"registry": "registry.example.org"}, ("provider",)),
     "a secret of no registry": ({}, {"registry_secret": LOGIN}, ("provider",)),
     "a root device of no AMI": ({}, {"root_device": "/dev/sda1"}, ("provider",)),
-    "a timeout that Batch does not keep": ({"timeout": "59s"}, {}, ("timeout",)),
     "what Batch would replace": ({"command": ["echo", "Ref::x"]}, {}, ("command", 1)),
     "what Batch would replace in a script": (
         {"run": "echo Ref::x"},
@@ -214,7 +213,7 @@ GOOD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "the largest sweep": ({"sweep": {"a": "1..10000"}}, {}),
     "a short wait": ({}, {"max_queue_wait": "10m"}),
     "a long wait": ({}, {"max_queue_wait": "24h"}),
-    "a minute": ({"timeout": "60s"}, {}),
+    "a timeout below the least of Batch, which the agent keeps": ({"timeout": "6s"}, {}),
 }
 
 

@@ -111,7 +111,7 @@ def test_the_container_needs_a_shell_and_no_role() -> None:
 
 
 def test_what_the_shell_is_given_leaves_room_for_the_users_words() -> None:
-    assert job.MAX_BYTES - job.size(spec(), facts(spec())) > 9 * 1024
+    assert job.MAX_BYTES - job.size(spec(), facts(spec())) > 8 * 1024
 
 
 def test_batch_would_replace_nothing_of_the_shells_text() -> None:
@@ -135,7 +135,9 @@ def test_one_url_goes_into_the_request_and_all_others_into_a_file() -> None:
     }
     claim, out = f"runspec/runs/{RUN}/claim", f"runspec/runs/{RUN}/outputs/o"
     lines = found["files"].do.params["Body"]["lines"]
-    *lines, sample, first, _, _, last = lines
+    *lines, hidden, end, _, _, _, sample, first, _, _, last = lines
+    assert hidden == "hidden=143"  # after which AWS Batch would start the job again
+    assert end == ["end=0 ", {"$signed": f"PUT runspec/runs/{RUN}/ends/0/signed"}]
     assert sample.startswith("sample=[ -r ")
     of_tasks = f"runspec/runs/{RUN}/usage"
     assert first == ["usage=0 ", {"$signed": f"PUT {of_tasks}/0/0/0"}]

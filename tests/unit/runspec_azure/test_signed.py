@@ -58,6 +58,7 @@ def test_each_thing_has_a_url_with_as_few_rights_as_it_needs() -> None:
     assert urls.pop("put=0 ").startswith(f"cw {at}/outputs/model/0/0/")
     assert urls.pop("again=0 ").startswith(f"r {at}/outputs/model/0/0/")
     assert urls.pop("usage=0 ") == f"cw {at}/usage/0/0/0"
+    assert urls.pop("end=0 ") == f"cw {at}/ends/0/signed"
     assert urls == {"claim=": f"cw {at}/claim", "holder=": f"r {at}/claim"}
     assert "header=x-ms-blob-type: BlockBlob" in lines
     assert any(line.startswith("sum=") for line in lines if isinstance(line, str))

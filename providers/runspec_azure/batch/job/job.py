@@ -11,7 +11,7 @@ from runspec_azure.batch.job import key_vault
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import batch, pairs
 from runspec_azure.store import layout
-from runspec_jobs.provider import Facts, Scope, Spec, Step, nodes_each, tasks_in_all
+from runspec_jobs.provider import Facts, Scope, Spec, Step, limit_s, nodes_each, tasks_in_all
 
 # https://learn.microsoft.com/en-us/rest/api/batchservice/tasks/create-task-collection
 AT_ONCE = 100
@@ -46,6 +46,11 @@ DISK = " RUNSPEC_DISK=AZ_BATCH_TASK_WORKING_DIR"
 # Tasks run without administrator permissions unless they request them, and in a container as the same
 # user: https://learn.microsoft.com/en-us/azure/batch/batch-docker-container-workloads (on Linux tasks)
 ROOT = {"autoUser": {"scope": "pool", "elevationLevel": "admin"}}
+# A command line becomes the arguments of an image's ENTRYPOINT, which may ignore them: this one executes them.
+# https://github.com/MicrosoftDocs/azure-docs/issues/94943
+ENTRYPOINT = ("--entrypoint", "/usr/bin/env")
+# https://learn.microsoft.com/en-us/azure/batch/batch-quota-limit#other-limits
+LONGEST_S = 180 * 86_400
 # The exit code of the agent if the store refuses access, which all tasks have with one signature or identity.
 # Jobs with `noaction` refuse exit conditions; without a default, the condition would end the job at any
 # failure: https://learn.microsoft.com/en-us/rest/api/batchservice/tasks/create-task#exitoptions
@@ -239,8 +244,8 @@ def _constraints(spec: Spec) -> dict[str, Any]:
         "maxTaskRetryCount": most_attempts(spec) - 1,
         "retentionTime": RETENTION,
     }
-    if spec.timeout:
-        found["maxWallClockTime"] = f"PT{spec.timeout}S"
+    if limit := limit_s(spec):
+        found["maxWallClockTime"] = f"PT{min(limit, LONGEST_S)}S"
     return found
 
 
@@ -249,7 +254,7 @@ def _container(spec: Spec, options: BatchOptions) -> dict[str, Any]:
 
     https://learn.microsoft.com/en-us/azure/batch/batch-docker-container-workloads
     """
-    words = ["--rm"]
+    words = ["--rm", *ENTRYPOINT]
     if spec.container.shm:
         words.append(f"--shm-size={spec.container.shm}b")
     elif spec.cluster.gpus:

@@ -15,10 +15,13 @@ from runspec_aws.attempts import AttemptKey, over
 from runspec_aws.status.jobs import Jobs
 from runspec_aws.store.objects import Objects
 from runspec_aws.timing import CLOCK, DEFAULT
-from runspec_jobs.provider import RemoteError, elastic_tasks
+from runspec_jobs.provider import NodeEnds, RemoteError, elastic_tasks
 from tests.support.change_records import at, record
 
 FAILED = {"statusReason": "Essential container in task exited", "container": {"exitCode": 75}}
+
+
+NO_ENDS = NodeEnds({}, list, lambda _: [])  # of a run of an older version
 
 
 class Store:
@@ -46,7 +49,10 @@ def test_the_store_is_asked_once_for_the_codes_of_all_nodes() -> None:
 
     codes = jobs(store).recorded_codes("r")
     found = [
-        over({"attempts": [FAILED, FAILED]}, 0, rank, codes)[0].exit_code for rank in range(50)
+        over({"status": "FAILED", "attempts": [FAILED, FAILED]}, 0, rank, codes, NO_ENDS)[
+            0
+        ].exit_code
+        for rank in range(50)
     ]
 
     assert found == [6 if rank == 7 else 75 for rank in range(50)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runspec_aws.status.jobs import CANCELLED
+from runspec_aws.status.nodes import CANCELLED
 from runspec_jobs.provider import NOT_NEEDED
 
 

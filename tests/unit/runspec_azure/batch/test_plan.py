@@ -189,7 +189,9 @@ def test_gpus_are_not_asked_for_twice() -> None:
     steps = planned(spec(container={"image": "a:1"}, cluster={"gpus": 1}))
 
     (task,) = body(steps, "Task_AddCollection")["value"]
-    assert task["containerSettings"]["containerRunOptions"] == "--rm --ipc=host"
+    assert task["containerSettings"]["containerRunOptions"] == (
+        "--rm --entrypoint /usr/bin/env --ipc=host"
+    )
 
 
 def test_a_login_without_a_registry_is_one_of_docker() -> None:
@@ -230,11 +232,12 @@ def test_tasks_in_a_pool_of_the_profile_log_in_to_the_registry(
     assert "registry" not in other["containerSettings"]
 
 
-def test_retries_and_the_longest_time_are_the_services_own() -> None:
+def test_retries_are_the_services_own_and_its_limit_leaves_time_to_save() -> None:
+    """The agent keeps the timeout itself, with a SIGTERM, which the service has not."""
     steps = planned(spec(retry={"attempts": 3}, timeout="2h", sweep={"n": [1, 2]}, max_parallel=1))
 
     limits = body(steps, "Task_AddCollection")["value"][0]["constraints"]
-    assert (limits["maxTaskRetryCount"], limits["maxWallClockTime"]) == (2, "PT7200S")
+    assert (limits["maxTaskRetryCount"], limits["maxWallClockTime"]) == (2, "PT7340S")
     assert body(steps, "Job_Add")["maxParallelTasks"] == 1
 
 

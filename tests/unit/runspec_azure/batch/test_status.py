@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -31,6 +31,9 @@ class Service:
         self.now = more.pop("now", {one["id"]: one for one in tasks})  # lists may lag
         self.begun: list[str] = more.pop("begun", [])
         self.stops: list[str] = more.pop("stops", [])
+        self.listed, self.ends = 0, list[str]()
+        if "recorded" in more:  # the run is one of which each node records its end
+            self.ends, more["ends"] = more.pop("recorded"), True
         self.record = {"count": len(tasks), "nodes": 1, "pool": "p", **more}
 
     def look(self, operation: str, path: Mapping[str, str], query: Any = None) -> Any:
@@ -55,6 +58,13 @@ class Service:
 
     def key(self, *parts: str) -> str:
         return "/".join(parts)
+
+    def names(self, *parts: str) -> list[str]:
+        self.listed += 1
+        return self.ends
+
+    def read_all(self, keys: Sequence[str]) -> list[bytes | None]:
+        return [None for _ in keys]
 
     def listing(self, prefix: str) -> list[Entry]:
         kept = self.begun if "/tries/" in prefix else self.notes
@@ -391,3 +401,62 @@ def test_a_job_whose_nodes_stay_has_no_changes_and_its_store_is_not_listed() -> 
     service.listing = None  # type: ignore[assignment, method-assign] # nobody calls it
 
     assert Tasks(service, service).changes(RUN) == []  # type: ignore[arg-type] # what it asks of both
+
+
+# What agents have recorded
+
+
+def test_a_success_without_an_end_record_is_a_failure_with_the_likeliest_reason() -> None:
+    """The image's ENTRYPOINT, or nothing, ran."""
+    tasks = (task("completed", 0, **GOOD), task("completed", 1, **GOOD))
+
+    found = status(Service(*tasks, recorded=["0/1/0-0-program"]))
+
+    assert (found.state, found.exit_code) == (State.FAILED, None)
+    assert "ENTRYPOINT did not pass the command on" in found.reason
+    assert [node.state for node in found.nodes] == [State.SUCCEEDED, State.FAILED]
+    assert found.nodes[1].attempts[0].reason == found.reason
+
+
+def test_a_success_that_agents_have_recorded_is_one() -> None:
+    service = Service(task("completed", 0, **GOOD), recorded=["0/1/0-3-program", "0/2/0-0-program"])
+    tasks = Tasks(service, service)  # type: ignore[arg-type] # what it asks of both
+
+    found = [tasks.status(RUN) for _ in range(3)][-1]
+
+    assert (found.state, found.exit_code, service.listed) == (State.SUCCEEDED, 0, 1)
+
+
+@pytest.mark.parametrize("code", [75, 77, 124, 137, 143])
+def test_a_programs_own_code_is_its_own(code: int) -> None:
+    info = {**BAD, "exitCode": 1}
+
+    found = status(Service(task("completed", 0, **info), recorded=[f"0/1/0-{code}-program"]))
+
+    assert (found.state, found.exit_code) == (State.FAILED, code)
+    assert found.reason == f"exited with code {code}"
+
+
+def test_a_program_that_ends_like_a_reclaimed_one_was_not_reclaimed() -> None:
+    """Though its task was requeued before, as its machine was."""
+    info = {**GOOD, "requeueCount": 1, "retryCount": 1}
+    recorded = ["0/2/0-143-program", "0/3/0-0-program"]
+    begun = ["1", "2", "3"]
+
+    found = status(Service(task("completed", 0, **info), recorded=recorded, begun=begun))
+
+    assert [(a.reclaimed, a.exit_code) for a in found.nodes[0].attempts] == [
+        (True, None),
+        (False, 143),
+        (False, 0),
+    ]
+
+
+def test_a_timeout_is_told_with_its_seconds() -> None:
+    info = {**BAD, "exitCode": 124}
+
+    found = status(
+        Service(task("completed", 0, **info), recorded=["0/1/0-124-timeout"], timeout_s=6)
+    )
+
+    assert (found.exit_code, found.reason) == (124, "timeout: not done after 6 s")

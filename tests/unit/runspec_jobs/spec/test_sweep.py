@@ -140,9 +140,9 @@ def test_a_job_finds_the_values_that_were_planned(sweep: dict[str, Any]) -> None
 def test_signed_urls_say_which_values_go_together() -> None:
     made = spec("{list: {a: [1, 2], b: [x, y]}}")
 
-    lines = [*signed_job_lines(made, [], lambda mount: "", lambda name, task: [], str)]
+    lines = [*signed_job_lines(made, [], lambda mount: "", lambda name, task: [], str, str)]
 
-    assert lines[1:-3] == [
+    assert lines[1:-5] == [
         "sweep=RUNSPEC_SWEEP_A 2",
         "value=1",
         "value=2",

@@ -1,0 +1,106 @@
+"""The status of each node of a run: what AWS Batch says of its job, and what its agent has recorded of its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from runspec_aws import attempts, reasons
+from runspec_aws.resources.job_kind import JobKind
+from runspec_aws.status.poll import Job
+from runspec_jobs.provider import (
+    NOT_NEEDED,
+    NodeEnds,
+    NodeStatus,
+    State,
+    contradicted,
+    unproven,
+)
+
+SERVICE = "AWS Batch"
+CANCELLED = "cancelled by runspec"
+STATES = {
+    "SUBMITTED": State.WAITING,
+    "PENDING": State.WAITING,
+    "RUNNABLE": State.WAITING,
+    "STARTING": State.WAITING,
+    "RUNNING": State.RUNNING,
+    "SUCCEEDED": State.SUCCEEDED,
+    "FAILED": State.FAILED,
+}
+
+
+class Place(NamedTuple):
+    """The child of a job that is a node of a task."""
+
+    task: int
+    rank: int
+    job: str
+
+
+def places(job: str, record: Mapping[str, Any]) -> list[Place]:
+    """Return every node of every task of the run with the job *job*, with the id of its own job."""
+    nodes = record["nodes"]
+    if record["shape"] == JobKind.SINGLE:
+        return [Place(0, 0, job)]
+    if record["shape"] == JobKind.NODES:
+        return [Place(0, rank, f"{job}#{rank}") for rank in range(nodes)]
+    count = nodes
+    for _, values in record["sweep"]:
+        count *= len(values)
+    return [Place(i // nodes, i % nodes, f"{job}:{i}") for i in range(count)]
+
+
+def state_of(job: Job) -> State:
+    if not job:
+        return State.WAITING
+    # A status of a later version of the service is not one of the two that end a job.
+    state = STATES.get(job["status"], State.WAITING)
+    stopped = str(job.get("statusReason", "")).startswith((CANCELLED, NOT_NEEDED))
+    return State.CANCELLED if state is State.FAILED and stopped else state
+
+
+def look(ends: NodeEnds, known: Mapping[str, Job], listed: Sequence[Place]) -> None:
+    """Read the end records of all attempts that have ended, of the jobs *known*."""
+    ends.look(
+        {
+            (place.task, place.rank, number)
+            for place in listed
+            if place.job in known
+            for number, _ in attempts.ended(known[place.job])
+        }
+    )
+
+
+def node(
+    place: Place, job: Job, codes: attempts.Codes, ends: NodeEnds, *, alone: bool
+) -> NodeStatus:
+    """Return the status of a node. A success counts if the agent has recorded it.
+
+    *alone*: no other node decides about the success of this one, as the main node of a gang does.
+    """
+    state = state_of(job)
+    over = attempts.over(job, place.task, place.rank, codes, ends)
+    end = ends.of((place.task, place.rank, len(over)))
+    reason = reasons.ended(job) if state is State.FAILED else reasons.waiting(job)
+    code = exit_code(job) if state.terminal else None
+    attempt = max(1, len(over) + (state is State.RUNNING))
+    if state is State.SUCCEEDED and ends.written and alone and (end is None or end.code):
+        state, code = State.FAILED, None if end is None else end.code
+        reason = unproven(SERVICE) if end is None else contradicted(SERVICE, end, ends.record)
+        over = (*over[:-1], over[-1]._replace(exit_code=code, reason=reason)) if over else ()
+    elif state is State.FAILED and end is not None and over:
+        code, reason = end.code, over[-1].reason
+        reason = "; ".join(text for text in (reason, reasons.reclaimed(job)) if text)
+    elif code == attempts.AGAIN and over:  # no attempts were left: 75 is the agent's
+        code, reason = over[-1].exit_code, over[-1].reason
+    reason = reason if state is not State.RUNNING else ""
+    began_s = attempts.began_s(job) if state is State.RUNNING else None
+    return NodeStatus(place.task, place.rank, attempt, state, reason, code, over, began_s)
+
+
+def exit_code(job: Job) -> int | None:
+    """Return the exit code of the last attempt; None if no container was started."""
+    found = [attempt.get("container", {}).get("exitCode") for attempt in job.get("attempts", ())]
+    own = job.get("container", {}).get("exitCode")
+    return own if own is not None else found[-1] if found else None

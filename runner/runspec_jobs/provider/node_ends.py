@@ -1,0 +1,136 @@
+"""Read the end records of a run, by which a success is proven and the exit code of a program is known.
+
+`runspec_agent.retry.end_record` describes them. A service that says "succeeded" knows only the exit code of the
+container, which an image's ENTRYPOINT may make up without having run anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+# The causes in the names of records.
+PROGRAM, TIMEOUT, STOPPED, RECLAIMED = "program", "timeout", "stopped", "reclaimed"
+PEER, UNSAVED, AGENT = "peer", "unsaved", "agent"
+SIGNED = "signed"  # the name of the record of a job with signed URLs, which has the code and the cause as content
+NAME = re.compile(r"(\d+)/(\d+)/(\d+)-(\d+)-([a-z]+)", re.ASCII)
+CONTENT = re.compile(rb"(\d+) (\d+) ([a-z]+)\s*")
+CURE = 'let the ENTRYPOINT of the image end with exec "$@", or use an image without one'
+
+
+class NodeEnd(NamedTuple):
+    """How one attempt of a node has ended, with the exit code of its program or, if none ran, of the agent."""
+
+    code: int
+    cause: str
+
+    @property
+    def told(self) -> bool:
+        """Whether something else than the program or its agent ended the attempt."""
+        return self.cause in (STOPPED, RECLAIMED, PEER)
+
+    @property
+    def preempted(self) -> bool:
+        return self.cause == RECLAIMED
+
+    def reason(self, record: Mapping[str, Any]) -> str:
+        """Return why the attempt ended, or an empty string if it succeeded; *record* is that of the run."""
+        if self.cause == TIMEOUT:
+            return f"timeout: not done after {record.get('timeout_s')} s"
+        words = {
+            STOPPED: "it was told to end",
+            RECLAIMED: "the machine was reclaimed (after a notice)",
+            PEER: "another node of its task ended it",
+            UNSAVED: "the program succeeded, but not all of its outputs were saved: see the log",
+        }
+        said = f"exited with code {self.code}" if self.code else ""
+        return words.get(self.cause, said)
+
+
+Key = tuple[int, int, int]
+"""The task, the rank and the attempt."""
+
+
+class NodeEnds:
+    """The end records of one run.
+
+    *names* lists the names below `ends/` in the run's part of the store, and *read* returns the contents of some of
+    them, for a job with signed URLs.
+    """
+
+    def __init__(
+        self,
+        record: Mapping[str, Any],
+        names: Callable[[], Iterable[str]],
+        read: Callable[[Sequence[str]], Sequence[bytes | None]],
+    ) -> None:
+        self.record = record
+        self._names, self._read = names, read
+        self._known: dict[tuple[int, int], dict[int, NodeEnd]] = {}  # by task and rank, by attempt
+        self._asked: set[Key] = set()
+
+    @property
+    def written(self) -> bool:
+        """Whether the jobs of this run write records; those of older versions do not."""
+        return bool(self.record.get("ends"))
+
+    def look(self, keys: Collection[Key]) -> None:
+        """Read the records of attempts that have ended: with one list, unless all were looked for before."""
+        wanted = set(keys) - self._asked
+        if not self.written or not wanted:
+            return
+        if self.record["ends"] == SIGNED:
+            self._look_one_by_one({task for task, _, _ in wanted})
+        else:
+            for (task, rank, attempt), end in read_names(self._names()).items():
+                self._known.setdefault((task, rank), {})[attempt] = end
+        self._asked |= wanted
+
+    def _look_one_by_one(self, tasks: Collection[int]) -> None:
+        listed = sorted(tasks)
+        for task, content in zip(
+            listed, self._read([f"{n}/{SIGNED}" for n in listed]), strict=True
+        ):
+            match = CONTENT.fullmatch(content or b"")
+            if match:
+                attempt, code, cause = int(match[1]), int(match[2]), match[3].decode()
+                self._known[task, 0] = {attempt: NodeEnd(code, cause)}
+
+    def newest(self, task: int, rank: int) -> NodeEnd | None:
+        """Return how the last attempt of a node has ended of those whose agents have recorded that.
+
+        For services that do not number attempts as the agent does.
+        """
+        known = self._known.get((task, rank))
+        return known[max(known)] if known else None
+
+    def of(self, key: Key) -> NodeEnd | None:
+        """Return how an attempt that was looked for has ended, if its agent has recorded that."""
+        return self._known.get(key[:2], {}).get(key[2])
+
+
+def read_names(names: Iterable[str]) -> dict[Key, NodeEnd]:
+    """Return the ends that *names* of records say.
+
+    >>> read_names(["4/2/1-75-program", "4/2/batch"])
+    {(4, 1, 2): NodeEnd(code=75, cause='program')}
+    """
+    found = {}
+    for match in filter(None, map(NAME.fullmatch, names)):
+        task, attempt, rank, code = map(int, match.groups()[:4])
+        found[task, rank, attempt] = NodeEnd(code, match[5])
+    return found
+
+
+def unproven(service: str) -> str:
+    """Return why a node counts as failed that *service* says has succeeded, if its agent has recorded no end."""
+    return (
+        f"{service} reports success, but the agent did not run to its end: the image's ENTRYPOINT did not pass the "
+        f"command on, or did not wait for it: {CURE}"
+    )
+
+
+def contradicted(service: str, end: NodeEnd, record: Mapping[str, Any]) -> str:
+    """Return why a node failed that *service* says has succeeded, if its record says otherwise."""
+    return f"{end.reason(record)} ({service} reports success: the image's ENTRYPOINT hides the exit code)"

@@ -1,0 +1,100 @@
+"""How a node is, by what AWS Batch says of its job and what its agent has recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runspec_aws.job import EVALUATE
+from runspec_aws.status.nodes import Place, look, node
+from runspec_jobs.provider import NodeEnds, NodeStatus, State
+
+EXITED = "Essential container in task exited"
+PLACE = Place(0, 0, "j")
+
+
+def attempt(code: int | None, *, over: bool = True) -> dict[str, Any]:
+    container = {} if code is None else {"exitCode": code}
+    times = {"startedAt": 1000, **({"stoppedAt": 5000} if over else {})}
+    return {"container": container, "statusReason": EXITED, **times}
+
+
+def job(status: str, *attempts: dict[str, Any]) -> dict[str, Any]:
+    found = {"jobId": "j", "status": status, "attempts": list(attempts), "statusReason": EXITED}
+    return {**found, "retryStrategy": {"evaluateOnExit": list(EVALUATE)}}
+
+
+def shown(found: dict[str, Any], *names: str, alone: bool = True, **record: Any) -> NodeStatus:
+    ends = NodeEnds({"ends": True, "timeout_s": 6, **record}, lambda: names, lambda _: [])
+    look(ends, {"j": found}, [PLACE])
+    return node(PLACE, found, lambda _: None, ends, alone=alone)
+
+
+def test_a_success_that_the_agent_has_recorded_is_one() -> None:
+    found = shown(job("SUCCEEDED", attempt(0)), "0/1/0-0-program")
+
+    assert (found.state, found.exit_code, found.reason) == (State.SUCCEEDED, 0, "")
+
+
+@pytest.mark.parametrize("names", [(), ("1/1/0-0-program",), ("0/1/1-0-program",), ("0/1/batch",)])
+def test_a_success_without_a_record_is_a_failure_with_the_likeliest_reason(
+    names: tuple[str, ...],
+) -> None:
+    """The image's ENTRYPOINT has swallowed the command, and nothing ran."""
+    found = shown(job("SUCCEEDED", attempt(0)), *names)
+
+    assert (found.state, found.exit_code) == (State.FAILED, None)
+    assert "ENTRYPOINT did not pass the command on" in found.reason
+    assert (found.attempts[0].exit_code, found.attempts[0].reason) == (None, found.reason)
+
+
+def test_a_failure_that_an_entrypoint_hides_is_one() -> None:
+    found = shown(job("SUCCEEDED", attempt(0)), "0/1/0-3-program")
+
+    assert (found.state, found.exit_code) == (State.FAILED, 3)
+    assert found.reason.startswith("exited with code 3 (AWS Batch reports success")
+
+
+def test_a_run_of_an_older_version_is_read_as_before() -> None:
+    found = shown(job("SUCCEEDED", attempt(0)), ends=None)
+
+    assert (found.state, found.exit_code) == (State.SUCCEEDED, 0)
+
+
+def test_the_main_node_alone_proves_the_success_of_a_gang() -> None:
+    """The service ends the other nodes with it."""
+    assert shown(job("SUCCEEDED", attempt(0)), alone=False).state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize("code", [2, 75, 77, 120, 124, 137, 143])
+def test_a_programs_own_code_is_its_own(code: int) -> None:
+    """The service sees another one, where it acts upon the program's."""
+    found = shown(job("FAILED", attempt(1)), f"0/1/0-{code}-program")
+
+    assert (found.exit_code, found.reason) == (code, f"exited with code {code}")
+    assert not found.attempts[0].reclaimed
+
+
+def test_a_timeout_is_told_with_its_seconds() -> None:
+    found = shown(
+        job("FAILED", attempt(75), attempt(124)), "0/1/0-124-timeout", "0/2/0-124-timeout"
+    )
+
+    assert (found.exit_code, found.reason) == (124, "timeout: not done after 6 s")
+    assert [one.exit_code for one in found.attempts] == [124, 124]
+
+
+def test_a_notice_is_no_failure() -> None:
+    found = shown(
+        job("SUCCEEDED", attempt(143), attempt(0)), "0/1/0-143-reclaimed", "0/2/0-0-program"
+    )
+
+    assert [(one.reclaimed, one.exit_code) for one in found.attempts] == [(True, 143), (False, 0)]
+
+
+def test_an_attempt_that_has_not_stopped_is_not_over() -> None:
+    """The service may list the one that runs."""
+    found = shown(job("RUNNING", attempt(75), attempt(None, over=False)), "0/1/0-3-program")
+
+    assert (found.state, found.attempt, len(found.attempts)) == (State.RUNNING, 2, 1)

@@ -1,0 +1,92 @@
+"""The end records of a run, as a client reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from runspec_agent.base.task_identity import TaskIdentity
+from runspec_agent.retry import end_record
+from runspec_jobs.provider import NodeEnd, NodeEnds, node_ends
+
+
+class Store:
+    """What a run has below ends/; it counts its lists and reads."""
+
+    def __init__(self, **content: str) -> None:
+        self.content, self.lists, self.reads = content, 0, 0
+
+    def ends(self, **record: Any) -> NodeEnds:
+        def names() -> list[str]:
+            self.lists += 1
+            return list(self.content)
+
+        def read(names: Sequence[str]) -> list[bytes | None]:
+            self.reads += len(names)
+            found = (self.content.get(name) for name in names)
+            return [None if one is None else one.encode() for one in found]
+
+        return NodeEnds(record, names, read)
+
+
+@pytest.mark.parametrize("code,cause", [(0, "program"), (143, "stopped"), (124, "timeout")])
+def test_the_client_reads_what_the_agent_has_written(code: int, cause: str) -> None:
+    key = end_record.key("", TaskIdentity("j", 4, 1, 2), end_record.End(code, cause))
+
+    found = node_ends.read_names([key.removeprefix("ends/")])
+
+    assert found == {(4, 1, 2): NodeEnd(code, cause)}
+
+
+def test_client_and_agent_have_the_same_causes() -> None:
+    names = ("PROGRAM", "TIMEOUT", "STOPPED", "RECLAIMED", "PEER", "UNSAVED", "AGENT")
+
+    assert [getattr(node_ends, n) for n in names] == [getattr(end_record, n) for n in names]
+
+
+def test_ten_thousand_ends_take_one_list_and_no_read() -> None:
+    store = Store(**{f"{n}/1/0-0-program": "" for n in range(10_000)})
+    ends = store.ends(ends=True)
+
+    for _ in range(3):
+        ends.look([(n, 0, 1) for n in range(10_000)])
+
+    assert all(ends.newest(n, 0) == NodeEnd(0, "program") for n in range(10_000))
+    assert (store.lists, store.reads) == (1, 0)
+
+
+def test_an_end_that_is_new_is_listed_and_one_that_is_missing_not_again() -> None:
+    store = Store()
+    ends = store.ends(ends=True)
+    ends.look([(0, 0, 1)])
+    ends.look([(0, 0, 1)])
+    store.content["0/2/0-3-program"] = ""
+
+    ends.look([(0, 0, 1), (0, 0, 2)])
+
+    assert (ends.of((0, 0, 1)), ends.of((0, 0, 2))) == (None, NodeEnd(3, "program"))
+    assert store.lists == 2
+
+
+def test_a_run_of_an_older_version_is_not_asked_for_ends() -> None:
+    store = Store(**{"0/1/0-0-program": ""})
+    ends = store.ends()
+
+    ends.look([(0, 0, 1)])
+
+    assert (ends.written, store.lists) == (False, 0)
+
+
+@pytest.mark.parametrize("content", ["", "x", "1 0", "1 -1 program", "1 0 program x"])
+def test_the_record_of_a_job_with_signed_urls_is_read_and_a_damaged_one_proves_nothing(
+    content: str,
+) -> None:
+    store = Store(**{"0/signed": "2 75 program\n", "1/signed": content})
+    ends = store.ends(ends="signed")
+
+    ends.look([(0, 0, 2), (1, 0, 1)])
+
+    assert (ends.newest(0, 0), ends.newest(1, 0)) == (NodeEnd(75, "program"), None)
+    assert (store.lists, store.reads) == (0, 2)
