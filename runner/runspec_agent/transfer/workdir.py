@@ -1,11 +1,13 @@
 """Prepare what a program finds on its node: its inputs, its environment, and the folders for its outputs."""
 
+import contextlib
+import errno
 import os
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Iterator, Mapping, Optional
 
 import runspec_agent
 from runspec_agent.base import files, requirements
-from runspec_agent.base.job_env import TEAM_WORDS
+from runspec_agent.base.job_env import TEAM_WORDS, USAGE, Failure
 from runspec_agent.base.task_identity import TaskIdentity, variable
 from runspec_agent.store.base import Bucket
 from runspec_agent.transfer import inputs
@@ -44,11 +46,8 @@ class Workdir:
         """Download the inputs of the program, and build its environment."""
         for mount in self.record["mounts"]:
             path = self.below(mount["target"])
-            if mount["kind"] == "folder":
-                shared = self.env.get("RUNSPEC_SHARED") or self.below(SHARED)
-                inputs.link(os.path.join(shared, files.local(mount["path"])), path)
-            else:
-                inputs.get(self.bucket, mount, inputs.roomy(path, self.env))
+            with _permitted("mount", mount["name"], path):
+                self._mount(mount, path)
             self.env[variable("MOUNT", mount["name"])] = path
         if self.record["requirements"]:
             place = self.env.get("RUNSPEC_ENVIRONMENT")
@@ -58,6 +57,13 @@ class Workdir:
                 shared_environment.ensure(self.record, place, self.env)
             else:
                 requirements.build(self.record, self.folder, self.env)
+
+    def _mount(self, mount: Mapping[str, Any], path: str) -> None:
+        if mount["kind"] == "folder":
+            shared = self.env.get("RUNSPEC_SHARED") or self.below(SHARED)
+            inputs.link(os.path.join(shared, files.local(mount["path"])), path)
+        else:
+            inputs.get(self.bucket, mount, inputs.roomy(path, self.env))
 
     def below(self, path: str) -> str:
         """Return where *path* is in this job: for local processes, it lies below the node's folder."""
@@ -70,8 +76,9 @@ class Workdir:
         """Restore what an earlier attempt has saved; the final files are published *below*."""
         saver = Saver(self.bucket)
         for output in self.record["outputs"]:
-            path = inputs.roomy(self.below(output["path"]), self.env)
-            os.makedirs(path, exist_ok=True)
+            path = self.below(output["path"])
+            with _permitted("output", output["name"], path):
+                os.makedirs(inputs.roomy(path, self.env), exist_ok=True)
             self.env[variable("OUTPUT", output["name"])] = path
             if output.get("from") == "first" and place.rank > 0:
                 continue
@@ -96,6 +103,22 @@ class Workdir:
         files.write(path, _inside_sh(self.env["RUNSPEC_INSIDE"]))
         self.env["RUNSPEC_SCRIPTS"] = self.folder  # where a script with #! is written
         return path
+
+
+@contextlib.contextmanager
+def _permitted(kind: str, name: str, path: str) -> Iterator[None]:
+    """Raise Failure, with a way out, if the user of this process may not make *path*."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        text = (
+            "{} '{}': {} cannot be made by user {} ({}): an image whose USER is not root needs a path"
+            " in which that user may write, such as /tmp/{}"
+        )
+        why = error.strerror or error
+        raise Failure(text.format(kind, name, path, os.getuid(), why, name), USAGE) from error
 
 
 def _inside_sh(zipapp: str) -> bytes:

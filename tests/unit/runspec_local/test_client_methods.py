@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from runspec_jobs.provider import Chunk, Request, TimedChunk
-from runspec_local import client as module, shell
+from runspec_local import shell
 from runspec_local.client import LocalClient
+from runspec_local.infrastructure import environment, image
 from runspec_local.status import FileStream
 
 RUN = "job-a1"
@@ -17,14 +18,14 @@ RUN = "job-a1"
 
 @pytest.fixture
 def client(tmp_path: Path) -> LocalClient:
-    return LocalClient(tmp_path / "local")
+    return LocalClient(str(tmp_path / "local"))
 
 
 def test_an_environment_is_built_at_its_path(
     client: LocalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(module.environment, "build", lambda *args: built.append(args[:-1]))
+    monkeypatch.setattr(environment, "build", lambda *args: built.append(args[:-1]))
     params = {"path": "/e", "requirements": "six", "build_constraints": "", "interpreter": "py"}
 
     answer = client.call(Request("local", "build_environment", params))
@@ -37,7 +38,7 @@ def test_an_image_is_built_with_its_requirements(
     client: LocalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(module.image, "build", lambda *args: built.append(args[:5]))
+    monkeypatch.setattr(image, "build", lambda *args: built.append(args[:5]))
     params = {
         "engine": "podman",
         "image": "made:1",
