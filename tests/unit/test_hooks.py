@@ -32,3 +32,7 @@ def test_specs_are_checked(name: str) -> None:
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_files_are_not_checked(name: str) -> None:
     assert not any(checked(hook, name) for hook in hooks())
+
+
+def test_a_file_whose_name_begins_with_a_dash_is_no_option() -> None:
+    assert all(hook["entry"].endswith(" --") for hook in hooks())

@@ -213,15 +213,16 @@ class Run:
         task: int | None = None,
         follow: bool = False,
         timeout_s: float | None = None,
+        force: bool = False,
         on_event: OnEvent | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> SavedLogs:
         """Save an exact copy of each log to *target*, a file or, for several nodes or tasks, a folder.
 
         With *follow*, continue until the run has ended. A copy that was interrupted is continued. Raises TimedOut
-        after *timeout_s* seconds.
+        after *timeout_s* seconds, and Conflict if a file of the user would be replaced, unless *force* is true.
         """
-        want = saving.Wanted(Path(target), self._wanted(node, task), follow, timeout_s)
+        want = saving.Wanted(Path(target), self._wanted(node, task), follow, timeout_s, force)
         return saving.save(self.record, self.client(), want, Events(on_event), sleep)
 
     def wait(
@@ -318,17 +319,21 @@ class Run:
         *,
         output: str | None = None,
         save: int | None = None,
+        force: bool = False,
         on_event: OnEvent | None = None,
     ) -> dict[Path, OutputFile]:
         """Copy the newest save of every output, or the one of number *save*, into the folder *to*; return the files.
 
-        Raises UsageError if there is no such output or save, Conflict if a link in *to* leads out of it, and
-        RemoteError if a file does not have the content that was saved.
+        Raises UsageError if there is no such output or save, Conflict if a link in *to* leads out of it or, unless
+        *force* is true, files of the user would be replaced, and RemoteError if a file does not have the content that
+        was saved.
         """
         events = Events(on_event)
         client = self.client()
         move = events.progress(f"fetch {self.id}")
-        found = copying.fetch(self._reader(client), self.id, output, save, Path(to), move)
+        found = copying.fetch(
+            self._reader(client), self.id, output, save, Path(to), move, force=force
+        )
         if found:
             publish.finish(self.record, client, events.wait)
         return found

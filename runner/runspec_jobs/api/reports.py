@@ -20,6 +20,7 @@ from runspec_jobs.logs import follow, measured_tasks
 from runspec_jobs.provider import Spec, State
 from runspec_jobs.report import ranking, scaling_law, tables
 from runspec_jobs.report.metric_extraction import Measured
+from runspec_jobs.report.page import frame
 from runspec_jobs.report.page.run_page import Changed, RunReport as RunReport
 from runspec_jobs.report.page.timeline import Clock
 from runspec_jobs.report.ranking import Placed as Placed
@@ -31,7 +32,7 @@ from runspec_jobs.report.scaling_law import (
     Series as Series,
 )
 from runspec_jobs.spec.metric import Metric as Metric
-from runspec_jobs.state import atomic_io, attempt_history, run_group
+from runspec_jobs.state import atomic_io, attempt_history, run_group, written_files
 from runspec_jobs.state.run_record import Record
 
 FORMAT = "runspec.scaling/v1"
@@ -234,12 +235,28 @@ def sensible(number: float) -> bool:
     return scaling_law.sensible(number)
 
 
-def write_page(path: Path, page: Callable[[], str]) -> None:
-    """Write the HTML that *page* returns to the file *path*. Raises UsageError if that is a folder."""
+def write_page(path: Path, page: Callable[[], str], run: str = "", *, force: bool = False) -> None:
+    """Write the HTML that *page* returns about *run* to the file *path*.
+
+    Raises UsageError if that is a folder, and Conflict if it is a file that no report has written, unless *force* is
+    true.
+    """
     if path.is_dir():
         raise UsageError(f"--html: {path} is a folder", "name a file in the folder")
+    if not _is_page(path):
+        free = {path: ""}
+        written_files.demand_free(free, "report", run, force=force, way_out="name another file")
     with atomic_io.translate_os_errors(path), atomic_io.replaced(path) as file:
         file.write(page().encode())
+    written_files.note(path.parent, "report", run, [path])
+
+
+def _is_page(path: Path) -> bool:
+    """Return whether *path* is a file that begins as the pages of runspec do."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    with atomic_io.translate_os_errors(path, "read"), path.open("rb") as file:
+        return file.read(len(frame.HEAD)) == frame.HEAD.encode()
 
 
 def _scaled(series: Sequence[Series], asked: Asked) -> list[Scaled]:

@@ -11,12 +11,18 @@ from runspec_jobs.errors import OK
 
 
 def fetch(
-    run: str, to: Path | None, output_name: str | None, save: int | None, *, as_json: bool
+    run: str,
+    to: Path | None,
+    output_name: str | None,
+    save: int | None,
+    *,
+    as_json: bool,
+    force: bool = False,
 ) -> int:
     of = get(run, on_event=output.tell_event)
     target = to or Path(of.id)
     with ProgressPrinter(quiet=as_json) as printer:
-        saved = of.fetch(target, output=output_name, save=save, on_event=printer)
+        saved = of.fetch(target, output=output_name, save=save, force=force, on_event=printer)
     whole = sum(file.bytes for file in saved.values())
     if as_json:
         files = [{"output": f.output, "path": str(p), "bytes": f.bytes} for p, f in saved.items()]

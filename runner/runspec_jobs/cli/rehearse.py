@@ -71,7 +71,7 @@ def _folders(given: Sequence[str]) -> dict[str, Path]:
 
 def _keep(run: str, folder: Path, *, as_json: bool) -> None:
     """Copy the outputs and the logs of the job, because the emulators delete their own."""
-    fetch.fetch(run, folder / "outputs", None, None, as_json=as_json)
+    fetch.fetch(run, folder / "outputs", None, None, as_json=as_json, force=True)
     saved = folder / "logs"
     saved.mkdir(exist_ok=True)
-    status.logs(status.LogsOptions(run, save=saved, as_json=as_json))
+    status.logs(status.LogsOptions(run, save=saved, as_json=as_json, force=True))

@@ -36,6 +36,7 @@ class ReportOptions:
     samples: str | None
     timeout: int | None  # seconds
     as_json: bool
+    force: bool = False
 
 
 def report(options: ReportOptions) -> int:
@@ -253,6 +254,6 @@ def _scaling_page(found: Sizes) -> str:
 def _write_page(options: ReportOptions, page: Callable[[], str]) -> None:
     if options.html is None:
         return
-    reports.write_page(options.html, page)
+    reports.write_page(options.html, page, options.run or "", force=options.force)
     if not options.as_json:
         output.tell(f"wrote {options.html}")

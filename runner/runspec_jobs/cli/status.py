@@ -35,6 +35,7 @@ class LogsOptions:
     grep: str | None = None
     since_s: int | None = None
     timestamps: bool = False
+    force: bool = False
 
     @property
     def selection(self) -> Selection:
@@ -212,6 +213,7 @@ def _save(of: Run, target: Path, options: LogsOptions) -> int:
             task=options.task,
             follow=options.follow,
             timeout_s=options.timeout,
+            force=options.force,
             on_event=output.tell_event,
             sleep=sleep,
         )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.errors import Conflict, RemoteError, UsageError
 from runspec_jobs.provider import OutputFile, Progress, SupportsOutputs
 from runspec_jobs.provider.saved_outputs import newest
-from runspec_jobs.state import atomic_io
+from runspec_jobs.state import atomic_io, written_files
 
 CHUNK_BYTES = 1 << 20
 NO_SAVE = "nothing has been saved yet"
@@ -24,28 +24,51 @@ def fetch(
     save: int | None,
     target: Path,
     move: Progress,
+    *,
+    force: bool = False,
 ) -> dict[Path, OutputFile]:
-    """Copy the files of one save of each output, which a later save may replace meanwhile; return them by path."""
+    """Copy the files of one save of each output, which a later save may replace meanwhile; return them by path.
+
+    Raises Conflict if files of the user would be replaced, unless *force* is true.
+    """
     files = _chosen(client, run, output, save)
     brought: dict[Path, OutputFile] = {}
-    for _ in range(ATTEMPTS):
-        try:
-            _bring(files, target, brought, move)
-            break
-        except (RemoteError, Conflict, FileNotFoundError):
-            again = _chosen(client, run, output, save)
-            if [f.key for f in again] == [f.key for f in files]:
-                raise
-            files = again
-    else:
-        raise Conflict(
-            f"{run} replaces its saves faster than they can be copied",
-            "fetch them when the run has ended",
-        )
-    wanted = {place(target, file, files): file for file in files}
-    for path in brought.keys() - wanted.keys():
-        path.unlink(missing_ok=True)
+    try:
+        for _ in range(ATTEMPTS):
+            try:
+                _demand_free(files, target, brought, run, force=force)
+                _bring(files, target, brought, move)
+                break
+            except (RemoteError, Conflict, FileNotFoundError):
+                again = _chosen(client, run, output, save)
+                if [f.key for f in again] == [f.key for f in files]:
+                    raise
+                files = again
+        else:
+            raise Conflict(
+                f"{run} replaces its saves faster than they can be copied",
+                "fetch them when the run has ended",
+            )
+        wanted = {place(target, file, files): file for file in files}
+        for path in brought.keys() - wanted.keys():
+            path.unlink(missing_ok=True)
+    finally:
+        written_files.note(target, "fetch", run, brought)
     return wanted
+
+
+def _demand_free(
+    files: Sequence[OutputFile],
+    target: Path,
+    brought: Mapping[Path, OutputFile],
+    run: str,
+    *,
+    force: bool,
+) -> None:
+    """Raise Conflict if *files* would replace others than those that this or an earlier fetch of *run* has brought."""
+    wanted = {place(target, file, files): file.sha256 for file in files}
+    new = {path: sha256 for path, sha256 in wanted.items() if path not in brought}
+    written_files.demand_free(new, "fetch", run, force=force, way_out="fetch to another folder")
 
 
 def _chosen(

@@ -11,11 +11,11 @@ from typing import NamedTuple
 from runspec_jobs.engine import clients
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.engine.wait import is_whole, job_goes_on, note_followed, ways
-from runspec_jobs.errors import TimedOut
+from runspec_jobs.errors import Conflict, TimedOut
 from runspec_jobs.logs import follow as log, save as copying
 from runspec_jobs.logs.outage import Outage
-from runspec_jobs.provider import Client, Status
-from runspec_jobs.state import attempt_history
+from runspec_jobs.provider import Client, Status, Stream
+from runspec_jobs.state import attempt_history, written_files
 from runspec_jobs.state.run_record import Record
 
 PAUSE_S = 0.2
@@ -29,6 +29,7 @@ class Wanted:
     streams: log.Wanted
     follow: bool = False
     timeout_s: float | None = None
+    force: bool = False  # also replace files of the user
 
 
 class SavedLog(NamedTuple):
@@ -54,7 +55,10 @@ def save(
     reporter: Reporter,
     sleep: Callable[[float], None] = time.sleep,
 ) -> SavedLogs:
-    """Save the logs; with *wanted.follow* until the run has ended. Raises TimedOut if that takes too long."""
+    """Save the logs; with *wanted.follow* until the run has ended. Raises TimedOut if that takes too long.
+
+    Raises Conflict if a file of the user would be replaced, unless *wanted.force* is true.
+    """
     count, tasks = clients.shape(of)
     source = log.tail(client)
     pause_s = max(PAUSE_S, source.poll_s)
@@ -84,9 +88,21 @@ def save(
             over,
             pause,
             Outage(reporter.wait, patient=wanted.follow),
+            lambda stream, path: _demand_free(of.run, stream, path, force=wanted.force),
         )
+    for _, path, _ in saved:
+        written_files.note(path.parent, "logs", of.run, [path])
     files = [SavedLog(path, size, s.rank, s.task) for s, path, size in saved]
     if status is not None:
         with of.opened(reporter.wait) as journal:
             note_followed(of.run, journal, status, whole)
     return SavedLogs(files, status)
+
+
+def _demand_free(run: str, stream: Stream, path: Path, *, force: bool) -> None:
+    """Raise Conflict if *path* has something else than an older copy of *stream*."""
+    try:
+        written_files.demand_free({path: ""}, "logs", run, force=force, way_out="name another file")
+    except Conflict:
+        if path.is_symlink() or not copying.is_beginning(path, stream):
+            raise

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runspec_jobs.engine import adopt, apply as engine, spec_in_mounts
+from runspec_jobs.engine import adopt, apply as engine
 from runspec_jobs.engine.clients import connect, machine_rates, rehydrated
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.errors import Conflict, Damaged
-from runspec_jobs.load import git_commit
+from runspec_jobs.load import git_commit, spec_in_mounts
 from runspec_jobs.load.inputs import PlanInputs
 from runspec_jobs.plan import diff, model, spec_diff
 from runspec_jobs.provider import (

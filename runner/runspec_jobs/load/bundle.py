@@ -45,6 +45,7 @@ class FolderBundle:
         int, int
     ]  # device and inode of the folder, to notice if another one replaces it
     left_out: tuple[LeftOut, ...] = ()
+    fetched: tuple[str, ...] = ()  # those of them that `runspec fetch` put into a named folder
 
     @property
     def source(self) -> Source:
@@ -69,14 +70,16 @@ class FolderBundle:
         return file_digest.open_checked(raw, file, changed)
 
 
-def bundle(folder: Path, *, progress: Progress | None = None) -> FolderBundle:
-    """Hash the files of *folder*; *progress* is called with the bytes read so far and the total.
+def bundle(folder: Path, *, spec: str = "", progress: Progress | None = None) -> FolderBundle:
+    """Hash the files of *folder*, which the spec called *spec* mounts.
+
+    *progress* is called with the bytes read so far and the total.
 
     The digest depends only on paths, contents and executable bits. Raises BundleError with every
     problem that prevents the upload.
     """
     with opened(folder) as opener:
-        walk = Walk(opener, os.path.realpath(folder))
+        walk = Walk(opener, os.path.realpath(folder), spec)
         walk.run()
         walk.complain()
         opener.folder("")  # close the subfolders: hashing looks up each path again
@@ -89,6 +92,7 @@ def bundle(folder: Path, *, progress: Progress | None = None) -> FolderBundle:
             places={found.path: found.place for found in walk.found},
             identity=opener.identity,
             left_out=tuple(walk.left_out),
+            fetched=tuple(walk.fetched),
         )
 
 

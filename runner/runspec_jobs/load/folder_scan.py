@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,6 +22,7 @@ from typing import NamedTuple, Self
 
 from runspec_jobs.errors import UsageError
 from runspec_jobs.load.ignore import IGNORE, IgnoreMatcher, Rule, Verdict, rules
+from runspec_jobs.state.written_files import WrittenFiles
 
 MIB = 1024**2
 GIB = 1024**3
@@ -147,14 +149,21 @@ _Folder = tuple[str, Verdict]
 
 @dataclass
 class Walk:
-    """Finds the files to upload in the folder of *opener*, whose path without links is *real*."""
+    """Finds the files to upload in the folder of *opener*, whose path without links is *real*.
+
+    *spec* is the name of the spec that mounts it. What runspec wrote into the folder is left out, and *fetched* has the
+    files of it that the user may miss.
+    """
 
     opener: Opener
     real: str
+    spec: str = ""
     judge: IgnoreMatcher = field(default_factory=IgnoreMatcher)
     found: list[Found] = field(default_factory=list)
     troubles: dict[Trouble, list[str]] = field(default_factory=dict)
     left_out: list[LeftOut] = field(default_factory=list)
+    fetched: list[str] = field(default_factory=list)
+    written: WrittenFiles = field(default_factory=WrittenFiles)
 
     def run(self) -> None:
         self.judge = IgnoreMatcher((*self._rules(".gitignore"), *self._rules(IGNORE)))
@@ -219,6 +228,9 @@ class Walk:
             why = self.judge.why(path, folder=folder)
             self.left_out.append(LeftOut(path + "/" * folder, why))
             return []
+        if not folder and (why := self._why_own(path, status)):
+            self.left_out.append(LeftOut(path, why))
+            return []
         length = _utf8_bytes(path)
         if verdict is Verdict.SECRET:
             self.trouble(Trouble.SECRET, path + "/" * folder)
@@ -231,6 +243,22 @@ class Walk:
         else:
             self._take(path, status)
         return []
+
+    def _why_own(self, path: str, status: os.stat_result) -> str:
+        """Return why *path*, which runspec wrote, is left out; nothing if it is the user's, or the user wants it.
+
+        A mount of a folder into which another run was fetched is meant to have these files.
+        """
+        found = self.written.find(f"{self.real.rstrip('/')}/{path}", status, self.real)
+        if found is None or self.judge.takes(path):
+            return ""
+        folder, one = found
+        is_fetched = one.command == "fetch"
+        if is_fetched and folder == self.real and not _is_run_of(one.run, self.spec):
+            return ""
+        if is_fetched and os.path.basename(folder) != one.run:
+            self.fetched.append(path)
+        return f"runspec {one.command} wrote it, of {one.run}"
 
     def _take(self, path: str, status: os.stat_result) -> None:
         try:
@@ -277,6 +305,15 @@ class Walk:
             self.found.append(Found(path, place, size))
         else:
             self.trouble(Trouble.UNREADABLE, path)
+
+
+def _is_run_of(run: str, spec: str) -> bool:
+    """Return whether the run *run* is one of *spec*, at any of its sizes.
+
+    >>> _is_run_of("job-7k2m9p", "job"), _is_run_of("job-n4-7k2m9p", "job"), _is_run_of("jobs-7k2m9p", "job")
+    (True, True, False)
+    """
+    return re.fullmatch(rf"{re.escape(spec)}(-[np]\d+)?-[^-]+", run) is not None
 
 
 def _utf8_bytes(path: str) -> int | None:

@@ -234,6 +234,16 @@ class IgnoreMatcher:
         matching = [rule for rule in self.rules if rule.matches(path, name, folder=folder)]
         return matching[-1].origin if matching and not matching[-1].takes else BUILT_IN
 
+    def takes(self, path: str) -> bool:
+        """Return whether a line `!NAME` of runspec's own ignore file takes the file *path*, or a folder above it."""
+        parts = path.split("/")
+        for depth, name in enumerate(parts, 1):
+            here, folder = "/".join(parts[:depth]), depth < len(parts)
+            matching = [rule for rule in self.rules if rule.matches(here, name, folder=folder)]
+            if matching and matching[-1].takes and matching[-1].origin.startswith(f"{IGNORE}:"):
+                return True
+        return False
+
     def verdict_from_top(self, path: str) -> Verdict:
         """Return the verdict on the file *path* after those on all folders above it, as a walk would."""
         parts, verdict = path.split("/"), Verdict.TAKEN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from runspec_jobs.errors import Unavailable, UsageError
 from runspec_jobs.load import env_secrets, profile, registry, shell_syntax, source, trust
 from runspec_jobs.load.bundle import FolderBundle, bundle
 from runspec_jobs.load.folder_scan import MIB, BundleError, Opener
+from runspec_jobs.load.ignore import IGNORE
 from runspec_jobs.load.missing_settings import listed, told_once
 from runspec_jobs.load.profile import CONFIRM_ABOVE_USD
 from runspec_jobs.load.source import (
@@ -283,11 +284,26 @@ def _bundles(spec: Spec, base: Path, watch: Watch) -> tuple[dict[str, FolderBund
             continue
         problems += _led_away(i, mount.source, base)
         try:
-            found[mount.name] = open_bundle(mount.source, base, watch)
+            found[mount.name] = open_bundle(mount.source, base, watch, spec.name)
+            problems += _fetched(i, found[mount.name].fetched)
         except BundleError as exc:
             where = ("mounts", i, "source")
             problems += [Problem(where, what, hint) for what, hint in exc.problems]
     return found, problems
+
+
+def _fetched(i: int, files: Sequence[str]) -> list[Problem]:
+    """Return a note if files are left out that the user may have fetched for this job."""
+    if not files:
+        return []
+    what = "a file that runspec fetch wrote is left out"
+    if len(files) > 1:
+        what = f"{len(files):,} files that runspec fetch wrote are left out"
+    top = min(files).split("/")[0]
+    hint = f"if the job needs them, write !/{top} into {IGNORE}; plan --files lists them"
+    return [
+        Problem(("mounts", i, "source"), f"{what}, such as {min(files)}", hint, severity="note")
+    ]
 
 
 def _led_away(i: int, source: str, base: Path) -> list[Problem]:
@@ -302,9 +318,9 @@ def _led_away(i: int, source: str, base: Path) -> list[Problem]:
     return [Problem(("mounts", i, "source"), what, severity="note")]
 
 
-def open_bundle(source: str, base: Path, watch: Watch) -> FolderBundle:
-    """Read and hash the folder at a mount's *source*.
+def open_bundle(source: str, base: Path, watch: Watch, spec: str = "") -> FolderBundle:
+    """Read and hash the folder at a mount's *source*, for the spec called *spec*.
 
     Raises BundleError if it is not a folder, or contains files that must not be uploaded.
     """
-    return bundle(base / Path(source).expanduser(), progress=watch(f"read {source}"))
+    return bundle(base / Path(source).expanduser(), spec=spec, progress=watch(f"read {source}"))

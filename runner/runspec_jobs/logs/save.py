@@ -90,15 +90,31 @@ def _taken_up(cursor: Path) -> tuple[str | None, int]:
         return None, 0
 
 
+def is_beginning(path: Path, stream: Stream) -> bool:
+    """Return whether the file *path* has the beginning of *stream*, or all of it: an older copy of the same log."""
+    position = None
+    with path.open("rb") as file:
+        while data := (chunk := stream.read(position)).data:
+            part = file.read(len(data))
+            if not data.startswith(part):
+                return False
+            if len(part) < len(data):
+                return True
+            position = chunk.position
+        return not file.read(1)
+
+
 def save(
     streams: Callable[[], Iterable[Stream]],
     place: Callable[[Stream], Path],
     over: Callable[[], bool],
     pause: Callable[[float], None],
     outage: Outage,
+    demand: Callable[[Stream, Path], None] = lambda stream, path: None,
 ) -> list[tuple[Stream, Path, int]]:
     """Copy all *streams*, to which more may be added, until *over* returns that the run has ended.
 
+    *demand* is called before anything is written to a path, and may raise an error.
     Return each stream with its path and size. *pause* is called with the seconds to wait because of an outage, or 0.
     """
     copies: dict[tuple[int, int], Copy] = {}
@@ -108,7 +124,8 @@ def save(
         for stream in streams():
             key = (stream.task, stream.rank)
             if key not in copies:
-                copies[key] = Copy(stream, place(stream))
+                demand(stream, path := place(stream))
+                copies[key] = Copy(stream, path)
             copies[key].advance()
         return last and not any(copy.more for copy in copies.values())
 

@@ -7,6 +7,7 @@ import gc
 import importlib
 import io
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, NoReturn
@@ -41,7 +42,7 @@ class VerbCommand(TyperCommand):
         own, rest = parted(args) if VERBS[self.name].takes_command else (args, [])
         if ctx.resilient_parsing:
             return _parse_for_completion(self, ctx, own)
-        with refusals(ctx):
+        with refusals(ctx, own):
             _check(self, ctx, own)
             super().parse_args(ctx, own)
         ctx.args = rest
@@ -233,8 +234,8 @@ def parted(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 @contextlib.contextmanager
-def refusals(ctx: Inner) -> Iterator[None]:
-    """Raise the errors of Typer as UsageError."""
+def refusals(ctx: Inner, words: Sequence[str] = ()) -> Iterator[None]:
+    """Raise the errors of Typer about *words* as UsageError."""
     try:
         yield
     except typer.BadParameter as exc:
@@ -249,8 +250,15 @@ def refusals(ctx: Inner) -> Iterator[None]:
         names = {name for param in ctx.command.get_params(ctx) for name in param.opts}
         hint = None
         if typed not in names:
-            hint = _of_the_group(ctx, typed) or did_you_mean(typed, names, alike=ALIKE)
+            hint = _of_a_file(words) or _of_the_group(ctx, typed)
+            hint = hint or did_you_mean(typed, names, alike=ALIKE)
         raise UsageError(_plain(exc.message), hint or _see(ctx)) from exc
+
+
+def _of_a_file(words: Sequence[str]) -> str | None:
+    """Return a hint if one of *words* is a file whose name begins with a dash, or None."""
+    file = next((word for word in words if word.startswith("-") and os.path.lexists(word)), None)
+    return None if file is None else f"for the file of that name, write {shlex.quote(f'./{file}')}"
 
 
 def _of_the_group(ctx: Inner, typed: str) -> str | None:

@@ -103,6 +103,9 @@ MaybeRunName = Annotated[
     str | None,
     Argument(metavar="RUN", help="a run, or the name of a spec", autocompletion=suggestions.runs),
 ]
+Force = Annotated[
+    bool, flag("--force", help="also replace files that this command has not written for the run")
+]
 AsJson = Annotated[bool, flag("--json", help="print the result as JSON")]
 Form = Literal["text", "json", "github"]
 OutputFormat = Annotated[

@@ -10,6 +10,7 @@ from typer import Argument, Context, Option
 from runspec_jobs.cli.commands import suggestions
 from runspec_jobs.cli.commands.options import (
     AsJson,
+    Force,
     MaxUsd,
     MaybeRunName,
     NodeNumber,
@@ -50,6 +51,7 @@ def fetch(
             help="copy save number N instead of the last one, if the spec's `keep` keeps it",
         ),
     ] = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> int:
     """Copy the outputs of a run to this machine.
@@ -62,7 +64,7 @@ def fetch(
     """
     from runspec_jobs.cli import fetch
 
-    return fetch.fetch(run, to, output, save, as_json=as_json)
+    return fetch.fetch(run, to, output, save, as_json=as_json, force=force)
 
 
 def shell(

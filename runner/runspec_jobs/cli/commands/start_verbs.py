@@ -211,6 +211,7 @@ def apply(
 
 
 def rehearse(
+    ctx: Context,
     file: DefaultSpecFile = DEFAULT_SPEC,
     engine: Engine = None,
     folder: KeptIn = None,
@@ -224,7 +225,7 @@ def rehearse(
     """Run a cloud job on this machine, against emulators.
 
     Examples:
-      runspec rehearse job.yaml
+      runspec rehearse job.yaml -- --epochs 1
       runspec rehearse --folder rehearsed/ job.yaml
 
     More: docs/aws-batch.md
@@ -232,7 +233,7 @@ def rehearse(
     from runspec_jobs.api.jobs import Overrides
     from runspec_jobs.cli import rehearse
 
-    overrides = Overrides(provider, settings or ())
+    overrides = Overrides(provider, settings or (), ctx.args)
     chosen = rehearse.RehearsalOptions(
         file, engine, folder, container or (), smoke, output_format, overrides
     )

@@ -40,7 +40,11 @@ VERBS: Mapping[str, Verb] = {
         RUN, "start_verbs", "apply", "run a spec and follow it until it ends", takes_command=True
     ),
     "rehearse": Verb(
-        RUN, "start_verbs", "rehearse", "run a cloud job on this machine, against emulators"
+        RUN,
+        "start_verbs",
+        "rehearse",
+        "run a cloud job on this machine, against emulators",
+        takes_command=True,
     ),
     "list": Verb(WATCH, "watch_verbs", "status", "list the runs of this machine"),
     "status": Verb(

@@ -10,6 +10,7 @@ from typer import Option
 from runspec_jobs.cli.commands import suggestions
 from runspec_jobs.cli.commands.options import (
     AsJson,
+    Force,
     MaybeRunName,
     RunName,
     Timeout,
@@ -19,6 +20,7 @@ from runspec_jobs.cli.commands.options import (
     flag,
     integer,
 )
+from runspec_jobs.errors import UsageError
 
 
 def list_(
@@ -198,6 +200,7 @@ def logs(
         bool, flag("--timestamps", help="print the time of each line before it")
     ] = False,
     timeout: Timeout = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> int:
     """Print the log of a run.
@@ -215,9 +218,11 @@ def logs(
         exclusive({"--save": True, "--grep": grep is not None})
         exclusive({"--save": True, "--since": since is not None})
         exclusive({"--save": True, "--timestamps": timestamps})
+    elif force:
+        raise UsageError("--force is for --save", "add --save PATH")
     return status.logs(
         status.LogsOptions(
-            run, follow, save, node, task, timeout, as_json, tail, grep, since, timestamps
+            run, follow, save, node, task, timeout, as_json, tail, grep, since, timestamps, force
         )
     )
 
@@ -284,6 +289,7 @@ def report(
         ),
     ] = None,
     timeout: Timeout = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> int:
     """Rank the tasks of a sweep, compare numbers of nodes, or show what membership changes cost.
@@ -296,6 +302,8 @@ def report(
     """
     from runspec_jobs.cli import report
 
+    if force and html is None:
+        raise UsageError("--force is for --html", "add --html FILE")
     return report.report(
         report.ReportOptions(
             run=run,
@@ -309,5 +317,6 @@ def report(
             samples=samples,
             timeout=timeout,
             as_json=as_json,
+            force=force,
         )
     )

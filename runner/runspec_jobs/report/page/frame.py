@@ -15,14 +15,17 @@ from runspec_jobs.report.tables import Cell, Table, changes, changes_facts
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 LONG = 40  # characters of a cell that is broken into lines
 MOST = 300  # characters of a cell
+# How each page begins, by which `report --html` knows a page that it may replace.
+HEAD = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="generator" content="runspec">"""
 
 
 def page(title: str, body: Iterable[str]) -> str:
     """Return a page; *title* is escaped here, *body* must be escaped already."""
     return "\n".join(
         [
-            "<!doctype html>",
-            '<html lang="en"><head><meta charset="utf-8">',
+            HEAD,
             f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{escape(title)}</title>",

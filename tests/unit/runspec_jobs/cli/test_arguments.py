@@ -15,6 +15,7 @@ import pytest
 import typer
 from typer.core import TyperArgument, TyperOption
 
+from runspec_jobs.cli import rehearse
 from runspec_jobs.cli.app import run
 from runspec_jobs.cli.commands import group
 from runspec_jobs.cli.commands.verbs import VERBS
@@ -130,7 +131,7 @@ REFUSED = [
         "before the command: runspec --no-color plan",
     ),
     ("ls --version", "no such option: --version", "before the command: runspec --version list"),
-    ("rehearse a b", "unexpected argument 'b'", "see runspec rehearse --help"),
+    ("rehearse a b", "unexpected argument 'b'", "runspec rehearse FILE -- WORDS"),
     ("plan a b", "unexpected argument 'b'", "runspec plan FILE -- WORDS"),
     ("shell job ls", "unexpected argument 'ls'", "runspec shell RUN -- COMMAND"),
     ("plan --jsn a", "no such option: --jsn", "did you mean '--json'?"),
@@ -257,3 +258,31 @@ def test_the_spec_of_this_folder_needs_no_name(
     assert "job.yaml:1:1: nothing to run" in capsys.readouterr().err
     for verb in ("plan", "apply", "rehearse", "policy"):
         assert parsed(verb, [])["file"] == Path("job.yaml")
+
+
+def test_a_file_whose_name_begins_with_a_dash_is_pointed_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("-dash.job.yaml").write_text("x")
+
+    assert run(["validate", "-dash.job.yaml"]) == 2
+    assert "hint: for the file of that name, write ./-dash.job.yaml" in capsys.readouterr().err
+    assert run(["validate", "--", "-dash.job.yaml"]) == 2
+    assert "-dash.job.yaml:1:1" in capsys.readouterr().err
+
+
+def test_words_after_two_dashes_are_added_to_the_command_of_a_rehearsal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[Any] = []
+
+    def kept(options: Any, *, as_json: bool) -> int:
+        given.append(options.overrides)
+        return 0
+
+    monkeypatch.setattr(rehearse, "rehearse", kept)
+
+    assert run(["rehearse", "job.yaml", "--", "--epochs", "1"]) == 0
+
+    assert list(given[0].words) == ["--epochs", "1"]

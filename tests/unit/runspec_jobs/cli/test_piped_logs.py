@@ -41,6 +41,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def of_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUNSPEC_HOME", str(home))
+    monkeypatch.chdir(home)
 
 
 def piped(name: str, reader: Callable[[int], None]) -> tuple[int, int, bytes]:

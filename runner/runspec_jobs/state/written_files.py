@@ -1,0 +1,174 @@
+"""What runspec wrote into folders of the user, so that it can tell these files from the user's own.
+
+`fetch`, `logs --save` and `report --html` note what they have written. Such a file is no part of a mounted folder, and
+the same command may replace it, as long as nobody has changed it. For each folder there is a file in the state folder;
+if it is lost, the files count as the user's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from runspec_jobs import record_formats
+from runspec_jobs.errors import Conflict, FileFailed
+from runspec_jobs.provider import paths
+from runspec_jobs.state import atomic_io
+
+FORMAT = "runspec.written/v1"
+SHOWN = 3  # the most files in one message
+# The errors of reading a file that runspec has not written.
+NOT_OURS = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+
+
+class Written(NamedTuple):
+    """A file as *command*, such as "fetch", has written it for *run*."""
+
+    command: str
+    run: str
+    bytes: int
+    mtime_ns: int
+
+    def is_still(self, status: os.stat_result) -> bool:
+        """Return whether the file, or the link itself, is as it was written."""
+        return (self.bytes, self.mtime_ns) == (status.st_size, status.st_mtime_ns)
+
+
+class WrittenFiles:
+    """The files that runspec wrote, as far as they are on record. Folders are given without links."""
+
+    def __init__(self) -> None:
+        self._names: frozenset[str] = frozenset()
+        with contextlib.suppress(OSError):
+            self._names = frozenset(os.listdir(_place()))
+        self._known: dict[str, Mapping[str, Written]] = {}
+
+    def in_folder(self, folder: str) -> Mapping[str, Written]:
+        """Return what was written into *folder* by one name, by paths that start there."""
+        if folder not in self._known:
+            name = _name(folder)
+            self._known[folder] = _read(_place() / name, folder) if name in self._names else {}
+        return self._known[folder]
+
+    def find(self, path: str, status: os.stat_result, top: str = "/") -> tuple[str, Written] | None:
+        """Return what was written to *path*, with the folder that was named, which is *top* or below it.
+
+        *status* is that of *path*, without following links. The result is None if the file has changed since.
+        """
+        if not self._names:
+            return None
+        folder = os.path.dirname(path)
+        while True:
+            one = self.in_folder(folder).get(os.path.relpath(path, folder))
+            if one is not None and one.is_still(status):
+                return folder, one
+            if folder in (top, "/"):
+                return None
+            folder = os.path.dirname(folder)
+
+
+def note(folder: Path, command: str, run: str, files: Iterable[Path]) -> None:
+    """Note that *command* has written *files* for *run*, which lie in *folder*.
+
+    If the state folder cannot be written, they count as the user's own: what was asked for is done.
+    """
+    real = os.path.realpath(folder)
+    new = dict(_stated(real, command, run, files))
+    if not new:
+        return
+    path = _place() / _name(real)
+    with contextlib.suppress(FileFailed), atomic_io.translate_os_errors(path):
+        atomic_io.make_folder(path.parent)
+        with atomic_io.locked(path.parent / "lock", "another runspec that notes what it wrote"):
+            known = {**_read(path, real), **new}
+            content = {
+                **record_formats.written(FORMAT),
+                "folder": real,
+                "files": {name: list(one) for name, one in sorted(known.items())},
+            }
+            atomic_io.write(path, json.dumps(content).encode())
+
+
+def demand_free(
+    wanted: Mapping[Path, str], command: str, run: str, *, force: bool, way_out: str
+) -> None:
+    """Raise Conflict if files would be replaced that are not runspec's own; *way_out* is what else the user can do.
+
+    *wanted* has the digest of what is to be written to each path, or "" if it is not known. A file may be replaced
+    if *force* is true, if it has that digest already, or if *command* has written it for *run* and nobody has changed
+    it since. Devices and pipes, and links to them, are written to and not replaced.
+    """
+    if force:
+        return
+    known = WrittenFiles()
+    lost = [
+        path for path, sha256 in wanted.items() if _is_of_user(path, sha256, known, command, run)
+    ]
+    if lost:
+        more = f" and {len(lost) - SHOWN:,} more" if len(lost) > SHOWN else ""
+        names = ", ".join(f"'{path}'" for path in lost[:SHOWN])
+        there = "exists and has" if len(lost) == 1 else "exist and have"
+        what = f"{names}{more} {there} other content; nothing was written"
+        raise Conflict(what, f"{way_out}, or replace what is there with --force")
+
+
+def _is_of_user(path: Path, sha256: str, known: WrittenFiles, command: str, run: str) -> bool:
+    try:
+        status = path.lstat()
+        is_link = stat.S_ISLNK(status.st_mode)
+        kind = path.stat().st_mode if is_link and path.exists() else status.st_mode
+    except OSError:
+        return False  # nothing is there, or the writer says what is wrong
+    if not (stat.S_ISREG(kind) or stat.S_ISLNK(kind)):
+        return False
+    real = os.path.join(os.path.realpath(path.parent), path.name)
+    written = known.find(real, status)
+    if written is not None and written[1][:2] == (command, run):
+        return False
+    return is_link or not sha256 or _sha256(path) != sha256
+
+
+def _sha256(path: Path) -> str:
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+    return ""
+
+
+def _stated(
+    folder: str, command: str, run: str, files: Iterable[Path]
+) -> Iterator[tuple[str, Written]]:
+    for path in files:
+        with contextlib.suppress(OSError):
+            status = path.lstat()
+            real = os.path.join(os.path.realpath(path.parent), path.name)
+            if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
+                one = Written(command, run, status.st_size, status.st_mtime_ns)
+                yield os.path.relpath(real, folder), one
+
+
+def _place() -> Path:
+    return paths.home() / "written"
+
+
+def _name(folder: str) -> str:
+    return f"{hashlib.sha256(os.fsencode(folder)).hexdigest()[:32]}.json"
+
+
+def _read(path: Path, folder: str) -> dict[str, Written]:
+    """Return what *path* says about *folder*; nothing if it cannot be read, or is of a newer version."""
+    try:
+        content = json.loads(path.read_bytes())
+        if content["format"] != FORMAT or content["folder"] != folder:
+            return {}
+        return {
+            str(name): Written(str(one[0]), str(one[1]), int(one[2]), int(one[3]))
+            for name, one in content["files"].items()
+        }
+    except (OSError, *NOT_OURS):
+        return {}

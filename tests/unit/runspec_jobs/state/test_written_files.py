@@ -1,0 +1,259 @@
+"""Files that runspec wrote for a run are no part of a mounted folder; only they are replaced without --force."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from runspec_jobs import api
+from runspec_jobs.api import reports
+from runspec_jobs.engine import fetch
+from runspec_jobs.errors import Conflict
+from runspec_jobs.load.bundle import bundle
+from runspec_jobs.logs.save import is_beginning
+from runspec_jobs.provider import Chunk, OutputFile, Stream
+from runspec_jobs.report.page import frame
+from runspec_jobs.state import written_files
+
+RUN = "job-7k2m9p"
+
+
+class Outputs(NamedTuple):
+    """A client of a run with these files."""
+
+    contents: dict[str, bytes]
+
+    def outputs(self, run: str) -> list[OutputFile]:
+        return [
+            OutputFile(
+                "model", 0, 0, name, len(text), partial(io.BytesIO, text), 1,
+                hashlib.sha256(text).hexdigest(), f"{run}-{name}",
+            )
+            for name, text in self.contents.items()
+        ]  # fmt: skip
+
+
+def fetched(
+    to: Path,
+    run: str = RUN,
+    *,
+    force: bool = False,
+    files: Mapping[str, bytes] | None = None,
+    **contents: bytes,
+) -> None:
+    fetch.fetch(
+        Outputs({**contents, **(files or {})}),
+        run,
+        None,
+        None,
+        to,
+        lambda done, whole: None,
+        force=force,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    at = tmp_path / "p"
+    at.mkdir()
+    (at / "train.py").write_text("print()\n")
+    monkeypatch.chdir(at)
+    return at
+
+
+# Mounts
+
+
+def test_fetched_files_are_no_part_of_a_mount_and_plan_files_says_so(folder: Path) -> None:
+    before = bundle(folder, spec="job")
+
+    fetched(folder / RUN, weights=b"w")
+
+    after = bundle(folder, spec="job")
+    assert after.digest == before.digest and after.fetched == ()
+    assert after.left_out == ((f"{RUN}/model/weights", f"runspec fetch wrote it, of {RUN}"),)
+
+
+def test_a_moved_or_changed_file_belongs_to_the_user(folder: Path) -> None:
+    before = bundle(folder, spec="job").digest
+    fetched(folder / RUN, weights=b"w")
+    (folder / RUN / "model" / "weights").write_bytes(b"mine")
+    assert bundle(folder, spec="job").digest != before
+    (folder / RUN / "notes").write_text("mine")
+    assert [file.path for file in bundle(folder, spec="job").files] == [
+        f"{RUN}/model/weights",
+        f"{RUN}/notes",
+        "train.py",
+    ]
+
+
+def test_a_fetch_into_the_mounted_folder_itself_makes_no_other_run(folder: Path) -> None:
+    before = bundle(folder, spec="job").digest
+
+    fetched(folder, weights=b"w")
+
+    assert bundle(folder, spec="job").digest == before
+    assert bundle(folder / "model", spec="next").source.files == 1
+
+
+@pytest.mark.parametrize("spec", ["next", "job2"])
+def test_a_mount_of_a_folder_with_the_outputs_of_another_run_has_them(
+    folder: Path, spec: str
+) -> None:
+    fetched(folder / "pretrained", weights=b"w")
+
+    assert bundle(folder / "pretrained", spec=spec).source.files == 1
+    assert bundle(folder / "pretrained", spec="job").source.files == 0
+
+
+def test_what_was_fetched_into_a_named_folder_is_told_and_can_be_taken(folder: Path) -> None:
+    text = """
+apiVersion: runspec/v1
+name: next
+provider: local
+mounts: [{name: code, source: ., target: /jobq/code}]
+command: ['true']
+"""
+    fetched(folder / "data", weights=b"w")
+    Path("job.yaml").write_text(text)
+    (note,) = [str(n) for n in api.load("job.yaml").notes if "fetch" in str(n)]
+    assert "a file that runspec fetch wrote is left out, such as data/model/weights" in note
+    assert "write !/data into .runspecignore" in note
+
+    Path(".runspecignore").write_text("!/data\n")
+
+    assert not [n for n in api.load("job.yaml").notes if "fetch" in str(n)]
+    assert "data/model/weights" in [f.path for f in bundle(folder, spec="next").files]
+
+
+@pytest.mark.parametrize("name", ["model.pem", ".env"])
+def test_a_fetched_file_that_looks_like_a_secret_stops_no_upload(folder: Path, name: str) -> None:
+    fetched(folder / RUN, files={name: b"w"})
+
+    assert bundle(folder, spec="job").source.files == 1
+
+
+def test_a_saved_log_and_a_page_are_no_part_of_a_mount(folder: Path) -> None:
+    before = bundle(folder, spec="job").digest
+    (folder / "job.log").write_text("a line\n")
+    written_files.note(folder, "logs", RUN, [folder / "job.log"])
+    reports.write_page(folder / "job.html", lambda: "page", RUN)
+
+    assert bundle(folder, spec="other").digest == before
+
+
+def test_a_link_to_the_folder_and_a_lost_state_folder(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = bundle(folder, spec="job").digest
+    (tmp_path / "link").symlink_to(folder)
+    fetched(tmp_path / "link" / RUN, weights=b"w")
+    assert bundle(folder, spec="job").digest == before == bundle(tmp_path / "link").digest
+
+    monkeypatch.setenv("RUNSPEC_HOME", str(tmp_path / "empty"))
+
+    assert bundle(folder, spec="job").digest != before
+    fetched(folder / RUN, weights=b"w")  # equal files are free
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": "runspec.written/v9"}', "[" * 9999])
+def test_a_damaged_record_makes_the_files_the_users(folder: Path, text: str) -> None:
+    fetched(folder / RUN, weights=b"w")
+    (record,) = (Path(os.environ["RUNSPEC_HOME"]) / "written").glob("*.json")
+    record.write_text(text)
+
+    assert bundle(folder, spec="job").source.files == 2
+    with pytest.raises(Conflict):
+        fetched(folder / RUN, weights=b"other")
+
+
+# Overwriting
+
+
+def test_fetch_replaces_no_file_of_the_user_and_writes_nothing_then(folder: Path) -> None:
+    (folder / "model").mkdir()
+    (folder / "model" / "b").write_text("mine")
+
+    with pytest.raises(Conflict, match=r"'.*/model/b' exists and has other content") as caught:
+        fetched(folder, a=b"a", b=b"b")
+
+    assert "--force" in str(caught.value.hint) and not (folder / "model" / "a").exists()
+    assert (folder / "model" / "b").read_text() == "mine"
+    fetched(folder, force=True, a=b"a", b=b"b")
+    assert (folder / "model" / "b").read_text() == "b"
+
+
+def test_fetch_replaces_what_it_has_fetched_of_the_same_run(folder: Path) -> None:
+    fetched(folder / "out", a=b"a")
+    fetched(folder / "out", a=b"newer")
+    assert (folder / "out/model/a").read_bytes() == b"newer"
+
+    with pytest.raises(Conflict):
+        fetched(folder / "out", "job-another", a=b"of another run")
+    (folder / "out/model/a").write_bytes(b"mine")
+    with pytest.raises(Conflict):
+        fetched(folder / "out", a=b"newest")
+
+
+def test_a_link_of_the_user_is_no_file_to_replace(folder: Path) -> None:
+    (folder / "model").mkdir()
+    (folder / "model" / "a").symlink_to("../train.py")
+
+    with pytest.raises(Conflict):
+        fetched(folder, a=b"a")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: os.symlink("/dev/null", path)])
+def test_pipes_and_links_to_devices_are_left_to_the_writer(
+    folder: Path, make: Callable[[Path], None]
+) -> None:
+    make(folder / "x")
+
+    written_files.demand_free({folder / "x": ""}, "logs", RUN, force=False, way_out="")
+
+
+def test_a_page_of_runspec_is_replaced_and_one_of_the_user_is_not(folder: Path) -> None:
+    page = folder / "page.html"
+    page.write_text("<!doctype html>\n<html>mine</html>\n")
+    with pytest.raises(Conflict, match="exists and has other content"):
+        reports.write_page(page, lambda: "new", RUN)
+    assert "mine" in page.read_text()
+    reports.write_page(page, lambda: f"{frame.HEAD} one", RUN, force=True)
+    page.write_text(page.read_text() + "<!-- touched -->")
+
+    reports.write_page(page, lambda: f"{frame.HEAD} two", "other-7k2m9p")
+
+    assert page.read_text().endswith("two")
+
+
+class Log:
+    rank = task = 0
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+
+    def read(self, position: str | None) -> Chunk:
+        at = int(position or 0)
+        data = self.text[at : at + 4]
+        return Chunk(data, str(at + len(data)))
+
+
+@pytest.mark.parametrize(
+    ("there", "is_older"),
+    [(b"", True), (b"0123", True), (b"01234", True), (b"0123456789", True),
+     (b"0123456789a", False), (b"x", False), (b"0123x", False)],
+)  # fmt: skip
+def test_an_older_copy_of_a_log_is_known_by_its_content(
+    folder: Path, there: bytes, is_older: bool
+) -> None:
+    (folder / "log").write_bytes(there)
+
+    stream: Stream = Log(b"0123456789")
+    assert is_beginning(folder / "log", stream) is is_older
