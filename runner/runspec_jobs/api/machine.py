@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +31,8 @@ from runspec_jobs.spec.types import NAME
 from runspec_jobs.state import atomic_io
 
 HERE = "local"  # the provider that needs no account
+USUAL = ("job", "runspec")  # names of files that say nothing about a job
+LONGEST_NAME = 40
 FIRST = """\
 # yaml-language-server: $schema={schema}
 apiVersion: runspec/v1
@@ -112,9 +116,7 @@ def write_first(path: Path, provider: str) -> FirstFiles:
 
 def _write_spec(path: Path, schema: str, provider: str) -> None:
     """Write a first spec. Raises Conflict if it exists."""
-    name = re.sub(r"[^a-z0-9-]+", "-", path.name.split(".")[0].lower()).strip("-")
-    name = name if re.fullmatch(NAME, name) else "job"
-    text = FIRST.format(name=name, provider=provider, schema=f".runspec/{schema}")
+    text = FIRST.format(name=first_name(path), provider=provider, schema=f".runspec/{schema}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
@@ -123,6 +125,31 @@ def _write_spec(path: Path, schema: str, provider: str) -> None:
         raise Conflict(f"{path} already exists", "name another file: runspec init FILE") from exc
     except OSError as exc:
         raise UsageError(f"cannot write {path}: {(exc.strerror or str(exc)).lower()}") from exc
+
+
+def first_name(path: Path) -> str:
+    """Return the name of the job in a first spec: that of the file, or of its folder if the file has a usual name.
+
+    Names are shared by all folders of a machine, so the usual names of files are no names of jobs.
+
+    >>> first_name(Path("/home/me/My Model v2/job.yaml")), first_name(Path("/home/me/lenet.job.yaml"))
+    ('my-model-v2', 'lenet')
+    """
+    stem = path.name.split(".")[0]
+    folder = Path(os.path.abspath(path)).parent.name
+    return ("" if stem in USUAL else _legal_name(stem)) or _legal_name(folder) or "job"
+
+
+def _legal_name(text: str) -> str:
+    """Return *text* as the name of a spec; nothing if nothing of it can be in a name.
+
+    >>> _legal_name("Übung_3"), _legal_name("3D U-Net"), _legal_name("_")
+    ('ubung-3', 'job-3d-u-net', '')
+    """
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    name = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
+    name = (f"job-{name}" if name[:1].isdigit() else name)[:LONGEST_NAME].rstrip("-")
+    return name if re.fullmatch(NAME, name) else ""
 
 
 def _write_schema(path: Path) -> None:

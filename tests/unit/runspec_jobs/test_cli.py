@@ -258,6 +258,23 @@ def test_init_writes_a_spec_that_runs(spec: Path, tmp_path: Path, capsys: Captur
     assert run(["init", "fresh.yaml"]) == 4
 
 
+@pytest.mark.parametrize("provider", ["local", "aws-batch", "azure-batch", "slurm"])
+def test_init_names_the_job_after_its_folder(
+    provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = {"A": "a", "My Model": "my-model", "3d": "job-3d", "Übung": "ubung", "___": "job"}
+    folders |= {"x" * 60: "x" * 40, "job": "job", "-a-": "a", "\u6df1": "job"}
+    for folder, name in folders.items():
+        (tmp_path / folder).mkdir()
+        monkeypatch.chdir(tmp_path / folder)
+        assert run(["init", "--provider", provider]) == 0
+        assert run(["validate", "--quiet", "job.yaml"]) == 0
+        assert f"\nname: {name}\n" in Path("job.yaml").read_text()
+
+    assert run(["init", "--provider", provider, "one/lenet.job.yaml"]) == 0
+    assert "\nname: lenet\n" in Path("one/lenet.job.yaml").read_text()
+
+
 CLOUDS = ["aws-batch", "azure-batch", "azure-batch-ai"]
 
 
