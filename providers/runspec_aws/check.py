@@ -36,6 +36,8 @@ MOST_NODES = (
 )
 # https://docs.aws.amazon.com/batch/latest/APIReference/API_ComputeResourceUpdate.html for Fargate, and by default
 # https://docs.aws.amazon.com/vpc/latest/userguide/amazon-vpc-limits.html#vpc-limits-security-groups
+# https://docs.aws.amazon.com/batch/latest/APIReference/API_ResourceRequirement.html: MEMORY
+LEAST_MEMORY = 4 << 20
 MOST_SECURITY_GROUPS = 5
 RESERVED = "AWS_BATCH"
 # ARNs only: https://docs.aws.amazon.com/batch/latest/APIReference/API_Secret.html
@@ -117,6 +119,10 @@ def _container(spec: Spec) -> Iterator[Problem]:
 
 
 def _limits(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
+    memory = spec.cluster.memory
+    if memory is not None and memory < LEAST_MEMORY and not options.fargate:
+        what = f"{memory:,} bytes, but the least memory that AWS Batch takes is 4 MiB"
+        yield Problem(("cluster", "memory"), what, "set memory: 4MiB or more")
     attempts = spec.retry.attempts + spec.retry.spot_attempts - 1
     if attempts > MAX_ATTEMPTS and spec.cluster.capacity is not Capacity.ON_DEMAND:
         what = f"AWS Batch makes {MAX_ATTEMPTS} attempts in all, including preempted ones"
@@ -236,8 +242,19 @@ def _adapters(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
     elif spec.cluster.nodes.max > 1 and not (
         spec.cluster.placement or options.queue or options.capacity_block
     ):
-        what = "Elastic Fabric Adapters work within a placement group only"
-        yield Problem(("cluster",), what, "set placement: close, or remove efa from the profile")
+        # "EFA traffic [...] can't cross Availability Zones"; the group is recommended:
+        # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html#efa-limits
+        if len(options.subnets) > 1:
+            what = (
+                "Elastic Fabric Adapters reach nodes of one zone, and the subnets may have several"
+            )
+            hint = "set placement: close, or name one subnet in the profile"
+            yield Problem(("cluster",), what, hint)
+            return
+        what = (
+            "with Elastic Fabric Adapters, AWS recommends a placement group: set placement: close"
+        )
+        yield Problem(("cluster",), what, severity="note")
 
 
 def _too_much(spec: Spec, options: AwsOptions) -> Problem:

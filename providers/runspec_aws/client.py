@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -52,6 +53,10 @@ KEPT: Mapping[str, tuple[str, ...]] = {
     "create_compute_environment": ("computeEnvironmentArn", "computeEnvironmentName"),
     "create_job_queue": ("jobQueueArn", "jobQueueName"),
 }
+
+
+MOST_OVERRIDES = 8192  # https://docs.aws.amazon.com/batch/latest/userguide/service_limits.html
+OWN_OVERRIDES = 1024  # the variables AWS_BATCH_... that the service adds
 
 
 def connect(facts: Facts) -> Client:
@@ -108,6 +113,8 @@ class AwsClient:
         asked = self.files.with_urls(request.params)
         params = {k: _body(v) if k == "Body" else v for k, v in asked.items()}
         what = f"{request.service} {request.operation}"
+        if request.operation == "submit_job":
+            _refuse_long(params)
         self.session.valid.clear()
         try:
             with translated(what):
@@ -229,3 +236,21 @@ def _body(value: Any) -> Any:
             "use that version, or apply --new",
         )
     return inside_zipapp()
+
+
+def _refuse_long(params: Mapping[str, Any]) -> None:
+    """Raise RemoteError for overrides that SubmitJob accepts, and with which the job then fails.
+
+    See docs/unverified.md, aws-39. Only a signed URL can be that long, by the token of temporary credentials.
+    """
+    nodes = params.get("nodeOverrides", {}).get("nodePropertyOverrides", ())
+    for own in (
+        params.get("containerOverrides"),
+        *(one.get("containerOverrides") for one in nodes),
+    ):
+        count = len(json.dumps(own or {}).encode())
+        if count > MOST_OVERRIDES - OWN_OVERRIDES:
+            what = f"submit_job: the container overrides have {count:,} bytes"
+            limit = f"AWS Batch takes {MOST_OVERRIDES:,}, of which its own variables need up to {OWN_OVERRIDES:,}"
+            hint = "use credentials with a shorter session token, or set files: role in the profile"
+            raise RemoteError(f"{what}, and {limit}", hint)

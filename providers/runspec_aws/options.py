@@ -61,6 +61,7 @@ Reservation = Annotated[
     *text_like(RESERVATION, "a capacity reservation", "write cr-0123456789abcdef0"),
 ]
 Device = Annotated[str, *text_like(DEVICE, "a device", "write one such as /dev/sda1")]
+Limit = Annotated[int, Field(ge=-1)]  # -1: no limit
 Shared = Annotated[
     str,
     *text_like(
@@ -194,9 +195,10 @@ class AwsOptions(Options):
     efa: Anyone[Truth] = Field(
         default=False, description="Give each node the Elastic Fabric Adapters of its machine."
     )
-    ulimits: Anyone[Mapping[Key, Positive]] = Field(
+    ulimits: Anyone[Mapping[Key, Limit]] = Field(
         default={},
-        description="Resource limits of the container, by the names of `ulimit`: `{nofile: 65536}`.",
+        description="Resource limits of the container, by the names of `ulimit`: `{nofile: 65536}`; "
+        "-1 for none: `{memlock: -1}`.",
     )
     user: Anyone[Word | None] = Field(
         default=None, description="User and group in the container: `1000:1000`."

@@ -21,6 +21,20 @@ LOOKING = (
     "batch:DescribeJobs",
     "batch:ListJobs",
 )
+# What `runspec doctor` asks in addition; all of it only reads, and no other command needs it.
+DOCTOR = (
+    "ec2:DescribeInstanceTypeOfferings",
+    "ec2:DescribeRouteTables",
+    "ec2:DescribeSecurityGroups",
+    "ec2:DescribeSubnets",
+    "ec2:DescribeVpcEndpoints",
+    "ecr:DescribeImages",
+    "fsx:DescribeFileSystems",
+    "iam:GetInstanceProfile",
+    "iam:GetRole",
+    "iam:SimulatePrincipalPolicy",
+    "servicequotas:GetServiceQuota",
+)
 # operation: the actions it needs, and the kind of resource they apply to.
 NEEDED: Mapping[str, tuple[tuple[str, ...], str]] = {
     "create_compute_environment": (
@@ -93,6 +107,7 @@ def policy(steps: Iterable[Step], options: AwsOptions) -> dict[str, Any]:
         *_bucket(options),
         *_logs(options),
         *_roles(options),
+        _statement("Doctor", DOCTOR, ["*"]),
     ]
     return {"Version": VERSION, "Statement": statements}
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from runspec_aws.doctor import network
 from runspec_aws.errors import LOGIN, got, translated
-from runspec_aws.lookup import QUEUE, asked, described
+from runspec_aws.lookup import ENVIRONMENT, QUEUE, asked, described
 from runspec_aws.options import AwsOptions
+from runspec_aws.policy import job_policy
 from runspec_aws.resources.room import MAX_VCPUS
 from runspec_aws.session.clients import Session
 from runspec_aws.session.partition import partition
@@ -31,6 +33,9 @@ QUOTAS = {
     "spot GPU (G and VT)": "L-3819A6DF",
     "spot GPU (P4, P3, P2)": "L-7212CCBC",
 }
+
+
+MOST_PLACES = 50
 
 
 def examine(options: AwsOptions) -> Iterator[Finding]:
@@ -54,6 +59,7 @@ def examine(options: AwsOptions) -> Iterator[Finding]:
     yield from _image(session, options.image)
     yield from _errors_as_findings(network.findings(session, options))
     if not options.queue:
+        yield from _errors_as_findings(_places(session))
         yield from _quotas(session, options)
 
 
@@ -126,12 +132,54 @@ def _roles(session: Session, options: AwsOptions) -> Iterator[Finding]:
             name = arn.rpartition("/")[2]
             ask = lambda name=name: session.look("iam").get_role(RoleName=name)  # noqa: E731
             yield asked(ask, f"{key} {name}", "create it, or set another one in the profile")[0]
+    if options.job_role and options.files == "role":
+        yield _rights(session, options)
     if options.instance_role and not options.queue:
         name = options.instance_role.rpartition("/")[2]
         look = session.look("iam").get_instance_profile
         hint = "create it with the policy AmazonEC2ContainerServiceforEC2Role"
         good = f"instance_role {name}"
         yield asked(lambda: look(InstanceProfileName=name), good, hint)[0]
+
+
+def _rights(session: Session, options: AwsOptions) -> Finding:
+    """Ask IAM whether the job's role has the rights of `runspec policy --job`, which it may not be allowed to tell.
+
+    https://docs.aws.amazon.com/IAM/latest/APIReference/API_SimulatePrincipalPolicy.html
+    """
+    lacking: list[str] = []
+    look = session.look("iam")
+    for statement in job_policy((), options)["Statement"]:
+        ask = partial(
+            look.simulate_principal_policy,
+            PolicySourceArn=options.job_role,
+            ActionNames=statement["Action"],
+            ResourceArns=statement["Resource"],
+        )
+        finding, answer = asked(ask, "the rights of job_role", "")
+        if answer is None:
+            return Finding(f"doctor cannot check the rights of job_role: {finding.what}", True)
+        results = answer.get("EvaluationResults", ())
+        lacking += [r["EvalActionName"] for r in results if r["EvalDecision"] != "allowed"]
+    if lacking:
+        what = f"job_role has no right to {', '.join(sorted(set(lacking)))}"
+        return Finding(what, False, "add the policy that `runspec policy --job` prints to the role")
+    return Finding("job_role has the rights of `runspec policy --job`", True)
+
+
+def _places(session: Session) -> Iterator[Finding]:
+    """Count the queues and environments of the region, of which AWS allows 50 each.
+
+    https://docs.aws.amazon.com/batch/latest/userguide/service_limits.html
+    """
+    for kind in (QUEUE, ENVIRONMENT):
+        pages = session.look("batch").get_paginator(kind.describe)
+        with translated(kind.describe):
+            count = sum(len(got(page, kind.listed)) for page in pages.paginate())
+        noun = kind.name.removesuffix("Name")
+        what = f"the region has {count} of {MOST_PLACES} of kind {noun}"
+        hint = "delete those that nobody needs, such as with runspec destroy --shared"
+        yield Finding(what, count < MOST_PLACES, hint)
 
 
 def _image(session: Session, image: str) -> Iterator[Finding]:

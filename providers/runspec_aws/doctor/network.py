@@ -72,6 +72,9 @@ def _ways_out(session: Session, subnets: Iterable[Mapping[str, Any]]) -> Iterato
                 f"{name} is in a network with VPC endpoints for all services that machines need",
                 True,
             )
+        elif _is_public(subnet, own):
+            what = f"{name} has no NAT gateway, and gives machines public addresses: enough for jobs of one node"
+            yield Finding(f"{what}; those of several nodes need one, or VPC endpoints", True)
         elif not any(r.get("NatGatewayId") for t in own for r in t.get("Routes", ())):
             what = f"{name} has no NAT gateway: nodes of one job cannot get images or reach S3"
             yield Finding(
@@ -81,6 +84,21 @@ def _ways_out(session: Session, subnets: Iterable[Mapping[str, Any]]) -> Iterato
             )
         else:
             yield Finding(f"{name} has a NAT gateway", True)
+
+
+def _is_public(subnet: Mapping[str, Any], tables: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether machines get public addresses and a route to the internet, as in a default VPC, but no NAT.
+
+    https://docs.aws.amazon.com/vpc/latest/userguide/default-vpc.html
+    """
+    routes = [route for table in tables for route in table.get("Routes", ())]
+    gateways = [str(route.get("GatewayId") or "") for route in routes]
+    nat = any(route.get("NatGatewayId") for route in routes)
+    return (
+        bool(subnet.get("MapPublicIpOnLaunch"))
+        and not nat
+        and any(g.startswith("igw-") for g in gateways)
+    )
 
 
 def _service(name: str, region: str) -> str:
@@ -132,7 +150,7 @@ def _groups(session: Session, options: AwsOptions) -> Iterator[Finding]:
     if not within:
         what = "no security group allows inbound traffic from itself: nodes of one job cannot reach each other"
         hint = f"allow all inbound traffic from {ids[0]} to itself, for jobs of several nodes"
-        yield Finding(what, False, hint)
+        yield Finding(what if options.efa else f"{what}; {hint}", not options.efa, hint)
     elif options.efa and not any(_to_itself(g, "IpPermissionsEgress") for g in groups):
         what = "no security group allows outbound traffic to itself, which EFA needs"
         hint = f"allow all outbound traffic from {within[0]} to itself: 0.0.0.0/0 is not enough for EFA"

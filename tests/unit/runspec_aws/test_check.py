@@ -52,6 +52,16 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
     "a registry without its secret": ({}, {"registry": "registry.example.org"}, ("provider",)),
     "a secret of no registry": ({}, {"registry_secret": LOGIN}, ("provider",)),
     "a root device of no AMI": ({}, {"root_device": "/dev/sda1"}, ("provider",)),
+    "less memory than Batch takes": (
+        {"cluster": {"memory": "1MiB"}},
+        {},
+        ("cluster", "memory"),
+    ),
+    "adapters in several zones": (
+        {"cluster": {"nodes": 2}},
+        {"efa": True, "subnets": ["subnet-1", "subnet-2"]},
+        ("cluster",),
+    ),
     "what Batch would replace": ({"command": ["echo", "Ref::x"]}, {}, ("command", 1)),
     "what Batch would replace in a script": (
         {"run": "echo Ref::x"},
@@ -350,3 +360,25 @@ def test_a_disk_of_an_ami_whose_root_device_is_not_named_is_a_note(
 def test_a_root_device_is_a_device(name: str) -> None:
     with pytest.raises(ValueError, match="root_device"):
         problems(spec(), ami="ami-1", root_device=name)
+
+
+@pytest.mark.parametrize(
+    ("fields", "profile"),
+    [
+        ({"cluster": {"memory": "4MiB"}}, {}),
+        ({"cluster": {"nodes": 2}}, {"efa": True, "subnets": ["subnet-1"]}),
+        (
+            {"cluster": {"nodes": 2, "placement": "close"}},
+            {"efa": True, "subnets": ["subnet-1", "subnet-2"]},
+        ),
+    ],
+)
+def test_what_batch_takes_is_no_error(fields: dict[str, Any], profile: dict[str, Any]) -> None:
+    assert errors(spec(**fields), **profile) == []
+
+
+def test_adapters_without_a_placement_group_are_a_note() -> None:
+    """https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html: recommended, and not required"""
+    found = problems(spec(cluster={"nodes": 2}), efa=True, subnets=["subnet-1"])
+
+    assert [p.severity for p in found if "recommends a placement group" in p.what] == ["note"]

@@ -77,6 +77,19 @@ def test_the_pause_that_a_busy_service_asks_for_is_kept(
     assert caught.value.retry_after_s == seconds
 
 
+def test_an_environment_whose_queue_is_going_may_be_deleted_later() -> None:
+    text = "Cannot delete, found existing JobQueue relationship"
+    error = {"Code": "ClientException", "Message": text}
+
+    with pytest.raises(RemoteError) as caught, translated("it"):
+        raise ClientError(
+            {"Error": error, "ResponseMetadata": {"HTTPStatusCode": 400}},
+            "DeleteComputeEnvironment",
+        )
+
+    assert (caught.value.transient, caught.value.retry_after_s) == (True, 5.0)
+
+
 def test_a_reply_of_endless_depth_is_no_answer() -> None:
     with pytest.raises(NoAnswer, match="it: the reply cannot be read"), translated("it"):
         json.loads("[" * 200_000)

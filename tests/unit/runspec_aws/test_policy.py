@@ -27,6 +27,7 @@ def test_a_policy_names_what_the_plan_makes_and_no_more() -> None:
     assert [s["Sid"] for s in found["Statement"] if s["Resource"] == ["*"]] == [
         "Look",
         "LookAtMachines",
+        "Doctor",
     ]
     assert not any("*" in action for s in found["Statement"] for action in s["Action"])
 

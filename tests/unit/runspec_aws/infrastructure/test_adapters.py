@@ -33,8 +33,13 @@ def test_each_adapter_is_handed_over_with_the_memory_to_lock() -> None:
 def test_limits_of_the_profile_are_those_of_the_container() -> None:
     """https://docs.aws.amazon.com/batch/latest/APIReference/API_Ulimit.html"""
     found = container(spec(), ulimits={"nofile": "65536"})
+    unlimited = container(spec(), ulimits={"memlock": -1, "core": 0})
 
     assert found["ulimits"] == [{"name": "nofile", "softLimit": 65536, "hardLimit": 65536}]
+    assert unlimited["ulimits"] == [
+        {"name": name, "softLimit": limit, "hardLimit": limit}
+        for name, limit in (("core", 0), ("memlock", -1))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +85,6 @@ def test_a_template_of_one_s_own_attaches_its_own_adapters() -> None:
 @pytest.mark.parametrize(
     "cluster,profile,what",
     [
-        ({"nodes": 2}, {}, "placement group"),
         (CLOSE, {"instance_types": ["c6i.large"]}, "c6i.large has no"),
         ({}, {"fargate": True}, "Fargate has no"),
     ],
