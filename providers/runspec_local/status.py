@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -171,13 +173,23 @@ def outputs(folder: Path) -> list[OutputFile]:
 
     def opened(key: str, start: int, end: int | None) -> BinaryIO:
         assert (start, end) == (0, None), "BUG: files on this machine are read whole"
-        return (saved / key).open("rb")
+        return _opened(saved / key)
 
     saved = folder / "outputs"
     manifests = saved.glob("*/*/*/.runspec/manifest.json")
     return read_saved_outputs(
         "", [(path.relative_to(saved).as_posix(), 0) for path in manifests], opened
     )
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Open a file; a pipe or a device in its place would be waited for."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    file = open(handle, "rb")  # noqa: SIM115 - the caller closes it
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise RemoteError(f"{path} is not a file", "remove it")
+    return file
 
 
 def usage(folder: Path, most: int | None) -> Usage:

@@ -93,7 +93,9 @@ class Site:
         self.runspec("logs", "-f", name)
         assert "succeeded" in self.runspec("status", name)
         self.runspec("fetch", name, f"out-{name}")
-        return read(self.folder / "specs" / f"out-{name}" / output)
+        fetched = self.folder / "specs" / f"out-{name}"
+        of_first = fetched / "node-0"
+        return read((of_first if of_first.exists() else fetched) / output)
 
 
 def read(folder: Path) -> list[float]:

@@ -87,12 +87,12 @@ def test_the_hands_on_runs_from_its_own_file_and_leaves_nothing(
     assert code == 0, told.err
     assert re.findall(r"\b([123]) +0\.\d+ ", told.out) == ["1", "2", "3"], told.out
     assert run(["fetch", "job", "out"]) == 0
-    assert sorted(p.name for p in (tmp_path / "out/model").iterdir()) == [
+    assert sorted(p.name for p in (tmp_path / "out/node-0/model").iterdir()) == [
         "rank-0",
         "rank-1",
         "snapshot",
     ]
-    assert (tmp_path / "out/model/snapshot").read_bytes() == bytes(range(256))
+    assert (tmp_path / "out/node-0/model/snapshot").read_bytes() == bytes(range(256))
     assert run(["destroy", "job"]) == 0 and run(["destroy", "--site"]) == 0
     assert left(stand) == []
 

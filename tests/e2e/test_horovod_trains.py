@@ -62,7 +62,7 @@ def applied(made: Path, **changes: Any) -> list[float]:
     Path("horovod.yaml").write_text(json.dumps(example.spec(made, **changes)))
     assert run(["apply", "horovod.yaml"]) == 0
     assert run(["fetch", "horovod", "horovod/trained"]) == 0
-    return example.losses(Path("horovod/trained"))
+    return example.losses(Path("horovod/trained/node-0"))
 
 
 def test_one_node_prepares_all_train_and_one_evaluates(

@@ -85,9 +85,9 @@ def test_fetch_brings_back_a_model_that_is_right_nine_times_of_ten(
     done = runspec("fetch", "mnist-chainer", str(tmp_path))
 
     assert done.returncode == 0, done.stderr
-    snapshot = tmp_path / "model" / "model_epoch_20.npz"
+    snapshot = tmp_path / "node-0" / "model" / "model_epoch_20.npz"
     assert snapshot.stat().st_size > 1_000_000
-    log = json.loads((tmp_path / "model" / "log.json").read_text())
+    log = json.loads((tmp_path / "node-0" / "model" / "log.json").read_text())
     assert log[-1]["validation/main/accuracy"] >= 0.9
     shown = [line.split() for line in lines(applied) if ROW.match(line)]
     assert float(shown[-1][4]) == pytest.approx(log[-1]["validation/main/accuracy"], rel=1e-3)

@@ -18,6 +18,7 @@ from runspec_jobs.engine import (
     fetch as copying,
     log_lines,
     named_run,
+    output_layout,
     publish,
     save_logs as saving,
     start_run,
@@ -324,19 +325,28 @@ class Run:
     ) -> dict[Path, OutputFile]:
         """Copy the newest save of every output, or the one of number *save*, into the folder *to*; return the files.
 
+        A sweep has a folder `task-N` for each task, and several nodes have a folder `node-N` each. Folders and links
+        are made too, and *on_event* is told what could not be saved.
+
         Raises UsageError if there is no such output or save, Conflict if a link in *to* leads out of it or, unless
         *force* is true, files of the user would be replaced, and RemoteError if a file does not have the content that
         was saved.
         """
+        if not self.record.spec.outputs:
+            what = f"{self.id} has no outputs: its spec names none"
+            raise UsageError(what, f"runspec logs {self.id} shows what it printed")
         events = Events(on_event)
         client = self.client()
         move = events.progress(f"fetch {self.id}")
+        layout = output_layout.layout_of(self.record.spec)
         found = copying.fetch(
-            self._reader(client), self.id, output, save, Path(to), move, force=force
+            self._reader(client), self.id, output, save, Path(to), move, layout, force=force
         )
         if found:
             publish.finish(self.record, client, events.wait)
-        return found
+        for line in output_layout.lost_lines(found.values()):
+            events.wait(f"{self.id}: {line}")
+        return {path: file for path, file in found.items() if file.kind == "file"}
 
     def cancel(self, *, on_event: OnEvent | None = None) -> Status:
         """Cancel the run, wait until it has ended, and return its status. Raises UnknownOutcome after five minutes."""

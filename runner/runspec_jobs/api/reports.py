@@ -246,7 +246,7 @@ def write_page(path: Path, page: Callable[[], str], run: str = "", *, force: boo
     if not _is_page(path):
         free = {path: ""}
         written_files.demand_free(free, "report", run, force=force, way_out="name another file")
-    with atomic_io.translate_os_errors(path), atomic_io.replaced(path) as file:
+    with atomic_io.translate_os_errors(path), atomic_io.written(path) as file:
         file.write(page().encode())
     written_files.note(path.parent, "report", run, [path])
 

@@ -25,8 +25,13 @@ def fetch(
         saved = of.fetch(target, output=output_name, save=save, force=force, on_event=printer)
     whole = sum(file.bytes for file in saved.values())
     if as_json:
-        files = [{"output": f.output, "path": str(p), "bytes": f.bytes} for p, f in saved.items()]
+        files = [
+            {"output": f.output, "task": f.task, "node": f.rank, "path": str(p), "bytes": f.bytes}
+            for p, f in saved.items()
+        ]
         output.out_json("runspec.fetch/v1", {"run": of.id, "files": files})
+    elif not saved:
+        output.tell(f"fetched no files: the outputs of {of.id} have none, or were not saved yet")
     else:
         files_s = "1 file" if len(saved) == 1 else f"{len(saved):,} files"
         output.tell(f"fetched {files_s} ({whole:,} bytes) into {target}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from runspec_jobs.api.emulation import NONE, emulated
 from runspec_jobs.api.jobs import Overrides
-from runspec_jobs.api.lifecycle import runs
+from runspec_jobs.api.lifecycle import get, runs
 from runspec_jobs.cli import apply, destroy, fetch, output, status
 from runspec_jobs.errors import UsageError
 
@@ -71,7 +71,8 @@ def _folders(given: Sequence[str]) -> dict[str, Path]:
 
 def _keep(run: str, folder: Path, *, as_json: bool) -> None:
     """Copy the outputs and the logs of the job, because the emulators delete their own."""
-    fetch.fetch(run, folder / "outputs", None, None, as_json=as_json, force=True)
+    if get(run).record.spec.outputs:
+        fetch.fetch(run, folder / "outputs", None, None, as_json=as_json, force=True)
     saved = folder / "logs"
-    saved.mkdir(exist_ok=True)
+    saved.mkdir(parents=True, exist_ok=True)
     status.logs(status.LogsOptions(run, save=saved, as_json=as_json, force=True))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -26,15 +29,19 @@ class Copy:
     """Copies *stream* to *path*, byte for byte.
 
     Until the copy is complete it is in `PATH.partial`, and `PATH.cursor` has its position, so that a process that is
-    killed at any time can be started again and continues the copy.
+    killed at any time can be started again and continues the copy. A device, a pipe or a link such as /dev/stdout gets
+    the copy when it is complete, and stays what it is.
     """
 
     def __init__(self, stream: Stream, path: Path) -> None:
         self.stream, self.path = stream, path
         self.more = False  # whether the log is not complete, although its run may have ended
-        self._partial = path.with_name(f"{path.name}.partial")
-        self._cursor = path.with_name(f"{path.name}.cursor")
         with atomic_io.translate_os_errors(path):
+            self._special = atomic_io.open_special(path)
+            self._own = None if self._special is None else tempfile.TemporaryDirectory()
+            beside = path if self._own is None else Path(self._own.name, "log")
+            self._partial = beside.with_name(f"{beside.name}.partial")
+            self._cursor = beside.with_name(f"{beside.name}.cursor")
             path.parent.mkdir(parents=True, exist_ok=True)
             self._position, size = _taken_up(self._cursor)
             handle = os.open(self._partial, os.O_RDWR | os.O_CREAT, atomic_io.PRIVATE_FILE)
@@ -44,6 +51,11 @@ class Copy:
 
     def close(self) -> None:
         self._file.close()
+        if self._special is not None:
+            with contextlib.suppress(OSError):  # what is not written has been reported
+                self._special.close()
+        if self._own is not None:
+            self._own.cleanup()
 
     def advance(self) -> None:
         """Copy new data, and write the position in the stream and the size of the copy to the cursor."""
@@ -77,9 +89,15 @@ class Copy:
             self._file.truncate()
             self._file.flush()
             os.fsync(self._file.fileno())
-            os.replace(self._partial, self.path)
-            self._cursor.unlink(missing_ok=True)
-        return self._file.tell()
+            size = self._file.tell()
+            if self._special is not None:
+                self._file.seek(0)
+                shutil.copyfileobj(self._file, self._special)
+                self._special.flush()
+            else:
+                os.replace(self._partial, self.path)
+                self._cursor.unlink(missing_ok=True)
+        return size
 
 
 def _taken_up(cursor: Path) -> tuple[str | None, int]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import shlex
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -16,6 +18,7 @@ from runspec_jobs.provider import paths
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
+LINKS = 8  # that lead to an open file one after the other
 
 
 CANNOT_SYNC = (errno.EINVAL, errno.EBADF, errno.ENOSYS, errno.EOPNOTSUPP)  # of folders: fsync(2)
@@ -115,15 +118,63 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
     """Yield a new file to write, which replaces *path* atomically at the end.
 
     It is for files that the user asked for by name. A link at *path*, which may come from a checkout, is replaced and
-    not followed.
+    not followed. The new file has a random name until then, as another process may write the same *path*.
     """
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.unlink(missing_ok=True)
-    with temporary.open("xb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    temporary = path.with_name(f".rs-{secrets.token_hex(8)}.part")
+    try:
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:  # also KeyboardInterrupt
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def written(path: Path) -> Iterator[BinaryIO]:
+    """Yield a file to write to *path*: that of `replaced`, or *path* itself where a file cannot take its place.
+
+    That is a device, a pipe, or a link to an open file of this process, such as /dev/stdout.
+    """
+    special = open_special(path)
+    if special is None:
+        with replaced(path) as file:
+            yield file
+    else:
+        with special:
+            yield special
+
+
+def open_special(path: Path) -> BinaryIO | None:
+    """Return *path* opened for writing if it is a device, a pipe or a link to an open file of this process.
+
+    Other links are not followed: a link of a checkout may lead to a disk.
+    """
+    number = descriptor_of(path)
+    if number is not None:
+        return open(os.dup(number), "wb")  # it shares the position, and what was written stays
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return None
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or stat.S_ISFIFO(mode):
+        return open(os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC), "wb")
+    return None
+
+
+def descriptor_of(path: Path) -> int | None:
+    """Return the number of the open file of this process to which *path* leads, as /dev/stdout does, or None."""
+    own = Path(f"/proc/{os.getpid()}/fd")
+    for _ in range(LINKS):
+        try:
+            if path.parent.resolve() == own and path.name.isdecimal():
+                return int(path.name)
+            path = path.parent / os.readlink(path)
+        except (OSError, RuntimeError):  # it is no link, or leads to itself
+            break
+    return None
 
 
 def overwrite(path: Path, data: bytes) -> None:

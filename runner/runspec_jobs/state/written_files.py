@@ -119,6 +119,8 @@ def demand_free(
 
 
 def _is_of_user(path: Path, sha256: str, known: WrittenFiles, command: str, run: str) -> bool:
+    if atomic_io.descriptor_of(path) is not None:
+        return False
     try:
         status = path.lstat()
         is_link = stat.S_ISLNK(status.st_mode)

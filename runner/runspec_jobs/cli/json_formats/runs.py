@@ -233,6 +233,8 @@ class Fetched(Part):
     """A file of an output."""
 
     output: str
+    task: int
+    node: int
     path: str
     bytes: int
 

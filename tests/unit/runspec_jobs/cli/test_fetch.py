@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
+import stat
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pytest
 
 from runspec_jobs.engine import fetch
-from runspec_jobs.engine.fetch import place
-from runspec_jobs.errors import Conflict, RemoteError, UsageError
+from runspec_jobs.engine.output_layout import PLAIN, Layout, place
+from runspec_jobs.errors import Conflict, FileFailed, RemoteError, UsageError
 from runspec_jobs.provider import OutputFile
+from runspec_jobs.state import atomic_io
 
 
 def named(path: str, task: int = 0, rank: int = 0) -> OutputFile:
@@ -24,15 +27,44 @@ def named(path: str, task: int = 0, rank: int = 0) -> OutputFile:
 @pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/passwd", "", ".."])
 def test_no_file_is_put_outside_of_the_folder(path: str) -> None:
     with pytest.raises(RemoteError, match="leads out of"):
-        place(Path("out"), named(path), [])
+        place(Path("out"), named(path), PLAIN)
 
 
-def test_files_of_tasks_and_nodes_have_folders_of_their_own() -> None:
+@pytest.mark.parametrize(
+    ("layout", "found"),
+    [
+        (PLAIN, ["model/a", "model/a"]),
+        (Layout(several_tasks=True), ["task-0/model/a", "task-1/model/a"]),
+        (Layout(several_nodes=True), ["node-0/model/a", "node-2/model/a"]),
+        (Layout(True, False, frozenset({"model"})), ["model/a", "model/a"]),
+        (Layout(True, True), ["task-0/node-0/model/a", "task-1/node-2/model/a"]),
+    ],
+)
+def test_the_shape_of_the_run_decides_where_files_are(layout: Layout, found: list[str]) -> None:
+    """And not which of its tasks and nodes have saved so far."""
     files = [named("a"), named("a", task=1, rank=2)]
 
-    found = [place(Path("out"), file, files) for file in files]
+    assert [str(place(Path("out"), file, layout)) for file in files] == [f"out/{f}" for f in found]
 
-    assert found == [Path("out/task-0/model/a"), Path("out/task-1/node-2/model/a")]
+
+def test_no_name_of_an_output_leads_into_the_folder_of_a_node() -> None:
+    layout = Layout(several_nodes=True, of_first=frozenset({"node-1"}))
+    other = OutputFile("node-1", 0, 0, "model/a", 0, io.BytesIO)
+
+    assert place(Path("out"), other, layout) == Path("out/node-0/node-1/model/a")
+    assert place(Path("out"), named("a", rank=1), layout) == Path("out/node-1/model/a")
+
+
+@pytest.mark.parametrize("path", ["a\0b", "\ud800", "x" * 5000, "/".join("x" * 3000)])
+def test_a_name_that_no_file_can_have_is_told_in_words(path: str, tmp_path: Path) -> None:
+    file = OutputFile("model", 0, 0, path, 0, io.BytesIO)
+    client = Saving({"a": "1"})
+    client.outputs = lambda run: [file]  # type: ignore[method-assign]
+
+    with pytest.raises((RemoteError, FileFailed)) as error:
+        fetched(client, tmp_path)
+
+    assert len(error.value.message) < 12_000
 
 
 class Saving:
@@ -99,14 +131,15 @@ def test_the_save_that_is_asked_for_is_brought(tmp_path: Path) -> None:
     assert error.value.hint == "saves that exist: 2, 3"
 
 
-def test_what_is_not_what_was_saved_is_not_brought(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", [b"2", b"", b"11", b"1" * 5_000_000])
+def test_what_is_not_what_was_saved_is_not_brought(tmp_path: Path, text: bytes) -> None:
     client = Saving({"a": "1"})
     (file,) = client.outputs("run")
-    client.outputs = lambda run: [file._replace(open=lambda: io.BytesIO(b"other"))]  # type: ignore[method-assign]
+    client.outputs = lambda run: [file._replace(open=lambda: io.BytesIO(text))]  # type: ignore[method-assign]
 
-    with pytest.raises(RemoteError, match="model/a does not have the SHA-256 of its save"):
+    with pytest.raises(RemoteError, match=r"does not have the SHA-256|has not the 1 bytes"):
         fetched(client, tmp_path)
-    assert not list(tmp_path.rglob("a"))
+    assert [path for path in tmp_path.rglob("*") if not path.is_dir()] == []
 
 
 @pytest.mark.parametrize(
@@ -128,3 +161,97 @@ def test_what_is_in_the_way_of_a_file_is_named(
         fetched(Saving({"a": "1"}), tmp_path / "to")
 
     assert told.value.message == message.format(tmp_path)
+
+
+def one(path: str, content: bytes = b"", **more: Any) -> OutputFile:
+    sha256 = hashlib.sha256(content).hexdigest()
+    opens = partial(io.BytesIO, content)
+    return OutputFile("o", 0, 0, path, len(content), opens, sha256=sha256, key=path, **more)
+
+
+def brought(files: Sequence[OutputFile], to: Path) -> Path:
+    client = Saving({"a": "1"})
+    client.outputs = lambda run: files  # type: ignore[method-assign]
+    fetch.fetch(client, "run", None, None, to, lambda done, whole: None)
+    return to / "o"
+
+
+TREE = (
+    one("step-20/step", b"20", mode=0o600, mtime_ns=10**18),
+    one("tool", b"#!", mode=0o755, mtime_ns=2 * 10**18 + 7),
+    one("newest", b"20", target="step-20/step"),
+    one("step-20", kind="folder", mode=0o555, mtime_ns=3 * 10**18),
+    one("empty", kind="folder", mode=0o700, mtime_ns=4 * 10**18),
+    one("latest", kind="link", target="step-20", mtime_ns=5 * 10**18),
+    one("step-20/up", kind="link", target="/empty", mtime_ns=6 * 10**18),
+    one("data", kind="lost", target="a link to /data"),
+)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_output_is_fetched_as_it_was_written(tmp_path: Path, times: int) -> None:
+    """With modes, times, links and empty folders; and once more into the same folder."""
+    outs = [brought(TREE, tmp_path) for _ in range(times)]
+
+    out = outs[-1]
+    found = {str(p.relative_to(out)): p.lstat() for p in out.rglob("*")}
+    assert {n: f.st_mtime_ns // 10**18 for n, f in found.items() if n != "newest"} == {
+        "step-20/step": 1, "tool": 2, "step-20": 3, "empty": 4, "latest": 5, "step-20/up": 6,
+    }  # fmt: skip
+    modes = {n: stat.S_IMODE(f.st_mode) for n, f in found.items() if not stat.S_ISLNK(f.st_mode)}
+    assert modes == {"step-20/step": 0o600, "tool": 0o755, "step-20": 0o555, "empty": 0o700}
+    ends = {n: os.readlink(out / n) for n, f in found.items() if stat.S_ISLNK(f.st_mode)}
+    assert ends == {"newest": "step-20/step", "latest": "step-20", "step-20/up": "../empty"}
+
+
+def test_a_link_that_leads_elsewhere_by_now_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    brought(TREE, tmp_path)
+    newer = [one("step-30/step", b"30"), one("latest", kind="link", target="step-30", mtime_ns=1)]
+
+    out = brought(newer, tmp_path)
+
+    assert os.readlink(out / "latest") == "step-30"
+    with pytest.raises(Conflict, match="latest is a link, where a folder is needed for step"):
+        brought([one("latest/step", b"40")], tmp_path)
+    assert (out / "step-30/step").read_text() == "30"
+
+
+@pytest.mark.parametrize("names", [("a", ".a.new"), (".a.new", "a"), ("a", "a.part", ".a.part")])
+def test_a_file_may_have_any_name_beside_another(tmp_path: Path, names: tuple[str, ...]) -> None:
+    out = brought([one(name, name.encode()) for name in names], tmp_path)
+
+    assert {path.name: path.read_text() for path in out.iterdir()} == {n: n for n in names}
+
+
+def test_two_that_fetch_into_one_folder_tear_no_file(tmp_path: Path) -> None:
+    """The second one writes the whole file, or a half of it and is killed, while the first one writes."""
+    content = b"x" * 3_000_000
+
+    class Other(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            if self.tell() == 1 << 20:
+                brought([one("big", content)], tmp_path)
+                other = open_half(tmp_path / "o/big")
+                other.close()
+            return super().read(size)
+
+    def open_half(path: Path) -> BinaryIO:
+        context = atomic_io.replaced(path)
+        half = context.__enter__()
+        half.write(b"half")
+        left.append(context)
+        return half
+
+    left: list[Any] = []
+    out = brought([one("big", content)._replace(open=lambda: Other(content))], tmp_path)
+
+    assert (out / "big").read_bytes() == content
+
+
+def test_a_pipe_in_the_way_is_named(tmp_path: Path) -> None:
+    """It is not opened, which would wait for a reader."""
+    (tmp_path / "o").mkdir()
+    os.mkfifo(tmp_path / "o/a")
+
+    with pytest.raises(Conflict, match="is a pipe, a socket or a device"):
+        brought([one("a", b"a")], tmp_path)
