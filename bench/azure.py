@@ -19,10 +19,10 @@ from bench.measure import Command, Sample
 from bench.rows import Bench, Row
 from runspec_azure.batch import emulator as batch
 from runspec_azure.batchai import emulator as batchai
+from runspec_emulators import privacy
 from runspec_emulators.azure_batch.emulator import AzureBatch
 from runspec_emulators.azure_services.blob import Blobs
 from runspec_emulators.batch_ai import BatchAI
-from runspec_emulators.frame import privacy
 
 CHILDREN = 1_000
 REQUEST = re.compile(r'"(GET|HEAD|PUT|POST|DELETE) (/\S*) HTTP')

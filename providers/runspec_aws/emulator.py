@@ -21,6 +21,7 @@ SETTINGS: Mapping[str, Any] = {
     "subnets": ["subnet-1"],
     "security_groups": ["sg-1"],
 }
+BELOW = "this machine allows no mount namespace, so absolute paths of the spec lie below the job's folder"
 OWN = ("account_profile", "queue", "reservation")  # settings that refer to a real account
 
 
@@ -30,6 +31,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
     import moto  # noqa: F401 - fail now if moto is missing, and not in the server
 
     from runspec_emulators.aws.region import Objects, Region
+    from runspec_emulators.frame.containers import roots_are_allowed
 
     found = {**SETTINGS, **{k: v for k, v in options.items() if k not in OWN}}
     region, bucket = str(found["region"]), str(found["bucket"])
@@ -38,9 +40,16 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
         stack.callback(objects.close)
         objects.make_bucket(bucket, region)
         near = stack.enter_context(
-            Region(folder, region, objects, engine=engine or "process", secrets=_secrets(found))
+            Region(
+                folder,
+                region,
+                objects,
+                engine=engine or "process",
+                secrets=_secrets(found),
+                own_root=(allowed := roots_are_allowed()),
+            )
         )
-        yield Emulation(near.env, found)
+        yield Emulation(near.env, found, () if allowed or engine == "podman" else (BELOW,))
 
 
 def _secrets(options: Mapping[str, Any]) -> dict[str, str]:

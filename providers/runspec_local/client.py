@@ -45,11 +45,11 @@ from runspec_local.supervisor import (
     durable,
     elastic,
     events,
-    mount_namespace,
     process,
     reaper,
 )
 from runspec_local.timing import CLOCK, DEFAULT, Clock, Timing
+from runspec_namespaces import mount_namespace
 
 BOOTSTRAP = "import sys; sys.path.insert(0, sys.argv.pop(1)); from runspec_local.supervisor.reaper import main; main()"
 

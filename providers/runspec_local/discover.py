@@ -15,7 +15,7 @@ from runspec_local.options import LocalOptions
 from runspec_local.session import container_engine, gpus
 from runspec_local.session.pythons import find_python
 from runspec_local.session.uv import find_uv
-from runspec_local.supervisor import mount_namespace
+from runspec_namespaces import mount_namespace
 
 ENGINES = ("podman", "docker")
 

@@ -31,6 +31,7 @@ APT = (
 @contextlib.contextmanager
 def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Emulation]:
     """Start munge and Slurm's daemons; yield how to reach them."""
+    from runspec_emulators.frame.containers import roots_are_allowed
     from runspec_emulators.slurm import Cluster, Failed, NoSlurm, Partition, Shape
 
     named = [str(options[key]) for key in ("partition", "spot_partition") if options.get(key)]
@@ -38,6 +39,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
     shape = Shape(CPUS, MEMORY_MB, GPUS, tuple(sorted(kinds)), DISK_MB)
     partitions = [Partition(name) for name in dict.fromkeys(["main", *named])]
     own: dict[str, Any] = {"prolog": True, "address_in": "RUNSPEC_HOST"}  # nodes are one machine
+    own["own_root"] = roots_are_allowed()
     with contextlib.ExitStack() as stack:
         try:
             cluster = stack.enter_context(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec_emulators.frame import privacy
+from runspec_emulators import privacy
 from runspec_jobs.api.emulation import emulated
 from tests.support.process_table import descendants
 from tests.support.profiles import own_profile

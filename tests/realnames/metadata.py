@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from runspec_emulators import privacy
 from runspec_emulators.aws.batch import task_metadata
 from runspec_emulators.aws.nodes import imds
-from runspec_emulators.frame import privacy
 from runspec_emulators.frame.endpoint import Endpoint
 from runspec_emulators.frame.handler import Reply, said
 

@@ -30,6 +30,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
     """Start Azurite and the emulator of Batch AI; yield how to reach them."""
     from runspec_emulators.azure_services.blob import Blobs
     from runspec_emulators.batch_ai import BatchAI
+    from runspec_emulators.frame.containers import roots_are_allowed
 
     found = {**SETTINGS, **{k: v for k, v in options.items() if k not in OWN}}
     account = str(found.get("storage_account", "rehearsal"))
@@ -52,7 +53,12 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
             "accounts": {account: blobs.key},
         }
         near = stack.enter_context(
-            BatchAI(folder / "batchai", engine=engine or "process", **settings)
+            BatchAI(
+                folder / "batchai",
+                engine=engine or "process",
+                own_root=roots_are_allowed(),
+                **settings,
+            )
         )
         yield Emulation(
             {**near.env, **lacks(engine), KEY: blobs.key, **secrets(found)},

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from runspec_emulators import privacy
 from runspec_emulators.aws import admin, models, service, signature
 from runspec_emulators.aws.batch import task_metadata
 from runspec_emulators.aws.batch.world import World
 from runspec_emulators.aws.errors import FAULTS, ServiceError
 from runspec_emulators.aws.models import Request
 from runspec_emulators.aws.settings import Settings
-from runspec_emulators.frame import errors, privacy, server
+from runspec_emulators.frame import errors, server
 from runspec_emulators.frame.calls import Listener
 from runspec_emulators.frame.faults import Faults
 from runspec_emulators.frame.handler import Reply, Serving, said

@@ -27,8 +27,8 @@ from moto.moto_server.werkzeug_app import (
 from moto.s3.responses import S3Response
 from werkzeug.serving import run_simple
 
+from runspec_emulators import privacy
 from runspec_emulators.aws import signature
-from runspec_emulators.frame import privacy
 
 SECRET = "RUNSPEC_REHEARSAL_SECRET"
 # moto finds the service, the region and a bucket in the name.

@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from runspec_emulators import privacy
 from runspec_emulators.aws import signature
 from runspec_emulators.aws.http import Server, serve
 from runspec_emulators.aws.settings import Settings
-from runspec_emulators.frame import listening, privacy
+from runspec_emulators.frame import listening
 from runspec_emulators.frame.listening import HOST, Closing
 from runspec_emulators.frame.processes import inherited
 
@@ -100,8 +101,7 @@ class Region(Closing):
 
     def __init__(self, folder: Path, name: str, objects: Objects, **settings: Any) -> None:
         self.name, self.objects = name, objects
-        contained = settings.get("engine") == "podman"
-        machine = {**self._machine(contained), **settings.pop("machine_env", {})}
+        machine = {**self._machine(**settings), **settings.pop("machine_env", {})}
         self.server: Server = serve(
             Settings(folder / "containers", region=name, machine_env=machine, **settings)
         )
@@ -122,13 +122,15 @@ class Region(Closing):
             "AWS_EC2_METADATA_DISABLED": "true",
         }
 
-    def _machine(self, contained: bool) -> dict[str, str]:
+    def _machine(
+        self, engine: str = "process", *, own_root: bool = False, **_: Any
+    ) -> dict[str, str]:
         """Return the variables that machines pass to every job: the URL of S3, and credentials of a role."""
         found = {**KEYS, "AWS_ENDPOINT_URL_S3": self.objects.url}
-        if contained:
+        if engine == "podman":
             return found
-        # No root folder of its own: the job keeps its folders below the one that it starts in.
-        return {**found, **inherited(), "RUNSPEC_BELOW": "."}
+        # Without a root folder of its own, a job keeps its folders below the one that it starts in.
+        return {**found, **inherited(), **({} if own_root else {"RUNSPEC_BELOW": "."})}
 
     def control(self, method: str, path: str, value: Any = None) -> Any:
         """Call a control path of the emulator: see `runspec_emulators.aws.admin`."""

@@ -1,4 +1,4 @@
-"""Set the variables of podman containers, and end them."""
+"""Set the variables of podman containers, end them, and give processes the root of a container."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from runspec_namespaces import mount_namespace
 
 
 def env_options(file: Path, env: Mapping[str, str]) -> list[str]:
@@ -31,3 +33,19 @@ def own_env(env: Mapping[str, str]) -> dict[str, str]:
 def run_podman(podman: Sequence[str], *words: str) -> None:
     """Run a command of podman, whatever comes of it."""
     subprocess.run([*podman, *words], check=False, stdin=subprocess.DEVNULL, capture_output=True)
+
+
+def rooted(folder: Path) -> list[str]:
+    """Return the words before a command whose root keeps in *folder* what is made there; the folder is made."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return mount_namespace.words_before(folder)
+
+
+def rootless() -> list[str]:
+    """Return the words before a command that can make nothing in its root, as users of a machine cannot."""
+    return mount_namespace.words_before(None)
+
+
+def roots_are_allowed() -> bool:
+    """Return whether this machine allows processes to have roots of their own."""
+    return mount_namespace.refusal() is None

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from runspec_emulators.frame import privacy
+from runspec_emulators import privacy
 from runspec_emulators.frame.calls import Listener
 from runspec_emulators.frame.listening import Certificate, connect
 

@@ -15,7 +15,8 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 from urllib.parse import urlsplit
 
-from runspec_emulators.frame import control, listening, privacy
+from runspec_emulators import privacy
+from runspec_emulators.frame import control, listening
 from runspec_emulators.frame.calls import Listener
 from runspec_emulators.frame.errors import ServiceError
 from runspec_emulators.frame.faults import AFTER, Fault

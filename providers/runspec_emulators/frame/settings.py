@@ -33,6 +33,11 @@ class EmulatorSettings:
     engine: Literal["process", "podman"] = "process"
     """With "podman", jobs that ask for a container run in one; otherwise all jobs are processes."""
     podman: tuple[str, ...] = ("podman",)
+    own_root: bool = False
+    """Whether processes have a root folder of their own, as in a container or on a machine of the service.
+
+    Then what a job writes to `/job` is not on this machine. With "podman", containers have one in any case.
+    """
     hosts: tuple[str, ...] = ()
     """Patterns of the host names by which clients know the emulator, where something stands before it."""
     machine_env: Mapping[str, str] = field(default_factory=dict)
@@ -40,7 +45,7 @@ class EmulatorSettings:
 
     def changed(self, values: Mapping[str, Any]) -> Self:
         """Return these with *values* put in; raise BadSetting for what cannot be changed."""
-        known = {f.name for f in fields(self)} - self.FIXED - {"hosts"}
+        known = {f.name for f in fields(self)} - self.FIXED - {"hosts", "own_root"}
         hints = get_type_hints(type(self))
         for name, value in values.items():
             if name not in known:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from runspec_emulators.frame import containers
 from runspec_emulators.frame.listening import HOST, Closing
 from runspec_emulators.frame.processes import inherited
 from runspec_emulators.slurm import conf
@@ -70,7 +71,8 @@ class Cluster(Closing):
 
     *folder* keeps its configuration and logs. Jobs run as whoever makes it. *more* are settings of
     slurm.conf. *prolog*: jobs have a way out of this machine as their maker has, and in the
-    variable *address_in* a loopback address of the node's own. Raises NoSlurm and Failed.
+    variable *address_in* a loopback address of the node's own. *own_root*: they can make
+    nothing in the root folder. Raises NoSlurm and Failed.
     """
 
     state = "UNKNOWN"  # of nodes, in slurm.conf
@@ -87,7 +89,9 @@ class Cluster(Closing):
         *,
         prolog: bool = False,
         address_in: str = "",
+        own_root: bool = False,
     ) -> None:
+        self.own_root = own_root
         self.programs = found_programs()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         near = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))  # a short path
@@ -191,7 +195,8 @@ class Cluster(Closing):
         self.daemons.start(CONTROLLER, argv, self._own)
 
     def start_node(self, name: str) -> None:
-        argv = [*self.at(name), self.programs["slurmd"], "-D", "-N", name]
+        root = containers.rootless() if self.own_root else []
+        argv = [*self.at(name), *root, self.programs["slurmd"], "-D", "-N", name]
         self.daemons.start(name, argv, {**self._own, MARK: name})
 
     def lose(self, name: str) -> None:

@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from runspec_local.supervisor import mount_namespace
 from runspec_local.supervisor.process import die_with_parent, members
+from runspec_namespaces import mount_namespace
 
 SAMPLE_S = 1.0  # before the first sample: a shorter job costs nothing
 SAMPLER = "runspec-usage"  # at most 15 bytes: proc_pid_comm(5)

@@ -19,7 +19,7 @@ from typing import Any
 
 from runspec_local.errors import full_disk, not_started
 from runspec_local.session.container_engine import await_container, remove_container
-from runspec_local.supervisor import durable, elastic, ending, mount_namespace
+from runspec_local.supervisor import durable, elastic, ending
 from runspec_local.supervisor.attempt import Attempt
 from runspec_local.supervisor.child import Child, end_sampler, start_child, start_sampler
 from runspec_local.supervisor.device_leases import LOOK_S, DeviceLeases, Devices
@@ -28,6 +28,7 @@ from runspec_local.supervisor.log_times import LogTimes
 from runspec_local.supervisor.node import Node
 from runspec_local.supervisor.process import FORMAT, identity, locked
 from runspec_local.supervisor.saver import Saver
+from runspec_namespaces import mount_namespace
 
 STOPPED = 143  # exit code of a job that was told to end: 128 + SIGTERM
 STOP = "stopped"  # why a task ends that was stopped

@@ -13,9 +13,9 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
+from runspec_emulators import privacy
 from runspec_emulators.aws import Server, Settings, serve
 from runspec_emulators.aws.region import KEYS
-from runspec_emulators.frame import privacy
 from tests.support.wait import until as until
 
 QUICK: dict[str, Any] = {

@@ -12,12 +12,12 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from runspec_emulators import privacy
 from runspec_emulators.aws import Server, Settings, serve, signature
 from runspec_emulators.aws.region import KEYS, PAIR, Objects
 from runspec_emulators.azure_batch.emulator import AzureBatch
 from runspec_emulators.azure_services.identity import APP_VERSION, Identity
 from runspec_emulators.batch_ai import BatchAI
-from runspec_emulators.frame import privacy
 from runspec_emulators.frame.listening import Closing
 
 pytestmark = pytest.mark.process

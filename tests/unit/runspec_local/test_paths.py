@@ -13,7 +13,8 @@ import pytest
 from runspec_jobs.cli.app import run
 from runspec_jobs.state import run_record
 from runspec_local import status
-from runspec_local.supervisor import mount_namespace, process
+from runspec_local.supervisor import process
+from runspec_namespaces import mount_namespace
 from tests.support.requirements import lack, need
 from tests.support.wait import until
 

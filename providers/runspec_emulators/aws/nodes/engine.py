@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, Protocol
 
 from runspec_emulators.aws.settings import Settings
-from runspec_emulators.frame.containers import env_options, own_env, run_podman
+from runspec_emulators.frame.containers import env_options, own_env, rooted, run_podman
 from runspec_emulators.frame.processes import exit_code, kill_group, marked, send
 
 DRAIN_S = 5.0  # how long to wait for the last lines of a container that has ended
@@ -187,7 +187,8 @@ def as_process(wanted: Wanted, settings: Settings) -> Command:
             f'CannotStartContainerError: exec: "{wanted.command[0]}": '
             "executable file not found in $PATH"
         )
-    return Command((program, *wanted.command[1:]), env, folder)
+    before = rooted(folder.with_name(f"{wanted.name}.root")) if settings.own_root else ()
+    return Command((*before, program, *wanted.command[1:]), env, folder)
 
 
 def end_processes(wanted: Wanted, _settings: Settings, pid: int) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from runspec_emulators.azure_batch.processes import command_line, containers, transfers
 from runspec_emulators.azure_batch.processes.transfers import TransferError
 from runspec_emulators.azure_batch.settings import Settings
-from runspec_emulators.frame.containers import own_env
+from runspec_emulators.frame.containers import own_env, rooted, rootless
 from runspec_emulators.frame.processes import exit_code, inherited, kill_group, marked, send
 
 GONE_S = 5.0  # how long to wait for what was killed
@@ -79,6 +79,8 @@ class Command:
     """The container that the command runs in, if any."""
     append: bool = False
     """Whether output is appended to that of an earlier command."""
+    root: Path | None = None
+    """The folder that is the root of the container, where that is a process."""
     killed: bool = False
     process: subprocess.Popen[bytes] | None = None
     remove: Callable[[], None] | None = None
@@ -140,6 +142,9 @@ class Command:
             env = own_env({**settings.machine_env, **self.env})
         program = shutil.which(argv[0], path=env.get("PATH", os.defpath))
         program = program or str(self.folder / "wd" / argv[0])
+        if not os.access(program, os.X_OK) and settings.own_root:
+            raise FileNotFoundError(program)
+        before = self._root() if settings.own_root and settings.engine == "process" else []
         with self.lock:
             if self.killed:
                 return None
@@ -149,7 +154,7 @@ class Command:
             # What an earlier command left in the background writes there, too.
             with out.open("ab") as to_out, err.open("ab") as to_err:
                 self.process = subprocess.Popen(
-                    [program, *argv[1:]],
+                    [*before, program, *argv[1:]],
                     env=env,
                     cwd=self.folder / "wd",
                     stdin=subprocess.DEVNULL,
@@ -158,6 +163,14 @@ class Command:
                     start_new_session=True,
                 )
             return self.process
+
+    def _root(self) -> list[str]:
+        """Return the words that give a command its root: that of a container, which stays, or of its machine."""
+        if self.container is None:
+            return rootless()
+        if self.root is None:
+            self.root = Path(self.env["AZ_BATCH_NODE_ROOT_DIR"], f"root-{uuid.uuid4().hex}")
+        return rooted(self.root)
 
     def _contained(self, settings: Settings, argv: list[str], leave: bool) -> list[str]:
         """Return the command of a container. An image has a PATH and a home of its own."""

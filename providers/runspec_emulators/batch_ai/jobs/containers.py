@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
 from runspec_emulators.batch_ai.settings import Settings
+from runspec_emulators.frame.containers import rooted
 from runspec_emulators.frame.processes import inherited
 
 OURS = ("PATH", "HOME")  # an image has its own
@@ -22,7 +24,7 @@ def prefix(
     """
     asked = properties.get("containerSettings")
     if asked is None or settings.engine != "podman":
-        return ()
+        return _root(settings) if settings.own_root else ()
     argv = [*settings.podman, "run", "--rm", "--network", "host"]
     argv += ["--volume", f"{settings.folder}:{settings.folder}"]
     argv += ["--workdir", env["AZ_BATCHAI_JOB_TEMP"]]
@@ -35,6 +37,11 @@ def prefix(
         if name not in OURS and env[name] != ours.get(name):
             argv += ["--env", name]
     return (*argv, asked["imageSourceRegistry"]["image"])
+
+
+def _root(settings: Settings) -> tuple[str, ...]:
+    """Return the words that give a process a root of its own; a job ran as root on its nodes, too."""
+    return (*rooted(settings.folder / f"root-{uuid.uuid4().hex}"),)
 
 
 def around(env: Mapping[str, str]) -> dict[str, str]:

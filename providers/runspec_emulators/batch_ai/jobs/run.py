@@ -191,7 +191,9 @@ class Run:
         more = {name: expanded(value, context.env) for name, value in task.env.items()}
         env = {**context.env, **more, MARK: self.mark}
         prefix = containers.prefix(self.world.settings, self.job.properties, env)
-        env = containers.around(env) if prefix else env
+        env = (
+            containers.around(env) if prefix and prefix[0] == self.world.settings.podman[0] else env
+        )
         out, err = logs / f"stdout{task.suffix}.txt", logs / f"stderr{task.suffix}.txt"
         with self._lock:
             if self.stopped:

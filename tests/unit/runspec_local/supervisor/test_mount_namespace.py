@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from runspec_local.supervisor import mount_namespace
 from runspec_local.supervisor.child import start_child
+from runspec_namespaces import mount_namespace
 from tests.support.requirements import lack, need
 from tests.support.wait import until
 
@@ -26,9 +26,7 @@ PR_SET_DUMPABLE = 4  # prctl(2): without it, /proc/self belongs to root after a 
 TOP = "/runspec-test"  # nobody has such a folder
 # Has no namespace to give: the limit of user namespaces is 0, and no capability is left.
 SHUT = 'echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all --inh-caps=-all "$@"'
-ASK = (
-    "from runspec_local.supervisor.mount_namespace import unseen; print(unseen(['/x'], gpus=False))"
-)
+ASK = "from runspec_namespaces.mount_namespace import unseen; print(unseen(['/x'], gpus=False))"
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import ctypes
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -88,16 +89,20 @@ def _may_mount() -> bool:
     return bool(int(found, 16) >> CAP_SYS_ADMIN & 1)
 
 
-def enter(folder: Path, tops: Sequence[str]) -> None:
+def enter(folder: Path, tops: Sequence[str], root: Path | None = None) -> None:
     """Give this process a root that also has *tops*, such as `/job`, which are in *folder*; then go to *folder*.
 
-    It must be about to start another program. Raise OSError if the kernel does not allow it: the process is then half
-    way, and must end.
+    Nothing can be made in that root, unless an empty folder *root* is given, which keeps what is made there. This
+    process must be about to start another program. Raise OSError if the kernel does not allow it: the process is then
+    half way, and must end.
     """
     _call("unshare", CLONE_NEWNS)
     # Mounts made on the machine later are seen here, and those made here are not seen there.
     _mount(None, "/", MS_SLAVE | MS_REC)
-    _mount("tmpfs", FIRST, MS_NOSUID | MS_NODEV, kind="tmpfs", data="mode=755")
+    if root is None:
+        _mount("tmpfs", FIRST, MS_NOSUID | MS_NODEV, kind="tmpfs", data="mode=755")
+    else:
+        _mount(str(root), FIRST, MS_BIND)
     os.mkdir(FIRST + OLD)
     _call("pivot_root", FIRST.encode(), (FIRST + OLD).encode())
     os.chdir("/")
@@ -106,14 +111,16 @@ def enter(folder: Path, tops: Sequence[str]) -> None:
             continue
         if entry.is_symlink():
             os.symlink(os.readlink(entry.path), f"/{entry.name}")
+        elif root is not None and _is_free(entry.path):  # what is made in it stays with the root
+            os.makedirs(f"/{entry.name}", exist_ok=True)
         else:
             _bind(entry.path, f"/{entry.name}")
     for top in tops:
         _bind(f"{folder}{top}", top)
     _call("umount2", OLD.encode(), MNT_DETACH)
     os.rmdir(OLD)
-    # What a program wrote into the new root would be lost without a word.
-    _mount(None, "/", MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
+    if root is None:  # what a program wrote there would be lost without a word
+        _mount(None, "/", MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
     os.chdir(folder)
 
 
@@ -189,3 +196,24 @@ def _call(name: str, *arguments: Any) -> None:
     if _libc[name](*arguments) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), name)
+
+
+def begin(root: str, words: Sequence[str]) -> None:
+    """Become the program *words* with a root of its own, in the same folder as now.
+
+    *root* is the folder that keeps what is made in that root, as the file system of a container does, or "" where
+    nothing can be made in it, as on a machine of somebody else. See `words_before`.
+    """
+    here = os.getcwd()
+    take_rights()
+    enter(Path(here), (), Path(root) if root else None)
+    os.execvp(words[0], [*words])
+
+
+def words_before(root: Path | None) -> list[str]:
+    """Return the words before a command that let it `begin`."""
+    return [sys.executable, "-IS", __file__, "" if root is None else str(root)]
+
+
+if __name__ == "__main__":
+    begin(sys.argv[1], sys.argv[2:])
