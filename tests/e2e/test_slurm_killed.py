@@ -23,7 +23,7 @@ read -r _ _ _ batch _ </proc/$PPID/stat
 echo "attempt $RUNSPEC_ATTEMPT"
 """
 WHO = [
-    pytest.param(["agent"], id="agent"),
+    pytest.param(["agent"], id="agent", marks=pytest.mark.matrix),
     pytest.param(["batch"], id="batch"),
     pytest.param(["batch", "agent"], id="both", marks=pytest.mark.matrix),
 ]
@@ -75,7 +75,7 @@ def test_a_killed_process_of_ours_without_attempts_is_a_failure(
     assert len(found["nodes"][0]["attempts"]) == 1
 
 
-@pytest.mark.parametrize("who", WHO[:2])
+@pytest.mark.parametrize("who", [WHO[0], pytest.param(["batch"], id="batch")])
 def test_a_killed_node_of_an_elastic_job_comes_back(project: Project, who: list[str]) -> None:
     run = project.started(**elastic(project, 1, 2))
     project.until(lambda: members(project, run) == [0, 1])

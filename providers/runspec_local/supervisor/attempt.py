@@ -23,6 +23,7 @@ class Attempt:
     codes: dict[int, int] = field(default_factory=dict)
     failed: int = 0  # exit code of the node that failed first, which ends the others
     reason: str = ""
+    late: bool = False  # whether it has reached its timeout
     ending: float | None = None  # when the remaining nodes are killed
     network: Child | None = None  # the container that owns the network of the task's containers
     saving: bool = False  # whether the nodes have ended and their outputs are being saved

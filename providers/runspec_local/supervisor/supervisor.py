@@ -31,6 +31,7 @@ from runspec_local.supervisor.saver import Saver
 from runspec_namespaces import mount_namespace
 
 STOPPED = 143  # exit code of a job that was told to end: 128 + SIGTERM
+TOO_LONG = 124  # exit code of an attempt that has reached its timeout, as of timeout(1)
 STOP = "stopped"  # why a task ends that was stopped
 CANCELLED = "cancelled"  # why all tasks end
 CLAIM_PAUSE_S = 0.02
@@ -238,12 +239,15 @@ class Supervisor:
                 if "elastic" in self.job:
                     self._replace(task, rank, code)
         if attempt.deadline and now > attempt.deadline and attempt.ending is None:
+            attempt.late = True
             self._end(attempt, f"timeout: not done after {self.job['timeout_s']} s")
         if attempt.ending and now > attempt.ending:
             self._kill(task, attempt)
 
     def _ended(self, task: int, rank: int) -> None:
         attempt = self.running[task]
+        if attempt.late:
+            attempt.codes[rank] = TOO_LONG
         code = attempt.codes[rank]
         told = f"exited with code {code}{ending.meaning(code)}" if code else ""
         if code and not attempt.reason and (full := full_disk(Path(self.job["folder"]))):
@@ -343,8 +347,8 @@ class Supervisor:
             code = 0  # the job is over: a node without attempts was lost before
         if self.cancelled:
             code = code or (STOPPED if attempt.reason == CANCELLED else 0)
-        elif attempt.reason.startswith("timeout"):
-            code = code or STOPPED
+        elif attempt.late:
+            code = TOO_LONG
         elif self.job["launch"] != "none" and attempt.codes.get(0) == 0 and not attempt.reason:
             code = 0  # the first node decides: it started the processes of the others
         again = self.tried[task] < self.job["attempts"] and "elastic" not in self.job

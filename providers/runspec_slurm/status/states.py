@@ -187,8 +187,8 @@ def _attempt(task: Task, number: int, rank: int, state: State | None) -> Attempt
     note, code = task.note(number, rank) or {}, _code(task, number, rank)
     own = task.is_own(number, rank)
     began_s, ended_s = note.get("began_s"), note.get("ended_s")
+    stopped = code in (STOPPED, None) and task.failed(number) and not own
     if state is None:
-        stopped = code in (STOPPED, None) and task.failed(number) and not own
         preempted = code in (None, STOPPED) and not (stopped or own)
         reason = reasons.PREEMPTED if preempted else reasons.exited(code or 0, own=own)
         reason = reasons.STOPPED if stopped else _with_why(reason, note)
@@ -197,6 +197,8 @@ def _attempt(task: Task, number: int, rank: int, state: State | None) -> Attempt
     if known is not None and began_s is None:
         began_s, ended_s = known.began_s, known.ended_s
     reason = _reason(task, note, code, state, own=own)
+    if stopped and state is State.FAILED and task.state not in reasons.ENDED:
+        reason = reasons.STOPPED
     reclaimed = task.state == "PREEMPTED" and state is not State.SUCCEEDED
     return Attempt(number, code, reason, reclaimed, began_s, ended_s)
 
