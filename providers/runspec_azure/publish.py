@@ -18,7 +18,8 @@ from runspec_jobs.provider import Copy, RemoteError, publish as publish_outputs
 # https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
 NAME_LENGTH = 1024
 # https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
-CONTROLS = re.compile("[\\x00-\\x1f\\x7f\\x81]")
+# XML holds neither of the last two, so that no list could name the blob and nobody delete it.
+CONTROLS = re.compile("[\\x00-\\x1f\\x7f\\x81\\ufffe\\uffff]")
 
 
 def publish(blobs: Blobs, run: str, pause: Callable[[], None]) -> list[str]:

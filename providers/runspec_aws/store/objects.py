@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -25,6 +26,9 @@ from runspec_jobs.provider import (
 )
 
 DELETED_AT_ONCE = 1000  # https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteObjects.html
+# Characters that XML 1.0 cannot hold, or changes, so that DeleteObjects cannot name a key with them; the URL of
+# DeleteObject can: https://www.w3.org/TR/xml/#charsets
+UNFIT = re.compile("[^\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 AT_ONCE = 8  # small objects that are read at once
 PART_BYTES = 8 << 20  # larger folders are uploaded in parts
 METHODS: Mapping[str, tuple[str, Mapping[str, str]]] = {
@@ -203,6 +207,12 @@ class Objects:
         self._delete([{"Key": key} for key in keys], what)
 
     def _delete(self, named: Sequence[Mapping[str, str]], what: str) -> None:
+        alone = [one for one in named if UNFIT.search(one["Key"])]
+        if alone:
+            with translated(what), ThreadPoolExecutor(AT_ONCE) as pool:
+                delete = partial(self.session.make("s3").delete_object, Bucket=self.session.bucket)
+                list(pool.map(lambda one: delete(**one), alone))
+            named = [one for one in named if not UNFIT.search(one["Key"])]
         for start in range(0, len(named), DELETED_AT_ONCE):
             some = {"Objects": named[start : start + DELETED_AT_ONCE], "Quiet": True}
             with translated(what):

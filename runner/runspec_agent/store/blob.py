@@ -35,7 +35,8 @@ COPY_URL_BYTES = 2048  # length limit of the source's URL, with the signature
 LONGEST_S = 120.0
 REFUSED = 77  # EX_NOPERM of sysexits.h: another attempt does not help
 # https://learn.microsoft.com/en-us/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
-CONTROLS = re.compile("[\\x00-\\x1f\\x7f\\x81]")
+# XML holds neither of the last two, so that no list could name the blob and nobody delete it.
+CONTROLS = re.compile("[\\x00-\\x1f\\x7f\\x81\\ufffe\\uffff]")
 WHOLE = (("x-ms-blob-type", "BlockBlob"),)
 
 

@@ -24,6 +24,14 @@ CLAIMS = 5  # attempts, while others claim at the same moment
 
 
 class S3Store(boot.Store):
+    def path_of(self, ask: Ask) -> Tuple[str, str]:
+        """Return the path and query of a request; one that is not UTF-8 could be in no list, and not be deleted."""
+        try:
+            ask.key.encode("utf-8", "surrogateescape").decode("utf-8")
+        except UnicodeError:
+            raise Failure("the store accepts no name that is not UTF-8") from None
+        return super().path_of(ask)
+
     def source(self, key: str) -> Pairs:
         """Return the headers that name *key* as the source of a copy."""
         return (("x-amz-copy-source", self.path_of(Ask("GET", key))[0]),)

@@ -323,7 +323,11 @@ def published(output: Output) -> List[str]:
                 raise
             left[name] = str(failure)
 
-    bucket.delete_all([output.prefix + name for name in sorted(before - save.files.keys())])
+    try:
+        bucket.delete_all([output.prefix + name for name in sorted(before - save.files.keys())])
+    except Failure as failure:  # a name that the store never took need not be deleted
+        if failure.code == LOST:
+            raise
     parallel.each(copy, [name for name, entry in save.files.items() if entry.object])
     _note(output, save.number, save.files.keys() - left.keys())
     return sorted("{}: {}".format(shown(name), why) for name, why in left.items())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from xml.etree import ElementTree
+from xml.sax.saxutils import escape
 
 import pytest
 from botocore.exceptions import ClientError
@@ -130,3 +132,45 @@ def test_a_store_that_is_busy_is_not_taken_for_one_without_conditions(
 def test_a_store_that_says_nothing_is_not_taken_for_one_without_conditions() -> None:
     with pytest.raises(NoAnswer):
         Store(unknown=("InternalError", 500)).check()
+
+
+class Deleting:
+    """A client of S3 that parses requests as the service does: DeleteObjects is XML."""
+
+    def __init__(self, *keys: str) -> None:
+        self.keys = set(keys)
+        self.requests = 0
+
+    def get_paginator(self, operation: str) -> Any:
+        field = "Versions" if operation == "list_object_versions" else "Contents"
+        entries = [{"Key": key, "VersionId": "v1"} for key in sorted(self.keys)]
+        return SimpleNamespace(paginate=lambda **_: [{field: entries, "IsTruncated": False}])
+
+    def delete_objects(self, Bucket: str, Delete: dict[str, Any]) -> dict[str, Any]:  # noqa: N803
+        self.requests += 1
+        keys = [one["Key"] for one in Delete["Objects"]]
+        text = "".join(f"<Key>{escape(key)}</Key>" for key in keys)
+        read = [found.text or "" for found in ElementTree.fromstring(f"<a>{text}</a>")]
+        self.keys -= set(read)
+        return {}
+
+    def delete_object(self, Bucket: str, Key: str, VersionId: str = "") -> dict[str, Any]:  # noqa: N803
+        self.requests += 1
+        self.keys.discard(Key)
+        return {}
+
+
+ODD = ("a\bb", "a\x1f", "a\tb", "a\r\nb", "a\r", "a\ufffe", "a\uffff")
+PLAIN = ("a b", "<&>\"'", "é日", "😀", "a\x7f", "\x85", "a+b%20")
+
+
+@pytest.mark.parametrize("versioned", [False, True])
+def test_every_key_is_deleted_whatever_characters_it_has(versioned: bool) -> None:
+    """XML can hold some in no form, and reads a carriage return as a line feed."""
+    there = Deleting(*(f"runspec/runs/r/{name}" for name in (*ODD, *PLAIN)))
+    session: Any = SimpleNamespace(bucket="jobs", make=lambda _: there, look=lambda _: there)
+
+    Objects(session, "runspec", versioned=versioned).empty("runspec/runs/r/")
+
+    assert there.keys == set()
+    assert there.requests == len(ODD) + 1
