@@ -137,6 +137,10 @@ def _container(spec: Spec, options: BatchAiOptions, facts: Facts) -> Iterator[Pr
             f"providers: {{azure-batch-ai: {{images: {{'{wanted.image}': NAME}}}}}}"
         )
         yield Problem(("container", "image"), f"'{named}' cannot be pulled from a registry", hint)
+    elif wanted.image and named is None:
+        what = "the image exists on this machine only: the machines install container.requirements without it"
+        hint = f"for an image, set images: {{'{wanted.image}': NAME}} in the profile"
+        yield Problem(("container", "image"), what, hint, severity="note")
     elif named != wanted.image:
         yield Problem(
             ("container", "image"), f"the profile replaces this image by {named}", severity="note"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import logging
 import os
 from collections.abc import Mapping
 from functools import cached_property
@@ -56,10 +55,6 @@ OPERATIONS: Mapping[str, tuple[str, str]] = {
     "Task_ListSubtasks": ("GET", "/jobs/{jobId}/tasks/{taskId}/subtasksinfo"),
     "File_GetFromTask": ("GET", "/jobs/{jobId}/tasks/{taskId}/files/{filePath}"),
 }
-
-
-# The SDK logs a traceback for every refusal without a body, such as answers to HEAD; runspec prints a message.
-logging.getLogger("azure").addHandler(logging.NullHandler())
 
 
 class ReadWhole(SansIOHTTPPolicy[Any, Any]):

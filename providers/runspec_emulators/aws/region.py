@@ -71,7 +71,8 @@ class Objects:
         said = (self.folder / "moto.log").read_text(errors="replace")
         if "in use" in said and not last:
             return False  # somebody else was faster to take the port
-        raise RuntimeError(f"moto's server does not start: {said[-500:]}")
+        why = listening.why_not(self._process.poll(), UP_S, said)
+        raise RuntimeError(f"moto's server does not start: {why}")
 
     def make_bucket(self, name: str, region: str) -> None:
         """https://docs.aws.amazon.com/AmazonS3/latest/API/API_CreateBucket.html"""

@@ -151,7 +151,8 @@ class Blobs(Closing):
         said = (self.folder / "azurite.log").read_text(errors="replace")
         if "EADDRINUSE" in said and not last:
             return False  # somebody else was faster
-        raise RuntimeError(f"Azurite does not start: {said[-500:]}")
+        why = listening.why_not(self._process.poll(), UP_S, said)
+        raise RuntimeError(f"Azurite does not start: {why}")
 
     def make_container(self, name: str) -> None:
         """https://learn.microsoft.com/en-us/rest/api/storageservices/create-container"""

@@ -119,3 +119,14 @@ class Listener(ThreadingHTTPServer):
         """Print nothing where a client has gone away; that is what clients do."""
         if not isinstance(sys.exc_info()[1], ConnectionError | ssl.SSLError):
             super().handle_error(request, client_address)
+
+
+def why_not(code: int | None, limit_s: float, said: str) -> str:
+    """Return why a program does not answer: its exit *code*, or that it runs still, and the end of what it *said*.
+
+    >>> why_not(None, 60.0, ""), why_not(1, 60.0, "no port")
+    ('it did not answer within 60 s, so that this machine may be too busy', 'it ended with exit code 1: no port')
+    """
+    late = f"it did not answer within {limit_s:.0f} s, so that this machine may be too busy"
+    why = late if code is None else f"it ended with exit code {code}"
+    return f"{why}: {said[-500:].strip()}" if said.strip() else why

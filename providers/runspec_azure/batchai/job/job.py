@@ -55,8 +55,15 @@ def most_attempts(spec: Spec, options: BatchAiOptions) -> int:
 
 
 def image(spec: Spec, options: BatchAiOptions) -> str | None:
+    """Return the image of *spec*, or the profile's in place of it.
+
+    It is None for an image that exists on one machine only, if requirements replace it.
+    """
     named = spec.container.image
-    return options.images.get(named, named) if named else None
+    if named is None or named in options.images:
+        return options.images[named] if named else None
+    alone = named.startswith("localhost/") and spec.container.requirements is not None
+    return None if alone else named
 
 
 def _container(spec: Spec, options: BatchAiOptions) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from runspec_azure.batchai import check, emulator
 from runspec_azure.batchai.discover import survey
+from runspec_azure.batchai.job import job
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_jobs.diagnostics.problem import dotted
 from tests.support.azure.batch_ai_specs import facts, problems, spec
@@ -261,3 +262,18 @@ def test_a_rehearsal_looks_for_mpirun_where_its_jobs_will(
 def test_what_starts_no_mpirun_needs_none() -> None:
     assert _rehearsed(False, {}) == []
     assert _rehearsed(False, BY_MPI, preparation="apt-get install openmpi-bin") == []
+
+
+def test_an_image_of_one_machine_is_left_out_where_requirements_replace_it() -> None:
+    """specs/mnist-chainer.yaml is planned without a profile that maps its image, as on the other services."""
+    image = "localhost/x:1"
+    wanted = spec(container={"image": image, "requirements": ["six"]})
+
+    own: dict[str, Any] = {"images": {image: "registry/x:1"}}
+    here, there = facts(wanted).options, facts(wanted, **own).options
+
+    assert problems(wanted) == problems(wanted, **own) == []
+    (note,) = [p for p in problems(wanted, "note") if "on this machine only" in p.what]
+    assert note.hint and f"images: {{'{image}': NAME}}" in note.hint
+    assert (job.image(wanted, here), job.installs(wanted, here)) == (None, True)
+    assert (job.image(wanted, there), job.installs(wanted, there)) == ("registry/x:1", False)
