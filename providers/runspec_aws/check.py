@@ -113,6 +113,9 @@ def _container(spec: Spec) -> Iterator[Problem]:
     elif image and not re.match(r"[A-Za-z0-9]", image):
         what = f"'{image}' is a file and not an image of a registry"
         yield Problem(("container", "image"), what, "push it to a registry")
+    elif image and ("://" in image or "#" in image):
+        what = f"'{image}' is written for container engines of Slurm"
+        yield Problem(("container", "image"), what, "write it as REGISTRY/NAME:TAG")
     if spec.container.python:
         what = "the image has its own Python: make sure that it is one of these versions"
         yield Problem(("container", "python"), what, severity="note")

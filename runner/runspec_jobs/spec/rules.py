@@ -24,6 +24,7 @@ from runspec_jobs.spec.sweep import MAX_TASKS, Random
 from runspec_jobs.spec.types import NAME, compiled
 
 RESERVED = "RUNSPEC_"
+ARGUMENT_BYTES = 131_072  # MAX_ARG_STRLEN of Linux, with the NUL at the end
 NOTHING_TO_RUN = "nothing to run"
 
 
@@ -59,6 +60,20 @@ def _something_to_run(spec: Spec) -> Iterator[Problem]:
     for where, text in _texts(spec):
         if "\0" in text:
             yield Problem(where, "a NUL character cannot be part of a command")
+        yield from _too_long(where, text)
+    for name, value in spec.env.items():
+        yield from _too_long(("env", name), f"{name}={value}")
+
+
+def _too_long(where: Path, text: str) -> Iterator[Problem]:
+    """Yield a problem if Linux starts no program with *text*, as a word or as a variable: execve(2)."""
+    size = len(text.encode())
+    if size >= ARGUMENT_BYTES:
+        what = (
+            f"{size:,} bytes, and a program is started with at most {ARGUMENT_BYTES - 1:,} in one"
+        )
+        which = "variable, NAME=VALUE" if where[0] == "env" else "word of its command"
+        yield Problem(where, f"{what} {which}", "put the text into a file of a mounted folder")
 
 
 def _python(spec: Spec) -> Iterator[Problem]:

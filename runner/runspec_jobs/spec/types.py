@@ -12,10 +12,18 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PlainSerializer, SerializationInfo, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    SerializationInfo,
+    WithJsonSchema,
+)
 from pydantic_core import PydanticCustomError
 
 from runspec_jobs.document.nodes import Text, kind, resolve
+from runspec_jobs.spec.grammars import image_reference
 
 KIB = 1024
 UNITS = {"KiB": KIB, "MiB": KIB**2, "GiB": KIB**3, "TiB": KIB**4}
@@ -157,6 +165,12 @@ def text_like(pattern: str, what: str, hint: str) -> tuple[BeforeValidator, With
     return BeforeValidator(matching(pattern, what, hint)), schema
 
 
+def _image(value: str) -> str:
+    if wrong := image_reference.mistake(value):
+        raise problem(f"'{value}' is no image that a registry has: {wrong[0]}", wrong[1])
+    return value
+
+
 AS_WRITTEN = {"as written": True}  # the context in which a spec is dumped as the file would have it
 
 
@@ -199,6 +213,7 @@ Bytes = Annotated[
 ]
 Image = Annotated[
     str,
+    AfterValidator(_image),
     BeforeValidator(matching(IMAGE, "an image", "write it without spaces, as repository:tag")),
     WithJsonSchema({"type": "string", "pattern": IMAGE}),
 ]

@@ -74,6 +74,8 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
         {},
         ("container", "image"),
     ),
+    "an image of podman": ({"container": {"image": "docker://a"}}, {}, ("container", "image")),
+    "an image of enroot": ({"container": {"image": "nvcr.io#a"}}, {}, ("container", "image")),
     "an image in a file": ({"container": {"image": "./a.sif"}}, {}, ("container", "image")),
     "an unknown GPU": (
         {"cluster": {"gpus": 1, "gpu_type": "A1000"}},

@@ -95,6 +95,9 @@ def _container(spec: Spec) -> Iterator[Problem]:
     elif container.image and not re.match(r"[A-Za-z0-9]", container.image):
         what = f"'{container.image}' is a file and not an image of a registry"
         yield Problem(at, what, "push it to a registry")
+    elif container.image and ("://" in container.image or "#" in container.image):
+        what = f"'{container.image}' is written for container engines of Slurm"
+        yield Problem(at, what, "write it as REGISTRY/NAME:TAG")
     if container.requirements is not None and pool.image(spec):
         what = (
             "the image's python3 installs the packages when the job starts, and needs venv or pip"

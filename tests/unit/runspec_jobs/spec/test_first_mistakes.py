@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 
 import pytest
 
 from runspec_jobs.diagnostics.problem import Problem
 from runspec_jobs.document import reader
-from runspec_jobs.spec import validate
+from runspec_jobs.spec import rules, validate
 
 HEAD = "apiVersion: runspec/v1\nname: a\nprovider: local\n"
 
@@ -64,3 +65,30 @@ def test_a_field_in_the_wrong_place_is_answered_with_the_right_one(
     (found,) = problems(f"{written}\nrun: a\n")
 
     assert found.hint == hint
+
+
+LONG = rules.ARGUMENT_BYTES
+
+
+@pytest.mark.parametrize(
+    ("field", "most"),
+    [
+        ("run: '{}'", LONG - 1),
+        ("command: [echo, '{}']", LONG - 1),
+        ("run: 'true'\nenv: {{A: '{}'}}", LONG - 1 - len("A=")),
+        ("run: 'true'\nsmoke: '{}'", LONG - 1),
+    ],
+)
+def test_a_text_that_linux_passes_to_no_program_is_refused(field: str, most: int) -> None:
+    assert problems(field.format("x" * most)) == []
+    (wrong,) = problems(field.format("x" * (most + 1)))
+    assert f"{LONG:,} bytes" in wrong.what and "a file of a mounted folder" in str(wrong.hint)
+    (wrong,) = problems(field.format("ä" * (most // 2 + 1)))
+    assert "bytes" in wrong.what
+
+
+@pytest.mark.process
+def test_the_longest_text_is_that_of_the_kernel() -> None:
+    assert subprocess.run(["true", "x" * (LONG - 1)], check=False).returncode == 0
+    with pytest.raises(OSError, match="too long"):
+        subprocess.run(["true", "x" * LONG], check=False)

@@ -1,0 +1,1 @@
+"""Grammars of texts in a spec that others define."""
