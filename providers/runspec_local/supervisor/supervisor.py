@@ -252,6 +252,7 @@ class Supervisor:
         told = f"exited with code {code}{ending.meaning(code)}" if code else ""
         if code and not attempt.reason and (full := full_disk(Path(self.job["folder"]))):
             told += f"; {full}"
+        told = "" if attempt.late else told
         reason = told if not attempt.reason else f"{told}; {attempt.reason}".removeprefix("; ")
         unwanted = task in self.unwanted or attempt.reason == CANCELLED
         stopped = attempt.reason == STOP or (code and unwanted)

@@ -216,6 +216,8 @@ def _reason(task: Task, note: Note, code: int | None, state: State, *, own: bool
 
 def _with_why(words: str, note: Note) -> str:
     why = str(note.get("why") or "")
+    if note.get("cause") == TIMEOUT:
+        return why
     return f"{words}: {why}" if why and why not in words else words
 
 

@@ -168,9 +168,7 @@ class Batch:
         now = time.monotonic()
         if now - self.began > self.timeout_s:
             self.late = True
-            return Failure(
-                "it took longer than its timeout of {:g} s".format(self.timeout_s), TOO_LONG
-            )
+            return Failure("timeout: not done after {:g} s".format(self.timeout_s), TOO_LONG)
         if many and now >= self._next_look:
             self._next_look = now + LOOK_S
             return self._failed_node(now)

@@ -140,7 +140,7 @@ def test_a_code_that_the_program_chose_means_nothing_else(code: int) -> None:
 
 
 def test_a_timeout_that_another_attempt_followed_is_told_as_one() -> None:
-    late = {"cause": "timeout", "own": 124, "why": "it took longer than its timeout of 2 s"}
+    late = {"cause": "timeout", "own": 124, "why": "timeout: not done after 2 s"}
     notes = {
         AttemptKey(0, 1, 0): note(143, cause="stopped"),
         AttemptKey(0, 1, BATCH): note(75, **late),
@@ -151,7 +151,7 @@ def test_a_timeout_that_another_attempt_followed_is_told_as_one() -> None:
 
     found = ended([row("FAILED", "NonZeroExitCode", 124, restarts=1)], notes, codes)
 
-    why = "exited with code 124: it reached its time limit: it took longer than its timeout of 2 s"
+    why = "timeout: not done after 2 s"
     assert found[:3] == (State.FAILED, why, 124)
     tries = [(a.exit_code, a.reason, a.reclaimed) for a in found.nodes[0].attempts]
     assert tries == [(124, why, False)] * 2

@@ -343,10 +343,10 @@ def test_the_time_of_a_try_is_kept(slurm: Slurm, record: Any) -> None:
 
     code, said = slurm.runs(*sh(SAVES), record=record, RUNSPEC_TIMEOUT_S="2.5")
 
-    assert (code, said) == (124, "runspec: it took longer than its timeout of 2.5 s\n")
+    assert (code, said) == (124, "runspec: timeout: not done after 2.5 s\n")
     assert 2.5 <= time.monotonic() - began < SOON_S
     assert (slurm.folder / "saved-0").exists()
-    assert slurm.note()["why"] == "it took longer than its timeout of 2.5 s"
+    assert slurm.note()["why"] == "timeout: not done after 2.5 s"
     assert "scontrol" not in slurm.asked()
 
 
