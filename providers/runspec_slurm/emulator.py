@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec_jobs.provider import Emulation, Unavailable
+from runspec_jobs.provider import Emulation, Unavailable, UsageError, did_you_mean
 
 NODES = 32  # nodes cost little; a job that needs more can be rehearsed with fewer
 # The resources that a node reports, whatever this machine has, so that large jobs can be rehearsed.
@@ -61,6 +62,17 @@ def settings(options: Mapping[str, Any], folder: Path, engine: str | None) -> di
     found["sbatch"] = list(kept(map(str, options.get("sbatch", ()))))
     found["shared"] = {name: shared(folder, name) for name in dict(options.get("shared", {}))}
     return found
+
+
+def fill(stage: Emulation, name: str, folder: Path) -> None:
+    """Copy the files of *folder* into the folder that a spec mounts as `shared://name`."""
+    known: Mapping[str, str] = stage.options["shared"]
+    if name not in known:
+        what = f"the profile shares no folder '{name}'"
+        raise UsageError(
+            what, did_you_mean(name, known) or f"there are: {', '.join(known) or 'none'}"
+        )
+    shutil.copytree(folder, known[name], symlinks=True, dirs_exist_ok=True)
 
 
 def kept(words: Iterable[str]) -> Iterator[str]:

@@ -69,6 +69,11 @@ class SlurmProvider:
 
         return stage(options, folder, engine)
 
+    def fill(self, stage: Emulation, container: str, folder: Path) -> None:
+        from runspec_slurm.emulator import fill
+
+        fill(stage, container, folder)
+
     def connect(self, facts: Facts) -> Client:
         from runspec_slurm.client import connect
 

@@ -76,6 +76,11 @@ class ParallelClusterProvider:
 
         return stage(options, folder, engine)
 
+    def fill(self, stage: Emulation, container: str, folder: Path) -> None:
+        from runspec_slurm.emulator import fill
+
+        fill(stage, container, folder)
+
     def connect(self, facts: Facts) -> Client:
         from runspec_slurm.parallelcluster.client import connect
 

@@ -292,7 +292,7 @@ class SupportsEmulation(Protocol):
 
 @runtime_checkable
 class SupportsEmulatedContainers(Protocol):
-    """A provider whose emulators have containers of files that a job may expect there, and no step uploads."""
+    """A provider whose emulators have containers or shared folders of files that a job expects, and no step uploads."""
 
     def fill(self, stage: Emulation, container: str, folder: Path) -> None:
         """Copy the files of *folder* into *container*. Raises UsageError if the job has no such container."""

@@ -144,7 +144,7 @@ Containers = Annotated[
         "--container",
         metavar="NAME=FOLDER",
         show_default=False,
-        help="put the files of FOLDER into the container NAME first; may be repeated",
+        help="put the files of FOLDER into the container or shared folder NAME first; may be repeated",
     ),
 ]
 Timeout = Annotated[
