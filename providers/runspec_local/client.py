@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from runspec_jobs.provider import (
     ExecSpec,
     MembershipChange,
     NoAnswer,
+    Orphan,
     OutputFile,
     Places,
     Progress,
@@ -36,7 +38,7 @@ from runspec_jobs.provider import (
     inside_zipapp,
     state_folder,
 )
-from runspec_local import errors, publish, shell, status
+from runspec_local import errors, orphans, publish, shell, status
 from runspec_local.infrastructure import environment, image, registry_login
 from runspec_local.session import container_engine, gpus
 from runspec_local.store import is_whole, put, remove
@@ -139,13 +141,16 @@ class LocalClient:
 
     def _cancel(self, run: str) -> None:
         folder = self._folder(run)
-        if not folder.exists():
-            return
-        (folder / "cancel").touch(mode=0o600)
+        if folder.exists():
+            with contextlib.suppress(FileExistsError):
+                (folder / "cancel").touch(mode=0o600)
         who = status.supervisor(folder)
-        if who is not None and process.alive(who):
+        if who is None or not process.alive(who):
+            self._end(run)
+        elif folder.exists():
             self._signal(folder, signal.SIGTERM)
-        else:
+        else:  # somebody has removed the folder, so that nothing would show how the run ends
+            self._await_supervisor(None, folder)
             self._end(run)
 
     def stop(self, run: str, tasks: Collection[int]) -> None:
@@ -173,6 +178,10 @@ class LocalClient:
 
     def usage(self, run: str, most: int | None) -> Usage:
         return status.usage(self._folder(run), most)
+
+    def find_orphans(self, runs: Collection[str], made: Collection[str]) -> Iterator[Orphan]:
+        with self._in_words():
+            yield from orphans.find(self.root, runs)
 
     def publish(self, run: str) -> Sequence[str]:
         with self._in_words():
@@ -342,18 +351,25 @@ class LocalClient:
         """Hold the lock that a supervisor holds while it lives; a running supervisor is told to end first."""
         with contextlib.suppress(OSError):  # on a full disk, the lock alone is enough
             (folder / "cancel").touch(mode=0o600)
-        lock = os.open(folder / "supervisor.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         try:
-            self._await_lock(lock, folder)
+            lock = os.open(folder / "supervisor.lock", flags, 0o600)
+        except (IsADirectoryError, PermissionError):  # it is damaged
+            self._await_supervisor(None, folder)
+            yield
+            return
+        try:
+            self._await_supervisor(lock, folder)
             yield
         finally:
             os.close(lock)
 
-    def _await_lock(self, lock: int, folder: Path) -> None:
-        grace_s, leave_s = status.job(folder).get("grace_s", 0), self.timing.leave_s
-        until = self.clock.monotonic() + grace_s + leave_s
+    def _await_supervisor(self, lock: int | None, folder: Path) -> None:
+        """Tell the supervisor to end, and wait until it has; its *lock* is held then."""
+        job, leave_s = status.job_if_whole(folder), self.timing.leave_s
+        until = self.clock.monotonic() + job.get("grace_s", process.UNKNOWN_GRACE_S) + leave_s
         self._signal(folder, signal.SIGTERM)
-        while not process.locked(lock):
+        while self._is_supervised(folder) or not (lock is None or process.locked(lock)):
             over_s = self.clock.monotonic() - until
             if over_s > leave_s:
                 raise TimeoutError(
@@ -362,6 +378,10 @@ class LocalClient:
             if over_s > 0:
                 self._signal(folder, signal.SIGKILL)
             self.clock.sleep(self.poll_s)
+
+    def _is_supervised(self, folder: Path) -> bool:
+        who = status.supervisor(folder)
+        return who is not None and process.alive(who)
 
     def _signal(self, folder: Path, number: int) -> None:
         """Signal the supervisor of the run in *folder*, if there is one."""
@@ -372,12 +392,20 @@ class LocalClient:
 
     def _end(self, run: str) -> None:
         """End all processes and containers of *run*, whether its supervisor is alive or not."""
-        job = status.job(self._folder(run))
-        reaper.settle(self._folder(run))
-        process.end_all(run, job.get("grace_s", 0))
-        if job.get("engine", "process") != "process":
-            for container in container_engine.containers_of(job["engine"], run):
-                container_engine.remove_container(job["engine"], container)  # the newest first
+        folder = self._folder(run)
+        job = status.job_if_whole(folder)
+        reaper.settle(folder)
+        process.end_all(run, job.get("grace_s", process.UNKNOWN_GRACE_S))
+        for engine in _engines(job) if folder.exists() else ():
+            for container in container_engine.containers_of(engine, run):
+                container_engine.remove_container(engine, container)  # the newest first
+
+
+def _engines(job: Mapping[str, Any]) -> Sequence[str]:
+    """Return the container engines that a run may use: all that are installed, if its parameters are damaged."""
+    if job:
+        return () if job["engine"] == "process" else (job["engine"],)
+    return [name for name in ("podman", "docker") if shutil.which(name)]
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from runspec_jobs.provider import Client, Facts, Finding, Offer, Options, Problem, Spec, Step
@@ -39,6 +39,11 @@ class LocalProvider:
         from runspec_local.discover import examine
 
         return examine(options)
+
+    def end_by_id(self, run: str, texts: Collection[str], *, delete: bool) -> bool:
+        from runspec_local.rescue import end  # has effects: not allowed in the pure half
+
+        return end(run, texts, delete=delete)
 
     def connect(self, facts: Facts) -> Client:
         from runspec_local import timing

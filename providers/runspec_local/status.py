@@ -40,8 +40,23 @@ def job(folder: Path) -> dict[str, Any]:
 
 
 def supervisor(folder: Path) -> dict[str, Any] | None:
-    """Return the identity of the run's supervisor, or None if there was none."""
-    return _kept(folder / "started.json", {"pid", "ticks", "boot"})
+    """Return the identity of the run's supervisor, or None if there was none.
+
+    A supervisor whose `started.json` is damaged or gone is known by its command line while it lives.
+    """
+    try:
+        found = _kept(folder / "started.json", {"pid", "ticks", "boot"})
+    except RemoteError:
+        return process.supervisor_in(folder) or {"pid": 0, "ticks": -1, "boot": process.boot_id()}
+    return process.supervisor_in(folder) if found is None else found
+
+
+def job_if_whole(folder: Path) -> dict[str, Any]:
+    """Return the parameters of the run, or an empty dict if they are damaged or it was never started."""
+    try:
+        return job(folder)
+    except RemoteError:
+        return {}
 
 
 def _kept(path: Path, names: set[str]) -> dict[str, Any] | None:
@@ -68,10 +83,11 @@ def _kept(path: Path, names: set[str]) -> dict[str, Any] | None:
 def status(folder: Path) -> Status:
     who = supervisor(folder)
     asked_to_end = (folder / "cancel").exists()
-    if who is None:
+    if who is None and not _events(folder):
         return Status(State.CANCELLED, "it had not started") if asked_to_end else Status(State.GONE)
-    alive = process.alive(who)  # read before the events, since it may end in between
-    found = events.read(folder / "events.jsonl")
+    # read before the events, since it may end in between
+    alive = who is not None and process.alive(who)
+    found = _events(folder)
     nodes = tuple(_nodes(found))
     if end := events.last(found, "end"):
         return Status(State(end["state"]), end["reason"], end["exit_code"], nodes)
@@ -80,7 +96,7 @@ def status(folder: Path) -> Status:
             return Status(State.RUNNING, "", None, nodes)
         why = next((node.reason for node in nodes if node.state is State.WAITING), "")
         return Status(State.WAITING, why or full_disk(folder), None, nodes)
-    if who["boot"] != process.boot_id():
+    if who is not None and who["boot"] != process.boot_id():
         reason = "the machine was restarted while it ran"
     elif asked_to_end:
         reason = "its supervisor had been killed"
@@ -90,6 +106,14 @@ def status(folder: Path) -> Status:
     else:
         reason = "its supervisor was killed"
     return Status(State.FAILED, reason, None, tuple(_ended_with(nodes, State.FAILED, reason)))
+
+
+def _events(folder: Path) -> list[events.Event]:
+    """Return the events so far; none if their file cannot be read, which must not keep the run from its end."""
+    try:
+        return events.read(folder / "events.jsonl")
+    except OSError:
+        return []
 
 
 def _ended_with(nodes: Iterable[NodeStatus], state: State, reason: str) -> Iterator[NodeStatus]:

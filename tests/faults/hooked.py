@@ -28,9 +28,9 @@ def supervise(wanted: Mapping[str, Any]) -> None:
         supervisor.claim = unclaimed
     if wanted.get("trace"):
 
-        def traced(folder: Path, leases: Any) -> None:
+        def traced(folder: Path, leases: Any, claimed: int) -> None:
             Boundaries(wanted["world"], wanted["trace"], wanted.get("at")).install()
-            supervisor.supervise(folder, leases)
+            supervisor.supervise(folder, leases, claimed)
 
         vars(reaper)["supervise"] = traced
     reaper.main()

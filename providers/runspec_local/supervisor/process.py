@@ -14,6 +14,10 @@ from runspec_local.supervisor import file_lock
 
 FORMAT = "runspec.local/v1"  # of the files in a run's folder: job.json and started.json contain it
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
+SUPERVISOR = (
+    b"runspec_local.supervisor.reaper"  # in the command line of a supervisor and its parent
+)
+UNKNOWN_GRACE_S = 30.0  # of a run whose job.json is damaged
 KILL_PAUSE_S = 0.02
 
 _libc: Any = ctypes.CDLL(None)
@@ -52,6 +56,36 @@ def _stat(pid: int) -> list[bytes] | None:
 def alive(who: dict[str, Any]) -> bool:
     """Return whether the process with this `identity` still runs."""
     return bool(who["boot"] == boot_id() and start_ticks(who["pid"]) == who["ticks"])
+
+
+def supervisor_in(folder: Path) -> dict[str, Any] | None:
+    """Return the identity of the live supervisor of the run in *folder*, by its command line, or None.
+
+    Its parent has the same command line, and leads the session of both.
+    """
+    for pid, words in _command_lines():
+        if words[-1:] == [os.fsencode(folder)] and SUPERVISOR in b" ".join(words):
+            fields = _stat(pid)
+            if fields is not None and int(fields[3]) != pid:
+                return {"pid": pid, "ticks": int(fields[19]), "boot": boot_id()}
+    return None
+
+
+def supervised() -> set[Path]:
+    """Return the folders of all runs that have a live supervisor or its parent, by their command lines."""
+    found = (words for _, words in _command_lines() if SUPERVISOR in b" ".join(words))
+    return {Path(os.fsdecode(words[-1])) for words in found if words[-1].startswith(b"/")}
+
+
+def _command_lines() -> Iterator[tuple[int, list[bytes]]]:
+    for name in os.listdir("/proc"):
+        if name.isdecimal() and int(name) != os.getpid():
+            try:
+                line = Path("/proc", name, "cmdline").read_bytes()
+            except OSError:
+                continue
+            if line:
+                yield int(name), line.rstrip(b"\0").split(b"\0")
 
 
 def identity() -> dict[str, Any]:

@@ -30,21 +30,24 @@ def main() -> None:
     process.locked(
         lock
     )  # until this process ends; another supervisor may have claimed the run first
-    leases = DeviceLeases(_job(folder) or {})  # kept open, so that they end after what has them
+    job = _job(folder)
+    leases = DeviceLeases(job or {})  # kept open, so that they end after what has them
+    read, claimed = os.pipe()
     supervisor = os.fork()
     if supervisor == 0:
         os.close(lock)
-        supervise(folder, leases)
+        os.close(read)
+        supervise(folder, leases, claimed)
         sys.exit()
+    os.close(claimed)
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1):  # a client that waits for an answer sees that the supervisor has ended
         os.dup2(null, fd)
     status = _ended(supervisor)
-    if _claimed(folder, supervisor):
-        job = _job(folder)  # a destroy on a full disk may remove it while this process waits
-        if job is not None and status:
+    if job is not None and (bool(os.read(read, 1)) or _claimed(folder, supervisor)):
+        if status:
             _end(job, process.adopted)
-        elif job is not None and job["engine"] == "process":
+        elif job["engine"] == "process":
             # What the program has left, as on every service. An engine's children are its own daemons, and a shell
             # that somebody has opened in the run is no child of this process.
             process.end_all(None, job["grace_s"], process.adopted)
@@ -60,10 +63,13 @@ def _ended(supervisor: int) -> int:
 
 
 def _claimed(folder: Path, supervisor: int) -> bool:
-    """Return whether *supervisor* is the one that claimed the run in *folder*, since two may have been started."""
+    """Return whether *supervisor*, which was killed before it could say so, had claimed the run in *folder*.
+
+    Two supervisors may have been started for it.
+    """
     try:
         return bool(json.loads((folder / "started.json").read_bytes())["pid"] == supervisor)
-    except FileNotFoundError:
+    except (OSError, ValueError, LookupError, TypeError):
         return False
 
 
@@ -73,15 +79,13 @@ def _lock(folder: Path) -> int:
 
 def settle(folder: Path) -> None:
     """Wait until the supervisor's parent, if it lives, has ended the remaining processes of the run in *folder*."""
-    job = _job(folder)
-    if job is None:
-        return
+    grace_s = (_job(folder) or {}).get("grace_s", process.UNKNOWN_GRACE_S)
     try:
         lock = _lock(folder)
-    except FileNotFoundError:
+    except OSError:
         return
     try:
-        until = time.monotonic() + job["grace_s"] + KILL_S
+        until = time.monotonic() + grace_s + KILL_S
         while not process.locked(lock) and time.monotonic() < until:
             time.sleep(process.KILL_PAUSE_S)
     finally:
@@ -96,12 +100,14 @@ def end(folder: Path) -> None:
 
 
 def _job(folder: Path) -> dict[str, Any] | None:
-    """Return the parameters of the run in *folder*, or None if it was deleted."""
+    """Return the parameters of the run in *folder*, or None if they were deleted or damaged."""
     try:
-        found: dict[str, Any] = json.loads((folder / "job.json").read_bytes())
-    except FileNotFoundError:
+        found = json.loads((folder / "job.json").read_bytes())
+    except (OSError, ValueError):
         return None
-    return found
+    return (
+        found if isinstance(found, dict) and {"run", "engine", "grace_s"} <= found.keys() else None
+    )
 
 
 def _end(job: Mapping[str, Any], others: Callable[[], Iterator[int]]) -> None:

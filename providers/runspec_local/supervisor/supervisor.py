@@ -395,11 +395,17 @@ def claim(folder: Path) -> bool:
     return True
 
 
-def supervise(folder: Path, leases: DeviceLeases) -> None:
-    """Run the job in *folder*; secrets are read from standard input, and `ready` is written to standard output."""
+def supervise(folder: Path, leases: DeviceLeases, claimed: int) -> None:
+    """Run the job in *folder*; secrets are read from standard input, and `ready` is written to standard output.
+
+    A byte is written to *claimed* if this process has claimed the run.
+    """
     secrets: dict[str, str] = json.loads(sys.stdin.buffer.read())
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it may arrive as soon as the run is claimed
     first = claim(folder)
+    if first:
+        os.write(claimed, b"1")
+    os.close(claimed)
     job = json.loads((folder / "job.json").read_bytes())  # of the claimed folder
     with contextlib.suppress(BrokenPipeError):  # the client may have ended: the run continues
         os.write(1, READY)

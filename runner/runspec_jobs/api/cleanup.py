@@ -5,19 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from runspec_jobs.api import listing
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.listing import Summary
 from runspec_jobs.api.profiles import configured
-from runspec_jobs.engine import end
+from runspec_jobs.engine import end, rescue
 from runspec_jobs.engine.end import forget_group as forget_group
 from runspec_jobs.errors import Damaged, RunspecError, Unavailable, UnknownOutcome
 from runspec_jobs.load import registry
 from runspec_jobs.logs import outage
 from runspec_jobs.machines.estimate import StandingCost
-from runspec_jobs.plan import model
 from runspec_jobs.provider import (
     Client,
     Facts,
@@ -136,14 +135,14 @@ def _known() -> Known:
     records = run_record.all_runs()
     unreadable = [of.run for of in records if _unreadable(of)]
     kept = [of for of in records if of.run not in unreadable and not of.memory().deleted]
-    texts = {text for of in kept for text in _texts(of)}
+    texts = {text for of in kept for text in rescue.texts(of)}
     return Known({*(of.run for of in kept), *unreadable}, texts, unreadable)
 
 
 def _unreadable(of: run_record.Record) -> bool:
     try:
         of.memory()
-        list(_texts(of))
+        list(rescue.texts(of))
     except Damaged:
         return True
     return False
@@ -161,19 +160,6 @@ def _of_probes(provider: Provider, *, delete: bool, tell: Callable[[str], None])
             for one in made:
                 removed = one not in session.made
                 yield Found(f"{one.what}, of {session.name}", None, not free, removed=removed)
-
-
-def _texts(of: run_record.Record) -> Iterator[str]:
-    for step in of.plan.steps:
-        yield from _strings(model.step_json(step))
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _strings(item)
 
 
 def _remove(client: Client, one: Orphan) -> None:

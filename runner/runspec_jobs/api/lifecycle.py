@@ -20,6 +20,7 @@ from runspec_jobs.engine import (
     named_run,
     output_layout,
     publish,
+    rescue,
     save_logs as saving,
     start_run,
     status as standing,
@@ -89,7 +90,8 @@ class Run:
 
     @property
     def provider(self) -> str:
-        return self.record.plan.provider
+        """The name of its provider. Raises Damaged if no file of the record has it."""
+        return rescue.provider_name(self.record) or self.record.plan.provider
 
     @property
     def spec(self) -> Spec:
@@ -108,8 +110,8 @@ class Run:
 
     @property
     def destroyed(self) -> bool:
-        """Whether the run was destroyed, or forgotten."""
-        return self.record.memory().deleted
+        """Whether the run was destroyed, or forgotten; false if its record cannot be read."""
+        return not run_record.unreadable(self.record) and self.record.memory().deleted
 
     @property
     def file(self) -> Path | None:

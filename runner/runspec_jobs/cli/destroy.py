@@ -16,7 +16,9 @@ from runspec_jobs.diagnostics.render import plain
 from runspec_jobs.errors import (
     OK,
     CredentialsError,
+    Damaged,
     FileFailed,
+    Newer,
     RemoteError,
     RunspecError,
     Unavailable,
@@ -25,7 +27,13 @@ from runspec_jobs.errors import (
 )
 from runspec_jobs.report.numbers import seconds
 
-SERVICE = (RemoteError, UnknownOutcome, CredentialsError, Unavailable)  # it refuses, or is gone
+SERVICE = (
+    Damaged,
+    RemoteError,
+    UnknownOutcome,
+    CredentialsError,
+    Unavailable,
+)  # it refuses, or is gone
 
 
 @dataclass(frozen=True)
@@ -120,18 +128,19 @@ def _destroy_or_forget(of: Run, options: DestroyOptions) -> None:
         _destroy(of, as_json=options.as_json)
         return
     except SERVICE as exc:
-        if isinstance(exc, FileFailed):
+        if isinstance(exc, FileFailed | Newer):
             raise
         if not options.forget:
             exc.message = f"{of.id} is not destroyed: {exc.message}"
-            exc.hint = _with_forget(exc, of.id)
+            exc.hint = exc.hint if isinstance(exc, Damaged) else _with_forget(exc, of.id)
             raise
         output.tell(f"{of.id} cannot be destroyed: {exc.message}")
     _confirm(f"forget {of.id}? what it left stays, and its job may go on", yes=options.yes)
+    name = of.provider
     for title in (left := of.forget(on_event=output.tell_event)):
         output.tell(f"not undone: {title}")
     if left:
-        output.tell(f"when '{of.provider}' answers again: runspec gc {of.provider}")
+        output.tell(f"when '{name}' answers again: runspec gc {name}")
     if options.as_json:
         found = {"run": of.id, "state": "forgotten", "left": left}
         output.out_json("runspec.destroy/v1", found)
@@ -173,7 +182,7 @@ def _destroy_many(options: DestroyOptions) -> int:
         output.out_json("runspec.destroy-runs/v1", said)
     for run, error in failed.items():
         error.message = f"{run}: {error.message}"
-        if isinstance(error, SERVICE):
+        if isinstance(error, SERVICE) and not isinstance(error, Damaged | FileFailed):
             error.hint = _with_forget(error, run)
         raise error
     return OK

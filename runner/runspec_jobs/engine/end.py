@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from runspec_jobs.engine import apply as engine, named_run
+from runspec_jobs.engine import apply as engine, named_run, rescue
 from runspec_jobs.engine.clients import connect
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.engine.start_run import destroy_run
-from runspec_jobs.errors import Conflict, RunspecError, UsageError
+from runspec_jobs.errors import Conflict, Damaged, Newer, RunspecError, UsageError
 from runspec_jobs.plan import model
 from runspec_jobs.provider import Scope, State, Status, Step
 from runspec_jobs.spec.scaling import named
@@ -21,13 +21,19 @@ OF_SIZE = re.compile(r"(.+)-[np]\d+")  # the name of a run of a group
 
 def cancel(of: Record, reporter: Reporter) -> Status:
     """Cancel a run, wait until it has ended, and return its status. Calling it again is safe."""
-    with of.opened(reporter.wait) as journal:
-        if journal.memory.deleted:
-            return journal.memory.status or Status(State.GONE, "the run was destroyed")
-        if not journal.memory.attempted:
-            return engine.abandon(journal, "cancel")
-        hands = engine.ApplyContext(connect(of)[1], reporter)
-        return engine.cancel(of.plan, journal, hands)
+    try:
+        with of.opened(reporter.wait) as journal:
+            if journal.memory.deleted:
+                return journal.memory.status or Status(State.GONE, "the run was destroyed")
+            if not journal.memory.attempted:
+                rescue.end_unnoted(of, reporter, delete=False)
+                return engine.abandon(journal, "cancel")
+            hands = engine.ApplyContext(connect(of)[1], reporter)
+            return engine.cancel(of.plan, journal, hands)
+    except Newer:
+        raise
+    except Damaged as exc:
+        return rescue.cancel(of, exc, reporter)
 
 
 def destroy(of: Record, reporter: Reporter) -> None:
@@ -35,16 +41,30 @@ def destroy(of: Record, reporter: Reporter) -> None:
 
     The group of the run is forgotten with its last run.
     """
-    with of.opened(reporter.wait) as journal:
-        destroy_run(of, journal, reporter)
+    try:
+        with of.opened(reporter.wait) as journal:
+            if not journal.memory.deleted:
+                if not journal.memory.attempted:
+                    rescue.end_unnoted(of, reporter, delete=True)
+                destroy_run(of, journal, reporter)
+    except Newer:
+        raise
+    except Damaged as exc:
+        rescue.destroy(of, exc, reporter)
     if of_size := OF_SIZE.fullmatch(of.name):
         forget_group(of_size[1])
 
 
 def forget(of: Record, reporter: Reporter) -> list[str]:
     """Record a run as destroyed without asking its service, and return the titles of the steps that are not undone."""
-    with of.opened(reporter.wait) as journal:
-        return engine.forget(of.plan, journal)
+    try:
+        with of.opened(reporter.wait) as journal:
+            return engine.forget(of.plan, journal)
+    except Newer:
+        raise
+    except Damaged as exc:
+        rescue.forget(of, reporter)
+        return [f"all that was made for {of.run}, because {exc.message}"]
 
 
 def meant(name: str, note: Callable[[str], None]) -> list[Record]:

@@ -190,6 +190,18 @@ class SupportsOrphans(Protocol):
 
 
 @runtime_checkable
+class SupportsEndById(Protocol):
+    """A provider that can end a run of which only the id is known, because its record is damaged."""
+
+    def end_by_id(self, run: str, texts: Collection[str], *, delete: bool) -> bool:
+        """End *run*, wait until it has ended, and with *delete* delete all that was made for it alone.
+
+        *texts* are those of its plan, or nothing if it cannot be read. Return whether anything of the run was there.
+        Raises the errors of `Client.call`.
+        """
+
+
+@runtime_checkable
 class SupportsAdoption(Protocol):
     """A client that can write the state of each run to the store, so that another machine can adopt the run."""
 

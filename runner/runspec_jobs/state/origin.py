@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from enum import IntEnum
@@ -47,12 +48,17 @@ class Origin(NamedTuple):
 
 
 def origin(of: Record) -> Origin:
-    """Return where a run comes from. Runs of earlier versions have the folder on record, but not the file."""
-    try:
-        file = of.memory().about.get("file")
-        return Origin(of.base, None if file is None else Path(file))
-    except Damaged:
-        return Origin(None, None)
+    """Return where a run comes from. Runs of earlier versions have the folder on record, but not the file.
+
+    If one of the two files that say so is damaged, the other is believed.
+    """
+    folder = file = None
+    with contextlib.suppress(Damaged):
+        folder = of.base
+    with contextlib.suppress(Damaged):
+        named = of.memory().about.get("file")
+        file = None if named is None else Path(named)
+    return Origin(file.parent if folder is None and file is not None else folder, file)
 
 
 def here() -> Path | None:

@@ -135,9 +135,10 @@ class Record:
 
         Raises Damaged, and leaves the journal as it is, if it cannot be read.
         """
-        with atomic_io.locked(
-            self.folder / "lock", f"another runspec at work on {self.run}", waiting
-        ):
+        path = self.folder / "lock"
+        if path.exists() and not path.is_file():
+            raise Damaged(f"{path}: it is no file", journal.hint(self.folder))
+        with atomic_io.locked(path, f"another runspec at work on {self.run}", waiting):
             journal.read(self.folder)  # a journal without its beginning is not continued
             opened = journal.Journal(self.folder)
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -219,13 +220,13 @@ def test_a_run_that_was_taken_away_is_not_begun(world: World, tmp_path: Path) ->
     home = str(Path(runspec_local.__file__).parent.parent)
     line = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, home, str(world.folder)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    late = subprocess.Popen(line, **pipes)  # type: ignore[call-overload]  # of a dict of pipes
+    late = subprocess.Popen(line, start_new_session=True, **pipes)  # type: ignore[call-overload]  # of a dict of pipes
 
     world.remove()
-    answer, said = late.communicate(b"{}")
+    answer, _ = late.communicate(b"{}")
 
-    assert (answer, late.returncode) == (b"", 1)
-    assert b"FileNotFoundError" in said
+    assert answer == b""
+    assert late.returncode != 0, "it found no folder, or was told to end"
     assert not world.folder.exists()
 
 
@@ -281,13 +282,18 @@ def test_an_engine_that_hangs_is_told(
         world.client.find(Step("image", "get it", Scope.SITE, request))
 
 
-def test_what_the_file_system_refuses_to_cancel_is_told(world: World) -> None:
+def test_what_the_file_system_refuses_to_cancel_is_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.folder.mkdir(parents=True)
-    (world.folder / "started.json").mkdir()
 
-    with pytest.raises(RemoteError, match="is a directory"):
-        world.client.cancel(RUN)
-    (world.folder / "started.json").rmdir()
+    def touch(path: Path, mode: int = 0o666) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "touch", touch)
+        with pytest.raises(RemoteError, match="read-only"):
+            world.client.cancel(RUN)
 
 
 @pytest.mark.slow
@@ -411,15 +417,18 @@ def test_a_task_that_fails_by_itself_fails_the_run_though_others_were_stopped(
     assert (found.state, found.exit_code) == (State.FAILED, 7)
 
 
-def test_a_damaged_file_of_a_run_is_told_by_its_name(world: World) -> None:
+def test_a_run_whose_identity_is_damaged_has_the_state_of_its_events(world: World) -> None:
     world.start("true")
     until(lambda: world.state is State.SUCCEEDED)
     path = world.folder / "started.json"
     good = path.read_bytes()
+
     for content in (b"", b"null", b"{}"):
         path.write_bytes(content)
-        with pytest.raises(RemoteError, match=r"started\.json: it is damaged"):
-            world.client.state(RUN)
+        assert world.state is State.SUCCEEDED
+    path.unlink()
+
+    assert world.state is State.SUCCEEDED
     path.write_bytes(good)
 
 

@@ -1,0 +1,121 @@
+"""Ends runs whose record is damaged, if their provider can end a run of which only the id is known."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+from runspec_jobs.engine.reporter import Reporter
+from runspec_jobs.errors import Damaged, RunspecError
+from runspec_jobs.load import registry
+from runspec_jobs.plan import model
+from runspec_jobs.provider import Provider, State, Status, SupportsEndById
+from runspec_jobs.state import atomic_io
+from runspec_jobs.state.journal import Journal
+from runspec_jobs.state.run_record import Record
+
+
+def cancel(of: Record, damage: Damaged, reporter: Reporter) -> Status:
+    """End a run of whose record *damage* was found, and note it if that can be written.
+
+    Raises *damage*, with a way out, if the provider is not known or cannot do that.
+    """
+    _end(of, damage, reporter, delete=False)
+    with contextlib.suppress(RunspecError), of.opened(reporter.wait) as journal:
+        if journal.memory.want == "run":
+            journal.add("want", want="cancel")
+        if journal.memory.status is None:
+            journal.add("ended", state=str(State.CANCELLED), reason=damage.message, exit_code=None)
+    return Status(State.CANCELLED, damage.message)
+
+
+def destroy(of: Record, damage: Damaged, reporter: Reporter) -> None:
+    """End a run of whose record *damage* was found, and delete what was made for it alone, as `cancel` does."""
+    _end(of, damage, reporter, delete=True)
+    forget(of, reporter)
+
+
+def end_unnoted(of: Record, reporter: Reporter, *, delete: bool) -> None:
+    """End what may be left of a run whose journal says that nothing of it was begun: it may have lost its end."""
+    for provider in _providers(of):
+        if isinstance(provider, SupportsEndById) and provider.end_by_id(
+            of.run, _readable_texts(of), delete=delete
+        ):
+            reporter.note(f"{of.run} was there, although its record says that it had not started")
+
+
+def forget(of: Record, reporter: Reporter) -> None:
+    """Note in a damaged record that the run was destroyed; remove the record if that cannot be written."""
+    try:
+        with of.opened(reporter.wait) as journal:
+            _note_destroyed(journal)
+    except RunspecError:
+        with atomic_io.translate_os_errors(of.folder, "remove"):
+            shutil.rmtree(of.folder)
+
+
+def with_way_out(of: Record, damage: Damaged) -> Damaged:
+    """Return *damage* with the commands that end the run, whose provider cannot end it by its id alone."""
+    name = provider_name(of) or "PROVIDER"
+    forget = f"runspec destroy {of.run} --forget"
+    more = f"or give the record up: {forget}; then runspec gc {name} finds what is left of the run"
+    damage.hint = f"{damage.hint}; {more}" if damage.hint else more
+    return damage
+
+
+def texts(of: Record) -> Iterator[str]:
+    """Yield every text in the plan of a run. Raises Damaged if the plan cannot be read."""
+    for step in of.plan.steps:
+        yield from _strings(model.step_json(step))
+
+
+def provider_name(of: Record) -> str | None:
+    """Return the name of the provider, from whichever file of the record has it; None if none does."""
+    with contextlib.suppress(Damaged):
+        return of.plan.provider
+    with contextlib.suppress(Damaged):
+        if name := of.memory().about.get("provider"):
+            return str(name)
+    with contextlib.suppress(Damaged):
+        return of.spec.provider
+    return None
+
+
+def _readable_texts(of: Record) -> list[str]:
+    try:
+        return list(texts(of))
+    except Damaged:
+        return []
+
+
+def _end(of: Record, damage: Damaged, reporter: Reporter, *, delete: bool) -> None:
+    able = [one for one in _providers(of) if isinstance(one, SupportsEndById)]
+    known = [one for one in able if one.end_by_id(of.run, _readable_texts(of), delete=delete)]
+    if not known and (not able or provider_name(of) is None):
+        raise with_way_out(of, damage)
+    reporter.note(f"{damage.message}; {of.run} was ended by its id")
+
+
+def _providers(of: Record) -> Iterator[Provider]:
+    """Yield the provider of a run, or all that are installed if no file of the record says which it was."""
+    name = provider_name(of)
+    for one in registry.installed() if name is None else (name,):
+        with contextlib.suppress(RunspecError):
+            yield registry.load(one)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _strings(item)
+
+
+def _note_destroyed(journal: Journal) -> None:
+    if journal.memory.want != "destroy":
+        journal.add("want", want="destroy")
+    if not journal.memory.deleted:
+        journal.add("deleted")
