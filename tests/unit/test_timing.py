@@ -27,7 +27,7 @@ FIXED = {
     "runspec_aws/errors.py:IN_USE_S",
     "runspec_aws/signed.py:LONGEST_S",
     "runspec_azure/signed.py:LONGEST_S",
-    "runspec_azure/session/clients.py:LONGEST_PAUSE_S",
+    "runspec_azure/session/transport.py:LONGEST_PAUSE_S",
     "runspec_azure/signed.py:EARLY_S",
     "runspec_azure/batch/plan.py:STOP_S",
     "runspec_azure/batchai/session.py:RENEWED_S",

@@ -103,8 +103,7 @@ class Arm:
             authentication_policy=self.bearer,
             per_retry_policies=[TokenHosts(self.options)],
             polling_interval=0,
-            retry_total=retries,
-            retry_backoff_factor=0.2,
+            retry_policy=transport.BoundedRetries(retry_total=retries, retry_backoff_factor=0.2),
             transport=transport.opened(connection_timeout=10, read_timeout=60),
         )
 

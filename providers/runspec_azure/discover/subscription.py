@@ -51,6 +51,7 @@ class Subscription:
         self.url: str = options.batch_url or ""
         self.account_name: str = options.batch_account or _label(self.url, 0)
         common: dict[str, Any] = {
+            "retry_policy": transport.BoundedRetries(),
             "per_retry_policies": [TokenHosts(options)],
             **settings,
         }

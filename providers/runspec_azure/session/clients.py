@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 API_VERSION = "2025-06-01"
 JSON = "application/json; odata=minimalmetadata"
 RETRIES = 6  # of requests that only read
-LONGEST_PAUSE_S = 60.0  # that an answer may ask for before each of them
 NEEDED = ("batch_url", "storage_account", "container")
 
 # https://learn.microsoft.com/en-us/rest/api/batchservice/operation-groups
@@ -68,17 +67,6 @@ class ReadWhole(SansIOHTTPPolicy[Any, Any]):
         self, request: PipelineRequest[Any], response: PipelineResponse[Any, Any]
     ) -> None:
         response.http_response.read()
-
-
-class BoundedRetries(RetryPolicy[Any, Any]):
-    """A policy that waits as long as Retry-After asks for, and LONGEST_PAUSE_S at most."""
-
-    def get_retry_after(self, response: PipelineResponse[Any, Any]) -> float | None:
-        try:
-            asked_s = super().get_retry_after(response)
-        except (ValueError, TypeError):  # neither a number nor a date
-            return None
-        return None if asked_s is None else min(asked_s, LONGEST_PAUSE_S)
 
 
 class Session:
@@ -180,7 +168,7 @@ class Session:
 
     @cached_property
     def reader(self) -> BatchClient:
-        return self._opened(BoundedRetries(retry_total=RETRIES, retry_backoff_factor=0.2))
+        return self._opened(transport.BoundedRetries(retry_total=RETRIES, retry_backoff_factor=0.2))
 
     def _opened(self, retries: RetryPolicy[Any, Any]) -> BatchClient:
         key = secret(self.options.batch_key)

@@ -1,4 +1,4 @@
-"""The HTTP transport of the SDKs, with a time limit for whole replies; see `TimedStream`."""
+"""The HTTP transport of the SDKs, with a time limit for whole replies (see `TimedStream`) and for asked pauses."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import time
 from http.client import HTTPResponse
 from typing import Any
 
+from azure.core.pipeline import PipelineResponse
+from azure.core.pipeline.policies import RetryPolicy
 from azure.core.pipeline.transport import RequestsTransport
 from requests import Session
 from requests.adapters import HTTPAdapter
@@ -15,6 +17,19 @@ from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, Retry
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from runspec_jobs.provider import TimedStream
+
+LONGEST_PAUSE_S = 60.0  # that an answer may ask for before another attempt
+
+
+class BoundedRetries(RetryPolicy[Any, Any]):
+    """A policy that waits as long as Retry-After asks for, and LONGEST_PAUSE_S at most."""
+
+    def get_retry_after(self, response: PipelineResponse[Any, Any]) -> float | None:
+        try:
+            asked_s = super().get_retry_after(response)
+        except (ValueError, TypeError):  # neither a number nor a date
+            return None
+        return None if asked_s is None else min(asked_s, LONGEST_PAUSE_S)
 
 
 class TimedResponse(HTTPResponse):

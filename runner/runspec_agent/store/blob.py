@@ -268,7 +268,7 @@ def _compare(found: Any, digest: str) -> None:
 def _asked_s(headers: Message) -> float:
     """Return the seconds in Retry-After; the date form, which Azure does not use, is ignored."""
     asked = headers["Retry-After"] or ""
-    return min(float(asked), LONGEST_S) if asked.isdigit() else 0.0
+    return min(float(asked), LONGEST_S) if asked.isdecimal() else 0.0
 
 
 def name_of(found: ElementTree.Element) -> str:

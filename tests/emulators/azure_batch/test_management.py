@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -150,3 +151,40 @@ def test_a_place_that_is_not_the_accounts_is_not_there(stand: Stand) -> None:
     assert stand.ask("GET", f"{ACCOUNT}/listKeys") == (404, "InvalidResourceType")
     assert stand.ask("GET", ACCOUNT, version="2019-08-01") == (400, "NoRegisteredProviderFound")
     assert stand.ask("GET", ACCOUNT)[1]["properties"]["poolAllocationMode"] == "BatchService"
+
+
+@pytest.mark.parametrize(("mode", "shown"), [("BatchService", True), ("UserSubscription", False)])
+def test_an_account_shows_its_quotas_if_it_has_any(mode: Any, shown: bool, tmp_path: Path) -> None:
+    """ "For accounts with PoolAllocationMode set to UserSubscription, quota is managed on the subscription"."""
+    with (
+        Identity() as identity,
+        AzureBatch(tmp_path, identity=identity, pool_allocation=mode) as batch,
+    ):
+        _, found = Stand(batch, identity).ask("GET", ACCOUNT)
+
+    properties = found["properties"]
+    assert properties["poolAllocationMode"] == mode
+    assert ("lowPriorityCoreQuota" in properties, "dedicatedCoreQuota" in properties) == (
+        shown,
+        shown,
+    )
+
+
+@pytest.mark.parametrize("mode", ["BatchService", "UserSubscription"])
+def test_low_priority_nodes_are_made_in_both_modes_of_accounts(mode: Any, tmp_path: Path) -> None:
+    """ "Low-priority properties [...] automatically translate into Spot-based compute node allocations".
+
+    https://github.com/Azure/Batch/issues/196
+    """
+    spot = changed("properties", scaleSettings={"fixedScale": {"targetLowPriorityNodes": 1}})
+    with (
+        Identity() as identity,
+        AzureBatch(tmp_path, identity=identity, pool_allocation=mode) as batch,
+    ):
+        Stand(batch, identity).make(spot)
+        (pool,) = batch.world.pools.values()
+        end = time.monotonic() + 60
+        while not pool.count(dedicated=False) and time.monotonic() < end:
+            time.sleep(0.02)
+
+        assert pool.count(dedicated=False) == 1

@@ -109,13 +109,16 @@ def resources(world: World, request: Request) -> Response:
 
 def account(world: World, _request: Request) -> Response:
     settings = world.settings
-    properties = {
+    properties: dict[str, Any] = {
         "accountEndpoint": urlsplit(world.url).netloc,
         "provisioningState": "Succeeded",
         "poolAllocationMode": settings.pool_allocation,
-        "dedicatedCoreQuota": settings.dedicated_quota,
-        "lowPriorityCoreQuota": settings.low_priority_quota,
     }
+    # "For accounts with PoolAllocationMode set to UserSubscription, quota is managed on the subscription so this
+    # value is not returned": https://learn.microsoft.com/rest/api/batchmanagement/batch-account/get
+    if settings.pool_allocation == "BatchService":
+        properties["dedicatedCoreQuota"] = settings.dedicated_quota
+        properties["lowPriorityCoreQuota"] = settings.low_priority_quota
     found = {"id": account_id(world), "name": settings.account, "type": KIND}
     return Response(200, {**found, "location": "westeurope", "properties": properties})
 
