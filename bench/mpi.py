@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import random
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -28,6 +29,8 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 def mpi(bench: Bench) -> Iterator[Row]:
     """Train for minutes, and for a moment; two nodes of one process, and one node of two."""
     data = _data(bench.room / "pictures")
+    # The requirements of a job lie in the checkout of its spec.
+    shutil.copytree(SPEC.parent / "mnist", bench.room / "mnist")
     rounds = min(bench.rounds, ROUNDS)
     bench.in_turns(_ours(bench, data, "nodes", ("--epoch", "1")), rounds=1)  # makes the environment
     (mpirun,) = (bench.room / "home" / "local" / "envs").glob("*/bin/mpirun")
@@ -70,11 +73,13 @@ def _data(folder: Path) -> Path:
 
 
 def _ours(bench: Bench, data: Path, kind: str, words: Sequence[str]) -> Command:
+    path = spec_file(bench.room, data, kind, words)
+    return _adopted(ours(bench.room, "local").command("runspec"), "apply", "--new", str(path))
+
+
+def spec_file(room: Path, data: Path, kind: str, words: Sequence[str]) -> Path:
+    """Write the spec of one training into *room*, where the folder `mnist` of the specs is."""
     spec: dict[str, Any] = yaml.safe_load(SPEC.read_text())
-    mount = spec["mounts"][0]
-    mount["source"] = str(SPEC.parent / mount["source"])
-    container = spec["container"]
-    container["requirements"] = str(SPEC.parent / container["requirements"])
     train = "${mounts.code}/train_mnist.py"
     command = ["python", train, "--out", "${outputs.model}", "--data", str(data), *words]
     spec.update(
@@ -85,9 +90,9 @@ def _ours(bench: Bench, data: Path, kind: str, words: Sequence[str]) -> Command:
     )
     if kind == "slots":
         spec.update(cluster={"nodes": 1, "cpus": RANKS}, processes_per_node=RANKS)
-    path = bench.room / f"{spec['name']}.yaml"
+    path = room / f"{spec['name']}.yaml"
     path.write_text(json.dumps(spec))  # JSON is YAML
-    return _adopted(ours(bench.room, "local").command("runspec"), "apply", "--new", str(path))
+    return path
 
 
 def _bare(
