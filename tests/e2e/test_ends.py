@@ -121,9 +121,10 @@ def test_a_job_on_slurm_ends_in_each_way(project: Project) -> None:
 @pytest.mark.slow
 @pytest.mark.matrix
 def test_two_nodes_on_slurm_end_in_each_way(project: Project) -> None:
-    status = ended(project, ends.spec("slurm", OF_NODES, nodes=2))
+    kinds = (*OF_NODES, "agent")
+    status = ended(project, ends.spec("slurm", kinds, nodes=2))
 
-    ends.check("slurm-nodes", ends.rows(status, OF_NODES))
+    ends.check("slurm-nodes", ends.rows(status, kinds))
 
 
 @pytest.mark.slow

@@ -18,7 +18,11 @@ Measured behaviour of Slurm 22.05, where "all" are all processes of the job on a
 import json
 import os
 import pwd
+import re
+import signal
+import subprocess
 import sys
+import threading
 import time
 from typing import Dict, List, Mapping, Optional
 
@@ -42,6 +46,9 @@ LOOK_S = 1.0  # between two looks for the exit records of nodes
 FIRST_S = 10.0  # for the first node to end by itself after another one has failed
 SIGNALLED = 128  # a shell's exit code is greater if a signal ended its command
 NEAR_S = 150.0  # Slurm sends the signal up to 30 s before the time that `job.time_limit` asks for
+# What srun says when a signal ended the agent of a node; a task is a rank: "srun: error: node2: task 1: Killed".
+# https://github.com/SchedMD/slurm/blob/slurm-22-05-8-1/src/plugins/launch/slurm/launch_slurm.c
+KILLED = re.compile(r"srun: error: \S+: tasks? (\d+)(?:-(\d+))?: (?:Killed|Out Of Memory)")
 LIMIT = "Slurm's time limit for the job is over: raise timeout, or use a partition that allows more time"
 DEADLINE = "the deadline that sbatch was given is over"
 
@@ -112,20 +119,21 @@ class Batch:
         many = os.path.basename(words[0]) == "srun"
         if many:
             child: Child = Step(words, self.env, self.ends)
+        elif agent_fork.is_ours(words):
+            child = agent_fork.Forked(signals)
         else:
-            child = (
-                agent_fork.Forked(signals) if agent_fork.is_ours(words) else Child(words, self.env)
-            )
+            child = Child(words, self.env)
+        step = child if isinstance(child, Step) else None
         longest_s = self.grace_s + SAVE_S
         try:
-            code = process.run(
-                child, signals, longest_s, lambda: self._wrong(many and child.code is None)
-            )
+            code = process.run(child, signals, longest_s, lambda: self._wrong(step))
         except Failure as failure:
             raise self._judged(failure) from failure
         first = None if code == STOPPED and signals.stopping else self.ends.read("0")
         if first is None:
-            return self._killed(0, code) if code > SIGNALLED and code != STOPPED else code
+            if code > SIGNALLED and code != STOPPED:
+                raise self._killed(0, code)
+            return code
         return int(first["code"]) if many else code
 
     def _judged(self, failure: Failure) -> Failure:
@@ -152,25 +160,28 @@ class Batch:
         known = [(slurm_commands.seconds(text), why) for text, why in ends]
         return next((why for end_s, why in sorted(known) if end_s < near), None)
 
-    def _killed(self, rank: int, code: int) -> int:
-        """Raise Failure for a node whose agent was killed, and so recorded nothing: as a failure of its program.
+    def _killed(self, rank: int, code: int) -> Failure:
+        """Return the Failure for a node whose agent was killed, and so recorded nothing: as a failure of its program.
 
         In an elastic job, it is a lost node, which comes back.
         """
         why = "the agent of node {} was killed by signal {}".format(rank, code - SIGNALLED)
         if not self.record.get("elastic"):
             place = self.place._replace(rank=rank)
-            raise Failure(why, Failures(self.bucket, self.at, self.record).judge(place, code))
-        raise Failure(why, AGAIN)
+            return Failure(why, Failures(self.bucket, self.at, self.record).judge(place, code))
+        return Failure(why, AGAIN)
 
-    def _wrong(self, many: bool) -> Optional[Failure]:
+    def _wrong(self, step: "Optional[Step]") -> Optional[Failure]:
         """Return why the job has to end now: it timed out, or a node whose exit decides has ended."""
         now = time.monotonic()
         if now - self.began > self.timeout_s:
             self.late = True
             return Failure("timeout: not done after {:g} s".format(self.timeout_s), TOO_LONG)
-        if many and now >= self._next_look:
+        if step is not None and step.code is None and now >= self._next_look:
             self._next_look = now + LOOK_S
+            for rank in step.killed:
+                if self.ends.read(str(rank)) is None:
+                    return self._killed(rank, SIGNALLED + signal.SIGKILL)
             return self._failed_node(now)
         return None
 
@@ -251,9 +262,23 @@ class Step(Child):
 
     def __init__(self, argv: List[str], env: Mapping[str, str], ends: ExitRecords) -> None:
         # Or the step takes all memory of the nodes, and an srun of the program waits for it until the timeout.
-        super().__init__(argv, dict(env, SLURM_OVERLAP="1"))
+        super().__init__(argv, dict(env, SLURM_OVERLAP="1"), stderr=subprocess.PIPE)
         self._ends = ends
         self._stopped = False
+        self.killed: List[int] = []  # ranks of which srun says that a signal ended their agents
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        """Print what srun says; the outputs of its tasks are in files."""
+        assert self._popen.stderr is not None, "BUG: it is a pipe"
+        for line in self._popen.stderr:
+            text = line.decode("utf-8", "replace")
+            found = KILLED.match(text)
+            if found is not None:
+                first, last = found.group(1), found.group(2) or found.group(1)
+                self.killed.extend(range(int(first), int(last) + 1))
+            sys.stderr.write(text)
+            sys.stderr.flush()
 
     def send(self, number: int) -> None:
         """Write the signal to the store; ignore errors, since nodes that do not see it are killed in the end."""

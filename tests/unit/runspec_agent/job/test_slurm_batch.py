@@ -447,6 +447,33 @@ def test_a_killed_agent_of_an_elastic_node_is_a_lost_node(slurm: Slurm) -> None:
     assert list(slurm.store.listing("runs/r/failures/")) == []
 
 
+# Runs two nodes, and kills the agent of the second one, as srun reports it.
+SRUN_OF_KILLED = """
+for rank in 0 1; do
+  SLURM_NODEID=$rank RUNSPEC_HOST=node-$rank setsid "$@" >>"$FOLDER/log-$rank" 2>&1 & pid=$!
+done
+until [ -e "$FOLDER/up-0" ] && [ -e "$FOLDER/up-1" ]; do sleep 0.05; done
+kill -KILL $pid
+echo "srun: error: node-1: task 1: Killed" >&2
+wait
+exit 137
+"""
+
+
+def test_a_killed_agent_of_another_node_ends_the_nodes_and_is_a_failure(slurm: Slurm) -> None:
+    """Its heartbeats would be missed two minutes later, and only by a first node that has ended."""
+    program(slurm.folder / "killed", "srun", SRUN_OF_KILLED)
+    words = [str(slurm.folder / "killed" / "srun"), *slurm.agent]
+
+    code, said = slurm.runs(*sh(SAVES), record={**NODES, "attempts": 2}, words=words)
+
+    assert (code, slurm.asked()) == (LOST, "scontrol requeue 7\n")
+    assert "srun: error: node-1: task 1: Killed\n" in said
+    assert slurm.store.get("runs/r/failures/0-1/1-137") is not None
+    assert slurm.note()["why"] == "the agent of node 1 was killed by signal 9"
+    assert (slurm.folder / "saved-0").exists()
+
+
 def test_a_task_of_an_array_is_queued_again_alone(slurm: Slurm) -> None:
     """The id of one of them is that of the whole array: measured, its requeue began all tasks again."""
     slurm.runs(
