@@ -14,6 +14,7 @@ from runspec_jobs.document.reader import Document, SyntaxProblem
 from runspec_jobs.document.syntax_errors import OPEN_QUOTES
 
 PRIVATE_NAME = re.compile(r"(?i)(key|password|secret|token)s?['\"]?\s*:")
+KEY_END = re.compile(r"['\"]?\s*:")
 WIDTH = 160  # characters of a source line shown around the caret
 
 
@@ -112,8 +113,19 @@ def _veiled(lines: list[str], diagnostics: Iterable[Diagnostic]) -> list[str]:
                 None if c.path else PRIVATE_NAME.search(line)
             )  # the file is not YAML, so no value has a path
             veil = min(c.veil or len(line) + 1, named.end() + 1 if named else len(line) + 1)
-            lines[c.line - 1] = line if veil > len(line) else f"{line[: veil - 1]}***"
+            lines[c.line - 1] = line if veil > len(line) else _without_value(line, veil - 1)
     return lines
+
+
+def _without_value(line: str, at: int) -> str:
+    """Return *line* with `***` for what begins at the position *at*, but with the colon of a key that ends there.
+
+    >>> _without_value("  batch_key: xyz", 11), _without_value("  batch_key: xyz", 13)
+    ('  batch_key: ***', '  batch_key: ***')
+    """
+    colon = KEY_END.match(line, at)
+    kept = line[: colon.end() if colon else at]
+    return f"{kept} ***" if kept.endswith(":") else f"{kept}***"
 
 
 def _json(c: Diagnostic) -> str:

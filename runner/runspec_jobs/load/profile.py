@@ -14,7 +14,7 @@ from runspec_jobs.spec.base import Model
 from runspec_jobs.spec.field_marks import of_user
 from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.types import Name
-from runspec_jobs.spec.validate import PRIVATE, model
+from runspec_jobs.spec.validate import is_private as is_private, model
 
 CONFIRM_ABOVE_USD = 10.0
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -90,11 +90,6 @@ def _belongs_to_a_profile(path: Path) -> Problem:
     name = str(path[-1])
     what = f"'{name}' belongs to a profile, not to a job file"
     return Problem(path, what, MOVE, at="key", private=is_private(name))
-
-
-def is_private(name: str) -> bool:
-    """Return whether the setting *name* may hold a secret by mistake, instead of the place of a secret."""
-    return any(word in name.lower() for word in PRIVATE)
 
 
 def drawn(settings: Mapping[str, Any], pool: str | None) -> dict[str, Any]:

@@ -33,6 +33,7 @@ PRIVATE = (
     "token",
     "sas",
 )  # the value of a key whose name contains such a word may be a secret
+NO_SECRETS = ("key_pair", "kms_key", "public_key")  # names and places of keys
 
 
 def spec(document: Document) -> tuple[Spec | None, list[Problem]]:
@@ -156,8 +157,17 @@ def _as_scalar(word: str) -> str:
 def _unknown(kind: type[BaseModel], full: Path, path: Path) -> Problem:
     name = str(path[-1])
     hint = _meant(kind, path) or did_you_mean(name, _known(kind, path[:-1]))
-    private = any(word in name.lower() for word in PRIVATE)
-    return Problem(full, f"{UNKNOWN}{name}'", hint, at="key", private=private)
+    return Problem(full, f"{UNKNOWN}{name}'", hint, at="key", private=is_private(name))
+
+
+def is_private(name: str) -> bool:
+    """Return whether the setting *name* may hold a secret, also by mistake instead of the place of a secret.
+
+    >>> is_private("batch_key"), is_private("api-token"), is_private("key_pair")
+    (True, True, False)
+    """
+    plain = name.lower()
+    return plain not in NO_SECRETS and any(word in plain for word in PRIVATE)
 
 
 def _meant(kind: type[BaseModel], path: Path) -> str | None:

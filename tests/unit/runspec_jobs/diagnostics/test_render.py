@@ -163,7 +163,13 @@ def test_what_an_unknown_key_has_is_not_shown_where_it_may_be_a_secret() -> None
 
     shown = render(found.diagnostics, Format.TEXT, found.lines)
 
-    assert "    4 | api_token***\n      | ^^^^^^^^^" in shown
+    assert "    4 | api_token: ***\n      | ^^^^^^^^^" in shown
+
+
+def test_the_name_of_a_pair_of_keys_is_no_secret() -> None:
+    found = diagnostics(TEXT.replace("clutser: {nodes: 2}", "key_pair: mine"))
+
+    assert "    4 | key_pair: mine\n" in render(found.diagnostics, Format.TEXT, found.lines)
 
 
 def test_what_stands_in_quotes_that_are_never_closed_is_not_shown() -> None:
@@ -181,7 +187,7 @@ def test_a_line_that_is_no_yaml_is_not_shown_beyond_the_name_of_a_secret() -> No
     shown = render(found.diagnostics, Format.TEXT, found.lines)
 
     assert "a second ': ' in one value" in shown
-    assert "    4 | password:***" in shown
+    assert "    4 | password: ***" in shown
 
 
 @pytest.mark.parametrize("place", ["admin:hunter2", "postgres://u:hunter2@h", "env:hunter2!"])
