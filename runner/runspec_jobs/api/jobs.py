@@ -31,7 +31,8 @@ from runspec_jobs.plan.smoke import UNREACHED as UNREACHED, unreached as unreach
 from runspec_jobs.provider import Capacity, Scope as Scope, Spec, SupportsOffer, SupportsPolicy
 from runspec_jobs.spec import placeholders
 from runspec_jobs.spec.sweep import Random
-from runspec_jobs.state import run_record
+from runspec_jobs.state import origin, run_record
+from runspec_jobs.state.run_record import Record
 
 
 @dataclass(frozen=True)
@@ -188,10 +189,20 @@ def plan_json(made: Plan) -> dict[str, Any]:
     return model.to_json(made)
 
 
-def last_applied(name: str) -> Plan | None:
-    """Return the plan of the newest run of *name* that was not destroyed, or None."""
-    found = run_record.of_name(name)
-    return found[-1].plan if found else None
+def last_applied(job: Job) -> Plan | None:
+    """Return the plan of the newest run of the name of *job* that was not destroyed, or None.
+
+    Runs of its folder come first.
+    """
+    found = _newest(job)
+    return None if found is None else found.plan
+
+
+def _newest(job: Job) -> Record | None:
+    found = run_record.of_name(job.spec.name)
+    base = job.inputs.base.resolve()
+    own = [of for of in found if (at := origin.origin(of).folder) and at.resolve() == base]
+    return next(reversed(own or found), None)
 
 
 def changes(before: Plan | None, made: Plan) -> list[Change] | None:
@@ -204,11 +215,11 @@ def spec_changes(job: Job) -> list[Change] | None:
 
     Return None if there is no such run, or if this version of runspec cannot read what it was made from.
     """
-    found = run_record.of_name(job.spec.name)
-    if not found or found[-1].plan.provider != job.spec.provider:
+    found = _newest(job)
+    if found is None or found.plan.provider != job.spec.provider:
         return None
     try:
-        before = (found[-1].spec, found[-1].facts(job.inputs.provider))
+        before = (found.spec, found.facts(job.inputs.provider))
     except Damaged:
         return None
     return spec_diff.differences(before, (job.spec, job.inputs.facts))

@@ -194,7 +194,7 @@ def _summary(of: Record, memory: RunState, status: Status) -> Summary:
         of.run,
         of.name,
         about["provider"],
-        _shown_state(of, memory, status),
+        shown_state(of, memory, status),
         status.reason,
         memory.born,
         _cost(of, memory, status),
@@ -228,7 +228,8 @@ def _cost(of: Record, memory: RunState, status: Status) -> Mapping[str, Any] | N
     return None if not found else spent.part_json(spent.total(found))
 
 
-def _shown_state(of: Record, memory: RunState, status: Status) -> str:
+def shown_state(of: Record, memory: RunState, status: Status) -> str:
+    """Return the state of a run as tables show it: a run of which nothing was submitted does not wait."""
     if memory.deleted:
         return DESTROYED
     begun = memory.status is not None or engine.is_submitted(of.plan, memory)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from runspec_jobs.api import listing
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.lifecycle import Membership, Run, Status
 from runspec_jobs.engine import clients, early_stop
@@ -274,13 +275,17 @@ def _scaled(series: Sequence[Series], asked: Asked) -> list[Scaled]:
 def _point(size: int, of: Record | None, metric: Metric) -> Point:
     if of is None:
         return Point(size, None, "not applied yet")
-    client, status = Run(of).client(), full_status(of)
+    status = full_status(of)
+    state = listing.shown_state(of, of.memory(), status)
+    if state == listing.NOT_STARTED:
+        return Point(size, None, status.reason, f"{of.run} {state}")
+    client = Run(of).client()
     (task,) = measured_tasks.measured_tasks(of, client, of.spec, metric, status)
     found = task.measured
     if found.value is not None and not scaling_law.sensible(found.value):
         found = Measured(None, f"{metric.name} is {found.value:g}")
     why = found.why if found.value is None else ""
-    note = of.run if status.state is State.SUCCEEDED else f"{of.run} {status.state}"
+    note = of.run if status.state is State.SUCCEEDED else f"{of.run} {state}"
     return Point(size, found.value, why, note)
 
 

@@ -192,7 +192,8 @@ def _preview(runs: Sequence[Summary]) -> None:
     now = time.time()
     for one in runs:
         age = "" if one.began is None else f"{seconds(round(now - one.began))} old"
-        output.tell(f"{one.run:48} {one.provider or '-':14} {one.state:11} {age}".rstrip())
+        row = f"{one.run:48} {one.provider or '-':14} {one.state:11} {age:12} {one.file or ''}"
+        output.tell(row.rstrip())
 
 
 def _confirm(question: str, *, yes: bool) -> None:

@@ -104,7 +104,7 @@ def _files(job: Job, *, as_json: bool) -> int:
 def _planned(job: Job, options: PlanOptions, keep: Callable[[dict[str, Any]], None]) -> bool:
     """Print one plan, or what changed in it; return whether it changed. With `--json`, *keep* gets it instead."""
     made = jobs.plan(job)
-    before = jobs.last_applied(job.spec.name)
+    before = jobs.last_applied(job)
     changes = jobs.changes(before, made)
     if options.export is not None:
         import_.export(job, options.export, as_json=options.as_json)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runspec_jobs.api import reports
+from runspec_jobs.api import listing, reports
 from runspec_jobs.api.lifecycle import Membership, Run, Status, get, ways
 from runspec_jobs.api.reports import Asked, Metric, Placed, Scaled, Sizes
 from runspec_jobs.cli import destroy, node_table, output, spending
@@ -172,7 +172,7 @@ def _without_metric(
     if options.html is None:
         output.tell(f"{reports.NO_METRIC}, so nothing is compared; {reports.ADD_METRIC}")
     for line in (
-        *node_table.head(of.id, str(status.state), status),
+        *node_table.head(of.id, listing.summary(of, status).state, status),
         *node_table.lines(status.nodes),
     ):
         output.out(line)

@@ -232,3 +232,33 @@ def test_apply_names_the_file_of_a_run_of_another_folder(
     told = capsys.readouterr().err
     assert f"{of.run} of {two[0]}/job.yaml was started with another spec" in told
     assert "hint: give this spec another name, or start another run with apply --new" in told
+
+
+def test_plan_diff_compares_with_the_run_of_this_folder(
+    two: tuple[Path, Path], capsys: Capture
+) -> None:
+    here = put(two[1])
+    put(two[0])
+
+    assert run(["plan", "--diff", "job.yaml"]) == 0
+
+    assert f"no changes since {here.run}" in capsys.readouterr().out
+
+
+def test_a_run_of_which_nothing_was_submitted_does_not_wait_in_a_report(
+    two: tuple[Path, Path], capsys: Capture
+) -> None:
+    of = put(two[1])
+
+    assert run(["report", "job"]) == 0
+
+    assert f"{of.run} not-started" in capsys.readouterr().out
+
+
+def test_destroying_many_shows_whose_they_are(two: tuple[Path, Path], capsys: Capture) -> None:
+    of = put(two[0])
+
+    assert run(["destroy", "--all"]) == UsageError.exit_code
+
+    (row,) = [line for line in capsys.readouterr().err.splitlines() if of.run in line]
+    assert row.endswith(f"{two[0]}/job.yaml")
