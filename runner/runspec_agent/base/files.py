@@ -4,7 +4,8 @@ import errno
 import itertools
 import json
 import os
-from typing import Any, Callable, Dict, Optional
+import stat
+from typing import IO, Any, Callable, Dict, Optional
 
 Record = Dict[str, Any]
 
@@ -48,10 +49,22 @@ def read_record(path: str) -> Optional[Record]:
 
 def read(path: str) -> Optional[bytes]:
     try:
-        with open(path, "rb") as stream:
+        with open_regular(path) as stream:
             return stream.read()
     except FileNotFoundError:
         return None
+
+
+def open_regular(path: str) -> IO[bytes]:
+    """Open the file *path*. Raise OSError for a pipe or a device, which would be waited for."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    raise OSError(errno.EINVAL, "it is not a file", path)
 
 
 def local(text: str) -> str:

@@ -26,7 +26,11 @@ def read_record(bucket: Bucket, at: str) -> Dict[str, Any]:
     found = bucket.get(at + "record.json")
     if found is None:
         raise Failure("the run {} has been destroyed".format(at.split("/")[1]), USAGE)
-    record = json.loads(found.decode("utf-8"))
+    try:
+        record: Dict[str, Any] = dict(json.loads(found.decode("utf-8")))
+    except (ValueError, TypeError, RecursionError) as error:
+        text = "{}record.json is not the record of a run: {}"
+        raise Failure(text.format(at, error), USAGE) from error
     parted = record.get("format") == record_formats.PARTED_RUN
     known = record_formats.PARTED_RUN if parted else record_formats.RUN
     return record_formats.check(record, known, at + "record.json")

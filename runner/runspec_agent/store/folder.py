@@ -365,7 +365,7 @@ def _in_place(part: str, path: str) -> None:
 def _opened(path: str) -> IO[bytes]:
     if not os.path.exists(path):
         _look_again(os.path.dirname(path))
-    return open(path, "rb")
+    return files.open_regular(path)
 
 
 def _look_again(folder: str) -> bool:

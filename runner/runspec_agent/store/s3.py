@@ -12,7 +12,7 @@ from runspec_agent.base import boot
 from runspec_agent.base.boot import Answer, Ask, Pairs
 from runspec_agent.base.job_env import LOST, USAGE, Failure
 from runspec_agent.store.base import BLOCK, Bucket, Object, Opened, Stream, Window
-from runspec_agent.store.ranged_read import RangedReader
+from runspec_agent.store.ranged_read import RangedReader, whole
 
 PART_BYTES = (
     1 << 29
@@ -104,7 +104,7 @@ class S3Bucket(Bucket):
 
     def opened(self, key: str) -> Stream:
         def take(answer: HTTPResponse) -> Any:
-            return answer if answer.status in (200, 206) else boot.whole(answer)
+            return answer if answer.status in (200, 206) else whole(answer)
 
         def ask(headers: Dict[str, str]) -> HTTPResponse:
             found = self.send(Ask("GET", key, headers=tuple(headers.items())), take)
@@ -240,7 +240,7 @@ class S3Bucket(Bucket):
     def request(self, ask: Ask) -> Answer:
         return self._checked(self.send(ask), ask.key)
 
-    def send(self, ask: Ask, take: Callable[[HTTPResponse], Any] = boot.whole) -> Any:
+    def send(self, ask: Ask, take: Callable[[HTTPResponse], Any] = whole) -> Any:
         try:
             return self.store.send(ask, take)
         except boot.Untrusted as error:

@@ -295,3 +295,15 @@ def test_a_file_where_a_folder_is_to_be_goes_once(
     put(store, "deep/b", b"x")
 
     assert names(root) == ["deep/b"]
+
+
+@pytest.mark.parametrize("what", ["get", "opened", "fetch"])
+def test_a_pipe_in_the_place_of_an_object_is_not_waited_for(
+    store: Bucket, root: Path, what: str
+) -> None:
+    store.put("runs/a", b"a")
+    (root / "runs/a").unlink()
+    os.mkfifo(root / "runs/a")
+
+    with pytest.raises(Failure, match="the store refuses runs/a: it is not a file"):
+        getattr(store, what)("runs/a")

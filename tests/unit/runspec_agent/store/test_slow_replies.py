@@ -1,0 +1,77 @@
+"""A store that answers slowly: the timeout of a read begins again with each byte, so the reply has one, too."""
+
+from __future__ import annotations
+
+import io
+from email.message import Message
+from http.client import IncompleteRead
+from typing import Any, Self, cast
+
+import pytest
+
+from runspec_agent.base.job_env import Failure
+from runspec_agent.store import ranged_read
+from runspec_agent.store.ranged_read import Pace, RangedReader, whole
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Drip:
+    """A reply of *size* bytes of which each read gets one after *pause_s*."""
+
+    status, length = 200, 100_000
+
+    def __init__(self, clock: Clock, pause_s: float, size: int = 100_000) -> None:
+        self.clock, self.pause_s, self.length = clock, pause_s, size
+        self.headers = Message()
+        self.headers["ETag"], self.headers["Content-Length"] = "x", str(size)
+
+    def read1(self, size: int) -> bytes:
+        self.clock.now_s += self.pause_s
+        return b"x"[:size]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(ranged_read, "Pace", lambda: Pace(found))
+    return found
+
+
+def test_a_reply_that_drips_has_an_end(clock: Clock) -> None:
+    with pytest.raises(OSError, match="the store is too slow: it sent 121 bytes in 121 s"):
+        whole(cast(Any, Drip(clock, 1.0)))
+
+
+def test_a_file_that_drips_has_an_end(clock: Clock) -> None:
+    reader = RangedReader("a", lambda _: cast(Any, Drip(clock, 1.0)))
+
+    with pytest.raises(Failure, match="the store is too slow"):
+        list(iter(reader.read, b""))
+
+
+def test_a_slow_line_is_waited_for(clock: Clock) -> None:
+    """Two kilobytes in a second take an hour and a half for ten megabytes."""
+    assert len(whole(cast(Any, Drip(clock, 0.0005))).body) == 100_000
+
+
+def test_a_reply_that_breaks_off_is_none() -> None:
+    class Short(io.BytesIO):
+        status, length, headers = 200, 10, Message()
+
+    with pytest.raises(IncompleteRead):
+        whole(cast(Any, Short(b"12345")))
