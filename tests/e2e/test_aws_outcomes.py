@@ -164,3 +164,34 @@ def test_a_job_that_waits_in_vain_is_given_up(
 
     assert found["state"] == "failed"
     assert "max_queue_wait has passed: AWS has no such machine now" in found["reason"]
+
+
+@pytest.mark.parametrize("code", [75, 137, 143])
+def test_the_exit_code_of_a_program_on_spot_is_its_own(
+    code: int, region: Region, capsys: Capture
+) -> None:
+    """No machine was reclaimed, so that no other attempt follows."""
+    found = ended(capsys, write(f"exit {code}", cluster={"capacity": "spot"}))
+
+    assert (found["state"], found["exit_code"]) == ("failed", code)
+    assert found["reason"] == f"exited with code {code}"
+    assert len(jobs(region)[0]["attempts"]) == 1
+
+
+def test_a_timeout_saves_and_counts_as_a_failed_attempt(
+    region: Region, tmp_path: Path, capsys: Capture
+) -> None:
+    job = write(
+        "trap 'exit 1' TERM; echo x > ${outputs.o}/checkpoint; while :; do sleep 0.1; done",
+        timeout="2s",
+        retry={"attempts": 2},
+        outputs=[{"name": "o", "path": "/job/o"}],
+    )
+
+    found = ended(capsys, job)
+
+    assert (found["state"], found["exit_code"]) == ("failed", 124)
+    assert found["reason"] == "timeout: not done after 2 s"
+    assert [a["exitCode"] for a in jobs(region)[0]["attempts"]] == [75, 124]
+    assert run(["fetch", "job", "got"]) == 0
+    assert [p.name for p in (tmp_path / "got").rglob("*") if p.is_file()] == ["checkpoint"]

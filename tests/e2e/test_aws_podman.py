@@ -13,7 +13,7 @@ import pytest
 from runspec_aws import timing
 from runspec_emulators.aws.region import Objects, Region
 from runspec_jobs.cli.app import run
-from tests.e2e.test_podman import IMAGE, podman as podman
+from tests.e2e.test_podman import IMAGE, podman as podman, with_entrypoint
 from tests.support.aws.emulated_account import (
     BUCKET,
     PROFILE,
@@ -98,3 +98,40 @@ def test_cancel_ends_the_container(region: Region) -> None:
     assert not any(job["running"] for job in jobs(region))
     line = ["podman", "ps", "--quiet"]
     assert subprocess.run(line, capture_output=True, text=True, check=True).stdout == ""
+
+
+SWALLOWS, HIDES = ["/bin/sh", "-c"], ["/bin/sh", "-c", '"$@" || true', "sh"]
+PASSES = ["/bin/sh", "-c", 'exec "$@"', "sh"]
+
+
+@pytest.mark.parametrize(
+    "entrypoint,code,said",
+    [
+        (SWALLOWS, None, "ENTRYPOINT did not pass the command on"),
+        (["/bin/echo"], None, "ENTRYPOINT did not pass the command on"),
+        (HIDES, 3, "exited with code 3 (AWS Batch reports success"),
+        (PASSES, 3, "exited with code 3"),
+    ],
+)
+def test_no_entrypoint_of_an_image_makes_up_a_success(
+    entrypoint: list[str], code: int | None, said: str, region: Region, capsys: Capture
+) -> None:
+    """AWS Batch cannot replace it."""
+    image = with_entrypoint("registry.example/entry:1", entrypoint)
+
+    found = ended(capsys, write("exit 3", container={"image": image}))
+
+    assert (found["state"], found["exit_code"]) == ("failed", code)
+    assert said in found["reason"]
+
+
+def test_a_task_of_a_sweep_whose_entrypoint_swallows_it_has_failed(
+    region: Region, capsys: Capture
+) -> None:
+    image = with_entrypoint("registry.example/entry:1", SWALLOWS)
+    job = write("true", container={"image": image}, sweep={"n": "1..2"})
+
+    found = ended(capsys, job)
+
+    assert found["state"] == "failed"
+    assert "ENTRYPOINT did not pass the command on" in found["reason"]

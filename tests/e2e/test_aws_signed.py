@@ -259,7 +259,7 @@ def test_an_image_with_busybox_and_curl_is_enough(
 
 
 @pytest.mark.podman
-def test_busybox_alone_gets_files_and_says_what_it_cannot(
+def test_busybox_alone_says_what_it_cannot(
     boxed: Region, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.setattr("runspec_aws.job.image", lambda *_: IMAGE)
@@ -267,12 +267,28 @@ def test_busybox_alone_gets_files_and_says_what_it_cannot(
     (tmp_path / "code" / "x").write_text("here\n")
     mounts = [{"name": "code", "source": "./code", "target": "/job/code"}]
 
-    assert run(["apply", write("cat /job/code/x", mounts=mounts)]) == 0
-    without = capsys.readouterr().out
+    without = ended(capsys, write("cat /job/code/x", mounts=mounts))
+    run(["logs", "job"])
+    said = capsys.readouterr().out
     found = ended(capsys, write("cat /job/code/x", mounts=mounts, outputs=[OUTPUT], name="more"))
     run(["logs", "more"])
 
-    assert "here\n" in without
-    assert "this wget cannot claim the run" in without
+    assert without["exit_code"] == 69
+    assert "this wget cannot record how the job ends" in said and "here\n" not in said
     assert found["exit_code"] == 69
     assert "outputs need curl, python3 or GNU wget" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("code", [75, 143])
+def test_the_exit_code_of_a_program_on_spot_is_its_own(
+    code: int, region: Region, capsys: Capture
+) -> None:
+    """No machine was reclaimed, so that no other attempt follows."""
+    run(["apply", write(f"exit {code}", cluster={"capacity": "spot"})])
+    capsys.readouterr()
+
+    run(["status", "job", "--json"])
+
+    found = json.loads(capsys.readouterr().out)
+    assert (found["state"], found["exit_code"]) == ("failed", code)
+    assert len(found["nodes"][0]["attempts"]) == 1

@@ -265,3 +265,41 @@ def test_an_idle_follower_asks_once_a_second(
         follower.wait()
 
     assert 3 <= asked <= seconds + 1
+
+
+def test_a_timeout_saves_and_counts_as_a_failed_attempt(
+    account: AzureBatch, tmp_path: Path, capsys: Capture
+) -> None:
+    """The service would end the program without a signal, and make no other attempt."""
+    write(
+        "trap 'echo SIGTERM seen; exit 1' TERM\n"
+        'echo x > "${outputs.o}/checkpoint"; echo "attempt $RUNSPEC_ATTEMPT"\n'
+        "while :; do sleep 0.1; done",
+        timeout="2s",
+        retry={"attempts": 2},
+        outputs=[{"name": "o", "path": "/job/o"}],
+    )
+
+    found = said(capsys, "apply", "job.yaml")
+
+    assert (found["state"], found["exit_code"]) == ("failed", 124)
+    assert found["reason"] == "timeout: not done after 2 s"
+    (node,) = said(capsys, "status", "job")["nodes"]
+    assert [one["exit_code"] for one in node["attempts"]] == [124, 124]
+    run(["logs", "job"])
+    assert "SIGTERM seen" in capsys.readouterr().out
+    assert run(["fetch", "job", "got"]) == 0
+    assert [p.name for p in (tmp_path / "got").rglob("*") if p.is_file()] == ["checkpoint"]
+
+
+@pytest.mark.parametrize("code", [75, 77, 143])
+def test_the_exit_code_of_a_program_is_its_own(
+    code: int, account: AzureBatch, capsys: Capture
+) -> None:
+    write(f"exit {code}")
+
+    found = said(capsys, "apply", "job.yaml")
+
+    assert (found["state"], found["exit_code"]) == ("failed", code)
+    assert found["reason"] == f"exited with code {code}"
+    assert len(said(capsys, "status", "job")["nodes"][0]["attempts"]) == 1

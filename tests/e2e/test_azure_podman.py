@@ -15,7 +15,7 @@ from runspec_emulators.azure_batch.emulator import AzureBatch
 from runspec_emulators.azure_services.blob import Blobs
 from runspec_emulators.batch_ai import BatchAI
 from runspec_jobs.cli.app import run
-from tests.e2e.test_podman import IMAGE, podman as podman
+from tests.e2e.test_podman import IMAGE, podman as podman, with_entrypoint
 from tests.support.azure import emulated_account
 from tests.support.azure.emulated_account import CONTAINER, Capture
 from tests.support.profiles import own_profile
@@ -153,3 +153,22 @@ def test_two_nodes_in_containers_of_their_own_meet(
     assert code == 0, told.err + told.out
     assert "met 1 True True\n" in told.out
     assert running() == ""
+
+
+@pytest.mark.parametrize("files", ["agent", "signed"])
+def test_the_program_runs_whatever_the_entrypoint_of_its_image(
+    files: str, batch: AzureBatch, capsys: Capture
+) -> None:
+    """Runspec replaces it."""
+    image = with_entrypoint("registry.example/entry:1", ["/usr/bin/bash", "-c"])
+    emulated_account.write(
+        "echo the program runs; exit 3",
+        container={"image": image},
+        providers={"azure-batch": {"files": files}},
+    )
+
+    found = emulated_account.said(capsys, "apply", "job.yaml")
+
+    assert (found["state"], found["exit_code"]) == ("failed", 3)
+    run(["logs", "job"])
+    assert "the program runs" in capsys.readouterr().out

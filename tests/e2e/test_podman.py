@@ -84,6 +84,18 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
     subprocess.run(["podman", "rmi", "--all", "--force"], env=env, capture_output=True, check=False)
 
 
+def with_entrypoint(name: str, entrypoint: list[str]) -> str:
+    """Make an image like IMAGE called *name*, with an ENTRYPOINT; give its name."""
+    change = f"ENTRYPOINT {json.dumps(entrypoint)}"
+    for words in (
+        ["create", "--name", "of-entrypoint", IMAGE, "true"],
+        ["commit", "--quiet", "--change", change, "of-entrypoint", name],
+        ["rm", "of-entrypoint"],
+    ):
+        subprocess.run(["podman", *words], check=True, capture_output=True)
+    return name
+
+
 def _run(line: list[str], env: dict[str, str]) -> None:
     done = subprocess.run(line, env=env, capture_output=True, text=True, check=False)
     if done.returncode:

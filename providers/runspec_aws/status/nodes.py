@@ -15,9 +15,11 @@ from runspec_jobs.provider import (
     State,
     contradicted,
     unproven,
+    unrecorded,
 )
 
 SERVICE = "AWS Batch"
+EXITED = "exited with code"  # the beginning of a reason that says nothing else
 CANCELLED = "cancelled by runspec"
 STATES = {
     "SUBMITTED": State.WAITING,
@@ -94,6 +96,8 @@ def node(
         reason = "; ".join(text for text in (reason, reasons.reclaimed(job)) if text)
     elif code == attempts.AGAIN and over:  # no attempts were left: 75 is the agent's
         code, reason = over[-1].exit_code, over[-1].reason
+    elif state is State.FAILED and ends.written and alone and reason.startswith(EXITED):
+        reason = unrecorded(reason)
     reason = reason if state is not State.RUNNING else ""
     began_s = attempts.began_s(job) if state is State.RUNNING else None
     return NodeStatus(place.task, place.rank, attempt, state, reason, code, over, began_s)

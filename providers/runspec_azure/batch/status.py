@@ -32,6 +32,7 @@ from runspec_jobs.provider import (
     read_record,
     seated,
     unproven,
+    unrecorded,
 )
 
 SERVICE = "Azure Batch"
@@ -309,6 +310,8 @@ class Tasks:
         elif state is State.FAILED:
             code = over[-1].exit_code if code == AGAIN and over else code
             reason = reasons.ended(info, code)
+            if unseen and end is None and reason.startswith("exited with code"):
+                reason = unrecorded(reason)
         elif state is State.SUCCEEDED and reasons.only_a_copy(info):
             reason = reasons.ended(info, None)
         elif state is State.WAITING:

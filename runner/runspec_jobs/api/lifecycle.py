@@ -121,7 +121,8 @@ class Run:
     def status(self) -> Status:
         """Return the status with all nodes: from the journal if the run has ended, else from the service.
 
-        This changes nothing. If the service does not answer, the state is `waiting` and the reason says so.
+        This changes nothing. If the service does not answer, the state is `waiting` and the reason says so. Raises
+        CredentialsError if the service refuses the login, for example because it has expired.
         """
         return standing.full_status(self.record)
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from runspec_jobs.api.lifecycle import Run
 from runspec_jobs.engine import apply as engine, clients
 from runspec_jobs.engine.status import UNKNOWN, known_status
-from runspec_jobs.errors import Damaged, Lacking, Newer, Unavailable
+from runspec_jobs.errors import CredentialsError, Damaged, Lacking, Newer, Unavailable
 from runspec_jobs.load import registry
 from runspec_jobs.machines import spent
 from runspec_jobs.machines.spent import Spent
@@ -180,7 +180,7 @@ def _listed(of: Record, memory: RunState | Damaged) -> Summary:
         try:
             with registry.extras():
                 return _summary(of, memory, known_status(of, memory))
-        except Lacking as exc:
+        except (CredentialsError, Lacking) as exc:
             return _summary(of, memory, Status(State.WAITING, UNKNOWN.format(exc.message)))
     except Damaged as exc:
         return Summary(of.run, of.name, None, UNREADABLE, exc.message, None)

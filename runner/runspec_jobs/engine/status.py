@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from runspec_jobs.engine import apply as engine
 from runspec_jobs.engine.clients import connect, reconciler
-from runspec_jobs.errors import Damaged, RunspecError
+from runspec_jobs.errors import CredentialsError, Damaged, RunspecError
 from runspec_jobs.load import registry
 from runspec_jobs.provider import State, Status, SupportsUsage
 from runspec_jobs.report.usage import Asked, Used
@@ -21,7 +21,11 @@ UNKNOWN = "its state is not known now: {}"
 
 
 def known_status(of: Record, memory: RunState) -> Status:
-    """Return the status of a run: from its journal if it has ended, else from its service."""
+    """Return the status of a run: from its journal if it has ended, else from its service.
+
+    Without an answer, its state is waiting, and the reason says so. Raise CredentialsError if the service refuses the
+    login, which is not to look like a run that waits.
+    """
     if memory.status is not None or memory.deleted:
         return memory.status or Status(State.GONE)
     hint = "" if engine.is_made(of.plan, memory) else unfinished(memory)
@@ -31,7 +35,7 @@ def known_status(of: Record, memory: RunState) -> Status:
         _, client, _ = connect(of)
         found = client.state(of.run)
         return found if not hint else _in_part(found, hint)
-    except Damaged:
+    except (CredentialsError, Damaged):
         raise
     except RunspecError as exc:
         return Status(State.WAITING, UNKNOWN.format(exc.message))

@@ -104,7 +104,13 @@ from runspec_jobs.provider.job_manifest import (
     read_record,
 )
 from runspec_jobs.provider.log_streams import Chunk, LogIndex, Stream, TimedChunk, timed_chunk
-from runspec_jobs.provider.node_ends import NodeEnd, NodeEnds, contradicted, unproven
+from runspec_jobs.provider.node_ends import (
+    NodeEnd,
+    NodeEnds,
+    contradicted,
+    unproven,
+    unrecorded,
+)
 from runspec_jobs.provider.object_streams import BodyReader, HashedPart, RangedReader
 from runspec_jobs.provider.paths import home as state_folder
 from runspec_jobs.provider.payload import (
@@ -384,6 +390,7 @@ __all__ = [
     "too_many_tasks",
     "unknown_machine",
     "unproven",
+    "unrecorded",
     "variable",
 ]
 

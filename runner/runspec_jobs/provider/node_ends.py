@@ -131,6 +131,11 @@ def unproven(service: str) -> str:
     )
 
 
+def unrecorded(reason: str) -> str:
+    """Return *reason*, an exit code that the service reports of a node whose agent has recorded no end."""
+    return f"{reason}; the agent recorded no end: it was killed, or the image's ENTRYPOINT did not start it"
+
+
 def contradicted(service: str, end: NodeEnd, record: Mapping[str, Any]) -> str:
     """Return why a node failed that *service* says has succeeded, if its record says otherwise."""
     return f"{end.reason(record)} ({service} reports success: the image's ENTRYPOINT hides the exit code)"

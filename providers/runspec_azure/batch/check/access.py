@@ -97,9 +97,15 @@ def _signed(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
         yield Problem(setting(spec, "signed_for"), what, "set signed_for: 7d, or set storage_key")
     short = options.signed_for > LOGIN_SIGNED_S and not options.storage_key
     lasts_s = LOGIN_SIGNED_S if short else options.signed_for
+    ends = "7 days less half an hour" if short else _written(lasts_s)
+    if spec.timeout is None and options.files == "signed":
+        what = (
+            f"files: signed: the job's access to its blobs ends {ends} from now, and without timeout it may run "
+            "longer: what it writes is then lost, and it fails"
+        )
+        yield Problem(("provider",), what, severity="note")
     if spec.timeout is None or spec.timeout <= lasts_s:
         return
-    ends = "7 days less half an hour" if short else _written(lasts_s)
     what = f"{_written(spec.timeout)}, and the job's access to its blobs ends after {ends}"
     if spec.timeout > LOGIN_SIGNED_S and not options.storage_key:
         hint = "set identity in the profile, or storage_key and signed_for"

@@ -98,3 +98,11 @@ def test_an_attempt_that_has_not_stopped_is_not_over() -> None:
     found = shown(job("RUNNING", attempt(75), attempt(None, over=False)), "0/1/0-3-program")
 
     assert (found.state, found.attempt, len(found.attempts)) == (State.RUNNING, 2, 1)
+
+
+def test_a_failure_without_a_record_says_that_the_agent_did_not_end_by_itself() -> None:
+    """An ENTRYPOINT may fail before it starts anything."""
+    found = shown(job("FAILED", attempt(127)))
+
+    assert (found.state, found.exit_code) == (State.FAILED, 127)
+    assert found.reason.startswith("exited with code 127; the agent recorded no end")

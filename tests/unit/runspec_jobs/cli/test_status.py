@@ -10,7 +10,7 @@ from typing import ClassVar
 import pytest
 
 from runspec_jobs.cli.app import run
-from runspec_jobs.errors import RemoteError
+from runspec_jobs.errors import CredentialsError, RemoteError
 from runspec_jobs.provider import NodeStatus, State, Status
 from runspec_local.client import LocalClient
 
@@ -98,3 +98,20 @@ def test_nothing_is_ended_where_the_service_does_not_answer(
 
     assert applied == []
     assert "no route to host" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [["status", "job"], ["status", "job", "--json"]])
+def test_the_status_of_a_running_job_without_a_valid_login_is_not_waiting(
+    words: list[str], applied: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """`list` goes on, because it shows all other runs, too."""
+
+    def expired(self: LocalClient, run: str) -> Status:
+        raise CredentialsError("the login has expired", "log in again")
+
+    monkeypatch.setattr(LocalClient, "state", expired)
+
+    assert run(words) == 5
+    assert "the login has expired" in capsys.readouterr().err
+    assert run(["list"]) == 0
+    assert "job-" in capsys.readouterr().out

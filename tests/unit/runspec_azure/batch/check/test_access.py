@@ -122,3 +122,13 @@ def test_a_rehearsal_leaves_out_what_a_key_cannot_make() -> None:
 
     assert emulator.portable(profile) == {"max_nodes": 4}
     assert emulator.portable({"image": "a:b:c:d", "node_agent": "x"}) != {}
+
+
+@pytest.mark.parametrize("fields,told", [({}, True), ({"timeout": "2d"}, False)])
+def test_a_signed_job_without_a_timeout_is_told_how_long_its_urls_last(
+    fields: dict[str, Any], told: bool
+) -> None:
+    found = problems(spec(container={"image": "a:1"}, **fields), files="signed")
+
+    said = [one.severity for one in found if "without timeout it may run" in one.what]
+    assert said == ["note"] * told
