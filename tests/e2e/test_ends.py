@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -11,8 +12,13 @@ from typing import Any
 
 import pytest
 
+from runspec_emulators.aws.region import Region
+from runspec_emulators.azure_batch.emulator import AzureBatch
+from runspec_emulators.azure_services.blob import Blobs
 from runspec_jobs.cli.app import run
 from tests.support import ends
+from tests.support.azure import emulated_account
+from tests.support.azure.emulated_account import blobs as blobs  # a fixture
 from tests.support.profiles import own_profile
 from tests.support.slurm.project import LIMIT_S, Project, cluster as cluster, project as project
 
@@ -149,3 +155,34 @@ def test_a_job_on_slurm_loses_its_machine(project: Project) -> None:
     project.cluster.mend(cancel=False)
 
     ends.check("slurm", {"lost": ends.rows(project.until_over(), ["lost"])["lost"]})
+
+
+def on_cloud(provider: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """End the tasks of a sweep on a rehearsed service; its `timeout` has tests of its own."""
+    kinds = (*ends.OF_PROGRAM, "agent")
+    spec = ends.spec(provider, kinds, max_parallel=6, timeout="10m")
+
+    status = ended(Local(folder, capsys), spec)
+
+    ends.check(provider, ends.rows(status, kinds))
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+def test_a_job_on_aws_batch_ends_in_each_way(
+    region: Region, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on_cloud("aws-batch", tmp_path, capsys)
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+def test_a_job_on_azure_batch_ends_in_each_way(
+    blobs: Blobs,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    account: Iterator[AzureBatch] = emulated_account.prepared(blobs, tmp_path, monkeypatch)
+    with contextlib.contextmanager(lambda: account)():
+        on_cloud("azure-batch", tmp_path, capsys)

@@ -52,6 +52,8 @@ TITLES = {
     "local-nodes": "`local`, two nodes: the second one ends as the row says",
     "slurm": "`slurm` and `parallelcluster`",
     "slurm-nodes": "`slurm` and `parallelcluster`, two nodes: the second one ends as the row says",
+    "aws-batch": "`aws-batch`, rehearsed",
+    "azure-batch": "`azure-batch`, rehearsed",
 }
 
 

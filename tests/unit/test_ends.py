@@ -19,7 +19,7 @@ def test_every_way_to_end_is_recorded_for_each_provider() -> None:
 
 def test_a_program_that_fails_by_itself_has_its_code_everywhere() -> None:
     """Whatever this code means to an agent or a service, and with the attempts of a failure."""
-    for name in ("local", "slurm"):
+    for name in ("local", "slurm", "aws-batch", "azure-batch"):
         for code in ends.CODES[1:]:
             (row,) = ends.recorded(name)[f"exit-{code}"]
 
