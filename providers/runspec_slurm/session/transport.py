@@ -31,6 +31,18 @@ BEGIN = "echo 'runspec: begins here'\n"
 SOCKET_BYTES = 85
 
 
+# What a user may have set for logging in by hand, for example to attach to tmux, and would keep commands from running.
+# Versions of ssh before 8.7 do not know all of these, and so have to ignore what they do not know.
+PLAIN = {
+    "IgnoreUnknown": "*",
+    "RemoteCommand": "none",
+    "StdinNull": "no",
+    "ForkAfterAuthentication": "no",
+    "SessionType": "default",
+    "PermitLocalCommand": "no",
+}
+
+
 class Done(NamedTuple):
     """A command that has ended. *lost* means that it is unknown whether the command ran; *err* says why."""
 
@@ -130,6 +142,7 @@ class Ssh:
             "ForwardX11": "no",
             "ClearAllForwardings": "yes",
             "LogLevel": "ERROR",
+            **PLAIN,
         }
         words = [word for name, value in own.items() for word in ("-o", f"{name}={value}")]
         given = [word for option in self.options for word in ("-o", option)]

@@ -17,6 +17,7 @@ from runspec_jobs.provider import Conflict, Unavailable
 from runspec_slurm.session import transport as transports
 from runspec_slurm.session.transport import Here, Ssh, Transport, transport
 from tests.support.process_table import marked
+from tests.support.requirements import need
 from tests.support.slurm.login_node import Login, login
 
 pytestmark = pytest.mark.slow
@@ -209,6 +210,28 @@ def test_nothing_of_a_host_is_an_option(node: Login) -> None:
 
     assert argv[-2:] == ["--", "login"]
     assert argv.index("Port=2222") < argv.index("BatchMode=yes"), "the first value counts"
+
+
+@pytest.mark.process
+def test_settings_for_logging_in_by_hand_do_not_apply(tmp_path: Path) -> None:
+    """As OpenSSH itself reads them, with an option that only another version of it knows."""
+    need("ssh")
+    config = tmp_path / "config"
+    config.write_text(
+        "Host login\n  RemoteCommand tmux new -A -s main\n  RequestTTY yes\n  StdinNull yes\n"
+        "  ForkAfterAuthentication yes\n  SessionType none\n  PermitLocalCommand yes\n"
+        "  LocalCommand touch /tmp/x\n  UseKeychain yes\n"
+    )
+    with short_folder() as sockets:
+        program, *words = Ssh("login", (), sockets).argv()
+        line = [program, "-G", "-F", str(config), *words]
+        done = subprocess.run(line, capture_output=True, text=True, check=True)
+
+    found = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+    assert found.get("remotecommand", "none") == "none"
+    wanted = {"requesttty": "false", "stdinnull": "no", "forkafterauthentication": "no"}
+    wanted |= {"sessiontype": "default", "permitlocalcommand": "no"}
+    assert {name: found[name] for name in wanted} == wanted
 
 
 def test_a_folder_of_somebody_else_is_no_place_for_a_connection(tmp_path: Path) -> None:
