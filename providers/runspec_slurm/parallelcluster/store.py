@@ -19,6 +19,7 @@ from runspec_slurm.timing import CLOCK, Clock
 # of files that are not yet copied.
 BEGIN = """\
 cd -- "$1" || exit 3
+list=$(mktemp) || exit 4
 find . -type f -exec sh -c '
   for f; do
     state=$(lfs hsm_state "$f") || exit 4
@@ -28,10 +29,10 @@ find . -type f -exec sh -c '
     esac
     sudo -n lfs hsm_archive "$f" || exit 4
     echo 1
-  done' sh {} + >"${TMPDIR:-/tmp}/runspec-archive.$$"
+  done' sh {} + >"$list"
 code=$?
-wc -l <"${TMPDIR:-/tmp}/runspec-archive.$$"
-rm -f "${TMPDIR:-/tmp}/runspec-archive.$$"
+wc -l <"$list"
+rm -f "$list"
 exit "$code"
 """
 
