@@ -91,6 +91,7 @@ def gather(
     spec = spec_in(text)
     provider = _provider(text, spec, provider_name)
     own = profile_in_use(base)
+    text.complain(strangers(base))
     options, wrong_options = settings(text, own, spec, provider)
     lines, problems = _requirements(spec, base)
     problems += shell_syntax.problems(spec)
@@ -184,6 +185,19 @@ def profile_in_use(folder: Path) -> ProfileInUse:
         return ProfileInUse()
     text = read_file(place.path)
     return ProfileInUse(profile_in(text), place, text)
+
+
+def strangers(folder: Path) -> list[Problem]:
+    """Return a note for each profile for *folder* that does not count, because another user put it there."""
+    return [
+        Problem(
+            (),
+            f"{one.path} is not used, because it belongs to another user (uid {one.owner})",
+            f"if it is meant, set RUNSPEC_PROFILE={shlex.quote(str(one.path))}",
+            severity="note",
+        )
+        for one in paths.profiles_of_strangers(folder)
+    ]
 
 
 def settings(

@@ -20,6 +20,13 @@ class ProfilePlace(NamedTuple):
     own: bool
 
 
+class StrangerProfile(NamedTuple):
+    """A profile above a job file that belongs to another user, *owner*."""
+
+    path: Path
+    owner: int
+
+
 def find_profile(folder: Path) -> ProfilePlace | None:
     """Return the place of the profile for a spec in *folder*, or None.
 
@@ -29,7 +36,7 @@ def find_profile(folder: Path) -> ProfilePlace | None:
     if named := os.environ.get("RUNSPEC_PROFILE"):
         return ProfilePlace(expanded(named), own=True)
     for above in _project(folder):
-        if (above / PROFILE).is_file():
+        if (above / PROFILE).is_file() and _stranger(above, folder) is None:
             return ProfilePlace(above / PROFILE, own=False)
     try:
         config = expanded(os.environ.get("XDG_CONFIG_HOME") or "~/.config")
@@ -37,6 +44,26 @@ def find_profile(folder: Path) -> ProfilePlace | None:
         return None
     own = config / "runspec" / "profile.yaml"
     return ProfilePlace(own, own=True) if own.is_file() else None
+
+
+def profiles_of_strangers(folder: Path) -> Iterator[StrangerProfile]:
+    """Yield the profiles for a spec in *folder* that other users put there, which therefore do not count."""
+    for above in _project(folder):
+        if (above / PROFILE).is_file() and (owner := _stranger(above, folder)) is not None:
+            yield StrangerProfile(above / PROFILE, owner)
+
+
+def _stranger(above: Path, folder: Path) -> int | None:
+    """Return the owner of the profile in *above* if it is not root, this user, or the owner of *folder*.
+
+    Anybody may put a file into /tmp. Whoever owns the folder of the spec may write all that a profile says into the
+    spec; that user is another one than this in a container that runs as root.
+    """
+    known = {0, os.geteuid(), folder.stat().st_uid}
+    path = above / PROFILE
+    return next(
+        (uid for uid in (path.lstat().st_uid, path.stat().st_uid) if uid not in known), None
+    )
 
 
 def checkout(folder: Path) -> Path:

@@ -14,6 +14,7 @@ from runspec_jobs.load import inputs, profile, registry, source
 from runspec_jobs.load.source import InvalidSpec
 from runspec_jobs.provider import paths
 from runspec_jobs.spec import validate
+from tests.support.requirements import need_root
 
 SPEC = "apiVersion: runspec/v1\nname: job\nprovider: local\ncommand: [a]\n"
 
@@ -29,6 +30,47 @@ def wrong(folder: Path, spec: str, profile: str) -> list[str]:
         for t in caught.value.texts
         for c in t.diagnostics
     ]
+
+
+def test_a_profile_of_another_user_above_a_spec_does_not_count(tmp_path: Path) -> None:
+    """Such as one in /tmp, where everybody may put a file."""
+    need_root()
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (tmp_path / ".git").mkdir()
+    path = tmp_path / paths.PROFILE
+    path.write_text("prices: {local: 1}\n")
+    os.chown(path, 23456, -1)
+    text = source.read("job.yaml", SPEC.encode())
+
+    found = inputs.gather(text, folder, lambda title: lambda d, w: None)
+
+    assert (paths.find_profile(folder), found.profile, found.prices) == (None, None, {})
+    (note,) = [one for one in text.diagnostics if one.severity == "note"]
+    assert note.what == f"{path} is not used, because it belongs to another user (uid 23456)"
+    assert note.hint == f"if it is meant, set RUNSPEC_PROFILE={path}"
+
+
+@pytest.mark.parametrize("owner", ["of the folder", "root", "a link of another user"])
+def test_a_profile_counts_by_its_owner(owner: str, tmp_path: Path) -> None:
+    """A container often runs as root in a checkout of somebody else, whose job file it runs."""
+    need_root()
+    folder = tmp_path / "checkout"
+    (folder / ".git").mkdir(parents=True)
+    path = folder / paths.PROFILE
+    if owner == "a link of another user":
+        (tmp_path / "mine").write_text("")
+        path.symlink_to(tmp_path / "mine")
+        os.chown(path, 23456, -1, follow_symlinks=False)
+    else:
+        path.write_text("")
+    if owner == "of the folder":
+        os.chown(folder, 23456, -1)
+        os.chown(path, 23456, -1)
+
+    found = paths.find_profile(folder)
+
+    assert found == (None if "link" in owner else (path, False))
 
 
 def test_the_variable_comes_first_then_the_project_then_the_user(
