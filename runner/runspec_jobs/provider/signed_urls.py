@@ -99,3 +99,9 @@ def signed_problems(spec: Spec, hint: str) -> Iterator[Problem]:
     if spec.outputs and count > SIGNED_OUTPUTS:
         what = f"the sweep has {count:,} tasks; outputs can be signed for at most {SIGNED_OUTPUTS}"
         yield Problem(("sweep",), what, f"make the sweep smaller, or {hint}", at="key")
+    elif not proves_end(spec):
+        what = (
+            f"with signed URLs and more than {SIGNED_OUTPUTS} tasks, no task records its end: an image whose "
+            "ENTRYPOINT ignores the command looks like a success"
+        )
+        yield Problem(("sweep",), what, at="key", severity="note")

@@ -255,3 +255,16 @@ def test_what_leaves_the_folder_is_left_out(name: str) -> None:
     content = made.getvalue()
 
     assert list(tar_stream.members(lambda start, end: content[start:end], len(content))) == []
+
+
+@pytest.mark.parametrize("count,told", [(100, False), (101, True)])
+def test_a_sweep_whose_tasks_record_no_end_is_told_so(count: int, told: bool) -> None:
+    wanted = spec(sweep={"a": f"1..{count}"})
+    record = json.loads(steps(wanted)["record"].do.params["Body"])
+
+    found = [
+        one for one in signed.problems(wanted, facts(wanted).options) if "ENTRYPOINT" in one.what
+    ]
+
+    assert [one.severity for one in found] == ["note"] * told
+    assert record.get("ends") == (None if told else "signed")
