@@ -17,7 +17,7 @@ from runspec_aws.session.clients import Session as AwsSession
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.errors import translated as azure
 from runspec_azure.session.clients import Session as AzureSession
-from runspec_jobs.provider import NoAnswer, reply_deadline
+from runspec_jobs.provider import NoAnswer, object_streams
 
 pytestmark = pytest.mark.process
 BODY = b'{"jobs": [], "state": "active"}'
@@ -81,7 +81,7 @@ def at_azure(url: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_a_reply_that_drips_ends_as_no_answer(
     part: str, ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reply_deadline, "WHOLE_S", 0.4)
+    monkeypatch.setattr(object_streams, "WHOLE_S", 0.4)
 
     with server(*DRIP[part]) as url, pytest.raises(NoAnswer):
         ask(url, monkeypatch)
@@ -119,7 +119,7 @@ class Source:
 
 def test_a_long_reply_may_take_as_long_as_it_comes_with_a_kilobyte_a_second() -> None:
     source: Any = Source(1.0, 1024)
-    stream = reply_deadline.TimedStream(source, source, source.clock)
+    stream = object_streams.TimedStream(source, source, source.clock)
 
     for _ in range(3600):
         stream.readinto(bytearray(1024))
@@ -127,7 +127,7 @@ def test_a_long_reply_may_take_as_long_as_it_comes_with_a_kilobyte_a_second() ->
 
 def test_the_time_that_a_reader_takes_does_not_count() -> None:
     source: Any = Source(0.1, 10)
-    stream = reply_deadline.TimedStream(source, source, source.clock)
+    stream = object_streams.TimedStream(source, source, source.clock)
 
     for _ in range(100):
         source.now_s += 3600
@@ -136,7 +136,7 @@ def test_the_time_that_a_reader_takes_does_not_count() -> None:
 
 def test_a_byte_a_second_ends_after_a_minute() -> None:
     source: Any = Source(1.0, 1)
-    stream = reply_deadline.TimedStream(source, source, source.clock)
+    stream = object_streams.TimedStream(source, source, source.clock)
 
     def read() -> None:
         for _ in range(100):

@@ -133,7 +133,7 @@ def _roles(session: Session, options: AwsOptions) -> Iterator[Finding]:
             ask = lambda name=name: session.look("iam").get_role(RoleName=name)  # noqa: E731
             yield asked(ask, f"{key} {name}", "create it, or set another one in the profile")[0]
     if options.job_role and options.files == "role":
-        yield _rights(session, options)
+        yield rights(session, options)
     if options.instance_role and not options.queue:
         name = options.instance_role.rpartition("/")[2]
         look = session.look("iam").get_instance_profile
@@ -142,7 +142,7 @@ def _roles(session: Session, options: AwsOptions) -> Iterator[Finding]:
         yield asked(lambda: look(InstanceProfileName=name), good, hint)[0]
 
 
-def _rights(session: Session, options: AwsOptions) -> Finding:
+def rights(session: Session, options: AwsOptions) -> Finding:
     """Ask IAM whether the job's role has the rights of `runspec policy --job`, which it may not be allowed to tell.
 
     https://docs.aws.amazon.com/IAM/latest/APIReference/API_SimulatePrincipalPolicy.html

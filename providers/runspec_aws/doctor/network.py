@@ -30,7 +30,7 @@ def findings(session: Session, options: AwsOptions) -> Iterator[Finding]:
     finding, subnets = _subnets(session, options)
     yield finding
     if subnets:
-        yield from _ways_out(session, subnets)
+        yield from ways_out(session, subnets)
         yield from _offered(session, options, sorted({s["AvailabilityZone"] for s in subnets}))
     yield from _groups(session, options)
     yield from _file_systems(session, options, subnets[0]["VpcId"] if subnets else None)
@@ -46,7 +46,7 @@ def _subnets(session: Session, options: AwsOptions) -> tuple[Finding, list[dict[
     return finding, found or []
 
 
-def _ways_out(session: Session, subnets: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
+def ways_out(session: Session, subnets: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
     """Check NAT gateways and endpoints: nodes of a gang have no public address, and need one of them to pull images.
 
     https://docs.aws.amazon.com/batch/latest/userguide/multi-node-parallel-jobs.html

@@ -111,7 +111,7 @@ from runspec_jobs.provider.node_ends import (
     unproven,
     unrecorded,
 )
-from runspec_jobs.provider.object_streams import BodyReader, HashedPart, RangedReader
+from runspec_jobs.provider.object_streams import BodyReader, HashedPart, RangedReader, TimedStream
 from runspec_jobs.provider.paths import home as state_folder
 from runspec_jobs.provider.payload import (
     boot_py as inside_boot,
@@ -121,7 +121,6 @@ from runspec_jobs.provider.payload import (
 )
 from runspec_jobs.provider.probe import BenchProbe, Observation, Probe, ProbeContext, Verdict
 from runspec_jobs.provider.registry_login import RegistryOptions, docker_auth, registry_of
-from runspec_jobs.provider.reply_deadline import TimedStream
 from runspec_jobs.provider.saved_outputs import Copy, publish, read_saved_outputs
 from runspec_jobs.provider.signed_urls import (
     Line,

@@ -1,4 +1,7 @@
-"""Binary files over objects of a store, read in ranges or from the body of one response, and parts of uploads."""
+"""Binary files over objects of a store, read in ranges or from the body of one response, and parts of uploads.
+
+Responses have a time limit for the whole of them: see `TimedStream`.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,12 @@ import io
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
 BLOCK_BYTES = 1 << 20
+WHOLE_S = 60.0
+"""How long a reply may make its reader wait in all, and 1 s longer for each LEAST_BYTES of it."""
+LEAST_BYTES = 1024
 
 ReadRange = Callable[[int, int], bytes]
 """Returns the bytes from a start up to an end; fewer at the end of the object."""
@@ -89,6 +95,41 @@ class BodyReader(io.RawIOBase):
     def close(self) -> None:
         self._body.close()
         super().close()
+
+
+class TimedStream(io.RawIOBase):
+    """The bytes of *raw*, which come from the socket *connection*, by the *clock* `time.monotonic`.
+
+    A read timeout begins again with each byte, so a server that sends one byte a second would hold a command for
+    ever. Providers put this below the responses of their SDKs.
+
+    Raises TimeoutError once reads have waited for too long. Only the time within reads counts, so that a reader may
+    take as long as it likes with what came.
+    """
+
+    def __init__(self, raw: Any, connection: Any, clock: Callable[[], float]) -> None:
+        self._raw, self._connection, self._clock = raw, connection, clock
+        self._left_s = WHOLE_S
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        if self._left_s <= 0:
+            raise TimeoutError("the reply came too slowly")
+        usual_s = self._connection.gettimeout()
+        begun = self._clock()
+        self._connection.settimeout(min(usual_s or self._left_s, self._left_s))
+        try:
+            count: int | None = self._raw.readinto(buffer)
+        finally:
+            self._connection.settimeout(usual_s)
+        self._left_s -= self._clock() - begun - (count or 0) / LEAST_BYTES
+        return count
+
+    def close(self) -> None:
+        super().close()
+        self._raw.close()
 
 
 class HashedPart(bytearray):

@@ -17,7 +17,7 @@ from tests.support.aws.specs import PROFILE
 INTERNET, NAT = {"GatewayId": "igw-1"}, {"NatGatewayId": "nat-1"}
 
 
-def ways_out(public: bool, *routes: dict[str, str]) -> list[Finding]:
+def found_ways(public: bool, *routes: dict[str, str]) -> list[Finding]:
     ec2 = SimpleNamespace(
         describe_route_tables=lambda: {
             "RouteTables": [
@@ -28,7 +28,7 @@ def ways_out(public: bool, *routes: dict[str, str]) -> list[Finding]:
     )
     session: Any = SimpleNamespace(look=lambda service: ec2, region="eu-central-1")
     subnet = {"SubnetId": "subnet-1", "VpcId": "vpc-1", "MapPublicIpOnLaunch": public}
-    return list(network._ways_out(session, [subnet]))
+    return list(network.ways_out(session, [subnet]))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def ways_out(public: bool, *routes: dict[str, str]) -> list[Finding]:
 def test_a_default_vpc_is_enough_for_jobs_of_one_node(
     public: bool, routes: tuple[dict[str, str], ...], good: bool, what: str
 ) -> None:
-    (found,) = ways_out(public, *routes)
+    (found,) = found_ways(public, *routes)
 
     assert (found.ok, what in found.what) == (good, True)
 
@@ -91,7 +91,7 @@ DENIED = ClientError({"Error": {"Code": "AccessDenied"}}, "SimulatePrincipalPoli
 def test_a_role_without_the_policy_is_no_good_role(iam: Iam, good: bool, what: str) -> None:
     session: Any = SimpleNamespace(look=lambda service: iam)
 
-    found = findings._rights(session, AwsOptions.model_validate(PROFILE))
+    found = findings.rights(session, AwsOptions.model_validate(PROFILE))
 
     assert (found.ok, found.what.startswith(what)) == (good, True)
 
