@@ -32,6 +32,9 @@ from runspec_namespaces import mount_namespace
 
 STOPPED = 143  # exit code of a job that was told to end: 128 + SIGTERM
 TOO_LONG = 124  # exit code of an attempt that has reached its timeout, as of timeout(1)
+MPI_HINT = (
+    "; start Python by `python -m mpi4py`, or an exception on one rank leaves the others waiting"
+)
 STOP = "stopped"  # why a task ends that was stopped
 CANCELLED = "cancelled"  # why all tasks end
 CLAIM_PAUSE_S = 0.02
@@ -240,7 +243,8 @@ class Supervisor:
                     self._replace(task, rank, code)
         if attempt.deadline and now > attempt.deadline and attempt.ending is None:
             attempt.late = True
-            self._end(attempt, f"timeout: not done after {self.job['timeout_s']} s")
+            hint = MPI_HINT if self.job["launch"] == "mpi" else ""
+            self._end(attempt, f"timeout: not done after {self.job['timeout_s']} s{hint}")
         if attempt.ending and now > attempt.ending:
             self._kill(task, attempt)
 

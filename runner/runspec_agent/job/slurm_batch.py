@@ -176,7 +176,9 @@ class Batch:
         now = time.monotonic()
         if now - self.began > self.timeout_s:
             self.late = True
-            return Failure("timeout: not done after {:g} s".format(self.timeout_s), TOO_LONG)
+            hint = end_record.MPI_HINT if self.record["launch"] == "mpi" else ""
+            said = "timeout: not done after {:g} s{}".format(self.timeout_s, hint)
+            return Failure(said, TOO_LONG)
         if step is not None and step.code is None and now >= self._next_look:
             self._next_look = now + LOOK_S
             for rank in step.killed:

@@ -23,6 +23,12 @@ UNSAVED = "unsaved"  # the program succeeded, but its outputs could not be saved
 AGENT = "agent"  # the agent could not prepare or continue the job
 
 
+# After the reason of a timeout. https://mpi4py.readthedocs.io/en/stable/mpi4py.run.html
+MPI_HINT = (
+    "; start Python by `python -m mpi4py`, or an exception on one rank leaves the others waiting"
+)
+
+
 class End(NamedTuple):
     """How a node has ended, with its own exit code; *why* is the agent's message, if there is one."""
 

@@ -16,6 +16,9 @@ PEER, UNSAVED, AGENT = "peer", "unsaved", "agent"
 SIGNED = "signed"  # the name of the record of a job with signed URLs, which has the code and the cause as content
 NAME = re.compile(r"(\d+)/(\d+)/(\d+)-(\d+)-([a-z]+)", re.ASCII)
 CONTENT = re.compile(rb"(\d+) (\d+) ([a-z]+)\s*")
+MPI_HINT = (
+    "; start Python by `python -m mpi4py`, or an exception on one rank leaves the others waiting"
+)
 CURE = 'let the ENTRYPOINT of the image end with exec "$@", or use an image without one'
 
 
@@ -37,7 +40,8 @@ class NodeEnd(NamedTuple):
     def reason(self, record: Mapping[str, Any]) -> str:
         """Return why the attempt ended, or an empty string if it succeeded; *record* is that of the run."""
         if self.cause == TIMEOUT:
-            return f"timeout: not done after {record.get('timeout_s')} s"
+            hint = MPI_HINT if record.get("launch") == "mpi" else ""
+            return f"timeout: not done after {record.get('timeout_s')} s{hint}"
         words = {
             STOPPED: "it was told to end",
             RECLAIMED: "the machine was reclaimed (after a notice)",

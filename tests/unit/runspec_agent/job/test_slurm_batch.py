@@ -329,6 +329,13 @@ def test_a_timeout_uses_an_attempt_as_any_failure(slurm: Slurm) -> None:
     assert (slurm.note()["own"], slurm.note()["cause"]) == (124, "timeout")
 
 
+def test_a_timeout_of_mpi_says_what_may_have_been_waited_for(slurm: Slurm) -> None:
+    """MPI ends no other rank after an exception of Python on one of them."""
+    slurm.runs(record={"launch": "mpi"}, words=["sleep", "60"], RUNSPEC_TIMEOUT_S="0.2")
+
+    assert "start Python by `python -m mpi4py`" in slurm.note()["why"]
+
+
 def test_the_step_of_the_nodes_leaves_room_for_steps_of_the_program(slurm: Slurm) -> None:
     """An srun of the program would wait for the memory of the nodes until the timeout."""
     slurm.runs(*sh('echo "$SLURM_OVERLAP" >"$FOLDER/overlap-$RUNSPEC_RANK"'), record=NODES)

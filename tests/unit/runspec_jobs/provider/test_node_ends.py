@@ -90,3 +90,11 @@ def test_the_record_of_a_job_with_signed_urls_is_read_and_a_damaged_one_proves_n
 
     assert (ends.newest(0, 0), ends.newest(1, 0)) == (NodeEnd(75, "program"), None)
     assert (store.lists, store.reads) == (0, 2)
+
+
+def test_a_timeout_of_mpi_says_what_may_have_been_waited_for() -> None:
+    """MPI ends no other rank after an exception of Python on one of them."""
+    end = NodeEnd(124, node_ends.TIMEOUT)
+
+    assert end.reason({"timeout_s": 60, "launch": "none"}) == "timeout: not done after 60 s"
+    assert "python -m mpi4py" in end.reason({"timeout_s": 60, "launch": "mpi"})
