@@ -11,7 +11,7 @@ from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import Queue
 from runspec_slurm.session.clean_environment import CLEAN
 from runspec_slurm.session.transport import Done, Transport, transport
-from runspec_slurm.store.workspace import WHERE, WorkspaceStore
+from runspec_slurm.store.workspace import PATTERN, PLAIN, WHERE, WorkspaceStore
 
 COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun")
 HAVE = f'{CLEAN}\nfor c; do command -v "$c" >/dev/null || printf \'%s \' "$c"; done\n'
@@ -26,6 +26,7 @@ scontrol show config | sed -n '/(null)/d; s/^FederationParameters *= *\\(..*\\)/
 TRY = f"""\
 {WHERE}
 mkdir -p -- "$w" && cd -- "$w" || exit 1
+{PLAIN}
 t=.rs-doctor.$$
 trap 'rm -f -- "$t" "$t.2"' EXIT
 : >"$t" && ln -- "$t" "$t.2" || exit 2
@@ -42,6 +43,10 @@ WORKSPACE = {
         "use a folder on NFS, Lustre, ...",
     ),
     3: ("cannot be checked without sha256sum", "install coreutils on the login node"),
+    PATTERN: (
+        "has % or a backslash in its path, which Slurm takes for a pattern",
+        "set option workspace in the profile to a folder of plain names",
+    ),
 }
 OWN_DISKS = ("tmpfs", "ramfs", "overlayfs")
 PATIENCE_S = 30.0

@@ -24,7 +24,7 @@ from runspec_slurm.store.local_workspace import LocalWorkspace
 from runspec_slurm.timing import CLOCK, DEFAULT, Clock, Timing
 
 # Exit codes of the scripts below, in addition to those of their commands.
-CHANGED, NO_WORKSPACE, NOTHING, OUTSIDE = 93, 94, 95, 96
+CHANGED, NO_WORKSPACE, NOTHING, OUTSIDE, PATTERN = 93, 94, 95, 96, 97
 Found = TypeVar("Found")
 KEY = re.compile(r"(?!/)(?!.*(^|/)\.\.(/|$))[^\n\0]+")
 
@@ -34,7 +34,10 @@ u=$(umask); umask 077
 w=$1; shift
 case $w in "~") w=$HOME ;; "~/"*) w=$HOME/${w#"~/"} ;; esac
 """
-ENTER = f'{WHERE}mkdir -p -- "$w" && cd -- "$w" || exit {OUTSIDE}\n'
+# Slurm takes % and a backslash in the path of a log for a pattern, also in the folder that sbatch was called in:
+# https://slurm.schedmd.com/sbatch.html#SECTION_FILENAME-PATTERN
+PLAIN = f"case $(pwd -P) in *[%\\\\]*) pwd -P >&2; exit {PATTERN} ;; esac\n"
+ENTER = f'{WHERE}mkdir -p -- "$w" && cd -- "$w" || exit {OUTSIDE}\n{PLAIN}'
 VISIT = f'{WHERE}[ -d "$w" ] || exit {NO_WORKSPACE}\ncd -- "$w" || exit {OUTSIDE}\n'
 PASS = f'{WHERE}[ -d "$w" ] || w=/\ncd -- "$w" || exit {OUTSIDE}\n'
 # Write a file to the disk. The sync of coreutils before 8.24 takes no names.
@@ -162,6 +165,12 @@ class WorkspaceStore:
         if done.code == OUTSIDE:
             hint = "set option workspace in the profile to a folder that you may write to"
             raise RemoteError(f"the workspace {self.workspace} cannot be used{why}", hint)
+        if done.code == PATTERN:
+            where = said[-1] if said else "a folder"
+            what = f"{self.workspace} is {where}, and Slurm takes % and \\ there for a pattern"
+            raise RemoteError(
+                what, "set option workspace in the profile to a folder of plain names"
+            )
         if done.code:
             raise RemoteError(
                 f"{self.way.where}: {what}{why or f': exit code {done.code}'}", _hint(why)

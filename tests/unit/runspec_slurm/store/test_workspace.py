@@ -11,7 +11,8 @@ import pytest
 
 from runspec_jobs.load.bundle import bundle
 from runspec_jobs.provider import NoAnswer, RemoteError, Unavailable
-from runspec_slurm import timing
+from runspec_slurm import doctor, timing
+from runspec_slurm.options import SlurmOptions
 from runspec_slurm.session.transport import Done, Here
 from runspec_slurm.store.workspace import Entry, WorkspaceStore
 
@@ -48,6 +49,39 @@ class Broken(Here):
         if content is not None and self.cut is not None:
             content = [b"".join(content)[: self.cut]]
         return super().run(script, args, content, timeout_s)
+
+
+@pytest.mark.parametrize("name", ["a%j", "50%", "back\\slash"])
+def test_a_home_that_slurm_takes_for_a_pattern_is_refused_in_words(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm would look for the logs of jobs elsewhere, and each job would fail."""
+    home = tmp_path / name
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+
+    with pytest.raises(RemoteError, match="Slurm takes % and") as refused:
+        WorkspaceStore(Here(), "~/.runspec").put("runs/a-1/record.json", b"{}")
+
+    assert str(home) in refused.value.message
+    assert refused.value.hint == "set option workspace in the profile to a folder of plain names"
+    (finding,) = doctor._workspace(Here(), SlurmOptions())
+    assert not finding.ok and "which Slurm takes for a pattern" in finding.what
+
+
+@pytest.mark.parametrize("name", ["with space", "it's", 'quo"te', "dollar$HOME", "\u00e9", "-x"])
+def test_a_home_of_another_odd_name_is_used(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / name
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    store = WorkspaceStore(Here(), "~/.runspec")
+
+    store.put("runs/a-1/record.json", b"{}")
+
+    assert store.read("runs", "a-1", "record.json") == b"{}"
+    assert (home / ".runspec/runs/a-1/record.json").exists()
 
 
 def test_what_is_put_is_read_and_its_owners_alone(store: WorkspaceStore, root: Path) -> None:
