@@ -80,13 +80,26 @@ def test_a_tasks_own_environment_wins_over_the_jobs(stand: Stand) -> None:
     assert out == b"job task other\n"
 
 
-def test_a_failed_task_is_tried_again_as_often_as_it_may_be(stand: Stand) -> None:
-    stand.sh("echo x >> tries; exit 1", constraints={"maxTaskRetryCount": 2})
+def test_a_task_that_is_tried_again_finds_none_of_its_files(stand: Stand, tmp_path: Path) -> None:
+    """Neither in its folders nor in that which the tasks of a node share: it may be on another node."""
+    seen = tmp_path / "seen"
+    here = "ls -A . $AZ_BATCH_NODE_SHARED_DIR | grep left"
+    first = f"touch {seen} left $AZ_BATCH_NODE_SHARED_DIR/left; exit 1"
+    stand.sh(f"[ -e {seen} ] || {{ {first}; }}; {here}; :", constraints={"maxTaskRetryCount": 1})
+
+    info = stand.end()["executionInfo"]
+
+    assert (info["retryCount"], info["exitCode"], stand.text()) == (1, 0, "")
+
+
+def test_a_failed_task_is_tried_again_as_often_as_it_may_be(stand: Stand, tmp_path: Path) -> None:
+    tries = tmp_path / "tries"
+    stand.sh(f"echo x >> {tries}; exit 1", constraints={"maxTaskRetryCount": 2})
 
     info = stand.end()["executionInfo"]
 
     assert (info["retryCount"], info["requeueCount"], info["exitCode"]) == (2, 0, 1)
-    assert stand.text(file="wd/tries") == "x\n" * 3
+    assert tries.read_text() == "x\n" * 3
 
 
 def test_a_task_that_takes_too_long_is_ended(stand: Stand) -> None:
@@ -302,11 +315,10 @@ def test_a_task_that_is_deleted_is_gone_with_its_files(stand: Stand) -> None:
     until(lambda: not Path(folder).exists())
 
 
-def test_a_failed_task_may_be_made_active_again(stand: Stand) -> None:
-    stand.sh("test -e ok")
+def test_a_failed_task_may_be_made_active_again(stand: Stand, tmp_path: Path) -> None:
+    stand.sh(f"test -e {tmp_path}/ok")
     stand.end()
-    stand.sh("touch ../../task/wd/ok", "helper")
-    stand.end("helper")
+    (tmp_path / "ok").touch()
 
     stand.client.reactivate_task("job", "task")
 

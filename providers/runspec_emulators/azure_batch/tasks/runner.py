@@ -8,7 +8,7 @@ import time
 from functools import partial
 from typing import Any
 
-from runspec_emulators.azure_batch.model import WORK, Attempt, Node, Task
+from runspec_emulators.azure_batch.model import SHARED, WORK, Attempt, Node, Task
 from runspec_emulators.azure_batch.nodes import resizing
 from runspec_emulators.azure_batch.processes import commands, containers
 from runspec_emulators.azure_batch.processes.commands import Command, Ended
@@ -49,6 +49,8 @@ class Runner:
     def _run(self, attempt: Attempt) -> None:
         world = self._world
         time.sleep(world.settings.preparing_s)
+        if attempt.number > 1:
+            self._renew(attempt)
         end = self._prepared(attempt)
         if end is None:
             with world.lock:
@@ -67,6 +69,21 @@ class Runner:
             command.kill()
         with world.lock:
             self._ended(attempt, end)
+
+    def _renew(self, attempt: Attempt) -> None:
+        """Have nodes be as new for a task that starts again: nothing says that it gets the node that it had.
+
+        https://learn.microsoft.com/azure/batch/best-practices#tasks: "Design for retries and re-execution".
+        Files of other tasks stay, as on the nodes that these had.
+        """
+        for node in attempt.nodes:
+            shutil.rmtree(attempt.folder(node), ignore_errors=True)
+            with self._world.lock:
+                if node.attempts != [attempt]:
+                    continue
+                node.prepared.pop(attempt.task.job.id, None)
+            shutil.rmtree(node.folder(SHARED), ignore_errors=True)
+            node.folder(SHARED).mkdir()
 
     def _limit(self, attempt: Attempt) -> threading.Timer | None:
         """ "If the Task does not complete within the time limit, the Batch service terminates it."""
