@@ -161,6 +161,8 @@ def _command(spec: Spec, facts: Facts, exported: tuple[str, ...]) -> str:
     if a script sets some of them.
     """
     own = dict(containers.variables(spec, facts))
+    if "PATH" in own:  # a python3 that is a shim of pyenv puts its own folder before it
+        own["RUNSPEC_PATH"] = own["PATH"]
     pairs = [(f"{name}={quoted(value)}",) for name, value in own.items()]
     python = _there(facts.options.python, own)
     start = (python, "-ISc", f"'{AGENT}'", placed(INSIDE), "batch", "--")

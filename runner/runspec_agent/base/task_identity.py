@@ -1,6 +1,6 @@
 """The identity of a job within its run, read from the variables of the service."""
 
-from typing import Any, Dict, Mapping, NamedTuple, Sequence
+from typing import Any, Dict, Mapping, MutableMapping, NamedTuple, Sequence
 
 
 class TaskIdentity(NamedTuple):
@@ -10,6 +10,16 @@ class TaskIdentity(NamedTuple):
     task: int
     rank: int
     attempt: int
+
+
+def restore_path(env: MutableMapping[str, str], keep: bool = False) -> None:
+    """Set the PATH of the spec, which a shim that started this Python may have changed, as those of pyenv do.
+
+    *keep*: the nodes that this process starts are started by such a shim, too.
+    """
+    path = env.get("RUNSPEC_PATH") if keep else env.pop("RUNSPEC_PATH", None)
+    if path is not None:
+        env["PATH"] = path
 
 
 def rename(env: Any) -> None:

@@ -7,7 +7,7 @@ from typing import List, Optional
 from runspec_agent.base import boot_folder, process
 from runspec_agent.base.job_env import Failure
 from runspec_agent.base.process import Signals
-from runspec_agent.base.task_identity import rename
+from runspec_agent.base.task_identity import rename, restore_path
 from runspec_agent.job.agent import RUN_PREFIX, Agent, print_line
 from runspec_agent.retry import end_record, multi_instance
 from runspec_agent.secrets import secrets_file
@@ -24,6 +24,7 @@ def _main(argv: List[str]) -> int:
     words = argv[1:] if argv[:1] in (["--"], ["--node"]) else argv
     os.environ.setdefault("RUNSPEC_INSIDE", os.path.abspath(sys.argv[0]))
     rename(os.environ)
+    restore_path(os.environ)
     bucket = store.connect()
     if "RUNSPEC_VAULT" in os.environ:
         from runspec_agent.secrets import key_vault  # imports the modules for network access

@@ -26,7 +26,7 @@ import threading
 import time
 from typing import Dict, List, Mapping, Optional
 
-from runspec_agent.base import process, record_formats
+from runspec_agent.base import process, record_formats, task_identity
 from runspec_agent.base.job_env import LOST, STOPPED, Failure, read
 from runspec_agent.base.process import Child, Signals
 from runspec_agent.base.task_identity import TaskIdentity, place
@@ -58,6 +58,7 @@ def main(argv: List[str]) -> int:
     if not words:
         raise Failure("batch: no command")
     _name_owner()
+    task_identity.restore_path(os.environ, keep=True)
     process.adopt_orphans()
     with Signals() as signals:
         return Batch(base.connect(), dict(os.environ)).run(words, signals)

@@ -336,6 +336,21 @@ def test_a_timeout_of_mpi_says_what_may_have_been_waited_for(slurm: Slurm) -> No
     assert "start Python by `python -m mpi4py`" in slurm.note()["why"]
 
 
+def test_a_shim_of_python_does_not_come_before_the_path_of_the_spec(slurm: Slurm) -> None:
+    """`pyenv exec` puts the folder of its Python first, for the batch script and again for each node."""
+    path = f"/spec:{slurm.folder / 'bin'}:{os.environ['PATH']}"
+    shim = program(
+        slurm.folder / "shims", "python3", f'PATH=/shim:$PATH exec {sys.executable} "$@"'
+    )
+    words = [str(shim), *slurm.agent[1:]]
+
+    _, said = slurm.runs(
+        *sh('echo "$PATH|$RUNSPEC_PATH"'), words=words, RUNSPEC_PATH=path, PATH=path
+    )
+
+    assert said == f"{path}|\n"
+
+
 def test_the_step_of_the_nodes_leaves_room_for_steps_of_the_program(slurm: Slurm) -> None:
     """An srun of the program would wait for the memory of the nodes until the timeout."""
     slurm.runs(*sh('echo "$SLURM_OVERLAP" >"$FOLDER/overlap-$RUNSPEC_RANK"'), record=NODES)
