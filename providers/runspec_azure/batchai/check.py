@@ -21,6 +21,7 @@ from runspec_jobs.provider import (
     did_you_mean,
     interpreter,
     lacking,
+    literal_paths,
     machine_shortfall,
     not_in_profile,
     tasks,
@@ -46,6 +47,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _limits(spec, options)
     yield from _places(spec, options)
     yield from _kept(spec, options)
+    yield from literal_paths(spec, "in a job of Batch AI, which has mounts and outputs elsewhere")
     if facts.complete:
         yield from _profile(spec, options)
         yield from _mounts(spec, options)

@@ -10,13 +10,14 @@ from runspec_jobs.provider import (
     Path,
     Problem,
     Spec,
+    literal_paths,
     nodes_each,
     not_in_profile,
     secret_problems,
 )
 from runspec_slurm import resources
 from runspec_slurm.check import partition_fit
-from runspec_slurm.containers import images
+from runspec_slurm.containers import containers, images
 from runspec_slurm.job import extra_options, script, time_limit
 from runspec_slurm.naming import setting
 from runspec_slurm.options import SlurmOptions
@@ -32,6 +33,8 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     options: SlurmOptions = facts.options
     yield from _nodes(spec)
     yield from _words(spec)
+    if containers.engine(spec, facts) == "none":
+        yield from literal_paths(spec, "on a node of Slurm without an image")
     if facts.complete:
         yield from extra_options.problems(spec, options)
         yield from partition_fit.problems(spec, facts)

@@ -240,7 +240,7 @@ class Confirmation:
             return
         is_first = not self._told
         self._told.add(job.spec.name)
-        asks = is_first and not self._yes and output.at_terminal() and _is_much(self._jobs)
+        asks = is_first and not self._yes and output.at_terminal() and is_much(self._jobs)
         if self._quiet and not asks:
             return
         for line in (*summary(found), *(together(self._jobs) if is_first else ())):
@@ -250,7 +250,7 @@ class Confirmation:
             raise UsageError("not confirmed: nothing was started", "--yes starts it without asking")
 
 
-def _is_much(jobs: Sequence[Job]) -> bool:
+def is_much(jobs: Sequence[Job]) -> bool:
     """Return whether jobs may cost more than the user wants to spend unasked.
 
     Machines with GPUs whose price is unknown are always much. Others count by the prices of the nearest region, and an

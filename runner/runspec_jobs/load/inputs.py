@@ -95,6 +95,7 @@ def gather(
     options, wrong_options = settings(text, own, spec, provider)
     lines, problems = _requirements(spec, base)
     problems += shell_syntax.problems(spec)
+    problems += source.written(spec, base)
     problems += spec_checks.lost_setup(spec, own.settings(spec_checks.BATCH_AI))
     bundles, wrong = _bundles(spec, base, watch)
     early = [] if options is None else _early(provider, spec, options, own)

@@ -12,6 +12,7 @@ from runspec_jobs.document import reader
 from runspec_jobs.document.nodes import NOWHERE, Document, Map, Value
 from runspec_jobs.errors import Unavailable, Untrusted, UsageError
 from runspec_jobs.load import env_secrets, profile, registry
+from runspec_jobs.load.notes import command, unmounted
 from runspec_jobs.provider import Facts, Provider, Spec, SupportsConda, spec_checks
 from runspec_jobs.spec import validate
 from runspec_jobs.spec.scaling import sizes
@@ -138,7 +139,7 @@ def validated(text: SourceFile) -> tuple[Spec | None, list[Problem]]:
     spec, problems = validate.spec(text.document)
     if spec is None:
         return None, _with_provider(text.document, problems)
-    notes = env_secrets.notes(spec)
+    notes = [*env_secrets.notes(spec), *written(spec, Path(text.name).parent)]
     if spec.provider not in registry.installed():
         what, hint = registry.missing(spec.provider)
         if registry.misspelt(spec.provider):
@@ -151,6 +152,12 @@ def validated(text: SourceFile) -> tuple[Spec | None, list[Problem]]:
     if options is None:
         return spec, [*notes, *in_spec]
     return spec, [*notes, *checked(provider, spec, Facts(options, complete=False))]
+
+
+def written(spec: Spec, base: Path) -> Iterator[Problem]:
+    """Yield notes about the command or script of a spec that lies in the folder *base*."""
+    yield from command.notes(spec)
+    yield from unmounted.notes(spec, base)
 
 
 def _with_provider(document: Document, problems: Sequence[Problem]) -> list[Problem]:

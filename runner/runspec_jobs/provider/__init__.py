@@ -130,6 +130,7 @@ from runspec_jobs.provider.signed_urls import (
 )
 from runspec_jobs.provider.spec_checks import (
     lacking,
+    literal_paths,
     not_in_profile,
     secret_problems,
     too_many_tasks,
@@ -180,10 +181,10 @@ from runspec_jobs.provider.types import (
 from runspec_jobs.record_formats import check as check_format
 from runspec_jobs.spec.base import Model
 from runspec_jobs.spec.field_marks import Anyone, User
-from runspec_jobs.spec.interpreter import Interpreter, interpreter
 from runspec_jobs.spec.model import Capacity, Launch, Mount, Nodes, Output, Spec
 from runspec_jobs.spec.placeholders import PLACE, argv, literal, shell_script, tasks, variable
 from runspec_jobs.spec.python_versions import python_fits, python_version
+from runspec_jobs.spec.script.interpreter import Interpreter, interpreter
 from runspec_jobs.spec.types import (
     Bytes,
     Key,
@@ -349,6 +350,7 @@ __all__ = [
     "lacking",
     "limit_s",
     "literal",
+    "literal_paths",
     "machine_price",
     "machine_shortfall",
     "nodes_each",

@@ -9,7 +9,7 @@ from typing import Any
 from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean
 from runspec_jobs.provider.types import Options
 from runspec_jobs.spec.model import Launch, Spec
-from runspec_jobs.spec.placeholders import length
+from runspec_jobs.spec.placeholders import length, variable
 
 SecretCheck = Callable[[Path, str, str], Iterable[Problem]]
 """Gets the path of a secret in the spec, its name, and its source, such as `env:TOKEN`."""
@@ -69,10 +69,10 @@ def secret_problems(
 
     *example* is a source, in which `{}` stands for the variable.
     """
-    for variable, key in spec.secrets.items():
-        at, source = ("secrets", variable), options.secrets.get(key)
+    for name, key in spec.secrets.items():
+        at, source = ("secrets", name), options.secrets.get(key)
         if source is None:
-            entry = f"{provider}: {{secrets: {{{key}: {example.format(variable)}}}}}"
+            entry = f"{provider}: {{secrets: {{{key}: {example.format(name)}}}}}"
             yield not_in_profile("secret", at, key, options.secrets, entry)
         else:
             yield from check(at, key, source)
@@ -143,3 +143,26 @@ def _lost_variables(spec: Spec) -> Iterator[Problem]:
 
 def _numbered(key: str, words: Iterable[str]) -> list[tuple[Path, str]]:
     return [((key, i), word) for i, word in enumerate(words)]
+
+
+def literal_paths(spec: Spec, why: str) -> Iterator[Problem]:
+    """Yield a note for each text of *spec* that names the path of a mount or an output.
+
+    This is for jobs that have it elsewhere; *why* ends the sentence that says so.
+    """
+    found = [(m.target, f"${{mounts.{m.name}}}", variable("mounts", m.name)) for m in spec.mounts]
+    found += [(o.path, f"${{outputs.{o.name}}}", variable("outputs", o.name)) for o in spec.outputs]
+    texts: list[tuple[Path, str]] = [
+        (("run",), spec.run or ""),
+        *_numbered("command", spec.command or ()),
+    ]
+    texts += [(("env", name), value) for name, value in spec.env.items()]
+    for at, text in texts:
+        for path, place, name in found:
+            match = re.search(rf"(?<![\w$}}/.-]){re.escape(path)}(?![\w.-])(/[\w./-]*)?", text)
+            if match is not None:
+                write = f"write {place}{match[1] or ''}"
+                hint = f"read {name} in the program" if at[0] == "env" else write
+                is_script = at == ("run",)
+                what = f"there is no {path} {why}"
+                yield Problem(at, what, hint, at="key" if is_script else "value", severity="note")

@@ -21,6 +21,7 @@ from runspec_jobs.provider import (
     Spec,
     did_you_mean,
     lacking,
+    literal_paths,
     nodes_each,
     too_many_tasks,
 )
@@ -41,6 +42,9 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _words(spec)
     yield from _container(spec)
     yield from _limits(spec)
+    if spec.container.image is None:
+        why = "on a machine of Azure Batch without an image; what is written there is lost"
+        yield from literal_paths(spec, why)
     if facts.complete:
         yield from _gang(spec, facts)
         yield from _spot(spec, facts)

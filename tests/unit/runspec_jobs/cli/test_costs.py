@@ -476,7 +476,7 @@ def test_an_unknown_price_is_asked_about_by_that_of_the_nearest_region(
 ) -> None:
     job = api.jobs.load(batch(spec, monkeypatch, f"{{nodes: {nodes}, cpus: 16}}"))
 
-    assert costs._is_much([job]) == asked
+    assert costs.is_much([job]) == asked
     found = estimate(job)
     assert found is not None and " USD by the prices of us-east-1" in costs.bound(found)
 
@@ -500,7 +500,7 @@ def test_a_machine_without_a_price_anywhere_is_asked_about_by_its_hours(
         batch(spec, monkeypatch, f"{{nodes: {nodes}}}", "    instance_types: [x99.large]")
     )
 
-    assert costs._is_much([job]) == asked
+    assert costs.is_much([job]) == asked
     found = estimate(job)
     assert found is not None and f"; {2 * nodes} machine hours" in costs.bound(found)
 

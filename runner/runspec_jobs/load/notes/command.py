@@ -1,0 +1,171 @@
+"""Notes about the command or script of a spec: what is allowed there, and is nearly always a mistake."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+
+from runspec_jobs.diagnostics.problem import Path, Problem
+from runspec_jobs.spec.model import Launch, Spec
+from runspec_jobs.spec.placeholders import shell_script, swept, variable
+from runspec_jobs.spec.script.bash_words import bash_words, unquoted
+from runspec_jobs.spec.script.interpreter import interpreter
+
+OPERATORS = frozenset("&& || | ; & > >> < << 2> 2>> 1> &> 2>&1 >&2 1>&2".split())
+COMPARES = frozenset({"test", "[", "expr"})  # programs that get such words
+TAKES_FILES = frozenset("cat cp mv rm ls wc head tail sort chmod md5sum sha256sum".split())
+SHELL_OPTION = re.compile(r"-\w*c")
+REFERENCE = re.compile(r"[\w./=:,@+-]*\$(?:([A-Z_][A-Z0-9_]*)|\{([A-Z_][A-Z0-9_]*)\})[\w./=:,@+-]*")
+BRACELESS = re.compile(r"(?<!\$)\$((?:mounts|outputs|sweep)\.[A-Za-z0-9_-]+)")
+OURS = re.compile(r"\b(RUNSPEC_[A-Z0-9_]+)(?![A-Z0-9_*])(?!=|:?[-+?])")
+# The variables of the contract, those of elastic jobs, and those by which providers set up the agent.
+NAMES = frozenset(
+    "RUN TASK ATTEMPT RANK NODES SLOTS HOST LEADER HOSTFILE GLOBAL_BATCH SMOKE LAUNCH JOB INDEX PYTHON INSIDE MPI "
+    "MEET SCRIPTS GRACE_S TIMEOUT_S GENERATION PROGRESS DISCOVERY NOTICE MEMBERS PORT WORLD_SIZE HOME PROFILE STORE "
+    "TORCHRUN BELOW SHARED REGION".split()
+)
+MEANT = {
+    "NODE_RANK": "RANK", "NODEID": "RANK", "NODE_ID": "RANK", "NODE": "RANK", "NUM_NODES": "NODES",
+    "NNODES": "NODES", "NODE_COUNT": "NODES", "TASK_ID": "TASK", "TASK_INDEX": "TASK", "RUN_ID": "RUN",
+    "MASTER_ADDR": "LEADER", "MASTER": "LEADER", "LEADER_ADDR": "LEADER", "LOCAL_WORLD_SIZE": "SLOTS",
+    "HOSTNAME": "HOST", "NUM_GPUS": "SLOTS", "OUTPUT_DIR": "OUTPUT_<NAME>", "OUTPUT": "OUTPUT_<NAME>",
+}  # fmt: skip
+# Variables of torchrun, with what a job has without it.
+TORCH = {
+    "WORLD_SIZE": "RUNSPEC_NODES", "RANK": "RUNSPEC_RANK", "LOCAL_RANK": "RUNSPEC_RANK",
+    "LOCAL_WORLD_SIZE": "RUNSPEC_SLOTS", "MASTER_ADDR": "RUNSPEC_LEADER", "MASTER_PORT": "a port of your choice",
+}  # fmt: skip
+OF_TORCH = re.compile(rf"\$(?:({'|'.join(TORCH)})\b|\{{({'|'.join(TORCH)})\}})")
+
+
+def notes(spec: Spec) -> Iterator[Problem]:
+    """Yield a note for each such thing in *spec*, with what to write."""
+    yield from _words(spec)
+    yield from _bash(spec)
+    yield from _names(spec)
+    yield from _torch(spec)
+
+
+def texts(spec: Spec) -> Iterator[tuple[Path, str]]:
+    """Yield the words of the command, and the scripts of *spec*, each with its path."""
+    yield from ((("command", i), word) for i, word in enumerate(spec.command or ()))
+    yield from ((where, text) for where, text in scripts(spec))
+
+
+def scripts(spec: Spec) -> Iterator[tuple[Path, str]]:
+    """Yield the scripts of *spec* with their paths."""
+    if spec.run is not None:
+        yield ("run",), spec.run
+    if isinstance(spec.smoke, str):
+        yield ("smoke",), spec.smoke
+
+
+def _note(where: Path, what: str, hint: str) -> Problem:
+    is_script = where in (("run",), ("smoke",))
+    return Problem(where, what, hint, at="key" if is_script else "value", severity="note")
+
+
+# Words that only a shell reads
+
+
+def _words(spec: Spec) -> Iterator[Problem]:
+    """Yield a note for each word of the command that only a shell would act on."""
+    for where, text in texts(spec):
+        for name in BRACELESS.findall(text):
+            yield _note(where, f"'${name}' has no braces and is not replaced", f"write ${{{name}}}")
+    words = spec.command or ()
+    if not words or any(SHELL_OPTION.fullmatch(word) for word in words):
+        return
+    program = words[0].rpartition("/")[2]
+    line = " ".join(
+        word if word in OPERATORS or _is_read(word) else shlex.quote(word) for word in words
+    )
+    for i, word in enumerate(words[1:], 1):
+        if _acts(program, words, i):
+            what = f"no shell reads the words of command: the program gets '{word}' itself"
+            yield _note(("command", i), what, f"write run: {line}")
+
+
+def _acts(program: str, words: tuple[str, ...], i: int) -> bool:
+    """Return whether word *i* is for a shell; the value of an option may be a delimiter, and `;` ends -exec of find."""
+    word = words[i]
+    if word in OPERATORS:
+        return not (
+            program in COMPARES
+            or words[i - 1].startswith("-")
+            or (word == ";" and any(w.startswith(("-exec", "-ok")) for w in words))
+        )
+    return _is_read(word) or (program in TAKES_FILES and "*" in word and not word.startswith("-"))
+
+
+def _is_read(word: str) -> bool:
+    return bool(REFERENCE.fullmatch(word)) or word.startswith("~/")
+
+
+# What only bash has
+
+
+def _bash(spec: Spec) -> Iterator[Problem]:
+    for where, text in scripts(spec):
+        found = bash_words(shell_script(text)) if interpreter(text) is None else []
+        if found:
+            told = ", ".join(f"'{name}' in line {line}" for line, name in found)
+            what = f"/bin/sh reads this script, and not every /bin/sh knows {told}"
+            yield _note(where, what, "write #!/bin/bash as the first line of the script")
+
+
+# Variables that no job has
+
+
+def _names(spec: Spec) -> Iterator[Problem]:
+    known = _known(spec)
+    for where, text in texts(spec):
+        own = set(re.findall(r"\b(RUNSPEC_[A-Z0-9_]+)=", text))
+        for name in dict.fromkeys(OURS.findall(text)):
+            if name not in known | own and not name.endswith("_"):
+                yield _note(where, f"a job has no variable {name}", _meant(name, known))
+
+
+def _known(spec: Spec) -> set[str]:
+    made = [
+        *(variable("mounts", mount.name) for mount in spec.mounts),
+        *(variable("outputs", output.name) for output in spec.outputs),
+        *(variable("sweep", name) for name in swept(spec.sweep)),
+    ]
+    return {*(f"RUNSPEC_{name}" for name in NAMES), *made, *spec.env, *spec.secrets}
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    short = name.removeprefix("RUNSPEC_")
+    if short in MEANT:
+        return f"write RUNSPEC_{MEANT[short]}"
+    near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.8)
+    return f"did you mean {near[0]}?" if near else "docs/inside.md lists the variables of a job"
+
+
+def _torch(spec: Spec) -> Iterator[Problem]:
+    """Yield a note for variables of torchrun in a script of a job without it; a file that is read may set them."""
+    if spec.launch is Launch.TORCHRUN or spec.provider == "azure-batch-ai":
+        return
+    for where, text in scripts(spec):
+        reads = interpreter(text)
+        bare = unquoted(text)
+        if (reads is not None and not reads.is_shell) or re.search(
+            r"(?m)(?:^|[;&|]\s*)\s*(?:\.|source)\s", bare
+        ):
+            continue
+        found = OF_TORCH.findall(unquoted(text, double=False))
+        for name in dict.fromkeys(one or other for one, other in found):
+            if (
+                name in spec.env
+                or name in spec.secrets
+                or re.search(rf"\b(?:{name}=|for\s+{name}\b|read\b.*\b{name}\b)", text)
+            ):
+                continue
+            yield _note(
+                where,
+                f"a job without launch: torchrun has no variable {name}",
+                f"write {TORCH[name]}, or set launch: torchrun",
+            )

@@ -1,0 +1,72 @@
+"""Finds programs beside a spec that its job is told to start and that no mount brings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from runspec_jobs.diagnostics.problem import Path as Path_, Problem
+from runspec_jobs.provider import Spec
+from runspec_jobs.spec.script.bash_words import unquoted
+from runspec_jobs.spec.script.interpreter import interpreter
+
+PROGRAM = re.compile(r"(?:\./)?[\w-][\w./-]*\.(?:py|sh|R|r|jl|pl|lua|js|ipynb)")
+STARTED = re.compile(
+    r"(?m)(?:^|[\s;&|])(?:python[\d.]*|bash|sh|Rscript|julia|perl|lua|node|torchrun)"
+    rf"(?:[ \t]+-[\w=-]+)*[ \t]+({PROGRAM.pattern})(?=$|[\s;&|)])"
+)
+MOVES = re.compile(r"(?m)(?:^|[\s;&|])(?:cd|pushd|git|curl|wget|tar|unzip|cp|ln|mv)\s")
+
+
+def notes(spec: Spec, base: Path) -> Iterator[Problem]:
+    """Yield a note for each file below *base* that *spec* starts by a relative path.
+
+    A job starts in a folder of its own. In an image, a file of that name may be in the working directory.
+    """
+    for where, name in _started(spec):
+        try:
+            there = (base / name).is_file()
+        except (OSError, ValueError):
+            continue
+        if there:
+            yield _note(spec, base, where, name)
+
+
+def _started(spec: Spec) -> Iterator[tuple[Path_, str]]:
+    for i, word in enumerate((spec.command or ())[:6]):
+        if PROGRAM.fullmatch(word) and ".." not in word and not _follows_option(spec, i):
+            yield ("command", i), word
+            return
+    if spec.run is None or interpreter(spec.run) is not None:
+        return
+    bare = unquoted(spec.run)
+    if MOVES.search(bare):
+        return  # the script makes its own folders and files
+    for name in dict.fromkeys(STARTED.findall(bare)):
+        if ".." not in name and not re.search(rf">\s*{re.escape(name)}", bare):
+            yield ("run",), name
+
+
+def _follows_option(spec: Spec, i: int) -> bool:
+    """Return whether word *i* of the command may be the value of an option such as --config."""
+    return i > 1 and (spec.command or ())[i - 1].startswith("--")
+
+
+def _note(spec: Spec, base: Path, where: Path_, name: str) -> Problem:
+    here = (base / name).resolve()
+    for mount in spec.mounts:
+        source = (base / mount.place).resolve()
+        if mount.scheme == "file" and here.is_relative_to(source):
+            write = f"write ${{mounts.{mount.name}}}/{here.relative_to(source).as_posix()}"
+            what = f"the job does not start in the mount '{mount.name}', which has {name}"
+            break
+    else:
+        folder, _, file = name.removeprefix("./").rpartition("/")
+        source_ = f"./{folder}" if folder else "."
+        write = f"write mounts: [{{name: code, source: {source_}, target: /job/code}}] and ${{mounts.code}}/{file}"
+        what = f"{name} is beside this file, and no mount brings it to the job"
+    if spec.container.image is not None:
+        what += "; it is found only if the image has it in its working directory"
+    is_script = where == ("run",)
+    return Problem(where, what, write, at="key" if is_script else "value", severity="note")

@@ -1,0 +1,1 @@
+"""What stands in the command or the script of a spec."""
