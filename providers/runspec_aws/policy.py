@@ -35,6 +35,9 @@ DOCTOR = (
     "iam:SimulatePrincipalPolicy",
     "servicequotas:GetServiceQuota",
 )
+# What `runspec prices --update` calls; neither action has resources.
+# https://docs.aws.amazon.com/service-authorization/latest/reference/list_awspricelist.html
+PRICES = ("ec2:DescribeSpotPriceHistory", "pricing:GetProducts")
 # operation: the actions it needs, and the kind of resource they apply to.
 NEEDED: Mapping[str, tuple[tuple[str, ...], str]] = {
     "create_compute_environment": (
@@ -103,6 +106,7 @@ def policy(steps: Iterable[Step], options: AwsOptions) -> dict[str, Any]:
     requests = [call for request in asked for call in requests_of(request)]
     statements = [
         _statement("Look", LOOKING, ["*"]),
+        _statement("Prices", PRICES, ["*"]),
         *_made(requests, options),
         *_bucket(options),
         *_logs(options),

@@ -15,8 +15,10 @@ from runspec_jobs.provider import (
     Emulation,
     Facts,
     Finding,
+    ListedPrices,
     Offer,
     Options,
+    PriceList,
     Probe,
     Problem,
     Spec,
@@ -52,6 +54,14 @@ class AwsBatchProvider:
         from runspec_aws import policy
 
         return (policy.job_policy if of_job else policy.policy)(steps, options)
+
+    def price_list(self, options: Any) -> PriceList | None:
+        return PriceList("ec2", options.region) if options.region else None
+
+    def read_prices(self, options: Any) -> ListedPrices:
+        from runspec_aws.resources import price_list
+
+        return price_list.read(options)
 
     def first_profile(self) -> str:
         from runspec_aws.profile_template import PROFILE

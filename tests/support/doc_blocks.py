@@ -84,6 +84,11 @@ class Checked(NamedTuple):
 
 # The program, options and files of these commands are checked, as in all other blocks.
 CHECKED: Mapping[str, Checked] = {
+    "docs/machines.md: runspec prices --update": Checked(
+        "it reads the price lists of AWS and Azure",
+        "tests/unit/runspec_jobs/cli/test_prices.py::"
+        "test_what_was_read_is_listed_with_its_date_and_source_in_a_private_file",
+    ),
     "README.md: tools/setup && .venv/bin/runspec apply specs/mnist-chainer.yaml": Checked(
         "it would make the environment again in which the tests run",
         "tests/e2e/test_main_job.py::test_both_nodes_worked_in_folders_of_their_own",

@@ -10,13 +10,16 @@ from typing import Any
 from runspec_azure.batch import plan, policy
 from runspec_azure.batch.check import check
 from runspec_azure.batch.options import BatchOptions
+from runspec_azure.resources import request
 from runspec_jobs.provider import (
     Client,
     Emulation,
     Facts,
     Finding,
+    ListedPrices,
     Offer,
     Options,
+    PriceList,
     Probe,
     Problem,
     Spec,
@@ -60,6 +63,15 @@ class AzureBatchProvider:
 
     def policy(self, steps: Iterable[Step], options: Any, *, of_job: bool) -> Mapping[str, Any]:
         return policy.policy(steps, options, of_job=of_job)
+
+    def price_list(self, options: Any) -> PriceList | None:
+        where = request.region(options)
+        return PriceList("azure", where) if where else None
+
+    def read_prices(self, options: Any) -> ListedPrices:
+        from runspec_azure.resources import price_list
+
+        return price_list.read(request.region(options))
 
     def first_profile(self) -> str:
         from runspec_azure.batch.profile_template import PROFILE

@@ -17,8 +17,10 @@ from runspec_jobs.provider import (
     Finding,
     ForeignFile,
     Imported,
+    ListedPrices,
     Offer,
     Options,
+    PriceList,
     Problem,
     Spec,
     Step,
@@ -63,6 +65,14 @@ class BatchAiProvider:
         from runspec_azure.batchai.importing.importing import imported
 
         return imported(job, cluster)
+
+    def price_list(self, options: Any) -> PriceList | None:
+        return PriceList("azure", options.location) if options.location else None
+
+    def read_prices(self, options: Any) -> ListedPrices:
+        from runspec_azure.resources import price_list
+
+        return price_list.read(options.location)
 
     def first_profile(self) -> str:
         from runspec_azure.batchai.profile_template import PROFILE

@@ -12,12 +12,15 @@ from runspec_jobs.provider import (
     Emulation,
     Facts,
     Finding,
+    ListedPrices,
     Offer,
     Options,
+    PriceList,
     Probe,
     Problem,
     Spec,
     Step,
+    Unavailable,
 )
 from runspec_slurm import plan as slurm_plan
 from runspec_slurm.check import check as slurm_check
@@ -63,6 +66,13 @@ class ParallelClusterProvider:
         from runspec_slurm.parallelcluster import offer
 
         return offer.offer(spec, facts)
+
+    def price_list(self, options: Any) -> PriceList | None:
+        return PriceList("ec2", options.region) if options.region else None
+
+    def read_prices(self, options: Any) -> ListedPrices:
+        hint = f"add providers: {{aws-batch: {{region: {options.region}}}}} to the profile: it reads the same list"
+        raise Unavailable("parallelcluster has no SDK of AWS to read price lists with", hint)
 
     def first_profile(self) -> str:
         from runspec_slurm.parallelcluster.profile_template import PROFILE

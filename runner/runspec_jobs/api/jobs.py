@@ -24,14 +24,22 @@ from runspec_jobs.machines.estimate import (
     estimate as estimated,
 )
 from runspec_jobs.machines.exposure import Exposure as Exposure, exposure as exposure
+from runspec_jobs.machines.price_list import ListedPrices
 from runspec_jobs.plan import diff, model, shell_job as holding, smoke, spec_diff
 from runspec_jobs.plan.diff import Change as Change
 from runspec_jobs.plan.model import Plan as Plan
 from runspec_jobs.plan.smoke import UNREACHED as UNREACHED, unreached as unreached
-from runspec_jobs.provider import Capacity, Scope as Scope, Spec, SupportsOffer, SupportsPolicy
+from runspec_jobs.provider import (
+    Capacity,
+    Scope as Scope,
+    Spec,
+    SupportsOffer,
+    SupportsPolicy,
+    SupportsPrices,
+)
 from runspec_jobs.spec import placeholders
 from runspec_jobs.spec.sweep import Random
-from runspec_jobs.state import origin, run_record
+from runspec_jobs.state import origin, price_cache, run_record
 from runspec_jobs.state.run_record import Record
 
 
@@ -249,7 +257,14 @@ def estimate(job: Job) -> Estimate | None:
         least_nodes=spec.cluster.nodes.min,
         elastic=spec.cluster.nodes.elastic,
     )
-    return estimated(offer, work, spec.provider, found.prices)
+    return estimated(offer, work, spec.provider, found.prices, _listed(found))
+
+
+def _listed(found: PlanInputs) -> ListedPrices | None:
+    """Return the prices that were read for the region of a job; the plan does not depend on them."""
+    if not isinstance(found.provider, SupportsPrices):
+        return None
+    return price_cache.of(found.provider.price_list(found.facts.options))
 
 
 def policy(job: Job, *, of_job: bool = False) -> Mapping[str, Any]:

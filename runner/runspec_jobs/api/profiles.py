@@ -1,15 +1,19 @@
-"""The profile that applies, and the profiles in checkouts that the user trusts."""
+"""The profile that applies, the profiles in checkouts that the user trusts, and prices of the regions in them."""
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.errors import RunspecError, UsageError
 from runspec_jobs.load import inputs, profile, registry, source, trust
-from runspec_jobs.provider import Options, Provider, paths
+from runspec_jobs.machines.price_list import ListedPrices as ListedPrices, PriceList
+from runspec_jobs.provider import Options, Provider, SupportsPrices, paths
 from runspec_jobs.spec import validate
+from runspec_jobs.state import price_cache
 
 
 class Trusted(NamedTuple):
@@ -29,6 +33,47 @@ def configured(name: str) -> tuple[Provider, Options]:
         raise UsageError(f"the profile: {problems[0].what}", problems[0].hint)
     inputs.demand_trust(own, provider)
     return provider, options
+
+
+def known_prices() -> Mapping[str, ListedPrices]:
+    """Return the prices on this machine, by service and region, such as `ec2/eu-west-1`. Sends no request."""
+    return dict(sorted(price_cache.read().items()))
+
+
+def update_prices(on_event: OnEvent | None = None) -> Mapping[str, ListedPrices]:
+    """Read the prices of the regions that the profile in this folder names, and return all that are then known.
+
+    A list that cannot be read is told, and the others are kept. Raises UsageError if the profile names no region, and
+    the error of the last list if none could be read.
+    """
+    tell = Events(on_event).wait
+    found: dict[PriceList, ListedPrices] = {}
+    failed: dict[PriceList, RunspecError] = {}
+    names = [
+        n for n in inputs.profile_in_use(Path.cwd()).found.providers if n in registry.installed()
+    ]
+    for name in names:
+        provider, options = configured(name)
+        if not isinstance(provider, SupportsPrices):
+            continue
+        which = provider.price_list(options)
+        if which is None or which in found:
+            continue
+        try:
+            today = datetime.datetime.now(datetime.UTC).date().isoformat()
+            found[which] = provider.read_prices(options)._replace(date=today)
+        except RunspecError as exc:
+            failed.setdefault(which, exc)
+    failed = {which: why for which, why in failed.items() if which not in found}
+    if not found and not failed:
+        hint = "name one: providers: {aws-batch: {region: eu-west-1}}"
+        raise UsageError("the profile names no region whose prices could be read", hint)
+    if not found:
+        raise next(iter(failed.values()))
+    for which, why in failed.items():
+        tell(f"the prices of {which.key} cannot be read: {why.message}")
+    price_cache.add(found)
+    return known_prices()
 
 
 def trust_profile(file: Path | None = None) -> Trusted:

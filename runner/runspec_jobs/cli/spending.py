@@ -1,4 +1,4 @@
-"""Prints what runs have cost."""
+"""Prints what runs have cost, and the prices that were read from price lists."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from runspec_jobs.api import listing
+from runspec_jobs.api import listing, profiles
 from runspec_jobs.api.lifecycle import Outcome, Part, Run, Spent, Status
 from runspec_jobs.api.listing import AllSpending
 from runspec_jobs.cli import output
@@ -158,3 +158,31 @@ def _notes(found: AllSpending) -> Iterator[str]:
 def _named(runs: Sequence[str]) -> str:
     more = f" and {len(runs) - NAMED:,} more" if len(runs) > NAMED else ""
     return f"{', '.join(runs[:NAMED])}{more}"
+
+
+def show_prices(*, update: bool, as_json: bool) -> int:
+    """Print which prices are known, with their dates and sources; with *update*, read them first."""
+    found = profiles.update_prices(output.tell_event) if update else profiles.known_prices()
+    if as_json:
+        lists = [
+            {
+                "list": key,
+                "date": one.date,
+                "source": one.source,
+                "usd_hour": dict(one.usd_hour),
+                "spot_usd_hour": dict(one.spot_usd_hour),
+            }
+            for key, one in found.items()
+        ]
+        output.out_json("runspec.prices/v1", {"lists": lists})
+        return OK
+    if not found:
+        output.tell("no price list was read: plan uses the prices of the catalogue")
+        output.tell("runspec prices --update reads those of the regions in the profile")
+        return OK
+    rows = tuple(
+        (key, len(one.usd_hour), len(one.spot_usd_hour), one.date, one.source)
+        for key, one in found.items()
+    )
+    output.print_table(Table(("list", "on demand", "spot", "date", "source"), rows))
+    return OK

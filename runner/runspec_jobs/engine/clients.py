@@ -17,10 +17,12 @@ from runspec_jobs.provider import (
     Provider,
     Spec,
     SupportsOffer,
+    SupportsPrices,
     SupportsReconcile,
     SupportsRehydration,
 )
 from runspec_jobs.spec import placeholders
+from runspec_jobs.state import price_cache
 from runspec_jobs.state.run_record import Record
 
 
@@ -56,6 +58,11 @@ def machine_rates(
     offers = bool(offer.machines or offer.standing)  # not so for Slurm, whose nodes the user knows
     if not offers and provider.name not in own:
         return None
+    if isinstance(provider, SupportsPrices):
+        listed = price_cache.of(provider.price_list(facts.options))
+        names = {one.machine.name for one in offer.machines}
+        read = {} if listed is None else listed.usd_hour
+        own = {**{name: usd for name, usd in read.items() if name in names}, **own}
     spot = offers and spec.cluster.capacity is not Capacity.ON_DEMAND
     return rates_json(offer, own, spot=spot)
 

@@ -21,6 +21,7 @@ from runspec_jobs.machines.choice import (
     price,
 )
 from runspec_jobs.machines.machine import Catalogue, Machine
+from runspec_jobs.machines.price_list import ListedPrices
 
 HOUR_S = 3600
 ALTERNATIVES = 2
@@ -121,10 +122,17 @@ class Estimate(NamedTuple):
     caveat: str = ""
 
 
-def estimate(offer: Offer, work: Work, provider: str, own: Mapping[str, float]) -> Estimate:
+def estimate(
+    offer: Offer,
+    work: Work,
+    provider: str,
+    own: Mapping[str, float],
+    listed: ListedPrices | None = None,
+) -> Estimate:
     """Return what *work* may cost on the machines of *offer*.
 
     *own* has the prices of the profile, in USD for an hour of a node, by the name of a machine or of a provider.
+    *listed* are prices that were read from the service's list, which are newer than those of the catalogue.
 
     >>> work = Work(nodes=2, tasks=1, parallel=1, timeout_s=7200, attempts=3)
     >>> estimate(Offer(()), work, "slurm", {"slurm": 1.5}).bound_usd
@@ -132,7 +140,7 @@ def estimate(offer: Offer, work: Work, provider: str, own: Mapping[str, float]) 
     >>> estimate(Offer((), why="the queue chooses them"), work, "aws-batch", {}).unbounded
     'the queue chooses them'
     """
-    machines = [_priced(one, own) for one in offer.machines]
+    machines = [_priced(one, own, listed) for one in offer.machines]
     if not machines and provider in own:
         machines = [PricedMachine(f"a node of {provider}", own[provider], "the profile's price")]
     prices = {one.name: one.usd_hour for one in machines}
@@ -145,7 +153,7 @@ def estimate(offer: Offer, work: Work, provider: str, own: Mapping[str, float]) 
     fewest, at_once = next(iter(counts.values()), _counts("", work, offer))
     return Estimate(
         machines,
-        [_priced(one, own) for one in offer.alternatives],
+        [_priced(one, own, listed) for one in offer.alternatives],
         work,
         at_once,
         fewest,
@@ -154,7 +162,7 @@ def estimate(offer: Offer, work: Work, provider: str, own: Mapping[str, float]) 
         bound,
         unbounded,
         offer.standing,
-        offer.catalogue,
+        offer.catalogue if listed is None else f"read from {listed.source} on {listed.date}",
         caveat,
     )
 
@@ -206,9 +214,13 @@ def price_note(catalogue: Catalogue, region: str | None) -> str:
     return f"unknown {where}; machines are in the order of their prices in {order}"
 
 
-def _priced(one: ChosenMachine, own: Mapping[str, float]) -> PricedMachine:
+def _priced(
+    one: ChosenMachine, own: Mapping[str, float], listed: ListedPrices | None
+) -> PricedMachine:
     if one.machine.name in own:
         return PricedMachine(one.machine.name, own[one.machine.name], "the profile's price")
+    if listed is not None and (usd := listed.usd_hour.get(one.machine.name)) is not None:
+        return PricedMachine(one.machine.name, usd, one.why)
     return PricedMachine(one.machine.name, one.usd, one.why, one.near_usd, one.near_region)
 
 

@@ -45,6 +45,7 @@ from runspec_jobs.machines.machine import (
     read as read_catalogue,
     unknown as unknown_machine,
 )
+from runspec_jobs.machines.price_list import ListedPrices, PriceList
 from runspec_jobs.machines.service import MONTH_H, ServicePrice, read_services, service_price
 from runspec_jobs.machines.shortfall import other_regions, shortfall as machine_shortfall
 from runspec_jobs.machines.usage import Usage, read_usage
@@ -70,6 +71,7 @@ from runspec_jobs.provider.capabilities import (
     SupportsPlaces,
     SupportsPolicy,
     SupportsPortForward,
+    SupportsPrices,
     SupportsProbes,
     SupportsProfileTemplate,
     SupportsProgress,
@@ -236,6 +238,7 @@ __all__ = [
     "Key",
     "Launch",
     "Line",
+    "ListedPrices",
     "LocalSecret",
     "LogIndex",
     "Machine",
@@ -258,6 +261,7 @@ __all__ = [
     "Path",
     "Places",
     "Positive",
+    "PriceList",
     "Probe",
     "ProbeContext",
     "Problem",
@@ -304,6 +308,7 @@ __all__ = [
     "SupportsPlaces",
     "SupportsPolicy",
     "SupportsPortForward",
+    "SupportsPrices",
     "SupportsProbes",
     "SupportsProfileTemplate",
     "SupportsProgress",

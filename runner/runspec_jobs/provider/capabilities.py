@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from runspec_jobs.machines.estimate import Offer
+from runspec_jobs.machines.price_list import ListedPrices, PriceList
 from runspec_jobs.machines.usage import Usage
 from runspec_jobs.provider.log_streams import Stream, TimedChunk
 from runspec_jobs.provider.probe import Probe
@@ -47,6 +48,17 @@ class SupportsOffer(Protocol):
 
     def offer(self, spec: Spec, facts: Any) -> Offer:
         """Return the machines for *spec*, with their prices. It is pure, as `plan` is, and prices are in no plan."""
+
+
+@runtime_checkable
+class SupportsPrices(Protocol):
+    """A provider of a service with a price list that can be read, for `runspec prices --update`."""
+
+    def price_list(self, options: Any) -> PriceList | None:
+        """Return which prices jobs with *options* need, or None if the region is unknown. It is pure."""
+
+    def read_prices(self, options: Any) -> ListedPrices:
+        """Return the prices of `price_list`, without a date. Raises the errors of `Client.call`."""
 
 
 @runtime_checkable

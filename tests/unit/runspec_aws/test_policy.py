@@ -26,6 +26,7 @@ def test_a_policy_names_what_the_plan_makes_and_no_more() -> None:
     assert by_name["Objects"]["Resource"] == ["arn:aws:s3:::jobs/runspec/*"]
     assert [s["Sid"] for s in found["Statement"] if s["Resource"] == ["*"]] == [
         "Look",
+        "Prices",
         "LookAtMachines",
         "Doctor",
     ]

@@ -58,6 +58,12 @@ VERBS: Mapping[str, Verb] = {
         "rank the tasks of a sweep, compare numbers of nodes, or show what membership changes cost",
     ),
     "cost": Verb(WATCH, "watch_verbs", "spending", "show what the runs of this machine have cost"),
+    "prices": Verb(
+        WATCH,
+        "watch_verbs",
+        "spending",
+        "show the prices that were read from price lists, or read them",
+    ),
     "fetch": Verb(WATCH, "run_verbs", "fetch", "copy the outputs of a run to this machine"),
     "shell": Verb(
         WATCH,

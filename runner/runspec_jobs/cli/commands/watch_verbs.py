@@ -146,6 +146,26 @@ def cost(
     return spending.spent_by(since, by_provider=by == "provider", as_json=as_json)
 
 
+def prices(
+    update: Annotated[
+        bool,
+        flag("--update", help="read the prices of the regions in the profile from their services"),
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Show the prices that were read from price lists, or read them.
+
+    Examples:
+      runspec prices
+      runspec prices --update
+
+    More: docs/machines.md
+    """
+    from runspec_jobs.cli import spending
+
+    return spending.show_prices(update=update, as_json=as_json)
+
+
 def logs(
     run: RunName,
     follow: Annotated[

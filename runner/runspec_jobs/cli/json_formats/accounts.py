@@ -118,6 +118,23 @@ class Trust(Document):
     trusted: bool
 
 
+class PriceList(Part):
+    """The prices of machines of a service in a region, in USD an hour with Linux."""
+
+    list: str = Field(description="The service and the region, such as ec2/eu-west-1.")
+    date: str = Field(description="The day on which it was read, as YYYY-MM-DD.")
+    source: str = Field(description="Where it was read, for people.")
+    usd_hour: dict[str, float] = Field(description="On demand, by the name of a machine.")
+    spot_usd_hour: dict[str, float] = Field(description="Of spot machines when it was read.")
+
+
+class Prices(Document):
+    """The prices that were read from price lists."""
+
+    format: Literal["runspec.prices/v1"]
+    lists: list[PriceList]
+
+
 class TrustedFile(Part):
     """A profile that was trusted; not any more if it was changed."""
 

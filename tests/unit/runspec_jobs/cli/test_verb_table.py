@@ -26,7 +26,7 @@ MODULES = ("spec_verbs", "start_verbs", "watch_verbs", "run_verbs", "setup_verbs
 GROUPS = {
     "Write": "init validate plan simulate import schema",
     "Run": "apply rehearse",
-    "Watch": "list status logs report cost fetch shell tunnel adopt explain",
+    "Watch": "list status logs report cost prices fetch shell tunnel adopt explain",
     "Clean up": "cancel destroy gc",
     "Set up": "doctor providers policy trust completion help version",
 }

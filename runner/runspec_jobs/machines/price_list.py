@@ -1,0 +1,45 @@
+"""Prices of machines that were read from the price list of a service, for a region and with a date."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class PriceList(NamedTuple):
+    """Which prices a profile needs: those of a *service*, such as `ec2`, in a *region*."""
+
+    service: str
+    region: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.service}/{self.region}"
+
+
+class ListedPrices(NamedTuple):
+    """Prices of machines with Linux in USD an hour, by name: on demand, and of spot machines when they were read.
+
+    *source* is the address that they were read from, and *date* the day, as YYYY-MM-DD.
+    """
+
+    usd_hour: Mapping[str, float]
+    spot_usd_hour: Mapping[str, float] = {}
+    source: str = ""
+    date: str = ""
+
+
+def from_json(found: Any) -> ListedPrices:
+    """Return prices from JSON. Raises ValueError, KeyError, TypeError or AttributeError if it is something else."""
+    return ListedPrices(
+        _prices(found["usd_hour"]),
+        _prices(found["spot_usd_hour"]),
+        str(found["source"]),
+        str(found["date"]),
+    )
+
+
+def _prices(found: Mapping[str, Any]) -> dict[str, float]:
+    prices = {str(name): float(usd) for name, usd in found.items()}
+    return {name: usd for name, usd in prices.items() if usd > 0 and math.isfinite(usd)}

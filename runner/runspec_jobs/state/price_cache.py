@@ -1,0 +1,47 @@
+"""The prices of machines that `runspec prices --update` has read, on this machine. No plan contains them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from runspec_jobs.machines.price_list import ListedPrices, PriceList, from_json
+from runspec_jobs.state import atomic_io
+from runspec_jobs.state_folder import home
+
+FORMAT = "runspec.price-cache/v1"
+MOST_BYTES = 16 << 20
+
+
+def place() -> Path:
+    """Return the file of the prices."""
+    return home() / "prices.json"
+
+
+def read() -> Mapping[str, ListedPrices]:
+    """Return all prices by the keys of their lists. A file that cannot be read has none: an update replaces it."""
+    try:
+        with place().open("rb") as file:
+            found = json.loads(file.read(MOST_BYTES))
+        if found["format"] != FORMAT:
+            return {}
+        return {str(key): from_json(one) for key, one in found["lists"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def of(wanted: PriceList | None) -> ListedPrices | None:
+    """Return the prices of a list, or None if they were not read."""
+    return None if wanted is None else read().get(wanted.key)
+
+
+def add(found: Mapping[PriceList, ListedPrices]) -> None:
+    """Keep prices beside those of other lists, in a file that only the user can read."""
+    path = place()
+    with atomic_io.translate_os_errors(path):
+        atomic_io.make_folder(path.parent)
+        lists: dict[str, Any] = {key: one._asdict() for key, one in read().items()}
+        lists |= {one.key: prices._asdict() for one, prices in found.items()}
+        atomic_io.write(path, json.dumps({"format": FORMAT, "lists": lists}).encode())
