@@ -329,7 +329,7 @@ def test_apply_neither_tells_nor_asks_about_a_price_that_only_the_user_knows(
 NOWHERE = """\
 providers:
   aws-batch:
-    region: mx-central-1
+    region: eu-west-1
     bucket: jobs
     subnets: [subnet-0123456789abcdef0]
     security_groups: [sg-0123456789abcdef0]
