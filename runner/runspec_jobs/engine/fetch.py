@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from runspec_jobs.diagnostics.problem import did_you_mean
-from runspec_jobs.engine.output_layout import PLAIN, Layout, place, put_file, put_folders, put_link
+from runspec_jobs.engine.output_layout import (
+    PLAIN,
+    Layout,
+    is_link,
+    place,
+    put_file,
+    put_folders,
+    put_link,
+)
 from runspec_jobs.errors import Conflict, RemoteError, UsageError
 from runspec_jobs.provider import OutputFile, Progress, SupportsOutputs
 from runspec_jobs.provider.saved_outputs import newest
@@ -67,7 +75,7 @@ def _demand_free(
     new = {
         path: file.sha256
         for path, file in wanted.items()
-        if path not in brought and file.kind in ("file", "link")
+        if path not in brought and file.kind in ("file", "link") and not is_link(file, path)
     }
     written_files.demand_free(new, "fetch", run, force=force, way_out="fetch to another folder")
 

@@ -119,14 +119,23 @@ def put_file(file: OutputFile, target: Path, path: Path, copied: Callable[[int],
         _stamp(copy.fileno(), file)
 
 
+def is_link(file: OutputFile, path: Path) -> bool:
+    """Return whether the link *file* is at *path* already."""
+    return bool(file.target) and path.is_symlink() and os.readlink(path) == _link_text(file)
+
+
+def _link_text(file: OutputFile) -> str:
+    if not file.target.startswith("/"):  # else it begins at the output's folder
+        return file.target
+    depth = len(PurePosixPath(file.path).parts) - 1
+    return "/".join([".."] * depth + [file.target.strip("/")]).strip("/") or "."
+
+
 def put_link(file: OutputFile, target: Path, path: Path) -> None:
     """Make the link *file* at *path*, in the place of a file or a link."""
-    end = file.target
-    if end.startswith("/"):  # from the output's folder on
-        depth = len(PurePosixPath(file.path).parts) - 1
-        end = "/".join([".."] * depth + [end.strip("/")]).strip("/") or "."
+    end = _link_text(file)
     with _writing(target, path):
-        if path.is_symlink() and os.readlink(path) == end:
+        if is_link(file, path):
             return
         part = path.with_name(f".rs-{secrets.token_hex(8)}.part")
         os.symlink(end, part)

@@ -257,3 +257,30 @@ def test_an_older_copy_of_a_log_is_known_by_its_content(
 
     stream: Stream = Log(b"0123456789")
     assert is_beginning(folder / "log", stream) is is_older
+
+
+class Links:
+    """A client of a run whose output is a link."""
+
+    def outputs(self, run: str) -> list[OutputFile]:
+        return [
+            OutputFile("model", 0, 0, "a/latest", 0, io.BytesIO, kind="link", target="/step-20")
+        ]
+
+
+def test_a_fetched_link_is_no_part_of_a_mount_and_an_equal_one_is_free(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = bundle(folder, spec="job").digest
+    fetch.fetch(Links(), RUN, None, None, folder / RUN, lambda done, whole: None)
+    assert os.readlink(folder / RUN / "model/a/latest") == "../step-20"
+    (folder / RUN / "model/step-20").mkdir()
+    assert bundle(folder, spec="job").digest == before
+
+    monkeypatch.setenv("RUNSPEC_HOME", str(tmp_path / "empty"))
+
+    fetch.fetch(Links(), RUN, None, None, folder / RUN, lambda done, whole: None)
+    (folder / RUN / "model/a/latest").unlink()
+    (folder / RUN / "model/a/latest").symlink_to("../mine")
+    with pytest.raises(Conflict):
+        fetch.fetch(Links(), RUN, None, None, folder / RUN, lambda done, whole: None)
