@@ -64,6 +64,18 @@ class NoSlurm(RuntimeError):
     """A program that a cluster needs is not installed; the message names its package."""
 
 
+def user_name(uid: int) -> str:
+    """Return the name of a user. Raises Failed if it has none, as in many containers.
+
+    Slurmctld refuses a SlurmUser that is a number without an entry in the passwd database.
+    """
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError as exc:
+        what = f"user {uid} has no entry in the passwd database, which Slurm needs; as root: "
+        raise Failed(f"{what}echo me:x:{uid}:{uid}::/tmp:/bin/sh >>/etc/passwd") from exc
+
+
 class Cluster(Closing):
     """Nodes "node1" ..., or of these names, of a Slurm of its own, ready when it is made.
 
@@ -93,10 +105,10 @@ class Cluster(Closing):
     ) -> None:
         self.own_root = own_root
         self.programs = found_programs()
+        self.user = user_name(os.geteuid())
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         near = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))  # a short path
         self.places = Places(folder.resolve(), near)
-        self.user = pwd.getpwuid(os.geteuid()).pw_name
         self.shape, self.partitions = shape or Shape(), tuple(partitions)
         names = [f"node{i + 1}" for i in range(nodes)] if isinstance(nodes, int) else list(nodes)
         self.machine, self.port, self.nodes = self._layout(names)

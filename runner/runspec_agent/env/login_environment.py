@@ -76,7 +76,11 @@ def _alone(path: str) -> Iterator[None]:
 
 def taken(longest_s: float = LONGEST_S) -> Dict[bytes, bytes]:
     """Return the variables that a login shell of this user has. Raise Failure if it fails or takes too long."""
-    owner = pwd.getpwuid(os.getuid())
+    try:
+        owner = pwd.getpwuid(os.getuid())
+    except KeyError as error:
+        what = "user {} has no entry in the passwd database, and so no login shell: set `environment: clean`"
+        raise Failure(what.format(os.getuid()), USAGE) from error
     shell = owner.pw_shell or "/bin/sh"
     begun = {"HOME": owner.pw_dir, "SHELL": shell, "USER": owner.pw_name, "LOGNAME": owner.pw_name}
     env = {"PATH": os.environ.get("PATH", os.defpath), **_of_pam(), **begun}

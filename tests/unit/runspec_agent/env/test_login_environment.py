@@ -146,3 +146,12 @@ def test_a_program_that_a_login_has_started_does_not_delay_it(
 
     os.kill(int((tmp_path / "agent").read_text()), signal.SIGKILL)
     assert found[b"HOME"] == os.fsencode(str(tmp_path))
+
+
+def test_a_user_without_an_entry_in_passwd_has_no_login_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 2_000_000_123)
+
+    with pytest.raises(Failure, match=r"no entry in the passwd database.*environment: clean"):
+        login_environment.taken()
