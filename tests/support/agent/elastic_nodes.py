@@ -164,8 +164,8 @@ def sgd(folder: Path, steps: int, pace_s: float) -> list[str]:
 
 def generations(fetched: Path, seat: int) -> list[int]:
     """Give the generations that a node was part of, on all its machines, by what is kept of it alone."""
-    place = fetched / f"node-{seat}" if seat else fetched
-    return [int(line) for line in (place / "own" / "generations").read_text().split()]
+    path = fetched / f"node-{seat}" / "own" / "generations"
+    return [int(line) for line in path.read_text().split()]
 
 
 def fixed(folder: Path, argv: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
