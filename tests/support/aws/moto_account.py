@@ -92,7 +92,7 @@ class MotoAccount:
     def save_output(self, run: str, output: str, path: str, content: bytes) -> None:
         """Save one file of the first node as an agent does."""
         base = f"runspec/runs/{run}/outputs/{output}/0/0/.runspec"
-        file = {"path": path, "size": len(content), "sha256": "", "object": "x-1"}
+        file = {"path": path, "size": len(content), "mtime_ns": 5, "sha256": "", "object": "x-1"}
         save = {"number": 1, "at": 5, "files": [file]}
         manifest = {"format": "runspec.outputs/v2", "holder": "x", "saves": [save]}
         self.put_object(f"{base}/objects/x-1", content)

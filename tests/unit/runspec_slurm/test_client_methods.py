@@ -150,7 +150,7 @@ def test_the_log_of_a_node_is_read(client: SlurmClient) -> None:
 
 def test_outputs_are_listed_and_published(client: SlurmClient) -> None:
     base = f"runs/{RUN}/outputs/o/0/0"
-    file = {"path": "a.txt", "size": 3, "sha256": "", "object": "x-1"}
+    file = {"path": "a.txt", "size": 3, "mtime_ns": 5, "sha256": "", "object": "x-1"}
     save = {"number": 1, "at": 5, "files": [file]}
     manifest = {"format": "runspec.outputs/v2", "holder": "x", "saves": [save]}
     client.store.put(f"{base}/.runspec/objects/x-1", b"abc")

@@ -151,7 +151,7 @@ def test_outputs_are_listed_and_published(
     account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = f"{BASE}/outputs/o/0/0/.runspec"
-    file = {"path": "a.txt", "size": 3, "sha256": "", "object": "x-1"}
+    file = {"path": "a.txt", "size": 3, "mtime_ns": 5, "sha256": "", "object": "x-1"}
     save = {"number": 1, "at": 5, "files": [file]}
     manifest = {"format": "runspec.outputs/v2", "holder": "x", "saves": [save]}
     account.cloud.blobs[f"{base}/objects/x-1"] = b"abc"
