@@ -28,7 +28,8 @@ PASSING = frozenset(
 )
 # AWS Batch refuses to delete an environment for some seconds after the deletion of the last queue that had it.
 IN_USE, IN_USE_S = "found existing JobQueue relationship", 5.0
-# With the status 503, these say that the service was too busy for the request:
+# With the status 503, these say that the service failed for a moment. All requests but SubmitJob name what they make,
+# and are repeated.
 # https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html and the errors of EC2 and IAM.
 BUSY = frozenset("ServiceUnavailable ServiceUnavailableException Unavailable ServerBusy".split())
 # An answer to HEAD has no body, only the status 400 or 403.
@@ -110,13 +111,14 @@ def refusal(what: str, exc: exceptions.ClientError) -> Exception:
         return CredentialsError(f"{what}: {text or code}", LOGIN)
     if IN_USE in text:
         return RemoteError(f"{what}: {text}", transient=True, retry_after_s=IN_USE_S)
-    if code in PASSING or status == 429 or (status == 503 and code in BUSY):
+    if code in PASSING or status == 429:
         after = _retry_after(exc.response)
         return RemoteError(f"{what}: {text or code}", transient=True, retry_after_s=after)
     if status == 501:  # the service does not know the request, and never will
         return RemoteError(f"{what}: {text or code}")
     if status >= 500 or not code:
-        return NoAnswer(f"{what}: {status} {text or code}")
+        again = status == 503 and code in BUSY and exc.operation_name != "SubmitJob"
+        return NoAnswer(f"{what}: {status} {text or code}", transient=again)
     if code in EXISTS or "already exists" in text:
         return AlreadyExists(f"{what}: {text or code}")
     return RemoteError(f"{what}: {text or code}")

@@ -207,7 +207,9 @@ def read(asked: ReceivedRequest) -> Call:
         return Call(service, target.partition(".")[2], json.loads(asked.body))
     if service == "s3":
         source, part = (asked.headers.get(f"x-amz-copy-source{end}") for end in ("", "-range"))
-        more = {"path": asked.path, "body": asked.body, "source": source, "range": part}
+        conditions = sorted({"if-none-match", "if-match"} & asked.headers.keys())
+        more: dict[str, Any] = {"path": asked.path, "body": asked.body, "source": source}
+        more |= {"range": part, "conditions": conditions}
         return Call("s3", _on_s3(asked), {**asked.query, **more})
     form = {key: value[0] for key, value in parse_qs(asked.body.decode()).items()}
     return Call(service, form["Action"], form)

@@ -220,6 +220,14 @@ def head_object(account: Account, params: Params) -> Any:
 
 
 def put_object(account: Account, params: Params) -> Any:
+    """An object that an earlier request of the session has written exists, with the ETag "e".
+
+    https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
+    """
+    before = [call.params["path"] for call in account.called("PutObject")[:-1]]
+    if params["conditions"] and params["path"] in before:
+        body = b"<Error><Code>PreconditionFailed</Code><Message>no</Message></Error>"
+        return Reply(412, {"Content-Type": "application/xml"}, body)
     return {"ETag": '"e"'}
 
 
@@ -409,6 +417,9 @@ TRUTHS: Mapping[str, Truth] = {
     "DescribeInstanceTypeOfferings": describe_offerings,
     "GetCallerIdentity": said(Arn="arn:aws:iam::123456789012:user/u"),
     "GetRole": said(Role={"RoleName": "r"}),
+    "SimulatePrincipalPolicy": said(
+        EvaluationResults=[{"EvalActionName": "s3:GetObject", "EvalDecision": "allowed"}]
+    ),
     "GetInstanceProfile": said(InstanceProfile={"InstanceProfileName": "r"}),
     "DescribeImages": said(imageDetails=[{"imageTags": ["1"]}], nextToken=None),
     "GetServiceQuota": said(Quota={"Value": 1000.0}),

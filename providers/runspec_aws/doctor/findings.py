@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -150,21 +150,25 @@ def rights(session: Session, options: AwsOptions) -> Finding:
     lacking: list[str] = []
     look = session.look("iam")
     for statement in job_policy((), options)["Statement"]:
-        ask = partial(
+        simulate = partial(
             look.simulate_principal_policy,
             PolicySourceArn=options.job_role,
             ActionNames=statement["Action"],
             ResourceArns=statement["Resource"],
         )
-        finding, answer = asked(ask, "the rights of job_role", "")
-        if answer is None:
+        finding, denied = asked(partial(_denied, simulate), "the rights of job_role", "")
+        if denied is None:
             return Finding(f"doctor cannot check the rights of job_role: {finding.what}", True)
-        results = answer.get("EvaluationResults", ())
-        lacking += [r["EvalActionName"] for r in results if r["EvalDecision"] != "allowed"]
+        lacking += denied
     if lacking:
         what = f"job_role has no right to {', '.join(sorted(set(lacking)))}"
         return Finding(what, False, "add the policy that `runspec policy --job` prints to the role")
     return Finding("job_role has the rights of `runspec policy --job`", True)
+
+
+def _denied(simulate: Callable[[], Mapping[str, Any]]) -> list[str]:
+    results = got(simulate(), "EvaluationResults")
+    return [got(r, "EvalActionName") for r in results if got(r, "EvalDecision") != "allowed"]
 
 
 def _places(session: Session) -> Iterator[Finding]:

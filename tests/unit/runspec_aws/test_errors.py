@@ -48,8 +48,6 @@ def test_a_refusal_that_passes_is_known_as_such() -> None:
     ("code", "status"),
     [
         ("SlowDown", 503),
-        ("ServiceUnavailable", 503),
-        ("Unavailable", 503),
         ("RequestLimitExceeded", 503),
         ("ThrottlingException", 400),
         ("EC2ThrottledException", 400),
@@ -60,6 +58,19 @@ def test_a_busy_service_has_refused_and_may_be_asked_again(code: str, status: in
 
     assert isinstance(found, RemoteError)
     assert found.transient
+
+
+@pytest.mark.parametrize("code", ["ServiceUnavailable", "Unavailable"])
+@pytest.mark.parametrize(
+    ("operation", "again"), [("PutObject", True), ("CreateJobQueue", True), ("SubmitJob", False)]
+)
+def test_a_request_that_failed_for_a_moment_is_repeated_if_it_names_what_it_makes(
+    operation: str, again: bool, code: str
+) -> None:
+    found = answered(code, 503, operation)
+
+    assert isinstance(found, NoAnswer)
+    assert found.transient is again
 
 
 @pytest.mark.parametrize(
