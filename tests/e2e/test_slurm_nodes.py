@@ -154,8 +154,8 @@ def test_slurms_own_limit_tells_the_programs_of_all_nodes_to_save(project: Proje
     project.cluster.run("scontrol", "update", f"JobId={number}", "TimeLimit=1")
     found = project.until_over()
 
-    assert (found["state"], found["exit_code"]) == ("failed", 143)
-    assert "told to end" in found["reason"]
+    assert (found["state"], found["exit_code"]) == ("failed", 124)
+    assert "Slurm's time limit for the job is over" in found["reason"]
     assert sorted(project.fetched().values()) == ["saved\n", "saved\n"]
 
 
