@@ -8,6 +8,7 @@ import os
 import secrets
 import shlex
 import stat
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -18,6 +19,7 @@ from runspec_jobs.provider import paths
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
+READER_S = 10.0  # for a process to begin to read a pipe
 LINKS = 8  # that lead to an open file one after the other
 
 
@@ -160,8 +162,25 @@ def open_special(path: Path) -> BinaryIO | None:
     except OSError:
         return None
     if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or stat.S_ISFIFO(mode):
-        return open(os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC), "wb")
+        return open(_opened_special(path), "wb")
     return None
+
+
+def _opened_special(path: Path) -> int:
+    """Open a device or a pipe. Raises OSError if nothing begins to read the pipe in READER_S seconds."""
+    until = time.monotonic() + READER_S
+    while True:
+        try:
+            fd = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as exc:
+            if exc.errno != errno.ENXIO:
+                raise
+            if time.monotonic() > until:
+                raise OSError(errno.ENXIO, "no process reads this pipe", str(path)) from exc
+            time.sleep(0.05)
+        else:
+            os.set_blocking(fd, True)
+            return fd
 
 
 def descriptor_of(path: Path) -> int | None:

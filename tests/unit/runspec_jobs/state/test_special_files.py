@@ -32,6 +32,14 @@ def test_a_pipe_gets_the_bytes_and_stays(tmp_path: Path) -> None:
     os.close(reader)
 
 
+def test_a_pipe_that_nobody_reads_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.setattr(atomic_io, "READER_S", 0.0)
+
+    with pytest.raises(OSError, match="no process reads this pipe"):
+        write(tmp_path / "pipe", b"hello")
+
+
 def test_a_device_stays() -> None:
     write(Path("/dev/null"), b"hello")
 
