@@ -253,7 +253,7 @@ def _fits(case: Case, error: RunspecError) -> None:
     """Raise AssertionError for an error of another kind than its answer."""
     if case.kind == "cut" or case.status < 400:
         assert isinstance(error, NoAnswer) or getattr(error, "transient", False), repr(error)
-    elif case.status == 429:
+    elif case.status in (429, 503):  # 503 comes with Retry-After: it is throttling
         assert getattr(error, "transient", False), repr(error)
     elif case.status >= 500 or case.status == 408:
         assert isinstance(error, NoAnswer), repr(error)

@@ -77,7 +77,7 @@ FAULTS = {
         LOGS,
     ),
     "a busy service is not asked again": Planted(
-        Fault(errors.refusal, "RemoteError(text, transient=True)", "RemoteError(text)"),
+        Fault(errors.refusal, "transient=True, retry_after_s=after", "retry_after_s=after"),
         "Job_Get",
         RUNNING,
     ),
