@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -23,8 +23,9 @@ AZURE = registry.load("azure-batch")
 JOB = b"apiVersion: runspec/v1\nname: n\nprovider: azure-batch\ncommand: [echo]\n"
 
 
-def inputs() -> PlanInputs:
-    found = SimpleNamespace(provider=AZURE, spec=spec(), facts=Facts(options()), text=JOB)
+def inputs(base: Path) -> PlanInputs:
+    text, facts = SimpleNamespace(name="n", applied=JOB), Facts(options())
+    found = SimpleNamespace(provider=AZURE, spec=spec(), facts=facts, text=text, base=base)
     return cast("PlanInputs", found)
 
 
@@ -45,11 +46,10 @@ class Running:
 def test_a_live_run_keeps_its_size_and_its_price(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = inputs()
+    found = inputs(tmp_path)
     made = planned(found, "abc123")
     machines = machine_rates(AZURE, found.spec, found.facts, {})
-    text = cast("Any", found.text)
-    record = run_record.create(text, made, found.facts, tmp_path, "n", machines=machines)
+    record = run_record.create(JOB, made, found.facts, tmp_path, "n", machines=machines)
     with record.opened(lambda _: None) as journal:
         for step in made.steps:
             journal.add("done", step=step.id, answer={})

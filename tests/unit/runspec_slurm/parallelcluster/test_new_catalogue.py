@@ -106,10 +106,11 @@ def test_a_run_that_is_alive_keeps_its_machines_and_is_no_conflict(
     of, _ = validate.spec(reader.read(JOB))
     assert of is not None
     given = facts(of)
-    inputs: Any = SimpleNamespace(provider=PROVIDER, spec=of, facts=given, text=JOB)
+    text: Any = SimpleNamespace(name="n", applied=JOB)
+    inputs: Any = SimpleNamespace(provider=PROVIDER, spec=of, facts=given, text=text, base=tmp_path)
     made = model.make_plan(PROVIDER, of, "abc123", given)
     machines, before = machine_rates(PROVIDER, of, given, {}), types(of)
-    old = run_record.create(inputs.text, made, given, tmp_path, "n", machines=machines)
+    old = run_record.create(JOB, made, given, tmp_path, "n", machines=machines)
     with old.opened(lambda _: None) as journal:
         for step in made.steps:
             journal.add("done", step=step.id, answer={})
