@@ -55,8 +55,6 @@ def _something_to_run(spec: Spec) -> Iterator[Problem]:
     for key, words in (("command", spec.command or ()), ("smoke", _listed(spec.smoke))):
         if words and not words[0]:
             yield Problem((key, 0), "the name of the program is empty")
-    if spec.timeout == 0:
-        yield Problem(("timeout",), "a job needs some time to run", "remove timeout for no limit")
     for where, text in _texts(spec):
         if "\0" in text:
             yield Problem(where, "a NUL character cannot be part of a command")

@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from runspec_jobs.diagnostics.problem import Problem, dotted
 from runspec_jobs.document import reader
 from runspec_jobs.document.nodes import Value, resolve
-from runspec_jobs.load import source
+from runspec_jobs.load import registry, source
 from runspec_jobs.spec import placeholders, validate
 from runspec_jobs.spec.model import Spec
 from tests.support.root import ROOT
@@ -266,8 +266,15 @@ def test_torchrun_starts_a_process_for_each_gpu(more: dict[str, Any], expected: 
     assert Spec.model_validate({**base, **more}).processes_per_node == expected
 
 
-def test_a_timeout_without_time_is_refused() -> None:
+@pytest.mark.parametrize("provider", registry.installed())
+@pytest.mark.parametrize("timeout", ["0s", "0h0m"])
+def test_a_timeout_without_time_is_refused(timeout: str, provider: str) -> None:
     """It was no limit on some providers, and an error on others."""
-    (found,) = problems(SHORT + "timeout: 0s\n")
+    text = SHORT.replace("provider: local", f"provider: {provider}")
 
-    assert (dotted(found.path), found.hint) == ("timeout", "remove timeout for no limit")
+    (found,) = problems(f"{text}timeout: {timeout}\n")
+
+    assert (dotted(found.path), found.hint) == (
+        "timeout",
+        "set timeout: 1m or longer, or remove it for no limit",
+    )
