@@ -1,6 +1,7 @@
 """What runs share on AWS Batch, against the rehearsal and against moto's own Batch, which nobody here wrote.
 
-moto runs no job here: with `use_docker` off, one has succeeded as soon as it is submitted.
+moto runs no job here: with `use_docker` off, one has succeeded as soon as it is submitted. The test writes the records
+by which agents prove a success.
 http://docs.getmoto.org/en/latest/docs/services/batch.html
 What needs containers is in test_aws_moto.py, which also lists what moto's Batch lacks.
 """
@@ -15,8 +16,11 @@ from typing import Any
 import boto3
 import pytest
 
+from runspec_agent.base.task_identity import TaskIdentity
+from runspec_agent.retry import end_record
 from runspec_aws import discover, timing
 from runspec_aws.options import AwsOptions
+from runspec_aws.session import clients
 from runspec_emulators.aws.region import KEYS, Objects
 from runspec_jobs.cli.app import run
 from tests.support.aws.emulated_account import (
@@ -43,10 +47,32 @@ def moto(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name, value in {**KEYS, "AWS_ENDPOINT_URL": server.url}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(timing, "DEFAULT", timing.Timing(settle_s=1.0, quiet_s=0.2))
+    write_ends(monkeypatch, tmp_path.name)
     monkeypatch.chdir(tmp_path)
     profile(tmp_path, **account())
     yield
     server.close()
+
+
+def write_ends(monkeypatch: pytest.MonkeyPatch, prefix: str) -> None:
+    """Have each job that is submitted leave the end records of agents whose programs succeeded."""
+    opened = clients.Session.new_client
+
+    def write(params: dict[str, Any], **_: Any) -> None:
+        at = f"{prefix}/runs/{params['jobName']}/"
+        for task in range(params.get("arrayProperties", {"size": 1})["size"]):
+            place = TaskIdentity("moto's", task, rank=0, attempt=1)
+            key = end_record.key(at, place, end_record.End(0, end_record.PROGRAM))
+            boto3.client("s3").put_object(Bucket=BUCKET, Key=key, Body=b"{}")
+
+    def new_client(self: clients.Session, service: str, config: Any) -> Any:
+        client = opened(self, service, config)
+        client.meta.events.register(
+            "provide-client-params.batch.SubmitJob", write, unique_id="ends"
+        )
+        return client
+
+    monkeypatch.setattr(clients.Session, "new_client", new_client)
 
 
 @pytest.fixture(params=["region", "moto"], autouse=True)
