@@ -364,6 +364,8 @@ class Answering:
         ("publish", (RUN,)),
         ("outputs", (RUN,)),
         ("usage", (RUN, 3)),
+        ("kept_state", (RUN,)),
+        ("find", (Step("inside", "", Scope.SITE, PUT),)),
     ],
 )
 def test_slurm_of_the_head_node_answers_for_a_run(method: str, args: Any, world: World) -> None:
@@ -376,7 +378,7 @@ def test_slurm_of_the_head_node_answers_for_a_run(method: str, args: Any, world:
     assert getattr(client, method)(*args) == (method, args, {})
 
 
-def test_stop_and_keep_state_reach_slurm_of_the_head_node(world: World) -> None:
+def test_stop_cancel_and_keep_state_reach_slurm_of_the_head_node(world: World) -> None:
     calls: list[Any] = []
 
     class Noting(Answering):
@@ -390,9 +392,10 @@ def test_stop_and_keep_state_reach_slurm_of_the_head_node(world: World) -> None:
     )
 
     client.stop(RUN, [1])
+    client.cancel(RUN)
     client.keep_state(RUN, b"{}")
 
-    assert calls == [("stop", (RUN, [1])), ("keep_state", (RUN, b"{}"))]
+    assert calls == [("stop", (RUN, [1])), ("cancel", (RUN,)), ("keep_state", (RUN, b"{}"))]
 
 
 def test_places_name_the_host_and_the_workspace(world: World) -> None:
