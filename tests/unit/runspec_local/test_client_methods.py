@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from runspec_jobs.provider import Chunk, Request, TimedChunk
-from runspec_local import shell
+from runspec_local import shell, status
 from runspec_local.client import LocalClient
 from runspec_local.infrastructure import environment, image
 from runspec_local.status import FileStream
+from runspec_local.supervisor import process, reaper
+from runspec_local.timing import Clock
 
-RUN = "job-a1"
+RUN = "job-abc123"
 
 
 @pytest.fixture
@@ -74,3 +78,58 @@ def test_a_log_is_read_with_its_times(client: LocalClient, monkeypatch: pytest.M
     monkeypatch.setattr(FileStream, "timed", lambda self, position: chunk)
 
     assert client.read_timed(object.__new__(FileStream), None) == chunk
+
+
+@pytest.fixture
+def supervised(client: LocalClient, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A run whose supervisor is alive until it gets SIGTERM; the signals that it got."""
+    signals: list[int] = []
+    folder = client.root / "runs" / RUN
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(status, "supervisor", lambda folder: {"pid": 7, "start": 1})
+    monkeypatch.setattr(process, "alive", lambda who: signal.SIGTERM not in signals)
+    monkeypatch.setattr(os, "kill", lambda pid, number: signals.append(number))
+    monkeypatch.setattr(process, "end_all", lambda run, grace_s: signals.append(0))
+    monkeypatch.setattr(reaper, "settle", lambda folder: None)
+    return signals
+
+
+def test_stop_notes_the_tasks_and_wakes_the_supervisor(
+    client: LocalClient, supervised: list[int]
+) -> None:
+    client.stop(RUN, [3])
+
+    assert supervised == [signal.SIGHUP]
+    assert (client.root / "runs" / RUN / "stop" / "3").exists()
+
+
+def test_a_run_is_removed_when_its_supervisor_has_ended(
+    client: LocalClient, supervised: list[int]
+) -> None:
+    folder = client.root / "runs" / RUN
+
+    client.call(Request("local", "remove_run", {"run": RUN, "folder": str(folder)}))
+
+    assert supervised == [signal.SIGTERM, 0]  # first the supervisor, then what is left
+    assert not folder.exists()
+
+
+def test_a_supervisor_that_does_not_end_is_killed(
+    client: LocalClient, supervised: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "alive", lambda who: signal.SIGKILL not in supervised)
+    now = iter(range(0, 10_000, 5))
+    client.clock = Clock(monotonic=lambda: float(next(now)), sleep=lambda seconds: None)
+    folder = client.root / "runs" / RUN
+
+    client.call(Request("local", "remove_run", {"run": RUN, "folder": str(folder)}))
+
+    assert supervised == [signal.SIGTERM, signal.SIGKILL, 0]
+
+
+def test_find_orphans_names_a_run_without_a_record(client: LocalClient) -> None:
+    (client.root / "runs" / RUN).mkdir(parents=True)
+
+    orphans = [orphan.run for orphan in client.find_orphans([], [])]
+
+    assert orphans == [RUN]
