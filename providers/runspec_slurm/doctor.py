@@ -66,7 +66,7 @@ def examine(options: SlurmOptions) -> Iterator[Finding]:
         return
     yield Finding(f"{way.where} has Slurm's commands", True)
     yield _controller(way)
-    yield from _workspace(way, options)
+    yield from examine_workspace(way, options)
     found = query(way, options)
     yield from _partitions(found, options)
     yield from _tools(found, options)
@@ -99,7 +99,7 @@ def _controller(way: Transport) -> Finding:
     )
 
 
-def _workspace(way: Transport, options: SlurmOptions) -> Iterator[Finding]:
+def examine_workspace(way: Transport, options: SlurmOptions) -> Iterator[Finding]:
     said, done = _run(way, TRY, options.workspace)
     name = f"the workspace {options.workspace}"
     if done is None:

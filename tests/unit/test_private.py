@@ -13,7 +13,7 @@ ALLOWED = set(
     """
 _asdict _replace _fields _make _exit
 _attribute_map _validation _visibility _rest_name_input _models _pipeline _impl_policies _client
-_session _parse_block_device_mapping
+_session _parse_block_device_mapping _jobs
 """.split()
 )
 

@@ -69,8 +69,8 @@ class ParallelClusterClient:
         self._asked_s = -math.inf  # when the address of the head node was last queried again
         self.options, self.reach = options, reach
         self.listener: Callable[[str], None] = lambda line: None
-        cli = Cli(options, self._tell, timing.call_s)
-        self.clusters = clusters or Clusters(cli, self._tell, timing, clock)
+        cli = Cli(options, self.tell, timing.call_s)
+        self.clusters = clusters or Clusters(cli, self.tell, timing, clock)
         self.cluster = options.cluster
         self.host = options.host
         self._slurm: SlurmClient | None = None
@@ -83,7 +83,7 @@ class ParallelClusterClient:
     def listen(self, tell: Callable[[str], None]) -> None:
         self.listener = tell
 
-    def _tell(self, line: str) -> None:
+    def tell(self, line: str) -> None:
         self.listener(line)
 
     def remember(self, run: str, answers: Mapping[str, Response]) -> None:

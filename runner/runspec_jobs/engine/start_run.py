@@ -87,14 +87,14 @@ def _choose(
     confirm()
     base, name = found.base.absolute(), found.spec.name
     machines = machine_rates(found.provider, found.spec, found.facts, found.prices)
-    about = _about(found, client, made.run)
+    about = about_run(found, client, made.run)
     fresh = run_record.create(
         found.text.applied, made, found.facts, base, name, found.profile, machines, about
     )
     return Choice(fresh, client, f"run {made.run}")
 
 
-def _about(found: PlanInputs, client: Client, run: str) -> dict[str, Any]:
+def about_run(found: PlanInputs, client: Client, run: str) -> dict[str, Any]:
     """Return what a list of runs shows of a new run: `journal.RunState.about`."""
     file = spec_in_mounts.spec_file(found)
     places = client.places(run) if isinstance(client, SupportsPlaces) else Places()

@@ -42,7 +42,7 @@ def recorded(*settings: str, older: bool = False, ended: bool = True) -> Record:
     """Return the record of a run of job.yaml that has succeeded, or is alive; with *older*, as version 0.2.0 had it."""
     found = api.load("job.yaml", settings=settings).inputs
     made = model.make_plan(found.provider, found.spec, run_record.new_token(), found.facts)
-    about = start_run._about(found, cast("Client", None), made.run)
+    about = start_run.about_run(found, cast("Client", None), made.run)
     if older:
         del about["spec_file"]
     base, text = found.base.absolute(), found.text.applied

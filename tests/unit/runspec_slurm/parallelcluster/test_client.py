@@ -418,7 +418,7 @@ def test_what_the_client_does_for_minutes_is_told(world: World) -> None:
     client = world.client(host="10.0.0.5")
     client.listen(told.append)
 
-    client._tell("waiting")
+    client.tell("waiting")
 
     assert told == ["waiting"]
 

@@ -65,7 +65,7 @@ def test_a_home_that_slurm_takes_for_a_pattern_is_refused_in_words(
 
     assert str(home) in refused.value.message
     assert refused.value.hint == "set option workspace in the profile to a folder of plain names"
-    (finding,) = doctor._workspace(Here(), SlurmOptions())
+    (finding,) = doctor.examine_workspace(Here(), SlurmOptions())
     assert not finding.ok and "which Slurm takes for a pattern" in finding.what
 
 
