@@ -12,8 +12,6 @@ from runspec_local.discover import root
 from runspec_local.options import LocalOptions
 from runspec_local.supervisor import process
 
-ENDED_S = 300.0
-
 
 def end(run: str, texts: Collection[str], *, delete: bool) -> bool:
     """End *run*, and with *delete* remove its folder too; return whether anything of it was there.
@@ -36,7 +34,7 @@ def end(run: str, texts: Collection[str], *, delete: bool) -> bool:
 
 
 def _end(client: LocalClient, run: str) -> None:
-    until = time.monotonic() + ENDED_S
+    until = time.monotonic() + client.timing.ended_s
     client.cancel(run)
     while not client.state(run).state.terminal:
         if time.monotonic() > until:

@@ -17,6 +17,8 @@ class Timing:
     """For a supervisor to claim its run."""
     leave_s: float = 10.0
     """For a supervisor to end, in addition to the grace period of its nodes."""
+    ended_s: float = 300.0
+    """For a run to end whose record is damaged."""
     pull_s: float = 3600.0
     """For an engine to pull an image."""
 
