@@ -42,6 +42,7 @@ from tests.drawn.aws_truths import (
     TEMPLATE,
 )
 from tests.drawn.schema import UNKNOWN_ENUM
+from tests.support.saved_outputs import manifest_of
 
 ROLE = "arn:aws:iam::123456789012:role/r"
 OPTIONS: dict[str, Any] = {
@@ -286,7 +287,7 @@ BASE = f"{PREFIX}/runs/{RUN}/"
 MANIFEST = f"{BASE}outputs/model/0/0/.runspec/manifest.json"
 FILE = f"{BASE}outputs/model/0/0/a.bin"
 DATA = bytes(range(256)) * 8
-LISTED = b'{"files": [{"path": "a.bin", "size": 2048}]}'
+LISTED = manifest_of({"a.bin": DATA})
 SAVED = {MANIFEST: LISTED, FILE: DATA}
 OUTPUTS = worlds(files=st.just(SAVED), pages=pages(f"{BASE}outputs/x", MANIFEST, FILE))
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping
 from pathlib import Path
 
-from runspec_agent.store.manifest import MANIFEST, OBJECTS, parsed
+from runspec_agent.store.manifest import FIRST_FORMAT, MANIFEST, OBJECTS, parsed
 
 
 def saved(top: Path) -> dict[str, bytes]:
@@ -18,3 +21,12 @@ def saved(top: Path) -> dict[str, bytes]:
             except FileNotFoundError:  # another save has come meanwhile
                 continue
     return found
+
+
+def manifest_of(files: Mapping[str, bytes]) -> bytes:
+    """Return a manifest in the first format, whose files have their plain names."""
+    listed = [
+        {"path": n, "size": len(c), "mtime_ns": 5, "sha256": hashlib.sha256(c).hexdigest()}
+        for n, c in files.items()
+    ]
+    return json.dumps({"format": FIRST_FORMAT, "files": listed}).encode()

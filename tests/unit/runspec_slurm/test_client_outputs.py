@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from runspec_slurm.session.transport import Done, Here, Ssh, Transport
 from runspec_slurm.store import outputs
 from runspec_slurm.store.batch_fetch import AT_ONCE_BYTES
 from runspec_slurm.store.workspace import WorkspaceStore
+from tests.support.saved_outputs import manifest_of
 from tests.support.slurm.login_node import login
 
 pytestmark = pytest.mark.process
@@ -44,9 +44,8 @@ def saved(folder: Path, files: dict[str, bytes], task: int = 0) -> None:
     for name, content in files.items():
         (base / name).parent.mkdir(parents=True, exist_ok=True)
         (base / name).write_bytes(content)
-    listed = [{"path": name, "size": len(content)} for name, content in files.items()]
     (base / ".runspec").mkdir()
-    (base / ".runspec/manifest.json").write_text(json.dumps({"files": listed}))
+    (base / ".runspec/manifest.json").write_bytes(manifest_of(files))
 
 
 def many(folder: Path, tasks: int = TASKS) -> dict[tuple[int, str], bytes]:

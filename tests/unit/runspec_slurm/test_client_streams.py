@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from runspec_slurm.session.transport import Done, Here
 from runspec_slurm.status.workspace_poll import WorkspacePoller
 from runspec_slurm.store.outputs import outputs
 from runspec_slurm.store.workspace import WorkspaceStore
+from tests.support.saved_outputs import manifest_of
 
 pytestmark = pytest.mark.process
 
@@ -115,13 +115,11 @@ def test_a_hundred_logs_are_read_by_few_commands(
 
 def test_outputs_are_those_of_manifests_and_come_back_byte_for_byte(store: WorkspaceStore) -> None:
     content = bytes(range(256)) * 70_000  # more than is read at once
-    files = [{"path": "deep/a b.bin", "size": len(content)}, {"path": "empty", "size": 0}]
+    files = {"deep/a b.bin": content, "empty": b""}
     store.put("runs/a/outputs/model/2/1/deep/a b.bin", content)
     store.put("runs/a/outputs/model/2/1/empty", b"")
     store.put("runs/a/outputs/model/2/1/half", b"in no manifest")
-    store.put(
-        "runs/a/outputs/model/2/1/.runspec/manifest.json", json.dumps({"files": files}).encode()
-    )
+    store.put("runs/a/outputs/model/2/1/.runspec/manifest.json", manifest_of(files))
 
     found = outputs(store, "a")
 
@@ -135,8 +133,7 @@ def test_outputs_are_those_of_manifests_and_come_back_byte_for_byte(store: Works
 
 def test_an_output_that_is_taken_away_meanwhile_is_told(store: WorkspaceStore) -> None:
     store.put("runs/a/outputs/model/0/0/x", b"1")
-    files = json.dumps({"files": [{"path": "x", "size": 1}]}).encode()
-    store.put("runs/a/outputs/model/0/0/.runspec/manifest.json", files)
+    store.put("runs/a/outputs/model/0/0/.runspec/manifest.json", manifest_of({"x": b"1"}))
     (found,) = outputs(store, "a")
     store.remove("runs/a/outputs/model/0/0/x")
 
