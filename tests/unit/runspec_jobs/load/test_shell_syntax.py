@@ -75,6 +75,7 @@ def test_placeholders_and_what_looks_like_options_are_no_errors(job: Path) -> No
     assert run(["plan", "job.yaml"]) == 0
 
 
+@pytest.mark.process  # bash, which the guard does not know
 def test_a_script_for_bash_is_checked_by_bash(job: Path, capsys: Capture) -> None:
     job.write_text(head() + "run: |\n  #!/bin/bash\n  a=(1 2)\n  [[ a == b ]] || echo ${a[0]}\n")
     assert run(["plan", "job.yaml"]) == 0
