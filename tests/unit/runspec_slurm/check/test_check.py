@@ -29,7 +29,6 @@ REFUSED: dict[str, Row] = {
     "more nodes that come and go than an array has": (
         {"cluster": {"nodes": {"min": 1, "max": 20000}}}, {}, FOUND, ("cluster", "nodes"), "MaxArraySize",
     ),
-    "no time, which Slurm takes for no limit": ({"timeout": "0s"}, {}, FOUND, ("timeout",), "no limit"),
     "more time than the partition gives": (
         {"timeout": "25h"}, {}, FOUND, ("timeout",), "1d1h is longer than the time limit of the partition 'cpu', 1d",
     ),
