@@ -422,6 +422,7 @@ def not_enumerated(value: Any, shape: Any, at: str) -> Iterator[str]:
 
 def test_no_golden_plan_is_of_an_example_that_has_gone() -> None:
     there = {str(path.relative_to(GOLDEN)) for path in GOLDEN.rglob("*.json")}
+    there -= {str(path.relative_to(GOLDEN)) for path in (GOLDEN / "ends").iterdir()}
 
     plans = {f"{name}/{p.stem}-{engine}.json" for p, name, engine in CASES}
     assert there == plans | {f"{name}/hello-{engine}-policy.json" for name, engine in RIGHTS}
