@@ -41,9 +41,10 @@ class LocalProvider:
         return examine(options)
 
     def end_by_id(self, run: str, texts: Collection[str], *, delete: bool) -> bool:
-        from runspec_local.rescue import end  # has effects: not allowed in the pure half
+        from runspec_local.client import LocalClient
+        from runspec_local.orphans import end  # has effects: not allowed in the pure half
 
-        return end(run, texts, delete=delete)
+        return end(run, texts, LocalClient, delete=delete)
 
     def connect(self, facts: Facts) -> Client:
         from runspec_local import timing
