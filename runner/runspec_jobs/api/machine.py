@@ -1,4 +1,4 @@
-"""What is installed on this machine, whether it works, and the first files of a project."""
+"""What is installed on this machine, whether it works, the first files of a project, and errors of any file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.diagnostics.render import placed
-from runspec_jobs.errors import Conflict, Lacking, RunspecError, Unavailable, UsageError
+from runspec_jobs.errors import Conflict, FileFailed, Lacking, RunspecError, Unavailable, UsageError
 from runspec_jobs.load import inputs, registry, source, trust
 from runspec_jobs.load.registry import extras as extras
 from runspec_jobs.load.source import InvalidSpec, SourceFile
@@ -325,3 +325,8 @@ def _looked(provider: SupportsDoctor, options: Options, *, node: bool) -> Iterat
         yield Finding("the check from a node was skipped: fix the problems above first", False)
     else:
         yield from provider.examine_node(options)
+
+
+def file_error(exc: OSError) -> FileFailed:
+    """Return the error of the user for *exc*, which names a file and which no other module has put into words."""
+    return atomic_io.failed(exc, Path(os.fsdecode(exc.filename)), "use")

@@ -86,9 +86,9 @@ def _run(words: Sequence[str]) -> int:
 
 def _of_file(exc: OSError) -> errors.FileFailed:
     """Return the error for a file of this machine, such as one that belongs to another user; most verbs say more."""
-    from runspec_jobs.api import file_errors  # not for help and completions, which should be quick
+    from runspec_jobs.api import machine  # not for help and completions, which should be quick
 
-    return file_errors.described(exc)
+    return machine.file_error(exc)
 
 
 def tolerant() -> None:
