@@ -25,7 +25,8 @@ from runspec_aws.status import array_children, jobs, poll
 from runspec_aws.store import multipart, objects
 from runspec_aws.timing import Clock
 from runspec_emulators.aws import models
-from runspec_jobs.provider import RunspecError, tar_stream
+from runspec_jobs.provider import RunspecError
+from runspec_jobs.provider.streams import tar_stream
 from tests.drawn.aws_account import Account, Drawn, World, drawn, opened
 from tests.drawn.aws_cases import OPTIONS, Case, Place, bad, right_error
 from tests.drawn.aws_truths import CHILDREN, TRUTHS

@@ -17,7 +17,8 @@ from runspec_aws.session.clients import Session as AwsSession
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.errors import translated as azure
 from runspec_azure.session.clients import Session as AzureSession
-from runspec_jobs.provider import NoAnswer, object_streams
+from runspec_jobs.provider import NoAnswer
+from runspec_jobs.provider.streams import object_streams
 
 pytestmark = pytest.mark.process
 BODY = b'{"jobs": [], "state": "active"}'

@@ -15,11 +15,8 @@ from runspec_jobs.engine import (
     apply as engine,
     clients,
     end,
-    fetch as copying,
     log_lines,
     named_run,
-    output_layout,
-    publish,
     rescue,
     save_logs as saving,
     start_run,
@@ -27,6 +24,7 @@ from runspec_jobs.engine import (
     wait as waiting,
 )
 from runspec_jobs.engine.log_lines import LogLine as LogLine
+from runspec_jobs.engine.outputs import fetch as copying, layout as output_layout, publish
 from runspec_jobs.engine.save_logs import SavedLog as SavedLog, SavedLogs as SavedLogs
 from runspec_jobs.engine.status import is_known as is_known
 from runspec_jobs.engine.wait import ways as ways

@@ -10,9 +10,9 @@ from runspec_jobs.engine import (
     apply as engine,
     clients,
     early_stop,
-    publish,
     status as status_of,
 )
+from runspec_jobs.engine.outputs import publish
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.engine.start_run import ended_by_others
 from runspec_jobs.errors import CredentialsError, FileFailed, TimedOut, UnknownOutcome

@@ -105,7 +105,6 @@ from runspec_jobs.provider.job_manifest import (
     reach,
     read_record,
 )
-from runspec_jobs.provider.log_streams import Chunk, LogIndex, Stream, TimedChunk, timed_chunk
 from runspec_jobs.provider.node_ends import (
     NodeEnd,
     NodeEnds,
@@ -113,7 +112,6 @@ from runspec_jobs.provider.node_ends import (
     unproven,
     unrecorded,
 )
-from runspec_jobs.provider.object_streams import BodyReader, HashedPart, RangedReader, TimedStream
 from runspec_jobs.provider.paths import home as state_folder
 from runspec_jobs.provider.payload import (
     boot_py as inside_boot,
@@ -147,7 +145,20 @@ from runspec_jobs.provider.steps import (
     requests_of,
     short_hash,
 )
-from runspec_jobs.provider.tar_stream import tar_blocks, tar_bytes
+from runspec_jobs.provider.streams.log_streams import (
+    Chunk,
+    LogIndex,
+    Stream,
+    TimedChunk,
+    timed_chunk,
+)
+from runspec_jobs.provider.streams.object_streams import (
+    BodyReader,
+    HashedPart,
+    RangedReader,
+    TimedStream,
+)
+from runspec_jobs.provider.streams.tar_stream import tar_blocks, tar_bytes
 from runspec_jobs.provider.types import (
     SECRET_SOURCE,
     Address,

@@ -10,9 +10,9 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from runspec_jobs.machines.estimate import Offer
 from runspec_jobs.machines.price_list import ListedPrices, PriceList
 from runspec_jobs.machines.usage import Usage
-from runspec_jobs.provider.log_streams import Stream, TimedChunk
 from runspec_jobs.provider.probe import Probe
 from runspec_jobs.provider.steps import Request, Response, Step
+from runspec_jobs.provider.streams.log_streams import Stream, TimedChunk
 from runspec_jobs.provider.types import (
     Bundle,
     Emulation,

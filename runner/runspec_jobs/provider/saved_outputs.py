@@ -13,7 +13,7 @@ from runspec_agent.base.failure import Failure
 from runspec_agent.store import manifest
 from runspec_jobs.errors import RemoteError
 from runspec_jobs.provider.job_manifest import OUTPUT_TAR
-from runspec_jobs.provider.tar_stream import members
+from runspec_jobs.provider.streams.tar_stream import members
 from runspec_jobs.provider.types import OutputFile
 
 MANIFEST = f"/{manifest.MANIFEST}"

@@ -14,7 +14,8 @@ import pytest
 from runspec_aws import job, plan, policy, signed
 from runspec_aws.client import AwsClient
 from runspec_aws.options import AwsOptions
-from runspec_jobs.provider import Facts, Problem, Source, Spec, Step, tar_stream
+from runspec_jobs.provider import Facts, Problem, Source, Spec, Step
+from runspec_jobs.provider.streams import tar_stream
 from tests.support.aws.specs import PROFILE, SHARED, STORE, errors, notes, problems, spec
 
 RUN = "n-abc123"

@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from runspec_jobs.engine import fetch
-from runspec_jobs.engine.output_layout import PLAIN, Layout, place
+from runspec_jobs.engine.outputs import fetch
+from runspec_jobs.engine.outputs.layout import PLAIN, Layout, place
 from runspec_jobs.errors import Conflict, FileFailed, RemoteError, UsageError
 from runspec_jobs.provider import OutputFile
 from runspec_jobs.state import atomic_io

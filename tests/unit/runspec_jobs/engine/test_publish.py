@@ -11,7 +11,7 @@ import pytest
 
 from runspec_jobs.cli import output
 from runspec_jobs.cli.app import run
-from runspec_jobs.engine import publish
+from runspec_jobs.engine.outputs import publish
 from runspec_jobs.errors import RemoteError
 from runspec_jobs.provider import State, Status
 from runspec_jobs.provider.saved_outputs import (

@@ -10,7 +10,7 @@ import pytest
 
 from runspec_jobs.api.convert import write_files
 from runspec_jobs.cli.app import run
-from runspec_jobs.engine.output_layout import PLAIN, place
+from runspec_jobs.engine.outputs.layout import PLAIN, place
 from runspec_jobs.errors import Conflict, UsageError
 from runspec_jobs.provider import OutputFile, paths
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from runspec_jobs.errors import RemoteError
-from runspec_jobs.provider.object_streams import BodyReader, RangedReader
+from runspec_jobs.provider.streams.object_streams import BodyReader, RangedReader
 
 CONTENT = bytes(range(256)) * 40
 

@@ -11,7 +11,13 @@ import pytest
 
 from runspec_jobs.errors import Conflict
 from runspec_jobs.load.bundle import bundle
-from runspec_jobs.provider.tar_stream import BLOCK_BYTES, Member, blocks, members, pieces as tar
+from runspec_jobs.provider.streams.tar_stream import (
+    BLOCK_BYTES,
+    Member,
+    blocks,
+    members,
+    pieces as tar,
+)
 
 LARGE = os.urandom(2 * BLOCK_BYTES + 1)
 FILES = {"run.sh": b"#!/bin/sh\n", "empty": b"", "deep/large": LARGE, "deep/é" + "x" * 150: b"a"}

@@ -14,7 +14,7 @@ import pytest
 
 from runspec_jobs import api
 from runspec_jobs.api import reports
-from runspec_jobs.engine import fetch
+from runspec_jobs.engine.outputs import fetch
 from runspec_jobs.errors import Conflict
 from runspec_jobs.load.bundle import bundle
 from runspec_jobs.logs.save import is_beginning

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from runspec_agent.store.manifest import stays
-from runspec_jobs.provider.object_streams import RangedReader, ReadRange
+from runspec_jobs.provider.streams.object_streams import RangedReader, ReadRange
 from runspec_jobs.provider.types import Bundle, Progress
 
 BLOCK_BYTES = 1 << 20  # size of one read: small files share a block, large files are skipped

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from runspec_jobs.diagnostics.problem import did_you_mean
-from runspec_jobs.engine.output_layout import (
+from runspec_jobs.engine.outputs.layout import (
     PLAIN,
     Layout,
     is_link,

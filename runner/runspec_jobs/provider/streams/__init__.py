@@ -1,0 +1,1 @@
+"""Streams that providers read and write: logs, objects of a store, and tars of folders."""
