@@ -81,7 +81,7 @@ def save(
             seen(status)
         return status is None or status.state.terminal
 
-    with job_goes_on(of.run):
+    with job_goes_on(of):
         saved = copying.save(
             lambda: [s for s in source.streams(of.run) if wanted.streams(s)],
             lambda s: copying.name(s, wanted.target, count, tasks),

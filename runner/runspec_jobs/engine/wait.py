@@ -59,7 +59,7 @@ def wait(
         with (
             early_stop.stopper(of, client, metric if stops else None, reporter.wait) as stopper,
             metric_watch.watching(metric, _shared(stopper), watcher.metric) as watch,
-            job_goes_on(of.run),
+            job_goes_on(of),
             select.Selector(selection, show, unfinished) as selector,
         ):
 
@@ -128,21 +128,26 @@ def _shared(stopper: early_stop.Stopper | None) -> metric_watch.Shared | None:
 
 
 @contextlib.contextmanager
-def job_goes_on(run: str) -> Iterator[None]:
-    """Add to an error that only this command has, such as refused credentials or a full disk, that the job goes on."""
+def job_goes_on(of: Record) -> Iterator[None]:
+    """Add to an error that only this command has, such as refused credentials or a full disk, that the job goes on.
+
+    Nothing is added if the run is known to have ended.
+    """
     try:
         yield
     except FileFailed as exc:
-        exc.hint = f"{exc.hint}; {_goes_on(run)}" if exc.hint else _goes_on(run)
+        if goes_on := _goes_on(of):
+            exc.hint = f"{exc.hint}; {goes_on}" if exc.hint else goes_on
         raise
     except CredentialsError as exc:
-        raise CredentialsError(
-            exc.message, f"{exc.hint or 'log in again'}; {_goes_on(run)}"
-        ) from exc
+        hints = [exc.hint or "log in again", _goes_on(of)]
+        raise CredentialsError(exc.message, "; ".join(filter(None, hints))) from exc
 
 
-def _goes_on(run: str) -> str:
-    return f"the job goes on. {ways(run)}"
+def _goes_on(of: Record) -> str:
+    memory = of.memory()
+    ended = memory.status is not None or memory.deleted
+    return "" if ended else f"the job goes on. {ways(of.run)}"
 
 
 def ways(run: str) -> str:

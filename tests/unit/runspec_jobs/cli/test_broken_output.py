@@ -53,6 +53,21 @@ def test_apply_ends_with_69_if_standard_output_is_full(tmp_path: Path) -> None:
     assert "service" not in done.stderr
 
 
+@pytest.mark.slow
+def test_saving_the_log_of_an_ended_run_to_a_full_disk_does_not_say_that_it_goes_on(
+    tmp_path: Path,
+) -> None:
+    job = "apiVersion: runspec/v1\nname: over\nprovider: local\nrun: echo 1\n"
+    (tmp_path / "job.yaml").write_text(job)
+    started(["apply", str(tmp_path / "job.yaml")], subprocess.DEVNULL)
+
+    done = started(["logs", "over", "--save", "/dev/full"], subprocess.PIPE)
+
+    assert done.returncode == 69
+    assert "no space left on device" in done.stderr
+    assert "goes on" not in done.stderr
+
+
 @pytest.mark.process
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_reader_that_has_gone_is_no_error(words: list[str]) -> None:
