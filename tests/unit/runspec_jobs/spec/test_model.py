@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from runspec_jobs.diagnostics.problem import Problem, dotted
 from runspec_jobs.document import reader
@@ -71,6 +71,7 @@ FIELDS = [
 
 
 @given(st.sampled_from(FIELDS), SCALARS)
+@example("container.image", "1..3")
 def test_models_and_schema_agree_on_every_kind_of_value_in_every_field(
     field: str, value: str
 ) -> None:
@@ -90,7 +91,7 @@ def test_models_and_schema_agree_on_every_kind_of_value_in_every_field(
 # What only fields together, or a look at the digits, can tell.
 TOGETHER = (
     "'command' and 'run'", "launch: none starts", "'max_parallel' needs", "'stop' needs", "min (", "'5..1'",
-    "an MPI job",
+    "an MPI job", "'1..3' is no image",
 )  # fmt: skip
 
 
