@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 import pytest
 
+from runspec_emulators.aws import signature
+from runspec_emulators.aws.region import PAIR
 from tests.support.fault_proxy import FAULTS, broken, forward
 from tests.support.http_server import ReceivedRequest, Reply, Server
 
@@ -19,6 +21,16 @@ OBJECTS = pytest.mark.parametrize(
     "kind", ["s3", pytest.param("blob", marks=pytest.mark.slow)], indirect=True
 )
 CLOSE = {"Connection": "close"}
+
+
+def _signed_anew(
+    request: ReceivedRequest, target: str, written: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the headers for a *target* that is not the one that was signed."""
+    lower = {k.lower(): v for k, v in written.items()}
+    own = {k: v for k, v in lower.items() if k == "host" or k.startswith("x-amz-")}
+    region = lower["authorization"].split("/")[2]
+    return lower | signature.sign(request.method, target, own, request.body, PAIR, region, "s3")
 
 
 class Call(NamedTuple):
@@ -120,8 +132,10 @@ class Way(Server):
         target = request.target
         if "&sig=" not in target:  # signed by Azure, which takes no such key
             written = {k: v.replace(NEWLINE, INSTEAD) for k, v in request.written.items()}
-            request = request._replace(written=written)  # a copy has a key in its headers, too
             target = target.replace(NEWLINE, INSTEAD)
+            # A copy has a key in its headers, too.
+            if (target, written) != (request.target, request.written):
+                request = request._replace(written=_signed_anew(request, target, written))
         reply = forward(request, self.there, target)
         body = reply.body.replace(INSTEAD.encode(), NEWLINE.encode())
         return reply._replace(headers={**reply.headers, **CLOSE}, body=body)
