@@ -105,26 +105,22 @@ def test_damage_before_the_last_line_is_said_with_its_line_and_changes_nothing(
     assert path.read_bytes() == b"".join(lines)
 
 
-def test_a_damaged_journal_stops_every_verb_of_its_run_with_one_line_and_changes_nothing(
-    driver: Driver,
-) -> None:
+def test_a_damaged_journal_stops_apply_with_one_line_and_changes_nothing(driver: Driver) -> None:
+    """What it began may be alive, and is ended by destroy, which needs the id alone."""
     with new_world(driver, LONG) as world:
         run = started(world)
         path = world.home / "runs" / run / "journal.jsonl"
-        good = path.read_bytes()
-        damaged = good.replace(b'"born"', b'"burn"', 1)
+        damaged = path.read_bytes().replace(b'"born"', b'"burn"', 1)
         path.write_bytes(damaged)
 
-        ended = [
-            world.run(*words)
-            for words in (("cancel", run), ("destroy", run), ("apply", "faults.yaml"))
-        ]
+        ended = world.run("apply", "faults.yaml")
 
-        assert [one.code for one in ended] == [Damaged.exit_code] * 3
-        assert [one.err for one in ended if "journal.jsonl:1: damaged line" not in one.err] == []
+        assert ended.code == Damaged.exit_code
+        assert "journal.jsonl:1: damaged line" in ended.err
         assert path.read_bytes() == damaged
-        path.write_bytes(good)
         assert world.run("destroy", run).code == 0
+        assert world.await_quiet() == {}
+        assert world.run("apply", "-d", "faults.yaml").code == 0
 
 
 @calm
