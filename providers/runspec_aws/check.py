@@ -10,7 +10,7 @@ from runspec_aws.infrastructure import lustre, own_queue
 from runspec_aws.infrastructure.launch_template import ROOT_DEVICE
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources import architecture, named_types, region, room
-from runspec_aws.resources.instance_types import NO_DRIVER, gpu_types, known, usable_gib
+from runspec_aws.resources.instance_types import NO_DRIVER, chosen, gpu_types, known, usable_gib
 from runspec_aws.resources.job_kind import LARGEST_ARRAY, MAX_ATTEMPTS, JobKind, children, shape
 from runspec_aws.resources.request import candidates, on_fargate, request
 from runspec_jobs.provider import (
@@ -262,6 +262,10 @@ def _adapters(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
 
 def _too_much(spec: Spec, options: AwsOptions) -> Problem:
     """Return the problem of a spec for which no instance type is chosen."""
+    if options.offered is not None and chosen(request(spec, options), bool(options.ami)):
+        what = f"EC2 offers no instance type in {options.region} that runspec would choose"
+        hint = "use another region, ask for less, or set providers.aws-batch.instance_types"
+        return Problem(("cluster",), what, hint)
     found = machine_shortfall(request(spec, options), ec2_catalogue(), usable_gib)
     named = f": [{found.machine.name}]" if found.machine else ""
     hint = f"{found.hint}, or set providers.aws-batch.instance_types{named}"

@@ -61,6 +61,22 @@ def test_a_region_of_which_nothing_is_known_is_refused_with_the_setting_to_write
     assert problem.hint and "set instance_types in the profile" in problem.hint
 
 
+@pytest.mark.parametrize(("offered", "cpus"), [((), 1), (HERE, 64)])
+def test_a_node_that_no_offered_type_holds_is_refused_without_a_word_of_gpus(
+    offered: tuple[str, ...], cpus: int
+) -> None:
+    """It was told that the smallest machine has too few GPUs, of which it had none."""
+    given = facts("cn-north-1", offered)
+
+    (problem,) = [
+        p for p in PROVIDER.check(spec(cluster={"cpus": cpus}), given) if p.severity == "error"
+    ]
+
+    assert problem.path == ("cluster",)
+    assert "EC2 offers no instance type in cn-north-1 that runspec would choose" in problem.what
+    assert problem.hint and "providers.aws-batch.instance_types" in problem.hint
+
+
 @pytest.mark.parametrize(
     ("region", "profile"),
     [
