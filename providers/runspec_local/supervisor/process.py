@@ -78,13 +78,15 @@ def supervised() -> set[Path]:
 
 
 def _command_lines() -> Iterator[tuple[int, list[bytes]]]:
+    """Yield the command lines of other processes of this user: anybody may start one that looks like a supervisor."""
     for name in os.listdir("/proc"):
         if name.isdecimal() and int(name) != os.getpid():
             try:
                 line = Path("/proc", name, "cmdline").read_bytes()
+                own = os.stat(f"/proc/{name}").st_uid == os.geteuid()
             except OSError:
                 continue
-            if line:
+            if line and own:
                 yield int(name), line.rstrip(b"\0").split(b"\0")
 
 
