@@ -14,6 +14,12 @@ from runspec_jobs.spec.placeholders import shell_script
 from runspec_jobs.spec.script.interpreter import Interpreter, interpreter
 
 SHELL = "/bin/sh"
+SHELLS = ("sh", "bash", "dash")
+FOLDERS = (
+    "/bin",
+    "/usr/bin",
+    "/usr/local/bin",
+)  # of the system: a checkout may have a program called bash
 MOST_S = 5.0
 # "/bin/sh: 3: Syntax error: ..." of dash, and "/bin/sh: line 3: syntax error ..." of bash and others
 MESSAGE = re.compile(r"[^:]*: (?:line )?(\d+): (.*)")
@@ -52,10 +58,15 @@ def _lacking(reads: Interpreter, spec: Spec) -> str | None:
 
 
 def _shell(reads: Interpreter | None) -> str | None:
-    """Return the shell of this machine that can check a script; None for a script that is for something else."""
+    """Return the shell of this machine that can check a script; None for a script that is for something else.
+
+    Only a shell of the system is started, and one that `env` finds by the user's PATH: a spec may name any file.
+    """
     if reads is None:
         return SHELL
-    return reads.program if reads.program.rpartition("/")[2] in ("sh", "bash", "dash") else None
+    folder, slash, name = reads.program.rpartition("/")
+    known = name in SHELLS and (not slash or folder in FOLDERS)
+    return reads.program if known else None
 
 
 def _syntax_error(shell: str, script: str) -> str | None:

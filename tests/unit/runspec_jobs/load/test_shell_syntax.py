@@ -87,6 +87,19 @@ def test_a_script_for_bash_is_checked_by_bash(job: Path, capsys: Capture) -> Non
     assert "job.yaml:4:1: run: line " in capsys.readouterr().err
 
 
+@pytest.mark.process  # the program of the checkout, if it were started
+@pytest.mark.parametrize("named", ["{}/bash", "{}/sh", "./bash", "/usr/bin/../..{}/bash"])
+def test_a_shell_of_a_checkout_is_not_started(named: str, job: Path, tmp_path: Path) -> None:
+    for name in ("bash", "sh"):
+        (tmp_path / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
+        (tmp_path / name).chmod(0o755)
+    job.write_text(head() + f"run: |\n  #!{named.format(tmp_path)}\n  echo hi\n")
+
+    run(["plan", "job.yaml"])
+
+    assert not (tmp_path / "started").exists()
+
+
 def test_a_script_for_something_else_is_not_checked_by_a_shell(job: Path, capsys: Capture) -> None:
     job.write_text(head() + "run: |\n  #!/usr/bin/env python3\n  print((1,\n  2))\n")
 
