@@ -16,6 +16,7 @@ from runspec_jobs.spec.field_marks import models_in
 from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.placeholders import PLACE, unescaped
 from runspec_jobs.spec.rules import NOTHING_TO_RUN, broken
+from runspec_jobs.spec.types import RECORDED
 
 M = TypeVar("M", bound=BaseModel)
 UNKNOWN = "unknown key '"
@@ -47,8 +48,21 @@ def spec(document: Document) -> tuple[Spec | None, list[Problem]]:
     problems = list(broken(found))
     if problems:
         return None, problems
+    return _unescaped(found), []
+
+
+def recorded(document: Document) -> tuple[Spec | None, list[Problem]]:
+    """Return the spec in *document*, with which a run was started, or None and the problems in it.
+
+    Rules that are newer than the run do not count: its record stays readable.
+    """
+    found, problems = model(Spec, document.value, context=RECORDED)
+    return (None if found is None else _unescaped(found)), problems
+
+
+def _unescaped(found: Spec) -> Spec:
     env = {name: unescaped(value) for name, value in found.env.items()}
-    return (found if env == found.env else found.model_copy(update={"env": env})), []
+    return found if env == found.env else found.model_copy(update={"env": env})
 
 
 def _explained(problems: Iterable[Problem]) -> set[str]:
@@ -76,13 +90,17 @@ def _without(value: Any, paths: Iterable[Path]) -> Any:
 
 
 def model(
-    kind: type[M], value: Value | Mapping[str, Any], at: Path = ()
+    kind: type[M],
+    value: Value | Mapping[str, Any],
+    at: Path = (),
+    *,
+    context: Mapping[str, Any] | None = None,
 ) -> tuple[M | None, list[Problem]]:
     """Return *value*, which is at the path *at*, as an instance of *kind*, or None, and all problems in it."""
     if not isinstance(value, Mapping):
         return None, [Problem(at, "a mapping is expected here", "write key: value lines")]
     try:
-        return kind.model_validate(value), []
+        return kind.model_validate(value, context=context), []
     except ValidationError as exc:
         # A default that depends on an invalid field is no mistake of its own.
         found = exc.errors(include_url=False)

@@ -311,6 +311,21 @@ def test_a_spec_on_record_that_cannot_be_read_is_told_as_such(
     assert run(["destroy", "job"]) == 0
 
 
+@pytest.mark.parametrize("line", [b"timeout: 0s\n", b"container: {image: 'Ubuntu:22.04'}\n"])
+def test_a_spec_on_record_that_a_newer_rule_refuses_is_read(
+    spec: Path, capsys: Capture, line: bytes
+) -> None:
+    """An earlier version accepted it, and its run must be followed, fetched and ended as any other."""
+    assert run(["apply", str(spec)]) == 0
+    (of,) = run_record.of_name("job")
+    with (of.folder / "job.yaml").open("ab") as file:
+        file.write(line)
+    capsys.readouterr()
+
+    assert run(["logs", "job"]) == 0
+    assert run(["destroy", "job"]) == 0
+
+
 @pytest.mark.parametrize("name", ["job.yaml", "plan.json", "journal.jsonl"])
 @pytest.mark.parametrize("damage", ["empty", "folder"])
 def test_an_empty_file_or_a_folder_in_its_place_is_told_and_no_bug(
