@@ -5,8 +5,8 @@ https://learn.microsoft.com/rest/api/cost-management/retail-prices/azure-retail-
 
 from __future__ import annotations
 
+import http.client
 import json
-import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -37,7 +37,7 @@ def read(region: str | None, fetch: Get = get) -> ListedPrices:
     try:
         items = [item for page in _pages(region, fetch) for item in page["Items"]]
         return ListedPrices(_prices(items, spot=False), _prices(items, spot=True), LIST)
-    except (urllib.error.URLError, TimeoutError, OSError) as exc:
+    except (OSError, http.client.HTTPException) as exc:  # URLError and TimeoutError are OSErrors
         raise RemoteError(f"{LIST} cannot be read: {exc}", "try again later") from exc
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
         what = f"the answer of {LIST} cannot be read: {type(exc).__name__}: {exc}"

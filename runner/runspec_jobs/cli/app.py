@@ -79,7 +79,10 @@ def _run(words: Sequence[str]) -> int:
     except OSError as exc:
         if exc.filename is None and exc.errno in OF_OUTPUT:  # from Typer's help
             raise OutputFailed(exc) from exc
-        return print_error(_of_file(exc), given) if exc.filename else reported(exc, given)
+        named = isinstance(exc.filename, str | bytes) and bool(
+            exc.filename
+        )  # it may be a descriptor
+        return print_error(_of_file(exc), given) if named else reported(exc, given)
     except Exception as exc:  # noqa: BLE001 - the last handler: a bug is reported without a traceback
         return reported(exc, given)
 

@@ -250,6 +250,24 @@ def test_an_unexpected_error_is_one_line_and_a_report_without_values(
     report.unlink()
 
 
+def test_an_error_about_a_descriptor_is_reported_as_a_bug(
+    spec: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its `filename` is a number, and no name of a file."""
+    from runspec_jobs.load import source
+
+    def broken(*args: object) -> None:
+        raise OSError(9, "Bad file descriptor", 7)
+
+    monkeypatch.setattr(source, "validated", broken)
+
+    code = run(["validate", str(spec)])
+
+    told = capsys.readouterr().err
+    assert code == 70 and "Traceback" not in told
+    Path(told.rsplit(" ", 1)[1].strip()).unlink()
+
+
 def test_init_writes_a_spec_that_runs(spec: Path, tmp_path: Path, capsys: Capture) -> None:
     assert run(["init", "fresh.yaml"]) == 0
     assert run(["validate", "fresh.yaml"]) == 0

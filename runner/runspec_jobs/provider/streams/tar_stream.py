@@ -8,7 +8,7 @@ import tarfile
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from runspec_agent.store.manifest import stays
+from runspec_agent.store.manifest import LONGEST_NS, stays
 from runspec_jobs.provider.streams.object_streams import RangedReader, ReadRange
 from runspec_jobs.provider.types import Bundle, Progress
 
@@ -71,7 +71,8 @@ def members(read: ReadRange, size: int) -> Iterator[Member]:
 
 
 def _member(path: str, info: tarfile.TarInfo) -> Member:
-    mode, mtime_ns = info.mode & PERMISSIONS, int(info.mtime) * 10**9
+    mode, time_ns = info.mode & PERMISSIONS, int(info.mtime) * 10**9
+    mtime_ns = time_ns if abs(time_ns) < LONGEST_NS else None  # os.utime takes no other
     if info.isreg():
         return Member(path, info.offset_data, info.size, "file", "", mode, mtime_ns)
     if info.isdir():

@@ -5,6 +5,7 @@ https://learn.microsoft.com/rest/api/cost-management/retail-prices/azure-retail-
 
 from __future__ import annotations
 
+import http.client
 import json
 import urllib.error
 import urllib.parse
@@ -93,9 +94,12 @@ def test_an_answer_that_cannot_be_read_is_an_error_in_words(answer: bytes) -> No
         price_list.read("westeurope", lambda _: answer)
 
 
-def test_a_service_that_does_not_answer_is_named() -> None:
+@pytest.mark.parametrize(
+    "error", [urllib.error.URLError("refused"), http.client.IncompleteRead(b"{"), TimeoutError()]
+)
+def test_a_service_that_does_not_answer_is_named(error: Exception) -> None:
     def refused(_: str) -> bytes:
-        raise urllib.error.URLError("refused")
+        raise error
 
     with pytest.raises(RemoteError, match=r"prices\.azure\.com/api/retail/prices cannot be read"):
         price_list.read("westeurope", refused)

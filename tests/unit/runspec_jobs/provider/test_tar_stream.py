@@ -124,6 +124,20 @@ def test_a_tar_is_read_with_its_links_folders_modes_and_times(tmp_path: Path) ->
         assert (one.mode, one.mtime_ns) == (0o600, 10**18)
 
 
+@pytest.mark.parametrize("mtime", [1 << 80, -(1 << 80), 9223372037])
+def test_a_time_that_no_file_can_have_is_not_known(mtime: int) -> None:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        info = tarfile.TarInfo("a")
+        info.mtime = mtime
+        archive.addfile(info)
+    content = file.getvalue()
+
+    (found,) = members(lambda start, end: content[start:end], len(content))
+
+    assert found.mtime_ns is None
+
+
 def test_a_tar_with_a_negative_size_ends(tmp_path: Path) -> None:
     """Python 3.11 may read such a tar for ever: CVE-2025-8194."""
     info = tarfile.TarInfo("a")
