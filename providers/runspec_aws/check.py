@@ -34,10 +34,10 @@ LEAST_WAIT_S, MOST_WAIT_S = 600, 86_400
 MOST_NODES = (
     1000  # https://docs.aws.amazon.com/batch/latest/userguide/multi-node-parallel-jobs.html
 )
-# https://docs.aws.amazon.com/batch/latest/APIReference/API_ComputeResourceUpdate.html for Fargate, and by default
-# https://docs.aws.amazon.com/vpc/latest/userguide/amazon-vpc-limits.html#vpc-limits-security-groups
 # https://docs.aws.amazon.com/batch/latest/APIReference/API_ResourceRequirement.html: MEMORY
 LEAST_MEMORY = 4 << 20
+# https://docs.aws.amazon.com/batch/latest/APIReference/API_ComputeResourceUpdate.html for Fargate, and by default
+# https://docs.aws.amazon.com/vpc/latest/userguide/amazon-vpc-limits.html#vpc-limits-security-groups
 MOST_SECURITY_GROUPS = 5
 RESERVED = "AWS_BATCH"
 # ARNs only: https://docs.aws.amazon.com/batch/latest/APIReference/API_Secret.html
