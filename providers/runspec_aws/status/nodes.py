@@ -92,7 +92,8 @@ def node(
         reason = unproven(SERVICE) if end is None else contradicted(SERVICE, end, ends.record)
         over = (*over[:-1], over[-1]._replace(exit_code=code, reason=reason)) if over else ()
     elif state is State.FAILED and end is not None and over:
-        code, reason = end.code, over[-1].reason
+        # After a recorded success, the machine or the container failed, and the service's word counts.
+        code, reason = end.code or code or None, over[-1].reason or reason
         reason = "; ".join(text for text in (reason, reasons.reclaimed(job)) if text)
     elif code == attempts.AGAIN and over:  # no attempts were left: 75 is the agent's
         code, reason = over[-1].exit_code, over[-1].reason

@@ -76,6 +76,15 @@ def test_a_programs_own_code_is_its_own(code: int) -> None:
     assert not found.attempts[0].reclaimed
 
 
+@pytest.mark.parametrize("code", [None, 0, 137])
+def test_a_failure_after_a_recorded_success_has_the_code_of_the_service(code: int | None) -> None:
+    """The machine or the container failed between the record and its end: a failure has no exit code 0."""
+    found = shown(job("FAILED", attempt(code)), "0/1/0-0-program")
+
+    assert (found.state, found.exit_code) == (State.FAILED, code or None)
+    assert found.reason
+
+
 def test_a_timeout_is_told_with_its_seconds() -> None:
     found = shown(
         job("FAILED", attempt(75), attempt(124)), "0/1/0-124-timeout", "0/2/0-124-timeout"
