@@ -59,7 +59,8 @@ def _stranger(above: Path, folder: Path) -> int | None:
     Anybody may put a file into /tmp. Whoever owns the folder of the spec may write all that a profile says into the
     spec; that user is another one than this in a container that runs as root.
     """
-    known = {0, os.geteuid(), folder.stat().st_uid}
+    there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+    known = {0, os.geteuid(), there.stat().st_uid}
     path = above / PROFILE
     return next(
         (uid for uid in (path.lstat().st_uid, path.stat().st_uid) if uid not in known), None

@@ -35,7 +35,8 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> ru
     """Give a run that has ended, beside another one."""
     monkeypatch.chdir(tmp_path)
     for name in ("other", "job"):
-        Path(f"{name}.yaml").write_text(HEAD.format(name) + "command: [echo, hi]\n")
+        outputs = "outputs: [{name: out, path: /job/out}]\n"  # or fetch has nothing to read
+        Path(f"{name}.yaml").write_text(HEAD.format(name) + outputs + "command: [echo, hi]\n")
         assert run(["apply", f"{name}.yaml"]) == 0
     capsys.readouterr()
     return run_record.find("job")
@@ -179,7 +180,6 @@ def test_what_a_newer_version_saved_is_not_fetched_in_part(
     made: run_record.Record, capsys: Capture
 ) -> None:
     saved = Path(os.environ["RUNSPEC_HOME"], "local/runs", made.run, "outputs/out/0/0/.runspec")
-    saved.mkdir(parents=True)
     (saved / "manifest.json").write_text('{"format": "runspec.outputs/v9", "sets": []}')
 
     assert run(["fetch", made.run, "here"]) == 69
