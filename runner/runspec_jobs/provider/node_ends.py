@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 PROGRAM, TIMEOUT, STOPPED, RECLAIMED = "program", "timeout", "stopped", "reclaimed"
 PEER, UNSAVED, AGENT = "peer", "unsaved", "agent"
 SIGNED = "signed"  # the name of the record of a job with signed URLs, which has the code and the cause as content
-NAME = re.compile(r"(\d+)/(\d+)/(\d+)-(\d+)-([a-z]+)", re.ASCII)
-CONTENT = re.compile(rb"(\d+) (\d+) ([a-z]+)\s*")
+# Python reads no number of thousands of digits.
+NAME = re.compile(r"(\d{1,9})/(\d{1,9})/(\d{1,9})-(\d{1,9})-([a-z]+)", re.ASCII)
+CONTENT = re.compile(rb"(\d{1,9}) (\d{1,9}) ([a-z]+)\s*")
 MPI_HINT = (
     "; start Python by `python -m mpi4py`, or an exception on one rank leaves the others waiting"
 )

@@ -79,7 +79,11 @@ def test_a_run_of_an_older_version_is_not_asked_for_ends() -> None:
     assert (ends.written, store.lists) == (False, 0)
 
 
-@pytest.mark.parametrize("content", ["", "x", "1 0", "1 -1 program", "1 0 program x"])
+@pytest.mark.parametrize(
+    "content",
+    ["", "x", "1 0", "1 -1 program", "1 0 program x", f"1 {'9' * 5000} program"],
+    ids=lambda content: content[:9],
+)
 def test_the_record_of_a_job_with_signed_urls_is_read_and_a_damaged_one_proves_nothing(
     content: str,
 ) -> None:
