@@ -13,6 +13,7 @@ from runspec_jobs.provider import Chunk, Request, TimedChunk
 from runspec_local import shell, status
 from runspec_local.client import LocalClient
 from runspec_local.infrastructure import environment, image
+from runspec_local.session import container_engine
 from runspec_local.status import FileStream
 from runspec_local.supervisor import process, reaper
 from runspec_local.timing import Clock
@@ -91,6 +92,7 @@ def supervised(client: LocalClient, monkeypatch: pytest.MonkeyPatch) -> list[int
     monkeypatch.setattr(os, "kill", lambda pid, number: signals.append(number))
     monkeypatch.setattr(process, "end_all", lambda run, grace_s: signals.append(0))
     monkeypatch.setattr(reaper, "settle", lambda folder: None)
+    monkeypatch.setattr(container_engine, "containers_of", lambda engine, run: [])
     return signals
 
 
