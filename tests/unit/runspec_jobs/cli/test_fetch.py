@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import stat
+import tarfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from runspec_jobs.engine.outputs import fetch
 from runspec_jobs.engine.outputs.layout import PLAIN, Layout, place
 from runspec_jobs.errors import Conflict, FileFailed, RemoteError, UsageError
 from runspec_jobs.provider import OutputFile
+from runspec_jobs.provider.saved_outputs import read_saved_outputs
 from runspec_jobs.state import atomic_io
 
 
@@ -255,3 +257,31 @@ def test_a_pipe_in_the_way_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(Conflict, match="is a pipe, a socket or a device"):
         brought([one("a", b"a")], tmp_path)
+
+
+def test_a_save_that_is_one_tar_is_fetched_whole(tmp_path: Path) -> None:
+    """As of a job with signed URLs: folders, links and pipes in it have no content that could be opened."""
+    tree, tar = tmp_path / "tree", io.BytesIO()
+    (tree / "step").mkdir(parents=True)
+    (tree / "empty").mkdir()
+    (tree / "step/weights").write_text("1")
+    (tree / "same").hardlink_to(tree / "step/weights")
+    (tree / "newest").symlink_to("step/weights")
+    (tree / "latest").symlink_to("step")
+    (tree / "broken").symlink_to("step/gone")
+    (tree / "out").symlink_to("/etc/passwd")
+    os.mkfifo(tree / "pipe")
+    with tarfile.open(fileobj=tar, mode="w") as archive:
+        archive.add(tree, ".")
+    saved = tar.getvalue()
+    keys = [("p/o/0/0/.runspec/output.tar", len(saved))]
+    files = read_saved_outputs("p/", keys, lambda _, start, end: io.BytesIO(saved[start:end]))
+
+    out = brought(files, tmp_path / "to")
+
+    assert {str(path.relative_to(out)) for path in out.rglob("*")} == {
+        "step", "step/weights", "same", "empty", "newest", "latest", "broken",
+    }  # fmt: skip
+    links = {path.name: os.readlink(path) for path in out.iterdir() if path.is_symlink()}
+    assert links == {"newest": "step/weights", "latest": "step", "broken": "step/gone"}
+    assert [(out / name).read_text() for name in ("step/weights", "same")] == ["1", "1"]
