@@ -137,7 +137,7 @@ def test_the_same_plan_is_rehearsed_with_folders_and_nodes_of_low_priority(
 
     told = capsys.readouterr()
     assert code == 0, told.err + told.out
-    assert sorted(p.name for p in (tmp_path / "kept/outputs/model").iterdir()) == [
+    assert sorted(p.name for p in (tmp_path / "kept/outputs/node-0/model").iterdir()) == [
         "rank-0",
         "rank-1",
         "snapshot",
@@ -172,7 +172,7 @@ def test_a_script_of_one_line_is_run_by_every_process_of_mpi(
 
     told = capsys.readouterr()
     assert code == 0, told.err + told.out
-    files = (tmp_path / "kept/outputs/found").iterdir()
+    files = (tmp_path / "kept/outputs/node-0/found").iterdir()
     assert {p.name: p.read_text() for p in files} == {
         "0": "0 of 2: WORD\n",
         "1": "1 of 2: WORD\n",
