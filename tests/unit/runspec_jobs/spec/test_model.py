@@ -72,6 +72,8 @@ FIELDS = [
 
 @given(st.sampled_from(FIELDS), SCALARS)
 @example("container.image", "1..3")
+@example("container.image", "NO")
+@example("container.image", "16GiB")
 def test_models_and_schema_agree_on_every_kind_of_value_in_every_field(
     field: str, value: str
 ) -> None:
@@ -91,7 +93,7 @@ def test_models_and_schema_agree_on_every_kind_of_value_in_every_field(
 # What only fields together, or a look at the digits, can tell.
 TOGETHER = (
     "'command' and 'run'", "launch: none starts", "'max_parallel' needs", "'stop' needs", "min (", "'5..1'",
-    "an MPI job", "'1..3' is no image",
+    "an MPI job", *(f"'{name}' is no image" for name in ("1..3", "NO", "16GiB")),
 )  # fmt: skip
 
 
