@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 import threading
 import uuid
@@ -144,6 +145,9 @@ def named(environ: Mapping[str, Any]) -> dict[str, str]:
 
 def main(port: int) -> None:
     """Serve at a port of the loopback interface, as `moto.server.main` does."""
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # a terminal's: who started the server still needs it
     os.environ["MOTO_PORT"] = str(port)
     app = DomainDispatcherApplication(create_backend_app)
     app.debug = True  # type: ignore[attr-defined]  # as moto's own has it

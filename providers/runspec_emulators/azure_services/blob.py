@@ -135,6 +135,7 @@ class Blobs(Closing):
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
+                start_new_session=True,  # a terminal's Ctrl-C is for us: we end it
             )
 
     def _up(self, *, last: bool) -> bool:

@@ -113,3 +113,8 @@ def test_a_port_that_somebody_else_was_faster_to_take_is_no_obstacle(
             found.make_container("jobs")
 
     assert found.port != taken
+
+
+def test_ctrl_c_in_a_terminal_does_not_reach_the_account(blobs: Blobs) -> None:
+    """A rehearsal deletes what it made before it ends."""
+    assert os.getsid(blobs._process.pid) != os.getsid(0)
