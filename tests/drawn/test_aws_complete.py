@@ -61,5 +61,6 @@ def texts_of_code() -> set[str]:
 
 def nodes() -> Iterator[ast.AST]:
     for path in Path(runspec_aws.__file__).parent.rglob("*.py"):
-        if path.parent.name != "probes":
+        # What `prices --update` reads is in no plan; test_price_list.py compares it with the model of the SDK.
+        if path.parent.name != "probes" and path.name != "price_list.py":
             yield from ast.walk(ast.parse(path.read_text()))

@@ -26,7 +26,7 @@ KEPT_S = (
 def limit_s(spec: Spec) -> int | None:
     """Return the limit for the service on an attempt: the agent keeps `timeout` itself, and saves before that.
 
-    >>> limit_s(Spec(name="a", run="x", timeout="1h"))
+    >>> limit_s(Spec(apiVersion="runspec/v1", name="a", provider="local", run="x", timeout="1h"))
     3740
     """
     return spec.timeout + KEPT_S if spec.timeout else None

@@ -8,13 +8,14 @@ import re
 import time
 import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from runspec_jobs.api import cleanup, listing
-from runspec_jobs.api.lifecycle import runs
+from runspec_jobs.api.lifecycle import Run, runs
 from runspec_jobs.cli.app import run
-from runspec_jobs.errors import UsageError
+from runspec_jobs.errors import RemoteError, UsageError
 from runspec_jobs.plan import model
 from runspec_jobs.provider import Scope
 from runspec_jobs.state import run_record
@@ -126,22 +127,46 @@ def test_a_run_that_cannot_be_read_is_kept_and_named(
     assert left() == [] and run_record.find(three[0]).folder.is_dir()
 
 
-def test_a_failure_leaves_no_other_run_behind(three: tuple[str, str, str], capsys: Capture) -> None:
-    (run_record.find(three[0]).folder / "facts.json").write_text("{")
+@pytest.fixture
+def refused(three: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the run of the three whose service refuses to delete anything."""
+    destroy = Run.destroy
 
+    def refuse(of: Run, **how: Any) -> None:
+        if of.id == three[0]:
+            raise RemoteError("the service refused it")
+        destroy(of, **how)
+
+    monkeypatch.setattr(Run, "destroy", refuse)
+    return three[0]
+
+
+def test_a_failure_leaves_no_other_run_behind(
+    three: tuple[str, str, str], refused: str, capsys: Capture
+) -> None:
     code = run(["destroy", "--ended", "--yes"])
 
     assert code not in (0, 70) and three[1] not in left()
-    assert f"{three[0]} is not destroyed: " in capsys.readouterr().err
+    assert f"{refused} is not destroyed: the service refused it" in capsys.readouterr().err
 
 
-def test_one_document_of_json_names_the_runs(three: tuple[str, str, str], capsys: Capture) -> None:
-    (run_record.find(three[0]).folder / "facts.json").write_text("{")
+def test_one_document_of_json_names_the_runs(
+    three: tuple[str, str, str], refused: str, capsys: Capture
+) -> None:
     capsys.readouterr()
     assert run(["destroy", "--ended", "--yes", "--json"]) != 0
 
     found = json.loads(capsys.readouterr().out.splitlines()[0])
-    assert (found["destroyed"], found["failed"]) == ([three[1]], [three[0]])
+    assert (found["destroyed"], found["failed"]) == ([three[1]], [refused])
+
+
+def test_a_run_that_has_ended_is_destroyed_though_its_record_is_damaged(
+    three: tuple[str, str, str],
+) -> None:
+    (run_record.find(three[0]).folder / "facts.json").write_text("{")
+
+    assert run(["destroy", "--ended", "--yes"]) == 0
+    assert left() == [three[2]]
 
 
 @pytest.mark.parametrize(
