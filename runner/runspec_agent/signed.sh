@@ -34,6 +34,7 @@ done
 _rs_list=${RUNSPEC_FILES-} _rs_job=${RUNSPEC_JOB-}
 _rs_job=${_rs_job%%[:#]*}
 unset RUNSPEC_FILES RUNSPEC_WORDS
+_rs_nth=${RUNSPEC_ATTEMPT-}
 [ "$_rs_list" ] && [ "$_rs_job" ] || _rs_die 2 'RUNSPEC_FILES and RUNSPEC_JOB must be set'
 export RUNSPEC_TASK="${RUNSPEC_INDEX:-0}" RUNSPEC_RANK=0 RUNSPEC_ATTEMPT="${RUNSPEC_ATTEMPT:-1}"
 export RUNSPEC_NODES=1 RUNSPEC_LAUNCH=none
@@ -248,6 +249,11 @@ _rs_claim() {
   esac
 }
 
+# _rs_bad: exits since the folder at _rs_at cannot be created.
+_rs_bad() {
+  _rs_die 73 "cannot create $_rs_at"
+}
+
 # 4. _rs_before carries out a line of the list before the program runs, and _rs_after afterwards.
 _rs_before() {
   case $_rs_k in
@@ -263,12 +269,12 @@ _rs_before() {
       export "$_rs_var=$_rs_at"
       ;;
     link)
-      mkdir -p "$_rs_top$_rs_v" "${_rs_at%/*}" || _rs_die 73 "cannot create $_rs_at"
-      [ -L "$_rs_at" ] || ln -s "$_rs_top$_rs_v" "$_rs_at" || _rs_die 73 "cannot create $_rs_at"
+      mkdir -p "$_rs_top$_rs_v" "${_rs_at%/*}" || _rs_bad
+      [ -L "$_rs_at" ] || ln -s "$_rs_top$_rs_v" "$_rs_at" || _rs_bad
       ;;
     get)
       _rs_needs_tar
-      mkdir -p "$_rs_at" || _rs_die 73 "cannot create $_rs_at"
+      mkdir -p "$_rs_at" || _rs_bad
       # Files of the image or of an earlier attempt cannot be told apart from those of the upload.
       [ -z "$(find "$_rs_at" -type f 2>/dev/null)" ] || _rs_sum=
       _rs_get "the files for $_rs_at" "$_rs_v" "$_rs_dir/tar"
@@ -282,7 +288,7 @@ _rs_before() {
       [ "${_rs_v%% *}" = "$RUNSPEC_TASK" ] || return 0
       _rs_needs_tar
       [ "$_rs_puts" ] || _rs_die 69 'outputs need curl, python3 or GNU wget in the image'
-      mkdir -p "$_rs_at" || _rs_die 73 "cannot create $_rs_at"
+      mkdir -p "$_rs_at" || _rs_bad
       ;;
     back | again)
       # The outputs that an earlier attempt saved, perhaps on another machine. `again`: attempts have no numbers.
@@ -300,6 +306,8 @@ _rs_before() {
       [ "${_rs_v%% *}" = "$RUNSPEC_TASK" ] || return 0
       _rs_note=${_rs_v#* }
       [ "$_rs_puts" ] || _rs_die 69 'this wget cannot record how the job ends: add curl, python3 or GNU wget'
+      # Without a number, the record of an earlier attempt would count for this one.
+      [ "$_rs_nth" ] || _rs_write begun || exit 75
       ;;
     limit) _rs_limit=$_rs_v ;;
     hidden) _rs_hide=$_rs_v ;;
@@ -323,6 +331,16 @@ _rs_before() {
   esac
 }
 
+# _rs_write LINE: writes the end record; fails if the store refuses.
+_rs_write() {
+  echo "$1" >"$_rs_dir/end"
+  _rs_ask "$_rs_note" "$_rs_dir/end" "$_rs_dir/said"
+  case $_rs_code in 2*) return ;; esac
+  _rs_why
+  _rs_tell "the exit code cannot be recorded: $_rs_w"
+  false
+}
+
 _rs_after() {
   case $_rs_k in
     at) _rs_at=$_rs_top$_rs_v ;;
@@ -338,13 +356,9 @@ _rs_send() {
     _rs_lose "larger than $((_rs_most / 1048576)) MiB, the limit of a signed URL"
   _rs_ask "$1" "$_rs_dir/tar" "$_rs_dir/said"
   rm -f "$_rs_dir/tar"
-  case $_rs_code in
-    2*) ;;
-    *)
-      _rs_why
-      _rs_lose "$_rs_w"
-      ;;
-  esac
+  case $_rs_code in 2*) return ;; esac
+  _rs_why
+  _rs_lose "$_rs_w"
 }
 
 _rs_lose() {
@@ -424,16 +438,7 @@ _rs_walk _rs_after
 # 7. The end record proves to runspec that the program ran: see runspec_agent/retry/end_record.py. `hidden` is an exit
 # code after which the service would start the program again, as after a reclaimed machine.
 if [ "$_rs_note" ]; then
-  printf '%s %s %s\n' "$RUNSPEC_ATTEMPT" "$_rs_end" "$_rs_cause" >"$_rs_dir/end"
-  _rs_ask "$_rs_note" "$_rs_dir/end" "$_rs_dir/said"
-  case $_rs_code in
-    2*) ;;
-    *)
-      _rs_why
-      _rs_tell "the exit code cannot be recorded: $_rs_w"
-      [ "$_rs_end" -ne 0 ] || _rs_end=1
-      ;;
-  esac
+  _rs_write "$RUNSPEC_ATTEMPT $_rs_end $_rs_cause" || [ "$_rs_end" -ne 0 ] || _rs_end=1
 fi
 [ "$_rs_cause$_rs_end" != "program$_rs_hide" ] || _rs_end=1
 exit "$_rs_end"

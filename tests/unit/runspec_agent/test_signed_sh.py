@@ -646,6 +646,23 @@ def test_a_success_that_cannot_be_recorded_is_none(
     assert b"runspec: the exit code cannot be recorded: the store refused" in done.stderr
 
 
+@pytest.mark.parametrize("number, left", [("", b"begun\n"), ("2", b"1 3 program\n")])
+def test_a_killed_attempt_without_a_number_leaves_no_end_of_an_earlier_one(
+    number: str, left: bytes, bucket: Bucket, tmp_path: Path
+) -> None:
+    """A number in the record says of which attempt it is, so that it may stay."""
+    url = bucket.listed([*bucket.claim(), f"end=0 {bucket.put('end')}"])
+    Image(tmp_path, "dash", "curl").run(url, ["sh", "-c", "exit 3"], SERVICE_TRY=number and "1")
+    assert bucket.content("end") == b"1 3 program\n"
+
+    (tmp_path / "again").mkdir()
+    again = Image(tmp_path / "again", "dash", "curl")
+    killed = again.start(url, ["sh", "-c", "kill -KILL $PPID"], SERVICE_TRY=number)
+    killed.communicate(timeout=60)
+
+    assert bucket.content("end") == left
+
+
 def test_a_wget_that_cannot_record_the_end_refuses_the_job(bucket: Bucket, tmp_path: Path) -> None:
     url = bucket.listed([f"end=0 {bucket.put('end')}"])
 
