@@ -128,6 +128,9 @@ def tunnel(store: WorkspaceStore, at: Node, python: str, port: int) -> Route:
     if not isinstance(way, Ssh):
         return Address(address, port)
     *words, mark, host = way.argv()
+    # ssh refuses -N beside another type of session: https://man.openbsd.org/ssh_config#SessionType
+    kind = words.index("SessionType=default")
+    del words[kind - 1 : kind + 1]
     # The first value of an option takes effect: https://man.openbsd.org/ssh_config
     own = ("-o", "ClearAllForwardings=no", "-o", "ExitOnForwardFailure=yes")
     to = f"[{address}]" if ":" in address else address

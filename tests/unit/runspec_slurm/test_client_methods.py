@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -13,6 +14,7 @@ import pytest
 
 from runspec_jobs.provider import (
     File,
+    Forward,
     MembershipChange,
     NodeStatus,
     Request,
@@ -25,6 +27,9 @@ from runspec_jobs.provider import (
 from runspec_slurm import queue, shell, timing
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.options import SlurmOptions
+from runspec_slurm.session.transport import Ssh
+from runspec_slurm.store.workspace import WorkspaceStore
+from tests.support.requirements import need
 
 pytestmark = pytest.mark.process
 RUN = "job-a1"
@@ -204,3 +209,19 @@ def test_a_node_that_has_ended_cannot_be_entered(
 
     with pytest.raises(Unavailable, match="is not running"):
         client.shell(RUN, 0, 0, [], terminal=False)
+
+
+def test_ssh_takes_the_command_line_of_a_tunnel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ssh refuses -N beside a type of session of its own."""
+    need("ssh")
+    monkeypatch.setattr(shell, "_address", lambda *_: "10.0.0.1")
+    store = WorkspaceStore(Ssh("login", ()), "/workspace")
+
+    route = shell.tunnel(store, shell.Node(RUN, 0, 0, "7", "node1", "10.0.0.1"), "python3", 8888)
+
+    assert isinstance(route, Forward)
+    words = [word.replace("{socket}", str(tmp_path / "socket")) for word in route.argv]
+    read = subprocess.run([words[0], "-G", *words[1:]], capture_output=True, text=True)
+    assert (read.returncode, read.stderr) == (0, "")
