@@ -15,3 +15,7 @@ class Failure(Exception):
 
 class NoSpace(Failure):
     """The store is full. It may still take an empty file, so what matters is then written into a name."""
+
+
+class NoName(Failure):
+    """The store takes no object of that name, so none exists."""

@@ -10,6 +10,7 @@ import os
 from types import TracebackType
 from typing import IO, Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type
 
+from runspec_agent.base.failure import NoName
 from runspec_agent.base.job_env import USAGE, Failure
 from runspec_agent.store import parallel
 
@@ -141,7 +142,10 @@ class Bucket:
         raise NotImplementedError
 
     def delete_all(self, keys: Sequence[str]) -> None:
-        """Delete all *keys* that can be deleted; raise one Failure at the end if some could not."""
+        """Delete all *keys* that can be deleted; raise one Failure at the end if some could not.
+
+        That is a NoName if the store takes none of their names.
+        """
         failed: List[Failure] = []
 
         def delete(key: str) -> None:
@@ -152,8 +156,10 @@ class Bucket:
 
         parallel.each(delete, keys, DELETED_AT_ONCE)
         if failed:
+            failed.sort(key=lambda error: isinstance(error, NoName))
+            kind = NoName if isinstance(failed[0], NoName) else Failure
             text = "{} of {} objects could not be deleted: {}"
-            raise Failure(text.format(len(failed), len(keys), failed[0]), failed[0].code)
+            raise kind(text.format(len(failed), len(keys), failed[0]), failed[0].code)
 
     def sweep(self, prefix: str) -> None:
         """Remove incomplete files at *prefix*, which ends with a slash, that were left by killed processes.

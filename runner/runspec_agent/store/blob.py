@@ -17,6 +17,7 @@ from xml.etree import ElementTree
 
 from runspec_agent.base import boot
 from runspec_agent.base.boot import PASSING, Answer, Ask, Pairs
+from runspec_agent.base.failure import NoName
 from runspec_agent.base.job_env import LOST, USAGE, Failure
 from runspec_agent.store.base import Object, Opened, Window
 from runspec_agent.store.managed_identity import Login
@@ -84,7 +85,7 @@ class BlobStore(S3Store):
 
     def path_of(self, ask: Ask) -> Tuple[str, str]:
         if CONTROLS.search(ask.key):
-            raise Failure("Azure Blob accepts no name with control characters")
+            raise NoName("Azure Blob accepts no name with control characters")
         path, query = super().path_of(ask)
         return path, query + "&" * bool(query and self._sas) + self._sas
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import IO, Any, Callable, Iterator, List, Mapping, Optional, Tuple, TypeVar
 
 from runspec_agent.base import file_lock, files
+from runspec_agent.base.failure import NoName
 from runspec_agent.base.job_env import LOST, USAGE, Failure, NoSpace
 from runspec_agent.store.base import BLOCK, Bucket, Object, Opened, Stream, Window
 from runspec_agent.store.manifest import MANIFEST
@@ -236,9 +237,9 @@ class FolderBucket(Bucket):
     def path_of(self, key: str) -> str:
         parts = key.split("/")
         if any(part in ("", ".", "..") for part in parts) or "\0" in key:
-            raise Failure("'{}' cannot be a key".format(key), USAGE)
+            raise NoName("'{}' cannot be a key".format(key), USAGE)
         if PART.fullmatch(parts[-1]):
-            raise Failure("the name {} is reserved".format(parts[-1]), USAGE)
+            raise NoName("the name {} is reserved".format(parts[-1]), USAGE)
         return os.path.join(self.root, *(files.local(part) for part in parts))
 
     def _placed(

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 from runspec_agent.base import boot
 from runspec_agent.base.boot import Answer, Ask, Pairs
+from runspec_agent.base.failure import NoName
 from runspec_agent.base.job_env import LOST, USAGE, Failure
 from runspec_agent.store.base import BLOCK, Bucket, Object, Opened, Stream, Window
 from runspec_agent.store.ranged_read import RangedReader, whole
@@ -29,7 +30,7 @@ class S3Store(boot.Store):
         try:
             ask.key.encode("utf-8", "surrogateescape").decode("utf-8")
         except UnicodeError:
-            raise Failure("the store accepts no name that is not UTF-8") from None
+            raise NoName("the store accepts no name that is not UTF-8") from None
         return super().path_of(ask)
 
     def source(self, key: str) -> Pairs:

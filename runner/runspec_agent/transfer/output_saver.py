@@ -12,6 +12,7 @@ import threading
 import time
 from typing import AbstractSet, Dict, Iterable, List, Optional, Set
 
+from runspec_agent.base.failure import NoName
 from runspec_agent.base.job_env import LOST, Failure
 from runspec_agent.store import parallel
 from runspec_agent.store.base import Bucket, Opened
@@ -325,9 +326,8 @@ def published(output: Output) -> List[str]:
 
     try:
         bucket.delete_all([output.prefix + name for name in sorted(before - save.files.keys())])
-    except Failure as failure:  # a name that the store never took need not be deleted
-        if failure.code == LOST:
-            raise
+    except NoName:  # no such object can exist
+        pass
     parallel.each(copy, [name for name, entry in save.files.items() if entry.object])
     _note(output, save.number, save.files.keys() - left.keys())
     return sorted("{}: {}".format(shown(name), why) for name, why in left.items())

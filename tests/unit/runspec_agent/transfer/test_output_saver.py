@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from runspec_agent.base.failure import NoName
 from runspec_agent.base.job_env import LOST, Failure
 from runspec_agent.store.base import Bucket
 from runspec_agent.store.manifest import MANIFEST, OBJECTS, PUBLISHED, Manifest, parsed
@@ -791,6 +792,46 @@ def test_plain_names_come_last_and_only_those_of_the_last_save(
     assert (plain, bucket.get(AT + "a")) == (["a"], b"two")
     note = json.loads(bucket.get(AT + PUBLISHED) or b"")
     assert (note["save"], note["files"]) == (2, ["a"])
+
+
+def test_plain_names_that_may_not_be_deleted_are_not_forgotten(
+    bucket: Bucket, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = opened(bucket, source)
+    first.finish()
+    first.publish()
+    second = brought(bucket, tmp_path / "back")
+    (tmp_path / "back" / "a").unlink()
+    second.finish()
+
+    def refuse(key: str) -> None:
+        raise Failure("no right to delete", 77)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bucket, "delete", refuse)
+        (line,) = second.publish()
+
+    assert "no right to delete" in line
+    note = json.loads(bucket.get(AT + PUBLISHED) or b"")
+    assert (note["save"], note["files"]) == (0, ["a", "deep/er/b"])
+    assert second.publish() == []
+    assert bucket.get(AT + "a") is None
+
+
+def test_a_name_that_the_store_does_not_take_needs_no_deletion(
+    bucket: Bucket, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def untaken(key: str) -> None:
+        raise NoName("the store takes no such name")
+
+    saver = opened(bucket, source)
+    saver.finish()
+    bucket.put(AT + PUBLISHED, b'{"save": 0, "files": ["b"]}')
+    monkeypatch.setattr(bucket, "delete", untaken)
+
+    assert saver.publish() == []
+
+    assert json.loads(bucket.get(AT + PUBLISHED) or b"")["save"] == 1
 
 
 @pytest.mark.parametrize("note", [b"", b"{", b"[]", b'{"save": 1}'])
