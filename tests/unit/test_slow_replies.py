@@ -13,11 +13,13 @@ import pytest
 
 from runspec_aws.errors import translated as aws
 from runspec_aws.options import AwsOptions
-from runspec_aws.session.clients import Session as AwsSession
+from runspec_aws.resources import price_list as aws_prices
+from runspec_aws.session.clients import ONCE, Session as AwsSession
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.errors import translated as azure
+from runspec_azure.resources import price_list as azure_prices
 from runspec_azure.session.clients import Session as AzureSession
-from runspec_jobs.provider import NoAnswer
+from runspec_jobs.provider import NoAnswer, RemoteError
 from runspec_jobs.provider.streams import object_streams
 
 pytestmark = pytest.mark.process
@@ -86,6 +88,34 @@ def test_a_reply_that_drips_ends_as_no_answer(
 
     with server(*DRIP[part]) as url, pytest.raises(NoAnswer):
         ask(url, monkeypatch)
+
+
+def prices_of_aws(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "ACCESS_KEY_ID": "a",
+        "SECRET_ACCESS_KEY": "b",
+        "ENDPOINT_URL": url,
+    }.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setattr(aws_prices, "PATIENT", ONCE)
+    aws_prices.read(AwsOptions(region="eu-west-1"))
+
+
+def prices_of_azure(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    azure_prices.read("westeurope", lambda _: azure_prices.get(url))
+
+
+@pytest.mark.parametrize("read", [prices_of_aws, prices_of_azure])
+@pytest.mark.parametrize("part", ["head", "body"])
+def test_a_price_list_that_drips_cannot_be_read(
+    part: str, read: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(object_streams, "WHOLE_S", 0.4)
+
+    with server(*DRIP[part]) as url, pytest.raises((NoAnswer, RemoteError)) as failure:
+        read(url, monkeypatch)
+
+    assert "KeyError" not in str(failure.value)  # of the reply, which has no prices
 
 
 @pytest.mark.parametrize("ask", [at_aws, at_azure])

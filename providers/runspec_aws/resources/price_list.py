@@ -15,6 +15,7 @@ import boto3
 
 from runspec_aws.errors import LOGIN, translated
 from runspec_aws.options import AwsOptions
+from runspec_aws.session import timed_connections
 from runspec_aws.session.clients import PATIENT
 from runspec_aws.session.partition import partition
 from runspec_jobs.provider import (
@@ -54,6 +55,8 @@ def read(options: AwsOptions) -> ListedPrices:
             raise CredentialsError("there are no AWS credentials on this machine", LOGIN)
     pricing = session.client("pricing", region_name=AT, config=PATIENT)
     ec2 = session.client("ec2", config=PATIENT)
+    for client in (pricing, ec2):
+        timed_connections.use(client)
     with translated("the prices"):
         on_demand = on_demand_prices(products(pricing, options.region))
         spot = spot_prices(ec2)

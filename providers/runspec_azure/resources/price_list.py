@@ -8,14 +8,15 @@ from __future__ import annotations
 import http.client
 import json
 import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from runspec_azure.session.transport import new_session
 from runspec_jobs.provider import ListedPrices, RemoteError, UsageError
 
 LIST = "https://prices.azure.com/api/retail/prices"
 ANSWER_S = 60.0
+BLOCK_BYTES = 1 << 16
 MOST_BYTES, MOST_PAGES = 16 << 20, 200  # a page has 1,000 prices, and a region some 20,000
 OTHERS = ("Spot", "Low Priority")
 Get = Callable[[str], bytes]
@@ -23,9 +24,15 @@ Get = Callable[[str], bytes]
 
 def get(address: str) -> bytes:
     """Return the answer of *address*."""
-    with urllib.request.urlopen(address, timeout=ANSWER_S) as answer:  # noqa: S310 - it begins with LIST
-        found: bytes = answer.read(MOST_BYTES)
-        return found
+    with new_session() as session, session.get(address, timeout=ANSWER_S, stream=True) as answer:
+        answer.raise_for_status()
+        blocks, count = list[bytes](), 0
+        for block in answer.iter_content(BLOCK_BYTES):
+            blocks.append(block)
+            count += len(block)
+            if count > MOST_BYTES:
+                raise ValueError(f"a page has more than {MOST_BYTES} bytes")
+        return b"".join(blocks)
 
 
 def read(region: str | None, fetch: Get = get) -> ListedPrices:
@@ -37,7 +44,7 @@ def read(region: str | None, fetch: Get = get) -> ListedPrices:
     try:
         items = [item for page in _pages(region, fetch) for item in page["Items"]]
         return ListedPrices(_prices(items, spot=False), _prices(items, spot=True), LIST)
-    except (OSError, http.client.HTTPException) as exc:  # URLError and TimeoutError are OSErrors
+    except (OSError, http.client.HTTPException) as exc:  # those of requests are OSErrors
         raise RemoteError(f"{LIST} cannot be read: {exc}", "try again later") from exc
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
         what = f"the answer of {LIST} cannot be read: {type(exc).__name__}: {exc}"

@@ -69,12 +69,17 @@ class TimedAdapter(HTTPAdapter):
         return manager
 
 
-def opened(**timeouts: float) -> RequestsTransport:
-    """Return a transport of its own, which does not retry: the SDKs' policies do, or nobody does."""
+def new_session() -> Session:
+    """Return a session, which does not retry."""
     session = Session()
     for scheme in ("http://", "https://"):
         session.mount(
             scheme,
             TimedAdapter(max_retries=Retry(total=False, redirect=False, raise_on_status=False)),
         )
-    return RequestsTransport(session=session, session_owner=True, **timeouts)
+    return session
+
+
+def opened(**timeouts: float) -> RequestsTransport:
+    """Return a transport of its own, which does not retry: the SDKs' policies do, or nobody does."""
+    return RequestsTransport(session=new_session(), session_owner=True, **timeouts)
