@@ -63,9 +63,9 @@ CANCEL = 'scancel -- "$@"'
 TERMINATE = 'scancel --batch --signal=TERM -- "$@"'
 CANCEL_WAITING = 'scancel --state=PENDING -- "$@"'
 # Arguments: the run, Slurm's id of the task, its state, its restarts, and the name and content of the record of its
-# failure, if it has one. Requeues the task if it is still the same attempt that has ended.
+# failure, if it has one. Requeues the task if it is still the same attempt that has ended, and the run still exists.
 REQUEUE = """\
-cd "runs/$1" && [ -f record.json ] || exit
+{ cd "runs/$1" && [ -f record.json ]; } 2>/dev/null || exit 0
 shown="$(scontrol -o show job "$2") " || exit
 case $shown in *" JobState=$3 "*) ;; *) exit 0 ;; esac
 case $shown in *" Restarts=$4 "*) ;; *) exit 0 ;; esac

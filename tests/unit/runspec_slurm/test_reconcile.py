@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,6 +94,23 @@ def test_a_killed_batch_script_is_requeued_once_by_reconcile_alone(
     failure.unlink()
     assert list(client.reconcile("job-a1")) == []
     assert ((tmp_path / "called").read_text(), failure.exists()) == ("requeue 7\n", False)
+
+
+@pytest.mark.process
+def test_a_run_that_is_destroyed_before_its_requeue_does_not_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, run = with_killed(tmp_path, monkeypatch, 2, ""), tmp_path / "runs/job-a1"
+    requeue = client.jobs.queue.requeue
+
+    def late(*args: Any) -> bool:
+        shutil.rmtree(run)
+        return requeue(*args)
+
+    monkeypatch.setattr(client.jobs.queue, "requeue", late)
+
+    assert list(client.reconcile("job-a1")) == []
+    assert not run.exists() and not (tmp_path / "called").exists()
 
 
 @pytest.mark.process
