@@ -239,12 +239,12 @@ def sensible(number: float) -> bool:
 def write_page(path: Path, page: Callable[[], str], run: str = "", *, force: bool = False) -> None:
     """Write the HTML that *page* returns about *run* to the file *path*.
 
-    Raises UsageError if that is a folder, and Conflict if it is a file that no report has written, unless *force* is
-    true.
+    Raises UsageError if that is a folder, and Conflict if it is a file that no report has written, or that has
+    changed since, unless *force* is true.
     """
     if path.is_dir():
         raise UsageError(f"--html: {path} is a folder", "name a file in the folder")
-    if not _is_page(path):
+    if not _is_page(path) or written_files.has_changed(path):
         free = {path: ""}
         written_files.demand_free(free, "report", run, force=force, way_out="name another file")
     with atomic_io.translate_os_errors(path), atomic_io.written(path) as file:

@@ -95,6 +95,15 @@ def note(folder: Path, command: str, run: str, files: Iterable[Path]) -> None:
             atomic_io.write(path, json.dumps(content).encode())
 
 
+def has_changed(path: Path) -> bool:
+    """Return whether runspec wrote the file *path*, as far as that is on record, and somebody has changed it since."""
+    with contextlib.suppress(OSError):
+        status = path.lstat()
+        one = WrittenFiles().in_folder(os.path.realpath(path.parent)).get(path.name)
+        return one is not None and not one.is_still(status)
+    return False
+
+
 def demand_free(
     wanted: Mapping[Path, str], command: str, run: str, *, force: bool, way_out: str
 ) -> None:

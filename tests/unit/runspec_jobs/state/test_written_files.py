@@ -219,6 +219,20 @@ def test_pipes_and_links_to_devices_are_left_to_the_writer(
     written_files.demand_free({folder / "x": ""}, "logs", RUN, force=False, way_out="")
 
 
+def test_a_page_that_was_edited_is_not_replaced_without_force(folder: Path) -> None:
+    page = folder / "page.html"
+    reports.write_page(page, lambda: f"{frame.HEAD} one", RUN)
+    reports.write_page(page, lambda: f"{frame.HEAD} two", "other-run")
+    page.write_text(page.read_text() + "<!-- mine -->")
+
+    with pytest.raises(Conflict, match="exists and has other content"):
+        reports.write_page(page, lambda: "new", RUN)
+
+    assert page.read_text() == f"{frame.HEAD} two<!-- mine -->"
+    reports.write_page(page, lambda: "new", RUN, force=True)
+    assert page.read_text() == "new"
+
+
 def test_a_page_of_runspec_is_replaced_and_one_of_the_user_is_not(folder: Path) -> None:
     page = folder / "page.html"
     page.write_text("<!doctype html>\n<html>mine</html>\n")
@@ -226,6 +240,7 @@ def test_a_page_of_runspec_is_replaced_and_one_of_the_user_is_not(folder: Path) 
         reports.write_page(page, lambda: "new", RUN)
     assert "mine" in page.read_text()
     reports.write_page(page, lambda: f"{frame.HEAD} one", RUN, force=True)
+    (Path(os.environ["RUNSPEC_HOME"]) / "written").rename(folder / "lost")
     page.write_text(page.read_text() + "<!-- touched -->")
 
     reports.write_page(page, lambda: f"{frame.HEAD} two", "other-7k2m9p")
