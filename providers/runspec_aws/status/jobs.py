@@ -261,11 +261,22 @@ class Jobs:
         codes, ends = self.recorded_codes(run), self.ends(run, record)
         nodes.look(ends, found, places)
         gang = record["shape"] == JobKind.NODES
-        return tuple(
+        told = tuple(
             nodes.node(place, found[place.job], codes, ends, alone=not gang or place.rank == 0)
             for place in places
             if place.job in found
         )
+        if record["shape"] != JobKind.ARRAY or not any(nodes.may_have_left(n, ends) for n in told):
+            return told
+        stops = self._stop_requests_of(run)
+        return tuple(
+            nodes.stopped(n) if n.task in stops and nodes.may_have_left(n, ends) else n
+            for n in told
+        )
+
+    def _stop_requests_of(self, run: str) -> set[int]:
+        names = self.files.names(f"runs/{run}/stop/")
+        return {int(name) for name in names if name.isdigit()}
 
     def ends(self, run: str, record: Mapping[str, Any]) -> NodeEnds:
         """Return the end records of *run*; they are read when attempts have ended."""

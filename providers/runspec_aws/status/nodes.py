@@ -104,6 +104,20 @@ def node(
     return NodeStatus(place.task, place.rank, attempt, state, reason, code, over, began_s)
 
 
+def may_have_left(node: NodeStatus, ends: NodeEnds) -> bool:
+    """Return whether the agent of a node may have found the request to stop its task before its job was terminated.
+
+    It ends with LEFT then, so AWS Batch knows no reason; a program that ends so by itself has an end record.
+    """
+    end = ends.of((node.task, node.rank, len(node.attempts)))
+    left = node.state is State.FAILED and node.exit_code == reasons.LEFT
+    return left and (end is None or end.told)
+
+
+def stopped(node: NodeStatus) -> NodeStatus:
+    return node._replace(state=State.CANCELLED, reason=CANCELLED)
+
+
 def exit_code(job: Job) -> int | None:
     """Return the exit code of the last attempt; None if no container was started."""
     found = [attempt.get("container", {}).get("exitCode") for attempt in job.get("attempts", ())]

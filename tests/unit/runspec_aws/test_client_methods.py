@@ -206,3 +206,23 @@ def test_undo_of_a_definition_deregisters_it(account: MotoAccount) -> None:
     name = answers["definition"]["jobDefinitionName"]
     found = account.batch.describe_job_definitions(jobDefinitionName=name, status="ACTIVE")
     assert found["jobDefinitions"] == []
+
+
+def test_a_task_that_found_the_request_to_stop_before_its_end_is_cancelled(
+    account: MotoAccount,
+) -> None:
+    """Its agent left with 143, so that the service knows no reason: the run has not failed by it."""
+    job = account.submit(spec(sweep={"a": "1..2"}), RUN)["job"]["jobId"]
+    account.client.stop(RUN, [1])
+    for name in (job, f"{job}:0", f"{job}:1"):
+        account.jobs[name].status = "FAILED" if name != f"{job}:0" else "SUCCEEDED"
+        code = 143 if name == f"{job}:1" else 0
+        ended = {"container": {"exitCode": code}, "startedAt": 1000, "stoppedAt": 5000}
+        account.jobs[name].attempts = [ended]
+        account.jobs[name].job_stopped_reason = None
+    account.put_object(f"runspec/runs/{RUN}/ends/0/1/0-0-program", b"{}")
+
+    status = account.other_client().state(RUN)
+
+    assert [node.state for node in status.nodes] == [State.SUCCEEDED, State.CANCELLED]
+    assert status.state is State.SUCCEEDED

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runspec_aws.job import EVALUATE
-from runspec_aws.status.nodes import Place, look, node
+from runspec_aws.status.nodes import Place, look, may_have_left, node
 from runspec_jobs.provider import NodeEnds, NodeStatus, State
 
 EXITED = "Essential container in task exited"
@@ -115,3 +115,15 @@ def test_a_failure_without_a_record_says_that_the_agent_did_not_end_by_itself() 
 
     assert (found.state, found.exit_code) == (State.FAILED, 127)
     assert found.reason.startswith("exited with code 127; the agent recorded no end")
+
+
+@pytest.mark.parametrize(
+    ("names", "left"),
+    [((), True), (("0/1/0-143-stopped",), True), (("0/1/0-143-program",), False)],
+)
+def test_only_a_program_that_ends_with_143_has_not_left(names: tuple[str, ...], left: bool) -> None:
+    """An agent that finds a request to stop leaves with 143, before AWS Batch has a reason for the end."""
+    ends = NodeEnds({"ends": True, "timeout_s": 6}, lambda: names, lambda _: [])
+
+    look(ends, {"j": job("FAILED", attempt(143))}, [PLACE])
+    assert may_have_left(shown(job("FAILED", attempt(143)), *names), ends) is left
