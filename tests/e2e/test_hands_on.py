@@ -118,7 +118,8 @@ def step_for_step(folder: Path, packages: Path) -> Shown:
             applied = runspec("apply", "--detach", written(folder, "azure-batch-ai"), **env)
             log, first = streamed(cloud, env)
             runspec("fetch", "mnist-chainer", str(folder / "out"), **env)
-            runspec("destroy", "mnist-chainer", **env)
+            # By its id, as this is another folder than that of the spec.
+            runspec("destroy", *set(re.findall(r"mnist-chainer-\w{6}\b", applied.stderr)), **env)
             gone = runspec("destroy", "--site", **env)
             left = tuple(blob.name for blob in container(blobs).list_blobs())
             calls = tuple(cloud.control("GET", "calls"))
@@ -192,8 +193,9 @@ def test_the_outputs_are_those_of_this_machine(
     """The network has the same layers, so its file has the same size."""
     here, there = files(shown("local").outputs), files(shown(provider).outputs)
 
-    assert set(there) == set(here) == {"model/log.json", "model/model_epoch_20.npz"}
-    assert there["model/model_epoch_20.npz"] == here["model/model_epoch_20.npz"]
+    network = "node-0/model/model_epoch_20.npz"
+    assert set(there) == set(here) == {"node-0/model/log.json", network}
+    assert there[network] == here[network]
 
 
 @pytest.mark.parametrize("provider", OF_MATRIX)
