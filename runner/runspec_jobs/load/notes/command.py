@@ -46,6 +46,7 @@ def notes(spec: Spec) -> Iterator[Problem]:
     yield from _bash(spec)
     yield from _names(spec)
     yield from _torch(spec)
+    yield from _env(spec)
 
 
 def texts(spec: Spec) -> Iterator[tuple[Path, str]]:
@@ -102,6 +103,14 @@ def _acts(program: str, words: tuple[str, ...], i: int) -> bool:
 
 def _is_read(word: str) -> bool:
     return bool(REFERENCE.fullmatch(word)) or word.startswith("~/")
+
+
+def _env(spec: Spec) -> Iterator[Problem]:
+    """Yield a note for each variable whose value names another one, as in `PATH: "/x:$PATH"`."""
+    for name, value in spec.env.items():
+        if REFERENCE.fullmatch(str(value)):
+            what = f"values in env are taken as they are: {name} is '{value}' itself"
+            yield _note(("env", name), what, f'set it in run: export {name}="{value}"')
 
 
 # What only bash has

@@ -138,3 +138,9 @@ def test_a_literal_path_is_named_with_the_placeholder_to_write() -> None:
         (("command", 1), "there is no /job/code here", "write ${mounts.code}/train.py"),
         (("env", "A"), "there is no /job/out here", "read RUNSPEC_OUTPUT_OUT in the program"),
     ]
+
+
+def test_a_variable_of_env_that_names_another_is_taken_as_it_is() -> None:
+    env = {"PATH": "/opt/bin:$PATH", "PRICE": "5 $", "HOME": "/h"}
+
+    assert told(run="a", env=env) == [("env.PATH", 'set it in run: export PATH="/opt/bin:$PATH"')]
