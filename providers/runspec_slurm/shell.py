@@ -124,7 +124,7 @@ def tunnel(store: WorkspaceStore, at: Node, python: str, port: int) -> Route:
     address of the node cannot be reached.
     """
     way = store.way
-    address = _address(store, at, python)
+    address = find_address(store, at, python)
     if not isinstance(way, Ssh):
         return Address(address, port)
     *words, mark, host = way.argv()
@@ -137,7 +137,7 @@ def tunnel(store: WorkspaceStore, at: Node, python: str, port: int) -> Route:
     return Forward((words[0], *own, *words[1:], "-N", "-L", f"{{socket}}:{to}:{port}", mark, host))
 
 
-def _address(store: WorkspaceStore, at: Node, python: str) -> str:
+def find_address(store: WorkspaceStore, at: Node, python: str) -> str:
     """Return the address at which the node's program listens, or Slurm's address of the node if it is unknown."""
     _bring(store)
     args = _enter_arguments(store, at, python, ["printenv", "RUNSPEC_HOST"])

@@ -79,7 +79,7 @@ def test_a_job_goes_on_while_its_nodes_come_and_go(project: Project) -> None:
     assert came == [0, 1, 1, 2, 3, 4]  # the one without power came back
     fetched = project.fetched()
     kept = json.loads(fetched["out/state.json"])
-    for place in ("own", "node-3/own"):  # of two that stayed
+    for place in ("node-0/own", "node-3/own"):  # of two that stayed
         own = [int(line) for line in fetched[f"{place}/generations"].split()]
         assert own[0] <= first < own[-1] == generation(project, run)
     alone = fixed(project.folder, sgd(project.folder, STEPS, 0), {})

@@ -39,7 +39,7 @@ class Objects:
         for left in reversed(range(STARTS)):
             self.port = listening.free_port()
             self.url = f"http://{HOST}:{self.port}"
-            self._process = self._start()
+            self.process = self._start()
             try:
                 if self._up(last=not left):
                     return
@@ -60,7 +60,7 @@ class Objects:
         """Wait until it answers; say whether it does, or raise why not."""
         end = time.monotonic() + UP_S
         while time.monotonic() < end:
-            ended = self._process.poll() is not None
+            ended = self.process.poll() is not None
             with contextlib.suppress(OSError):
                 self.ask("GET", "/moto-api/")
                 if not ended:
@@ -71,7 +71,7 @@ class Objects:
         said = (self.folder / "moto.log").read_text(errors="replace")
         if "in use" in said and not last:
             return False  # somebody else was faster to take the port
-        why = listening.why_not(self._process.poll(), UP_S, said)
+        why = listening.why_not(self.process.poll(), UP_S, said)
         raise RuntimeError(f"moto's server does not start: {why}")
 
     def make_bucket(self, name: str, region: str) -> None:
@@ -93,8 +93,8 @@ class Objects:
             link.close()
 
     def close(self) -> None:
-        self._process.terminate()
-        self._process.wait()
+        self.process.terminate()
+        self.process.wait()
 
 
 class Region(Closing):

@@ -104,7 +104,7 @@ class Blobs(Closing):
         for more in reversed(range(STARTS)):
             self.port = listening.free_port()
             self.url = f"http{'s' * bool(certificate)}://{HOST}:{self.port}/{account}"
-            self._process = self._start()
+            self.process = self._start()
             try:
                 if self._up(last=not more):
                     return
@@ -142,7 +142,7 @@ class Blobs(Closing):
         """Wait until it answers to its key; say whether it does, or raise why not."""
         end = time.monotonic() + UP_S
         while time.monotonic() < end:
-            ended = self._process.poll() is not None
+            ended = self.process.poll() is not None
             with contextlib.suppress(OSError):
                 if self._ask("GET", "/?comp=list") == 200 and not ended:
                     return True
@@ -152,7 +152,7 @@ class Blobs(Closing):
         said = (self.folder / "azurite.log").read_text(errors="replace")
         if "EADDRINUSE" in said and not last:
             return False  # somebody else was faster
-        why = listening.why_not(self._process.poll(), UP_S, said)
+        why = listening.why_not(self.process.poll(), UP_S, said)
         raise RuntimeError(f"Azurite does not start: {why}")
 
     def make_container(self, name: str) -> None:
@@ -203,11 +203,11 @@ class Blobs(Closing):
             return answer.status
 
     def close(self) -> None:
-        self._process.kill()  # there is nothing to save, and SIGTERM waits for clients that stay
-        self._process.wait()
-        if self._process.stdin is not None:
+        self.process.kill()  # there is nothing to save, and SIGTERM waits for clients that stay
+        self.process.wait()
+        if self.process.stdin is not None:
             with contextlib.suppress(OSError):
-                self._process.stdin.close()
+                self.process.stdin.close()
 
 
 def _moment(from_now_s: float) -> str:

@@ -17,10 +17,10 @@ def test_ctrl_c_in_a_terminal_does_not_end_the_store(tmp_path: Path) -> None:
     """A rehearsal deletes what it made before it ends."""
     objects = Objects(tmp_path)
     try:
-        objects._process.send_signal(signal.SIGINT)
+        objects.process.send_signal(signal.SIGINT)
 
         with pytest.raises(subprocess.TimeoutExpired):
-            objects._process.wait(1)
+            objects.process.wait(1)
         objects.ask("GET", "/moto-api/")
     finally:
         objects.close()

@@ -26,7 +26,7 @@ OWNER = """
 import sys, pathlib, time
 from runspec_emulators.azure_services.blob import Blobs
 found = Blobs(pathlib.Path(sys.argv[1]))
-print(found._process.pid, flush=True)
+print(found.process.pid, flush=True)
 time.sleep(600)
 """
 
@@ -117,4 +117,4 @@ def test_a_port_that_somebody_else_was_faster_to_take_is_no_obstacle(
 
 def test_ctrl_c_in_a_terminal_does_not_reach_the_account(blobs: Blobs) -> None:
     """A rehearsal deletes what it made before it ends."""
-    assert os.getsid(blobs._process.pid) != os.getsid(0)
+    assert os.getsid(blobs.process.pid) != os.getsid(0)

@@ -216,7 +216,7 @@ def test_ssh_takes_the_command_line_of_a_tunnel(
 ) -> None:
     """Ssh refuses -N beside a type of session of its own."""
     need("ssh")
-    monkeypatch.setattr(shell, "_address", lambda *_: "10.0.0.1")
+    monkeypatch.setattr(shell, "find_address", lambda *_: "10.0.0.1")
     store = WorkspaceStore(Ssh("login", ()), "/workspace")
 
     route = shell.tunnel(store, shell.Node(RUN, 0, 0, "7", "node1", "10.0.0.1"), "python3", 8888)
