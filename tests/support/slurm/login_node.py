@@ -91,9 +91,9 @@ def login(folder: Path, env: tuple[str, ...] = (), *, says: str = "") -> Iterato
         f"ForceCommand echo '{says}'; eval \"$SSH_ORIGINAL_COMMAND\"" if says else "",
     ]
     (folder / "config").write_text("\n".join(lines) + "\n")
-    made = os.geteuid() == 0 and not SEPARATED.exists()
-    if made:
-        SEPARATED.mkdir(mode=0o755)
+    if os.geteuid() == 0:
+        # It stays: another sshd, of a test beside this one, refuses each connection without it.
+        SEPARATED.mkdir(mode=0o755, exist_ok=True)
     program = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
     assert program is not None
     with (folder / "log").open("wb") as log:
@@ -107,9 +107,6 @@ def login(folder: Path, env: tuple[str, ...] = (), *, says: str = "") -> Iterato
         found.drop()
         process.kill()
         process.wait()
-        if made:
-            with contextlib.suppress(OSError):
-                SEPARATED.rmdir()
 
 
 def _await(found: Login) -> None:
