@@ -72,17 +72,24 @@ def of_attempt(attempt: Mapping[str, Any], code: int | None, *, preempted: bool)
 
 def recorded(end: NodeEnd, record: Mapping[str, Any], attempt: Mapping[str, Any]) -> str:
     """Return why an attempt ended by the end record of its agent, with what the service says beside it."""
+    if explained := _explained(attempt.get("container", {})):
+        return explained  # such as the container's memory, of which the agent sees SIGKILL alone
     said, reason = end.reason(record), str(attempt.get("statusReason", ""))
     return said if not said or reason in ("", EXITED) else f"{said} ({reason})"
 
 
 def _words(container: Mapping[str, Any], code: int | None, reason: str) -> str:
-    own = str(container.get("reason", ""))
-    words = next((f"{text} ({own})" for name, text in EXPLAINED.items() if name in own), "")
+    own, words = str(container.get("reason", "")), _explained(container)
     if not words and code is not None:
         words = f"exited with code {code}{_signal(code)}"
         words += "" if reason in ("", EXITED) else f" ({reason})"
     return words or _given_up(reason) or own or reason or "AWS Batch gives no reason"
+
+
+def _explained(container: Mapping[str, Any]) -> str:
+    """Return what a reason of the service means, or an empty string."""
+    own = str(container.get("reason", ""))
+    return next((f"{text} ({own})" for name, text in EXPLAINED.items() if name in own), "")
 
 
 def was_reclaimed(attempt: Mapping[str, Any], job: Mapping[str, Any]) -> bool:

@@ -127,3 +127,14 @@ def test_only_a_program_that_ends_with_143_has_not_left(names: tuple[str, ...], 
 
     look(ends, {"j": job("FAILED", attempt(143))}, [PLACE])
     assert may_have_left(shown(job("FAILED", attempt(143)), *names), ends) is left
+
+
+def test_a_program_that_used_too_much_memory_is_told_so_though_its_agent_recorded_the_end() -> None:
+    """The agent sees SIGKILL alone."""
+    ended = attempt(137)
+    ended["container"]["reason"] = "OutOfMemoryError: Container killed due to memory usage"
+
+    found = shown(job("FAILED", ended), "0/1/0-137-program")
+
+    assert found.exit_code == 137
+    assert found.reason.startswith("the container used more than its memory: raise cluster.memory")
