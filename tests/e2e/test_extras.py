@@ -34,6 +34,7 @@ provider: {name}
 SPEC = f"""{HEAD}\
 container: {{{{image: docker.io/library/busybox:1}}}}
 metric: {{{{name: loss, goal: min, pattern: 'loss ([0-9.]+)'}}}}
+outputs: [{{{{name: out, path: /job/out}}}}]
 command: [echo, hi]
 """
 # Words of the command line: FILE is the spec, and NAME the provider, which the run has its name of.
