@@ -92,9 +92,9 @@ def _may_mount() -> bool:
 def enter(folder: Path, tops: Sequence[str], root: Path | None = None) -> None:
     """Give this process a root that also has *tops*, such as `/job`, which are in *folder*; then go to *folder*.
 
-    Nothing can be made in that root, unless an empty folder *root* is given, which keeps what is made there. This
-    process must be about to start another program. Raise OSError if the kernel does not allow it: the process is then
-    half way, and must end.
+    Nothing can be made in that root, unless a folder *root* is given, which keeps what is made there: it is empty at
+    first, and other processes may enter it later. This process must be about to start another program. Raise OSError if
+    the kernel does not allow it: the process is then half way, and must end.
     """
     _call("unshare", CLONE_NEWNS)
     # Mounts made on the machine later are seen here, and those made here are not seen there.
@@ -110,7 +110,8 @@ def enter(folder: Path, tops: Sequence[str], root: Path | None = None) -> None:
         if f"/{entry.name}" in tops:
             continue
         if entry.is_symlink():
-            os.symlink(os.readlink(entry.path), f"/{entry.name}")
+            if not os.path.lexists(f"/{entry.name}"):
+                os.symlink(os.readlink(entry.path), f"/{entry.name}")
         elif root is not None and _is_free(entry.path):  # what is made in it stays with the root
             os.makedirs(f"/{entry.name}", exist_ok=True)
         else:
@@ -172,11 +173,11 @@ def trial() -> str | None:
 
 
 def _bind(source: str, target: str) -> None:
-    """Show *source*, and all that is mounted below it, at *target*, which does not exist yet."""
+    """Show *source*, and all that is mounted below it, at *target*, which is made unless an earlier process made it."""
     if os.path.isdir(source):
-        os.mkdir(target)
+        os.makedirs(target, exist_ok=True)
     else:
-        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        os.close(os.open(target, os.O_CREAT | os.O_NOFOLLOW | os.O_WRONLY, 0o600))
     _mount(source, target, MS_BIND | MS_REC)
 
 

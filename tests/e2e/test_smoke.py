@@ -75,11 +75,7 @@ def applied(folder: Path, case: Case, rule: str) -> tuple[int, list[dict[str, An
     return done.returncode, [json.loads(one) for one in done.stdout.splitlines()], done.stderr
 
 
-# RED since jobs of Azure record their ends: the nodes end with 1, without a word, in a network of their own.
-RED = [pytest.param(name, marks=pytest.mark.matrix if name == "azure" else ()) for name in CASES]
-
-
-@pytest.mark.parametrize("name", RED)
+@pytest.mark.parametrize("name", CASES)
 def test_a_job_whose_nodes_cannot_talk_is_not_begun(name: str, tmp_path: Path) -> None:
     """The second node can reach the first, and not the other way round; neither comes to the program."""
     case = CASES[name]

@@ -91,6 +91,23 @@ def test_nothing_can_be_lost_at_the_root(folder: Path) -> None:
     assert not os.path.lexists("/runspec-lost")
 
 
+def test_a_kept_root_entered_again_holds_what_was_made_in_it(folder: Path) -> None:
+    """The commands of a multi-instance task on one node follow each other in one container."""
+    root = folder / "root"
+    root.mkdir()
+    before = mount_namespace.words_before(root)
+
+    first = subprocess.run([*before, "/bin/sh", "-c", "echo one > /made"], cwd=folder, check=False)
+    words = [*before, "/bin/sh", "-c", "cat /made; ls -A /; test -s /etc/passwd"]
+    again = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+
+    assert (first.returncode, again.returncode) == (0, 0), again.stderr
+    made, *entries = again.stdout.split()
+    assert made == "one"
+    assert {"made", *os.listdir("/")} <= set(entries)
+    assert not os.path.lexists("/made")
+
+
 def test_whoever_is_not_root_stays_the_same_user(folder: Path) -> None:
     def node() -> None:
         as_nobody()
