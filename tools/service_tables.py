@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 import runpy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -18,6 +17,8 @@ from machine_cells import number
 from machines_azure import LIST as AZURE_LIST, pages
 from machines_ec2 import after_preface
 
+from runspec_aws.resources.price_list import SERVICES as AWS, is_usage
+from runspec_azure.resources.price_list import SERVICES as AZURE, metered
 from runspec_jobs.machines.service import ServicePrice, read_services
 
 Fetched = Callable[[str], IO[bytes]]
@@ -27,54 +28,6 @@ AWS_LIST = (
 BEGIN = 'TABLE = """\\\n'
 
 
-class Usage(NamedTuple):
-    """A usage type of a price list of AWS, without its region; *times* converts its unit to that of the table."""
-
-    offer: str
-    type: str
-    times: float = 1
-
-
-# The usage types of bills, such as EUW2-Fargate-GB-Hours; those of us-east-1 may have no region.
-AWS = {
-    "fargate vcpu": Usage("AmazonECS", "Fargate-vCPU-Hours:perCPU"),
-    "fargate memory": Usage("AmazonECS", "Fargate-GB-Hours"),
-    "fargate storage": Usage("AmazonECS", "Fargate-EphemeralStorage-GB-Hours"),
-    "fargate arm vcpu": Usage("AmazonECS", "Fargate-ARM-vCPU-Hours:perCPU"),
-    "fargate arm memory": Usage("AmazonECS", "Fargate-ARM-GB-Hours"),
-    "nat gateway": Usage("AmazonEC2", "NatGateway-Hours"),
-    "nat data": Usage("AmazonEC2", "NatGateway-Bytes"),
-    "public ipv4": Usage("AmazonVPC", "PublicIPv4:InUseAddress"),
-    "ebs gp3": Usage("AmazonEC2", "EBS:VolumeUsage.gp3"),
-    "s3 storage": Usage("AmazonS3", "TimedStorage-ByteHrs"),
-    "s3 puts": Usage("AmazonS3", "Requests-Tier1", 1000),
-    "s3 gets": Usage("AmazonS3", "Requests-Tier2", 1000),
-    "log ingestion": Usage("AmazonCloudWatch", "DataProcessing-Bytes"),
-    "log storage": Usage("AmazonCloudWatch", "TimedStorage-ByteHrs"),
-}
-
-
-class Meter(NamedTuple):
-    """A meter of Azure's retail prices: its name ends with *name*. An empty *sku* is any."""
-
-    service: str
-    product: str
-    sku: str
-    name: str
-    unit: str
-    times: float = 1
-
-
-AZURE = {
-    "blob storage": Meter("Storage", "Blob Storage", "Hot LRS", "Data Stored", "1 GB/Month"),
-    "blob writes": Meter("Storage", "Blob Storage", "Hot LRS", "Write Operations", "10K", 0.1),
-    "blob reads": Meter("Storage", "Blob Storage", "Hot LRS", "Read Operations", "10K", 0.1),
-    "nat gateway": Meter("NAT Gateway", "NAT Gateway", "", "Gateway", "1 Hour"),
-    "nat data": Meter("NAT Gateway", "NAT Gateway", "", "Data Processed", "1 GB"),
-    "public ipv4": Meter(
-        "Virtual Network", "IP Addresses", "Standard", "Static Public IP", "1 Hour"
-    ),
-}
 FILES = {
     "aws-services": "runner/runspec_jobs/machines/aws_service_table.py",
     "azure-services": "providers/runspec_azure/resources/service_table.py",
@@ -97,26 +50,14 @@ def aws_prices(lines: Iterable[str], source: str) -> Iterator[Found]:
         is_first = not float(row["StartingRange"] or 0)
         if (row["TermType"], row["Currency"]) == ("OnDemand", "USD") and is_first and usd > 0:
             for item, usage in AWS.items():
-                is_type = re.fullmatch(rf"([A-Z]+\d*-)?{re.escape(usage.type)}", row["usageType"])
-                if is_type and row["serviceCode"] == usage.offer:
+                if row["serviceCode"] == usage.offer and is_usage(row["usageType"], usage):
                     yield Found(item, row["Region Code"], usd * usage.times, source)
 
 
 def azure_prices(found: Iterable[Mapping[str, Any]]) -> Iterator[Found]:
     """Yield the prices in pages of Azure's retail prices: those of the first GB or request."""
-    for one in (item for page in found for item in page["Items"]):
-        for item, meter in AZURE.items():
-            if (
-                (one["serviceName"], one["productName"]) == (meter.service, meter.product)
-                and meter.sku in ("", one["skuName"])
-                and one["meterName"].endswith(meter.name)
-                and one["unitOfMeasure"] == meter.unit
-                and one["type"] == "Consumption"
-                and not one["tierMinimumUnits"]
-                and one["retailPrice"] > 0
-            ):
-                region = one["armRegionName"].lower() or "global"
-                yield Found(item, region, one["retailPrice"] * meter.times, AZURE_LIST)
+    for item, region, usd in metered(one for page in found for one in page["Items"]):
+        yield Found(item, region, usd, AZURE_LIST)
 
 
 def fetched_prices(kind: str, regions: Iterable[str], fetched: Fetched) -> Iterator[Found]:

@@ -13,9 +13,11 @@ from runspec_aws.resources.instance_types import known, runs_on, usable_gib, usa
 from runspec_aws.resources.job_kind import attempts
 from runspec_aws.resources.request import ResourceRequest, candidates, needs, request
 from runspec_jobs.provider import (
+    NOT_READ,
     Capacity,
     ChosenMachine,
     Facts,
+    ListedPrices,
     Machine,
     Offer,
     Spec,
@@ -29,12 +31,12 @@ from runspec_jobs.provider import (
 )
 
 
-def offer(spec: Spec, facts: Facts) -> Offer:
+def offer(spec: Spec, facts: Facts, listed: ListedPrices = NOT_READ) -> Offer:
     """Return the machines for *spec*; those of an existing queue are not known, except the sizes of Fargate."""
     options: AwsOptions = facts.options
-    standing = tuple(_standing(options))
+    standing = tuple(_standing(options, listed))
     if options.fargate:
-        return fargate.offer(spec, options, standing)
+        return fargate.offer(spec, options, standing, listed)
     if options.queue:
         return _of_queue(spec, facts, standing)
     if options.capacity_block:
@@ -88,19 +90,22 @@ def _share(machine: Machine, wanted: ResourceRequest) -> float:
     return min(1.0, max(parts)) if machine.cpus else 1.0
 
 
-def _standing(options: AwsOptions) -> Iterator[StandingCost]:
+def _standing(options: AwsOptions, listed: ListedPrices) -> Iterator[StandingCost]:
     """Yield what costs money while no job runs. Batch itself is free, and so are empty environments.
 
     https://aws.amazon.com/batch/pricing/
     """
     s3, logs, put = (
-        aws_price(item, options.region) for item in ("s3 storage", "log storage", "log ingestion")
+        aws_price(item, options.region, listed)
+        for item in ("s3 storage", "log storage", "log ingestion")
     )
     yield StandingCost(f"what is kept in S3 ({s3.note})", usd_gb_month=s3.usd)
     what = f"what is kept in CloudWatch Logs, besides {put.usd_shown} to write it ({logs.note})"
     yield StandingCost(what, usd_gb_month=logs.usd)
     if not (options.queue or (options.fargate and options.public_ip)):
-        nat, data = (aws_price(item, options.region) for item in ("nat gateway", "nat data"))
+        nat, data = (
+            aws_price(item, options.region, listed) for item in ("nat gateway", "nat data")
+        )
         what = f"a NAT gateway, if the subnets have one, besides {data.usd_shown} ({nat.note})"
         yield StandingCost(what, nat.usd, hours=0)
 

@@ -11,6 +11,7 @@ from runspec_aws import check, plan
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources.region import is_asked, with_offers
 from runspec_jobs.provider import (
+    NOT_READ,
     Client,
     Emulation,
     Facts,
@@ -45,10 +46,10 @@ class AwsBatchProvider:
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(spec, run, with_offers(facts))
 
-    def offer(self, spec: Spec, facts: Facts) -> Offer:
+    def offer(self, spec: Spec, facts: Facts, listed: ListedPrices = NOT_READ) -> Offer:
         from runspec_aws import offer
 
-        return offer.offer(spec, with_offers(facts))
+        return offer.offer(spec, with_offers(facts), listed)
 
     def policy(self, steps: Iterable[Step], options: Any, *, of_job: bool) -> Mapping[str, Any]:
         from runspec_aws import policy

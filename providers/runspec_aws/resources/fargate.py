@@ -10,8 +10,10 @@ from runspec_aws.resources import room
 from runspec_aws.resources.job_kind import attempts
 from runspec_aws.resources.request import on_fargate
 from runspec_jobs.provider import (
+    NOT_READ,
     Capacity,
     ChosenMachine,
+    ListedPrices,
     Offer,
     ServicePrice,
     Spec,
@@ -25,13 +27,18 @@ FREE_GB = 20  # of disk, for each task
 LEAST_GB = 21  # that a task with a disk of its own requests: see `job`
 
 
-def offer(spec: Spec, options: AwsOptions, standing: tuple[StandingCost, ...]) -> Offer:
+def offer(
+    spec: Spec,
+    options: AwsOptions,
+    standing: tuple[StandingCost, ...],
+    listed: ListedPrices = NOT_READ,
+) -> Offer:
     """Return the size of Fargate for *spec* with its price on demand, which is the most that Fargate Spot costs."""
     size = on_fargate(spec)
     if size is None:
         return Offer((), standing=standing, why="no size of Fargate is large enough")
     disk_gb = max(LEAST_GB, -(-spec.cluster.disk // GIB)) if spec.cluster.disk else FREE_GB
-    usd, first = hourly(float(size[0]), size[1], disk_gb, options)
+    usd, first = hourly(float(size[0]), size[1], disk_gb, options, listed)
     name = f"Fargate with {size[0]} vCPU{'s' * (size[0] != '1')} and {size[1] / 1024:g} GB"
     why = "the smallest size that is large enough"
     why += ", with a public address" if options.public_ip else ""
@@ -48,7 +55,11 @@ def offer(spec: Spec, options: AwsOptions, standing: tuple[StandingCost, ...]) -
 
 
 def hourly(
-    cpus: float, memory_mib: int, disk_gb: int, options: AwsOptions
+    cpus: float,
+    memory_mib: int,
+    disk_gb: int,
+    options: AwsOptions,
+    listed: ListedPrices = NOT_READ,
 ) -> tuple[float | None, ServicePrice]:
     """Return the price of an hour of a task in USD, or None if it is unknown, and the price of its vCPUs.
 
@@ -60,7 +71,7 @@ def hourly(
         "fargate storage": disk_gb - FREE_GB,
         "public ipv4": 1 if options.public_ip else 0,
     }
-    prices = {item: aws_price(item, options.region) for item in amounts}
+    prices = {item: aws_price(item, options.region, listed) for item in amounts}
     parts = [
         None if one.usd is None else one.usd * amounts[item]
         for item, one in prices.items()

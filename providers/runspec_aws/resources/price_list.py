@@ -1,4 +1,4 @@
-"""Reads the prices of EC2 from AWS's price list and the spot prices of a region, with the user's login.
+"""Reads prices of a region from AWS's price list, and its spot prices, with the user's login.
 
 https://docs.aws.amazon.com/aws-cost-management/latest/APIReference/API_pricing_GetProducts.html and
 https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeSpotPriceHistory.html
@@ -6,10 +6,12 @@ https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeSpotPriceHist
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import boto3
 
@@ -40,6 +42,48 @@ WANTED = {
 SPOT = "Linux/UNIX"
 
 
+class Usage(NamedTuple):
+    """A usage type of a price list, without its region; *times* converts its unit to that of the table of services.
+
+    *only* limits the list to a part that has it, because that of AmazonEC2 is long.
+    """
+
+    offer: str
+    type: str
+    times: float = 1
+    only: tuple[tuple[str, str], ...] = ()
+
+
+NAT = (("productFamily", "NAT Gateway"),)
+DISK = (("volumeApiName", "gp3"),)
+# The usage types of bills, such as EUW2-Fargate-GB-Hours; those of us-east-1 may have no region.
+SERVICES = {
+    "fargate vcpu": Usage("AmazonECS", "Fargate-vCPU-Hours:perCPU"),
+    "fargate memory": Usage("AmazonECS", "Fargate-GB-Hours"),
+    "fargate storage": Usage("AmazonECS", "Fargate-EphemeralStorage-GB-Hours"),
+    "fargate arm vcpu": Usage("AmazonECS", "Fargate-ARM-vCPU-Hours:perCPU"),
+    "fargate arm memory": Usage("AmazonECS", "Fargate-ARM-GB-Hours"),
+    "nat gateway": Usage("AmazonEC2", "NatGateway-Hours", only=NAT),
+    "nat data": Usage("AmazonEC2", "NatGateway-Bytes", only=NAT),
+    "public ipv4": Usage("AmazonVPC", "PublicIPv4:InUseAddress"),
+    "ebs gp3": Usage("AmazonEC2", "EBS:VolumeUsage.gp3", only=DISK),
+    "s3 storage": Usage("AmazonS3", "TimedStorage-ByteHrs"),
+    "s3 puts": Usage("AmazonS3", "Requests-Tier1", 1000),
+    "s3 gets": Usage("AmazonS3", "Requests-Tier2", 1000),
+    "log ingestion": Usage("AmazonCloudWatch", "DataProcessing-Bytes"),
+    "log storage": Usage("AmazonCloudWatch", "TimedStorage-ByteHrs"),
+}
+
+
+def is_usage(name: str, usage: Usage) -> bool:
+    """Return whether *name* is the type of *usage* in some region.
+
+    >>> [is_usage(name, SERVICES["nat gateway"]) for name in ("EUW2-NatGateway-Hours", "EU-NatGateway-Prvd-Hours")]
+    [True, False]
+    """
+    return re.fullmatch(rf"([A-Z]+\d*-)?{re.escape(usage.type)}", name) is not None
+
+
 def read(options: AwsOptions) -> ListedPrices:
     """Return the prices of the region of *options*. Raises the errors of `Client.call`."""
     if options.region is None:
@@ -58,40 +102,73 @@ def read(options: AwsOptions) -> ListedPrices:
     for client in (pricing, ec2):
         timed_connections.use(client)
     with translated("the prices"):
-        on_demand = on_demand_prices(products(pricing, options.region))
+        on_demand = on_demand_prices(products(pricing, options.region, "AmazonEC2", WANTED))
         spot = spot_prices(ec2)
-    return ListedPrices(on_demand, spot, SOURCE)
+        services: dict[str, float] = {}
+        for offer, only in dict.fromkeys((one.offer, one.only) for one in SERVICES.values()):
+            services |= service_prices(products(pricing, options.region, offer, dict(only)), offer)
+    return ListedPrices(on_demand, spot, SOURCE, services=services)
 
 
-def products(pricing: Any, region: str) -> Iterator[str]:
-    """Yield the products of the price list that are machines with Linux in *region*, as JSON."""
-    wanted = {"regionCode": region, **WANTED}
+def products(pricing: Any, region: str, offer: str, only: Mapping[str, str]) -> Iterator[str]:
+    """Yield the products of the price list of *offer* in *region* that have the attributes *only*, as JSON."""
+    wanted = {"regionCode": region, **only}
     filters = [{"Type": "TERM_MATCH", "Field": k, "Value": v} for k, v in wanted.items()]
-    pages = pricing.get_paginator("get_products").paginate(ServiceCode="AmazonEC2", Filters=filters)
+    pages = pricing.get_paginator("get_products").paginate(ServiceCode=offer, Filters=filters)
     for page in pages:
         yield from page["PriceList"]
+
+
+def service_prices(found: Iterable[str], offer: str) -> dict[str, float]:
+    """Return by item what is sold besides machines: the price of the first GB or request, the highest of several."""
+    prices: dict[str, float] = {}
+    items = {item: usage for item, usage in SERVICES.items() if usage.offer == offer}
+    with _readable():
+        for one in map(json.loads, found):
+            name = one["product"]["attributes"].get("usagetype", "")
+            for item, usage in items.items():
+                if is_usage(name, usage):
+                    for usd in _first(one["terms"].get("OnDemand", {})):
+                        prices[item] = max(usd * usage.times, prices.get(item, 0.0))
+    return prices
 
 
 def on_demand_prices(found: Iterable[str]) -> dict[str, float]:
     """Return the price of an hour on demand by instance type; the highest if a type has several."""
     prices: dict[str, float] = {}
-    try:
-        for text in found:
-            one = json.loads(text)
+    with _readable():
+        for one in map(json.loads, found):
             name = one["product"]["attributes"].get("instanceType")
             for usd in _usd(one["terms"].get("OnDemand", {})) if name else ():
                 prices[name] = max(usd, prices.get(name, 0.0))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
-        raise RemoteError(f"AWS's price list cannot be read: {type(exc).__name__}: {exc}") from exc
     return prices
 
 
-def _usd(terms: Mapping[str, Any]) -> Iterator[float]:
+@contextlib.contextmanager
+def _readable() -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
+        raise RemoteError(f"AWS's price list cannot be read: {type(exc).__name__}: {exc}") from exc
+
+
+def _dimensions(terms: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     for term in terms.values():
-        for price in term["priceDimensions"].values():
-            usd = float(price["pricePerUnit"].get("USD", 0))
-            if price["unit"] == "Hrs" and usd > 0:
-                yield usd
+        yield from term["priceDimensions"].values()
+
+
+def _first(terms: Mapping[str, Any]) -> Iterator[float]:
+    for price in _dimensions(terms):
+        usd = float(price["pricePerUnit"].get("USD", 0))
+        if usd > 0 and not float(price.get("beginRange", 0)):
+            yield usd
+
+
+def _usd(terms: Mapping[str, Any]) -> Iterator[float]:
+    for price in _dimensions(terms):
+        usd = float(price["pricePerUnit"].get("USD", 0))
+        if price["unit"] == "Hrs" and usd > 0:
+            yield usd
 
 
 def spot_prices(ec2: Any) -> dict[str, float]:

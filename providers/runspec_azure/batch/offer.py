@@ -11,9 +11,11 @@ from runspec_azure.resources import request
 from runspec_azure.resources.services import azure_price
 from runspec_azure.resources.vm_sizes import catalogue
 from runspec_jobs.provider import (
+    NOT_READ,
     Capacity,
     ChosenMachine,
     Facts,
+    ListedPrices,
     Offer,
     Spec,
     StandingCost,
@@ -25,10 +27,10 @@ from runspec_jobs.provider import (
 ALTERNATIVES = 2
 
 
-def offer(spec: Spec, facts: Facts) -> Offer:
+def offer(spec: Spec, facts: Facts, listed: ListedPrices = NOT_READ) -> Offer:
     """Return the machine for *spec*: a pool has machines of one size, and the next ones are alternatives."""
     options: BatchOptions = facts.options
-    standing = tuple(_standing(options))
+    standing = tuple(_standing(options, listed))
     if options.pool:
         why = f"the pool {options.pool} has machines of its own"
         return _counted(Offer((), standing=standing, why=why), spec)
@@ -38,16 +40,16 @@ def offer(spec: Spec, facts: Facts) -> Offer:
     return _offer((first,) if first else (), tuple(others[:ALTERNATIVES]), standing, spec, facts)
 
 
-def _standing(options: BatchOptions) -> Iterator[StandingCost]:
+def _standing(options: BatchOptions, listed: ListedPrices) -> Iterator[StandingCost]:
     """Yield what costs money while no job runs. Batch itself is free, and pools without tasks have no machines.
 
     https://azure.microsoft.com/pricing/details/batch/
     """
     where = request.region(options)
-    blob = azure_price("blob storage", where)
+    blob = azure_price("blob storage", where, listed)
     yield StandingCost(f"what is kept in Blob storage ({blob.note})", usd_gb_month=blob.usd)
     if not options.public_addresses:
-        nat, data = (azure_price(item, where) for item in ("nat gateway", "nat data"))
+        nat, data = (azure_price(item, where, listed) for item in ("nat gateway", "nat data"))
         what = f"a NAT gateway, if the subnet has one, besides {data.usd_shown} ({nat.note})"
         yield StandingCost(what, nat.usd, hours=0)
 

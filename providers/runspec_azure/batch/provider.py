@@ -12,6 +12,7 @@ from runspec_azure.batch.check import check
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.resources import request
 from runspec_jobs.provider import (
+    NOT_READ,
     Client,
     Emulation,
     Facts,
@@ -56,10 +57,10 @@ class AzureBatchProvider:
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(spec, run, facts)
 
-    def offer(self, spec: Spec, facts: Facts) -> Offer:
+    def offer(self, spec: Spec, facts: Facts, listed: ListedPrices = NOT_READ) -> Offer:
         from runspec_azure.batch import offer
 
-        return offer.offer(spec, facts)
+        return offer.offer(spec, facts, listed)
 
     def policy(self, steps: Iterable[Step], options: Any, *, of_job: bool) -> Mapping[str, Any]:
         return policy.policy(steps, options, of_job=of_job)

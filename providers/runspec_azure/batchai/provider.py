@@ -10,6 +10,7 @@ from typing import Any
 from runspec_azure.batchai import check, plan
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_jobs.provider import (
+    NOT_READ,
     Client,
     Emulation,
     Exported,
@@ -51,10 +52,10 @@ class BatchAiProvider:
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(spec, run, facts)
 
-    def offer(self, spec: Spec, facts: Facts) -> Offer:
+    def offer(self, spec: Spec, facts: Facts, listed: ListedPrices = NOT_READ) -> Offer:
         from runspec_azure.batchai import offer
 
-        return offer.offer(spec, facts)
+        return offer.offer(spec, facts, listed)
 
     def export(self, steps: Sequence[Step]) -> Exported:
         from runspec_azure.batchai.importing.export import exported

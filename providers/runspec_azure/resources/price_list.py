@@ -1,4 +1,4 @@
-"""Reads the prices of virtual machines from Azure's public list of retail prices, which needs no login.
+"""Reads prices of a region from Azure's public list of retail prices, which needs no login.
 
 https://learn.microsoft.com/rest/api/cost-management/retail-prices/azure-retail-prices
 """
@@ -9,7 +9,7 @@ import http.client
 import json
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from runspec_azure.session.transport import new_session
 from runspec_jobs.provider import ListedPrices, RemoteError, UsageError
@@ -20,6 +20,53 @@ BLOCK_BYTES = 1 << 16
 MOST_BYTES, MOST_PAGES = 16 << 20, 200  # a page has 1,000 prices, and a region some 20,000
 OTHERS = ("Spot", "Low Priority")
 Get = Callable[[str], bytes]
+
+
+class Meter(NamedTuple):
+    """A meter of the retail prices: its name ends with *name*. An empty *sku* is any.
+
+    *times* converts its unit to that of the table of services.
+    """
+
+    service: str
+    product: str
+    sku: str
+    name: str
+    unit: str
+    times: float = 1
+
+
+# That of a NAT gateway is in the region Global.
+SERVICES = {
+    "blob storage": Meter("Storage", "Blob Storage", "Hot LRS", "Data Stored", "1 GB/Month"),
+    "blob writes": Meter("Storage", "Blob Storage", "Hot LRS", "Write Operations", "10K", 0.1),
+    "blob reads": Meter("Storage", "Blob Storage", "Hot LRS", "Read Operations", "10K", 0.1),
+    "nat gateway": Meter("NAT Gateway", "NAT Gateway", "", "Gateway", "1 Hour"),
+    "nat data": Meter("NAT Gateway", "NAT Gateway", "", "Data Processed", "1 GB"),
+    "public ipv4": Meter(
+        "Virtual Network", "IP Addresses", "Standard", "Static Public IP", "1 Hour"
+    ),
+}
+
+
+def metered(found: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str, float]]:
+    """Yield the item, the region and the price of what is sold besides machines: of the first GB or request."""
+    for one in found:
+        for item, meter in SERVICES.items():
+            if (
+                (one["serviceName"], one["productName"]) == (meter.service, meter.product)
+                and meter.sku in ("", one["skuName"])
+                and one["meterName"].endswith(meter.name)
+                and one["unitOfMeasure"] == meter.unit
+                and one["type"] == "Consumption"
+                and not one["tierMinimumUnits"]
+                and one["retailPrice"] > 0
+            ):
+                yield (
+                    item,
+                    one["armRegionName"].lower() or "global",
+                    one["retailPrice"] * meter.times,
+                )
 
 
 def get(address: str) -> bytes:
@@ -42,8 +89,12 @@ def read(region: str | None, fetch: Get = get) -> ListedPrices:
             "the region of the Batch account is not known", "set batch_url in the profile"
         )
     try:
-        items = [item for page in _pages(region, fetch) for item in page["Items"]]
-        return ListedPrices(_prices(items, spot=False), _prices(items, spot=True), LIST)
+        of = f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}'"
+        items = list(_items(of, fetch))
+        spot = _prices(items, spot=True)
+        return ListedPrices(
+            _prices(items, spot=False), spot, LIST, services=_services(region, fetch)
+        )
     except (OSError, http.client.HTTPException) as exc:  # those of requests are OSErrors
         raise RemoteError(f"{LIST} cannot be read: {exc}", "try again later") from exc
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
@@ -51,8 +102,25 @@ def read(region: str | None, fetch: Get = get) -> ListedPrices:
         raise RemoteError(what) from exc
 
 
-def _pages(region: str, fetch: Get) -> Iterator[Mapping[str, Any]]:
-    wanted = f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}' and priceType eq 'Consumption'"
+def _services(region: str, fetch: Get) -> dict[str, float]:
+    """Return the prices of what is sold besides machines, by item; the highest of several."""
+    found: dict[str, float] = {}
+    for product in dict.fromkeys(meter.product for meter in SERVICES.values()):
+        everywhere = product == SERVICES["nat gateway"].product
+        of = f"productName eq '{product}'"
+        items = _items(of if everywhere else f"{of} and armRegionName eq '{region}'", fetch)
+        for item, where, usd in metered(items):
+            if where in (region, "global"):
+                found[item] = max(usd, found.get(item, 0.0))
+    return found
+
+
+def _items(of: str, fetch: Get) -> Iterator[Mapping[str, Any]]:
+    return (item for page in _pages(of, fetch) for item in page["Items"])
+
+
+def _pages(of: str, fetch: Get) -> Iterator[Mapping[str, Any]]:
+    wanted = f"{of} and priceType eq 'Consumption'"
     address = f"{LIST}?{urllib.parse.urlencode({'$filter': wanted, 'currencyCode': 'USD'})}"
     for _ in range(MOST_PAGES):
         page = json.loads(fetch(address))

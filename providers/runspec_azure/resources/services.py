@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from functools import cache
 
-from runspec_jobs.provider import ServicePrice, read_services, service_price
+from runspec_jobs.provider import NOT_READ, ListedPrices, ServicePrice, read_services, service_price
 
 
-def azure_price(item: str, region: str | None) -> ServicePrice:
-    """Return the price of *item* in *region*, which may be unknown.
+def azure_price(item: str, region: str | None, listed: ListedPrices = NOT_READ) -> ServicePrice:
+    """Return the price of *item* in *region*, which may be unknown; a price of *listed* comes first.
 
     Raises KeyError for an item that is not in the table.
     """
-    return service_price(_prices(), item, region)
+    return service_price(_prices(), item, region, listed)
 
 
 @cache

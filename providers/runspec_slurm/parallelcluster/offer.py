@@ -9,8 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from runspec_jobs.provider import (
     KEPT_H,
     MONTH_H,
+    NOT_READ,
     ChosenMachine,
     Facts,
+    ListedPrices,
     Machine,
     MachineRequest,
     Offer,
@@ -19,6 +21,7 @@ from runspec_jobs.provider import (
     aws_price,
     chosen_machine,
     ec2_catalogue,
+    listed_machine,
     other_machines,
     price_note,
     unknown_machine,
@@ -30,7 +33,7 @@ from runspec_slurm.parallelcluster.resources import known, runs_on, usable_gib
 GONE = "until `runspec destroy --shared`"
 
 
-def offer(spec: Spec, facts: Facts) -> Offer:
+def offer(spec: Spec, facts: Facts, listed: ListedPrices = NOT_READ) -> Offer:
     """Return the machines of the queues that the job is submitted to; those of a cluster of others are not known."""
     options: ParallelClusterOptions = facts.options
     if not options.manage:
@@ -43,7 +46,7 @@ def offer(spec: Spec, facts: Facts) -> Offer:
     return Offer(
         found,
         _others(spec, options, sent, found),
-        tuple(_standing(spec, options, there, found)),
+        tuple(_standing(spec, options, there, found, listed)),
         price_note(ec2_catalogue(), options.region),
         "" if found else "no machine of the catalogue is large enough",
         _shares(found, sent, spec, options),
@@ -128,6 +131,7 @@ def _standing(
     options: ParallelClusterOptions,
     there: Mapping[str, Queue],
     found: Sequence[ChosenMachine],
+    listed: ListedPrices,
 ) -> Iterator[StandingCost]:
     """Yield what costs money while no job runs. ParallelCluster makes no NAT gateway in subnets that exist.
 
@@ -135,8 +139,8 @@ def _standing(
     https://docs.aws.amazon.com/parallelcluster/latest/ug/aws-services-v3.html
     """
     head = _named(options.head_node, "", options)
-    yield _kept(f"the head node, {options.head_node}, {GONE}", 1, (head,))
-    disk, address = (aws_price(item, options.region) for item in ("ebs gp3", "public ipv4"))
+    yield _kept(f"the head node, {options.head_node}, {GONE}", 1, (head,), listed)
+    disk, address = (aws_price(item, options.region, listed) for item in ("ebs gp3", "public ipv4"))
     what = f"the disk of the head node, as large as its AMI, {GONE} ({disk.note})"
     yield StandingCost(what, usd_gb_month=disk.usd, shared=True)
     what = f"the public address of the head node, if its subnet gives one ({address.note})"
@@ -144,21 +148,24 @@ def _standing(
     for name, queue in there.items():
         if queue.min_count:
             what = f"{queue.min_count} x the machines of the queue '{name}', {GONE}"
-            yield _kept(what, queue.min_count, _of(name, queue, spec, options))
+            yield _kept(what, queue.min_count, _of(name, queue, spec, options), listed)
     for name, storage in options.storage.items():
         if storage.file_system is None:
-            yield _file_system(name, storage, options.region)
-    nat, data = (aws_price(item, options.region) for item in ("nat gateway", "nat data"))
+            yield _file_system(name, storage, options.region, listed)
+    nat, data = (aws_price(item, options.region, listed) for item in ("nat gateway", "nat data"))
     what = f"a NAT gateway, if the subnets have one, besides {data.usd_shown} ({nat.note})"
     yield StandingCost(what, nat.usd, hours=0)
     what = f"the cluster's zone in Route 53, and its dashboard and logs in CloudWatch, {GONE}"
     yield StandingCost(what, shared=True)
     what = f"each machine for {options.idle_minutes} minutes after its last job"
-    yield StandingCost(what, _dearest(found))
+    yield StandingCost(what, _dearest(listed_machine(one, listed) for one in found))
 
 
-def _kept(what: str, count: int, found: Sequence[ChosenMachine]) -> StandingCost:
-    """Return the cost of *count* of the dearest machine of *found*, which the cluster has as long as it exists."""
+def _kept(
+    what: str, count: int, chosen: Sequence[ChosenMachine], listed: ListedPrices
+) -> StandingCost:
+    """Return the cost of *count* of the dearest machine of *chosen*, which the cluster has as long as it exists."""
+    found = [listed_machine(one, listed) for one in chosen]
     usd, near = _dearest(found), [one.near_usd if one.usd is None else one.usd for one in found]
     known = [price for price in near if price is not None]
     return StandingCost(
@@ -178,11 +185,15 @@ def _dearest(found: Iterable[ChosenMachine]) -> float | None:
     return max(known) if known and len(known) == len(prices) else None
 
 
-def _file_system(name: str, storage: Storage, region: str | None) -> StandingCost:
+def _file_system(
+    name: str, storage: Storage, region: str | None, listed: ListedPrices
+) -> StandingCost:
     """Return the cost of a new file system, whose price depends on its size, and on its throughput if it has one."""
     persistent = storage.kind == "persistent"
     price = aws_price(
-        f"lustre persistent {storage.throughput}" if persistent else "lustre scratch", region
+        f"lustre persistent {storage.throughput}" if persistent else "lustre scratch",
+        region,
+        listed,
     )
     until = "also after the cluster is deleted" if storage.keep else GONE
     size = f"FSx for Lustre with {storage.size_gib:,} GiB"

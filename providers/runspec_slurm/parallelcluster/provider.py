@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from runspec_jobs.provider import (
+    NOT_READ,
     Client,
     Emulation,
     Facts,
@@ -28,6 +29,11 @@ from runspec_slurm.parallelcluster import job, plan
 from runspec_slurm.parallelcluster.check import check
 from runspec_slurm.parallelcluster.infrastructure import config
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions
+
+RIGHTS = (
+    "take them from https://docs.aws.amazon.com/parallelcluster/latest/ug/iam-roles-in-parallelcluster-v3.html; "
+    "runspec prices --update needs ec2:DescribeSpotPriceHistory and pricing:GetProducts in addition"
+)
 
 
 class ParallelClusterProvider:
@@ -62,10 +68,14 @@ class ParallelClusterProvider:
         then = slurm_plan.steps(spec, run, job.facts(spec, facts))
         return (*plan.steps(spec, facts), *(plan.on(name, step) for step in then))
 
-    def offer(self, spec: Spec, facts: Facts) -> Offer:
+    def offer(self, spec: Spec, facts: Facts, listed: ListedPrices = NOT_READ) -> Offer:
         from runspec_slurm.parallelcluster import offer
 
-        return offer.offer(spec, facts)
+        return offer.offer(spec, facts, listed)
+
+    def policy(self, steps: Iterable[Step], options: Any, *, of_job: bool) -> NoReturn:
+        what = "the permissions for clusters are those that AWS lists for ParallelCluster"
+        raise Unavailable(what, RIGHTS)
 
     def price_list(self, options: Any) -> PriceList | None:
         return PriceList("ec2", options.region) if options.region else None

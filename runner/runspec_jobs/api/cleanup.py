@@ -11,7 +11,7 @@ from runspec_jobs.api import listing
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.listing import Summary
 from runspec_jobs.api.profiles import configured
-from runspec_jobs.engine import end, rescue
+from runspec_jobs.engine import clients, end, rescue
 from runspec_jobs.engine.end import forget_group as forget_group
 from runspec_jobs.errors import Damaged, RunspecError, Unavailable, UnknownOutcome
 from runspec_jobs.load import registry
@@ -23,7 +23,6 @@ from runspec_jobs.provider import (
     Orphan,
     Provider,
     State,
-    SupportsOffer,
     SupportsOrphans,
 )
 from runspec_jobs.state import probe_leftovers, run_record
@@ -104,11 +103,9 @@ def _standing(of: run_record.Record) -> Sequence[StandingCost]:
     """Return what costs money while nothing runs, after *of*; nothing if this version cannot read its record."""
     try:
         provider = registry.load(of.plan.provider)
-        if isinstance(provider, SupportsOffer):
-            return provider.offer(of.spec, of.facts(provider)).standing
+        return clients.offered(provider, of.spec, of.facts(provider))[0].standing
     except RunspecError:
-        pass
-    return ()
+        return ()
 
 
 def ended(older_than_s: float = 0.0) -> list[Summary]:

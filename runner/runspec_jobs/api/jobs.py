@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.specs import Diagnostic, InvalidSpec, Source, SourceFile, read_spec
 from runspec_jobs.document.nodes import Value
+from runspec_jobs.engine.clients import offered
 from runspec_jobs.errors import Damaged, Unavailable, UsageError
 from runspec_jobs.load import source
 from runspec_jobs.load.folder_scan import LeftOut
@@ -17,14 +18,12 @@ from runspec_jobs.load.inputs import PlanInputs, at_size, gather, spec_in
 from runspec_jobs.load.overrides import Overrides as Overrides, changed
 from runspec_jobs.machines.estimate import (
     Estimate as Estimate,
-    Offer,
     PricedMachine as PricedMachine,
     StandingCost as StandingCost,
     Work,
     estimate as estimated,
 )
 from runspec_jobs.machines.exposure import Exposure as Exposure, exposure as exposure
-from runspec_jobs.machines.price_list import ListedPrices
 from runspec_jobs.plan import diff, model, shell_job as holding, smoke, spec_diff
 from runspec_jobs.plan.diff import Change as Change
 from runspec_jobs.plan.model import Plan as Plan
@@ -33,13 +32,11 @@ from runspec_jobs.provider import (
     Capacity,
     Scope as Scope,
     Spec,
-    SupportsOffer,
     SupportsPolicy,
-    SupportsPrices,
 )
 from runspec_jobs.spec import placeholders
 from runspec_jobs.spec.sweep import Random
-from runspec_jobs.state import origin, price_cache, run_record
+from runspec_jobs.state import origin, run_record
 from runspec_jobs.state.run_record import Record
 
 
@@ -240,9 +237,7 @@ def estimate(job: Job) -> Estimate | None:
     """
     demand_one(job)
     found, spec = job.inputs, job.spec
-    offer = Offer(())
-    if isinstance(found.provider, SupportsOffer):
-        offer = found.provider.offer(spec, found.facts)
+    offer, listed = offered(found.provider, spec, found.facts, found.prices)
     if not (offer.machines or offer.standing or offer.why) and spec.provider not in found.prices:
         return None
     tasks = placeholders.length(spec.sweep)
@@ -257,14 +252,7 @@ def estimate(job: Job) -> Estimate | None:
         least_nodes=spec.cluster.nodes.min,
         elastic=spec.cluster.nodes.elastic,
     )
-    return estimated(offer, work, spec.provider, found.prices, _listed(found))
-
-
-def _listed(found: PlanInputs) -> ListedPrices | None:
-    """Return the prices that were read for the region of a job; the plan does not depend on them."""
-    if not isinstance(found.provider, SupportsPrices):
-        return None
-    return price_cache.of(found.provider.price_list(found.facts.options))
+    return estimated(offer, work, spec.provider, found.prices, listed)
 
 
 def policy(job: Job, *, of_job: bool = False) -> Mapping[str, Any]:

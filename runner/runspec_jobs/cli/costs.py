@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -32,7 +33,8 @@ def lines(found: Estimate) -> Iterator[str]:
     for number, one in enumerate(found.machines[:SHOWN]):
         head = f"{machines(found)} x " if number == 0 else "or "
         each = "each " if found.at_once > 1 else ""
-        yield plain(f"     {head}{one.name}: {each}{hourly(one.usd_hour)} ({one.why})")
+        spot = "" if one.spot_usd_hour is None else f", {usd(one.spot_usd_hour)} on spot"
+        yield plain(f"     {head}{one.name}: {each}{hourly(one.usd_hour)}{spot} ({one.why})")
     if len(found.machines) > SHOWN:
         yield f"     or one of {len(found.machines) - SHOWN} more: --json lists all"
     yield f"     {rate(found)}"
@@ -45,7 +47,8 @@ def lines(found: Estimate) -> Iterator[str]:
     if found.alternatives:
         yield f"     {_others(found)}"
     if found.catalogue:
-        yield plain(f"     prices: {found.catalogue}")
+        age = f", {_age(found.listed_on)}" if found.listed_on else ""
+        yield plain(f"     prices: {found.catalogue}{age}")
 
 
 def price(standing: StandingCost) -> str:
@@ -108,7 +111,24 @@ def rate(found: Estimate) -> str:
         if most > least
         else hourly(most)
     )
-    return f"in all: {several}{', less on spot machines' if found.work.spot else ''}"
+    return f"in all: {several}{_on_spot(found)}"
+
+
+def _on_spot(found: Estimate) -> str:
+    """Return what spot machines cost in place of those on demand, as text."""
+    if found.spot_usd_hour is None:
+        return ", less on spot machines" if found.work.spot else ""
+    when = f"by prices of {found.listed_on}, {_age(found.listed_on)}"
+    return f", or {usd(found.spot_usd_hour)} on spot machines {when}"
+
+
+def _age(day: str) -> str:
+    """Return how long ago a day was, as text."""
+    try:
+        days = (datetime.datetime.now(datetime.UTC).date() - datetime.date.fromisoformat(day)).days
+    except ValueError:
+        return "of an unknown age"
+    return "today" if days <= 0 else "1 day ago" if days == 1 else f"{days:,} days ago"
 
 
 def bound(found: Estimate) -> str:
@@ -122,7 +142,8 @@ def bound(found: Estimate) -> str:
     parts = [_length(work.timeout_s), *_times(work.attempts, "attempt")]
     parts += [*_times(work.nodes, "node"), *_times(work.tasks, "task")]
     caveat = f"; {found.caveat}" if found.caveat else ""
-    return f"at most: {usd(found.bound_usd)} ({' x '.join(parts)}{caveat})"
+    spot = "" if found.at_spot_usd is None else f", or {usd(found.at_spot_usd)} by the spot prices"
+    return f"at most: {usd(found.bound_usd)} ({' x '.join(parts)}{caveat}){spot}"
 
 
 def _instead(found: Exposure) -> str:
@@ -170,6 +191,9 @@ def to_json(found: Estimate | None) -> dict[str, Any] | None:
         "standing_usd": of.standing_usd,
         "standing": [one._asdict() for one in found.standing],
         "catalogue": found.catalogue,
+        "spot_usd_hour": found.spot_usd_hour,
+        "at_spot_usd": found.at_spot_usd,
+        "listed_on": found.listed_on,
     }
 
 
@@ -191,7 +215,10 @@ def limit(text: str | None) -> float | None:
 
 
 def demand_below(jobs: Sequence[Job], most_usd: float | None) -> None:
-    """Raise UsageError if *jobs* may cost more than *most_usd* together, or if that is not known."""
+    """Raise UsageError if *jobs* may cost more than *most_usd* together, or if that is not known.
+
+    Spot machines count by their price on demand, which is the most that they can cost.
+    """
     found = [one for one in map(estimate, jobs) if one is not None]
     if not found or most_usd is None:
         return

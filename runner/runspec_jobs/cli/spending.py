@@ -171,6 +171,7 @@ def show_prices(*, update: bool, as_json: bool) -> int:
                 "source": one.source,
                 "usd_hour": dict(one.usd_hour),
                 "spot_usd_hour": dict(one.spot_usd_hour),
+                "services": dict(one.services),
             }
             for key, one in found.items()
         ]
@@ -181,8 +182,8 @@ def show_prices(*, update: bool, as_json: bool) -> int:
         output.tell("runspec prices --update reads those of the regions in the profile")
         return OK
     rows = tuple(
-        (key, len(one.usd_hour), len(one.spot_usd_hour), one.date, one.source)
+        (key, len(one.usd_hour), len(one.spot_usd_hour), len(one.services), one.date, one.source)
         for key, one in found.items()
     )
-    output.print_table(Table(("list", "on demand", "spot", "date", "source"), rows))
+    output.print_table(Table(("list", "on demand", "spot", "services", "date", "source"), rows))
     return OK

@@ -10,9 +10,11 @@ from runspec_jobs.errors import Damaged
 from runspec_jobs.load import registry
 from runspec_jobs.machines.spent import rates_json
 from runspec_jobs.provider import (
+    NOT_READ,
     Capacity,
     Client,
     Facts,
+    ListedPrices,
     Offer,
     Provider,
     Spec,
@@ -47,6 +49,22 @@ def reconciler(client: Client, run: str) -> Callable[[], Sequence[str]]:
     return tuple
 
 
+def offered(
+    provider: Provider, spec: Spec, facts: Facts, own: Mapping[str, float] = {}
+) -> tuple[Offer, ListedPrices]:
+    """Return the machines for *spec*, and the prices that were read for where it runs; no plan depends on these.
+
+    *own* are the prices of the profile, which come first.
+    """
+    if isinstance(provider, SupportsPrices):
+        listed = price_cache.of(provider.price_list(facts.options))
+        first = listed._replace(usd_hour={**listed.usd_hour, **own})
+        return provider.offer(spec, facts, first), listed
+    if isinstance(provider, SupportsOffer):
+        return provider.offer(spec, facts), NOT_READ
+    return Offer(()), NOT_READ
+
+
 def machine_rates(
     provider: Provider, spec: Spec, facts: Facts, own: Mapping[str, float]
 ) -> Mapping[str, Any] | None:
@@ -54,15 +72,12 @@ def machine_rates(
 
     *own* are the prices of the profile.
     """
-    offer = provider.offer(spec, facts) if isinstance(provider, SupportsOffer) else Offer(())
+    offer, listed = offered(provider, spec, facts, own)
     offers = bool(offer.machines or offer.standing)  # not so for Slurm, whose nodes the user knows
     if not offers and provider.name not in own:
         return None
-    if isinstance(provider, SupportsPrices):
-        listed = price_cache.of(provider.price_list(facts.options))
-        names = {one.machine.name for one in offer.machines}
-        read = {} if listed is None else listed.usd_hour
-        own = {**{name: usd for name, usd in read.items() if name in names}, **own}
+    names = {one.machine.name for one in offer.machines}
+    own = {**{name: usd for name, usd in listed.usd_hour.items() if name in names}, **own}
     spot = offers and spec.cluster.capacity is not Capacity.ON_DEMAND
     return rates_json(offer, own, spot=spot)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from runspec_jobs.machines.machine import Catalogue, Machine
+from runspec_jobs.machines.price_list import ListedPrices
 
 CAPACITY = 2.0
 GPU_MULTIPLE = 2
@@ -145,6 +146,12 @@ def chosen_machine(
     usd = price(machine, catalogue, region)
     near, there = (None, "") if usd is not None else _near_price(machine, catalogue, region)
     return ChosenMachine(machine, usd, region, why, near, there)
+
+
+def listed_machine(one: ChosenMachine, listed: ListedPrices) -> ChosenMachine:
+    """Return *one* with the price that *listed* has for it, if any."""
+    usd = listed.usd_hour.get(one.machine.name)
+    return one if usd is None else one._replace(usd=usd, near_usd=None, near_region="")
 
 
 def _near_price(

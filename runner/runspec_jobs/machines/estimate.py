@@ -1,7 +1,7 @@
 """What a job may cost: the machines that it may get, their prices, and the most that all its attempts can come to.
 
-Prices are in USD. What is unknown is None, and never 0. Spot machines are counted at their price on demand, which is
-the most that spot costs: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/using-spot-instances-history.html and
+Prices are in USD. What is unknown is None, and never 0. The most that spot machines can cost is their price
+on demand: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/using-spot-instances-history.html and
 https://learn.microsoft.com/en-us/azure/virtual-machines/spot-vms
 """
 
@@ -15,13 +15,14 @@ from runspec_jobs.machines.choice import (
     ChosenMachine,
     MachineRequest,
     holding,
+    listed_machine,
     most_gpus,
     nominal,
     order_price,
     price,
 )
 from runspec_jobs.machines.machine import Catalogue, Machine
-from runspec_jobs.machines.price_list import ListedPrices
+from runspec_jobs.machines.price_list import NOT_READ, ListedPrices
 
 HOUR_S = 3600
 ALTERNATIVES = 2
@@ -90,7 +91,8 @@ class Work(NamedTuple):
 class PricedMachine(NamedTuple):
     """A machine with the price of an hour, or None if it is unknown, and the reason for the choice.
 
-    If the price is unknown, *near_usd_hour* is that of *near_region*, if one is known.
+    If the price is unknown, *near_usd_hour* is that of *near_region*, if one is known. *spot_usd_hour* is the price of
+    a spot machine when the price list was read, and None if it is unknown or the job wants none.
     """
 
     name: str
@@ -98,6 +100,7 @@ class PricedMachine(NamedTuple):
     why: str
     near_usd_hour: float | None = None
     near_region: str = ""
+    spot_usd_hour: float | None = None
 
 
 class Estimate(NamedTuple):
@@ -105,7 +108,10 @@ class Estimate(NamedTuple):
 
     *at_once* is how many machines run at once at most. *fewest* is how many these are if nodes share them where they
     can, and an elastic job is at its smallest.
-    *bound_usd* is the most that the job can cost, or None for the reason in *unbounded*.
+    *bound_usd* is the most that the job can cost, or None for the reason in *unbounded*. *spot_usd_hour* and
+    *at_spot_usd* are what *most_usd_hour* and *bound_usd* are by the spot prices of the day *listed_on*, on which the
+    price list was read. These prices change, so they limit nothing. They are None if such a price is unknown, or the
+    job is on demand.
     """
 
     machines: Sequence[PricedMachine]
@@ -120,6 +126,9 @@ class Estimate(NamedTuple):
     standing: Sequence[StandingCost]
     catalogue: str
     caveat: str = ""
+    spot_usd_hour: float | None = None
+    at_spot_usd: float | None = None
+    listed_on: str = ""
 
 
 def estimate(
@@ -127,7 +136,7 @@ def estimate(
     work: Work,
     provider: str,
     own: Mapping[str, float],
-    listed: ListedPrices | None = None,
+    listed: ListedPrices = NOT_READ,
 ) -> Estimate:
     """Return what *work* may cost on the machines of *offer*.
 
@@ -140,7 +149,7 @@ def estimate(
     >>> estimate(Offer((), why="the queue chooses them"), work, "aws-batch", {}).unbounded
     'the queue chooses them'
     """
-    machines = [_priced(one, own, listed) for one in offer.machines]
+    machines = [_priced(one, own, listed, work) for one in offer.machines]
     if not machines and provider in own:
         machines = [PricedMachine(f"a node of {provider}", own[provider], "the profile's price")]
     prices = {one.name: one.usd_hour for one in machines}
@@ -151,9 +160,12 @@ def estimate(
     work = work._replace(attempts=offer.attempts or most_attempts(work))
     bound, unbounded = _bound(work, most, offer, machines)
     fewest, at_once = next(iter(counts.values()), _counts("", work, offer))
+    spot = {one.name: one.spot_usd_hour for one in machines if one.spot_usd_hour is not None}
+    spot = spot if len(spot) == len(prices) else {}
+    at_spot, _ = _bound(work, max(spot.values(), default=None), offer, machines)
     return Estimate(
         machines,
-        [_priced(one, own, listed) for one in offer.alternatives],
+        [_priced(one, own, listed, work) for one in offer.alternatives],
         work,
         at_once,
         fewest,
@@ -162,8 +174,11 @@ def estimate(
         bound,
         unbounded,
         offer.standing,
-        offer.catalogue if listed is None else f"read from {listed.source} on {listed.date}",
+        f"read from {listed.source} on {listed.date}" if listed.date else offer.catalogue,
         caveat,
+        max((usd * counts[name][1] for name, usd in spot.items()), default=None),
+        at_spot,
+        listed.date,
     )
 
 
@@ -215,13 +230,16 @@ def price_note(catalogue: Catalogue, region: str | None) -> str:
 
 
 def _priced(
-    one: ChosenMachine, own: Mapping[str, float], listed: ListedPrices | None
+    one: ChosenMachine, own: Mapping[str, float], listed: ListedPrices, work: Work
 ) -> PricedMachine:
-    if one.machine.name in own:
-        return PricedMachine(one.machine.name, own[one.machine.name], "the profile's price")
-    if listed is not None and (usd := listed.usd_hour.get(one.machine.name)) is not None:
-        return PricedMachine(one.machine.name, usd, one.why)
-    return PricedMachine(one.machine.name, one.usd, one.why, one.near_usd, one.near_region)
+    name = one.machine.name
+    if name in own:
+        return PricedMachine(name, own[name], "the profile's price")
+    one = listed_machine(one, listed)
+    spot = listed.spot_usd_hour.get(name) if work.spot else None
+    if spot is not None and one.usd is not None:
+        spot = min(spot, one.usd)
+    return PricedMachine(name, one.usd, one.why, one.near_usd, one.near_region, spot)
 
 
 def _bound(

@@ -1,4 +1,4 @@
-"""Prices of machines that were read from the price list of a service, for a region and with a date."""
+"""Prices that were read from the price list of a service, for a region and with a date."""
 
 from __future__ import annotations
 
@@ -21,13 +21,18 @@ class PriceList(NamedTuple):
 class ListedPrices(NamedTuple):
     """Prices of machines with Linux in USD an hour, by name: on demand, and of spot machines when they were read.
 
-    *source* is the address that they were read from, and *date* the day, as YYYY-MM-DD.
+    *source* is the address that they were read from, and *date* the day, as YYYY-MM-DD. *services* has the prices of
+    what is sold besides machines, by the item of the table of services and for its unit.
     """
 
     usd_hour: Mapping[str, float]
     spot_usd_hour: Mapping[str, float] = {}
     source: str = ""
     date: str = ""
+    services: Mapping[str, float] = {}
+
+
+NOT_READ = ListedPrices({})
 
 
 def from_json(found: Any) -> ListedPrices:
@@ -37,6 +42,7 @@ def from_json(found: Any) -> ListedPrices:
         _prices(found["spot_usd_hour"]),
         str(found["source"]),
         str(found["date"]),
+        _prices(found.get("services", {})),  # a file of an earlier version has none
     )
 
 

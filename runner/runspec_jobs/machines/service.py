@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from runspec_jobs.machines.price_list import NOT_READ, ListedPrices
+
 GLOBAL = "global"  # the region of a price that holds in all
 MONTH_H = 8760 / 12  # the hours of a month in the price lists: 730
 
@@ -55,15 +57,23 @@ def read_services(table: str) -> tuple[ServicePrice, ...]:
     return tuple(_price(line) for line in table.strip().split("\n"))
 
 
-def service_price(prices: Iterable[ServicePrice], item: str, region: str | None) -> ServicePrice:
+def service_price(
+    prices: Iterable[ServicePrice],
+    item: str,
+    region: str | None,
+    listed: ListedPrices = NOT_READ,
+) -> ServicePrice:
     """Return the price of *item* in *region*; unknown, but with the first price of the table, if it has no such line.
 
-    Raises KeyError for an item that the table does not have.
+    A price of *listed*, which was read for *region*, comes first. Raises KeyError for an item that the table does not
+    have.
     """
     found = [one for one in prices if one.item == item]
     if not found:
         raise KeyError(item)
     first = found[0]
+    if region is not None and (usd := listed.services.get(item)) is not None:
+        return ServicePrice(item, region, usd, first.unit, listed.date, listed.source)
     known = "" if first.usd is None else f"{first.usd:g} USD in {first.region}, {first.date}"
     unknown = first._replace(region=region or "an unknown region", usd=None, elsewhere=known)
     return next((one for one in found if one.region in (region, GLOBAL)), unknown)

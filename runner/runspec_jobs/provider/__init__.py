@@ -29,6 +29,7 @@ from runspec_jobs.machines.choice import (
     MachineRequest,
     choose as choose_machines,
     chosen_machine,
+    listed_machine,
     price as machine_price,
 )
 from runspec_jobs.machines.ec2 import ec2_catalogue
@@ -45,7 +46,7 @@ from runspec_jobs.machines.machine import (
     read as read_catalogue,
     unknown as unknown_machine,
 )
-from runspec_jobs.machines.price_list import ListedPrices, PriceList
+from runspec_jobs.machines.price_list import NOT_READ, ListedPrices, PriceList
 from runspec_jobs.machines.service import MONTH_H, ServicePrice, read_services, service_price
 from runspec_jobs.machines.shortfall import other_regions, shortfall as machine_shortfall
 from runspec_jobs.machines.usage import Usage, read_usage
@@ -215,6 +216,7 @@ __all__ = [
     "KEPT_H",
     "MONTH_H",
     "NOT_NEEDED",
+    "NOT_READ",
     "OUTPUT_TAR",
     "PARTED_FORMAT",
     "PLACE",
@@ -365,6 +367,7 @@ __all__ = [
     "kept_outputs",
     "lacking",
     "limit_s",
+    "listed_machine",
     "literal",
     "literal_paths",
     "machine_price",

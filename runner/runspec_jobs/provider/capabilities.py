@@ -54,6 +54,12 @@ class SupportsOffer(Protocol):
 class SupportsPrices(Protocol):
     """A provider of a service with a price list that can be read, for `runspec prices --update`."""
 
+    def offer(self, spec: Spec, facts: Any, listed: ListedPrices) -> Offer:
+        """Return what `SupportsOffer.offer` does, where prices of *listed* come before those of a catalogue.
+
+        The core puts them in the place of those of machines. The choice must not depend on them.
+        """
+
     def price_list(self, options: Any) -> PriceList | None:
         """Return which prices jobs with *options* need, or None if the region is unknown. It is pure."""
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec_jobs.machines.price_list import ListedPrices, PriceList, from_json
+from runspec_jobs.machines.price_list import NOT_READ, ListedPrices, PriceList, from_json
 from runspec_jobs.state import atomic_io
 from runspec_jobs.state_folder import home
 
@@ -32,9 +32,9 @@ def read() -> Mapping[str, ListedPrices]:
         return {}
 
 
-def of(wanted: PriceList | None) -> ListedPrices | None:
-    """Return the prices of a list, or None if they were not read."""
-    return None if wanted is None else read().get(wanted.key)
+def of(wanted: PriceList | None) -> ListedPrices:
+    """Return the prices of a list, or `NOT_READ`."""
+    return NOT_READ if wanted is None else read().get(wanted.key, NOT_READ)
 
 
 def add(found: Mapping[PriceList, ListedPrices]) -> None:

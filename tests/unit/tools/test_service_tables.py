@@ -13,8 +13,10 @@ import machine_tables
 import pytest
 import service_tables
 from machine_tables import main
-from service_tables import AWS, AZURE, FILES, Found, Meter, aws_prices, merged, unanimous
+from service_tables import FILES, Found, aws_prices, merged, unanimous
 
+from runspec_aws.resources.price_list import SERVICES as AWS
+from runspec_azure.resources.price_list import SERVICES as AZURE, Meter
 from runspec_jobs.machines.service import read_services
 
 # In the form of https://docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/reading-service-price-list-file-for-services.html

@@ -126,6 +126,9 @@ class PriceList(Part):
     source: str = Field(description="Where it was read, for people.")
     usd_hour: dict[str, float] = Field(description="On demand, by the name of a machine.")
     spot_usd_hour: dict[str, float] = Field(description="Of spot machines when it was read.")
+    services: dict[str, float] = Field(
+        description="Of what is sold besides machines, such as `nat gateway`: for an hour, or a GB and month."
+    )
 
 
 class Prices(Document):

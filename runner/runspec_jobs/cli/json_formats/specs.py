@@ -65,6 +65,9 @@ class PricedMachine(Part):
         description="The price in near_region if that where it runs is unknown; null if neither is known."
     )
     near_region: str = Field(description="Empty if near_usd_hour is null.")
+    spot_usd_hour: float | None = Field(
+        description="On spot when the price list was read; null if unknown, or the job wants no spot machines."
+    )
 
 
 class StandingCost(Part):
@@ -113,6 +116,15 @@ class Cost(Part):
     )
     standing: list[StandingCost]
     catalogue: str = Field(description="The date and the region of the prices, for people.")
+    spot_usd_hour: float | None = Field(
+        description="As most_usd_hour by spot prices of listed_on; null if unknown, or the job wants no spot machines."
+    )
+    at_spot_usd: float | None = Field(
+        description="As bound_usd by spot prices of listed_on. They change, so it is no limit."
+    )
+    listed_on: str = Field(
+        description="The day on which runspec prices --update read the prices; empty if it did not."
+    )
 
 
 class Plan(Document):

@@ -83,9 +83,9 @@ def test_a_node_that_no_size_holds_has_no_price() -> None:
 
 def test_one_unknown_part_makes_the_price_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     from runspec_aws.resources import fargate
-    from runspec_jobs.provider import ServicePrice
+    from runspec_jobs.provider import ListedPrices, ServicePrice
 
-    def known(item: str, region: str | None) -> ServicePrice:
+    def known(item: str, region: str | None, listed: ListedPrices) -> ServicePrice:
         usd = None if item == "fargate memory" else 1.0
         return ServicePrice(item, "us-east-1", usd, "hour", "2026-08-12", "https://example.org")
 

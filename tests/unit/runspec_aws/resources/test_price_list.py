@@ -79,15 +79,57 @@ def test_all_pages_of_the_price_list_are_read_for_linuxon_demand_prices() -> Non
         },
     )
 
-    found = price_list.on_demand_prices(price_list.products(client, "eu-west-1"))
+    found = price_list.on_demand_prices(
+        price_list.products(client, "eu-west-1", "AmazonEC2", price_list.WANTED)
+    )
 
     assert found == {"m5.large": 0.107}
+
+
+def used(usage: str, *tiers: tuple[str, str]) -> str:
+    """Return the product of a usage type, with the beginning and the price of each tier."""
+    dimensions = {
+        str(n): {"unit": "GB-Mo", "beginRange": begin, "pricePerUnit": {"USD": usd}}
+        for n, (begin, usd) in enumerate(tiers)
+    }
+    terms = {"OnDemand": {"SKU.JRTCKXETXF": {"priceDimensions": dimensions}}}
+    return json.dumps({"product": {"attributes": {"usagetype": usage}}, "terms": terms})
+
+
+def test_the_price_list_has_the_first_price_of_what_is_sold_besides_machines() -> None:
+    found = [
+        used("EU-TimedStorage-ByteHrs", ("51200", "0.033"), ("0", "0.023")),
+        used("EU-TimedStorage-GDA-ByteHrs", ("0", "0.001")),
+        used("EU-Requests-Tier1", ("0", "0.000005")),
+        used("EU-NatGateway-Hours", ("0", "0.048")),
+        used("EU-Requests-Tier2", ("0", "0")),
+    ]
+
+    assert price_list.service_prices(found, "AmazonS3") == {"s3 storage": 0.023, "s3 puts": 0.005}
+    assert price_list.service_prices(found, "AmazonEC2") == {"nat gateway": 0.048}
+
+
+def test_every_list_of_services_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def products(pricing: Any, region: str, offer: str, only: dict[str, str]) -> list[str]:
+        asked.append((offer, tuple(only.items())))
+        return [used("EUC1-NatGateway-Hours", ("0", "0.05"))] if "NAT" in str(only) else []
+
+    monkeypatch.setattr(price_list, "products", products)
+    monkeypatch.setattr(price_list, "spot_prices", lambda ec2: {})
+
+    assert price_list.read(AwsOptions(region="eu-central-1")).services == {"nat gateway": 0.05}
+    offers = {(usage.offer, usage.only) for usage in price_list.SERVICES.values()}
+    assert sorted(asked) == sorted({*offers, ("AmazonEC2", tuple(price_list.WANTED.items()))})
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"product": 1}', "[" * 100_000])
 def test_a_product_that_cannot_be_read_is_an_error_in_words(text: str) -> None:
     with pytest.raises(RemoteError, match="AWS's price list cannot be read"):
         price_list.on_demand_prices([text])
+    with pytest.raises(RemoteError, match="AWS's price list cannot be read"):
+        price_list.service_prices([text], "AmazonS3")
 
 
 def test_the_spot_price_is_that_of_the_dearest_zone() -> None:

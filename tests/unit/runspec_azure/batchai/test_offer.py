@@ -9,7 +9,7 @@ import pytest
 from runspec_azure.batchai import resources
 from runspec_azure.batchai.offer import offer
 from runspec_jobs.load import registry
-from runspec_jobs.provider import Offer, SupportsOffer
+from runspec_jobs.provider import ListedPrices, Offer, SupportsOffer
 from tests.support.azure.batch_ai_specs import facts, spec
 
 FILES = "what is kept in Azure Files"
@@ -86,6 +86,15 @@ def test_nodes_that_the_cluster_keeps_are_a_standing_cost() -> None:
     assert found[f"2 x STANDARD_D4_V3, {kept}"] == pytest.approx(0.384)
     found = standing(offered({"gpus": 1}, scale="manual", max_nodes=4))
     assert found[f"4 x STANDARD_NC6, {kept}"] is None
+
+
+def test_what_stays_has_the_prices_that_were_read() -> None:
+    of = spec(cluster={"cpus": 4})
+    listed = ListedPrices({"STANDARD_D4_V3": 3.0}, services={"blob storage": 0.5})
+
+    nodes, stored, _ = offer(of, facts(of, min_nodes=2, max_nodes=4), listed).standing
+
+    assert (nodes.usd_hour, stored.usd_gb_month) == (6.0, 0.5)
 
 
 def test_a_cluster_of_the_profile_has_machines_that_are_not_known() -> None:

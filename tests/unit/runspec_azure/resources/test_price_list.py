@@ -36,10 +36,20 @@ def item(size: str, usd: float, **more: Any) -> dict[str, Any]:
 class Service:
     """The pages of the list, by the address that each is asked for."""
 
-    def __init__(self, *pages: list[dict[str, Any]], next_host: str = "prices.azure.com") -> None:
+    def __init__(
+        self,
+        *pages: list[dict[str, Any]],
+        next_host: str = "prices.azure.com",
+        others: dict[str, list[dict[str, Any]]] | None = None,
+    ) -> None:
         self.pages, self.asked, self.host = pages, list[str](), next_host
+        self.others = others or {}
 
     def get(self, address: str) -> bytes:
+        of = urllib.parse.parse_qs(urllib.parse.urlsplit(address).query).get("$filter", [""])[0]
+        if of.startswith("productName"):
+            items = next((found for product, found in self.others.items() if product in of), [])
+            return json.dumps({"Items": items}).encode()
         number = len(self.asked)
         self.asked.append(address)
         more = number + 1 < len(self.pages)
@@ -72,6 +82,42 @@ def test_all_pages_are_read_for_linux_on_demand_and_spot() -> None:
         urllib.parse.parse_qs(urllib.parse.urlsplit(service.asked[0]).query)["$filter"],
     )
     assert "armRegionName eq 'westeurope'" in query and "serviceName eq 'Virtual Machines'" in query
+
+
+def meter(name: str, usd: float, **more: Any) -> dict[str, Any]:
+    of = price_list.SERVICES[name]
+    found = {
+        "serviceName": of.service,
+        "productName": of.product,
+        "skuName": of.sku,
+        "meterName": f"Standard {of.name}",
+        "unitOfMeasure": of.unit,
+        "type": "Consumption",
+        "tierMinimumUnits": 0.0,
+        "retailPrice": usd,
+        "armRegionName": "westeurope",
+    }
+    return {**found, **more}
+
+
+def test_what_is_sold_besides_machines_is_read_and_a_gateway_costs_the_same_everywhere() -> None:
+    others = {
+        "Blob Storage": [
+            meter("blob storage", 0.019),
+            meter("blob storage", 0.018, tierMinimumUnits=51200.0),
+            meter("blob writes", 0.05),
+        ],
+        "NAT Gateway": [
+            meter("nat gateway", 0.045, armRegionName="Global"),
+            meter("nat gateway", 9.0, armRegionName="usgovvirginia"),
+        ],
+    }
+    service = Service([], others=others)
+
+    found = price_list.read("westeurope", service.get).services
+
+    wanted = {"blob storage": 0.019, "blob writes": 0.005, "nat gateway": 0.045}
+    assert found == pytest.approx(wanted)
 
 
 def test_a_next_page_at_another_host_is_not_read() -> None:

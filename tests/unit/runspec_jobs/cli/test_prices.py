@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,65 @@ def test_plan_and_the_guards_count_by_the_prices_that_were_read_and_the_digest_d
     assert after["digest"] == before["digest"] and after["steps"] == before["steps"]
     assert run(["plan", "--max-usd", "1", str(spec)]) == UsageError.exit_code
     assert run(["plan", "--max-usd", "2", str(spec)]) == 0
+
+
+def test_spot_machines_have_their_price_with_its_age_and_the_guards_the_one_on_demand(
+    spec: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    spec.write_text(SPEC.replace("{cpus: 16}", "{cpus: 16, capacity: spot}"))
+    reading(monkeypatch, 0.9)
+    assert run(["prices", "--update"]) == 0
+    aged(days=3)
+
+    found = planned(capsys)["cost"]
+
+    assert (found["bound_usd"], found["at_spot_usd"], found["spot_usd_hour"]) == (1.8, 0.2, 0.1)
+    assert found["machines"][0]["spot_usd_hour"] == 0.1
+    assert found["listed_on"] == day(3)
+    assert run(["plan", str(spec)]) == 0
+    said = capsys.readouterr().out
+    assert f"0.90 USD an hour, or 0.10 USD on spot machines by prices of {day(3)}, 3 days" in said
+    assert "or 0.20 USD by the spot prices" in said
+    assert f"on {day(3)}, 3 days ago" in said
+    assert run(["plan", "--max-usd", "1", str(spec)]) == UsageError.exit_code
+
+
+def test_a_spot_price_above_the_one_on_demand_counts_as_that(
+    spec: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    spec.write_text(SPEC.replace("{cpus: 16}", "{cpus: 16, capacity: spot}"))
+    reading(monkeypatch, 0.05)
+    assert run(["prices", "--update"]) == 0
+
+    assert planned(capsys)["cost"]["machines"][0]["spot_usd_hour"] == 0.05
+
+
+def test_what_stays_beside_a_job_has_the_prices_that_were_read(
+    spec: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    listed = ListedPrices({"m5.4xlarge": 0.9}, {}, "the list", services={"nat gateway": 0.5})
+    monkeypatch.setattr(price_list, "read", lambda options: listed)
+    assert run(["prices", "--update"]) == 0
+
+    found = planned(capsys)["cost"]
+
+    (gateway,) = [one for one in found["standing"] if "NAT gateway" in one["what"]]
+    assert (gateway["usd_hour"], found["standing_usd"]) == (0.5, 1.0)
+    assert f"price of eu-west-1, {day(0)}" in gateway["what"]
+    assert run(["plan", "--max-usd", "2", str(spec)]) == UsageError.exit_code
+    assert run(["plan", "--max-usd", "3", str(spec)]) == 0
+
+
+def day(ago: int) -> str:
+    return (datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(ago)).isoformat()
+
+
+def aged(days: int) -> None:
+    """Make the prices that were read as old as that."""
+    found = json.loads(price_cache.place().read_text())
+    for one in found["lists"].values():
+        one["date"] = day(days)
+    price_cache.place().write_text(json.dumps(found))
 
 
 def test_prices_of_the_profile_come_first(

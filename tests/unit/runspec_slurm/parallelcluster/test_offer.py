@@ -8,7 +8,14 @@ import pytest
 
 from runspec_jobs.load import registry
 from runspec_jobs.machines.estimate import Work, estimate
-from runspec_jobs.provider import Offer, SupportsOffer, ec2_catalogue
+from runspec_jobs.provider import (
+    ListedPrices,
+    Offer,
+    SupportsOffer,
+    SupportsPolicy,
+    Unavailable,
+    ec2_catalogue,
+)
 from runspec_slurm.parallelcluster.infrastructure import queues
 from runspec_slurm.parallelcluster.offer import offer
 from tests.support.slurm.parallelcluster_specs import facts, options, spec
@@ -75,6 +82,32 @@ def test_the_head_node_costs_money_until_the_cluster_is_deleted() -> None:
     assert standing(offered())[f"the head node, m6i.xlarge, {GONE}"] == 0.192
     assert standing(offered(head_node="c6i.large"))[f"the head node, c6i.large, {GONE}"] == 0.085
     assert standing(offered(head_node="x99.large"))[f"the head node, x99.large, {GONE}"] is None
+
+
+def test_what_stays_has_the_prices_that_were_read() -> None:
+    of = spec(cluster={})
+    services = {"nat gateway": 2.0, "ebs gp3": 3.0, "public ipv4": 4.0, "lustre scratch": 730.0}
+    listed = ListedPrices({"m6i.xlarge": 5.0, "g5.xlarge": 6.0}, services=services)
+    more: dict[str, Any] = {
+        "min_count": 2,
+        "instance_types": ["g5.xlarge"],
+        "storage": {"a": {"mount": "/a", "size_gib": 1200}},
+    }
+
+    found = offer(of, facts(of, **more), listed).standing
+
+    assert [one.usd_hour for one in found if one.usd_hour] == [5.0, 4.0, 12.0, 1200.0, 2.0, 6.0]
+    assert [one.usd_gb_month for one in found if one.usd_gb_month] == [3.0]
+
+
+def test_no_policy_is_made_up_and_the_rights_to_read_prices_are_named() -> None:
+    provider = registry.load("parallelcluster")
+    assert isinstance(provider, SupportsPolicy)
+
+    with pytest.raises(Unavailable) as refused:
+        provider.policy((), options(), of_job=False)
+
+    assert "pricing:GetProducts" in str(refused.value.hint)
 
 
 def test_machines_that_always_run_are_a_standing_cost() -> None:
