@@ -58,10 +58,8 @@ class Reconciler:
     def _terminate(self, ids: Iterable[str], reason: str) -> list[str]:
         """Terminate the jobs *ids*, except those that were terminated before; return the others."""
         ended = [name for name in ids if name not in self._ended]
-        for name in ended:
-            self.jobs.terminate(name, reason)
-            self.jobs.poller.forget(name)
-            self._ended.add(name)
+        self.jobs.terminate(ended, reason)
+        self._ended.update(ended)
         return ended
 
 

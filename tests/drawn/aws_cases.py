@@ -157,6 +157,17 @@ def stop(place: Place) -> Any:
     return [call.params["jobId"] for call in place.account.called("TerminateJob")]
 
 
+def stop_both(place: Place) -> Any:
+    place.client.remember(RUN, {"job": {"jobId": JOB}})
+    place.client.stop(RUN, {0, 1})
+    return [call.params["jobs"] for call in place.account.called("TerminateJobs")]
+
+
+def right_both(account: Account, found: Any) -> bool:
+    ended = account.world.status in ("SUCCEEDED", "FAILED")
+    return bool(found == [] if ended else list(map(sorted, found)) == [[f"{JOB}:0", f"{JOB}:1"]])
+
+
 def right_stop(account: Account, found: Any) -> bool:
     ended = account.world.status in ("SUCCEEDED", "FAILED")
     wished = any(call.params["path"].endswith("/stop/1") for call in account.called("PutObject"))
@@ -395,6 +406,7 @@ def cases() -> Iterator[Case]:
     yield Case("DescribeJobs", "array", watched, right_watched, ARRAYS)
     yield Case("DescribeJobs", "stop", stop, right_stop, ARRAYS)
     yield Case("TerminateJob", "stop", stop, right_stop, ARRAYS)
+    yield Case("TerminateJobs", "stop", stop_both, right_both, ARRAYS)
     yield Case("PutObject", "stop", stop, right_stop, ARRAYS)
     yield Case("ListJobs", "find", found_job, right_job, FOUND)
     yield Case("ListJobs", "gc", litter, alive, worlds(pages=pages("run-1", "run-2")))

@@ -371,6 +371,7 @@ TRUTHS: Mapping[str, Truth] = {
     "ListJobs": list_jobs,
     "SubmitJob": said(jobArn=f"{ARN}:job/{JOB}", jobId=JOB, jobName=RUN),
     "TerminateJob": said(),
+    "TerminateJobs": said(successful=[JOB], errors=[]),
     "RegisterJobDefinition": said(
         jobDefinitionName=DEFINITION,
         jobDefinitionArn=f"{ARN}:job-definition/{DEFINITION}:3",

@@ -35,6 +35,9 @@ from runspec_jobs.provider import (
 # The id of a child is JOB:N, and that of a node JOB#N:
 # https://docs.aws.amazon.com/batch/latest/userguide/array_jobs.html
 CHILD = re.compile(r"[:#]\d+$")
+MOST_ENDED = (
+    50  # jobs: https://docs.aws.amazon.com/batch/latest/APIReference/API_TerminateJobs.html
+)
 SHOWN = 100  # nodes in a status while the job runs; at its end, all are listed
 
 
@@ -313,10 +316,10 @@ class Jobs:
             return
         self.files.put_new(b"cancelled", "runs", run, "claim")
         ids = {job["jobId"] for job in self.listed(run)} | {self._ids.get(run, "")} - {""}
-        for job in self.poller.describe(ids).values():
-            if not self.state_of(job).terminal:
-                self.terminate(job["jobId"], CANCELLED)
-                self.poller.forget(job["jobId"])
+        found = self.poller.describe(ids).values()
+        self.terminate(
+            [job["jobId"] for job in found if not self.state_of(job).terminal], CANCELLED
+        )
 
     def stop(self, run: str, tasks: Collection[int]) -> None:
         """Terminate the children of *tasks*, each once; AWS Batch does not retry terminated jobs.
@@ -335,27 +338,42 @@ class Jobs:
             self.files.put_new(b"", "runs", run, "stop", str(task))
             self._stop_requests[run].add(task)
         mine = {place.job for place in self.places(run, record) if place.task in tasks}
-        for name, child in self.poller.describe(mine - self._stopped).items():
-            if not self.state_of(child).terminal:
-                self.terminate(name, CANCELLED)
-                self.poller.forget(name)
-            self._stopped.add(name)
+        children = self.poller.describe(mine - self._stopped)
+        alive = [name for name, child in children.items() if not self.state_of(child).terminal]
+        self.terminate(alive, CANCELLED)
+        self._stopped.update(children)
 
     def end_named(self, queue: str, name: str) -> None:
         """Terminate every job called *name* in *queue*; do nothing if there is none, or no queue."""
         if described(self.session, QUEUE, queue) is None:
             return
-        for job in self._named(queue, name):
-            if job["jobName"] == name and not self.state_of(job).terminal:
-                self.terminate(job["jobId"], CANCELLED)
+        named = [job for job in self._named(queue, name) if job["jobName"] == name]
+        self.terminate(
+            [job["jobId"] for job in named if not self.state_of(job).terminal], CANCELLED
+        )
 
-    def terminate(self, job: str, reason: str) -> None:
-        """Terminate a job with TerminateJob, which works in every state; CancelJob ignores running jobs.
+    def terminate(self, jobs: Sequence[str], reason: str) -> None:
+        """Terminate *jobs* with TerminateJob, or several with TerminateJobs; CancelJob ignores jobs that run.
 
-        For a child of an array that waits, see docs/unverified.md, aws-21.
+        Raises RemoteError for the first job that the service did not terminate; to repeat it does no harm. For a child
+        of an array that waits, see docs/unverified.md, aws-21.
         """
-        with translated("terminate_job"):
-            self.session.look("batch").terminate_job(jobId=job, reason=reason)
+        batch = self.session.look("batch")
+        most = MOST_ENDED if hasattr(batch, "terminate_jobs") else 1  # an earlier boto3 has none
+        for start in range(0, len(jobs), most):
+            names = jobs[start : start + most]
+            refused: Sequence[Mapping[str, Any]] = ()
+            with translated("terminate_job"):
+                if len(names) == 1:
+                    batch.terminate_job(jobId=names[0], reason=reason)
+                else:
+                    answer = batch.terminate_jobs(jobs=list(names), reason=reason)
+                    refused = got(answer, "errors")
+            for name in names:
+                self.poller.forget(name)
+            for one in refused:
+                job, code, message = (one.get(key, "?") for key in ("job", "code", "message"))
+                raise RemoteError(f"terminate_jobs: {job}: {code}: {message}")
 
 
 def _ended(job: Job, state: State, nodes: tuple[NodeStatus, ...]) -> Status:

@@ -37,6 +37,7 @@ BATCH: dict[str, Callable[[World, dict[str, Any]], dict[str, Any]]] = {
     "SubmitJob": submit.submit,
     "TagResource": tagging.tag,
     "TerminateJob": submit.terminate,
+    "TerminateJobs": submit.terminate_several,
     "UntagResource": tagging.untag,
     "UpdateComputeEnvironment": environments.update_environment,
     "UpdateJobQueue": environments.update_queue,

@@ -63,6 +63,20 @@ def test_ending_an_array_ends_its_children(shared: Stand) -> None:
     assert len(children(shared, "FAILED", arrayJobId=parent)) == 3
 
 
+def test_several_jobs_are_ended_by_one_request(shared: Stand) -> None:
+    parent = array(shared, "sleep 60")
+    for n in range(3):
+        shared.reach(f"{parent}:{n}", "RUNNING")
+    two = [f"{parent}:0", f"{parent}:2"]
+
+    answer = shared.batch.terminate_jobs(jobs=[*two, "8a1bc"], reason="no more")
+
+    assert (answer["successful"], answer["errors"]) == ([*two, "8a1bc"], [])
+    assert [shared.end(name)["statusReason"] for name in two] == ["no more"] * 2
+    assert shared.job(f"{parent}:1")["status"] == "RUNNING"
+    shared.batch.terminate_job(jobId=parent, reason="over")
+
+
 def test_a_sequential_array_runs_one_after_the_other(shared: Stand) -> None:
     parent = array(shared, "sleep 0.05", dependsOn=[{"type": "SEQUENTIAL"}])
 

@@ -76,6 +76,7 @@ ABOUT: Mapping[str, Any] = {
         named("job-queue", p["jobQueue"]),
     ],
     "TerminateJob": lambda p: [named("job", p["jobId"])],
+    "TerminateJobs": lambda p: [named("job", one) for one in p["jobs"]],
 }
 
 

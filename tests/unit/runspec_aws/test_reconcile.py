@@ -11,7 +11,7 @@ import pytest
 from runspec_aws.reconcile import SECOND, Reconciler
 from runspec_aws.status.jobs import Jobs
 from runspec_aws.timing import CLOCK, DEFAULT, Clock
-from runspec_jobs.provider import NOT_NEEDED, State
+from runspec_jobs.provider import NOT_NEEDED, RemoteError, State
 from runspec_jobs.provider.elastic_tasks import ELASTIC
 
 RUN = "job-abc123"
@@ -34,6 +34,8 @@ class World:
         record = {"queue": "q", "shape": "single", "nodes": 1, "sweep": [], **record}
         self.objects = {"record.json": json.dumps(record).encode()}
         self.ended: list[tuple[str, str]] = []
+        self.refused: list[Mapping[str, str]] = []
+        self.asked: list[int] = []
         self.listed = 0
 
     def look(self, service: str) -> World:
@@ -53,6 +55,11 @@ class World:
 
     def terminate_job(self, jobId: str, reason: str) -> None:  # noqa: N803 - the SDK's name
         self.ended.append((jobId, reason))
+
+    def terminate_jobs(self, jobs: list[str], reason: str) -> Mapping[str, Any]:
+        self.asked.append(len(jobs))
+        self.ended += [(name, reason) for name in jobs]
+        return {"successful": jobs, "errors": self.refused}
 
     def read(self, *parts: str) -> bytes | None:
         return self.objects.get("/".join(parts[2:]))
@@ -89,6 +96,18 @@ def test_of_several_jobs_one_is_used_and_only_reconcile_ends_the_others(
 
     assert Reconciler(own).reconcile(RUN) == ["terminated 2 jobs of the same run"]
     assert sorted(world.ended) == [(name, SECOND) for name in "abc" if name != kept]
+
+
+def test_120_jobs_are_ended_by_three_requests_and_the_first_that_is_refused_is_named() -> None:
+    world = World({})
+
+    jobs(world).terminate([f"a:{n}" for n in range(120)], "enough")
+
+    assert world.asked == [50, 50, 20]
+    assert world.ended == [(f"a:{n}", "enough") for n in range(120)]
+    world.refused = [{"job": "a:1", "code": "ServerException", "message": "later"}]
+    with pytest.raises(RemoteError, match="terminate_jobs: a:1: ServerException: later"):
+        jobs(world).terminate(["a:1", "a:2"], "enough")
 
 
 def test_a_job_that_is_listed_late_is_ended_too() -> None:

@@ -227,7 +227,7 @@ def node_properties(properties: Mapping[str, Any], overrides: Mapping[str, Any])
     return {**properties, "numNodes": count, "nodeRangeProperties": groups}
 
 
-# TerminateJob and CancelJob
+# TerminateJob, TerminateJobs and CancelJob
 
 
 def the_job(world: World, job_id: str) -> Job:
@@ -240,6 +240,14 @@ def the_job(world: World, job_id: str) -> Job:
 def terminate(world: World, params: dict[str, Any]) -> dict[str, Any]:
     schedule.terminate(world, the_job(world, params["jobId"]), params["reason"])
     return {}
+
+
+def terminate_several(world: World, params: dict[str, Any]) -> dict[str, Any]:
+    """TerminateJobs: "Jobs that can't be found are treated as successfully processed"."""
+    for name in params["jobs"]:
+        if found := world.jobs.get(name):
+            schedule.terminate(world, found, params["reason"])
+    return {"successful": params["jobs"], "errors": []}
 
 
 def cancel(world: World, params: dict[str, Any]) -> dict[str, Any]:
