@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from azure.core.exceptions import ClientAuthenticationError
+from azure.core.pipeline.transport import RequestsTransport
 
 from runspec_aws.errors import translated as aws
 from runspec_aws.options import AwsOptions
@@ -18,6 +20,7 @@ from runspec_aws.session.clients import ONCE, Session as AwsSession
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.errors import translated as azure
 from runspec_azure.resources import price_list as azure_prices
+from runspec_azure.session import clouds, login
 from runspec_azure.session.clients import Session as AzureSession
 from runspec_jobs.provider import NoAnswer, RemoteError
 from runspec_jobs.provider.streams import object_streams
@@ -116,6 +119,20 @@ def test_a_price_list_that_drips_cannot_be_read(
         read(url, monkeypatch)
 
     assert "KeyError" not in str(failure.value)  # of the reply, which has no prices
+
+
+@pytest.mark.parametrize("part", ["head", "body"])
+def test_a_login_at_azure_that_drips_ends_too(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_streams, "WHOLE_S", 0.1)
+    monkeypatch.setattr(RequestsTransport, "sleep", lambda self, duration: None)
+    monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "ManagedIdentityCredential")
+    monkeypatch.setenv("IDENTITY_HEADER", "x")
+
+    with server(*DRIP[part]) as url:
+        monkeypatch.setenv("IDENTITY_ENDPOINT", url)
+        credential = login.found(clouds.PUBLIC)
+        with pytest.raises(ClientAuthenticationError, match="timed out"):
+            credential.get_token(clouds.STORAGE_SCOPE)
 
 
 @pytest.mark.parametrize("ask", [at_aws, at_azure])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -34,7 +35,7 @@ def examine(options: BatchOptions, subscription: Subscription | None = None) -> 
         "set batch_url: https://ACCOUNT.REGION.batch.azure.com in the profile",
     )
     yield finding
-    yield _store(session)
+    yield from _store(session)
     if not (options.storage_key or options.identity):
         yield _delegation(session)
     if images is None:
@@ -46,12 +47,26 @@ def examine(options: BatchOptions, subscription: Subscription | None = None) -> 
     yield from _subscription(options, subscription)
 
 
-def _store(session: Session) -> Finding:
+def _store(session: Session) -> Iterator[Finding]:
     account, container = session.options.storage_account, session.options.container
     hint = f"create it (az storage container create --account-name {account} -n {container}), or set another one"
     blobs = Blobs(session)
     ask = lambda: next(iter(blobs.listing(blobs.key("inside", ""))), "")  # noqa: E731
-    return asked(ask, f"container {container} of storage account {account}", hint)[0]
+    finding, there = asked(ask, f"container {container} of storage account {account}", hint)
+    yield finding
+    if there is not None and not blobs.on_azure:
+        good = f"the store of container {container} has conditional writes"
+        yield asked(lambda: _try_conditions(blobs), good, hint)[0]
+
+
+def _try_conditions(blobs: Blobs) -> None:
+    """Try conditional writes at a store that is not Azure's, with a blob that is deleted again."""
+    name = ("runs", f"probe-{secrets.token_hex(3)}", "conditions")
+    blobs.put(blobs.key(*name), b"")
+    try:
+        blobs.refuse_without_conditions(b"", *name)
+    finally:
+        blobs.remove(blobs.key(*name))
 
 
 def _delegation(session: Session) -> Finding:

@@ -8,6 +8,7 @@ The shapes are those of https://learn.microsoft.com/rest/api/compute/resource-sk
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -135,6 +136,8 @@ class Azure:
         ]
         self.pools: dict[str, dict[str, Any]] = {}
         self.container = True
+        self.obeys = True  # conditions of writes to blobs
+        self.blobs: set[str] = set()
         self.denied = "nothing"  # a path that holds it is refused
         self.calls: list[str] = []
         self.url = ""
@@ -176,10 +179,32 @@ def _handler(azure: Azure) -> type[BaseHTTPRequestHandler]:
             status, answer = azure.answer(parts.path, parse_qs(parts.query))
             self._send(status, json.dumps(answer).encode(), "application/json")
 
+        def do_PUT(self) -> None:
+            azure.calls.append(urlsplit(self.path).path)
+            self.rfile.read(int(self.headers["Content-Length"]))
+            there = self.path in azure.blobs
+            if azure.obeys and there and self.headers["If-None-Match"]:
+                self._send(409, EXISTS, "application/xml")
+            elif azure.obeys and self.headers["If-Match"]:
+                self._send(412, CHANGED, "application/xml")
+            else:
+                azure.blobs.add(self.path)
+                self._send(201, b"", "application/xml")
+
+        def do_POST(self) -> None:
+            """Delete a blob: https://learn.microsoft.com/rest/api/storageservices/blob-batch"""
+            azure.calls.append(urlsplit(self.path).path)
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            (name,) = re.findall(r"DELETE (\S+) HTTP", body)
+            azure.blobs.discard(name)
+            self._send(202, DELETED, "multipart/mixed; boundary=b")
+
         def _send(self, status: int, content: bytes, kind: str) -> None:
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(content)))
+            self.send_header("ETag", '"0x1"')
+            self.send_header("Last-Modified", "Thu, 26 Nov 2026 09:00:00 GMT")
             self.end_headers()
             self.wfile.write(content)
 
@@ -189,6 +214,12 @@ def _handler(azure: Azure) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
+DELETED = (
+    b"--b\r\nContent-Type: application/http\r\nContent-ID: 0\r\n\r\n"
+    b"HTTP/1.1 202 Accepted\r\nx-ms-request-id: 1\r\n\r\n--b--\r\n"
+)
+EXISTS = b'<?xml version="1.0"?><Error><Code>BlobAlreadyExists</Code></Error>'
+CHANGED = b'<?xml version="1.0"?><Error><Code>ConditionNotMet</Code></Error>'
 NO_CONTAINER = (
     '<?xml version="1.0"?><Error><Code>ContainerNotFound</Code>'
     "<Message>The specified container does not exist.</Message></Error>"

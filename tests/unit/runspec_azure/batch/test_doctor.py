@@ -73,10 +73,24 @@ def test_an_account_that_is_as_it_should_be_is_found_good(azure: resource_manage
     assert ends(found, "50 of 50 spot vCPUs are free")
 
 
-def test_looking_makes_nothing(azure: resource_manager.Azure) -> None:
-    """The server answers GET alone; anything else would be refused, and found."""
+def test_looking_leaves_nothing(azure: resource_manager.Azure) -> None:
+    """The server answers GET, and takes blobs; anything else would be refused, and found."""
     assert all(said(azure).values())
-    assert len(azure.calls) <= 8
+    assert azure.blobs == set()
+    assert len(azure.calls) <= 10
+
+
+def test_a_store_that_does_not_obey_conditions_is_told_and_the_blob_is_deleted(
+    azure: resource_manager.Azure,
+) -> None:
+    assert ends(said(azure), "the store of container jobs has conditional writes")
+    azure.obeys = False
+
+    found = said(azure)
+
+    what = "the store of container jobs does not obey If-None-Match: two jobs of one run could both run"
+    assert not found[what]
+    assert azure.blobs == set()
 
 
 def test_what_a_profile_lacks_is_said_before_anybody_is_asked() -> None:
