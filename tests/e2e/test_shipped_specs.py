@@ -78,8 +78,15 @@ def test_each_shipped_spec_is_tried() -> None:
     assert [test for test in ELSEWHERE.values() if not (ROOT / test).exists()] == []
 
 
-@pytest.mark.parametrize("provider", CLOUDS)
-@pytest.mark.parametrize("name", SMALL)
+# Each provider and each spec once in a whole run; all pairs with --matrix.
+PAIRS = [
+    pytest.param(name, provider, marks=() if i % len(CLOUDS) == j else pytest.mark.matrix)
+    for i, name in enumerate(SMALL)
+    for j, provider in enumerate(CLOUDS)
+]
+
+
+@pytest.mark.parametrize(("name", "provider"), PAIRS)
 def test_a_small_spec_is_rehearsed_on_each_provider(
     name: str, provider: str, capsys: Capture
 ) -> None:

@@ -46,9 +46,11 @@ def test_each_method_of_a_client_has_a_test_that_sees_its_absence() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_method_that_does_nothing_fails_its_test(client: str) -> None:
-    """Each in a child of this process, which has imported everything already."""
-    of_client = {key: test for key, test in TESTS.items() if key.startswith(f"{client}.")}
+@pytest.mark.parametrize("most", [1, pytest.param(None, marks=pytest.mark.matrix, id="all")])
+def test_a_method_that_does_nothing_fails_its_test(client: str, most: int | None) -> None:
+    """Each in a child of this process, which has imported everything already: two seconds a method."""
+    named = [(key, test) for key, test in TESTS.items() if key.startswith(f"{client}.")]
+    of_client = dict(named[:most])
     cls = resolve(client)
 
     unbroken = run_tests(sorted(set(of_client.values())), lambda: None)
