@@ -44,6 +44,8 @@ UPLOADING = Config(
     read_timeout=300,
 )
 
+NEEDED = ("region", "bucket")
+
 
 class Session:
     """The clients of one account and region. Creating it raises CredentialsError if there are no credentials."""
@@ -51,10 +53,9 @@ class Session:
     def __init__(self, options: AwsOptions, timing: Timing = DEFAULT, clock: Clock = CLOCK) -> None:
         self.timing, self.clock = timing, clock
         if options.region is None or options.bucket is None:
-            raise UsageError(
-                "the profile has no `region` or no `bucket`",
-                "run `runspec doctor aws-batch` to see what is missing",
-            )
+            missing = " and no ".join(f"`{k}`" for k in NEEDED if getattr(options, k) is None)
+            hint = "run this in the folder of a profile, or write one: runspec init --provider aws-batch"
+            raise UsageError(f"the profile for this folder has no {missing}", hint)
         self.region, self.bucket = options.region, options.bucket
         self.own_queue = options.queue is None  # whether runspec made the queue and its machines
         # Resources that were VALID, and when that was seen; cleared when something is made or deleted.

@@ -75,8 +75,8 @@ class Session:
     def __init__(self, options: Any) -> None:
         if missing := [name for name in NEEDED if getattr(options, name) is None]:
             keys = " and no ".join(f"`{name}`" for name in missing)
-            what, hint = f"the profile has no {keys}", "run runspec init --provider azure-batch"
-            raise UsageError(what, hint)
+            hint = "run this in the folder of a profile, or write one: runspec init --provider azure-batch"
+            raise UsageError(f"the profile for this folder has no {keys}", hint)
         self.options = options
         self.cloud = clouds.of(options)
         self.url: str = options.batch_url.rstrip("/")

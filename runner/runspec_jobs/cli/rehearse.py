@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from runspec_jobs.api.emulation import NONE, emulated
 from runspec_jobs.api.jobs import Overrides
 from runspec_jobs.api.lifecycle import get, runs
 from runspec_jobs.cli import apply, destroy, fetch, output, status
-from runspec_jobs.errors import UsageError
+from runspec_jobs.errors import OK, RunspecError, UsageError
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,24 @@ def rehearse(options: RehearsalOptions, *, as_json: bool) -> int:
         code = apply.apply(applied)
         made = [one.id for one in runs()]
         if keep_in is not None:
-            _keep(made[-1], folder, as_json=as_json)
-        for run in reversed(made):  # the job's, and that of its smoke test
-            destroy.destroy(destroy.DestroyOptions(run, as_json=as_json))
-        destroy.destroy(destroy.DestroyOptions(None, shared=True, yes=True, as_json=as_json))
+            with _told(code, "its outputs and logs could not be kept"):
+                _keep(made[-1], folder, as_json=as_json)
+        with _told(code, "what it made could not be deleted"):
+            for run in reversed(made):  # the job's, and that of its smoke test
+                destroy.destroy(destroy.DestroyOptions(run, as_json=as_json))
+            destroy.destroy(destroy.DestroyOptions(None, shared=True, yes=True, as_json=as_json))
     return code
+
+
+@contextlib.contextmanager
+def _told(code: int, what: str) -> Iterator[None]:
+    """Say that the exit code is that of what follows the job, if that fails."""
+    try:
+        yield
+    except RunspecError:
+        ended = "the job has succeeded" if code == OK else "the job has not succeeded"
+        output.tell(f"{ended}, but the rehearsal fails: {what}")
+        raise
 
 
 def _folders(given: Sequence[str]) -> dict[str, Path]:

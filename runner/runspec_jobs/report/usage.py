@@ -90,7 +90,7 @@ def _of_machine(used: Used) -> Iterator[tuple[str, str]]:
     yield "CPUs" if cpus > 1 else "CPU", f"{most:.2g} of {cpus} (mean {mean:.2g})"
     yield "memory", _of(most_memory(used), max(node.memory_bytes for node in nodes))
     if disk := max(node.disk_bytes for node in nodes):
-        yield "disk", _of(most_disk(used), disk)
+        yield "the machine's disk", _of(most_disk(used), disk)
 
 
 def _of(part: int, whole: int) -> str:

@@ -135,7 +135,7 @@ KeptIn = Annotated[
         "--folder",
         metavar="FOLDER",
         parser=Path,
-        help="keep the outputs and the logs in this folder",
+        help="run in this folder and keep it: outputs and logs, and the files of the emulators",
     ),
 ]
 Containers = Annotated[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from runspec_jobs.api.lifecycle import Run, Status, get
+from runspec_jobs.api.lifecycle import Run, Status, doubt, get
 from runspec_jobs.cli import spending
 from runspec_jobs.diagnostics.render import plain
 from runspec_jobs.diagnostics.terminal_text import clipped
@@ -91,8 +91,9 @@ def _outputs(run: Run) -> str:
 
 
 def _name(run: Run) -> str:
-    """Return the shortest name that means this run in a command."""
+    """Return the name of the spec if that clearly means this run in a command, and else the run's id."""
     try:
-        return run.name if get(run.name).id == run.id else run.id
+        meant = get(run.name)
+        return run.name if meant.id == run.id and not doubt(run.name, meant) else run.id
     except RunspecError:
         return run.id

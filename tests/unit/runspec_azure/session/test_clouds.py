@@ -103,7 +103,7 @@ def test_tokens_are_asked_for_at_the_login_of_the_cloud_and_for_its_services(
     asked: list[str] = []
 
     class Nobody:
-        def __init__(self, authority: str) -> None:
+        def __init__(self, authority: str, transport: object) -> None:
             asked.append(authority)
 
         def get_token(self, *scopes: str, **more: object) -> None:

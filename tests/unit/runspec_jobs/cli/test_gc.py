@@ -10,6 +10,7 @@ import pytest
 from runspec_jobs.api import cleanup as api
 from runspec_jobs.cli import cleanup
 from runspec_jobs.cli.app import run
+from runspec_jobs.errors import UsageError
 from runspec_jobs.provider import Options, Orphan
 
 
@@ -52,3 +53,20 @@ def test_programs_get_each_orphan_as_json(
 
     found = json.loads(capsys.readouterr().out)["orphans"]
     assert found == [{"what": "a job", "run": "job-abc234", "alive": True, "removed": False}]
+
+
+@pytest.mark.parametrize(
+    ("provider", "lacks"),
+    [
+        ("aws-batch", "has no `region` and no `bucket`"),
+        ("azure-batch", "has no `batch_url` and no `storage_account` and no `container`"),
+    ],
+)
+def test_without_a_profile_the_missing_settings_and_how_to_write_them_are_told(
+    provider: str, lacks: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["gc", provider]) == UsageError.exit_code
+
+    told = capsys.readouterr().err
+    assert f"the profile for this folder {lacks}" in told
+    assert f"runspec init --provider {provider}" in told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -11,13 +12,15 @@ import pytest
 
 from runspec_jobs.api import emulation
 from runspec_jobs.cli.app import run
-from runspec_jobs.errors import Unavailable, UsageError
+from runspec_jobs.errors import RemoteError, Unavailable, UsageError
 from runspec_jobs.load import profile, registry, source as jobs
 from runspec_jobs.provider import Emulation, Status, SupportsProfileTemplate
 from runspec_jobs.spec import validate
 from runspec_local.client import LocalClient
 from runspec_local.options import LocalOptions
 from runspec_local.provider import LocalProvider
+
+Capture = pytest.CaptureFixture[str]
 
 
 def test_a_folder_that_goes_away_is_said_to() -> None:
@@ -116,6 +119,30 @@ def test_what_a_rehearsed_job_printed_stays_in_the_folder(job: Path, tmp_path: P
     assert run(["rehearse", str(job), "--folder", str(tmp_path / "kept")]) == 0
 
     assert (tmp_path / "kept" / "logs" / "node-0.log").read_text() == "printed\n"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("verb", "what"), [("fetch", "be kept"), ("destroy", "be deleted")])
+def test_what_fails_after_a_job_that_succeeded_is_named(
+    job: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    verb: str,
+    what: str,
+    capsys: Capture,
+) -> None:
+    def fails(*given: object, **named: object) -> None:
+        raise RemoteError("the store is gone")
+
+    job.write_text(job.read_text() + "outputs: [{name: out, path: /job/out}]\n")
+    monkeypatch.setattr(f"runspec_jobs.cli.rehearse.{verb}.{verb}", fails)
+
+    code = run(["rehearse", str(job), "--folder", str(tmp_path / "kept")])
+
+    told = capsys.readouterr().err
+    assert code == RemoteError.exit_code
+    assert re.search(f"the job has succeeded, but the rehearsal fails: .* could not {what}\n", told)
+    assert told.endswith("the store is gone\n")
 
 
 @pytest.mark.process

@@ -11,9 +11,12 @@ import pytest
 from runspec_jobs import api
 from runspec_jobs.api import lifecycle
 from runspec_jobs.cli.app import run
+from runspec_jobs.cli.live import closing
 from runspec_jobs.engine import named_run
 from runspec_jobs.errors import UsageError
+from runspec_jobs.logs.log_end import LogEnd
 from runspec_jobs.plan import model
+from runspec_jobs.provider import State, Status
 from runspec_jobs.state import run_group, run_record
 from runspec_jobs.state.run_record import Record
 
@@ -166,6 +169,20 @@ def test_reading_verbs_say_that_a_run_is_of_another_folder(
 
     assert f"{of.run} is of another folder: {two[0]}/job.yaml" in capsys.readouterr().err
     assert lifecycle.get("job").file == two[0] / "job.yaml"
+
+
+def test_the_hint_at_the_end_names_a_run_of_another_folder_by_its_id(
+    two: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far = lifecycle.Run(put(two[0]))
+    ended = Status(State.FAILED, "", 1)
+    monkeypatch.setattr(lifecycle.Run, "log_end", lambda *_, **__: LogEnd(0, 0, None))
+
+    assert list(closing.log_end(far, ended)) == [
+        f"the end of the log: runspec logs {far.id} --tail 20"
+    ]
+    near = lifecycle.Run(put(two[1]))
+    assert list(closing.log_end(near, ended)) == ["the end of the log: runspec logs job --tail 20"]
 
 
 def test_sizes_of_a_destroyed_spec_stay_destroyed(two: tuple[Path, Path], capsys: Capture) -> None:
