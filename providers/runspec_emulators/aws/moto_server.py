@@ -1,25 +1,20 @@
 """moto's server with what moto lacks: signatures, EC2's placement groups, and conditional writes of which one wins.
 
-https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/placement-groups.html
 https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
 """
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 import signal
 import sys
 import threading
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from xml.sax.saxutils import escape
 
-from moto.core.responses import ActionResult
-from moto.ec2.exceptions import EC2ClientError
-from moto.ec2.responses import EC2Response
-from moto.ec2.responses._base_response import EC2BaseResponse
 from moto.moto_server.werkzeug_app import (
     DomainDispatcherApplication,
     MotoRequestHandler,
@@ -35,60 +30,7 @@ SECRET = "RUNSPEC_REHEARSAL_SECRET"
 # moto finds the service, the region and a bucket in the name.
 NAMES = ("*.amazonaws.com", "*.amazonaws.com.cn")
 Start = Callable[..., Any]
-Group = dict[str, Any]
-Groups = dict[str, Group]
-_lock = threading.Lock()
-_known: dict[tuple[str, str], Groups] = {}
 
-
-class PlacementGroups(EC2BaseResponse):
-    """The calls, as moto has calls."""
-
-    def create_placement_group(self) -> ActionResult:
-        """https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreatePlacementGroup.html"""
-        name = self._get_param("GroupName")
-        with _lock:
-            groups = self._groups()
-            if name in groups:
-                what = f"The Placement Group '{name}' already exists."
-                raise EC2ClientError("InvalidPlacementGroup.Duplicate", what)
-            groups[name] = {
-                "GroupName": name,
-                "GroupId": f"pg-{uuid.uuid4().hex[:17]}",
-                "Strategy": self._get_param("Strategy") or "cluster",
-                "State": "available",
-            }
-            return ActionResult({"PlacementGroup": groups[name]})
-
-    def describe_placement_groups(self) -> ActionResult:
-        """https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribePlacementGroups.html"""
-        with _lock:
-            groups = self._groups()
-            names = self._get_param("GroupNames") or list(groups)
-            return ActionResult({"PlacementGroups": [_one(groups, name) for name in names]})
-
-    def delete_placement_group(self) -> ActionResult:
-        """https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DeletePlacementGroup.html"""
-        with _lock:
-            groups = self._groups()
-            del groups[_one(groups, self._get_param("GroupName"))["GroupName"]]
-            return ActionResult({})
-
-    def _groups(self) -> Groups:
-        return _known.setdefault((self.current_account, self.region), {})
-
-
-def _one(groups: Groups, name: str) -> Group:
-    """https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html"""
-    if name not in groups:
-        what = f"The Placement Group '{name}' is unknown."
-        raise EC2ClientError("InvalidPlacementGroup.Unknown", what)
-    return groups[name]
-
-
-for call, function in vars(PlacementGroups).items():
-    if not call.startswith("__"):
-        setattr(EC2Response, call, function)
 
 _put = S3Response.put_object
 _one_put = threading.Lock()
@@ -143,13 +85,20 @@ def named(environ: Mapping[str, Any]) -> dict[str, str]:
     return {name.lower().replace("_", "-"): value for name, value in kept.items()}
 
 
+def create_app(service: Any) -> Any:
+    """Return moto's application for *service*. Its EC2 takes two seconds to import, and many a job never calls it."""
+    if service == "ec2":
+        importlib.import_module("runspec_emulators.aws.moto_ec2")
+    return create_backend_app(service)
+
+
 def main(port: int) -> None:
     """Serve at a port of the loopback interface, as `moto.server.main` does."""
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # a terminal's: who started the server still needs it
     os.environ["MOTO_PORT"] = str(port)
-    app = DomainDispatcherApplication(create_backend_app)
+    app = DomainDispatcherApplication(create_app)
     app.debug = True  # type: ignore[attr-defined]  # as moto's own has it
     own = Signed(app, os.environ.pop(SECRET))
     run_simple("127.0.0.1", port, own, threaded=True, request_handler=MotoRequestHandler)

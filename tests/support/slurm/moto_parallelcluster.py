@@ -31,6 +31,7 @@ from moto.ec2.responses._base_response import EC2BaseResponse  # noqa: E402
 from moto.ec2.responses.instances import InstanceResponse  # noqa: E402
 from moto.server import main  # noqa: E402
 
+import runspec_emulators.aws.moto_ec2  # noqa: E402
 import runspec_emulators.aws.moto_server  # noqa: F401, E402
 
 RESERVATIONS = {"cr-0123456789abcdef0": ("c6i.4xlarge", 4)}  # id: type of machine, how many
