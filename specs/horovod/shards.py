@@ -36,7 +36,9 @@ def load(path: Path) -> Pictures:
 def of_process(data: Path | None, rank: int, size: int) -> list[Pictures]:
     """Return the shards of process *rank* of *size*: those in the folder *data*, or made-up ones."""
     if SHARDS % size:
-        raise SystemExit(f"{SHARDS} shards cannot be shared by {size} processes")
+        raise SystemExit(
+            f"{SHARDS} shards cannot be shared by {size} processes: start 1, 2 or 4 (nodes times processes_per_node)"
+        )
     own = range(rank * SHARDS // size, (rank + 1) * SHARDS // size)
     return [
         synthetic(shard) if data is None else load(data / f"train-{shard}.npz") for shard in own

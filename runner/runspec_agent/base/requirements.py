@@ -8,6 +8,11 @@ from typing import Any, Dict, Iterable, List, Mapping, Tuple
 from runspec_agent.base.job_env import USAGE, Failure
 
 CONDA = "environment.yml"
+# Packages of the image count, because pip finds them in it; uv does not.
+OFFLINE = (
+    "a node that reaches no package index needs an image that has the packages, "
+    "or PIP_INDEX_URL (uv: UV_DEFAULT_INDEX) of a mirror in env"
+)
 NAME = "env"  # the folder of the environment, beside the files that it is made of
 
 
@@ -105,8 +110,8 @@ def _run(step: List[str], env: Mapping[str, str]) -> None:
     done = subprocess.run(step, env=dict(env), stdin=subprocess.DEVNULL, check=False)
     if done.returncode:
         raise Failure(
-            "the job's packages cannot be installed: {} ended with exit code {}".format(
-                step[0], done.returncode
+            "the job's packages cannot be installed: {} ended with exit code {}; {}".format(
+                step[0], done.returncode, OFFLINE
             ),
             USAGE,
         )
