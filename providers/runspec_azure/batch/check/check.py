@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -32,6 +33,8 @@ MOST_DAYS = 180  # the lifetime of a task, including its wait in the queue: the 
 # https://learn.microsoft.com/rest/api/batchservice/pools/create-pool: id
 POOL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 RESERVED = "AZ_BATCH"
+# Of the 1,048,576 bytes of a request, the rest of a job needs some: https://github.com/Azure/BatchExplorer/issues/1286
+MOST_ENV_BYTES = (1 << 20) - (64 << 10)
 GIB = vm_sizes.GIB
 DAY_S = 86_400
 
@@ -40,6 +43,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     options: BatchOptions = facts.options
     yield from _nodes(spec)
     yield from _words(spec)
+    yield from _size(spec)
     yield from _container(spec)
     yield from _limits(spec)
     if spec.container.image is None:
@@ -84,6 +88,13 @@ def _words(spec: Spec) -> Iterator[Problem]:
             if name.upper().startswith(RESERVED):
                 what = f"names that begin with {RESERVED} are reserved for Azure Batch"
                 yield Problem((where, name), what, "rename it", at="key")
+
+
+def _size(spec: Spec) -> Iterator[Problem]:
+    count = len(json.dumps(dict(spec.program_env)))  # in ASCII, as the SDK sends it
+    if count > MOST_ENV_BYTES:
+        what = f"{count:,} bytes in the request for the job, and Azure Batch takes {MOST_ENV_BYTES:,} there"
+        yield Problem(("env",), what, "put long texts into a file of a mounted folder", at="key")
 
 
 def _container(spec: Spec) -> Iterator[Problem]:

@@ -53,6 +53,11 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
         ("provider",),
     ),
     "a variable of Batch": ({"env": {"AZ_BATCH_JOB_ID": "1"}}, {}, ("env", "AZ_BATCH_JOB_ID")),
+    "more env than a request holds": (
+        {"env": dict.fromkeys("ABC", "é" * 60000)},
+        {},
+        ("env",),
+    ),
     "a secret variable of Batch": (
         {"secrets": {"AZ_BATCH_T": "t"}},
         {"secrets": {"t": "env:T"}},
