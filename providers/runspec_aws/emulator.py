@@ -21,7 +21,7 @@ SETTINGS: Mapping[str, Any] = {
     "subnets": ["subnet-1"],
     "security_groups": ["sg-1"],
 }
-BELOW = "this machine allows no mount namespace, so absolute paths of the spec lie below the job's folder"
+BELOW = ", and absolute paths of the spec lie below the job's folder"
 OWN = ("account_profile", "queue", "reservation")  # settings that refer to a real account
 
 
@@ -31,10 +31,11 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
     import moto  # noqa: F401 - fail now if moto is missing, and not in the server
 
     from runspec_emulators.aws.region import Objects, Region
-    from runspec_emulators.frame.containers import roots_are_allowed
+    from runspec_emulators.frame.containers import confinement_notes
 
     found = {**SETTINGS, **{k: v for k, v in options.items() if k not in OWN}}
     region, bucket = str(found["region"]), str(found["bucket"])
+    confined, notes = (True, []) if engine == "podman" else confinement_notes(BELOW)
     with contextlib.ExitStack() as stack:
         objects = Objects(folder / "objects")
         stack.callback(objects.close)
@@ -46,10 +47,10 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
                 objects,
                 engine=engine or "process",
                 secrets=_secrets(found),
-                own_root=(allowed := roots_are_allowed()),
+                own_root=confined,
             )
         )
-        yield Emulation(near.env, found, () if allowed or engine == "podman" else (BELOW,))
+        yield Emulation(near.env, found, tuple(notes))
 
 
 def _secrets(options: Mapping[str, Any]) -> dict[str, str]:

@@ -4,19 +4,27 @@ Only root can make a folder such as /job at the root of the machine, and no node
 gets a root of its own: a tmpfs with every entry of the machine's root, and with folders of the node beside them. It is
 gone when the last process in it has ended, however that ended. Whoever is not root needs a user namespace as well,
 which maps the user to the same user: mount_namespaces(7), user_namespaces(7), pivot_root(2).
+
+The processes of emulated jobs, in addition, can change nothing of this machine: see `Confinement`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import errno
+import json
 import os
+import pwd
+import re
 import shutil
+import struct
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000  # unshare(2), <linux/sched.h>
 CAP_SYS_ADMIN = 21  # <linux/capability.h>
@@ -30,7 +38,45 @@ PROGRAMS = "/usr/bin:/bin"  # of the machine, and of no checkout
 APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 TURN_OFF = "set providers: {local: {namespace: false}}"
 
+# mount_setattr(2), since Linux 5.12; it has this number on every architecture but Alpha
+MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY = 442, -100, 0x8000, 1
+# What keeps its meaning when a mount is made read-only, by the names in mountinfo: proc(5). In a user namespace, the
+# kernel refuses to take one of these away.
+FLAGS = {
+    "nosuid": 2,
+    "nodev": 4,
+    "noexec": 8,
+    "noatime": 1024,
+    "nodiratime": 2048,
+    "relatime": 1 << 21,
+}
+MS_STRICTATIME = 1 << 24  # what a mount without noatime and relatime has
+PRIVATE = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - hidden, and not used
+KERNEL = (
+    "/proc/sys",
+    "/proc/sysrq-trigger",
+    "/proc/irq",
+    "/proc/bus",
+    "/proc/fs",
+)  # as Docker has it
+
 _libc: Any = ctypes.CDLL(None, use_errno=True)
+
+
+class Confinement(NamedTuple):
+    """What a process can write that can change nothing of this machine: these folders, and all of /proc/PID.
+
+    It has folders for temporary files of its own, which begin empty.
+    """
+
+    folder: str
+    """Keeps the files of the folders in PRIVATE and what is written to *homes*."""
+    writable: Mapping[str, str]
+    """Folders by their paths with links, as the process knows them: the paths without links."""
+    seen: Mapping[str, str]
+    """What it has to see in the folders in PRIVATE, likewise."""
+    homes: Sequence[str]
+    """Folders that show what this machine has in them. What is written to them is kept elsewhere: overlayfs."""
 
 
 def unseen(tops: Sequence[str], *, gpus: bool, entering: bool = False) -> dict[str, str]:
@@ -89,11 +135,17 @@ def _may_mount() -> bool:
     return bool(int(found, 16) >> CAP_SYS_ADMIN & 1)
 
 
-def enter(folder: Path, tops: Sequence[str], root: Path | None = None) -> None:
+def enter(
+    folder: Path,
+    tops: Sequence[str],
+    root: Path | None = None,
+    confinement: Confinement | None = None,
+) -> None:
     """Give this process a root that also has *tops*, such as `/job`, which are in *folder*; then go to *folder*.
 
     Nothing can be made in that root, unless a folder *root* is given, which keeps what is made there: it is empty at
-    first, and other processes may enter it later. This process must be about to start another program. Raise OSError if
+    first, and other processes may enter it later. Whether the folders of this machine can be written is up to
+    *confinement*; without it, they can. This process must be about to start another program. Raise OSError if
     the kernel does not allow it: the process is then half way, and must end.
     """
     _call("unshare", CLONE_NEWNS)
@@ -106,6 +158,7 @@ def enter(folder: Path, tops: Sequence[str], root: Path | None = None) -> None:
     os.mkdir(FIRST + OLD)
     _call("pivot_root", FIRST.encode(), (FIRST + OLD).encode())
     os.chdir("/")
+    bound = []
     for entry in list(os.scandir(OLD)):
         if f"/{entry.name}" in tops:
             continue
@@ -116,6 +169,9 @@ def enter(folder: Path, tops: Sequence[str], root: Path | None = None) -> None:
             os.makedirs(f"/{entry.name}", exist_ok=True)
         else:
             _bind(entry.path, f"/{entry.name}")
+            bound.append(f"/{entry.name}")
+    if confinement is not None:
+        _confine(bound, confinement)
     for top in tops:
         _bind(f"{folder}{top}", top)
     _call("umount2", OLD.encode(), MNT_DETACH)
@@ -172,6 +228,100 @@ def trial() -> str | None:
     return None if status == 0 else why or f"the attempt ended with status {status}"
 
 
+def _confine(bound: Sequence[str], confinement: Confinement) -> None:
+    """Make what is *bound* of this machine read-only, and add the folders that can be written."""
+    for path in filter(os.path.exists, KERNEL):
+        _bind(path, path)
+    for path in [*(path for path in bound if path != "/proc"), *filter(os.path.exists, KERNEL)]:
+        _forbid_writes(path)
+    for path in PRIVATE:
+        kept = f"{OLD}{confinement.folder}{path}"
+        if os.path.realpath(path) == path and os.path.isdir(path):
+            os.makedirs(kept, exist_ok=True)
+            os.chmod(kept, 0o1777)  # noqa: S103 - as these folders have it
+            _mount(kept, path, MS_BIND)
+    for path, real in confinement.seen.items():
+        if not os.path.lexists(path):
+            _bind(f"{OLD}{real}", path)
+            _forbid_writes(path)
+    for path in confinement.homes:
+        if os.path.isdir(f"{OLD}{path}"):
+            os.makedirs(path, exist_ok=True)
+            _cover(path, f"{OLD}{confinement.folder}/{os.urandom(8).hex()}")
+    for path, real in confinement.writable.items():
+        _bind(f"{OLD}{real}", path)
+
+
+def _cover(path: str, kept: str) -> None:
+    """Keep in *kept* what is written to *path*. Where the kernel refuses, *path* stays read-only.
+
+    https://docs.kernel.org/filesystems/overlayfs.html
+    """
+    layers = [f"{OLD}{path}", f"{kept}/upper", f"{kept}/work"]
+    for layer in layers[1:]:
+        os.makedirs(layer)
+    shutil.copystat(layers[0], layers[1])
+    fds = [os.open(layer, os.O_PATH) for layer in layers]  # whatever characters a path has
+    names = ("lowerdir", "upperdir", "workdir")
+    options = [f"{n}=/proc/self/fd/{fd}" for n, fd in zip(names, fds, strict=True)]
+    if os.geteuid() != 0:
+        options.append("userxattr")
+    below = [mount for mount in _mounts(layers[0]) if mount != layers[0]]
+    try:
+        _mount("overlay", path, MS_NOSUID | MS_NODEV, kind="overlay", data=",".join(options))
+    except OSError:
+        if not os.path.samefile(layers[0], path):  # it lies in a private folder
+            _bind(layers[0], path)
+            _forbid_writes(path)
+        return
+    finally:
+        for fd in fds:
+            os.close(fd)
+    for mount in below:  # an overlay shows one file system
+        _bind(mount, mount.removeprefix(OLD))
+        _forbid_writes(mount.removeprefix(OLD))
+
+
+def _forbid_writes(path: str) -> None:
+    """Make the mount at *path* read-only, and all those below it."""
+    attributes = struct.pack("=4Q", MOUNT_ATTR_RDONLY, 0, 0, 0)
+    words = (ctypes.c_long(MOUNT_SETATTR), ctypes.c_int(AT_FDCWD), os.fsencode(path))
+    try:
+        _call("syscall", *words, ctypes.c_uint(AT_RECURSIVE), attributes, ctypes.c_size_t(32))
+    except OSError as exc:
+        if exc.errno not in (errno.ENOSYS, errno.EPERM):  # an old kernel, or an old filter of calls
+            raise
+        _remount_read_only(path)
+
+
+def _remount_read_only(path: str) -> None:
+    for mount, options in _mounts(path).items():
+        flags = sum(FLAGS.get(option, 0) for option in options)
+        if not {"noatime", "relatime"} & {*options}:
+            flags |= MS_STRICTATIME
+        try:
+            _mount(None, mount, MS_REMOUNT | MS_BIND | MS_RDONLY | flags)
+        except OSError as exc:
+            if exc.errno not in (
+                errno.EINVAL,
+                errno.ENOENT,
+                errno.EACCES,
+            ):  # hidden by another mount
+                raise
+
+
+def _mounts(path: str) -> dict[str, list[str]]:
+    """Return the mount points at *path* and below it, as this process sees them, with their options: proc(5)."""
+    found = {}
+    for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
+        words = line.split(b" ")
+        point = re.sub(rb"\\([0-7]{3})", lambda m: bytes([int(m[1], 8)]), words[4])
+        name = os.fsdecode(point)
+        if name == path or name.startswith(f"{path}/"):
+            found[name] = words[5].decode().split(",")
+    return found
+
+
 def _bind(source: str, target: str) -> None:
     """Show *source*, and all that is mounted below it, at *target*, which is made unless an earlier process made it."""
     if os.path.isdir(source):
@@ -199,22 +349,53 @@ def _call(name: str, *arguments: Any) -> None:
         raise OSError(number, os.strerror(number), name)
 
 
-def begin(root: str, words: Sequence[str]) -> None:
-    """Become the program *words* with a root of its own, in the same folder as now.
+def begin(root: str, confinement: Confinement, words: Sequence[str]) -> None:
+    """Become the program *words* with a root of its own, in the same folder as now, or in / if it does not see that.
 
     *root* is the folder that keeps what is made in that root, as the file system of a container does, or "" where
     nothing can be made in it, as on a machine of somebody else. See `words_before`.
     """
     here = os.getcwd()
     take_rights()
-    enter(Path(here), (), Path(root) if root else None)
+    enter(Path("/"), (), Path(root) if root else None, confinement)
+    with contextlib.suppress(FileNotFoundError):
+        os.chdir(here)
     os.execvp(words[0], [*words])
 
 
-def words_before(root: Path | None) -> list[str]:
+def words_before(root: Path | None, confinement: Confinement) -> list[str]:
     """Return the words before a command that let it `begin`."""
-    return [sys.executable, "-IS", __file__, "" if root is None else str(root)]
+    kept = "" if root is None else os.path.realpath(root)
+    return [sys.executable, "-IS", __file__, kept, json.dumps(confinement)]
+
+
+def confined_to(writable: Sequence[Path], kept: Path, seen: Sequence[str] = ()) -> Confinement:
+    """Return a confinement to *writable*; *kept* keeps temporary files. All these folders exist.
+
+    *seen* are paths that a process has to see even where they lie among temporary files, as it does this Python.
+    """
+    real = {path: os.path.realpath(path) for path in map(str, writable)}
+    needed = (sys.prefix, sys.base_prefix, os.path.dirname(__file__), *seen)
+    shown = [path for path in needed if _is_private(path) and os.path.exists(path)]
+    return Confinement(
+        os.path.realpath(kept),
+        {**{path: path for path in real.values()}, **real},
+        {path: os.path.realpath(path) for path in shown},
+        homes(),
+    )
+
+
+def homes() -> list[str]:
+    """Return the home folders of this user: the one in HOME, and that of the passwd database."""
+    found = {os.path.realpath(os.path.expanduser("~"))}
+    with contextlib.suppress(KeyError):
+        found.add(os.path.realpath(pwd.getpwuid(os.geteuid()).pw_dir))
+    return sorted(path for path in found if os.path.isdir(path) and path not in ("/", *PRIVATE))
+
+
+def _is_private(path: str) -> bool:
+    return any(path.startswith(f"{place}/") for place in PRIVATE)
 
 
 if __name__ == "__main__":
-    begin(sys.argv[1], sys.argv[2:])
+    begin(sys.argv[1], Confinement(*json.loads(sys.argv[2])), sys.argv[3:])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -32,7 +33,7 @@ APT = (
 @contextlib.contextmanager
 def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Emulation]:
     """Start munge and Slurm's daemons; yield how to reach them."""
-    from runspec_emulators.frame.containers import roots_are_allowed
+    from runspec_emulators.frame.containers import confinement_notes
     from runspec_emulators.slurm import Cluster, Failed, NoSlurm, Partition, Shape
 
     named = [str(options[key]) for key in ("partition", "spot_partition") if options.get(key)]
@@ -40,7 +41,9 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
     shape = Shape(CPUS, MEMORY_MB, GPUS, tuple(sorted(kinds)), DISK_MB)
     partitions = [Partition(name) for name in dict.fromkeys(["main", *named])]
     own: dict[str, Any] = {"prolog": True, "address_in": "RUNSPEC_HOST"}  # nodes are one machine
-    own["own_root"] = roots_are_allowed()
+    confined, notes = confinement_notes()
+    if confined:
+        own["confined_to"] = [folder, *podman_folders(engine)]
     with contextlib.ExitStack() as stack:
         try:
             cluster = stack.enter_context(
@@ -50,7 +53,17 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
             raise Unavailable(f"runspec rehearse needs Slurm on this machine: {exc}", APT) from exc
         except Failed as exc:
             raise Unavailable(f"Slurm does not start on this machine: {exc}") from exc
-        yield Emulation(cluster.env, settings(options, folder, engine))
+        yield Emulation(cluster.env, settings(options, folder, engine), tuple(notes))
+
+
+def podman_folders(engine: str | None) -> list[Path]:
+    """Return the folders of this machine that podman writes to, if it is the *engine*."""
+    if engine != "podman":
+        return []
+    line = ["podman", "info", "--format", "{{.Store.GraphRoot}}\n{{.Store.RunRoot}}"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    folders = [*map(Path, done.stdout.splitlines()), Path("/run"), Path("/sys/fs/cgroup")]
+    return [folder for folder in folders if folder.is_dir()]
 
 
 def settings(options: Mapping[str, Any], folder: Path, engine: str | None) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -71,14 +72,25 @@ def test_absolute_paths_are_those_of_the_container(
     assert (code, capsys.readouterr().out) == (0, "I ran\na\n")
 
 
-@pytest.mark.parametrize("provider", ["azure-batch", "slurm", "parallelcluster"])
-def test_a_job_on_a_machine_itself_makes_nothing_at_its_root(
+PRIVATE = ["~", "/tmp", "/var/tmp", "/dev/shm"]
+
+
+@pytest.mark.parametrize("provider", ["azure-batch", "azure-batch-ai", "slurm", "parallelcluster"])
+def test_a_job_changes_nothing_of_this_machine(
     folder: Path, provider: str, capsys: Capture
 ) -> None:
-    """There a user may not, so neither may root in a rehearsal."""
-    code = rehearsed(folder, provider, run="mkdir -p /job/out && echo made; exit 0")
+    """It has temporary folders and a home of its own. The root of a machine itself is not the job's, either."""
+    name = f"runspec-{secrets.token_hex(4)}"
+    places = [*PRIVATE, "/usr", "/etc", str(folder)]
+    lines = [f"touch {place}/{name} && echo '{place}'" for place in places]
+    code = rehearsed(
+        folder, provider, run="\n".join([*lines, "mkdir -p /job/out && echo made; exit 0"])
+    )
 
     said = capsys.readouterr()
-    assert code == 0
-    assert "made" not in said.out
-    assert "Read-only file system" in said.out + said.err
+    assert code == 0, said.err
+    made = [line for line in said.out.splitlines() if "annot" not in line]
+    assert made == [*PRIVATE, *(["made"] if provider == "azure-batch-ai" else [])]
+    assert (said.out + said.err).count("Read-only file system") >= 2
+    at = [os.path.expanduser(place) for place in places]
+    assert [place for place in at if os.path.lexists(f"{place}/{name}")] == []

@@ -17,7 +17,7 @@ OWN = (
     "pool batch_url batch_key batch_account storage_account storage_key blob_url identity "
     "subscription resource_group arm_url subnet public_addresses start_task"
 ).split()
-BELOW = "this machine allows no mount namespace, so absolute paths of the spec lie below the job's folder"
+BELOW = ", and absolute paths of the spec lie below the job's folder"
 VAULT = "RUNSPEC_REHEARSAL_VAULT"  # replaces the secrets of key vaults, which are not read
 AZURITE = (
     "npm install --global azurite@3.37.0 (npm comes with node), or tools/setup --test in a checkout; "
@@ -31,7 +31,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
     """Start Azurite and the emulator of Azure Batch; yield how to reach them."""
     from runspec_emulators.azure_batch.emulator import AzureBatch
     from runspec_emulators.azure_services.blob import Blobs
-    from runspec_emulators.frame.containers import roots_are_allowed
+    from runspec_emulators.frame.containers import confinement_notes
 
     kept = portable(options)
     with contextlib.ExitStack() as stack:
@@ -49,19 +49,18 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
         }
         blobs.make_container(str(found["container"]))
         # Tasks with an image may be processes here, which have no root folder where no namespace is allowed.
-        allowed = roots_are_allowed()
-        below = {} if engine == "podman" or allowed else {"RUNSPEC_BELOW": "."}
+        confined, notes = confinement_notes("" if engine == "podman" else BELOW)
+        below = {} if engine == "podman" or confined else {"RUNSPEC_BELOW": "."}
         near = stack.enter_context(
             AzureBatch(
                 folder / "batch",
                 ACCOUNT,
                 engine=engine or "process",
                 machine_env=below,
-                own_root=allowed,
+                own_root=confined,
             )
         )
         env = {**near.env, BATCH_KEY: near.key, STORAGE_KEY: blobs.key, **_secrets(found)}
-        notes = [BELOW] if below else []
         if options.get("start_task"):
             notes.append("start_task is not rehearsed")
         yield Emulation(env, found | ways(near.url, blobs.url, blobs.account), tuple(notes))

@@ -30,10 +30,11 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
     """Start Azurite and the emulator of Batch AI; yield how to reach them."""
     from runspec_emulators.azure_services.blob import Blobs
     from runspec_emulators.batch_ai import BatchAI
-    from runspec_emulators.frame.containers import roots_are_allowed
+    from runspec_emulators.frame.containers import confinement_notes
 
     found = {**SETTINGS, **{k: v for k, v in options.items() if k not in OWN}}
     account = str(found.get("storage_account", "rehearsal"))
+    confined, notes = confinement_notes()
     with contextlib.ExitStack() as stack:
         try:
             blobs = Blobs(folder / "blobs", account)
@@ -56,13 +57,14 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
             BatchAI(
                 folder / "batchai",
                 engine=engine or "process",
-                own_root=roots_are_allowed(),
+                own_root=confined,
                 **settings,
             )
         )
         yield Emulation(
             {**near.env, **lacks(engine), KEY: blobs.key, **secrets(found)},
             found | ways(near.url, blobs, found),
+            tuple(notes),
         )
 
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from runspec_emulators.frame.processes import inherited
 from runspec_namespaces import mount_namespace
+
+WRITES = 'for home; do [ -w "$home" ] || echo "$home"; done'
+NOT_CONFINED = "this machine allows no mount namespace ({}), so jobs can write wherever you can"
 
 
 def env_options(file: Path, env: Mapping[str, str]) -> list[str]:
@@ -35,17 +40,41 @@ def run_podman(podman: Sequence[str], *words: str) -> None:
     subprocess.run([*podman, *words], check=False, stdin=subprocess.DEVNULL, capture_output=True)
 
 
-def rooted(folder: Path) -> list[str]:
-    """Return the words before a command whose root keeps in *folder* what is made there; the folder is made."""
+def rooted(folder: Path, *writable: Path) -> list[str]:
+    """Return the words before a command whose root keeps in *folder* what is made there; the folder is made.
+
+    Of this machine, the command can write to *writable* alone: see `mount_namespace.Confinement`.
+    """
+    root = folder / "root"
+    root.mkdir(parents=True, exist_ok=True)
+    return mount_namespace.words_before(root, mount_namespace.confined_to(writable, folder, seen()))
+
+
+def rootless(folder: Path, *writable: Path) -> list[str]:
+    """Return the words before a command that can make nothing in its root, as users of a machine cannot.
+
+    Temporary files are kept in *folder*, which is made. The command can write to *writable* besides.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    return mount_namespace.words_before(folder)
+    return mount_namespace.words_before(None, mount_namespace.confined_to(writable, folder, seen()))
 
 
-def rootless() -> list[str]:
-    """Return the words before a command that can make nothing in its root, as users of a machine cannot."""
-    return mount_namespace.words_before(None)
+def seen() -> list[str]:
+    """Return the paths that variables of this process give to jobs."""
+    return [path for value in inherited().values() for path in value.split(":")]
 
 
-def roots_are_allowed() -> bool:
-    """Return whether this machine allows processes to have roots of their own."""
-    return mount_namespace.refusal() is None
+def confinement_notes(below: str = "") -> tuple[bool, list[str]]:
+    """Return whether this machine lets the processes of jobs have roots of their own, and what to note otherwise.
+
+    *below* is what else is then different.
+    """
+    with tempfile.TemporaryDirectory(prefix="runspec-trial-") as made:
+        line = [*rootless(Path(made)), "/bin/sh", "-c", WRITES, "sh", *mount_namespace.homes()]
+        done = subprocess.run(
+            line, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+    if done.returncode != 0:
+        why = done.stderr.strip().rpartition("\n")[2] or f"the attempt ended with {done.returncode}"
+        return False, [NOT_CONFINED.format(why) + below]
+    return True, [f"jobs cannot write to {home}" for home in done.stdout.splitlines()]

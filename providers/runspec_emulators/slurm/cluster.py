@@ -83,8 +83,8 @@ class Cluster(Closing):
 
     *folder* keeps its configuration and logs. Jobs run as whoever makes it. *more* are settings of
     slurm.conf. *prolog*: jobs have a way out of this machine as their maker has, and in the
-    variable *address_in* a loopback address of the node's own. *own_root*: they can make
-    nothing in the root folder. Raises NoSlurm and Failed.
+    variable *address_in* a loopback address of the node's own. *confined_to*: of this machine,
+    they can write to these folders alone. Raises NoSlurm and Failed.
     """
 
     state = "UNKNOWN"  # of nodes, in slurm.conf
@@ -101,9 +101,9 @@ class Cluster(Closing):
         *,
         prolog: bool = False,
         address_in: str = "",
-        own_root: bool = False,
+        confined_to: Sequence[Path] | None = None,
     ) -> None:
-        self.own_root = own_root
+        self.confined_to = confined_to
         self.programs = found_programs()
         self.user = user_name(os.geteuid())
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -207,9 +207,14 @@ class Cluster(Closing):
         self.daemons.start(CONTROLLER, argv, self._own)
 
     def start_node(self, name: str) -> None:
-        root = containers.rootless() if self.own_root else []
-        argv = [*self.at(name), *root, self.programs["slurmd"], "-D", "-N", name]
+        argv = [*self.at(name), *self._confined(name), self.programs["slurmd"], "-D", "-N", name]
         self.daemons.start(name, argv, {**self._own, MARK: name})
+
+    def _confined(self, name: str) -> list[str]:
+        if self.confined_to is None:
+            return []
+        own = (self.places.folder, self.places.near)
+        return containers.rootless(self.places.folder / "own" / name, *own, *self.confined_to)
 
     def lose(self, name: str) -> None:
         """Have a node lose its power. The controller sees it later, or is told by `set_node`."""

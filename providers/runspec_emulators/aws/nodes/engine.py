@@ -187,7 +187,7 @@ def as_process(wanted: Wanted, settings: Settings) -> Command:
             f'CannotStartContainerError: exec: "{wanted.command[0]}": '
             "executable file not found in $PATH"
         )
-    before = rooted(folder.with_name(f"{wanted.name}.root")) if settings.own_root else ()
+    before = rooted(folder.with_name(f"{wanted.name}.own"), folder) if settings.own_root else ()
     return Command((*before, program, *wanted.command[1:]), env, folder)
 
 

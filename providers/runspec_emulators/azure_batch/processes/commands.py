@@ -80,7 +80,7 @@ class Command:
     append: bool = False
     """Whether output is appended to that of an earlier command."""
     root: Path | None = None
-    """The folder that is the root of the container, where that is a process."""
+    """The folder that keeps the root of the container, where that is a process."""
     killed: bool = False
     process: subprocess.Popen[bytes] | None = None
     remove: Callable[[], None] | None = None
@@ -166,11 +166,12 @@ class Command:
 
     def _root(self) -> list[str]:
         """Return the words that give a command its root: that of a container, which stays, or of its machine."""
+        node = Path(self.env["AZ_BATCH_NODE_ROOT_DIR"])
         if self.container is None:
-            return rootless()
+            return rootless(node / "own", node)
         if self.root is None:
-            self.root = Path(self.env["AZ_BATCH_NODE_ROOT_DIR"], f"root-{uuid.uuid4().hex}")
-        return rooted(self.root)
+            self.root = node / f"own-{uuid.uuid4().hex}"
+        return rooted(self.root, node)
 
     def _contained(self, settings: Settings, argv: list[str], leave: bool) -> list[str]:
         """Return the command of a container. An image has a PATH and a home of its own."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from runspec_emulators.batch_ai.settings import Settings
@@ -41,7 +42,8 @@ def prefix(
 
 def _root(settings: Settings) -> tuple[str, ...]:
     """Return the words that give a process a root of its own; a job ran as root on its nodes, too."""
-    return (*rooted(settings.folder / f"root-{uuid.uuid4().hex}"),)
+    shares = map(Path, (*settings.folders.values(), *settings.unmanaged.values()))
+    return (*rooted(settings.folder / f"own-{uuid.uuid4().hex}", settings.folder, *shares),)
 
 
 def around(env: Mapping[str, str]) -> dict[str, str]:

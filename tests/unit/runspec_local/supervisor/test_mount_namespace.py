@@ -95,7 +95,7 @@ def test_a_kept_root_entered_again_holds_what_was_made_in_it(folder: Path) -> No
     """The commands of a multi-instance task on one node follow each other in one container."""
     root = folder / "root"
     root.mkdir()
-    before = mount_namespace.words_before(root)
+    before = mount_namespace.words_before(root, mount_namespace.confined_to([folder], folder))
 
     first = subprocess.run([*before, "/bin/sh", "-c", "echo one > /made"], cwd=folder, check=False)
     words = [*before, "/bin/sh", "-c", "cat /made; ls -A /; test -s /etc/passwd"]
@@ -106,6 +106,56 @@ def test_a_kept_root_entered_again_holds_what_was_made_in_it(folder: Path) -> No
     assert made == "one"
     assert {"made", *os.listdir("/")} <= set(entries)
     assert not os.path.lexists("/made")
+
+
+# What a user of a machine can write to, and files to make there
+TRY = """\
+for path; do touch "$path/runspec-made" && echo "$path"; done 2>> errors
+echo > /dev/null && ls -A ~ && cat ~/kept
+rm -r ~/old && mkdir ~/old && ls -A ~/old
+"""
+
+
+@pytest.mark.parametrize("old_kernel", [False, True])
+@pytest.mark.parametrize("become", [as_nobody, lambda: None])
+@pytest.mark.parametrize("container", [False, True])
+def test_a_confined_process_writes_to_its_own_folders_alone(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    container: bool,
+    become: Callable[[], None],
+    old_kernel: bool,
+) -> None:
+    if old_kernel:
+        monkeypatch.setattr(mount_namespace, "MOUNT_SETATTR", 1 << 20)
+    for name in ("home", "home/old", "job", "own", "root", "another"):
+        (folder / name).mkdir()
+    (folder / "home" / "kept").write_text("of the machine\n")
+    (folder / "home" / "old" / "file").touch()
+    if become is as_nobody and os.geteuid() == 0:
+        subprocess.run(["chown", "-R", f"{NOBODY}:{NOBODY}", folder], check=True)
+    monkeypatch.setenv("HOME", str(folder / "home"))
+    private = [*mount_namespace.PRIVATE, f"{folder}/home", f"{folder}/job"]
+    others = [str(folder / "another"), "/usr", "/etc", "/run", "/", os.getcwd()]
+
+    def node() -> None:
+        become()
+        mount_namespace.take_rights()
+        os.chdir(folder / "job")
+        confinement = mount_namespace.confined_to([folder / "job"], folder / "own")
+        root = folder / "root" if container else None
+        mount_namespace.enter(folder / "job", (), root, confinement)
+        os.dup2(os.open("log", os.O_WRONLY | os.O_CREAT), 1)
+        os.execv("/bin/sh", ["sh", "-c", TRY, "sh", *private, *others])
+
+    assert forked(node) == 0
+    made = (folder / "job" / "log").read_text().splitlines()
+    own = [*private, "/"] if container else private
+    assert made == [*own, "kept", "old", "runspec-made", "of the machine"]
+    assert list((folder / "job").glob("runspec-made")) != []
+    at = [*others, *mount_namespace.PRIVATE, f"{folder}/home"]
+    assert [path for path in at if os.path.lexists(f"{path}/runspec-made")] == []
+    assert (folder / "home" / "old" / "file").exists()
 
 
 def test_whoever_is_not_root_stays_the_same_user(folder: Path) -> None:
