@@ -168,7 +168,8 @@ _rs_get() {
 }
 
 _rs_unpack() {
-  tar -xf "$_rs_dir/tar" -C "$_rs_at" || _rs_die 75 "cannot unpack the files for $_rs_at"
+  # Unless the user is root, GNU tar applies the umask without -p, and busybox always does.
+  (umask 0 && tar -xpf "$_rs_dir/tar" -C "$_rs_at") || _rs_die 75 "cannot unpack the files for $_rs_at"
   rm -f "$_rs_dir/tar"
 }
 
@@ -407,7 +408,8 @@ if [ "$_rs_limit" ]; then
   ) >/dev/null 2>&1 &
   _rs_clock=$!
 fi
-[ -z "$_rs_told" ] || { _rs_told= && _rs_stop; } # the signal came before the program
+# The signal may have come before the program.
+[ -z "$_rs_told" ] || { _rs_told= && _rs_stop; }
 # usage.sh, which the list contains, samples what the program uses, if a URL takes the result.
 if [ "$_rs_use" ] && [ "$_rs_puts" ]; then
   (eval "$_rs_sampler") >/dev/null 2>&1 &

@@ -60,8 +60,8 @@ def rootless(folder: Path, *writable: Path) -> list[str]:
 
 
 def seen() -> list[str]:
-    """Return the paths that variables of this process give to jobs."""
-    return [path for value in inherited().values() for path in value.split(":")]
+    """Return the paths that variables of this process give to jobs, and the folder of whoever rehearses."""
+    return [os.getcwd(), *(path for value in inherited().values() for path in value.split(":"))]
 
 
 def confinement_notes(below: str = "") -> tuple[bool, list[str]]:

@@ -25,6 +25,8 @@ from tests.support.wait import LIMIT_S
 
 pytestmark = pytest.mark.process
 
+# Whoever is not root, but may go where root may.
+NOBODY = "/usr/bin/setpriv --reuid 65534 --clear-groups --inh-caps +dac_override --ambient-caps +dac_override"
 HELD_BYTES = 30_000_000
 WAYS = [(shell, tool) for shell in SHELLS for tool in TOOLS]
 PUTS = [way for way in WAYS if way != ("busybox", "wget")]
@@ -196,6 +198,26 @@ def test_a_folder_lies_at_its_target_byte_for_byte(
     assert {
         str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()
     } == files
+
+
+@pytest.mark.parametrize("tar", ["/bin/tar", "busybox tar"])
+def test_files_keep_their_modes_whatever_the_umask(
+    tar: str, bucket: Bucket, tmp_path: Path
+) -> None:
+    """GNU tar applies it to whoever is not root and does not say otherwise, busybox always. The program keeps it."""
+    bucket.write("blob", packed({"tool": b"x"}))
+    at = ["mount=RUNSPEC_MOUNT_CODE", "at=/job/code", f"get={bucket.get('blob')}"]
+    image = Image(tmp_path, "dash", "curl")
+    become = NOBODY if os.geteuid() == 0 else ""
+    program(image.path, "tar", f'exec {become} {tar} "$@"')
+    umask = os.umask(0o077)
+    try:
+        done = image.run(bucket.listed([*bucket.claim(), *at]), ["sh", "-c", "umask"])
+    finally:
+        os.umask(umask)
+
+    assert (done.returncode, done.stdout) == (0, b"0077\n"), done.stderr
+    assert (image.root / "job/code/tool").stat().st_mode & 0o7777 == 0o755
 
 
 def named(bucket: Bucket, folder: Path, files: Iterable[str]) -> tuple[list[str], Path]:
