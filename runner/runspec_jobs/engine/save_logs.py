@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -81,10 +81,18 @@ def save(
             seen(status)
         return status is None or status.state.terminal
 
-    with job_goes_on(of):
+    parts = {
+        part: (written_files.ANY, 0)
+        for task in range(tasks)
+        for rank in range(count)
+        for part in copying.unfinished(copying.name(task, rank, wanted.target, count, tasks))
+    }
+    _demand_own(of.run, parts, force=wanted.force)
+    folder = next(iter(parts)).parent
+    with job_goes_on(of), written_files.writing(folder, "logs", of.run, parts):
         saved = copying.save(
             lambda: [s for s in source.streams(of.run) if wanted.streams(s)],
-            lambda s: copying.name(s, wanted.target, count, tasks),
+            lambda s: copying.name(s.task, s.rank, wanted.target, count, tasks),
             over,
             pause,
             Outage(reporter.wait, patient=wanted.follow),
@@ -97,6 +105,12 @@ def save(
         with of.opened(reporter.wait) as journal:
             note_followed(of.run, journal, status, whole)
     return SavedLogs(files, status)
+
+
+def _demand_own(run: str, parts: Iterable[Path], *, force: bool) -> None:
+    """Raise Conflict if files exist at *parts* that no `logs --save` of *run* has begun."""
+    free = dict.fromkeys(parts, "")
+    written_files.demand_free(free, "logs", run, force=force, way_out="name another file")
 
 
 def _demand_free(run: str, stream: Stream, path: Path, *, force: bool) -> None:

@@ -17,12 +17,17 @@ from runspec_jobs.provider import Stream
 from runspec_jobs.state import atomic_io
 
 
-def name(stream: Stream, target: Path, nodes: int, tasks: int) -> Path:
-    """Return the path for *stream* of a run with *tasks* of *nodes* each: *target*, or a file in it."""
+def name(task: int, rank: int, target: Path, nodes: int, tasks: int) -> Path:
+    """Return the path for the log of a node of a run with *tasks* of *nodes* each: *target*, or a file in it."""
     if nodes == tasks == 1 and not target.is_dir():
         return target
-    task = f"task-{stream.task}-" if tasks > 1 else ""
-    return target / f"{task}node-{stream.rank}.log"
+    of_task = f"task-{task}-" if tasks > 1 else ""
+    return target / f"{of_task}node-{rank}.log"
+
+
+def unfinished(path: Path) -> tuple[Path, Path]:
+    """Return the paths of the copy that is to become *path*, and of its position, until it is complete."""
+    return path.with_name(f"{path.name}.partial"), path.with_name(f"{path.name}.cursor")
 
 
 class Copy:
@@ -40,8 +45,7 @@ class Copy:
             self._special = atomic_io.open_special(path)
             self._own = None if self._special is None else tempfile.TemporaryDirectory()
             beside = path if self._own is None else Path(self._own.name, "log")
-            self._partial = beside.with_name(f"{beside.name}.partial")
-            self._cursor = beside.with_name(f"{beside.name}.cursor")
+            self._partial, self._cursor = unfinished(beside)
             path.parent.mkdir(parents=True, exist_ok=True)
             self._position, size = _taken_up(self._cursor)
             handle = os.open(self._partial, os.O_RDWR | os.O_CREAT, atomic_io.PRIVATE_FILE)

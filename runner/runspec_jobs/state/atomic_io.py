@@ -20,6 +20,7 @@ from runspec_jobs.provider import paths
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
 READER_S = 10.0  # for a process to begin to read a pipe
+UNFINISHED = ".rs-"  # how names of unfinished files begin
 LINKS = 8  # that lead to an open file one after the other
 
 
@@ -116,13 +117,13 @@ def write(path: Path, data: bytes) -> None:
 
 
 @contextlib.contextmanager
-def replaced(path: Path) -> Iterator[BinaryIO]:
-    """Yield a new file to write, which replaces *path* atomically at the end.
+def replaced(path: Path, begins: str = UNFINISHED) -> Iterator[BinaryIO]:
+    """Yield a new file to write, which replaces *path* atomically at the end. Until then its name *begins* so.
 
     It is for files that the user asked for by name. A link at *path*, which may come from a checkout, is replaced and
     not followed. The new file has a random name until then, as another process may write the same *path*.
     """
-    temporary = path.with_name(f".rs-{secrets.token_hex(8)}.part")
+    temporary = path.with_name(f"{begins}{secrets.token_hex(8)}.part")
     try:
         with temporary.open("xb") as file:
             yield file

@@ -2,7 +2,9 @@
 
 `fetch`, `logs --save` and `report --html` note what they have written. Such a file is no part of a mounted folder, and
 the same command may replace it, as long as nobody has changed it. For each folder there is a file in the state folder;
-if it is lost, the files count as the user's own.
+if it is lost, the files count as the user's own. A folder that was moved is recognized by its inode.
+
+While a command writes, another file says what it is about to write, and stays if the command is killed: see `writing`.
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ import contextlib
 import hashlib
 import json
 import os
+import secrets
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,9 +23,11 @@ from runspec_jobs import record_formats
 from runspec_jobs.errors import Conflict, FileFailed
 from runspec_jobs.provider import paths
 from runspec_jobs.state import atomic_io
+from runspec_jobs.state.atomic_io import UNFINISHED
 
 FORMAT = "runspec.written/v1"
 SHOWN = 3  # the most files in one message
+ANY = -1  # the size of a file that is being written, whose size and time change
 # The errors of reading a file that runspec has not written.
 NOT_OURS = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
@@ -37,7 +42,10 @@ class Written(NamedTuple):
 
     def is_still(self, status: os.stat_result) -> bool:
         """Return whether the file, or the link itself, is as it was written."""
-        return (self.bytes, self.mtime_ns) == (status.st_size, status.st_mtime_ns)
+        return self.bytes == ANY or (self.bytes, self.mtime_ns) == (
+            status.st_size,
+            status.st_mtime_ns,
+        )
 
 
 class WrittenFiles:
@@ -47,13 +55,21 @@ class WrittenFiles:
         self._names: frozenset[str] = frozenset()
         with contextlib.suppress(OSError):
             self._names = frozenset(os.listdir(_place()))
-        self._known: dict[str, Mapping[str, Written]] = {}
+        self._known: dict[str, Mapping[str, list[Written]]] = {}
 
-    def in_folder(self, folder: str) -> Mapping[str, Written]:
-        """Return what was written into *folder* by one name, by paths that start there."""
+    def in_folder(self, folder: str) -> Mapping[str, list[Written]]:
+        """Return what was written into *folder* by one name, by paths that start there.
+
+        A file has several entries if a command was killed that was to write it again.
+        """
         if folder not in self._known:
-            name = _name(folder)
-            self._known[folder] = _read(_place() / name, folder) if name in self._names else {}
+            known: dict[str, list[Written]] = {}
+            for name, one in _recorded(folder, self._names).items():
+                known.setdefault(name, []).append(one)
+            for path in _unfinished(folder, self._names):
+                for name, one in _read(path, folder).items():
+                    known.setdefault(name, []).append(one)
+            self._known[folder] = known
         return self._known[folder]
 
     def find(self, path: str, status: os.stat_result, top: str = "/") -> tuple[str, Written] | None:
@@ -65,9 +81,9 @@ class WrittenFiles:
             return None
         folder = os.path.dirname(path)
         while True:
-            one = self.in_folder(folder).get(os.path.relpath(path, folder))
-            if one is not None and one.is_still(status):
-                return folder, one
+            for one in self.in_folder(folder).get(os.path.relpath(path, folder), ()):
+                if one.is_still(status):
+                    return folder, one
             if folder in (top, "/"):
                 return None
             folder = os.path.dirname(folder)
@@ -86,21 +102,85 @@ def note(folder: Path, command: str, run: str, files: Iterable[Path]) -> None:
     with contextlib.suppress(FileFailed), atomic_io.translate_os_errors(path):
         atomic_io.make_folder(path.parent)
         with atomic_io.locked(path.parent / "lock", "another runspec that notes what it wrote"):
-            known = {**_read(path, real), **new}
-            content = {
-                **record_formats.written(FORMAT),
-                "folder": real,
-                "files": {name: list(one) for name, one in sorted(known.items())},
-            }
-            atomic_io.write(path, json.dumps(content).encode())
+            _add(real, new)
+
+
+@contextlib.contextmanager
+def writing(
+    folder: Path, command: str, run: str, files: Mapping[Path, tuple[int, int]]
+) -> Iterator[str]:
+    """Have it on record meanwhile that *command* writes *files*, and yield how names of its unfinished files begin.
+
+    *files* have the sizes and times, in ns, that they will have, and ANY for a size that changes. What a killed
+    process has left unfinished in *folder* that wrote the same is removed first. If the state folder cannot be
+    written, nothing is on record.
+    """
+    real, token = os.path.realpath(folder), secrets.token_hex(8)
+    path = _place() / f"{_name(real)}-{token}"
+    expected = {
+        os.path.relpath(os.path.join(os.path.realpath(p.parent), p.name), real): Written(
+            command, run, *stated
+        )
+        for p, stated in files.items()
+    }
+    fd = None
+    with contextlib.suppress(FileFailed), atomic_io.translate_os_errors(path):
+        atomic_io.make_folder(path.parent)
+        with atomic_io.locked(path.parent / "lock", "another runspec that notes what it wrote"):
+            _clean_up(real, command, run)
+            atomic_io.write(path, _content(real, expected, command=command, run=run))
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            atomic_io.lock(fd, path)
+    try:
+        yield f"{UNFINISHED}{token}-"
+    finally:
+        if fd is not None:
+            path.unlink(missing_ok=True)
+            os.close(fd)
+
+
+def _add(folder: str, new: Mapping[str, Written]) -> None:
+    """Add to the record of *folder*. The caller holds the lock."""
+    path = _place() / _name(folder)
+    known = {**_recorded(folder, frozenset(os.listdir(path.parent))), **new}
+    atomic_io.write(path, _content(folder, known))
+    link = path.with_name(_inode_name(folder))
+    link.unlink(missing_ok=True)
+    link.symlink_to(path.name)
+
+
+def _clean_up(folder: str, command: str, run: str) -> None:
+    """Remove what dead processes left unfinished in *folder* that wrote the same, and note what they finished."""
+    for path in _unfinished(folder, os.listdir(_place())):
+        with contextlib.suppress(FileNotFoundError, *NOT_OURS), path.open("rb") as file:
+            if not atomic_io.lock(file.fileno(), path, wait=False):
+                continue
+            content = json.loads(file.read())
+            if (content["command"], content["run"]) != (command, run):
+                continue
+            begins = f"{UNFINISHED}{path.name.rpartition('-')[2]}-"
+            for at, _, names in os.walk(folder):
+                for name in names:
+                    if name.startswith(begins) and name.endswith(".part"):
+                        os.unlink(os.path.join(at, name))
+            if finished := dict(_still(folder, _read(path, folder))):
+                _add(folder, finished)
+            path.unlink()
+
+
+def _still(folder: str, files: Mapping[str, Written]) -> Iterator[tuple[str, Written]]:
+    for name, one in files.items():
+        with contextlib.suppress(OSError):
+            if one.bytes != ANY and one.is_still(os.lstat(os.path.join(folder, name))):
+                yield name, one
 
 
 def has_changed(path: Path) -> bool:
     """Return whether runspec wrote the file *path*, as far as that is on record, and somebody has changed it since."""
     with contextlib.suppress(OSError):
         status = path.lstat()
-        one = WrittenFiles().in_folder(os.path.realpath(path.parent)).get(path.name)
-        return one is not None and not one.is_still(status)
+        known = WrittenFiles().in_folder(os.path.realpath(path.parent)).get(path.name, [])
+        return bool(known) and not any(one.is_still(status) for one in known)
     return False
 
 
@@ -171,11 +251,50 @@ def _name(folder: str) -> str:
     return f"{hashlib.sha256(os.fsencode(folder)).hexdigest()[:32]}.json"
 
 
+def _inode_name(folder: str) -> str:
+    device, inode = _inode(folder)
+    return f"at-{device}-{inode}"
+
+
+def _inode(folder: str) -> list[int]:
+    status = os.stat(folder)
+    return [status.st_dev, status.st_ino]
+
+
+def _content(folder: str, files: Mapping[str, Written], **more: str) -> bytes:
+    content = {
+        **record_formats.written(FORMAT),
+        "folder": folder,
+        "inode": _inode(folder) if os.path.isdir(folder) else None,
+        "files": {name: list(one) for name, one in sorted(files.items())},
+        **more,
+    }
+    return json.dumps(content).encode()
+
+
+def _recorded(folder: str, names: Collection[str]) -> dict[str, Written]:
+    """Return the record of *folder*, also if it had another path; *names* are those of all records."""
+    if (name := _name(folder)) in names:
+        return _read(_place() / name, folder)
+    with contextlib.suppress(OSError):
+        if (link := _inode_name(folder)) in names:
+            return _read(_place() / link, folder)
+    return {}
+
+
+def _unfinished(folder: str, names: Iterable[str]) -> list[Path]:
+    """Return the records of commands that write into *folder*, or were killed."""
+    begins = f"{_name(folder)}-"
+    return [_place() / name for name in names if name.startswith(begins)]
+
+
 def _read(path: Path, folder: str) -> dict[str, Written]:
     """Return what *path* says about *folder*; nothing if it cannot be read, or is of a newer version."""
     try:
         content = json.loads(path.read_bytes())
-        if content["format"] != FORMAT or content["folder"] != folder:
+        if content["format"] != FORMAT:
+            return {}
+        if content["folder"] != folder and content.get("inode") != _inode(folder):
             return {}
         return {
             str(name): Written(str(one[0]), str(one[1]), int(one[2]), int(one[3]))

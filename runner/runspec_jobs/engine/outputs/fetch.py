@@ -42,29 +42,30 @@ def fetch(
     """
     files = _chosen(client, run, output, save)
     brought: dict[Path, OutputFile] = {}
-    try:
-        for _ in range(ATTEMPTS):
-            try:
-                wanted = {place(target, file, layout): file for file in files}
-                _demand_free(wanted, brought, run, force=force)
-                _bring(files, target, layout, brought, move)
-                break
-            except (RemoteError, Conflict, FileNotFoundError):
-                again = _chosen(client, run, output, save)
-                if [f.key for f in again] == [f.key for f in files]:
-                    raise
-                files = again
-        else:
-            raise Conflict(
-                f"{run} replaces its saves faster than they can be copied",
-                "fetch them when the run has ended",
-            )
-        for path in brought.keys() - wanted.keys():
-            path.unlink(missing_ok=True)
-        folders = [(path, file) for path, file in wanted.items() if file.kind == "folder"]
-        put_folders(folders, target)
-    finally:
-        written_files.note(target, "fetch", run, brought)
+    for _ in range(ATTEMPTS):
+        try:
+            wanted = {place(target, file, layout): file for file in files}
+            _demand_free(wanted, brought, run, force=force)
+            with written_files.writing(target, "fetch", run, _expected(wanted)) as begins:
+                try:
+                    _bring(files, target, layout, brought, begins, move)
+                finally:
+                    written_files.note(target, "fetch", run, brought)
+            break
+        except (RemoteError, Conflict, FileNotFoundError):
+            again = _chosen(client, run, output, save)
+            if [f.key for f in again] == [f.key for f in files]:
+                raise
+            files = again
+    else:
+        raise Conflict(
+            f"{run} replaces its saves faster than they can be copied",
+            "fetch them when the run has ended",
+        )
+    for path in brought.keys() - wanted.keys():
+        path.unlink(missing_ok=True)
+    folders = [(path, file) for path, file in wanted.items() if file.kind == "folder"]
+    put_folders(folders, target)
     return wanted
 
 
@@ -78,6 +79,15 @@ def _demand_free(
         if path not in brought and file.kind in ("file", "link") and not is_link(file, path)
     }
     written_files.demand_free(new, "fetch", run, force=force, way_out="fetch to another folder")
+
+
+def _expected(wanted: Mapping[Path, OutputFile]) -> dict[Path, tuple[int, int]]:
+    """Return the sizes and times that files will have. Older saves have no times."""
+    return {
+        path: (file.bytes, file.mtime_ns)
+        for path, file in wanted.items()
+        if file.kind == "file" and not file.target and file.mtime_ns is not None
+    }
 
 
 def _chosen(
@@ -106,6 +116,7 @@ def _bring(
     target: Path,
     layout: Layout,
     brought: dict[Path, OutputFile],
+    begins: str,
     move: Progress,
 ) -> None:
     """Copy *files* to *target*, except those that *brought* says are there, and add them to *brought*.
@@ -125,12 +136,12 @@ def _bring(
         path = place(target, file, layout)
         known = brought.get(path)
         if known is None or not file.sha256 or known.sha256 != file.sha256:
-            put_file(file, target, path, copied)
+            put_file(file, target, path, begins, copied)
             brought[path] = file
         else:
             copied(file.bytes)
     for file in files:
         if file.kind in ("file", "link") and file.target:
             path = place(target, file, layout)
-            put_link(file, target, path)
+            put_link(file, target, path, begins)
             brought[path] = file

@@ -97,10 +97,15 @@ def demand_place(target: Path, path: Path) -> None:
         raise Conflict(what, WAY_OUT)
 
 
-def put_file(file: OutputFile, target: Path, path: Path, copied: Callable[[int], None]) -> None:
-    """Copy *file* to *path* atomically. Raises RemoteError if its content is not what was saved."""
+def put_file(
+    file: OutputFile, target: Path, path: Path, begins: str, copied: Callable[[int], None]
+) -> None:
+    """Copy *file* to *path* atomically. Raises RemoteError if its content is not what was saved.
+
+    *begins* is how the name of the unfinished file begins.
+    """
     digest, done = hashlib.sha256(), 0
-    with _writing(target, path), file.open() as source, atomic_io.replaced(path) as copy:
+    with _writing(target, path), file.open() as source, atomic_io.replaced(path, begins) as copy:
         if file.mode is not None:  # nobody else may read it before it has its mode
             os.fchmod(copy.fileno(), 0o600)
         while data := source.read(CHUNK_BYTES):
@@ -131,13 +136,13 @@ def _link_text(file: OutputFile) -> str:
     return "/".join([".."] * depth + [file.target.strip("/")]).strip("/") or "."
 
 
-def put_link(file: OutputFile, target: Path, path: Path) -> None:
-    """Make the link *file* at *path*, in the place of a file or a link."""
+def put_link(file: OutputFile, target: Path, path: Path, begins: str) -> None:
+    """Make the link *file* at *path*, in the place of a file or a link. *begins* is as for `put_file`."""
     end = _link_text(file)
     with _writing(target, path):
         if is_link(file, path):
             return
-        part = path.with_name(f".rs-{secrets.token_hex(8)}.part")
+        part = path.with_name(f"{begins}{secrets.token_hex(8)}.part")
         os.symlink(end, part)
         try:
             if file.kind == "link" and file.mtime_ns is not None:

@@ -631,7 +631,7 @@ def test_where_a_stream_is_saved_is_known_before_others_come(
 ) -> None:
     stream = Kept(b"", 2, 1)
 
-    assert save.name(stream, tmp_path / "x", nodes, tasks) == tmp_path / name
+    assert save.name(stream.task, stream.rank, tmp_path / "x", nodes, tasks) == tmp_path / name
 
 
 def test_a_stream_that_comes_while_others_are_saved_is_saved_too(tmp_path: Path) -> None:
@@ -642,7 +642,7 @@ def test_a_stream_that_comes_while_others_are_saved_is_saved_too(tmp_path: Path)
 
     found = save.save(
         lambda: tuple(begun),
-        lambda stream: save.name(stream, tmp_path, 1, 2),
+        lambda stream: save.name(stream.task, stream.rank, tmp_path, 1, 2),
         lambda: next(overs),
         lambda _: begun.append(late) if late not in begun else None,
         Outage(print),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import signal
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -17,12 +18,18 @@ from runspec_jobs.api import reports
 from runspec_jobs.engine.outputs import fetch
 from runspec_jobs.errors import Conflict
 from runspec_jobs.load.bundle import bundle
-from runspec_jobs.logs.save import is_beginning
+from runspec_jobs.logs.save import Copy, is_beginning
 from runspec_jobs.provider import Chunk, OutputFile, Stream
 from runspec_jobs.report.page import frame
 from runspec_jobs.state import written_files
 
 RUN = "job-7k2m9p"
+LOCAL = """\
+apiVersion: runspec/v1
+name: job
+provider: local
+command: [echo, I ran]
+"""
 
 
 class Outputs(NamedTuple):
@@ -299,3 +306,123 @@ def test_a_fetched_link_is_no_part_of_a_mount_and_an_equal_one_is_free(
     (folder / RUN / "model/a/latest").symlink_to("../mine")
     with pytest.raises(Conflict):
         fetch.fetch(Links(), RUN, None, None, folder / RUN, lambda done, whole: None)
+
+
+# Commands that were killed, and folders that were moved
+
+TIME_NS = 1_700_000_000_000_000_000
+
+
+class Timed(Outputs):
+    """Their files have times. Whoever reads the file `fatal` is killed."""
+
+    def outputs(self, run: str) -> list[OutputFile]:
+        return [
+            file._replace(mtime_ns=TIME_NS, open=Fatal if file.path == "fatal" else file.open)
+            for file in super().outputs(run)
+        ]
+
+
+class Fatal(io.BytesIO):
+    def read(self, size: int | None = -1) -> bytes:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return b""
+
+
+def timed(to: Path, contents: dict[str, bytes], run: str = RUN) -> None:
+    fetch.fetch(Timed(contents), run, None, None, to, lambda done, whole: None)
+
+
+@pytest.fixture
+def half_fetched(folder: Path) -> Path:
+    """A folder with the file `a` and a part of `fatal`, whose `fetch` was killed."""
+    pid = os.fork()
+    if pid == 0:
+        timed(folder / "out", {"a": b"first", "fatal": b""})
+        os._exit(99)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    return folder / "out" / "model"
+
+
+def parts(at: Path) -> list[Path]:
+    return list(at.glob(".rs-*.part"))
+
+
+def test_the_next_fetch_of_a_run_removes_what_a_killed_one_left_and_nothing_else(
+    half_fetched: Path,
+) -> None:
+    stranger = half_fetched / ".rs-0123456789abcdef-0123456789abcdef.part"
+    stranger.touch()
+    assert len(parts(half_fetched)) == 2
+
+    timed(half_fetched.parent, {"b": b""}, "another-run")
+    assert len(parts(half_fetched)) == 2
+
+    timed(half_fetched.parent, {"a": b"other", "c": b""})  # a save that is newer
+    assert parts(half_fetched) == [stranger]
+    assert (half_fetched / "a").read_bytes() == b"other"
+
+
+def test_what_a_killed_fetch_has_brought_is_runspecs_own_until_somebody_changes_it(
+    folder: Path, half_fetched: Path
+) -> None:
+    for part in parts(half_fetched):
+        part.unlink()
+    assert [file.path for file in bundle(folder, spec="job").files] == ["train.py"]
+    timed(half_fetched.parent, {"b": b""})
+    assert [file.path for file in bundle(folder, spec="job").files] == ["train.py"]
+
+    (half_fetched / "a").write_text("mine")
+
+    with pytest.raises(Conflict, match="a' exists and has other content"):
+        timed(half_fetched.parent, {"a": b"other"})
+
+
+def test_a_fetch_leaves_what_a_running_one_writes(folder: Path) -> None:
+    with written_files.writing(folder, "fetch", RUN, {}) as begins:
+        part = folder / f"{begins}1.part"
+        part.touch()
+
+        with written_files.writing(folder, "fetch", RUN, {}):
+            pass
+
+        assert part.exists()
+
+
+def test_files_of_a_folder_that_was_moved_are_still_known(folder: Path) -> None:
+    before = bundle(folder, spec="job").digest
+    fetched(folder / "out", a=b"1")
+    (folder / "out").rename(folder / "elsewhere")
+
+    assert bundle(folder, spec="job").digest == before
+    fetched(folder / "elsewhere", a=b"2", b=b"3")
+    assert bundle(folder, spec="job").digest == before
+
+    (folder / "elsewhere" / "model" / "a").write_text("mine")
+    assert bundle(folder, spec="job").digest != before
+
+
+def test_logs_write_over_no_file_of_the_user_and_go_on_with_their_own(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "job.yaml").write_text(LOCAL)
+    run = api.apply(api.load(folder / "job.yaml"))
+    run.wait()
+    unfinished = folder / "log.partial"
+    unfinished.write_text("mine")
+
+    with pytest.raises(Conflict, match=r"log.partial' exists and has other content"):
+        run.save_logs(folder / "log")
+    assert unfinished.read_text() == "mine"
+
+    unfinished.unlink()
+    pid = os.fork()
+    if pid == 0:
+        monkeypatch.setattr(Copy, "finish", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        run.save_logs(folder / "log")
+        os._exit(99)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    assert unfinished.exists()
+    assert [file.path for file in bundle(folder).files] == ["job.yaml", "train.py"]
+    run.save_logs(folder / "log")
+    assert not unfinished.exists() and (folder / "log").read_text() == "I ran\n"
