@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from runspec_agent.base import file_lock
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.specs import InvalidSpec, SourceFile
 from runspec_jobs.document.nodes import flow
@@ -25,6 +26,7 @@ from runspec_jobs.provider import (
 from runspec_jobs.state import atomic_io
 
 NONE = Overrides()
+PREFIX, LOCK = "runspec-rehearsal-", "lock"
 
 
 @contextlib.contextmanager
@@ -98,11 +100,38 @@ def work_folder(keep_in: Path | None, note: Callable[[str], None]) -> Iterator[P
         yield folder
         return
     note("outputs and logs are deleted at the end; --folder FOLDER keeps them")
-    folder = Path(tempfile.mkdtemp(prefix="runspec-rehearsal-"))
+    _remove_dead()
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     try:
-        yield folder
+        with (folder / f"{LOCK}.new").open("w") as held:
+            with contextlib.suppress(OSError):  # a file system has no locks
+                file_lock.take(held.fileno())
+                os.rename(held.name, folder / LOCK)  # it is locked from the beginning
+            yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
+
+
+def _remove_dead() -> None:
+    """Remove the temporary folders of rehearsals of this user that were killed: nobody holds their locks."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
+                continue
+            flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            with open(os.open(folder / LOCK, flags)) as lock:
+                if file_lock.take(lock.fileno(), wait=False):
+                    _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove *folder*, also if jobs have taken away their rights to folders in it."""
+    for at, names, _ in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                if not os.path.islink(path := os.path.join(at, name)):
+                    os.chmod(path, 0o700)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import signal
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 from runspec_jobs.api.emulation import NONE, emulated
 from runspec_jobs.api.jobs import Overrides
@@ -30,6 +33,7 @@ class RehearsalOptions:
 def rehearse(options: RehearsalOptions, *, as_json: bool) -> int:
     """Apply, fetch and destroy a job against emulators; return the exit code of the apply."""
     keep_in = options.keep_in
+    _take_signals_for_interrupts()
     with emulated(
         options.file,
         engine=options.engine,
@@ -57,6 +61,23 @@ def rehearse(options: RehearsalOptions, *, as_json: bool) -> int:
                 destroy.destroy(destroy.DestroyOptions(run, as_json=as_json))
             destroy.destroy(destroy.DestroyOptions(None, shared=True, yes=True, as_json=as_json))
     return code
+
+
+def _take_signals_for_interrupts() -> None:
+    """Make SIGTERM and SIGHUP do what Ctrl-C does, so that nothing stays on this machine; only the first one counts."""
+    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]
+
+    def interrupt(_: int, frame: FrameType | None) -> None:
+        for number in numbers:
+            signal.signal(number, lambda *_: None)
+        on_interrupt = signal.getsignal(signal.SIGINT)
+        if not callable(on_interrupt):  # ignored, as in the background of a script
+            on_interrupt = signal.default_int_handler
+        on_interrupt(signal.SIGINT, frame)
+
+    if threading.current_thread() is threading.main_thread():
+        for number in numbers:
+            signal.signal(number, interrupt)
 
 
 @contextlib.contextmanager

@@ -129,7 +129,7 @@ def writing(
         with atomic_io.locked(path.parent / "lock", "another runspec that notes what it wrote"):
             _clean_up(real, command, run)
             atomic_io.write(path, _content(real, expected, command=command, run=run))
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             atomic_io.lock(fd, path)
     try:
         yield f"{UNFINISHED}{token}-"
@@ -152,7 +152,7 @@ def _add(folder: str, new: Mapping[str, Written]) -> None:
 def _clean_up(folder: str, command: str, run: str) -> None:
     """Remove what dead processes left unfinished in *folder* that wrote the same, and note what they finished."""
     for path in _unfinished(folder, os.listdir(_place())):
-        with contextlib.suppress(FileNotFoundError, *NOT_OURS), path.open("rb") as file:
+        with contextlib.suppress(FileNotFoundError, *NOT_OURS), path.open("r+b") as file:
             if not atomic_io.lock(file.fileno(), path, wait=False):
                 continue
             content = json.loads(file.read())

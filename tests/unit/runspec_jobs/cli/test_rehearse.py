@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -161,6 +163,58 @@ def test_an_interrupted_rehearsal_does_not_say_that_the_job_goes_on(
     told = capsys.readouterr().err
     assert "the job is cancelled and its resources are deleted" in told
     assert "goes on" not in told and "destroyed" in told
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def struck(job: Path, number: signal.Signals, ignored: signal.Signals | None = None) -> int:
+    """Rehearse in a process that gets a signal while the job runs; return how it ended."""
+    child = os.fork()
+    if child == 0:
+        try:
+            then = "" if number == signal.SIGKILL else "; sleep 60"
+            line = f"kill -{int(number)} {os.getpid()}{then}"
+            job.write_text(job.read_text().replace("echo printed", line))
+            if ignored:
+                signal.signal(ignored, signal.SIG_IGN)
+            os._exit(run(["rehearse", str(job)]))
+        finally:
+            os._exit(99)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("ignored", [None, signal.SIGINT])
+def test_a_signal_to_end_leaves_nothing(
+    job: Path, temporary: Path, number: signal.Signals, ignored: signal.Signals | None
+) -> None:
+    assert struck(job, number, ignored) == 130
+
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.process
+def test_the_next_rehearsal_removes_what_a_killed_one_left(job: Path, temporary: Path) -> None:
+    for name in ("runspec-rehearsal-of-a-stranger", "another"):
+        (temporary / name).mkdir()
+    before = set(temporary.iterdir())
+    with emulation.work_folder(None, lambda text: None) as alive:
+        assert struck(job, signal.SIGKILL) == -signal.SIGKILL
+        (dead,) = set(temporary.iterdir()) - {alive} - before
+        (dead / "closed" / "file").mkdir(parents=True)
+        (dead / "closed").chmod(0)
+
+        with emulation.work_folder(None, lambda text: None):
+            assert not dead.exists() and alive.exists()
+
+    assert set(temporary.iterdir()) == before
 
 
 @pytest.mark.process
