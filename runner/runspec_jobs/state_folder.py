@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 from runspec_jobs.errors import UsageError
@@ -11,12 +12,30 @@ from runspec_jobs.errors import UsageError
 def home() -> Path:
     """Return the folder of all state: RUNSPEC_HOME, or the one of the XDG base directory specification.
 
+    Raises UsageError if something else than a folder is there.
     https://specifications.freedesktop.org/basedir-spec/latest/
     """
     if named := os.environ.get("RUNSPEC_HOME"):
-        return expanded(named).absolute()
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return expanded(state).absolute() / "runspec"
+        path = expanded(named).absolute()
+    else:
+        state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+        path = expanded(state).absolute() / "runspec"
+    if not _can_be_folder(path):
+        what = f"{path} is no folder, so it has no records of runs"
+        raise UsageError(what, "set RUNSPEC_HOME to a folder, or unset it")
+    return path
+
+
+def _can_be_folder(path: Path) -> bool:
+    """Return whether *path* is a folder or can be made, as far as that is known."""
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except NotADirectoryError:
+        return False
+    except FileNotFoundError:
+        return not path.is_symlink()
+    except OSError:  # whoever uses the folder says what is wrong
+        return True
 
 
 def runs_folder() -> Path:

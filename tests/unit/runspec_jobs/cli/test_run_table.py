@@ -17,6 +17,7 @@ from runspec_jobs.api import listing
 from runspec_jobs.api.listing import RunFilter, Summary
 from runspec_jobs.cli import run_table
 from runspec_jobs.cli.app import run
+from runspec_jobs.cli.commands.verbs import VERBS
 from runspec_jobs.state import journal
 from runspec_jobs.state_folder import runs_folder
 
@@ -253,12 +254,32 @@ def test_5000_runs_are_listed_in_half_a_second() -> None:
     assert min(took_s) < 0.5
 
 
-@pytest.mark.parametrize("words", [["list"], ["status", "toy"], ["cost"], ["destroy", "--all"]])
+# Every verb that uses records of runs or what else is kept beside them
+WITH_STATE = """\
+list; apply job.yaml; plan job.yaml; status toy; logs toy; fetch toy; destroy toy; destroy --all; destroy --shared
+cancel toy; report toy; gc local; adopt local toy; shell toy; tunnel toy 80; cost; prices"""
+WITH_STATE_LINES = WITH_STATE.replace("\n", "; ").split("; ")
+# These need none, or keep their own. `doctor` shows what is wrong as a check that fails.
+WITHOUT = "validate simulate import schema rehearse explain init doctor providers policy trust completion help version"
+
+
+@pytest.mark.parametrize("home", ["/dev/null", "/dev/null/below", "link"])
+@pytest.mark.parametrize("line", WITH_STATE_LINES)
 def test_a_home_that_is_no_folder_does_not_read_as_no_runs(
-    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    line: str, home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    monkeypatch.setenv("RUNSPEC_HOME", "/dev/null")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to("nothing")
+    text = "apiVersion: runspec/v1\nname: toy\nprovider: local\ncommand: [echo]\n"
+    (tmp_path / "job.yaml").write_text(text)
+    monkeypatch.setenv("RUNSPEC_HOME", home)
 
-    assert run(words) == 2
+    assert run(line.split()) == 2
 
-    assert "/dev/null is no folder, so it has no records of runs" in capsys.readouterr().err
+    (*_, what, hint) = capsys.readouterr().err.splitlines()
+    assert what.endswith(f"{tmp_path / home} is no folder, so it has no records of runs")
+    assert hint == "runspec:   hint: set RUNSPEC_HOME to a folder, or unset it"
+
+
+def test_every_verb_is_tried_without_a_home_that_needs_it() -> None:
+    assert {line.split()[0] for line in WITH_STATE_LINES} | {*WITHOUT.split()} == {*VERBS}
