@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,10 @@ from tests.support.slurm.project import LIMIT_S, Project, cluster as cluster, pr
 WHOLE = (*ends.OF_PROGRAM, "timeout")
 ON_SLURM = (*WHOLE, "agent", "batch")
 FEW = ("exit-143", "signal-KILL", "agent")
+ON_CLOUD = (*WHOLE, "service", "agent")
+# What a program may end with that also means something to a service that reclaims machines.
+ON_SPOT = ("exit-75", "exit-137", "exit-143", "part", "agent")
+SPOT = {"capacity": "spot"}
 OF_NODES = ("exit-0", "exit-3", "exit-75", "exit-143", "signal-KILL", "timeout")
 # The first attempt waits for what ends it.
 WAITS = '[ "$RUNSPEC_ATTEMPT" -gt 1 ] || { echo begun; sleep 600; }\n'
@@ -85,9 +88,9 @@ def test_two_nodes_on_this_machine_end_in_each_way(local: Local) -> None:
     ends.check("local-nodes", ends.rows(status, OF_NODES))
 
 
-def waiting(project: Any, provider: str) -> None:
+def waiting(project: Any, provider: str, **more: Any) -> None:
     """Start a job whose first attempt waits."""
-    spec = {**ends.spec(provider, ["exit-0"]), "run": WAITS + ends.SCRIPT, "timeout": "10m"}
+    spec = ends.spec(provider, ["exit-0"], run=WAITS + ends.SCRIPT, timeout="10m", **more)
     (project.folder / "job.yaml").write_text(json.dumps(spec))
     assert project.said("apply", "job.yaml", "--detach")[0] == 0
     project.until_said("begun")
@@ -157,32 +160,124 @@ def test_a_job_on_slurm_loses_its_machine(project: Project) -> None:
     ends.check("slurm", {"lost": ends.rows(project.until_over(), ["lost"])["lost"]})
 
 
-def on_cloud(provider: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """End the tasks of a sweep on a rehearsed service; its `timeout` has tests of its own."""
-    kinds = (*ends.OF_PROGRAM, "agent")
-    spec = ends.spec(provider, kinds, max_parallel=6, timeout="10m")
+def on_cloud(provider: str, kinds: tuple[str, ...], jobs: Local, **more: Any) -> None:
+    """End the tasks of a sweep on a rehearsed service."""
+    status = ended(jobs, ends.spec(provider, kinds, max_parallel=8, **more))
 
-    status = ended(Local(folder, capsys), spec)
+    name = f"{provider}-spot" if "cluster" in more else provider
+    ends.check(name, ends.rows(status, kinds))
 
-    ends.check(provider, ends.rows(status, kinds))
+
+def event(provider: str, end: str, jobs: Local, happens: Callable[[], Any], **more: Any) -> None:
+    """Let something happen to a job whose first attempt waits."""
+    waiting(jobs, provider, **more)
+
+    happens()
+
+    name = f"{provider}-spot" if "cluster" in more else provider
+    ends.check(name, {end: ends.rows(jobs.until_over(limit_s=2 * LIMIT_S), [end])[end]})
+
+
+@pytest.fixture
+def on_aws(region: Region, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Local:
+    return Local(tmp_path, capsys)
+
+
+@pytest.mark.slow
+def test_a_job_on_aws_batch_ends_in_a_few_ways(on_aws: Local) -> None:
+    on_cloud("aws-batch", FEW, on_aws)
 
 
 @pytest.mark.slow
 @pytest.mark.matrix
-def test_a_job_on_aws_batch_ends_in_each_way(
-    region: Region, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    on_cloud("aws-batch", tmp_path, capsys)
+@pytest.mark.timeout(600)
+def test_a_job_on_aws_batch_ends_in_each_way(on_aws: Local) -> None:
+    on_cloud("aws-batch", ON_CLOUD, on_aws)
 
 
 @pytest.mark.slow
 @pytest.mark.matrix
-def test_a_job_on_azure_batch_ends_in_each_way(
-    blobs: Blobs,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_a_job_on_spot_machines_of_aws_batch_ends_in_each_way(on_aws: Local) -> None:
+    on_cloud("aws-batch", ON_SPOT, on_aws, cluster=SPOT, timeout="10m")
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+@pytest.mark.parametrize("end", ["cancel", "memory", "lost"])
+def test_something_happens_to_a_job_on_aws_batch(on_aws: Local, region: Region, end: str) -> None:
+    def job() -> str:
+        (found,) = [one for one in region.control("GET", "jobs") if one["status"] == "RUNNING"]
+        return str(found["id"])
+
+    acts: dict[str, Callable[[], Any]] = {
+        "cancel": lambda: on_aws.said("cancel", "job"),
+        "memory": lambda: region.control("POST", "out-of-memory", {"jobId": job()}),
+        "lost": lambda: region.control("POST", "reclaim", {"jobId": job(), "notice_s": 0}),
+    }
+    event("aws-batch", end, on_aws, acts[end])
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+@pytest.mark.parametrize(("end", "notice_s"), [("lost", 0), ("notice", 60)])
+def test_a_spot_machine_of_aws_batch_is_reclaimed(
+    on_aws: Local, region: Region, end: str, notice_s: int
 ) -> None:
-    account: Iterator[AzureBatch] = emulated_account.prepared(blobs, tmp_path, monkeypatch)
-    with contextlib.contextmanager(lambda: account)():
-        on_cloud("azure-batch", tmp_path, capsys)
+    def reclaim() -> None:
+        (job,) = [one for one in region.control("GET", "jobs") if one["status"] == "RUNNING"]
+        region.control("POST", "reclaim", {"jobId": job["id"], "notice_s": notice_s})
+
+    event("aws-batch", end, on_aws, reclaim, cluster=SPOT)
+
+
+@pytest.fixture
+def account(blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AzureBatch]:
+    yield from emulated_account.prepared(blobs, tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def on_azure(account: AzureBatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Local:
+    return Local(tmp_path, capsys)
+
+
+@pytest.mark.slow
+def test_a_job_on_azure_batch_ends_in_a_few_ways(on_azure: Local) -> None:
+    on_cloud("azure-batch", FEW, on_azure)
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+@pytest.mark.timeout(600)
+def test_a_job_on_azure_batch_ends_in_each_way(on_azure: Local) -> None:
+    on_cloud("azure-batch", ON_CLOUD, on_azure)
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+def test_a_job_on_spot_machines_of_azure_batch_ends_in_each_way(on_azure: Local) -> None:
+    on_cloud("azure-batch", ON_SPOT, on_azure, cluster=SPOT, timeout="10m")
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+def test_a_job_on_azure_batch_is_cancelled(on_azure: Local) -> None:
+    event("azure-batch", "cancel", on_azure, lambda: on_azure.said("cancel", "job"))
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+@pytest.mark.parametrize(("end", "notice_s"), [("lost", 0), ("notice", 5), ("withdrawn", 600)])
+def test_a_spot_machine_of_azure_batch_is_reclaimed(
+    on_azure: Local, account: AzureBatch, end: str, notice_s: int
+) -> None:
+    """Or stays after all, although there was a notice: that attempt is lost, and counts as a failure."""
+
+    def preempt() -> None:
+        (task,) = account.control("GET", "tasks")
+        where = {"jobId": task["jobId"], "taskId": task["id"]}
+        account.control("POST", "preempt", {**where, "notice_s": notice_s})
+        if end == "withdrawn":
+            on_azure.until_said("waiting until the machine is reclaimed")
+            account.control("POST", "withdraw", where)
+
+    event("azure-batch", end, on_azure, preempt, cluster=SPOT)

@@ -27,6 +27,7 @@ signal-*) kill -s "${RUNSPEC_SWEEP_END#signal-}" $$; sleep 600 ;;
 part) sleep 600 & kill $!; wait $! ;;
 timeout) sleep 600 ;;
 agent) kill -s KILL "$PPID"; sleep 600 ;;
+service) kill -s STOP "$PPID"; sleep 600 ;;
 batch) read -r _ _ _ batch _ <"/proc/$PPID/stat"; kill -s KILL "$batch"; sleep 600 ;;
 esac
 """
@@ -34,13 +35,15 @@ OF_PROGRAM = (*(f"exit-{code}" for code in CODES), *(f"signal-{name}" for name i
 WORDS = {
     "part": "the program ends with the code of a part that SIGTERM killed",
     "timeout": f"it reaches `timeout: {TIMEOUT_S}s`",
+    "service": "the agent hangs, so that the service ends it",
     "agent": "SIGKILL ends the agent",
     "batch": "SIGKILL ends the batch script",
     "cancel": "`runspec cancel`",
     "supervisor": "SIGKILL ends the supervisor",
     "lost": "the machine is lost once",
-    "first-fails": "the first of two nodes exits with 3",
-    "full": "the program fills the workspace and exits with 5",
+    "notice": "the machine is reclaimed once, after a notice",
+    "withdrawn": "there is a notice once, and the machine stays",
+    "memory": "the container needs more than its memory once",
 }
 HEAD = (
     "| how it ends | state | exit code | attempts, and how each counts in the bill | reason |\n"
@@ -53,7 +56,9 @@ TITLES = {
     "slurm": "`slurm` and `parallelcluster`",
     "slurm-nodes": "`slurm` and `parallelcluster`, two nodes: the second one ends as the row says",
     "aws-batch": "`aws-batch`, rehearsed",
+    "aws-batch-spot": "`aws-batch` on spot machines, rehearsed",
     "azure-batch": "`azure-batch`, rehearsed",
+    "azure-batch-spot": "`azure-batch` on spot machines, rehearsed",
 }
 
 
@@ -103,7 +108,7 @@ def _outcome(node: Mapping[str, Any], attempt: Mapping[str, Any]) -> str:
 def _reason(node: Mapping[str, Any]) -> str:
     """Return the reason of a node, or else of its last attempt, without what differs between two runs."""
     reason: str = node["reason"] or (node["attempts"] or [node])[-1]["reason"]
-    return re.sub(r"/\S+/runs/\S+", "FOLDER", reason)
+    return re.sub(r"/\S+/runs/\S+", "FOLDER", re.sub(r"\bi-[0-9a-f]+\b", "i-0", reason))
 
 
 def recorded(name: str) -> dict[str, Any]:
@@ -133,6 +138,8 @@ def page() -> str:
 def _tables() -> Iterable[str]:
     for name, title in TITLES.items():
         known = recorded(name)
+        if not known:
+            continue
         lines = "".join(f"| {_words(end)} | {_cells(known[end])} |\n" for end in known)
         yield f"\n### {title}\n\n{HEAD}{lines}"
     yield "\n"

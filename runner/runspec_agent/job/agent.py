@@ -7,13 +7,14 @@ provider has written what to do to `runs/<run>/record.json`.
 import os
 import sys
 import time
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from runspec_agent.base import files, process, record_formats
 from runspec_agent.base.job_env import LOST, STOPPED, USAGE, Failure, read
 from runspec_agent.base.process import Child, Signals
 from runspec_agent.base.task_identity import place, seat
 from runspec_agent.env import program_env
+from runspec_agent.job.agent_watch import Begun, Watch
 from runspec_agent.job.departure import Departure
 from runspec_agent.job.peers import Peers
 from runspec_agent.launch import launcher_end
@@ -42,13 +43,18 @@ class Agent:
     """The work of a node, from the claim of the run to the last save."""
 
     def __init__(
-        self, bucket: Bucket, env: Dict[str, str], crew: Optional[MultiInstanceTask] = None
+        self,
+        bucket: Bucket,
+        env: Dict[str, str],
+        crew: Optional[MultiInstanceTask],
+        record: Dict[str, Any],
     ) -> None:
         self.began = time.monotonic()
         self.bucket = bucket
         self.env = env
         self.at = RUN_PREFIX.format(env["RUNSPEC_RUN"])
-        self.record = attempts.read_record(bucket, self.at)
+        self.record = record
+        self.watch: Optional[Watch] = None  # of the process that has started this one
         self.crew = crew
         if crew is not None:
             env.update(RUNSPEC_RANK=str(crew.rank), RUNSPEC_HOST=crew.hosts[crew.rank])
@@ -112,6 +118,7 @@ class Agent:
         if "RUNSPEC_ATTEMPT" not in self.env:
             self.place = self.place._replace(attempt=self._number(signals))
         self.begun, self.own_place = True, self.place
+        self._note_begin(None)
         self.ends = exit_records.of_node(self.bucket, self.at, self.place, self.env)
         if self.ends is not None:
             exit_records.StopListener(self.ends, self.record["nodes"]).start()
@@ -122,6 +129,10 @@ class Agent:
             self.log = Log(self.bucket, path, key, self.times)
             self.log.start()
         self._measure()
+
+    def _note_begin(self, together: Optional[int]) -> None:
+        if self.watch is not None:
+            self.watch.note(Begun(self.own_place, self.folder, together))
 
     def _measure(self) -> None:
         """Sample what this node uses, until it ends."""
@@ -234,6 +245,7 @@ class Agent:
         if found.verdict is not None:
             print_line("{}: this node has nothing to do".format(found.verdict.why))
             return found.verdict.code
+        self._note_begin(found.number)
         if self.record.get("limit_s"):
             found.deadline = self.began + self.record["limit_s"] - LATE_S
         found.start()

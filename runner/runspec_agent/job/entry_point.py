@@ -8,8 +8,10 @@ from runspec_agent.base import boot_folder, process
 from runspec_agent.base.job_env import Failure
 from runspec_agent.base.process import Signals
 from runspec_agent.base.task_identity import rename, restore_path
+from runspec_agent.job import agent_watch
 from runspec_agent.job.agent import RUN_PREFIX, Agent, print_line
-from runspec_agent.retry import end_record, multi_instance
+from runspec_agent.job.agent_watch import Watch
+from runspec_agent.retry import attempts, end_record, multi_instance
 from runspec_agent.secrets import secrets_file
 from runspec_agent.store import base as store
 from runspec_agent.transfer import log_times, log_uploader
@@ -39,11 +41,23 @@ def _main(argv: List[str]) -> int:
         crew.announce()
     if argv[:1] == ["--node"] and (crew is None or crew.rank == 0 or not log_uploader.behind(env)):
         return 0
+    at = RUN_PREFIX.format(env["RUNSPEC_RUN"])
+    record = attempts.read_record(bucket, at)
+
+    def work(watch: Optional[Watch]) -> int:
+        return _run(Agent(bucket, env, crew, record), words, watch)
+
+    if not record.get("ends"):  # another process watches over this one
+        return work(None)
+    code, begun = agent_watch.run(work)
+    return agent_watch.exit_code(bucket, at, record, code, begun)
+
+
+def _run(agent: Agent, words: List[str], watch: Optional[Watch]) -> int:
     process.adopt_orphans()
-    times = log_times.start(bucket, env)
+    times = log_times.start(agent.bucket, agent.env)
     with Signals() as signals:
-        agent = Agent(bucket, env, crew)
-        agent.times = times
+        agent.times, agent.watch = times, watch
         why: Optional[str] = None
         try:
             code = agent.run(words, signals)

@@ -121,7 +121,7 @@ class Batch:
         if many:
             child: Child = Step(words, self.env, self.ends)
         elif agent_fork.is_ours(words):
-            child = agent_fork.Forked(signals)
+            child = agent_fork.start(signals)
         else:
             child = Child(words, self.env)
         step = child if isinstance(child, Step) else None

@@ -21,6 +21,8 @@ RECLAIMED = "reclaimed"  # a notice that the machine will be reclaimed
 PEER = "peer"  # another node of the task
 UNSAVED = "unsaved"  # the program succeeded, but its outputs could not be saved
 AGENT = "agent"  # the agent could not prepare or continue the job
+KILLED = "killed"  # a signal ended the agent, as its parent saw
+OF_PROGRAM = (PROGRAM, TIMEOUT, UNSAVED)  # with a failure that counts
 
 
 # After the reason of a timeout. https://mpi4py.readthedocs.io/en/stable/mpi4py.run.html
@@ -46,6 +48,15 @@ def key(at: str, place: TaskIdentity, end: End) -> str:
     return "{}ends/{}/{}/{}-{}-{}".format(
         at, place.task, place.attempt, place.rank, end.code, end.cause
     )
+
+
+def find(bucket: Bucket, at: str, place: TaskIdentity) -> Optional[End]:
+    """Return the end that is recorded for this node and attempt, or None."""
+    prefix = "{}ends/{}/{}/{}-".format(at, place.task, place.attempt, place.rank)
+    for found in bucket.listing(prefix):
+        code, _, cause = found.key[len(prefix) :].partition("-")
+        return End(int(code), cause)
+    return None
 
 
 def write(bucket: Bucket, at: str, place: TaskIdentity, end: End, node: str) -> None:

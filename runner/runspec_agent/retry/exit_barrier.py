@@ -54,17 +54,17 @@ class ExitBarrier(threading.Thread):
         """
         self.own = own
         if self.rank > 0:
-            said = "{}{}".format(code, "" if own else TOLD)
-            self._write_end(said)
-            self.over.set()
-            return code
+            self.tell(code, own)
         self.over.set()
+        if self.rank > 0:
+            return code
         if code:
             return code
         return self._others(signals, wait)
 
-    def _write_end(self, said: str) -> None:
-        """Write the exit code of this node; into a name, if the store is full."""
+    def tell(self, code: int, own: bool = True) -> None:
+        """Write the exit code of this node, for the first one; into a name, if the store is full."""
+        said = "{}{}".format(code, "" if own else TOLD)
         key = "{}ended-{}".format(self.prefix, self.rank)
         try:
             self.bucket.put(key, said.encode())

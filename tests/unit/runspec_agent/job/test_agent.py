@@ -26,6 +26,7 @@ from hypothesis import given, settings, strategies as st
 from runspec_agent.base.job_env import LOST, STOPPED, Failure
 from runspec_agent.base.task_identity import TaskIdentity, place, rename, values, variable
 from runspec_agent.job.agent import Agent
+from runspec_agent.retry import attempts
 from runspec_agent.retry.failure_count import AGAIN
 from runspec_agent.store.base import Bucket
 from runspec_agent.store.manifest import MANIFEST, OBJECTS, parsed
@@ -127,9 +128,9 @@ def one(bucket: Bucket, tmp_path: Path) -> Iterator[Any]:
     made: list[Agent] = []
 
     def agent_of(attempt: int = 1, rank: int = 0, **record: Any) -> Agent:
-        bucket.put("runs/r/record.json", json.dumps({**RECORD, **record}).encode())
         env = {"RUNSPEC_RUN": "r", "RUNSPEC_JOB": "j", "RUNSPEC_ATTEMPT": str(attempt)}
-        made.append(Agent(bucket, {**env, "RUNSPEC_RANK": str(rank)}))
+        env["RUNSPEC_RANK"] = str(rank)
+        made.append(Agent(bucket, env, None, {**RECORD, **record}))
         return made[-1]
 
     yield agent_of
@@ -207,7 +208,7 @@ def test_a_node_that_a_launcher_lost_is_not_counted(one: Any) -> None:
 def test_a_run_that_was_destroyed_is_not_begun(bucket: Bucket) -> None:
     """There is nothing to do."""
     with pytest.raises(Failure, match="the run r has been destroyed"):
-        Agent(bucket, {"RUNSPEC_RUN": "r", "RUNSPEC_JOB": "j"})
+        attempts.read_record(bucket, "runs/r/")
 
 
 # As a service starts it
@@ -598,6 +599,37 @@ def test_a_timeout_saves_says_so_and_counts_as_a_failure(
     assert (code, service.output("f")) == (exits, b"last\n")
     assert "runspec: the attempt took longer than its timeout of 0.5 s" in err
     assert recorded(bucket) == ["0/1/0-124-timeout"]
+
+
+KILL_AGENT = sh("kill -s KILL $PPID; sleep 60")
+
+
+@pytest.mark.parametrize("attempts,exits", [(1, 137), (2, AGAIN)])
+def test_a_killed_agent_is_a_failure_as_any_other(
+    service: Service, bucket: Bucket, tmp_path: Path, attempts: int, exits: int
+) -> None:
+    """Its parent counts it, and leaves no process and no folder behind."""
+    code, _, err = service.runs(*KILL_AGENT, record={**ENDS, "attempts": attempts})
+
+    assert (code, "runspec: the agent was killed by signal 9" in err) == (exits, True)
+    assert recorded(bucket) == ["0/1/0-137-killed"]
+    counted = [found.key for found in bucket.listing("runs/r/failures/")]
+    assert counted == ["runs/r/failures/0-0/1-137"]
+    assert left(tmp_path) == []
+
+
+def test_signals_reach_an_agent_through_its_parent(service: Service, bucket: Bucket) -> None:
+    script = "trap 'echo USR1' USR1; trap 'echo TERM; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+    job = service.starts(*sh(script), record=ENDS)
+    assert job.stdout is not None and job.stdout.readline() == "up\n"
+
+    job.send_signal(signal.SIGUSR1)
+    assert job.stdout.readline() == "USR1\n"
+    job.send_signal(signal.SIGTERM)
+    out, _ = job.communicate(timeout=LIMIT_S)
+
+    assert (job.returncode, out) == (STOPPED, "TERM\n")
+    assert recorded(bucket) == ["0/1/0-143-stopped"]
 
 
 def test_an_agent_whose_batch_script_keeps_the_timeout_does_not(

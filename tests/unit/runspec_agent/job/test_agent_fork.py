@@ -24,7 +24,7 @@ def main():
 agent_fork.main = main
 with process.Signals() as signals:
     parent = os.getsid(0)
-    child = agent_fork.Forked(signals)
+    child = agent_fork.start(signals)
     code = process.run(child, signals, 5.0)
 print("code", code)
 """
