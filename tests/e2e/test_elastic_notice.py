@@ -123,3 +123,34 @@ def test_of_a_spot_machine_of_azure(start: Callable[..., Elastic]) -> None:
         assert job.nodes[0].poll() is None
         machine.tells()
         check(job, "the machine will be reclaimed at soon")
+
+
+def test_the_timeout_ends_the_job_on_all_nodes_and_saves(tmp_path: Path) -> None:
+    """Also on one that came later. What is saved then counts, and the end records say why."""
+    script = (
+        "trap 'echo last >\"$RUNSPEC_OUTPUT_OUT/f\"; exit 0' TERM; while :; do sleep 0.05; done"
+    )
+    job = Elastic(tmp_path, ["sh", "-c", script], 1, 2, timeout_s=5, ends=True)
+    job.start(0)
+    job.until(lambda: job.seats() == [0], "the first node runs")
+    job.start(1)
+
+    codes = [job.ended(0), job.ended(1)]
+
+    assert codes == [124, 124]
+    state = job.state()
+    assert (state["code"], state["why"]) == (124, "timeout: not done after 5 s")
+    assert saved(job.kept())["f"] == b"last\n"
+    causes = [path.name.rpartition("-")[2] for path in sorted((job.run / "ends").glob("*/*/*"))]
+    assert causes[0] == "timeout" and len(causes) == 2
+
+
+def test_a_programs_own_code_is_not_that_of_a_refused_store(tmp_path: Path) -> None:
+    """The service would end all tasks at 77; the end record has the program's code."""
+    job = Elastic(tmp_path, ["sh", "-c", "exit 77"], 1, 1, ends=True, stops=77)
+    job.start(0)
+
+    assert job.ended(0) == 75
+
+    assert job.state()["code"] == 77
+    assert [path.name for path in (job.run / "ends").glob("*/*/*")] == ["0-77-program"]

@@ -100,6 +100,12 @@ class Member(threading.Thread):
             self._course.leave(why=why)
         self._woken.set()
 
+    def overdue(self) -> None:
+        """Report that this node has been here for as long as `timeout`: the leader ends the job."""
+        with self._lock:
+            self._course.overdue()
+        self._woken.set()
+
     def close(self, seconds: float = 5.0) -> None:
         """Report that this node has left, if the store answers within *seconds*. The program must not be running."""
         self.over.set()

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
         def tell(self, text: str) -> None: ...
         def notice(self) -> Optional[str]: ...
+        def late(self) -> Optional[str]: ...
 
 
 LOOK_S = 0.2  # at most, between two reads of the view
@@ -74,7 +75,7 @@ class Elastic:
         self.saver: Optional[FencedSaver] = None
         self.mirror: Optional[Mirror] = None
         self.told = False  # whether the program was sent SIGTERM
-        self.leaving = False
+        self.leaving = self.overdue = False
         self._began = self._said = 0
         self._further = False  # whether the generation that ran here last made progress
         self._shown: Optional[View] = None
@@ -162,7 +163,9 @@ class Elastic:
             place.rank, os.urandom(4).hex()
         )  # new members are ordered by this id
         me = Node(own, self.record["slots"], self.env["RUNSPEC_HOST"])
-        bounds = Bounds(self.bounds["min"], self.bounds["max"], self.record["attempts"])
+        least, most = self.bounds["min"], self.bounds["max"]
+        limit_s = self.record.get("timeout_s") or 0.0
+        bounds = Bounds(least, most, self.record["attempts"], limit_s)
         times = timing(os.environ, self._grace_s() + SAVE_S)
         return Member(self.bucket.apart(), self.prefix, me, bounds, times)
 
@@ -194,8 +197,12 @@ class Elastic:
                 self._wait(view)
 
     def _hear(self) -> None:
-        """Report once that this node will leave, if it got a notice or a signal."""
-        why = self.agent.notice()
+        """Report once that this node will leave, after a notice or a signal, or that the time of the job is over."""
+        why, late = self.agent.notice(), self.agent.late()
+        if late is not None and not self.overdue:
+            self.overdue = True
+            self.member.overdue()
+            self.agent.tell(late)
         if self.leaving or not (self.signals.stopping or why):
             return
         self.leaving = True

@@ -21,12 +21,17 @@ READY, AGAIN, FINISHED, FAILED = (
 )  # messages of a node about a generation
 ENDED = AGAIN + "-"  # the program ended by itself, with the code that follows
 FURTHER = "further"  # sent before "ready": the generation before made progress
-LEAVING, GONE = "leaving", "gone"  # messages of a node about itself, in any generation
+LEAVING, GONE, OVERDUE = (
+    "leaving",
+    "gone",
+    "overdue",  # it has been here for as long as `timeout`
+)  # messages of a node about itself, in any generation
 LEFT, SILENT, LATE = (
     "left",
     "silent",
     "late",
 )  # a member that left reported it, was silent, or did not stop in time
+TOO_LONG = 124  # the exit code of a job that has reached `timeout`, as of timeout(1)
 CALLS = 3  # extensions of the join window at most, however many nodes join in each
 CHANGES = 64  # membership changes that the state lists
 IDLE = 10  # generations in a row whose program asked for the next one without making progress
@@ -37,6 +42,7 @@ class Bounds(NamedTuple):
     least: int
     most: int
     attempts: int = 1  # failures of the program after which the job ends
+    limit_s: float = 0.0  # `timeout`, after which the first node that is overdue ends the job
 
 
 class Timing(NamedTuple):
@@ -128,7 +134,7 @@ class Seen(NamedTuple):
     node: Node
     first: float
     changed: float
-    word: str = ""  # LEAVING or GONE
+    word: str = ""  # LEAVING, GONE or OVERDUE
 
 
 class Sight(NamedTuple):
@@ -182,6 +188,9 @@ def decide(state: State, sight: Sight, bounds: Bounds, timing: Timing) -> State:
         return state
     if state.members and sight.says(state.members[0].id, FINISHED):
         return _with_change(state, sight, phase=DONE, code=0, why="the program has exited with 0")
+    if any(seen.word == OVERDUE for seen in sight.seen.values()):
+        why = "timeout: not done after {:g} s".format(bounds.limit_s)
+        return _with_change(state, sight, phase=DONE, code=TOO_LONG, why=why)
     if state.phase == RUNNING:
         return _running(state, sight, bounds, timing)
     return _forming(state, sight, bounds, timing)

@@ -20,6 +20,7 @@ from runspec_agent.elastic.policy import (
     FURTHER,
     GONE,
     LEAVING,
+    OVERDUE,
     READY,
     RUNNING,
     Bounds,
@@ -146,6 +147,11 @@ class MemberProtocol:
         waited_s = now - self._changed
         return 1.5 * self.timing.beat_s < waited_s < self.timing.lease_s + 2 * self.timing.beat_s
 
+    def overdue(self) -> None:
+        """Report that this node has been here for as long as `timeout`, which ends the job."""
+        self._words.add(OVERDUE)
+        self._hurry_until = self._clock() + self.timing.hurried_s
+
     # One pass.
 
     def step(self) -> Work:
@@ -267,7 +273,7 @@ class MemberProtocol:
 
     def _abandoned(self) -> bool:
         assert self.state is not None, "BUG: no state was read"
-        if self.state.phase == DONE or self._words:
+        if self.state.phase == DONE or self._words - {OVERDUE}:
             return False
         return not self.state.leader or self._clock() - self._changed > self.timing.lease_s
 

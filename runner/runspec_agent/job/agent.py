@@ -222,19 +222,26 @@ class Agent:
         self.place = seat(self.place, self.record)
         self.record = dict(self.record, nodes=self.record["elastic"]["max"])
         self.departure.listen()
+        node = Elastic(self, words, signals)
         try:
-            code = Elastic(self, words, signals).run()
+            code = node.run()
         finally:
             self.departure.finish()
-        self.cause = end_record.PROGRAM
-        if code == STOPPED:
-            self.cause = end_record.RECLAIMED if self.departure.notice() else end_record.STOPPED
         self.departure.stay(signals)
-        return code
+        if node.leaving and code == STOPPED:
+            self.cause = end_record.RECLAIMED if self.departure.notice() else end_record.STOPPED
+            return code
+        self.cause = end_record.TIMEOUT if node.overdue and code else end_record.PROGRAM
+        self.failed_with = code
+        return Failures(self.bucket, self.at, self.record).shown(code)
 
     def notice(self) -> Optional[str]:
         """Return why an elastic node has to leave, if there is a reason other than a signal."""
-        return self.departure.notice() or self.departure.late()
+        return self.departure.notice()
+
+    def late(self) -> Optional[str]:
+        """Return a message that an elastic node has been here for as long as `timeout`, if it has."""
+        return self.departure.late()
 
     def _in_step(self, words: List[str], signals: Signals) -> int:
         """Run this node of an array job together with the others, in retry rounds: see `retry_rounds`."""

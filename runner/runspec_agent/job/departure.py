@@ -42,8 +42,9 @@ class Departure:
         self.leaving: Optional[Leaving] = None
         self.taken: Optional[PreemptionHold] = None
         self.watch: Optional[PreemptionWatcher] = None
-        # On Slurm, the batch script keeps the timeout, for all nodes at once.
-        limit_s = None if "RUNSPEC_TIMEOUT_S" in env else record.get("timeout_s")
+        # On Slurm, the batch script keeps the timeout, for all nodes at once; those of an elastic job have one each.
+        kept = "RUNSPEC_TIMEOUT_S" in env and not record.get("elastic")
+        limit_s = None if kept else record.get("timeout_s")
         self._until = math.inf if limit_s is None else time.monotonic() + limit_s
 
     def hold(

@@ -73,7 +73,9 @@ class Batch:
         self.at = AT.format(env["RUNSPEC_RUN"])
         self.record = read_record(bucket, self.at)
         self.place: TaskIdentity = place(env, self.record)
-        self.timeout_s = float(env.get("RUNSPEC_TIMEOUT_S") or "inf")
+        # The nodes of an elastic job keep it themselves: the first one whose time is over ends the job.
+        limit = "inf" if self.record.get("elastic") else env.get("RUNSPEC_TIMEOUT_S") or "inf"
+        self.timeout_s = float(limit)
         self.grace_s = read(env).grace_s
         self.ends = ExitRecords(bucket, self.at, self.place, "batch", exit_records.name(env))
         self.lost = Lost(bucket, self.at, self.record, self.place)

@@ -36,7 +36,7 @@ class Failures:
             print(said.format(code, count, self.record["attempts"]), file=sys.stderr)
             sys.stderr.flush()
             return AGAIN
-        return self._last(code)
+        return self.shown(code)
 
     def _put(self, key: str, text: bytes) -> None:
         try:
@@ -44,8 +44,8 @@ class Failures:
         except NoSpace:  # the name says enough
             self.bucket.put(key, b"")
 
-    def _last(self, code: int) -> int:
-        """Return the exit code of the last attempt, which must not be a code that the service acts upon.
+    def shown(self, code: int) -> int:
+        """Return the exit code for the service after the last attempt: none that the service acts upon.
 
         A service that stops a sweep at the codes in `stops` treats AGAIN like any other code; the end record has the
         real one. For a service whose status is read with end records, STOPPED would look like a reclaimed machine.

@@ -18,6 +18,7 @@ from runspec_agent.elastic.policy import (
     LATE,
     LEAVING,
     LEFT,
+    OVERDUE,
     READY,
     RUNNING,
     SILENT,
@@ -92,6 +93,14 @@ def test_a_change_forms_a_new_generation(found: Sight, why: str) -> None:
 
     assert (new.generation, new.phase, new.members, new.why) == (4, FORMING, (A, B), why)
     assert new.changes == (Change(4, FORMING, 2, 5000.0, why),)
+
+
+@pytest.mark.parametrize("state", [RUNS, FORMS], ids=["running", "forming"])
+def test_the_first_node_whose_time_is_over_ends_the_job(state: State) -> None:
+    """There is no other attempt: the clock of each node runs from its own start."""
+    new = decide(state, sight(A, B, C, going={"c": OVERDUE}), Bounds(1, 3, 2, 20.0), TIMING)
+
+    assert (new.phase, new.code, new.why) == (DONE, 124, "timeout: not done after 20 s")
 
 
 def test_a_lease_is_three_beats() -> None:
