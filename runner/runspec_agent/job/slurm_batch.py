@@ -49,6 +49,7 @@ NEAR_S = 150.0  # Slurm sends the signal up to 30 s before the time that `job.ti
 # What srun says when a signal ended the agent of a node; a task is a rank: "srun: error: node2: task 1: Killed".
 # https://github.com/SchedMD/slurm/blob/slurm-22-05-8-1/src/plugins/launch/slurm/launch_slurm.c
 KILLED = re.compile(r"srun: error: \S+: tasks? (\d+)(?:-(\d+))?: (?:Killed|Out Of Memory)")
+UNPROVEN = "the agent recorded no end: the program may not have run"
 LIMIT = "Slurm's time limit for the job is over: raise timeout, or use a partition that allows more time"
 DEADLINE = "the deadline that sbatch was given is over"
 
@@ -136,6 +137,8 @@ class Batch:
         if first is None:
             if code > SIGNALLED and code != STOPPED:
                 raise self._killed(0, code)
+            if code == 0:
+                raise Failure(UNPROVEN, 1)
             return code
         return int(first["code"]) if many else code
 

@@ -190,6 +190,17 @@ def test_what_never_came_to_the_agent_is_noted_too(slurm: Slurm) -> None:
     assert slurm.note()["why"] == "'no-such-engine': command not found"
 
 
+def test_a_success_that_no_agent_has_recorded_is_none(slurm: Slurm) -> None:
+    """As of an image whose ENTRYPOINT ends without starting the agent."""
+    code, said = slurm.runs("true", words=["true"])
+
+    assert (code, said) == (
+        1,
+        "runspec: the agent recorded no end: the program may not have run\n",
+    )
+    assert (slurm.note()["code"], slurm.note()["why"]) == (1, said[len("runspec: ") : -1])
+
+
 def test_a_program_begins_in_a_folder_of_its_own(slurm: Slurm) -> None:
     """Where its mounts and outputs are, on this node; nothing of it stays."""
     record = {"outputs": [{"name": "o", "path": "/out", "sync_s": None}]}
