@@ -147,6 +147,12 @@ def _container(spec: Spec, options: BatchAiOptions, facts: Facts) -> Iterator[Pr
         yield Problem(
             ("container", "image"), f"the profile replaces this image by {named}", severity="note"
         )
+    if named:
+        what = (
+            "jobs of Batch AI have no agent: the job has succeeded when the service says so, also if the image's "
+            "ENTRYPOINT did not start the program"
+        )
+        yield Problem(("container",), what, at="key", severity="note")
     if wanted.shm and not named:
         what = "only containers have a /dev/shm of their own"
         yield Problem(("container", "shm"), what, "set an image, or remove shm", at="key")

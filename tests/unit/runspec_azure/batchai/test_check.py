@@ -55,6 +55,14 @@ def test_what_cannot_be_done_is_an_error_with_a_way_out(
     assert words in one(at, **fields)
 
 
+def test_a_job_with_an_image_says_what_its_success_rests_on() -> None:
+    """Nothing of runspec in the job could prove that the program ran."""
+    words = one("container", "note", container={"image": "python:3.12"})
+
+    assert "the job has succeeded when the service says so" in words
+    assert not [p for p in problems(spec(), "note") if dotted(p.path) == "container"]
+
+
 @pytest.mark.parametrize(
     "settings,words",
     [
