@@ -127,6 +127,14 @@ def _explained(words: Mapping[str, str], error: Mapping[str, Any]) -> str:
     return f"{code}: {message}" if message else code
 
 
+def was_terminated(task: Mapping[str, Any]) -> bool:
+    """Return whether a request ended *task*, and not its own exit.
+
+    https://learn.microsoft.com/en-us/rest/api/batchservice/task-error-codes
+    """
+    return _code(task.get("executionInfo", {})) == "TaskEnded"
+
+
 def only_a_copy(info: Mapping[str, Any]) -> bool:
     """Return whether a task succeeded and only the service's upload of its output has failed.
 

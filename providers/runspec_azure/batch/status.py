@@ -227,6 +227,8 @@ class Tasks:
             n._replace(reason=reasons.NEVER) if n.state is State.WAITING else n for n in nodes
         )
         if _terminate_reason(job) == jobs.CANCELLED:
+            ended_by_us = {number_of(task) for task in tasks if reasons.was_terminated(task)}
+            nodes = tuple(_cancelled(n) if n.task in ended_by_us else n for n in nodes)
             return Status(State.CANCELLED, jobs.CANCELLED, None, nodes)
         if _terminate_reason(job) == BY_A_TASK and (first := _stopper(tasks)) is not None:
             return Status(State.FAILED, reasons.stopped(first, len(tasks)), jobs.STOPS, nodes)
@@ -354,6 +356,13 @@ class Tasks:
             return {int(found.key[len(base) :]) for found in self.blobs.listing(base)}
 
         return self._cached("stops", run, self.timing.slow_s, ask)
+
+
+def _cancelled(node: NodeStatus) -> NodeStatus:
+    """Return a node that has not succeeded before its job was cancelled."""
+    if node.state is not State.FAILED:
+        return node
+    return node._replace(state=State.CANCELLED, reason=jobs.CANCELLED)
 
 
 def _as_cancelled(node: NodeStatus) -> NodeStatus:

@@ -17,6 +17,7 @@ STATES = {
     "failed": State.FAILED,
 }
 TERMINATED = "JobTerminated"
+TIMED_OUT = "JobTimedOut"
 QUEUED_S = 60.0  # the longest time after which the service queues a new job
 LOST = "a node was reclaimed, and Batch AI has queued the job again"
 
@@ -35,6 +36,8 @@ def node(task: int, job: Any, ends: Mapping[int, End] = MappingProxyType({})) ->
     reason = ""
     if state is State.FAILED:
         reason = "; ".join(error_line(error) for error in errors)
+        if any(error.code == TIMED_OUT for error in errors):
+            reason = f"timeout: {reason}"
         reason = reason or (f"exited with code {code}" if code is not None else "the job failed")
     elif state is State.CANCELLED:
         reason = "cancelled"
@@ -57,11 +60,15 @@ def _attempts(
     for number, end in sorted(ends.items()):
         is_end = state.terminal and number == last and not is_cut and ended_s is not None
         at_s = ended_s if is_end else end.at_s
-        yield Attempt(number, end.code, f"exited with code {end.code}", False, began_s, at_s)
+        yield Attempt(number, end.code, _exited(end.code), False, began_s, at_s)
         began_s = end.at_s
     if is_cut and began_s is not None:
-        reason = "" if code is None else f"exited with code {code}"
+        reason = "" if code is None else _exited(code)
         yield Attempt(last + 1, code, reason, False, began_s, ended_s)
+
+
+def _exited(code: int) -> str:
+    return f"exited with code {code}" if code else ""
 
 
 def _next_began_s(job: Any, past: Sequence[Attempt]) -> float | None:

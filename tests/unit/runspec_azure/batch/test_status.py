@@ -138,7 +138,9 @@ def test_a_run_is_cancelled_when_its_job_says_so_and_not_all_was_well() -> None:
     told = {"state": "completed", "executionInfo": {"terminateReason": "cancelled by runspec"}}
 
     ended = {"result": "failure", "failureInfo": {"code": "TaskEnded"}}
-    assert status(Service(task("completed", 0, **ended), job=told)).state is State.CANCELLED
+    found = status(Service(task("completed", 0, **ended), task("completed", 1, **BAD), job=told))
+    assert found.state is State.CANCELLED
+    assert [n.state for n in found.nodes] == [State.CANCELLED, State.FAILED]
     assert status(Service(task("completed", 0, **GOOD), job=told)).state is State.SUCCEEDED
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from runspec_azure.batchai.attempts import End
-from runspec_azure.batchai.status import TERMINATED, node
+from runspec_azure.batchai.status import TERMINATED, TIMED_OUT, node
 from runspec_jobs.machines.spent import Outcome
 from runspec_jobs.provider import State, Status
 from runspec_jobs.state.attempt_history import merged
@@ -57,6 +57,13 @@ def test_each_attempt_has_its_times(
 
     assert [(a.number, a.exit_code, a.began_s, a.ended_s) for a in found.attempts] == times
     assert found.attempt == attempt
+
+
+def test_a_success_needs_no_reason_and_a_timeout_is_named() -> None:
+    good, late = node(0, job("succeeded", 0), TWO), node(0, job("failed", 143, error=TIMED_OUT))
+
+    assert [a.reason for a in good.attempts] == ["exited with code 3", ""]
+    assert late.reason == f"timeout: {TIMED_OUT}"
 
 
 @pytest.mark.parametrize(("ends", "began_s"), [({}, 100.0), ({1: End(3, 110.0)}, 110.0)])
