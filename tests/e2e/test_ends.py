@@ -14,13 +14,16 @@ import pytest
 from runspec_emulators.aws.region import Region
 from runspec_emulators.azure_batch.emulator import AzureBatch
 from runspec_emulators.azure_services.blob import Blobs
+from runspec_emulators.batch_ai import BatchAI
 from runspec_jobs.cli.app import run
+from tests.e2e.test_launch import mpi as mpi  # a fixture
 from tests.support import ends
-from tests.support.azure import emulated_account
+from tests.support.azure import emulated_account, emulated_batch_ai
 from tests.support.azure.emulated_account import blobs as blobs  # a fixture
 from tests.support.profiles import own_profile
 from tests.support.slurm.project import LIMIT_S, Project, cluster as cluster, project as project
 
+OVER_S = 8 * LIMIT_S  # the service itself ends an attempt 140 s after `timeout`
 WHOLE = (*ends.OF_PROGRAM, "timeout")
 ON_SLURM = (*WHOLE, "agent", "batch")
 FEW = ("exit-143", "signal-KILL", "agent")
@@ -28,6 +31,11 @@ ON_CLOUD = (*WHOLE, "service", "agent")
 # What a program may end with that also means something to a service that reclaims machines.
 ON_SPOT = ("exit-75", "exit-137", "exit-143", "part", "agent")
 SPOT = {"capacity": "spot"}
+# Batch AI starts a job of which a node was lost anew, and counts no attempts.
+FIRST = (
+    'f="$AZ_BATCHAI_STDOUTERR_DIR/first"; [ -e "$f" ] || { touch "$f"; echo begun; sleep 600; }\n'
+)
+LOW = {"cluster": SPOT, "run": FIRST + ends.SCRIPT}
 OF_NODES = ("exit-0", "exit-3", "exit-75", "exit-143", "signal-KILL", "timeout")
 # The first attempt waits for what ends it.
 WAITS = '[ "$RUNSPEC_ATTEMPT" -gt 1 ] || { echo begun; sleep 600; }\n'
@@ -38,7 +46,7 @@ def ended(project: Any, spec: dict[str, Any]) -> dict[str, Any]:
     (project.folder / "job.yaml").write_text(json.dumps(spec))
     code, _, err = project.said("apply", "job.yaml", "--detach")
     assert code == 0, err
-    found: dict[str, Any] = project.until_over("job", 2 * LIMIT_S)
+    found: dict[str, Any] = project.until_over("job", OVER_S)
     return found
 
 
@@ -90,7 +98,8 @@ def test_two_nodes_on_this_machine_end_in_each_way(local: Local) -> None:
 
 def waiting(project: Any, provider: str, **more: Any) -> None:
     """Start a job whose first attempt waits."""
-    spec = ends.spec(provider, ["exit-0"], run=WAITS + ends.SCRIPT, timeout="10m", **more)
+    waits = {"run": WAITS + ends.SCRIPT, "timeout": "10m", **more}
+    spec = ends.spec(provider, ["exit-0"], **waits)
     (project.folder / "job.yaml").write_text(json.dumps(spec))
     assert project.said("apply", "job.yaml", "--detach")[0] == 0
     project.until_said("begun")
@@ -113,6 +122,32 @@ def test_the_supervisor_of_a_job_is_killed(local: Local) -> None:
     os.kill(json.loads(started.read_text())["pid"], signal.SIGKILL)
 
     ends.check("local", {"supervisor": ends.rows(local.until_over(), ["s"])["s"]})
+
+
+@pytest.mark.process
+@pytest.mark.matrix
+@pytest.mark.parametrize("mpi", ["openmpi"], indirect=True)
+def test_two_nodes_of_mpi_on_this_machine_end_in_each_way(
+    mpi: Path, local: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{mpi / 'bin'}:{os.environ['PATH']}")
+    status = ended(local, ends.spec("local", OF_NODES, nodes=2, launch="mpi"))
+
+    ends.check("local-mpi", ends.rows(status, OF_NODES))
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+@pytest.mark.parametrize("mpi", ["openmpi"], indirect=True)
+def test_two_nodes_of_mpi_on_slurm_end_in_each_way(
+    mpi: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = (*OF_NODES, "agent")
+    path = f"{mpi / 'bin'}:{os.environ['PATH']}"
+    spec = ends.spec("slurm", kinds, nodes=2, launch="mpi")
+    spec["env"] |= {"PATH": path}
+
+    ends.check("slurm-mpi", ends.rows(ended(project, spec), kinds))
 
 
 @pytest.mark.slow
@@ -174,7 +209,7 @@ def event(provider: str, end: str, jobs: Local, happens: Callable[[], Any], **mo
 
     happens()
 
-    name = f"{provider}-spot" if "cluster" in more else provider
+    name = f"{provider}-spot" if "cluster" in more and provider != "azure-batch-ai" else provider
     ends.check(name, {end: ends.rows(jobs.until_over(limit_s=2 * LIMIT_S), [end])[end]})
 
 
@@ -190,7 +225,7 @@ def test_a_job_on_aws_batch_ends_in_a_few_ways(on_aws: Local) -> None:
 
 @pytest.mark.slow
 @pytest.mark.matrix
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_job_on_aws_batch_ends_in_each_way(on_aws: Local) -> None:
     on_cloud("aws-batch", ON_CLOUD, on_aws)
 
@@ -247,7 +282,7 @@ def test_a_job_on_azure_batch_ends_in_a_few_ways(on_azure: Local) -> None:
 
 @pytest.mark.slow
 @pytest.mark.matrix
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_job_on_azure_batch_ends_in_each_way(on_azure: Local) -> None:
     on_cloud("azure-batch", ON_CLOUD, on_azure)
 
@@ -281,3 +316,37 @@ def test_a_spot_machine_of_azure_batch_is_reclaimed(
             account.control("POST", "withdraw", where)
 
     event("azure-batch", end, on_azure, preempt, cluster=SPOT)
+
+
+@pytest.fixture
+def batch_ai(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BatchAI]:
+    monkeypatch.setattr("runspec_azure.batchai.client.BatchAiClient.poll_s", 0.2)
+    with emulated_batch_ai.subscription(tmp_path, monkeypatch) as found:
+        yield found
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+def test_a_job_on_batch_ai_ends_in_each_way(
+    batch_ai: BatchAI, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its `timeout` is that of all attempts together, and no agent is there to be killed."""
+    on_cloud("azure-batch-ai", WHOLE, Local(tmp_path, capsys))
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+@pytest.mark.parametrize("end", ["cancel", "lost"])
+def test_something_happens_to_a_job_on_batch_ai(
+    batch_ai: BatchAI, tmp_path: Path, capsys: pytest.CaptureFixture[str], end: str
+) -> None:
+    jobs = Local(tmp_path, capsys)
+
+    def happens() -> None:
+        if end == "cancel":
+            jobs.said("cancel", "job")
+        else:
+            (job,) = batch_ai.control("GET", "jobs")
+            batch_ai.control("POST", "preempt", {"job": job["name"]})
+
+    event("azure-batch-ai", end, jobs, happens, **(LOW if end == "lost" else {}))

@@ -53,12 +53,15 @@ BEGIN, END = "<!-- Written by the tests of the table of ends. -->\n", "<!-- End.
 TITLES = {
     "local": "`local`",
     "local-nodes": "`local`, two nodes: the second one ends as the row says",
+    "local-mpi": "`local`, two nodes with `launch: mpi`: the rank on the second one ends so",
     "slurm": "`slurm` and `parallelcluster`",
     "slurm-nodes": "`slurm` and `parallelcluster`, two nodes: the second one ends as the row says",
+    "slurm-mpi": "`slurm` and `parallelcluster`, two nodes with `launch: mpi`: the rank on the second one ends so",
     "aws-batch": "`aws-batch`, rehearsed",
     "aws-batch-spot": "`aws-batch` on spot machines, rehearsed",
     "azure-batch": "`azure-batch`, rehearsed",
     "azure-batch-spot": "`azure-batch` on spot machines, rehearsed",
+    "azure-batch-ai": "`azure-batch-ai`, rehearsed",
 }
 
 
