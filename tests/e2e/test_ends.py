@@ -142,12 +142,11 @@ def test_two_nodes_of_mpi_on_this_machine_end_in_each_way(
 def test_two_nodes_of_mpi_on_slurm_end_in_each_way(
     mpi: Path, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kinds = (*OF_NODES, "agent")
     path = f"{mpi / 'bin'}:{os.environ['PATH']}"
-    spec = ends.spec("slurm", kinds, nodes=2, launch="mpi")
+    spec = ends.spec("slurm", OF_NODES, nodes=2, launch="mpi")
     spec["env"] |= {"PATH": path}
 
-    ends.check("slurm-mpi", ends.rows(ended(project, spec), kinds))
+    ends.check("slurm-mpi", ends.rows(ended(project, spec), OF_NODES))
 
 
 @pytest.mark.slow

@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support import ends
+
+NODES = {"exit-0", "exit-3", "exit-75", "exit-143", "signal-KILL", "timeout"}
+SPOT = {"exit-75", "exit-137", "exit-143", "part", "agent", "lost", "notice"}
+WHOLE = {*ends.OF_PROGRAM, "timeout", "cancel"}
+KINDS = {
+    "local": {*WHOLE, "supervisor"},
+    "local-nodes": NODES,
+    "local-mpi": NODES,
+    "slurm": {*WHOLE, "agent", "batch", "lost"},
+    "slurm-nodes": {*NODES, "agent"},
+    "slurm-mpi": NODES,
+    "aws-batch": {*WHOLE, "service", "agent", "lost", "memory"},
+    "aws-batch-spot": SPOT,
+    "azure-batch": {*WHOLE, "service", "agent"},
+    "azure-batch-spot": {*SPOT, "withdrawn"},
+    "azure-batch-ai": {*WHOLE, "lost"},
+}
 
 
 def test_the_page_has_the_recorded_ends() -> None:
@@ -11,17 +30,40 @@ def test_the_page_has_the_recorded_ends() -> None:
 
 
 def test_every_way_to_end_is_recorded_for_each_provider() -> None:
-    for name, more in (("local", "supervisor"), ("slurm", "batch")):
-        known = ends.recorded(name)
-
-        assert set(known) >= {*ends.OF_PROGRAM, "timeout", "cancel", more}
+    assert {name: set(ends.recorded(name)) for name in ends.TITLES} == KINDS
 
 
-def test_a_program_that_fails_by_itself_has_its_code_everywhere() -> None:
-    """Whatever this code means to an agent or a service, and with the attempts of a failure."""
-    for name in ("local", "slurm", "aws-batch", "azure-batch"):
-        for code in ends.CODES[1:]:
-            (row,) = ends.recorded(name)[f"exit-{code}"]
+@pytest.mark.parametrize("name", sorted(KINDS))
+def test_what_a_program_does_by_itself_uses_the_attempts_of_a_failure(name: str) -> None:
+    """Whatever its code means to an agent or a service; so does a killed agent, of which the code is 137."""
+    for end, rows in ends.recorded(name).items():
+        kind, _, code = end.partition("-")
+        own = {"exit": int(code) if code.isdigit() else 0, "part": 143, "agent": 137}.get(kind)
+        if own:
+            assert (rows[-1]["state"], rows[-1]["exit_code"]) == ("failed", own), end
+            assert rows[-1]["attempts"] == [[own, "failed"]] * ends.ATTEMPTS, end
 
-            assert (row["state"], row["exit_code"]) == ("failed", code)
-            assert row["attempts"] == [[code, "failed"]] * ends.ATTEMPTS
+
+@pytest.mark.parametrize("name", sorted({*KINDS} - {"azure-batch-ai"}))
+def test_a_timeout_is_named_and_uses_an_attempt(name: str) -> None:
+    """Batch AI has one limit for all attempts together."""
+    for row in ends.recorded(name).get("timeout", ()):
+        assert (row["state"], row["exit_code"]) == ("failed", 124)
+        assert row["reason"].startswith("timeout: not done after 20 s")
+        assert row["attempts"] == [[124, "failed"]] * ends.ATTEMPTS
+
+
+@pytest.mark.parametrize("name", ["slurm", "aws-batch", "aws-batch-spot", "azure-batch-spot"])
+def test_a_lost_machine_uses_no_attempt_of_a_failure(name: str) -> None:
+    for end in {"lost", "notice"} & {*ends.recorded(name)}:
+        (row,) = ends.recorded(name)[end]
+
+        assert row["state"] == "succeeded"
+        assert [how for _, how in row["attempts"]] == ["reclaimed", "succeeded"]
+
+
+def test_a_cancelled_run_has_no_failed_node() -> None:
+    for name in ("local", "slurm", "aws-batch", "azure-batch", "azure-batch-ai"):
+        (row,) = ends.recorded(name)["cancel"]
+
+        assert (row["state"], [how for _, how in row["attempts"]]) == ("cancelled", ["cancelled"])
