@@ -17,6 +17,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import ssl
 import sys
 import tempfile
@@ -40,6 +41,7 @@ BUNDLES = (
     "/etc/ssl/cert.pem",
     sys.prefix + "/ssl/cacert.pem",
 )
+HEADERS_S = 120.0  # for the headers of a reply
 SKEW_S = 60  # a smaller difference between the clocks is not mentioned
 # The domain of the services of a region, by the beginning of the region's name; all others use amazonaws.com.
 # https://docs.aws.amazon.com/general/latest/gr/rande.html
@@ -133,7 +135,34 @@ def trusted() -> ssl.SSLContext:
     return tls_contexts[0]
 
 
+class Reply(http.client.HTTPResponse):
+    """A reply whose headers come within HEADERS_S: the timeout of a read begins again with each byte."""
+
+    def __init__(self, sock: socket.socket, *args: Any, **more: Any) -> None:
+        super().__init__(sock, *args, **more)
+        self._sock = sock
+
+    def begin(self) -> None:
+        late = []  # type: List[bool]
+
+        def cut() -> None:
+            late.append(True)
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+        timer = threading.Timer(HEADERS_S, cut)
+        timer.daemon = True
+        timer.start()
+        try:
+            super().begin()
+        finally:
+            timer.cancel()
+        if late:  # headers that are cut off look as if they were complete
+            raise OSError("the headers of a reply did not come within {} s".format(HEADERS_S))
+
+
 class Verified(http.client.HTTPSConnection):
+    response_class = Reply
+
     def connect(self) -> None:
         try:
             super().connect()
@@ -153,7 +182,9 @@ class Verified(http.client.HTTPSConnection):
 def connection(https: bool, host: str, timeout_s: float) -> http.client.HTTPConnection:
     """Return a connection to *host*; for HTTPS, through the proxy in HTTPS_PROXY unless NO_PROXY lists the host."""
     if not https:
-        return http.client.HTTPConnection(host, timeout=timeout_s)
+        link = http.client.HTTPConnection(host, timeout=timeout_s)
+        link.response_class = Reply
+        return link
     found = _proxy(host)
     if not found:
         return Verified(host, timeout=timeout_s, context=trusted())

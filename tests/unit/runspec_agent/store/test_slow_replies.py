@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import socket
+import threading
+import time
 from email.message import Message
-from http.client import IncompleteRead
+from http.client import HTTPException, IncompleteRead
 from typing import Any, Self, cast
 
 import pytest
 
+from runspec_agent.base import boot
 from runspec_agent.base.job_env import Failure
 from runspec_agent.store import ranged_read
 from runspec_agent.store.ranged_read import Pace, RangedReader, whole
@@ -62,6 +67,32 @@ def test_a_file_that_drips_has_an_end(clock: Clock) -> None:
 
     with pytest.raises(Failure, match="the store is too slow"):
         list(iter(reader.read, b""))
+
+
+@pytest.mark.parametrize("begins", [b"HTTP/1.1 200 OK\r\n", b""])
+def test_headers_that_drip_have_an_end(begins: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a reply without its last headers, nobody knows how long its body is."""
+    monkeypatch.setattr(boot, "HEADERS_S", 0.3)
+    until = time.monotonic() + 5
+
+    def drip(listener: socket.socket) -> None:
+        way, _ = listener.accept()
+        with way, contextlib.suppress(OSError):
+            way.sendall(begins)
+            while time.monotonic() < until:
+                way.sendall(b"x" if not begins else b"x: y\r\n")
+                time.sleep(0.02)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=drip, args=[listener])
+        thread.start()
+        link = boot.connection(False, "{}:{}".format(*listener.getsockname()), 2.0)
+        link.request("GET", "/")
+        with pytest.raises((OSError, HTTPException)):
+            link.getresponse()
+        link.close()
+        assert time.monotonic() < until - 3
+        thread.join()
 
 
 def test_a_slow_line_is_waited_for(clock: Clock) -> None:
