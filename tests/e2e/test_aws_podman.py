@@ -14,6 +14,7 @@ from runspec_aws import timing
 from runspec_emulators.aws.region import Objects, Region
 from runspec_jobs.cli.app import run
 from tests.e2e.test_podman import IMAGE, podman as podman, with_entrypoint
+from tests.support import ends
 from tests.support.aws.emulated_account import (
     BUCKET,
     PROFILE,
@@ -87,6 +88,40 @@ def test_an_image_that_is_not_there_is_said_to_be_the_reason(
 
     assert found["state"] == "failed"
     assert "the image could not be pulled" in found["reason"]
+
+
+MORE_ENDS: dict[str, dict[str, Any]] = {
+    "image": {"container": {"image": "127.0.0.1:9/no/such:1"}},
+    "program-memory": {
+        "run": "exec python3 -c 'print(len(bytearray(300 << 20)))'",
+        "cluster": {"memory": "128MiB"},
+    },
+}
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("end", MORE_ENDS)
+def test_a_job_in_a_container_ends_as_recorded(region: Region, capsys: Capture, end: str) -> None:
+    ends.check("aws-batch", {end: failed(capsys, end, **MORE_ENDS[end])})
+
+
+def failed(capsys: Capture, end: str, **fields: Any) -> Any:
+    """Give what the table of ends would say of a job that fails."""
+    Path("job.yaml").write_text(json.dumps(ends.spec("aws-batch", [end], timeout="10m", **fields)))
+    assert run(["apply", "job.yaml"]) == 1
+    capsys.readouterr()
+    run(["status", "job", "--json"])
+    return ends.rows(json.loads(capsys.readouterr().out), [end])[end]
+
+
+@pytest.mark.matrix
+def test_an_agent_that_is_killed_in_its_container_has_another_attempt(
+    region: Region, capsys: Capture
+) -> None:
+    """It is not the first process there, which would end with the container."""
+    (row,) = failed(capsys, "agent")
+
+    assert row["attempts"] == [[137, "failed"]] * ends.ATTEMPTS
 
 
 def test_cancel_ends_the_container(region: Region) -> None:

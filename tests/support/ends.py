@@ -43,6 +43,8 @@ WORDS = {
     "lost": "the machine is lost once",
     "notice": "the machine is reclaimed once, after a notice",
     "withdrawn": "there is a notice once, and the machine stays",
+    "image": "its image cannot be pulled",
+    "program-memory": "the program needs more memory than the job has",
     "memory": "the container needs more than its memory once",
 }
 HEAD = (

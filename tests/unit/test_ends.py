@@ -16,7 +16,7 @@ KINDS = {
     "slurm": {*WHOLE, "agent", "batch", "lost"},
     "slurm-nodes": {*NODES, "agent"},
     "slurm-mpi": NODES,
-    "aws-batch": {*WHOLE, "service", "agent", "lost", "memory"},
+    "aws-batch": {*WHOLE, "service", "agent", "lost", "memory", "image", "program-memory"},
     "aws-batch-spot": SPOT,
     "azure-batch": {*WHOLE, "service", "agent"},
     "azure-batch-spot": {*SPOT, "withdrawn"},
