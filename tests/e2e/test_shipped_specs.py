@@ -163,7 +163,7 @@ LARGE = {
     "horovod": Large("2 processes, loss=", "horovod", (), ("--epochs", "1")),
     "horovod/prepare": Large("1500 digits in 4 shards", "horovod"),
     "horovod/evaluate": Large("accuracy=", "horovod"),
-    "horovod/scaling": Large("samples/s", "horovod", ("processes_per_node=2",)),
+    "horovod/scaling": Large("2 processes, loss=", "horovod", ("processes_per_node=2",)),
     "mnist-chainer": Large("Num process (COMM_WORLD): 2", "", (), ("--epoch", "1", "--unit", "10")),
     "aws-batch/predict": Large("predicted=1000", "torch", (INSTALLED,)),
     "aws-batch/search": Large(
