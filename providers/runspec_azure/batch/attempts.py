@@ -49,6 +49,11 @@ class AttemptNotes:
             self._ends[run] = NodeEnds(record, lambda: blobs.names(base), read)
         return self._ends[run]
 
+    def recorded_s(self, run: str, task: int) -> float | None:
+        """Return when the end record was written that the attempts of a task share."""
+        base = self.blobs.key("runs", run, "ends", str(task), "")
+        return max((one.modified_s or 0.0 for one in self.blobs.listing(base)), default=None)
+
     def forget(self) -> None:
         """Discard the cached answers."""
         self._looked.clear()

@@ -19,6 +19,7 @@ from runspec_azure.timing import CLOCK, Clock
 from runspec_jobs.provider import (
     Attempt,
     MembershipChange,
+    NodeEnd,
     NodeEnds,
     NodeStatus,
     RemoteError,
@@ -299,7 +300,7 @@ class Tasks:
         if state.terminal and (code or not good):
             state = State.FAILED
         ends = self._ends_of(run)
-        end = ends.newest(number, rank) if state.terminal else None
+        end = self._end(run, task, (number, rank)) if state.terminal else None
         unseen = ends.written and rank == 0 and (end is None or end.code)
         if state is State.SUCCEEDED and unseen:
             state, code = State.FAILED, None if end is None else end.code
@@ -330,7 +331,7 @@ class Tasks:
         info, ends = task.get("executionInfo", {}), self._ends_of(run)
         yield from self.notes.past(run, place, attempts, info, ends)
         if state.terminal:
-            code, end = info.get("exitCode"), ends.newest(*place)
+            code, end = info.get("exitCode"), self._end(run, task, place)
             if code == AGAIN and end is None:
                 failure = self.notes.failure(run, place, attempts, fresh_s=0.0)
                 code = None if failure is None else failure.code
@@ -341,6 +342,20 @@ class Tasks:
                 code, reason = None, unproven(SERVICE)
             began_s, ended_s = seconds(info.get("startTime")), seconds(info.get("endTime"))
             yield Attempt(attempts, code, reason, False, began_s, ended_s)
+
+    def _end(self, run: str, task: Found, place: tuple[int, int]) -> NodeEnd | None:
+        """Return how the last attempt of a task has ended, if its agent has recorded that.
+
+        The attempts of a job with signed URLs share one record. An attempt that ended before it could write there has
+        left that of an earlier one: it has another code than the service reports, and is older than the attempt.
+        """
+        info, ends = task.get("executionInfo", {}), self._ends_of(run)
+        end = ends.newest(*place)
+        if end is None or not ends.shared or info.get("exitCode") in (0, end.code):
+            return end
+        began_s, written_s = seconds(info.get("startTime")), self.notes.recorded_s(run, place[0])
+        is_older = began_s and written_s and written_s < math.floor(began_s)  # a store has seconds
+        return None if is_older else end
 
     def _ends_of(self, run: str) -> NodeEnds:
         return self.notes.ends(run, self._records.get(run, {}))

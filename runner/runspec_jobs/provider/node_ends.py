@@ -81,12 +81,17 @@ class NodeEnds:
         """Whether the jobs of this run write records; those of older versions do not."""
         return bool(self.record.get("ends"))
 
+    @property
+    def shared(self) -> bool:
+        """Whether the attempts of a task share one record, as jobs with signed URLs do."""
+        return bool(self.record.get("ends") == SIGNED)
+
     def look(self, keys: Collection[Key]) -> None:
         """Read the records of attempts that have ended: with one list, unless all were looked for before."""
         wanted = set(keys) - self._asked
         if not self.written or not wanted:
             return
-        if self.record["ends"] == SIGNED:
+        if self.shared:
             self._look_one_by_one({task for task, _, _ in wanted})
         else:
             for (task, rank, attempt), end in read_names(self._names()).items():

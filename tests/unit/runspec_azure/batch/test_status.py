@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -452,6 +453,24 @@ def test_a_program_that_ends_like_a_reclaimed_one_was_not_reclaimed() -> None:
         (False, 143),
         (False, 0),
     ]
+
+
+@pytest.mark.parametrize(
+    "code, began_s, kept", [(69, 101, False), (69, 100.9, True), (7, 101, True), (0, 101, True)]
+)
+def test_the_record_of_an_earlier_attempt_does_not_count_for_the_last_one(
+    code: int, began_s: float, kept: bool
+) -> None:
+    """With signed URLs, the attempts share one, here of 100 s. Its time has no fractions of seconds."""
+    began = datetime.fromtimestamp(began_s, UTC).isoformat()
+    info = {**(BAD if code else GOOD), "exitCode": code, "startTime": began, "retryCount": 1}
+    service = Service(task("completed", 0, **info), ends="signed", notes=["signed"])
+    service.read_all = lambda keys: [b"1 7 program\n" for _ in keys]  # type: ignore[method-assign]
+
+    found = status(service)
+
+    assert found.exit_code == found.nodes[0].attempts[-1].exit_code == (7 if kept else code)
+    assert ("the agent recorded no end" in found.reason) is not kept
 
 
 def test_a_timeout_is_told_with_its_seconds() -> None:
