@@ -69,6 +69,7 @@ def test_a_file_that_drips_has_an_end(clock: Clock) -> None:
         list(iter(reader.read, b""))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("begins", [b"HTTP/1.1 200 OK\r\n", b""])
 def test_headers_that_drip_have_an_end(begins: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a reply without its last headers, nobody knows how long its body is."""

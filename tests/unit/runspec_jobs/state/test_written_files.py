@@ -348,6 +348,7 @@ def parts(at: Path) -> list[Path]:
     return list(at.glob(".rs-*.part"))
 
 
+@pytest.mark.process
 def test_the_next_fetch_of_a_run_removes_what_a_killed_one_left_and_nothing_else(
     half_fetched: Path,
 ) -> None:
@@ -363,6 +364,7 @@ def test_the_next_fetch_of_a_run_removes_what_a_killed_one_left_and_nothing_else
     assert (half_fetched / "a").read_bytes() == b"other"
 
 
+@pytest.mark.process
 def test_what_a_killed_fetch_has_brought_is_runspecs_own_until_somebody_changes_it(
     folder: Path, half_fetched: Path
 ) -> None:
@@ -402,6 +404,7 @@ def test_files_of_a_folder_that_was_moved_are_still_known(folder: Path) -> None:
     assert bundle(folder, spec="job").digest != before
 
 
+@pytest.mark.process
 def test_logs_write_over_no_file_of_the_user_and_go_on_with_their_own(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
