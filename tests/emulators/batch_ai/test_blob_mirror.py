@@ -66,6 +66,20 @@ def test_a_job_reads_and_writes_a_container(
     assert hand.text("m", "MODEL") == "1\n"
 
 
+def test_a_file_whose_name_is_no_text_stays_on_the_node(
+    make: Callable[..., Hand], blobs: Blobs, container: ContainerClient
+) -> None:
+    hand = hand_of(make, blobs)
+
+    hand.run(
+        "cd $AZ_BATCHAI_JOB_MOUNT_ROOT/data; touch \"$(printf 'a\\377')\" b; echo done",
+        mountVolumes=mounted(blobs),
+    )
+
+    assert hand.text() == "done\n"
+    assert list(container.list_blob_names()) == ["b"]
+
+
 def test_a_blob_that_somebody_deletes_while_a_container_is_mounted_is_not_there(
     make: Callable[..., Hand],
     blobs: Blobs,

@@ -78,7 +78,19 @@ class Mirror:
 
 
 def files(folder: Path) -> Iterator[Path]:
-    return (file for file in sorted(folder.rglob("*")) if file.is_file())
+    """Yield the files in *folder* that a blob may be named after: names of blobs are text, those of files are bytes.
+
+    https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
+    """
+    return (file for file in sorted(folder.rglob("*")) if is_text(file) and file.is_file())
+
+
+def is_text(file: Path) -> bool:
+    try:
+        str(file).encode()
+    except UnicodeEncodeError:  # bytes that are not UTF-8: PEP 383
+        return False
+    return True
 
 
 @contextmanager
