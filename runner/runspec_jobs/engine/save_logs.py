@@ -81,14 +81,14 @@ def save(
             seen(status)
         return status is None or status.state.terminal
 
-    parts = {
-        part: (written_files.ANY, 0)
+    places = [
+        copying.name(task, rank, wanted.target, count, tasks)
         for task in range(tasks)
         for rank in range(count)
-        for part in copying.unfinished(copying.name(task, rank, wanted.target, count, tasks))
-    }
-    _demand_own(of.run, parts, force=wanted.force)
-    folder = next(iter(parts)).parent
+    ]
+    parts = {part: (written_files.ANY, 0) for at in places for part in copying.unfinished(at)}
+    _demand_own(of.run, places, force=wanted.force)
+    folder = places[0].parent
     with job_goes_on(of), written_files.writing(folder, "logs", of.run, parts):
         saved = copying.save(
             lambda: [s for s in source.streams(of.run) if wanted.streams(s)],
@@ -107,10 +107,19 @@ def save(
     return SavedLogs(files, status)
 
 
-def _demand_own(run: str, parts: Iterable[Path], *, force: bool) -> None:
-    """Raise Conflict if files exist at *parts* that no `logs --save` of *run* has begun."""
-    free = dict.fromkeys(parts, "")
+def _demand_own(run: str, places: Iterable[Path], *, force: bool) -> None:
+    """Raise Conflict if there is an unfinished copy beside one of *places* that no `logs --save` of *run* has begun.
+
+    Of those that versions without these records have left, the run is not known, and they are continued.
+    """
+    known = written_files.WrittenFiles()
+    pairs = [pair for at in places if not _is_older(pair := copying.unfinished(at), known)]
+    free = dict.fromkeys((part for pair in pairs for part in pair), "")
     written_files.demand_free(free, "logs", run, force=force, way_out="name another file")
+
+
+def _is_older(pair: tuple[Path, Path], known: written_files.WrittenFiles) -> bool:
+    return copying.is_unfinished(*pair) and not any(known.has(part) for part in pair)
 
 
 def _demand_free(run: str, stream: Stream, path: Path, *, force: bool) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -28,6 +29,16 @@ def name(task: int, rank: int, target: Path, nodes: int, tasks: int) -> Path:
 def unfinished(path: Path) -> tuple[Path, Path]:
     """Return the paths of the copy that is to become *path*, and of its position, until it is complete."""
     return path.with_name(f"{path.name}.partial"), path.with_name(f"{path.name}.cursor")
+
+
+def is_unfinished(partial: Path, cursor: Path) -> bool:
+    """Return whether *partial* is a copy that can be continued at the position in *cursor*."""
+    with contextlib.suppress(OSError):
+        status = partial.lstat()
+        position, size = _taken_up(cursor)
+        regular = stat.S_ISREG(status.st_mode) and not cursor.is_symlink()
+        return regular and position is not None and 0 <= size <= status.st_size
+    return False
 
 
 class Copy:

@@ -72,17 +72,29 @@ class WrittenFiles:
             self._known[folder] = known
         return self._known[folder]
 
-    def find(self, path: str, status: os.stat_result, top: str = "/") -> tuple[str, Written] | None:
+    def has(self, path: Path) -> bool:
+        """Return whether something is on record for *path*, which may have changed since."""
+        folder = os.path.realpath(path.parent)
+        return path.name in self.in_folder(folder)
+
+    def find(
+        self,
+        path: str,
+        status: os.stat_result,
+        top: str = "/",
+        by: tuple[str, str] | None = None,
+    ) -> tuple[str, Written] | None:
         """Return what was written to *path*, with the folder that was named, which is *top* or below it.
 
-        *status* is that of *path*, without following links. The result is None if the file has changed since.
+        *status* is that of *path*, without following links. The result is None if the file has changed since. With
+        *by*, a command and a run, only what that command wrote for that run counts.
         """
         if not self._names:
             return None
         folder = os.path.dirname(path)
         while True:
             for one in self.in_folder(folder).get(os.path.relpath(path, folder), ()):
-                if one.is_still(status):
+                if one.is_still(status) and by in (None, one[:2]):
                     return folder, one
             if folder in (top, "/"):
                 return None
@@ -111,9 +123,9 @@ def writing(
 ) -> Iterator[str]:
     """Have it on record meanwhile that *command* writes *files*, and yield how names of its unfinished files begin.
 
-    *files* have the sizes and times, in ns, that they will have, and ANY for a size that changes. What a killed
-    process has left unfinished in *folder* that wrote the same is removed first. If the state folder cannot be
-    written, nothing is on record.
+    *files* have the sizes and times, in ns, that they will have. A file whose size changes has ANY, and is on record as
+    long as it exists, so that the same command can continue it. What a killed process has left unfinished in *folder*
+    that wrote the same is removed first. If the state folder cannot be written, nothing is on record.
     """
     real, token = os.path.realpath(folder), secrets.token_hex(8)
     path = _place() / f"{_name(real)}-{token}"
@@ -127,7 +139,7 @@ def writing(
     with contextlib.suppress(FileFailed), atomic_io.translate_os_errors(path):
         atomic_io.make_folder(path.parent)
         with atomic_io.locked(path.parent / "lock", "another runspec that notes what it wrote"):
-            _clean_up(real, command, run)
+            _clean_up(real, command, run, expected)
             atomic_io.write(path, _content(real, expected, command=command, run=run))
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             atomic_io.lock(fd, path)
@@ -135,7 +147,8 @@ def writing(
         yield f"{UNFINISHED}{token}-"
     finally:
         if fd is not None:
-            path.unlink(missing_ok=True)
+            if not any(_continued(real, expected)):
+                path.unlink(missing_ok=True)
             os.close(fd)
 
 
@@ -149,8 +162,11 @@ def _add(folder: str, new: Mapping[str, Written]) -> None:
     link.symlink_to(path.name)
 
 
-def _clean_up(folder: str, command: str, run: str) -> None:
-    """Remove what dead processes left unfinished in *folder* that wrote the same, and note what they finished."""
+def _clean_up(folder: str, command: str, run: str, new: Collection[str]) -> None:
+    """Remove what dead processes left unfinished in *folder* that wrote the same, and note what they finished.
+
+    Their files that can be continued stay on record, unless the caller is about to record them: *new*.
+    """
     for path in _unfinished(folder, os.listdir(_place())):
         with contextlib.suppress(FileNotFoundError, *NOT_OURS), path.open("r+b") as file:
             if not atomic_io.lock(file.fileno(), path, wait=False):
@@ -163,9 +179,18 @@ def _clean_up(folder: str, command: str, run: str) -> None:
                 for name in names:
                     if name.startswith(begins) and name.endswith(".part"):
                         os.unlink(os.path.join(at, name))
-            if finished := dict(_still(folder, _read(path, folder))):
+            files = _read(path, folder)
+            if finished := dict(_still(folder, files)):
                 _add(folder, finished)
-            path.unlink()
+            if not set(_continued(folder, files)).difference(new):
+                path.unlink()
+
+
+def _continued(folder: str, files: Mapping[str, Written]) -> Iterator[str]:
+    """Yield the names of the *files* with a size that changes which exist in *folder*."""
+    for name, one in files.items():
+        if one.bytes == ANY and os.path.lexists(os.path.join(folder, name)):
+            yield name
 
 
 def _still(folder: str, files: Mapping[str, Written]) -> Iterator[tuple[str, Written]]:
@@ -219,8 +244,7 @@ def _is_of_user(path: Path, sha256: str, known: WrittenFiles, command: str, run:
     if not (stat.S_ISREG(kind) or stat.S_ISLNK(kind)):
         return False
     real = os.path.join(os.path.realpath(path.parent), path.name)
-    written = known.find(real, status)
-    if written is not None and written[1][:2] == (command, run):
+    if known.find(real, status, by=(command, run)):
         return False
     return is_link or not sha256 or _sha256(path) != sha256
 

@@ -16,7 +16,7 @@ import pytest
 from runspec_jobs import api
 from runspec_jobs.api import reports
 from runspec_jobs.engine.outputs import fetch
-from runspec_jobs.errors import Conflict
+from runspec_jobs.errors import Conflict, TimedOut
 from runspec_jobs.load.bundle import bundle
 from runspec_jobs.logs.save import Copy, is_beginning
 from runspec_jobs.provider import Chunk, OutputFile, Stream
@@ -427,5 +427,50 @@ def test_logs_write_over_no_file_of_the_user_and_go_on_with_their_own(
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
     assert unfinished.exists()
     assert [file.path for file in bundle(folder).files] == ["job.yaml", "train.py"]
+    for error in (KeyboardInterrupt(), TimedOut("the logs are not complete")):
+        with monkeypatch.context() as patch:
+            patch.setattr(Copy, "finish", raising(error))
+            with pytest.raises(type(error)):
+                run.save_logs(folder / "log")
+        assert [file.path for file in bundle(folder).files] == ["job.yaml", "train.py"]
     run.save_logs(folder / "log")
     assert not unfinished.exists() and (folder / "log").read_text() == "I ran\n"
+
+    unfinished.write_text("I ra")  # as a version without records left it
+    unfinished.with_name("log.cursor").write_text('{"position": "4", "size": 4}')
+    run.save_logs(folder / "log")
+    assert not unfinished.exists() and (folder / "log").read_text() == "I ran\n"
+
+
+def raising(error: BaseException) -> Callable[..., None]:
+    def fail(*_: object) -> None:
+        raise error
+
+    return fail
+
+
+def test_a_file_that_is_continued_stays_on_record_until_it_is_gone(folder: Path) -> None:
+    """Also while the same command writes another file, or another run has taken the file over."""
+    part, status = folder / "a.partial", (written_files.ANY, 0)
+
+    def write(run: str, *paths: Path) -> None:
+        with written_files.writing(folder, "logs", run, dict.fromkeys(paths, status)):
+            part.touch()
+
+    def demand(run: str) -> None:
+        written_files.demand_free({part: ""}, "logs", run, force=False, way_out="")
+
+    write(RUN, part)
+    write(RUN, folder / "b.partial")
+    demand(RUN)
+    with pytest.raises(Conflict):
+        demand("job-another")
+    write("job-another", part)
+    demand("job-another")
+    part.unlink()
+    with written_files.writing(folder, "logs", RUN, {}):
+        pass
+    part.touch()
+
+    with pytest.raises(Conflict):
+        demand(RUN)
