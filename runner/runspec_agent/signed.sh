@@ -168,8 +168,8 @@ _rs_get() {
 }
 
 _rs_unpack() {
-  # Unless the user is root, GNU tar applies the umask without -p, and busybox always does.
-  (umask 0 && tar -xpf "$_rs_dir/tar" -C "$_rs_at") || _rs_die 75 "cannot unpack the files for $_rs_at"
+  # Unless the user is root, GNU tar applies the umask without -p, and busybox always does. Both make missing folders.
+  (umask 022 && tar -xpf "$_rs_dir/tar" -C "$_rs_at") || _rs_die 75 "cannot unpack the files for $_rs_at"
   rm -f "$_rs_dir/tar"
 }
 

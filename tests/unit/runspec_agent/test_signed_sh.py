@@ -204,8 +204,11 @@ def test_a_folder_lies_at_its_target_byte_for_byte(
 def test_files_keep_their_modes_whatever_the_umask(
     tar: str, bucket: Bucket, tmp_path: Path
 ) -> None:
-    """GNU tar applies it to whoever is not root and does not say otherwise, busybox always. The program keeps it."""
-    bucket.write("blob", packed({"tool": b"x"}))
+    """GNU tar applies it to whoever is not root and does not say otherwise, busybox always. The program keeps it.
+
+    Nobody else may write to the folders, which the archive does not name.
+    """
+    bucket.write("blob", packed({"a/b/tool": b"x"}))
     at = ["mount=RUNSPEC_MOUNT_CODE", "at=/job/code", f"get={bucket.get('blob')}"]
     image = Image(tmp_path, "dash", "curl")
     become = NOBODY if os.geteuid() == 0 else ""
@@ -217,7 +220,8 @@ def test_files_keep_their_modes_whatever_the_umask(
         os.umask(umask)
 
     assert (done.returncode, done.stdout) == (0, b"0077\n"), done.stderr
-    assert (image.root / "job/code/tool").stat().st_mode & 0o7777 == 0o755
+    for path in ("a", "a/b", "a/b/tool"):
+        assert (image.root / "job/code" / path).stat().st_mode & 0o7777 == 0o755, path
 
 
 def named(bucket: Bucket, folder: Path, files: Iterable[str]) -> tuple[list[str], Path]:
