@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -115,23 +116,43 @@ def work_folder(keep_in: Path | None, note: Callable[[str], None]) -> Iterator[P
 def _remove_dead() -> None:
     """Remove the temporary folders of rehearsals of this user that were killed: nobody holds their locks."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError):
-            if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
+        with contextlib.suppress(OSError), _opened(folder, os.O_RDONLY | os.O_DIRECTORY) as at:
+            if os.fstat(at).st_uid != os.geteuid():
                 continue
-            flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            with open(os.open(folder / LOCK, flags)) as lock:
-                if file_lock.take(lock.fileno(), wait=False):
-                    _remove(folder)
+            with _opened(LOCK, os.O_RDWR | os.O_NONBLOCK, dir_fd=at) as lock:
+                if file_lock.take(lock, wait=False):
+                    _empty(at)
+                    os.rmdir(folder)
+
+
+@contextlib.contextmanager
+def _opened(path: Path | str, flags: int, dir_fd: int | None = None) -> Iterator[int]:
+    """Open *path*, which is no link, below the open folder *dir_fd*.
+
+    In a folder that all users can write to, another user may replace what a path leads to at any time.
+    """
+    handle = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
 
 
 def _remove(folder: Path) -> None:
-    """Remove *folder*, also if jobs have taken away their rights to folders in it."""
-    for at, names, _ in os.walk(folder):
+    with contextlib.suppress(OSError):
+        with _opened(folder, os.O_RDONLY | os.O_DIRECTORY) as at:
+            _empty(at)
+        os.rmdir(folder)
+
+
+def _empty(folder: int) -> None:
+    """Remove what is in the open *folder*, also if jobs have taken away their rights to folders in it."""
+    for _, names, _, at in os.fwalk(dir_fd=folder):
         for name in names:
             with contextlib.suppress(OSError):
-                if not os.path.islink(path := os.path.join(at, name)):
-                    os.chmod(path, 0o700)
-    shutil.rmtree(folder, ignore_errors=True)
+                if not stat.S_ISLNK(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
+                    os.chmod(name, 0o700, dir_fd=at)
+    shutil.rmtree(".", ignore_errors=True, dir_fd=folder)  # "." itself cannot be removed
 
 
 @contextlib.contextmanager

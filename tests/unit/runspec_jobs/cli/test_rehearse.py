@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from runspec_agent.base import file_lock
 from runspec_jobs.api import emulation
 from runspec_jobs.cli.app import run
 from runspec_jobs.errors import RemoteError, Unavailable, UsageError
@@ -215,6 +216,29 @@ def test_the_next_rehearsal_removes_what_a_killed_one_left(job: Path, temporary:
             assert not dead.exists() and alive.exists()
 
     assert set(temporary.iterdir()) == before
+
+
+def test_a_link_that_takes_the_place_of_a_dead_folder_is_not_followed(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other users can write to the folder for temporary files, too."""
+    dead, moved, other = (temporary / n for n in ("runspec-rehearsal-dead", "moved", "other"))
+    for folder in (dead / "made", other / "open"):
+        folder.mkdir(parents=True)
+        folder.chmod(0o755)
+    (dead / "lock").touch()
+
+    def replace_and_take(*_: object, **named: object) -> bool:
+        if not moved.exists():
+            dead.rename(moved)
+            dead.symlink_to(other)
+        return True
+
+    monkeypatch.setattr(file_lock, "take", replace_and_take)
+
+    with emulation.work_folder(None, lambda text: None):
+        assert (other / "open").stat().st_mode & 0o777 == 0o755
+        assert dead.is_symlink() and list(moved.iterdir()) == []
 
 
 @pytest.mark.process
