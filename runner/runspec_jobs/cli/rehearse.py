@@ -33,15 +33,17 @@ class RehearsalOptions:
 def rehearse(options: RehearsalOptions, *, as_json: bool) -> int:
     """Apply, fetch and destroy a job against emulators; return the exit code of the apply."""
     keep_in = options.keep_in
-    _take_signals_for_interrupts()
-    with emulated(
-        options.file,
-        engine=options.engine,
-        folder=keep_in,
-        containers=_folders(options.containers),
-        overrides=options.overrides,
-        on_event=output.tell_event,
-    ) as folder:
+    with (
+        _signals_as_interrupts(),
+        emulated(
+            options.file,
+            engine=options.engine,
+            folder=keep_in,
+            containers=_folders(options.containers),
+            overrides=options.overrides,
+            on_event=output.tell_event,
+        ) as folder,
+    ):
         applied = apply.ApplyOptions(
             options.file,
             new=True,
@@ -63,9 +65,16 @@ def rehearse(options: RehearsalOptions, *, as_json: bool) -> int:
     return code
 
 
-def _take_signals_for_interrupts() -> None:
-    """Make SIGTERM and SIGHUP do what Ctrl-C does, so that nothing stays on this machine; only the first one counts."""
-    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]
+@contextlib.contextmanager
+def _signals_as_interrupts() -> Iterator[None]:
+    """Make SIGTERM and SIGHUP do what Ctrl-C does, so that nothing stays on this machine; only the first one counts.
+
+    At the exit, the signals do again what they did before.
+    """
+    before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGHUP)}
+    numbers = [n for n, handler in before.items() if handler not in (signal.SIG_IGN, None)]
+    if threading.current_thread() is not threading.main_thread():
+        numbers = []
 
     def interrupt(_: int, frame: FrameType | None) -> None:
         for number in numbers:
@@ -75,9 +84,13 @@ def _take_signals_for_interrupts() -> None:
             on_interrupt = signal.default_int_handler
         on_interrupt(signal.SIGINT, frame)
 
-    if threading.current_thread() is threading.main_thread():
+    try:
         for number in numbers:
             signal.signal(number, interrupt)
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, before[number])
 
 
 @contextlib.contextmanager

@@ -242,13 +242,17 @@ def test_a_link_that_takes_the_place_of_a_dead_folder_is_not_followed(
 
 
 @pytest.mark.process
-def test_a_rehearsal_leaves_the_environment_as_it_was(job: Path, tmp_path: Path) -> None:
+def test_a_rehearsal_leaves_the_environment_and_signals_as_they_were(job: Path) -> None:
     """Whoever goes on in this process would be led to stand-ins that are gone."""
-    before = dict(os.environ)
+
+    def state() -> object:
+        return dict(os.environ), [signal.getsignal(n) for n in signal.valid_signals()]
+
+    before = state()
 
     assert run(["rehearse", str(job)]) == 0
 
-    assert dict(os.environ) == before
+    assert state() == before
 
 
 @pytest.mark.process
