@@ -14,6 +14,7 @@ import pytest
 
 from runspec_agent.base import file_lock
 from runspec_jobs.api import emulation
+from runspec_jobs.cli import apply
 from runspec_jobs.cli.app import run
 from runspec_jobs.errors import RemoteError, Unavailable, UsageError
 from runspec_jobs.load import profile, registry, source as jobs
@@ -179,8 +180,7 @@ def struck(job: Path, number: signal.Signals, ignored: signal.Signals | None = N
     child = os.fork()
     if child == 0:
         try:
-            then = "" if number == signal.SIGKILL else "; sleep 60"
-            line = f"kill -{int(number)} {os.getpid()}{then}"
+            line = f"kill -{int(number)} {os.getpid()}; sleep 60"
             job.write_text(job.read_text().replace("echo printed", line))
             if ignored:
                 signal.signal(ignored, signal.SIG_IGN)
@@ -202,12 +202,16 @@ def test_a_signal_to_end_leaves_nothing(
 
 
 @pytest.mark.process
-def test_the_next_rehearsal_removes_what_a_killed_one_left(job: Path, temporary: Path) -> None:
+def test_the_next_rehearsal_removes_what_a_killed_one_left(
+    job: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("runspec-rehearsal-of-a-stranger", "another"):
         (temporary / name).mkdir()
     before = set(temporary.iterdir())
     with emulation.work_folder(None, lambda text: None) as alive:
-        assert struck(job, signal.SIGKILL) == -signal.SIGKILL
+        with monkeypatch.context() as patch:  # before the job starts, whose supervisor would go on
+            patch.setattr(apply, "apply", lambda _: os.kill(os.getpid(), signal.SIGKILL))
+            assert struck(job, signal.SIGKILL) == -signal.SIGKILL
         (dead,) = set(temporary.iterdir()) - {alive} - before
         (dead / "closed" / "file").mkdir(parents=True)
         (dead / "closed").chmod(0)
