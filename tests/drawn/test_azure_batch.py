@@ -33,7 +33,7 @@ NO_LOG: Any = (
     {(0, 0): b"", (0, 1): batch.OTHER},
 )
 WAYS: dict[str, tuple[Way, ...]] = {
-    "Account_ListSupportedImages": (Way("running", batch.doctor, ([False, True],)),),
+    "Account_ListSupportedImages": (Way("running", batch.doctor, ([False, True, True],)),),
     "ComputeNode_List": (Way("waiting", batch.state),),
     "File_GetFromTask": (Way("running", batch.logs, NO_LOG),),
     "File_GetPropertiesFromTask": (Way("running", batch.logs, NO_LOG),),

@@ -14,7 +14,7 @@ from tests.emulators.azure_batch.stand import Stand, until
 def test_nodes_come_after_a_while_each_with_its_address_and_its_disk(
     make: Callable[..., Stand],
 ) -> None:
-    stand = make(node_s=0.1)
+    stand = make(node_s=1.0)
     stand.pool(targetDedicatedNodes=2)
     assert stand.client.get_pool("pool").allocation_state == "resizing"
     assert stand.nodes() == []
