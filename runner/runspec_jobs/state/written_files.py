@@ -119,30 +119,37 @@ def note(folder: Path, command: str, run: str, files: Iterable[Path]) -> None:
 
 @contextlib.contextmanager
 def writing(
-    folder: Path, command: str, run: str, files: Mapping[Path, tuple[int, int]]
+    folder: Path,
+    command: str,
+    run: str,
+    files: Mapping[Path, tuple[int, int]],
+    others: Iterable[Path] = (),
 ) -> Iterator[str]:
     """Have it on record meanwhile that *command* writes *files*, and yield how names of its unfinished files begin.
 
     *files* have the sizes and times, in ns, that they will have. A file whose size changes has ANY, and is on record as
-    long as it exists, so that the same command can continue it. What a killed process has left unfinished in *folder*
-    that wrote the same is removed first. If the state folder cannot be written, nothing is on record.
+    long as it exists, so that the same command can continue it. *others* are written too, with times that nobody knows
+    yet. What killed processes have left unfinished in *folder* is removed. If the state folder cannot be written,
+    nothing is on record.
     """
     real, token = os.path.realpath(folder), secrets.token_hex(8)
     path = _place() / f"{_name(real)}-{token}"
+    parents = {p.parent: os.path.realpath(p.parent) for p in (*files, *others)}
     expected = {
-        os.path.relpath(os.path.join(os.path.realpath(p.parent), p.name), real): Written(
+        os.path.relpath(os.path.join(parents[p.parent], p.name), real): Written(
             command, run, *stated
         )
         for p, stated in files.items()
     }
+    folders = sorted({os.path.relpath(at, real) for at in parents.values()})
     fd = None
     with contextlib.suppress(FileFailed), atomic_io.translate_os_errors(path):
         atomic_io.make_folder(path.parent)
         with atomic_io.locked(path.parent / "lock", "another runspec that notes what it wrote"):
-            _clean_up(real, command, run, expected)
-            atomic_io.write(path, _content(real, expected, command=command, run=run))
+            atomic_io.write(path, _content(real, expected, folders=folders))
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             atomic_io.lock(fd, path)
+            _clean_up(real, expected)
     try:
         yield f"{UNFINISHED}{token}-"
     finally:
@@ -162,28 +169,30 @@ def _add(folder: str, new: Mapping[str, Written]) -> None:
     link.symlink_to(path.name)
 
 
-def _clean_up(folder: str, command: str, run: str, new: Collection[str]) -> None:
-    """Remove what dead processes left unfinished in *folder* that wrote the same, and note what they finished.
+def _clean_up(folder: str, new: Collection[str]) -> None:
+    """Remove what dead processes left unfinished in *folder*, and note what they finished.
 
-    Their files that can be continued stay on record, unless the caller is about to record them: *new*.
+    Their files that can be continued stay on record, unless the caller has recorded them: *new*.
     """
     for path in _unfinished(folder, os.listdir(_place())):
-        with contextlib.suppress(FileNotFoundError, *NOT_OURS), path.open("r+b") as file:
+        with contextlib.suppress(OSError, *NOT_OURS), path.open("r+b") as file:
             if not atomic_io.lock(file.fileno(), path, wait=False):
                 continue
-            content = json.loads(file.read())
-            if (content["command"], content["run"]) != (command, run):
-                continue
             begins = f"{UNFINISHED}{path.name.rpartition('-')[2]}-"
-            for at, _, names in os.walk(folder):
-                for name in names:
-                    if name.startswith(begins) and name.endswith(".part"):
-                        os.unlink(os.path.join(at, name))
+            for parent in json.loads(file.read())["folders"]:
+                _remove_parts(os.path.join(folder, parent), begins)
             files = _read(path, folder)
             if finished := dict(_still(folder, files)):
                 _add(folder, finished)
             if not set(_continued(folder, files)).difference(new):
                 path.unlink()
+
+
+def _remove_parts(folder: str, begins: str) -> None:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        for name in os.listdir(folder):
+            if name.startswith(begins) and name.endswith(".part"):
+                os.unlink(os.path.join(folder, name))
 
 
 def _continued(folder: str, files: Mapping[str, Written]) -> Iterator[str]:
@@ -285,7 +294,7 @@ def _inode(folder: str) -> list[int]:
     return [status.st_dev, status.st_ino]
 
 
-def _content(folder: str, files: Mapping[str, Written], **more: str) -> bytes:
+def _content(folder: str, files: Mapping[str, Written], **more: list[str]) -> bytes:
     content = {
         **record_formats.written(FORMAT),
         "folder": folder,

@@ -46,7 +46,8 @@ def fetch(
         try:
             wanted = {place(target, file, layout): file for file in files}
             _demand_free(wanted, brought, run, force=force)
-            with written_files.writing(target, "fetch", run, _expected(wanted)) as begins:
+            timed = _expected(wanted)
+            with written_files.writing(target, "fetch", run, timed, wanted) as begins:
                 try:
                     _bring(files, target, layout, brought, begins, move)
                 finally:

@@ -311,14 +311,15 @@ def test_a_fetched_link_is_no_part_of_a_mount_and_an_equal_one_is_free(
 # Commands that were killed, and folders that were moved
 
 TIME_NS = 1_700_000_000_000_000_000
+FATAL = "b/fatal"
 
 
 class Timed(Outputs):
-    """Their files have times. Whoever reads the file `fatal` is killed."""
+    """Their files have times. Whoever reads the file `b/fatal`, which has none, is killed."""
 
     def outputs(self, run: str) -> list[OutputFile]:
         return [
-            file._replace(mtime_ns=TIME_NS, open=Fatal if file.path == "fatal" else file.open)
+            file._replace(open=Fatal) if file.path == FATAL else file._replace(mtime_ns=TIME_NS)
             for file in super().outputs(run)
         ]
 
@@ -335,32 +336,32 @@ def timed(to: Path, contents: dict[str, bytes], run: str = RUN) -> None:
 
 @pytest.fixture
 def half_fetched(folder: Path) -> Path:
-    """A folder with the file `a` and a part of `fatal`, whose `fetch` was killed."""
+    """A folder with the file `a` and a part of `b/fatal`, whose `fetch` was killed."""
     pid = os.fork()
     if pid == 0:
-        timed(folder / "out", {"a": b"first", "fatal": b""})
+        timed(folder / "out", {"a": b"first", FATAL: b""})
         os._exit(99)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
     return folder / "out" / "model"
 
 
 def parts(at: Path) -> list[Path]:
-    return list(at.glob(".rs-*.part"))
+    return list(at.rglob(".rs-*.part"))
 
 
 @pytest.mark.process
-def test_the_next_fetch_of_a_run_removes_what_a_killed_one_left_and_nothing_else(
-    half_fetched: Path,
+@pytest.mark.parametrize("run", [RUN, "another-run"])
+def test_the_next_fetch_into_a_folder_removes_what_a_killed_one_left_and_nothing_else(
+    half_fetched: Path, run: str
 ) -> None:
     stranger = half_fetched / ".rs-0123456789abcdef-0123456789abcdef.part"
     stranger.touch()
     assert len(parts(half_fetched)) == 2
 
-    timed(half_fetched.parent, {"b": b""}, "another-run")
-    assert len(parts(half_fetched)) == 2
+    timed(half_fetched.parent, {"c": b""}, run)
 
-    timed(half_fetched.parent, {"a": b"other", "c": b""})  # a save that is newer
     assert parts(half_fetched) == [stranger]
+    timed(half_fetched.parent, {"a": b"other", "d": b""})  # a save that is newer
     assert (half_fetched / "a").read_bytes() == b"other"
 
 
@@ -371,13 +372,46 @@ def test_what_a_killed_fetch_has_brought_is_runspecs_own_until_somebody_changes_
     for part in parts(half_fetched):
         part.unlink()
     assert [file.path for file in bundle(folder, spec="job").files] == ["train.py"]
-    timed(half_fetched.parent, {"b": b""})
+    timed(half_fetched.parent, {"c": b""})
     assert [file.path for file in bundle(folder, spec="job").files] == ["train.py"]
 
     (half_fetched / "a").write_text("mine")
 
     with pytest.raises(Conflict, match="a' exists and has other content"):
         timed(half_fetched.parent, {"a": b"other"})
+
+
+@pytest.mark.process
+def test_only_folders_that_a_killed_command_wrote_to_are_searched(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder may be large, and others wait meanwhile. Nobody knows the times of the files of older saves."""
+    (folder / "a").mkdir()
+    (folder / "large").mkdir()
+    pid = os.fork()
+    if pid == 0:
+        with written_files.writing(folder, "fetch", RUN, {}, [folder / "a" / "x"]) as begins:
+            (folder / "a" / f"{begins}1.part").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert len(parts(folder / "a")) == 1
+    searched = []
+
+    def searching(function: Callable[[str], object]) -> Callable[[str], object]:
+        def search(at: str) -> object:
+            searched.append(str(at))
+            return function(at)
+
+        return search
+
+    with monkeypatch.context() as patch:
+        for function in (os.listdir, os.scandir):
+            patch.setattr(os, function.__name__, searching(function))
+        with written_files.writing(folder, "logs", RUN, {}):
+            pass
+
+    assert parts(folder / "a") == []
+    assert [at for at in searched if Path(at).is_relative_to(folder)] == [str(folder / "a")]
 
 
 def test_a_fetch_leaves_what_a_running_one_writes(folder: Path) -> None:
