@@ -81,7 +81,7 @@ def test_headers_that_drip_have_an_end(begins: bytes, monkeypatch: pytest.Monkey
         with way, contextlib.suppress(OSError):
             way.sendall(begins)
             while time.monotonic() < until:
-                way.sendall(b"x" if not begins else b"x: y\r\n")
+                way.sendall(b"x")
                 time.sleep(0.02)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -92,7 +92,7 @@ def test_headers_that_drip_have_an_end(begins: bytes, monkeypatch: pytest.Monkey
         with pytest.raises((OSError, HTTPException)):
             link.getresponse()
         link.close()
-        assert time.monotonic() < until - 3
+        assert time.monotonic() < until - 1
         thread.join()
 
 
