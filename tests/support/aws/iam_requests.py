@@ -42,7 +42,7 @@ def named(kind: str, given: str) -> str:
 
 def of_batch(call: Mapping[str, Any]) -> Iterator[Asked]:
     operation, params = call["operation"], call["params"]
-    action = f"{call['service']}:{operation}"
+    action = f"{call['service']}:{ACTIONS.get(operation, operation)}"
     if operation.startswith(("Describe", "List")):
         yield Asked(action)
     elif operation == "GetLogEvents":
@@ -55,6 +55,10 @@ def of_batch(call: Mapping[str, Any]) -> Iterator[Asked]:
             yield Asked("batch:TagResource", about[0])
         yield from _passed(params)
 
+
+# "There is no separate batch:TerminateJobs IAM action", says
+# https://docs.aws.amazon.com/batch/latest/APIReference/API_TerminateJobs.html
+ACTIONS = {"TerminateJobs": "TerminateJob"}
 
 ABOUT: Mapping[str, Any] = {
     "CreateComputeEnvironment": lambda p: [

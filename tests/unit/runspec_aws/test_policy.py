@@ -9,6 +9,7 @@ import pytest
 from runspec_aws import plan, policy
 from runspec_jobs.provider import Spec
 from tests.support.aws.iam_policy import Asked, allows
+from tests.support.aws.iam_requests import of_batch
 from tests.support.aws.specs import ROLE, SECRET, SHARED, spec
 from tests.unit.runspec_aws.test_plan import RUN, facts, steps
 
@@ -55,6 +56,16 @@ def test_a_policy_is_of_the_partition_of_its_region(region: str, partition: str)
     arns = [arn for s in made["Statement"] for arn in s["Resource"] if arn.startswith("arn:")]
     ours = [arn for arn in arns if ":iam::1" not in arn]  # those of the profile are as they are
     assert {arn.split(":")[1] for arn in ours} == {partition}
+
+
+def test_a_policy_lets_several_jobs_be_ended_by_one_request() -> None:
+    found = facts(spec())
+    made = policy.policy(plan.steps(spec(), RUN, found), found.options)
+    params = {"jobs": ["8a1bc", "8a1bc:1"], "reason": "no longer needed"}
+
+    asked = list(of_batch({"service": "batch", "operation": "TerminateJobs", "params": params}))
+
+    assert len(asked) == 2 and all(allows(made, one) for one in asked)
 
 
 def by_name(made: Any) -> dict[str, dict[str, Any]]:
