@@ -58,8 +58,7 @@ class Reconciler:
     def _terminate(self, ids: Iterable[str], reason: str) -> list[str]:
         """Terminate the jobs *ids*, except those that were terminated before; return the others."""
         ended = [name for name in ids if name not in self._ended]
-        self.jobs.terminate(ended, reason)
-        self._ended.update(ended)
+        self.jobs.terminate(ended, reason, self._ended)
         return ended
 
 

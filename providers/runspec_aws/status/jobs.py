@@ -340,7 +340,7 @@ class Jobs:
         mine = {place.job for place in self.places(run, record) if place.task in tasks}
         children = self.poller.describe(mine - self._stopped)
         alive = [name for name, child in children.items() if not self.state_of(child).terminal]
-        self.terminate(alive, CANCELLED)
+        self.terminate(alive, CANCELLED, self._stopped)
         self._stopped.update(children)
 
     def end_named(self, queue: str, name: str) -> None:
@@ -352,28 +352,33 @@ class Jobs:
             [job["jobId"] for job in named if not self.state_of(job).terminal], CANCELLED
         )
 
-    def terminate(self, jobs: Sequence[str], reason: str) -> None:
+    def terminate(self, jobs: Sequence[str], reason: str, asked: set[str] | None = None) -> None:
         """Terminate *jobs* with TerminateJob, or several with TerminateJobs; CancelJob ignores jobs that run.
 
-        Raises RemoteError for the first job that the service did not terminate; to repeat it does no harm. For a child
-        of an array that waits, see docs/unverified.md, aws-21.
+        The jobs that the service accepts are added to *asked*. Raises RemoteError for the first job that the service
+        did not terminate, after the request for the last one; to repeat it does no harm. For a child of an array that
+        waits, see docs/unverified.md, aws-21.
         """
         batch = self.session.look("batch")
         most = MOST_ENDED if hasattr(batch, "terminate_jobs") else 1  # an earlier boto3 has none
+        refused: list[Mapping[str, Any]] = []
         for start in range(0, len(jobs), most):
             names = jobs[start : start + most]
-            refused: Sequence[Mapping[str, Any]] = ()
+            errors: Sequence[Mapping[str, Any]] = ()
             with translated("terminate_job"):
                 if len(names) == 1:
                     batch.terminate_job(jobId=names[0], reason=reason)
                 else:
                     answer = batch.terminate_jobs(jobs=list(names), reason=reason)
-                    refused = got(answer, "errors")
+                    errors = got(answer, "errors")
             for name in names:
                 self.poller.forget(name)
-            for one in refused:
-                job, code, message = (one.get(key, "?") for key in ("job", "code", "message"))
-                raise RemoteError(f"terminate_jobs: {job}: {code}: {message}")
+            if asked is not None:
+                asked.update({*names} - {error.get("job") for error in errors})
+            refused.extend(errors)
+        if refused:
+            job, code, message = (refused[0].get(key, "?") for key in ("job", "code", "message"))
+            raise RemoteError(f"terminate_jobs: {job}: {code}: {message}")
 
 
 def _ended(job: Job, state: State, nodes: tuple[NodeStatus, ...]) -> Status:

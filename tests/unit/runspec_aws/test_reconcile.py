@@ -59,7 +59,7 @@ class World:
     def terminate_jobs(self, jobs: list[str], reason: str) -> Mapping[str, Any]:
         self.asked.append(len(jobs))
         self.ended += [(name, reason) for name in jobs]
-        return {"successful": jobs, "errors": self.refused}
+        return {"errors": [error for error in self.refused if error["job"] in jobs]}
 
     def read(self, *parts: str) -> bytes | None:
         return self.objects.get("/".join(parts[2:]))
@@ -107,7 +107,27 @@ def test_120_jobs_are_ended_by_three_requests_and_the_first_that_is_refused_is_n
     assert world.ended == [(f"a:{n}", "enough") for n in range(120)]
     world.refused = [{"job": "a:1", "code": "ServerException", "message": "later"}]
     with pytest.raises(RemoteError, match="terminate_jobs: a:1: ServerException: later"):
-        jobs(world).terminate(["a:1", "a:2"], "enough")
+        jobs(world).terminate([f"a:{n}" for n in range(120)], "enough")
+    assert world.asked[3:] == [50, 50, 20]
+
+
+def test_reconcile_repeats_a_request_for_the_refused_jobs_alone() -> None:
+    ids = ["a", *(f"b{n}" for n in range(60))]
+    world = World({name: {"status": "RUNNABLE", "createdAt": n} for n, name in enumerate(ids)})
+    world.refused = [{"job": "b1", "code": "ServerException", "message": "later"}]
+    now = [0.0]
+    world.clock = Clock(monotonic=lambda: now[0])
+    reconciler = Reconciler(jobs(world))
+
+    with pytest.raises(RemoteError, match="b1"):
+        reconciler.reconcile(RUN)
+    first = len(world.ended)
+    now[0] = 60.0
+    world.refused = []
+    reconciler.reconcile(RUN)
+
+    assert first == 60
+    assert world.ended[first:] == [("b1", SECOND)]
 
 
 def test_a_job_that_is_listed_late_is_ended_too() -> None:
