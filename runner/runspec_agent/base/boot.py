@@ -151,7 +151,10 @@ class Reply(http.client.HTTPResponse):
 
         timer = threading.Timer(HEADERS_S, cut)
         timer.daemon = True
-        timer.start()
+        try:
+            timer.start()
+        except RuntimeError:  # the container has as many threads as it may have
+            pass
         try:
             super().begin()
         finally:

@@ -96,6 +96,21 @@ def test_headers_that_drip_have_an_end(begins: bytes, monkeypatch: pytest.Monkey
         thread.join()
 
 
+def test_a_reply_is_read_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container whose program has used up the limit of processes."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    near, far = socket.socketpair()
+    with near, far:
+        far.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        reply = boot.Reply(near)
+        reply.begin()
+        assert reply.read() == b"ok"
+
+
 def test_a_slow_line_is_waited_for(clock: Clock) -> None:
     """Two kilobytes in a second take an hour and a half for ten megabytes."""
     assert len(whole(cast(Any, Drip(clock, 0.0005))).body) == 100_000
