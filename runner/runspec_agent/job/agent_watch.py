@@ -11,6 +11,7 @@ import sys
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 from runspec_agent.base import files, process
+from runspec_agent.base.failure import Failure
 from runspec_agent.base.fork import Forked
 from runspec_agent.base.process import STOPS, Signals
 from runspec_agent.base.task_identity import TaskIdentity
@@ -54,19 +55,18 @@ class Watch:
         return Begun(TaskIdentity(*place), *more)
 
 
-def run(work: Callable[[Watch], int]) -> Tuple[int, Optional[Begun]]:
-    """Do *work*, an agent's, in a fork of this process, and pass signals on to it.
+def run(work: Callable[[Watch], int], signals: Signals) -> Tuple[int, Optional[Begun]]:
+    """Do *work*, an agent's, in a fork of this process, and pass *signals* on to it.
 
     Return its exit code, which is negative if a signal killed it, and the attempt that it had begun.
     """
     process.adopt_orphans()
     watch = Watch()
-    with Signals() as signals:
-        child = Forked(signals, lambda: work(watch))
-        while child.code is None:
-            for number in signals.wait(ASLEEP_S):
-                child.send(number)
-            process.reap((child,))
+    child = Forked(signals, lambda: work(watch))
+    while child.code is None:
+        for number in signals.wait(ASLEEP_S):
+            child.send(number)
+        process.reap((child,))
     begun = watch.begun()
     if child.code < 0:
         process.kill_rest()
@@ -81,16 +81,24 @@ def exit_code(
     """Return the exit code of this node for what `run` returned; the end of a killed agent is recorded.
 
     An agent that is killed counts as a failure, as if its program had been killed. In an elastic job, it is a lost
-    node, which comes back.
+    node, which comes back. Where the store refuses to count it, no other attempt follows, which could go on for ever.
     """
     if code >= 0:
         return code
     killed = SIGNALLED - code
     if begun is None or -code in STOPS:
         return killed
+    try:
+        return _recorded(bucket, at, record, killed, begun)
+    except Failure as failure:
+        print("runspec: the failure cannot be counted: {}".format(failure), file=sys.stderr)
+        return killed
+
+
+def _recorded(bucket: Bucket, at: str, record: Dict[str, Any], killed: int, begun: Begun) -> int:
     place, end = begun.place, end_record.find(bucket, at, begun.place)
     if end is None:
-        why = "the agent was killed by signal {}".format(-code)
+        why = "the agent was killed by signal {}".format(killed - SIGNALLED)
         print("runspec: {}".format(why), file=sys.stderr)
         end = End(killed, end_record.KILLED, why)
         end_record.write(bucket, at, place, end, "")

@@ -42,31 +42,31 @@ def _main(argv: List[str]) -> int:
     if argv[:1] == ["--node"] and (crew is None or crew.rank == 0 or not log_uploader.behind(env)):
         return 0
     at = RUN_PREFIX.format(env["RUNSPEC_RUN"])
-    record = attempts.read_record(bucket, at)
+    with Signals() as signals:  # process 1 of a container gets no signal that it does not handle
+        record = attempts.read_record(bucket, at)
+        if not record.get("ends"):  # another process watches over this one
+            return _run(Agent(bucket, env, crew, record), words, signals)
 
-    def work(watch: Optional[Watch]) -> int:
-        return _run(Agent(bucket, env, crew, record), words, watch)
+        def work(watch: Watch) -> int:
+            with Signals() as own:
+                return _run(Agent(bucket, env, crew, record), words, own, watch)
 
-    if not record.get("ends"):  # another process watches over this one
-        return work(None)
-    code, begun = agent_watch.run(work)
+        code, begun = agent_watch.run(work, signals)
     return agent_watch.exit_code(bucket, at, record, code, begun)
 
 
-def _run(agent: Agent, words: List[str], watch: Optional[Watch]) -> int:
+def _run(agent: Agent, words: List[str], signals: Signals, watch: Optional[Watch] = None) -> int:
     process.adopt_orphans()
-    times = log_times.start(agent.bucket, agent.env)
-    with Signals() as signals:
-        agent.times, agent.watch = times, watch
-        why: Optional[str] = None
-        try:
-            code = agent.run(words, signals)
-        except Failure as failure:
-            why, code = str(failure), failure.code
-            agent.cause = end_record.AGENT
-            print_line(why)
-        agent.keep()
-        code = agent.note(code, why)
-        if times is not None:
-            times.finish()
-        return code
+    agent.times, agent.watch = log_times.start(agent.bucket, agent.env), watch
+    why: Optional[str] = None
+    try:
+        code = agent.run(words, signals)
+    except Failure as failure:
+        why, code = str(failure), failure.code
+        agent.cause = end_record.AGENT
+        print_line(why)
+    agent.keep()
+    code = agent.note(code, why)
+    if agent.times is not None:
+        agent.times.finish()
+    return code

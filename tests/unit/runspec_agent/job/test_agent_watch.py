@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from runspec_agent.base.failure import LOST, Failure
 from runspec_agent.base.task_identity import TaskIdentity
 from runspec_agent.job.agent_watch import Begun, exit_code
 from runspec_agent.retry import end_record
@@ -92,3 +96,67 @@ def test_a_killed_agent_of_an_elastic_job_is_a_lost_node(bucket: FolderBucket) -
     assert exit_code(bucket, AT, record, -9, begun()) == AGAIN
     assert keys(bucket, "ends/") == ["0/1/0-137-killed"]
     assert keys(bucket, "failures/") == []
+
+
+@pytest.mark.parametrize("refused", ["listing", "put", "claim"])
+def test_a_store_that_refuses_to_count_a_killed_agent_ends_the_job(
+    bucket: FolderBucket,
+    refused: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It would be repeated for ever, since no failure is counted."""
+
+    def refuse(*_: object) -> None:
+        raise Failure("the store refuses", LOST)
+
+    record = {**RECORD, "shape": "array", "nodes": 2}
+    monkeypatch.setattr(bucket, refused, refuse)
+
+    assert exit_code(bucket, AT, record, -9, begun(together=1)) == 137
+    assert "the failure cannot be counted: the store refuses" in capsys.readouterr().err
+
+
+# As process 1 of a container, which gets no signal without a handler
+AGENT = """
+import os, signal, sys
+from runspec_agent.job import entry_point
+
+class Agent:
+    def __init__(self, bucket, env, *more):
+        self.bucket, self.env = bucket, env
+
+    def run(self, words, signals):
+        return 143 if signal.SIGTERM in signals.wait(2.0) else 0
+
+    def keep(self):
+        pass
+
+    def note(self, code, why):
+        return code
+
+def read_record(bucket, at):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return {{"ends": {ends}}}
+
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+entry_point.attempts.read_record, entry_point.Agent = read_record, Agent
+sys.exit(entry_point.main(["--", "true"]))
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_signal_while_the_record_is_read_reaches_the_agent(tmp_path: Path, ends: bool) -> None:
+    env = {**os.environ, "RUNSPEC_STORE": f"file://{tmp_path}", "RUNSPEC_RUN": "r"}
+
+    done = subprocess.run(
+        [sys.executable, "-c", AGENT.format(ends=ends)],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 143, done.stderr
