@@ -130,7 +130,7 @@ def test_the_timeout_ends_the_job_on_all_nodes_and_saves(tmp_path: Path) -> None
     script = (
         "trap 'echo last >\"$RUNSPEC_OUTPUT_OUT/f\"; exit 0' TERM; while :; do sleep 0.05; done"
     )
-    job = Elastic(tmp_path, ["sh", "-c", script], 1, 2, timeout_s=5, ends=True)
+    job = Elastic(tmp_path, ["sh", "-c", script], 1, 2, timeout_s=15, ends=True)
     job.start(0)
     job.until(lambda: job.seats() == [0], "the first node runs")
     job.start(1)
@@ -139,10 +139,10 @@ def test_the_timeout_ends_the_job_on_all_nodes_and_saves(tmp_path: Path) -> None
 
     assert codes == [124, 124]
     state = job.state()
-    assert (state["code"], state["why"]) == (124, "timeout: not done after 5 s")
+    assert (state["code"], state["why"]) == (124, "timeout: not done after 15 s")
     assert saved(job.kept())["f"] == b"last\n"
     causes = [path.name.rpartition("-")[2] for path in sorted((job.run / "ends").glob("*/*/*"))]
-    assert causes[0] == "timeout" and len(causes) == 2
+    assert causes == ["timeout", "timeout"]
 
 
 def test_a_programs_own_code_is_not_that_of_a_refused_store(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from runspec_agent.base.task_identity import variable
 from runspec_agent.elastic.change_cost import Account
 from runspec_agent.elastic.checkpoint import CheckpointManifest, FencedSaver
 from runspec_agent.elastic.member import Member, timing
-from runspec_agent.elastic.policy import DONE, Bounds, Node, State
+from runspec_agent.elastic.policy import DONE, Bounds, Node, State, is_timeout
 from runspec_agent.elastic.progress import ProgressGuard
 from runspec_agent.elastic.protocol import STATE, View
 from runspec_agent.elastic.runtime import Program, Torchrun, Turn, torchrun_words
@@ -75,7 +75,8 @@ class Elastic:
         self.saver: Optional[FencedSaver] = None
         self.mirror: Optional[Mirror] = None
         self.told = False  # whether the program was sent SIGTERM
-        self.leaving = self.overdue = False
+        self.leaving = self.timed_out = False
+        self._overdue = False  # whether this node has reported that it is
         self._began = self._said = 0
         self._further = False  # whether the generation that ran here last made progress
         self._shown: Optional[View] = None
@@ -112,6 +113,7 @@ class Elastic:
         if state is None or state.phase != DONE:
             return None
         self.agent.tell("the job is over: this node has nothing to do")
+        self.timed_out = is_timeout(state.code, state.why)
         return state.code
 
     def _prepare(self) -> None:
@@ -190,6 +192,7 @@ class Elastic:
                     self._stop()
             elif view.phase == DONE:
                 self.agent.tell("the job is over: {}".format(view.why))
+                self.timed_out = is_timeout(view.code, view.why)
                 return view.code
             elif self.leaving:
                 return STOPPED
@@ -199,8 +202,8 @@ class Elastic:
     def _hear(self) -> None:
         """Report once that this node will leave, after a notice or a signal, or that the time of the job is over."""
         why, late = self.agent.notice(), self.agent.late()
-        if late is not None and not self.overdue:
-            self.overdue = True
+        if late is not None and not self._overdue:
+            self._overdue = True
             self.member.overdue()
             self.agent.tell(late)
         if self.leaving or not (self.signals.stopping or why):

@@ -182,6 +182,11 @@ def word_of(code: int) -> str:
     return "{}{}".format(ENDED if code in (LOST, STOPPED) else FAILED, code)
 
 
+def is_timeout(code: int, why: str) -> bool:
+    """Return whether a job ended with *code* and *why* because it had reached `timeout`."""
+    return code == TOO_LONG and why.startswith("timeout: ")
+
+
 def decide(state: State, sight: Sight, bounds: Bounds, timing: Timing) -> State:
     """Return the state that the leader has to write: *state* itself if nothing has changed."""
     if state.phase == DONE:

@@ -231,7 +231,7 @@ class Agent:
         if node.leaving and code == STOPPED:
             self.cause = end_record.RECLAIMED if self.departure.notice() else end_record.STOPPED
             return code
-        self.cause = end_record.TIMEOUT if node.overdue and code else end_record.PROGRAM
+        self.cause = end_record.TIMEOUT if node.timed_out else end_record.PROGRAM
         self.failed_with = code
         return Failures(self.bucket, self.at, self.record).shown(code)
 

@@ -16,7 +16,7 @@ from runspec_agent.base.process import Signals
 from runspec_agent.base.task_identity import TaskIdentity
 from runspec_agent.elastic import node as module
 from runspec_agent.elastic.node import Elastic
-from runspec_agent.elastic.policy import RUNNING, Node, Timing
+from runspec_agent.elastic.policy import DONE, RUNNING, Node, State, Timing
 from runspec_agent.elastic.protocol import View
 from runspec_agent.job.agent import Agent
 from runspec_agent.store.folder import FolderBucket
@@ -83,6 +83,7 @@ def node(tmp_path: Path) -> Callable[[int], Elastic]:
             folder=str(tmp_path),
             tell=lambda text: None,
             notice=lambda: None,
+            late=lambda: None,
         )
         signals = SimpleNamespace(wait=lambda seconds: [], stopping=False)
         found = Elastic(cast(Agent, agent), [], cast(Signals, signals))
@@ -150,6 +151,31 @@ def test_a_node_whose_membership_has_ended_by_a_mistake_goes(
         other.stay()
 
     assert failure.value.code == LOST
+
+
+@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize(
+    ("code", "why", "timed_out"),
+    [
+        (124, "timeout: not done after 5 s", True),
+        (124, "the program of h1 exited with 124", False),
+        (0, "the program has exited with 0", False),
+    ],
+)
+def test_each_node_knows_whether_its_job_has_reached_its_timeout(
+    node: Callable[[int], Elastic], early: bool, code: int, why: str, timed_out: bool
+) -> None:
+    """Also those whose own time is not over, and one that starts when the job is over."""
+    other = node(1)
+    if early:
+        cast(Member, other.member).sees = View(1, DONE, None, (ONE,), "1", code, why, False)
+        ended = other.stay()
+    else:
+        state = State(1, 1, "1", phase=DONE, code=code, why=why)
+        other.bucket.put("runs/r/elastic/0/state", state.to_bytes())
+        ended = other.run()
+
+    assert (ended, other.timed_out) == (code, timed_out)
 
 
 @pytest.mark.process
