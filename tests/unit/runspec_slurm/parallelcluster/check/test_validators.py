@@ -26,7 +26,10 @@ from tests.support.root import ROOT
 from tests.support.slurm.parallelcluster_specs import options, spec
 from tests.support.slurm.pcluster_library import interpreter
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(1200),
+]  # the first one asks for all: a minute of processor time
 
 PLAIN = spec()
 ASKING = ROOT / "tests/support/slurm/pcluster_calls.py"
@@ -104,7 +107,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
             env={"PATH": os.environ["PATH"], "HOME": str(home), "AWS_ENDPOINT_URL": url, **KEYS},
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=900,
             check=False,
         )
         assert done.returncode == 0, done.stderr[-2000:]
