@@ -5,7 +5,8 @@ gets a root of its own: a tmpfs with every entry of the machine's root, and with
 gone when the last process in it has ended, however that ended. Whoever is not root needs a user namespace as well,
 which maps the user to the same user: mount_namespaces(7), user_namespaces(7), pivot_root(2).
 
-The processes of emulated jobs, in addition, can change nothing of this machine: see `Confinement`.
+The processes of emulated jobs, in addition, change nothing of this machine by accident: see `Confinement`. Root can
+undo that, since it may mount.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000  # unshare(2), <linux/sched.h>
 CAP_SYS_ADMIN = 21  # <linux/capability.h>
 # mount(2), <linux/mount.h>
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT = 1, 2, 4, 32
-MS_BIND, MS_REC, MS_SLAVE = 4096, 16384, 1 << 19
+MS_BIND, MS_REC, MS_PRIVATE, MS_SLAVE = 4096, 16384, 1 << 18, 1 << 19
 MNT_DETACH = 2  # umount2(2)
 FIRST = "/proc"  # an existing folder for the new root, until it is the root
 OLD = "/.runspec-old-root"
@@ -149,13 +150,14 @@ def enter(
     the kernel does not allow it: the process is then half way, and must end.
     """
     _call("unshare", CLONE_NEWNS)
-    # Mounts made on the machine later are seen here, and those made here are not seen there.
-    _mount(None, "/", MS_SLAVE | MS_REC)
+    # Mounts made here are not seen on the machine. Those made there later are seen here, where they can be written,
+    # unless there is a confinement.
+    _mount(None, "/", (MS_SLAVE if confinement is None else MS_PRIVATE) | MS_REC)
     if root is None:
         _mount("tmpfs", FIRST, MS_NOSUID | MS_NODEV, kind="tmpfs", data="mode=755")
     else:
         _mount(str(root), FIRST, MS_BIND)
-    os.mkdir(FIRST + OLD)
+    os.makedirs(FIRST + OLD, exist_ok=True)
     _call("pivot_root", FIRST.encode(), (FIRST + OLD).encode())
     os.chdir("/")
     bound = []
@@ -163,7 +165,7 @@ def enter(
         if f"/{entry.name}" in tops:
             continue
         if entry.is_symlink():
-            if not os.path.lexists(f"/{entry.name}"):
+            with contextlib.suppress(FileExistsError):
                 os.symlink(os.readlink(entry.path), f"/{entry.name}")
         elif root is not None and _is_free(entry.path):  # what is made in it stays with the root
             os.makedirs(f"/{entry.name}", exist_ok=True)
@@ -175,8 +177,9 @@ def enter(
     for top in tops:
         _bind(f"{folder}{top}", top)
     _call("umount2", OLD.encode(), MNT_DETACH)
-    os.rmdir(OLD)
-    if root is None:  # what a program wrote there would be lost without a word
+    if root is None:
+        os.rmdir(OLD)  # in a kept root it stays, since another process may be entering that
+        # What a program wrote there would be lost without a word.
         _mount(None, "/", MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
     os.chdir(folder)
 

@@ -22,6 +22,7 @@ from tests.support.wait import until
 pytestmark = pytest.mark.process
 
 NOBODY = 65534
+MS_SHARED = 1 << 20  # mount(2)
 PR_SET_DUMPABLE = 4  # prctl(2): without it, /proc/self belongs to root after a change of the user
 TOP = "/runspec-test"  # nobody has such a folder
 # Has no namespace to give: the limit of user namespaces is 0, and no capability is left.
@@ -94,7 +95,7 @@ def test_nothing_can_be_lost_at_the_root(folder: Path) -> None:
 def test_a_kept_root_entered_again_holds_what_was_made_in_it(folder: Path) -> None:
     """The commands of a multi-instance task on one node follow each other in one container."""
     root = folder / "root"
-    root.mkdir()
+    Path(f"{root}{mount_namespace.OLD}").mkdir(parents=True)  # a process that was killed left it
     before = mount_namespace.words_before(root, mount_namespace.confined_to([folder], folder))
 
     first = subprocess.run([*before, "/bin/sh", "-c", "echo one > /made"], cwd=folder, check=False)
@@ -106,6 +107,19 @@ def test_a_kept_root_entered_again_holds_what_was_made_in_it(folder: Path) -> No
     assert made == "one"
     assert {"made", *os.listdir("/")} <= set(entries)
     assert not os.path.lexists("/made")
+
+
+def test_a_confined_process_sees_no_mount_that_the_machine_makes_later(folder: Path) -> None:
+    """It could write there."""
+
+    def node() -> None:
+        mount_namespace.take_rights()
+        mount_namespace._call("unshare", mount_namespace.CLONE_NEWNS)
+        mount_namespace._mount(None, "/", MS_SHARED | mount_namespace.MS_REC)
+        mount_namespace.enter(folder, (), None, mount_namespace.confined_to([folder], folder))
+        os._exit(b" master:" in Path("/proc/self/mountinfo").read_bytes())
+
+    assert forked(node) == 0
 
 
 # What a user of a machine can write to, and files to make there
@@ -137,6 +151,16 @@ def test_a_confined_process_writes_to_its_own_folders_alone(
     monkeypatch.setenv("HOME", str(folder / "home"))
     private = [*mount_namespace.PRIVATE, f"{folder}/home", f"{folder}/job"]
     others = [str(folder / "another"), "/usr", "/etc", "/run", "/", os.getcwd()]
+
+    def overlay() -> None:
+        become()
+        mount_namespace.take_rights()
+        confinement = mount_namespace.confined_to([], folder / "own")
+        mount_namespace.enter(Path("/"), (), None, confinement)
+        os._exit(not os.access(folder / "home", os.W_OK))
+
+    if forked(overlay) != 0:
+        lack(f"overlayfs in {folder}")
 
     def node() -> None:
         become()
