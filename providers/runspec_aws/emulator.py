@@ -35,7 +35,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
 
     found = {**SETTINGS, **{k: v for k, v in options.items() if k not in OWN}}
     region, bucket = str(found["region"]), str(found["bucket"])
-    confined, notes = (True, []) if engine == "podman" else confinement_notes(BELOW)
+    confined, notes = (True, []) if engine == "podman" else confinement_notes(folder, BELOW)
     with contextlib.ExitStack() as stack:
         objects = Objects(folder / "objects")
         stack.callback(objects.close)

@@ -41,7 +41,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
     shape = Shape(CPUS, MEMORY_MB, GPUS, tuple(sorted(kinds)), DISK_MB)
     partitions = [Partition(name) for name in dict.fromkeys(["main", *named])]
     own: dict[str, Any] = {"prolog": True, "address_in": "RUNSPEC_HOST"}  # nodes are one machine
-    confined, notes = confinement_notes()
+    confined, notes = confinement_notes(folder)
     if confined:
         own["confined_to"] = [folder, *podman_folders(engine)]
     with contextlib.ExitStack() as stack:

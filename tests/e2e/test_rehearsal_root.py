@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from runspec_emulators.frame.containers import confinement_notes
 from runspec_jobs.cli.app import run
 from runspec_namespaces import mount_namespace
 from tests.support.profiles import own_profile
@@ -80,6 +81,9 @@ def test_a_job_changes_nothing_of_this_machine(
     folder: Path, provider: str, capsys: Capture
 ) -> None:
     """It has temporary folders and a home of its own. The root of a machine itself is not the job's, either."""
+    confined, notes = confinement_notes(Path(tempfile.gettempdir()))
+    if notes or not confined:
+        lack(f"overlayfs: {notes}")
     name = f"runspec-{secrets.token_hex(4)}"
     places = [*PRIVATE, "/usr", "/etc", str(folder)]
     lines = [f"touch {place}/{name} && echo '{place}'" for place in places]

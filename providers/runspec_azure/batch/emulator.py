@@ -49,7 +49,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
         }
         blobs.make_container(str(found["container"]))
         # Tasks with an image may be processes here, which have no root folder where no namespace is allowed.
-        confined, notes = confinement_notes("" if engine == "podman" else BELOW)
+        confined, notes = confinement_notes(folder, "" if engine == "podman" else BELOW)
         below = {} if engine == "podman" or confined else {"RUNSPEC_BELOW": "."}
         near = stack.enter_context(
             AzureBatch(

@@ -34,7 +34,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
 
     found = {**SETTINGS, **{k: v for k, v in options.items() if k not in OWN}}
     account = str(found.get("storage_account", "rehearsal"))
-    confined, notes = confinement_notes()
+    confined, notes = confinement_notes(folder)
     with contextlib.ExitStack() as stack:
         try:
             blobs = Blobs(folder / "blobs", account)

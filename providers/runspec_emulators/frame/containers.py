@@ -64,12 +64,13 @@ def seen() -> list[str]:
     return [os.getcwd(), *(path for value in inherited().values() for path in value.split(":"))]
 
 
-def confinement_notes(below: str = "") -> tuple[bool, list[str]]:
+def confinement_notes(folder: Path, below: str = "") -> tuple[bool, list[str]]:
     """Return whether this machine lets the processes of jobs have roots of their own, and what to note otherwise.
 
+    It is tried in *folder*, the rehearsal's, since some file systems cannot keep what is written to a home folder.
     *below* is what else is then different.
     """
-    with tempfile.TemporaryDirectory(prefix="runspec-trial-") as made:
+    with tempfile.TemporaryDirectory(prefix="runspec-trial-", dir=folder) as made:
         line = [*rootless(Path(made)), "/bin/sh", "-c", WRITES, "sh", *mount_namespace.homes()]
         done = subprocess.run(
             line, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
