@@ -100,7 +100,7 @@ def test_a_wish_is_in_the_store_before_a_child_is_told_to_end_and_each_is_said_o
     monkeypatch.setattr(
         own.poller, "describe", lambda ids: {i: {"status": "RUNNING"} for i in sorted(ids)}
     )
-    monkeypatch.setattr(own, "terminate", lambda jobs, reason: done.extend(jobs))
+    monkeypatch.setattr(own, "terminate", lambda jobs, *more: done.extend(jobs))
 
     own.stop("r", {1})
     own.stop("r", {1})
