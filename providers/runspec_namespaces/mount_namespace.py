@@ -120,7 +120,7 @@ def take_rights() -> None:
     if _may_mount():
         return
     user, group = os.geteuid(), os.getegid()
-    _call("unshare", CLONE_NEWUSER)
+    call_libc("unshare", CLONE_NEWUSER)
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", f"{user} {user} 1"),
@@ -149,16 +149,16 @@ def enter(
     *confinement*; without it, they can. This process must be about to start another program. Raise OSError if
     the kernel does not allow it: the process is then half way, and must end.
     """
-    _call("unshare", CLONE_NEWNS)
+    call_libc("unshare", CLONE_NEWNS)
     # Mounts made here are not seen on the machine. Those made there later are seen here, where they can be written,
     # unless there is a confinement.
-    _mount(None, "/", (MS_SLAVE if confinement is None else MS_PRIVATE) | MS_REC)
+    call_mount(None, "/", (MS_SLAVE if confinement is None else MS_PRIVATE) | MS_REC)
     if root is None:
-        _mount("tmpfs", FIRST, MS_NOSUID | MS_NODEV, kind="tmpfs", data="mode=755")
+        call_mount("tmpfs", FIRST, MS_NOSUID | MS_NODEV, kind="tmpfs", data="mode=755")
     else:
-        _mount(str(root), FIRST, MS_BIND)
+        call_mount(str(root), FIRST, MS_BIND)
     os.makedirs(FIRST + OLD, exist_ok=True)
-    _call("pivot_root", FIRST.encode(), (FIRST + OLD).encode())
+    call_libc("pivot_root", FIRST.encode(), (FIRST + OLD).encode())
     os.chdir("/")
     bound = []
     for entry in list(os.scandir(OLD)):
@@ -176,11 +176,11 @@ def enter(
         _confine(bound, confinement)
     for top in tops:
         _bind(f"{folder}{top}", top)
-    _call("umount2", OLD.encode(), MNT_DETACH)
+    call_libc("umount2", OLD.encode(), MNT_DETACH)
     if root is None:
         os.rmdir(OLD)  # in a kept root it stays, since another process may be entering that
         # What a program wrote there would be lost without a word.
-        _mount(None, "/", MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
+        call_mount(None, "/", MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
     os.chdir(folder)
 
 
@@ -242,7 +242,7 @@ def _confine(bound: Sequence[str], confinement: Confinement) -> None:
         if os.path.realpath(path) == path and os.path.isdir(path):
             os.makedirs(kept, exist_ok=True)
             os.chmod(kept, 0o1777)  # noqa: S103 - as these folders have it
-            _mount(kept, path, MS_BIND)
+            call_mount(kept, path, MS_BIND)
     for path, real in confinement.seen.items():
         if not os.path.lexists(path):
             _bind(f"{OLD}{real}", path)
@@ -271,7 +271,7 @@ def _cover(path: str, kept: str) -> None:
         options.append("userxattr")
     below = [mount for mount in _mounts(layers[0]) if mount != layers[0]]
     try:
-        _mount("overlay", path, MS_NOSUID | MS_NODEV, kind="overlay", data=",".join(options))
+        call_mount("overlay", path, MS_NOSUID | MS_NODEV, kind="overlay", data=",".join(options))
     except OSError:
         if not os.path.samefile(layers[0], path):  # it lies in a private folder
             _bind(layers[0], path)
@@ -290,7 +290,7 @@ def _forbid_writes(path: str) -> None:
     attributes = struct.pack("=4Q", MOUNT_ATTR_RDONLY, 0, 0, 0)
     words = (ctypes.c_long(MOUNT_SETATTR), ctypes.c_int(AT_FDCWD), os.fsencode(path))
     try:
-        _call("syscall", *words, ctypes.c_uint(AT_RECURSIVE), attributes, ctypes.c_size_t(32))
+        call_libc("syscall", *words, ctypes.c_uint(AT_RECURSIVE), attributes, ctypes.c_size_t(32))
     except OSError as exc:
         if exc.errno not in (errno.ENOSYS, errno.EPERM):  # an old kernel, or an old filter of calls
             raise
@@ -303,7 +303,7 @@ def _remount_read_only(path: str) -> None:
         if not {"noatime", "relatime"} & {*options}:
             flags |= MS_STRICTATIME
         try:
-            _mount(None, mount, MS_REMOUNT | MS_BIND | MS_RDONLY | flags)
+            call_mount(None, mount, MS_REMOUNT | MS_BIND | MS_RDONLY | flags)
         except OSError as exc:
             if exc.errno not in (
                 errno.EINVAL,
@@ -331,10 +331,10 @@ def _bind(source: str, target: str) -> None:
         os.makedirs(target, exist_ok=True)
     else:
         os.close(os.open(target, os.O_CREAT | os.O_NOFOLLOW | os.O_WRONLY, 0o600))
-    _mount(source, target, MS_BIND | MS_REC)
+    call_mount(source, target, MS_BIND | MS_REC)
 
 
-def _mount(
+def call_mount(
     source: str | None,
     target: str,
     flags: int,
@@ -342,10 +342,10 @@ def _mount(
     data: str | None = None,
 ) -> None:
     words = (None if word is None else os.fsencode(word) for word in (source, target, kind))
-    _call("mount", *words, ctypes.c_ulong(flags), None if data is None else data.encode())
+    call_libc("mount", *words, ctypes.c_ulong(flags), None if data is None else data.encode())
 
 
-def _call(name: str, *arguments: Any) -> None:
+def call_libc(name: str, *arguments: Any) -> None:
     """Call a function of libc, or raise OSError with its name."""
     if _libc[name](*arguments) != 0:
         number = ctypes.get_errno()

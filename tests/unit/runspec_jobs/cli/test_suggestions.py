@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import resource
-import statistics
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +27,7 @@ SHELLS = ("bash", "zsh", "fish", "powershell")
 HEAD = "apiVersion: runspec/v1\nname: job\nprovider: local\n"
 SPEC = HEAD + "outputs: [{name: model, path: /job/m}, {name: logs, path: /job/l}]\nrun: echo\n"
 RUNS = 1000
-TAB_S = 0.25  # of CPU
+TAB = 4.0  # times the processor time of importing Typer: 0.9 to 3.1 were measured
 
 
 @pytest.fixture
@@ -132,14 +132,22 @@ def test_a_damaged_record_completes_nothing(runs: Sequence[str]) -> None:
 def test_a_tab_takes_little_time_however_many_runs_there_are(
     line: str, shell: str, runs: Sequence[str]
 ) -> None:
+    bare = spent(lambda: subprocess.run([sys.executable, "-c", "import typer.main"], check=True))
+
+    taken = spent(lambda: completed(line, shell))
+
+    assert taken < TAB * bare, f"{taken / bare:.1f} times as much as importing Typer"
+
+
+def spent(do: Callable[[], Any]) -> float:
+    """Return the processor time in seconds, the least of five, that the processes started by *do* take."""
     taken = []
     for _ in range(5):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert completed(line, shell)
+        assert do()
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         taken.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
-
-    assert statistics.median(taken) < TAB_S
+    return min(taken)  # what else the machine does adds to the others
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -114,8 +114,8 @@ def test_a_confined_process_sees_no_mount_that_the_machine_makes_later(folder: P
 
     def node() -> None:
         mount_namespace.take_rights()
-        mount_namespace._call("unshare", mount_namespace.CLONE_NEWNS)
-        mount_namespace._mount(None, "/", MS_SHARED | mount_namespace.MS_REC)
+        mount_namespace.call_libc("unshare", mount_namespace.CLONE_NEWNS)
+        mount_namespace.call_mount(None, "/", MS_SHARED | mount_namespace.MS_REC)
         mount_namespace.enter(folder, (), None, mount_namespace.confined_to([folder], folder))
         os._exit(b" master:" in Path("/proc/self/mountinfo").read_bytes())
 
