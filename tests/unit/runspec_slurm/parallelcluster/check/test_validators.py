@@ -26,10 +26,8 @@ from tests.support.root import ROOT
 from tests.support.slurm.parallelcluster_specs import options, spec
 from tests.support.slurm.pcluster_library import interpreter
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(1200),
-]  # the first one asks for all: a minute of processor time
+# The fixture of the first test asks the validators everything: a minute of processor time.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 PLAIN = spec()
 ASKING = ROOT / "tests/support/slurm/pcluster_calls.py"
