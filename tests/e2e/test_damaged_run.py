@@ -145,5 +145,5 @@ def test_gc_finds_and_ends_a_live_run_without_a_record(
     assert left(run)
     assert runspec(["gc", "local", "--yes", "--alive"]) == 0
 
-    assert not left(run)
+    until(lambda: not left(run))
     assert not (home / "local" / "runs" / run).exists()

@@ -25,6 +25,7 @@ from tests.faults.world import (
 from tests.support.requirements import lack, need, need_root
 
 UNAVAILABLE = 69
+USAGE = 2
 
 
 def clear(ended: Ended) -> list[str]:
@@ -163,11 +164,11 @@ def test_a_home_that_cannot_be_is_an_error_in_one_line(
 
         ended = world.run(*words)
 
-        assert ended.code == UNAVAILABLE
+        assert ended.code == USAGE
         told = [line for line in ended.err.splitlines() if "hint" not in line]
         assert len([line for line in told if "profile" not in line]) == 1, ended.err
         if "--json" in words:
-            assert json.loads(ended.out)["exit_code"] == UNAVAILABLE
+            assert json.loads(ended.out)["exit_code"] == USAGE
 
 
 def test_the_journal_has_no_half_line_after_a_full_disk(driver: Driver) -> None:

@@ -231,8 +231,8 @@ def test_an_older_record_says_what_it_can(capsys: Capture) -> None:
 
 
 @pytest.mark.slow
-def test_5000_runs_are_listed_in_half_a_second() -> None:
-    """Of processor time, because the machine may be busy; the start of Python is not in it."""
+def test_5000_runs_are_listed_in_a_few_times_what_reading_them_takes() -> None:
+    """Processor time, beside that of reading the journals: seconds say little where processors differ."""
     name = applied("toy", SWEEP)
     folder = runs_folder()
     events, _ = journal.parse((folder / name / "journal.jsonl").read_bytes(), "")
@@ -243,15 +243,19 @@ def test_5000_runs_are_listed_in_half_a_second() -> None:
         told = [{k: v for k, v in e.items() if k != "crc"} for e in (first, *events[1:])]
         (copied / "journal.jsonl").write_bytes(b"".join(map(journal.line, told)))
 
-    took_s, lines = [], list[str]()
+    ratios, lines = [], list[str]()
     for _ in range(3):
         began_s = time.process_time()
+        for path in folder.glob("*/journal.jsonl"):
+            journal.parse(path.read_bytes(), "")
+        read_s = time.process_time() - began_s
+        began_s = time.process_time()
         lines = list(run_table.lines(listing.summaries()))
-        took_s.append(time.process_time() - began_s)
+        ratios.append((time.process_time() - began_s) / read_s)
 
     assert len(lines) == 5001
     assert lines[-1].startswith("toy-a04998 ")
-    assert min(took_s) < 0.5
+    assert min(ratios) < 4  # it was 1.5 to 2.7
 
 
 # Every verb that uses records of runs or what else is kept beside them
