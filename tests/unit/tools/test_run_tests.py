@@ -53,18 +53,26 @@ def test_three_tests_that_pass_alone_are_named_and_accepted(tmp_path: Path) -> N
     assert "4 passed" not in printed.split("once more alone")[1]  # only what failed is run again
 
 
-def test_four_unsteady_tests_fail_the_run(tmp_path: Path) -> None:
+def test_four_unsteady_tests_are_named_and_fail_the_run(tmp_path: Path) -> None:
     code, printed = run_tests(tmp_path, STEADY + UNSTEADY.format(number=4))
 
     assert code == 1
-    assert "UNSTEADY" not in printed
+    assert printed.count("UNSTEADY: ") == 4
+
+
+def test_of_many_failed_tests_none_is_run_again(tmp_path: Path) -> None:
+    code, printed = run_tests(tmp_path, UNSTEADY.format(number=21))
+
+    assert code == 1
+    assert "once more" not in printed
 
 
 def test_a_test_that_fails_twice_fails_the_run(tmp_path: Path) -> None:
     code, printed = run_tests(tmp_path, UNSTEADY.format(number=1) + BROKEN)
 
     assert code == 1
-    assert "UNSTEADY" not in printed
+    assert printed.count("UNSTEADY: ") == 1
+    assert "UNSTEADY: test_it.py::test_broken" not in printed
 
 
 def test_an_error_of_the_collection_is_not_tried_again(tmp_path: Path) -> None:
