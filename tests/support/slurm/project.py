@@ -22,9 +22,10 @@ LIMIT_S = 90.0  # for what takes seconds, on a machine that does other things as
 OPTIONS = {"environment": "clean", "grace": "5s"}
 
 
-@pytest.fixture(scope="session")
+# A fixture that modules import is one for each of them, and of a session's scope it would live until the end.
+@pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Give node1 to node4 of a worker's own, each with a loopback address: a program can meet on them."""
+    """Give node1 to node4, each with a loopback address: a program can meet on them."""
     need(*PROGRAMS)
     folder = tmp_path_factory.mktemp("slurm")
     with Cluster(folder, prolog=True, address_in="RUNSPEC_HOST") as found:
