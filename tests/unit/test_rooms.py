@@ -15,7 +15,7 @@ PAGE = (ROOT / "docs/architecture.md").read_text().partition("## Modules of a pr
 MOST, MOST_AT_TOP = 15, 25  # modules in a folder
 ROOMS = set(
     """
-attempts check client discover doctor emulator errors infrastructure job logs lookup naming offer options
+attempts check client decision discover doctor emulator errors infrastructure job logs lookup naming offer options
 orphans plan policy probes profile_template provider publish reasons reconcile resources session shell signed
 status store task_stop timing
 """.split()

@@ -9,6 +9,7 @@ from typing import Any
 
 from runspec_azure.batch import plan, policy
 from runspec_azure.batch.check import check
+from runspec_azure.batch.decision import decide
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.resources import request
 from runspec_jobs.provider import (
@@ -35,7 +36,7 @@ class AzureBatchProvider:
     options_model: type[Options] = BatchOptions
 
     def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
-        return check.problems(spec, facts)
+        return check.problems(decide(spec, facts), spec, facts)
 
     def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
         if not (options.subscription and options.batch_url):
@@ -55,12 +56,12 @@ class AzureBatchProvider:
         return probes.probes(options)
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
-        return plan.steps(spec, run, facts)
+        return plan.steps(decide(spec, facts), spec, run, facts)
 
     def offer(self, spec: Spec, facts: Facts, listed: ListedPrices = NOT_READ) -> Offer:
         from runspec_azure.batch import offer
 
-        return offer.offer(spec, facts, listed)
+        return offer.offer(decide(spec, facts), listed)
 
     def policy(self, steps: Iterable[Step], options: Any, *, of_job: bool) -> Mapping[str, Any]:
         return policy.policy(steps, options, of_job=of_job)

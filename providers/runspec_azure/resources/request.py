@@ -1,4 +1,4 @@
-"""Find the VM sizes that have the resources that one node of a job requests.
+"""Find the VM sizes that have the resources that one node of a job requests, as a `MachineRequest` says.
 
 The VM sizes that discovery found (`Facts.survey`) take precedence over the table: see `subscription.survey`.
 """
@@ -9,8 +9,14 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
-from runspec_azure.resources.vm_sizes import GIB, Machine, catalogue, current, holding, known
-from runspec_jobs.provider import ChosenMachine, MachineRequest, Spec, other_regions
+from runspec_azure.resources.vm_sizes import Machine, catalogue, current, holding, known
+from runspec_jobs.provider import (
+    ChosenMachine,
+    MachineRequest,
+    chosen_machine,
+    other_regions,
+    unknown_machine,
+)
 
 # The images of Azure's HPC team, which have the drivers of GPUs and InfiniBand and a container runtime, and
 # their node agents: https://github.com/Azure/azhpc-images and
@@ -58,39 +64,11 @@ DRIVERS = {
 }
 
 
-SMALLEST = "Standard_D2ds_v5"  # for a spec that no machine holds, which `check` refuses
+class BatchAccount(Protocol):
+    """The options that name the region of the account."""
 
-
-class Wishes(Protocol):
-    """The options about machines."""
-
-    @property
-    def vm_size(self) -> str | None: ...
-    @property
-    def image(self) -> str: ...
     @property
     def batch_url(self) -> str | None: ...
-
-
-class ResourceRequest(NamedTuple):
-    """The resources that one node requests; those that a spec leaves out are as small as possible."""
-
-    cpus: int
-    memory_gib: float
-    gpus: int
-    gpu_type: str | None
-    disk_gib: float
-
-
-def needs(spec: Spec) -> ResourceRequest:
-    cluster = spec.cluster
-    return ResourceRequest(
-        cluster.cpus or 1,
-        (cluster.memory or 0) / GIB,
-        cluster.gpus or 0,
-        cluster.gpu_type,
-        (cluster.disk or 0) / GIB,
-    )
 
 
 def offered(survey: Mapping[str, Any]) -> tuple[Machine, ...]:
@@ -135,67 +113,60 @@ def _suffix(image: str) -> str:
     return "".join(image.rpartition(":")[2].partition("-")[1:])
 
 
-def region(options: Wishes) -> str | None:
+def region(options: BatchAccount) -> str | None:
     """Return the region of the account, from https://ACCOUNT.REGION.batch.azure.com, or None."""
     labels = (urlsplit(options.batch_url or "").hostname or "").split(".")
     return labels[1] if len(labels) > 2 and labels[2] == "batch" else None
 
 
 def candidates(
-    spec: Spec, options: Wishes, survey: Mapping[str, Any], together: int = 1
+    request: MachineRequest, image: str, survey: Mapping[str, Any]
 ) -> tuple[ChosenMachine, ...]:
-    """Return the machines for a node of *spec*, the best one first, with their prices and why.
+    """Return the machines for *request*, the best one first, with their prices and why.
 
-    If the GPUs of none of them work with the image, those are returned that would with another one. *together* is how
-    many nodes may share a machine: a machine of Azure Batch has one slot, so that none do.
+    If the GPUs of none of them work with *image*, those are returned that would with another one.
     """
-    wanted, there = needs(spec), offered(survey)
-    where = region(options)
-    if where and "machines" not in survey:
+    there = offered(survey)
+    if request.region and "machines" not in survey:
         whole = catalogue()
-        sold = {row.name for row in whole.machines if whole.sold_in(row, where) is not False}
+        sold = {
+            row.name for row in whole.machines if whole.sold_in(row, request.region) is not False
+        }
         there = tuple(machine for machine in there if machine.name in sold)
-    asked = MachineRequest(
-        cpus=wanted.cpus,
-        memory_gib=wanted.memory_gib,
-        gpus=wanted.gpus,
-        gpu_type=wanted.gpu_type,
-        disk_gib=wanted.disk_gib,
-        spot=spec.cluster.capacity != "on-demand",
-        together=together,
-        region=where,
-    )
-    fit = holding(asked, there, lambda machine: not lacks_driver(machine.gpu_type, options.image))
-    return fit or holding(asked, there)
+    fit = holding(request, there, lambda machine: not lacks_driver(machine.gpu_type, image))
+    return fit or holding(request, there)
 
 
-def sold_elsewhere(spec: Spec, region: str) -> str:
-    """Return a hint that names regions with a machine for a node of *spec*; an empty string if there is none."""
-    wanted = needs(spec)
-    asked = MachineRequest(*wanted[:3], wanted.gpu_type, wanted.disk_gib)
-    names = {one.machine.name for one in holding(asked, current())}
+def named(name: str, region: str | None) -> ChosenMachine:
+    """Return the machine that the profile names, with its price in *region*."""
+    machine, why = catalogue().named(name), "vm_size names it"
+    if machine is None:
+        return ChosenMachine(unknown_machine(name), None, None, why)
+    return chosen_machine(machine, catalogue(), region, why)
+
+
+def sold_elsewhere(request: MachineRequest) -> str:
+    """Return a hint that names other regions with a machine for *request*; an empty string if there is none."""
+    anywhere = request._replace(spot=False, region=None)
+    names = {choice.machine.name for choice in holding(anywhere, current())}
     there = [machine for machine in catalogue().machines if machine.name in names]
-    return other_regions(there, catalogue(), region) if there else ""
+    return other_regions(there, catalogue(), request.region or "") if there else ""
 
 
-def too_many_gpus(spec: Spec, options: Wishes, survey: Mapping[str, Any]) -> Machine | None:
-    """Return the smallest machine that is large enough for a node of *spec*, whatever its number of GPUs, or None."""
-    found = [known(one.machine.name) for one in candidates(spec, options, survey, together=64)]
-    return min(filter(None, found), key=lambda m: (m.gpus, m.cpus), default=None)
+def too_many_gpus(request: MachineRequest, image: str, survey: Mapping[str, Any]) -> Machine | None:
+    """Return the smallest machine that is large enough for *request*, whatever its number of GPUs, or None."""
+    choices = candidates(request._replace(together=64), image, survey)
+    machines = filter(None, (known(choice.machine.name) for choice in choices))
+    return min(machines, key=lambda machine: (machine.gpus, machine.cpus), default=None)
 
 
-def size(spec: Spec, options: Wishes, survey: Mapping[str, Any] | None = None) -> str:
-    """Return the VM size for a node of *spec*: the profile's, or the cheapest one that is large enough."""
-    if options.vm_size:
-        machine = known(options.vm_size)
-        return machine.name if machine else options.vm_size
-    found = candidates(spec, options, survey or {})
-    return found[0].machine.name if found else SMALLEST
-
-
-def alike(spec: Spec, survey: Mapping[str, Any]) -> tuple[Machine, ...]:
-    """Return the machines of the kind that *spec* requests: with such GPUs, or with none."""
-    wanted = needs(spec)
-    kind = wanted.gpu_type and wanted.gpu_type.lower()
-    found = [m for m in offered(survey) if m.disk_gib and bool(m.gpus) == bool(wanted.gpus)]
-    return tuple(m for m in found if kind is None or m.gpu_type.lower() == kind)
+def alike(request: MachineRequest, survey: Mapping[str, Any]) -> tuple[Machine, ...]:
+    """Return the machines of the kind that *request* names: with such GPUs, or with none."""
+    kind = request.gpu_type and request.gpu_type.lower()
+    return tuple(
+        machine
+        for machine in offered(survey)
+        if machine.disk_gib
+        and bool(machine.gpus) == bool(request.gpus)
+        and kind in (None, machine.gpu_type.lower())
+    )

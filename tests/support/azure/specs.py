@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from runspec_azure.batch.check import check
+from runspec_azure.batch import PROVIDER
+from runspec_azure.batch.decision import Decision, decide
 from runspec_azure.batch.options import BatchOptions
 from runspec_jobs.provider import Facts, Problem, Source, Spec
 from runspec_jobs.testing import documents
@@ -36,9 +37,13 @@ def options(**profile: Any) -> BatchOptions:
     return BatchOptions.model_validate({**PROFILE, **profile})
 
 
+def decision(wanted: Spec, survey: dict[str, Any] | None = None, /, **profile: Any) -> Decision:
+    return decide(wanted, Facts(options(**profile), survey=survey or {}))
+
+
 def problems(wanted: Spec, survey: dict[str, Any] | None = None, **profile: Any) -> list[Problem]:
     sources = {m.name: Source("sha256:0", 1, 1) for m in wanted.mounts}
-    return list(check.problems(wanted, Facts(options(**profile), sources, survey=survey or {})))
+    return list(PROVIDER.check(wanted, Facts(options(**profile), sources, survey=survey or {})))
 
 
 def errors(wanted: Spec, survey: dict[str, Any] | None = None, **profile: Any) -> list[Any]:

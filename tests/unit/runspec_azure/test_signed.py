@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runspec_azure.batch import client, plan, signed
+from runspec_azure.batch import PROVIDER, client, signed
 from runspec_jobs.provider import Facts, Source, Spec, Step
 from tests.support.azure.specs import IDENTITY, SHARED, STORE, errors, options, spec
 
@@ -19,7 +19,7 @@ IMAGE = {"image": "debian:12-slim"}
 def steps(wanted: Spec, **profile: Any) -> dict[str, Step]:
     sources = {m.name: Source("sha256:0", 1, 1) for m in wanted.mounts}
     facts = Facts(options(files="signed", **profile), sources)
-    return {s.id: s for s in plan.steps(wanted, "n-abc123", facts)}
+    return {s.id: s for s in PROVIDER.plan(wanted, "n-abc123", facts)}
 
 
 def test_a_task_begins_with_a_file_that_holds_each_word_quoted() -> None:

@@ -11,14 +11,16 @@ from typing import Any
 
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources import request as aws
-from runspec_azure.batch.options import BatchOptions
 from runspec_azure.batchai.offer import offer as batch_ai_offer
-from runspec_azure.resources import request as azure
 from runspec_jobs.provider import ChosenMachine, Problem
 from runspec_slurm.parallelcluster.infrastructure import queues
 from tests.support.aws.specs import problems as aws_problems, spec as aws_spec
 from tests.support.azure import batch_ai_specs as batch_ai
-from tests.support.azure.specs import problems as azure_problems, spec as azure_spec
+from tests.support.azure.specs import (
+    decision as azure_decision,
+    problems as azure_problems,
+    spec as azure_spec,
+)
 from tests.support.root import ROOT
 from tests.support.slurm import parallelcluster_specs as slurm
 
@@ -116,8 +118,7 @@ def rows() -> Iterator[str]:
         profile = {"region": "us-east-1", "efa": asked.get("efa", False)}
         one, other = aws_spec(cluster=cluster, **more), azure_spec(cluster=cluster, **more)
         on_aws = aws.candidates(one, AwsOptions.model_validate(profile))
-        account = BatchOptions.model_validate({"batch_url": EASTUS})
-        on_azure = azure.candidates(other, account, {})
+        on_azure = azure_decision(other, batch_url=EASTUS).machines
         words = ", ".join(f"{key} {value}" for key, value in asked.items()) or "nothing"
         cells = (
             shown(on_aws, aws_problems(one, **profile)),

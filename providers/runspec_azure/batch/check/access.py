@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from runspec_azure.batch.infrastructure import autoscale
+from runspec_azure.batch.decision import Decision
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import setting
 from runspec_azure.session import clouds
-from runspec_jobs.provider import Facts, Problem, Spec, lacking
+from runspec_jobs.provider import Problem, Spec, lacking
 
 MOST_SIGNED_S = 7 * 86_400
 LOGIN_SIGNED_S = MOST_SIGNED_S - 1800  # its key is valid from a little earlier until a little later
 DAY_S = 86_400
 
 
-def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    options: BatchOptions = facts.options
+def problems(decision: Decision, spec: Spec) -> Iterator[Problem]:
+    options = decision.options
     yield from _open(options)
-    yield from _keyed(spec, facts)
+    yield from _keyed(decision, spec)
     yield from _one_cloud(options)
     if not options.identity:
         yield from _signed(spec, options)
@@ -48,7 +48,7 @@ def _open(options: BatchOptions) -> Iterator[Problem]:
             yield Problem(("provider",), what, f"write https://..., or set {key}")
 
 
-def _keyed(spec: Spec, facts: Facts) -> Iterator[Problem]:
+def _keyed(decision: Decision, spec: Spec) -> Iterator[Problem]:
     """Yield what the service refuses to a client with a shared key; an emulator on this machine refuses nothing.
 
     "If the mode is UserSubscription, clients must use Microsoft Entra ID", and so must those that make a pool in a
@@ -57,11 +57,11 @@ def _keyed(spec: Spec, facts: Facts) -> Iterator[Problem]:
     https://learn.microsoft.com/azure/batch/batch-virtual-network#prerequisites
     https://learn.microsoft.com/azure/batch/batch-sig-images#prerequisites
     """
-    options: BatchOptions = facts.options
+    options = decision.options
     if not options.batch_key or urlsplit(options.batch_url or "https:").scheme != "https":
         return
     hint = "remove batch_key from the profile, and log in, such as with az login"
-    if autoscale.allocation(facts) == "user-subscription":
+    if decision.allocation == "user-subscription":
         what = "accounts with pool allocation mode 'user subscription' accept no batch_key"
         yield Problem(setting(spec, "pool_allocation"), what, hint)
     if options.pool or options.identity:

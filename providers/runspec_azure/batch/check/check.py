@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from runspec_azure.batch import signed
 from runspec_azure.batch.check import access, images, notes, secrets
-from runspec_azure.batch.infrastructure import autoscale, pool
+from runspec_azure.batch.decision import Decision
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import setting
 from runspec_azure.resources import request, vm_sizes
@@ -18,12 +18,12 @@ from runspec_jobs.provider import (
     GPU_MULTIPLE,
     Capacity,
     Facts,
+    MachineRequest,
     Problem,
     Spec,
     did_you_mean,
     lacking,
     literal_paths,
-    nodes_each,
     too_many_tasks,
 )
 
@@ -39,43 +39,42 @@ GIB = vm_sizes.GIB
 DAY_S = 86_400
 
 
-def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    options: BatchOptions = facts.options
-    yield from _nodes(spec)
+def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
+    options = decision.options
+    yield from _nodes(decision, spec)
     yield from _words(spec)
     yield from _size(spec)
-    yield from _container(spec)
+    yield from _container(decision, spec)
     yield from _limits(spec)
     if spec.container.image is None:
         why = "on a machine of Azure Batch without an image; what is written there is lost"
         yield from literal_paths(spec, why)
     if facts.complete:
-        yield from _gang(spec, facts)
-        yield from _spot(spec, facts)
-        yield from _own_pool(spec, options)
+        yield from _gang(decision, spec)
+        yield from _spot(decision)
+        yield from _own_pool(decision, spec)
         if not options.pool:
-            yield from _machines(spec, facts)
-            yield from images.problems(spec, facts)
-            yield from _registry(spec, options)
+            yield from _machines(decision, spec, facts)
+            yield from images.problems(decision, spec)
+            yield from _registry(decision)
             yield from _addresses(spec, options)
         if options.files == "signed":
             yield from signed.problems(spec, options)
         yield from _profile(spec, options)
-        yield from access.problems(spec, facts)
+        yield from access.problems(decision, spec)
         yield from _mounts(spec, options)
         yield from secrets.problems(spec, options)
-        yield from notes.notes(spec, facts)
+        yield from notes.notes(decision, spec)
 
 
-def _nodes(spec: Spec) -> Iterator[Problem]:
-    nodes, cluster = spec.cluster.nodes, spec.cluster
-    if cluster.placement and nodes.max > 1:
+def _nodes(decision: Decision, spec: Spec) -> Iterator[Problem]:
+    if spec.cluster.placement and decision.connected:
         what = (
             "ignored: Azure Batch has no such option, and its pools with inter-node communication place nodes "
             "close to each other; for InfiniBand, set vm_size to a machine that has it (HB, ND)"
         )
         yield Problem(("cluster", "placement"), what, severity="note")
-    if nodes_each(spec) > 1 and cluster.capacity is not Capacity.ON_DEMAND:
+    if decision.nodes > 1 and decision.capacity is not Capacity.ON_DEMAND:
         # https://learn.microsoft.com/azure/batch/batch-spot-vms#considerations-and-use-cases
         what = "if the machine of one node is reclaimed, all nodes of the task start again"
         yield Problem(("cluster", "capacity"), what, severity="note")
@@ -97,7 +96,7 @@ def _size(spec: Spec) -> Iterator[Problem]:
         yield Problem(("env",), what, "put long texts into a file of a mounted folder", at="key")
 
 
-def _container(spec: Spec) -> Iterator[Problem]:
+def _container(decision: Decision, spec: Spec) -> Iterator[Problem]:
     """Yield problems and notes about the image; with an image, the pool is for containers, and each task is one."""
     container, at = spec.container, ("container", "image")
     if container.image and container.image.startswith("localhost/"):
@@ -113,16 +112,16 @@ def _container(spec: Spec) -> Iterator[Problem]:
     elif container.image and ("://" in container.image or "#" in container.image):
         what = f"'{container.image}' is written for container engines of Slurm"
         yield Problem(at, what, "write it as REGISTRY/NAME:TAG")
-    if container.requirements is not None and pool.image(spec):
+    if container.requirements is not None and decision.image:
         what = (
             "the image's python3 installs the packages when the job starts, and needs venv or pip"
         )
         yield Problem(("container", "requirements"), what, at="key", severity="note")
     if container.python:
-        where = "image" if pool.image(spec) else "machine"
+        where = "image" if decision.image else "machine"
         what = f"the {where} has its own Python: make sure that it is one of these versions"
         yield Problem(("container", "python"), what, severity="note")
-    if container.shm and not pool.image(spec):
+    if decision.shm_bytes and not decision.image:
         what = "ignored without an image: the job has the machine's /dev/shm, which is half of its memory"
         yield Problem(("container", "shm"), what, severity="note")
 
@@ -135,15 +134,14 @@ def _limits(spec: Spec) -> Iterator[Problem]:
         yield Problem(("timeout",), what, f"set timeout: {MOST_DAYS}d or shorter")
 
 
-def _gang(spec: Spec, facts: Facts) -> Iterator[Problem]:
+def _gang(decision: Decision, spec: Spec) -> Iterator[Problem]:
     """Yield a problem for a task that needs more machines than its pool can have: it would wait for ever.
 
     https://learn.microsoft.com/azure/batch/batch-mpi#requirements-for-multi-instance-tasks
     """
-    options: BatchOptions = facts.options
-    asked, at = spec.cluster.nodes, ("cluster", "nodes")
-    nodes = asked.min if asked.elastic else asked.max  # the number that it waits for
-    most = autoscale.together(facts)
+    options, most, at = decision.options, decision.most_connected, ("cluster", "nodes")
+    # An elastic job waits for its least nodes.
+    nodes = spec.cluster.nodes.min if decision.elastic else decision.nodes
     if nodes > most:
         what = f"{nodes:,} nodes, but a pool with inter-node communication has {most} at most"
         yield Problem(at, what, f"set nodes: {most}, or run a sweep of tasks with one node")
@@ -153,14 +151,14 @@ def _gang(spec: Spec, facts: Facts) -> Iterator[Problem]:
         yield Problem(at, what, hint)
 
 
-def _spot(spec: Spec, facts: Facts) -> Iterator[Problem]:
+def _spot(decision: Decision) -> Iterator[Problem]:
     """Yield a problem for a machine that is not sold as a spot machine. Accounts in both allocation modes have them.
 
     "After migration, any use of Low-priority properties in the Azure Batch API or SDK will automatically translate
     into Spot-based compute node allocations": https://github.com/Azure/Batch/issues/196
     """
-    options: BatchOptions = facts.options
-    if spec.cluster.capacity is Capacity.ON_DEMAND:
+    options = decision.options
+    if decision.capacity is Capacity.ON_DEMAND:
         return
     name = options.vm_size or ""
     # https://learn.microsoft.com/azure/virtual-machines/spot-vms#limitations
@@ -170,8 +168,9 @@ def _spot(spec: Spec, facts: Facts) -> Iterator[Problem]:
         yield Problem(("cluster", "capacity"), what, hint)
 
 
-def _own_pool(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
+def _own_pool(decision: Decision, spec: Spec) -> Iterator[Problem]:
     """Yield the requirements on the pool of the profile, which is used as it is."""
+    options = decision.options
     if not options.pool:
         return
     if not POOL_ID.fullmatch(options.pool):
@@ -181,7 +180,7 @@ def _own_pool(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
         if getattr(spec.cluster, key) not in (None, Capacity.ON_DEMAND):
             what = "ignored: the profile's pool decides this"
             yield Problem(("cluster", key), what, severity="note")
-    if spec.cluster.nodes.max > 1:
+    if decision.connected:
         what = (
             "the profile's pool needs enableInterNodeCommunication and taskSlotsPerNode: 1, or "
             "the job waits for ever"
@@ -189,26 +188,25 @@ def _own_pool(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
         yield Problem(("cluster", "nodes"), what, severity="note")
     what = (
         "the profile's pool needs a containerConfiguration"
-        if pool.image(spec)
+        if decision.image
         else "the profile's pool must have no containerConfiguration, or tasks without an image fail"
     )
-    at = ("container", "image") if pool.image(spec) else ("provider",)
+    at = ("container", "image") if decision.image else ("provider",)
     yield Problem(at, what, severity="note")
 
 
-def _machines(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    options: BatchOptions = facts.options
-    cluster = spec.cluster
-    if options.vm_size:
-        yield from _named(spec, options.vm_size)
+def _machines(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
+    gpu_type = decision.request.gpu_type
+    if decision.options.vm_size:
+        yield from _named(decision, spec)
         return
-    if cluster.gpu_type:
+    if gpu_type:
         there = vm_sizes.gpu_types(request.offered(facts.survey))
-        if cluster.gpu_type.lower() not in {kind.lower() for kind in there}:
-            yield _unknown_gpu(cluster.gpu_type, there)
+        if gpu_type.lower() not in {kind.lower() for kind in there}:
+            yield _unknown_gpu(gpu_type, there)
             return
-    if not request.candidates(spec, options, facts.survey):
-        yield _too_much(spec, facts)
+    if not decision.machines:
+        yield _too_much(decision, spec, facts)
 
 
 def _unknown_gpu(kind: str, there: tuple[str, ...]) -> Problem:
@@ -227,9 +225,10 @@ def _unknown_gpu(kind: str, there: tuple[str, ...]) -> Problem:
     )
 
 
-def _named(spec: Spec, name: str) -> Iterator[Problem]:
+def _named(decision: Decision, spec: Spec) -> Iterator[Problem]:
     """Yield problems of the machine that the profile names; one that the table lacks may be new."""
-    machine, at = vm_sizes.known(name), setting(spec, "vm_size")
+    name, at = decision.options.vm_size or "", setting(spec, "vm_size")
+    machine = vm_sizes.known(name)
     if machine is None:
         if hint := _misspelt(name):
             yield Problem(at, f"vm_size: '{name}' is not a VM size of Azure", hint)
@@ -246,7 +245,7 @@ def _named(spec: Spec, name: str) -> Iterator[Problem]:
     elif machine.leaves:
         what = f"vm_size: {machine.name} will be retired on {machine.leaves}"
         yield Problem(at, what, severity="note")
-    yield from _short(spec, machine)
+    yield from _short(decision.request, machine)
 
 
 def _misspelt(name: str) -> str | None:
@@ -265,9 +264,9 @@ class Want(NamedTuple):
     unit: str
 
 
-def _wants(spec: Spec, among: Iterable[Machine]) -> tuple[Want, ...]:
+def _wants(wanted: MachineRequest, among: Iterable[Machine]) -> tuple[Want, ...]:
     """Return the resources that a node requests, and the most that any of the machines has of each."""
-    wanted, there = request.needs(spec), tuple(among)
+    there = tuple(among)
     return (
         Want("gpus", wanted.gpus, max(m.gpus for m in there), ""),
         Want("cpus", wanted.cpus, max(m.cpus for m in there), ""),
@@ -276,27 +275,28 @@ def _wants(spec: Spec, among: Iterable[Machine]) -> tuple[Want, ...]:
     )
 
 
-def _short(spec: Spec, machine: Machine) -> Iterator[Problem]:
-    for want in _wants(spec, [machine]):
+def _short(wanted: MachineRequest, machine: Machine) -> Iterator[Problem]:
+    for want in _wants(wanted, [machine]):
         if want.asked > want.there:
             what = (
                 f"{want.asked:,.6g}{want.unit}, but {machine.name} has {want.there:,.6g}{want.unit}"
             )
             yield Problem(("cluster", want.key), what, "ask for less, or set another vm_size")
-    kind = spec.cluster.gpu_type
+    kind = wanted.gpu_type
     if kind and machine.gpus and machine.gpu_type.lower() != kind.lower():
         what = f"'{kind}', but {machine.name} has {machine.gpu_type}"
         yield Problem(("cluster", "gpu_type"), what, "set another vm_size")
 
 
-def _too_much(spec: Spec, facts: Facts) -> Problem:
-    among = request.alike(spec, facts.survey)
+def _too_much(decision: Decision, spec: Spec, facts: Facts) -> Problem:
+    wanted, region = decision.request, decision.request.region
+    among = request.alike(wanted, facts.survey)
     if not among:
         what = "no suitable machine is available to this subscription in its region"
         return Problem(
             ("cluster",), what, "set vm_size in the profile, or request a quota increase"
         )
-    for want in _wants(spec, among):
+    for want in _wants(wanted, among):
         if want.asked > want.there and getattr(spec.cluster, want.key) is not None:
             what = (
                 f"{want.asked:,.6g}{want.unit}, but the largest machine has "
@@ -304,23 +304,22 @@ def _too_much(spec: Spec, facts: Facts) -> Problem:
             )
             hint = "ask for less for each node, or set vm_size in the profile"
             return Problem(("cluster", want.key), what, hint)
-    if least := request.too_many_gpus(spec, facts.options, facts.survey):
-        what = f"{spec.cluster.gpus}, but the smallest machine with such GPUs, {least.name}, has {least.gpus}"
+    if least := request.too_many_gpus(wanted, decision.options.image, facts.survey):
+        what = f"{wanted.gpus}, but the smallest machine with such GPUs, {least.name}, has {least.gpus}"
         hint = f"set gpus: {-(-least.gpus // GPU_MULTIPLE)} or more, choose another GPU, or set vm_size: {least.name}"
         return Problem(("cluster", "gpus"), what, hint)
-    found = request.region(facts.options)
-    if found and (hint := request.sold_elsewhere(spec, found)):
-        what = f"no machine that is large enough is offered in {found}"
+    if region and (hint := request.sold_elsewhere(wanted)):
+        what = f"no machine that is large enough is offered in {region}"
         return Problem(("cluster",), what, f"{hint}, or set vm_size in the profile")
-    where = f" of {found}" if found else ""
+    where = f" of {region}" if region else ""
     what = f"no machine{where} meets all requirements of a node together"
     return Problem(("cluster",), what, "ask for less, or set vm_size in the profile")
 
 
-def _registry(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
+def _registry(decision: Decision) -> Iterator[Problem]:
     """https://learn.microsoft.com/azure/container-registry/anonymous-pull-access"""
-    host = (pool.image(spec) or "").partition("/")[0]
-    if host.endswith(".azurecr.io") and host != options.registry:
+    host = (decision.image or "").partition("/")[0]
+    if host.endswith(".azurecr.io") and host != decision.options.registry:
         what = f"{host} refuses anonymous pulls by default: set registry in the profile"
         yield Problem(("container", "image"), what, severity="note")
 

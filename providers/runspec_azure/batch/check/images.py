@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from runspec_azure.batch.decision import Decision
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import setting
 from runspec_azure.resources import request, vm_sizes
-from runspec_jobs.provider import Facts, Problem, Spec
+from runspec_jobs.provider import Problem, Spec
 
 # https://learn.microsoft.com/azure/batch/batch-custom-image-pools-to-azure-compute-gallery-migration-guide
 RETIRED = "2026-03-31"
 
 
-def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    options: BatchOptions = facts.options
-    yield from _agent(spec, options)
-    yield from _managed(spec, options)
-    yield from _driver(spec, facts)
+def problems(decision: Decision, spec: Spec) -> Iterator[Problem]:
+    yield from _agent(spec, decision.options)
+    yield from _managed(spec, decision.options)
+    yield from _driver(decision, spec)
 
 
 def _agent(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
@@ -36,25 +36,23 @@ def _managed(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
         yield Problem(setting(spec, "image"), what, hint)
 
 
-def _driver(spec: Spec, facts: Facts) -> Iterator[Problem]:
+def _driver(decision: Decision, spec: Spec) -> Iterator[Problem]:
     """Yield a problem if the GPUs of the machines do not work with the image."""
-    options: BatchOptions = facts.options
-    name = request.size(spec, options, facts.survey)
+    options, name = decision.options, decision.vm_size
     kind = vm_sizes.gpu_type(name)
-    if not spec.cluster.gpus or not request.lacks_driver(kind, options.image):
+    if not decision.request.gpus or not request.lacks_driver(kind, options.image):
         return
     at = setting(spec, "vm_size") if options.vm_size else ("cluster", "gpu_type")
-    if not options.vm_size and spec.cluster.gpu_type is None:
+    if not options.vm_size and decision.request.gpu_type is None:
         at = ("cluster", "gpus")
     needed = request.driver(kind)
     what = f"the {kind} of {name} needs the driver {needed.name}, which {options.image} lacks"
     if options.start_task:
         yield Problem(at, f"{what}: start_task must install it", severity="note")
         return
-    own = request.image_with(kind)
-    if own:
-        agent = request.NODE_AGENTS[own.rpartition(":")[0]]
-        known = f"image: {own} and node_agent: {agent}"
+    if image := request.image_with(kind):
+        agent = request.NODE_AGENTS[image.rpartition(":")[0]]
+        known = f"image: {image} and node_agent: {agent}"
     else:
         known = "an image with that driver"
     hint = f"set {known} in the profile, or a start_task that installs it, or another gpu_type"

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runspec_azure.batch.infrastructure import autoscale, pool
-from runspec_azure.batch.options import BatchOptions
-from runspec_jobs.provider import Facts, Problem, Spec
+from runspec_azure.batch.decision import Decision
+from runspec_jobs.provider import Problem, Spec
 
 WITHOUT_BLOBFUSE = ":ubuntu-hpc:2204:"
 
 
-def notes(spec: Spec, facts: Facts) -> Iterator[Problem]:
+def notes(decision: Decision, spec: Spec) -> Iterator[Problem]:
     """Yield the notes about a job whose profile is complete."""
-    options: BatchOptions = facts.options
-    if not options.pool:
-        yield from _machines(spec, facts)
-        yield from _blobfuse(spec, options)
-        yield from _own_image(spec, options)
+    if not decision.options.pool:
+        yield from _machines(decision)
+        yield from _blobfuse(decision, spec)
+        yield from _own_image(decision)
 
 
-def _machines(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    if spec.cluster.nodes.max == 1:
+def _machines(decision: Decision) -> Iterator[Problem]:
+    if not decision.connected:
         return
     # The note on requirements: https://learn.microsoft.com/azure/batch/batch-mpi
     # See docs/unverified.md, azure-33.
@@ -30,18 +28,18 @@ def _machines(spec: Spec, facts: Facts) -> Iterator[Problem]:
         "its nodes when the job has ended, and delete the pool with runspec destroy --shared"
     )
     yield Problem(("cluster", "nodes"), what, severity="note")
-    options: BatchOptions = facts.options
-    if options.max_nodes > autoscale.together(facts):
+    max_nodes, most = decision.options.max_nodes, decision.most_connected
+    if max_nodes > most:
         what = (
-            f"max_nodes: {options.max_nodes:,}, but a pool with inter-node communication has "
-            f"{autoscale.together(facts)} at most"
+            f"max_nodes: {max_nodes:,}, but a pool with inter-node communication has {most} at most"
         )
         yield Problem(("cluster", "nodes"), what, severity="note")
 
 
-def _blobfuse(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
+def _blobfuse(decision: Decision, spec: Spec) -> Iterator[Problem]:
     """https://learn.microsoft.com/azure/batch/virtual-file-mount#supported-configurations"""
-    names = [key for key in pool.shared(spec) if options.shared.get(key, "").startswith("blob:")]
+    options = decision.options
+    names = [key for key in decision.shared if options.shared.get(key, "").startswith("blob:")]
     at = {m.place.partition("/")[0]: i for i, m in enumerate(spec.mounts) if m.scheme == "shared"}
     for key in names:
         if WITHOUT_BLOBFUSE in options.image:
@@ -57,8 +55,8 @@ def _blobfuse(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
         yield Problem(("mounts", at[names[1]], "source"), what, severity="note")
 
 
-def _own_image(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
+def _own_image(decision: Decision) -> Iterator[Problem]:
     """https://learn.microsoft.com/azure/batch/batch-docker-container-workloads#custom-images-for-linux"""
-    if pool.image(spec) and options.image.startswith("/"):
+    if decision.image and decision.options.image.startswith("/"):
         what = "machines with a custom image can run containers only if it has a container runtime (moby)"
         yield Problem(("container", "image"), what, severity="note")

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from runspec_azure.batch.options import BatchOptions
+from runspec_azure.batch.decision import Decision
 from runspec_azure.naming import batch
-from runspec_jobs.provider import Capacity, Facts, Scope, Spec, Step, nodes_each, tasks
+from runspec_jobs.provider import Capacity, Scope, Step
 
 INTERVAL = "PT5M"  # the shortest one that is allowed
 MOST_SAMPLES = "TimeInterval_Minute * 5"
@@ -25,48 +25,17 @@ HERE = ("$CurrentDedicatedNodes", "$CurrentLowPriorityNodes")
 CLOCK = "$clock"
 
 
-# Limits of pools with inter-node communication: https://learn.microsoft.com/azure/batch/batch-quota-limit#pool-size-limits
-TOGETHER = {"batch-service": 100, "user-subscription": 80}
-
-
-def allocation(facts: Facts) -> str | None:
-    """Return the pool allocation mode of the account, as discovery found it, or else as in the profile."""
-    found: str | None = facts.survey.get("pool_allocation") or facts.options.pool_allocation
-    return found
-
-
-def together(facts: Facts) -> int:
-    """Return the largest number of machines of a pool with inter-node communication."""
-    return TOGETHER[allocation(facts) or "batch-service"]
-
-
-def most(spec: Spec, facts: Facts) -> int:
-    """Return the largest number of machines of the pool of *spec*, at most as many as tasks can use.
-
-    Tasks that max_parallel holds back count as pending, too: "$ActiveTasks [...] includes all tasks that
-    are in the active state and whose dependencies have been satisfied."
-    https://learn.microsoft.com/azure/batch/batch-automatic-scaling#read-write-service-defined-variables
-    """
-    options: BatchOptions = facts.options
-    nodes, found = nodes_each(spec), options.max_nodes
-    if spec.max_parallel:
-        found = min(found, spec.max_parallel * spec.cluster.nodes.max)
-    if spec.cluster.nodes.max > 1:
-        found = min(found, together(facts))
-    return max(nodes, found - found % nodes)
-
-
-def formula(spec: Spec, facts: Facts, woken: int | None = None) -> str:
+def formula(decision: Decision, woken: int | None = None) -> str:
     """Return the autoscale formula: one machine for each node of each task that waits or runs.
 
     A machine is released when its task has ended. *woken* is the number of nodes that are about to be submitted,
     which no sample contains yet. Without it, a pool without samples requests the machines of one task.
     """
     lines = (
-        f"most = {most(spec, facts)}",
+        f"most = {decision.most_nodes}",
         f"seen = {PENDING}.GetSamplePercent({MOST_SAMPLES})",
-        *_pending(nodes_each(spec), most(spec, facts), woken),
-        *_targets(spec, facts.options),
+        *_pending(decision.nodes, decision.most_nodes, woken),
+        *_targets(decision),
         "$NodeDeallocationOption = taskcompletion",
     )
     return "".join(f"{line};\n" for line in lines)
@@ -107,18 +76,17 @@ def _last(nodes: int) -> str:
     return f"max({ACTIVE}.GetSample(1)) + min({running}, {here})"
 
 
-def _targets(spec: Spec, options: BatchOptions) -> Iterator[str]:
-    capacity = spec.cluster.capacity
-    if capacity is Capacity.ON_DEMAND:
+def _targets(decision: Decision) -> Iterator[str]:
+    if decision.capacity is Capacity.ON_DEMAND:
         yield from (f"{DEDICATED} = wanted", f"{SPOT} = 0")
         return
-    if capacity is Capacity.SPOT:
+    if decision.capacity is Capacity.SPOT:
         yield from (f"{SPOT} = wanted", f"{DEDICATED} = 0")
         return
     # Reclaimed machines are replaced at once by on-demand machines. Spot machines that were requested and have
     # not started when tasks have waited for spot_wait are requested as on-demand, until no tasks are left.
     # $CurrentLowPriorityNodes includes reclaimed machines.
-    wait = f"TimeInterval_Minute * {options.spot_wait // 60}"
+    wait = f"TimeInterval_Minute * {decision.options.spot_wait // 60}"
     yield f"lost = seen < 70 ? 0 : max($PreemptedNodeCount.GetSample({MOST_SAMPLES}))"
     yield "here = seen < 70 ? 0 : max($CurrentLowPriorityNodes.GetSample(1)) - lost"
     yield f"known = {PENDING}.GetSamplePercent({wait})"
@@ -128,21 +96,16 @@ def _targets(spec: Spec, options: BatchOptions) -> Iterator[str]:
     yield f"{SPOT} = max(0, wanted - {DEDICATED})"
 
 
-def coming(spec: Spec, facts: Facts) -> int:
-    """Return how many nodes of a run of *spec* can run at the same time."""
-    return min(most(spec, facts), len(tasks(spec)) * spec.cluster.nodes.max)
-
-
-def awake(spec: Spec, facts: Facts) -> dict[str, str]:
+def awake(decision: Decision) -> dict[str, str]:
     """Return the formula of a new pool, which requests machines for all nodes of the run that makes it.
 
     "When you create a pool with autoscaling enabled" it is evaluated at once; then the pool is being resized, and
     for minutes it accepts no other formula. The formula does not name a run, because runs share this request.
     """
-    return {CLOCK: formula(spec, facts, coming(spec, facts))}
+    return {CLOCK: formula(decision, decision.nodes_at_once)}
 
 
-def wake(spec: Spec, run: str, facts: Facts, pool: str) -> Iterator[Step]:
+def wake(decision: Decision, run: str, pool: str) -> Iterator[Step]:
     """Yield the step that has a pool of runspec scale up now, and not at its next evaluation.
 
     The client skips it for a pool that the same command has made. Setting the interval again starts a new
@@ -150,11 +113,10 @@ def wake(spec: Spec, run: str, facts: Facts, pool: str) -> Iterator[Step]:
     include them. Its comment names the run, by which a request with an unknown outcome is found.
     https://learn.microsoft.com/rest/api/batchservice/pools/enable-pool-auto-scale
     """
-    options: BatchOptions = facts.options
-    if options.pool:
+    if decision.options.pool:
         return
-    count = coming(spec, facts)
-    text = f"// woken by {run}\n{formula(spec, facts, count)}"
+    count = decision.nodes_at_once
+    text = f"// woken by {run}\n{formula(decision, count)}"
     body = {"autoScaleFormula": {CLOCK: text}, "autoScaleEvaluationInterval": INTERVAL}
     do = batch("Pool_EnableAutoScale", {"poolId": pool}, body)
     yield Step("wake", f"scale the pool up for {count} node{'s' * (count > 1)}", Scope.RUN, do)

@@ -5,32 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from runspec_azure.batch.decision import Decision
 from runspec_azure.batch.infrastructure import autoscale, managed_pool
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import batch, pairs
-from runspec_azure.resources import request
 from runspec_azure.session import clouds
-from runspec_jobs.provider import Capacity, Facts, Scope, Spec, Step, content_name
+from runspec_jobs.provider import Scope, Step, content_name
 
 START = "/bin/sh -c 'eval \"$RUNSPEC_START_TASK\"'"
 
 
-def name(spec: Spec, facts: Facts) -> str:
-    """Return the name of the pool of *spec*: the profile's, or that of a pool for specs with equal needs."""
-    options: BatchOptions = facts.options
-    return options.pool or content_name("pool", content(spec, facts))
+def name(decision: Decision) -> str:
+    """Return the name of the pool: the profile's, or that of a pool for specs with equal needs."""
+    return decision.options.pool or content_name("pool", content(decision))
 
 
-def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
+def steps(decision: Decision) -> Iterator[Step]:
     """Yield the step that makes the pool, unless the profile names one.
 
     The pool is made with a formula for the machines of this run; its name is a hash of the usual formula.
     """
-    options: BatchOptions = facts.options
+    options = decision.options
     if options.pool:
         return
-    made, pool = content(spec, facts), name(spec, facts)
-    whole = {**made, "autoScaleFormula": autoscale.awake(spec, facts)}
+    pool = name(decision)
+    whole = {**content(decision), "autoScaleFormula": autoscale.awake(decision)}
     whole["metadata"] = pairs({**options.tags, "runspec": "pool"})
     do = (
         managed_pool.create(pool, whole, options)
@@ -38,8 +37,9 @@ def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
         else batch("Pool_Add", body={"id": pool, **whole})
     )
     undo = batch("Pool_Delete", {"poolId": pool})
-    how = "spot" if spec.cluster.capacity is Capacity.SPOT else str(spec.cluster.capacity)
-    title = f"make a pool: {made['vmSize']}, {how}, up to {autoscale.most(spec, facts)} nodes"
+    title = (
+        f"make a pool: {whole['vmSize']}, {decision.capacity}, up to {decision.most_nodes} nodes"
+    )
     yield Step("pool", title, Scope.SITE, do, undo)
 
 
@@ -57,65 +57,56 @@ def rule(options: BatchOptions) -> str:
     )
 
 
-def content(spec: Spec, facts: Facts) -> dict[str, Any]:
+def content(decision: Decision) -> dict[str, Any]:
     """Return the pool without its name and metadata.
 
     A node has one slot, so that a task has its machine for itself, and as multi-instance tasks require:
     https://learn.microsoft.com/en-us/azure/batch/batch-mpi#multi-instance-task-requirements
     """
-    options: BatchOptions = facts.options
-    found: dict[str, Any] = {
-        "vmSize": request.size(spec, options, facts.survey),
-        "virtualMachineConfiguration": _machine(spec, options),
+    options = decision.options
+    pool: dict[str, Any] = {
+        "vmSize": decision.vm_size,
+        "virtualMachineConfiguration": _machine(decision),
         "taskSlotsPerNode": 1,
         "taskSchedulingPolicy": {"nodeFillType": "pack"},
         "enableAutoScale": True,
-        "autoScaleFormula": autoscale.formula(spec, facts),
+        "autoScaleFormula": autoscale.formula(decision),
         "autoScaleEvaluationInterval": autoscale.INTERVAL,
     }
-    if spec.cluster.nodes.max > 1:
-        found["enableInterNodeCommunication"] = True
+    if decision.connected:
+        pool["enableInterNodeCommunication"] = True
     if options.subnet:
-        found["networkConfiguration"] = _network(options)
+        pool["networkConfiguration"] = _network(options)
     if options.start_task:
-        found["startTask"] = _start(options.start_task)
+        pool["startTask"] = _start(options.start_task)
     if options.identity:
-        found["identity"] = {"userAssignedIdentities": [{"resourceId": options.identity}]}
-    if mounts := [_mount(key, options) for key in shared(spec)]:
-        found["mountConfiguration"] = mounts
-    return found
+        pool["identity"] = {"userAssignedIdentities": [{"resourceId": options.identity}]}
+    if mounts := [_mount(key, options) for key in decision.shared]:
+        pool["mountConfiguration"] = mounts
+    return pool
 
 
-def shared(spec: Spec) -> list[str]:
-    """Return the names of the shared file systems that *spec* mounts."""
-    return sorted({m.place.partition("/")[0] for m in spec.mounts if m.scheme == "shared"})
+def shared_kinds(decision: Decision) -> list[str]:
+    """Return the kinds of the shared file systems that the job mounts: files, nfs or blob."""
+    known = decision.options.shared
+    return [known[key].partition(":")[0] for key in decision.shared if key in known]
 
 
-def kinds(spec: Spec, options: BatchOptions) -> list[str]:
-    """Return the kinds of the shared file systems that *spec* mounts: files, nfs or blob."""
-    return [options.shared[key].partition(":")[0] for key in shared(spec) if key in options.shared]
-
-
-def image(spec: Spec) -> str | None:
-    """Return the image of *spec*; None for one that exists on one machine only, where requirements replace it."""
-    found = spec.container.image
-    return None if found is None or found.startswith("localhost/") else found
-
-
-def _machine(spec: Spec, options: BatchOptions) -> dict[str, Any]:
+def _machine(decision: Decision) -> dict[str, Any]:
     """Return the configuration of the machines. In a pool for containers, every task must run in a container."""
-    found: dict[str, Any] = {
+    options = decision.options
+    machine: dict[str, Any] = {
         "imageReference": _image(options.image),
         "nodeAgentSKUId": options.node_agent,
     }
-    if image(spec):
+    if decision.image:
         containers: dict[str, Any] = {"type": "dockerCompatible"}
         if options.registry or options.registry_user:
             containers["containerRegistries"] = [registry(options)]
         if options.prefetch_image:
-            containers["containerImageNames"] = [image(spec)]
-        found["containerConfiguration"] = containers
-    return found
+            containers["containerImageNames"] = [decision.image]
+        machine["containerConfiguration"] = containers
+    return machine
 
 
 def _image(text: str) -> dict[str, str]:

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runspec_azure.batch import signed
-from runspec_azure.batch.infrastructure import pool
+from runspec_azure.batch.decision import Decision
+from runspec_azure.batch.infrastructure import pool as pools
 from runspec_azure.batch.job import key_vault
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import batch, pairs
 from runspec_azure.store import layout
-from runspec_jobs.provider import Facts, Scope, Spec, Step, limit_s, nodes_each, tasks_in_all
+from runspec_jobs.provider import Scope, Spec, Step
 
 # https://learn.microsoft.com/en-us/rest/api/batchservice/tasks/create-task-collection
 AT_ONCE = 100
@@ -73,49 +74,46 @@ def task_id(task: int) -> str:
     return f"task-{task:05}"
 
 
-def shape(spec: Spec) -> str:
-    return "nodes" if nodes_each(spec) > 1 else "single"
-
-
-def steps(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
-    """Yield the steps that make the job and its tasks, and set the job to end with the last of them.
+def steps(decision: Decision, spec: Spec, run: str, pool: str) -> Iterator[Step]:
+    """Yield the steps that make the job on *pool* and its tasks, and set the job to end with the last of them.
 
     An empty job would end at once if this were set before the tasks exist.
     https://learn.microsoft.com/en-us/rest/api/batchservice/jobs/create-job#onalltaskscomplete
     """
-    yield _job(spec, run, facts)
-    count = tasks_in_all(spec)
+    yield _job(decision, spec, run, pool)
+    count = decision.tasks
     for number, start in enumerate(range(0, count, AT_ONCE)):
         end = min(count, start + AT_ONCE)
         which = f"task {start}" if end - start == 1 else f"tasks {start} to {end - 1}"
-        body = {"value": [task(spec, run, facts, i) for i in range(start, end)]}
+        body = {"value": [task(decision, run, i) for i in range(start, end)]}
         do = batch("Task_AddCollection", {"jobId": run}, body)
         yield Step(f"tasks-{number}", f"submit {which}", Scope.RUN, do)
     do = batch("Job_Patch", {"jobId": run}, {"onAllTasksComplete": "terminatejob"})
     yield Step("last", "set the job to end with its last task", Scope.RUN, do)
 
 
-def _job(spec: Spec, run: str, facts: Facts) -> Step:
-    options: BatchOptions = facts.options
+def _job(decision: Decision, spec: Spec, run: str, pool: str) -> Step:
+    options = decision.options
     body: dict[str, Any] = {
         "id": run,
         "displayName": spec.name,
-        "poolInfo": {"poolId": pool.name(spec, facts)},
+        "poolInfo": {"poolId": pool},
         "onAllTasksComplete": "noaction",
-        "commonEnvironmentSettings": pairs(_environment(spec, run, options)),
+        "commonEnvironmentSettings": pairs(_environment(decision, spec, run)),
         "metadata": pairs({**options.tags, "runspec": run}),
     }
     if reserves_exit_code(options):
         body |= ON_FAILURE
     if options.priority is not None:
         body["priority"] = options.priority
-    if spec.max_parallel:
-        body["maxParallelTasks"] = spec.max_parallel
+    if decision.max_parallel:
+        body["maxParallelTasks"] = decision.max_parallel
     undo = batch("Job_Delete", {"jobId": run})
     return Step("job", f"make the job {run}", Scope.RUN, batch("Job_Add", body=body), undo)
 
 
-def _environment(spec: Spec, run: str, options: BatchOptions) -> dict[str, Any]:
+def _environment(decision: Decision, spec: Spec, run: str) -> dict[str, Any]:
+    options = decision.options
     secrets = {
         variable: {"$secret": options.secrets[key]}
         for variable, key in spec.secrets.items()
@@ -123,63 +121,67 @@ def _environment(spec: Spec, run: str, options: BatchOptions) -> dict[str, Any]:
     }
     if options.files == "signed":
         listed = signed.mark(signed.READ, signed.files_key(run, options))
-        own = {"RUNSPEC_RUN": run, "RUNSPEC_FILES": listed, "RUNSPEC_WORDS": words(spec)}
-        return {**spec.program_env, **secrets, **own}
+        return {
+            **spec.program_env,
+            **secrets,
+            "RUNSPEC_RUN": run,
+            "RUNSPEC_FILES": listed,
+            "RUNSPEC_WORDS": words(decision),
+        }
     return {
         **spec.program_env,
         **secrets,
         "RUNSPEC_RUN": run,
         "RUNSPEC_STORE": layout.store(options),
         "RUNSPEC_BLOB_URL": layout.endpoint(options),
-        **_way(options),
+        **_access(options),
         **key_vault.environment(spec, options),
-        "RUNSPEC_WORDS": words(spec),
+        "RUNSPEC_WORDS": words(decision),
     }
 
 
-def _way(options: BatchOptions) -> dict[str, Any]:
+def _access(options: BatchOptions) -> dict[str, Any]:
     """Return the variable for access to the blobs: an identity of the machine, or a signature."""
     if options.identity:
         return {"RUNSPEC_IDENTITY": options.identity}
     return {"RUNSPEC_SAS": CONTAINER_SAS}
 
 
-def words(spec: Spec) -> str:
+def words(decision: Decision) -> str:
     """Return the mapping from the variables of the contract to those of the service."""
-    many = GANG_WORDS if nodes_each(spec) > 1 else ""
-    return WORDS + many + (DISK if pool.image(spec) else BELOW)
+    gang = GANG_WORDS if decision.nodes > 1 else ""
+    return WORDS + gang + (DISK if decision.image else BELOW)
 
 
-def task(spec: Spec, run: str, facts: Facts, number: int) -> dict[str, Any]:
+def task(decision: Decision, run: str, number: int) -> dict[str, Any]:
     """Return one task as Task_AddCollection needs it."""
-    options: BatchOptions = facts.options
-    nodes = nodes_each(spec)
+    options, nodes = decision.options, decision.nodes
     by_url = options.files == "signed"
     inside = signed.start(run, options) if by_url else _inside(options)
     command = signed.COMMAND if by_url else COMMAND
-    found: dict[str, Any] = {
+    body: dict[str, Any] = {
         "id": task_id(number),
         "commandLine": command if nodes == 1 else GANG_COMMAND,
         "environmentSettings": pairs({"RUNSPEC_INDEX" if by_url else "RUNSPEC_TASK": str(number)}),
-        "constraints": _constraints(spec),
+        "constraints": _constraints(decision),
         "outputFiles": list(_uploads(run, options, number)),
     }
     if reserves_exit_code(options):
-        found["exitConditions"] = CONDITIONS
+        body["exitConditions"] = CONDITIONS
     if nodes == 1:
-        found["resourceFiles"] = [inside]
+        body["resourceFiles"] = [inside]
     else:
         # resourceFiles are copied to the first node only.
-        found["multiInstanceSettings"] = {
+        body["multiInstanceSettings"] = {
             "numberOfInstances": nodes,
             "coordinationCommandLine": COORDINATION,
             "commonResourceFiles": [inside],
         }
-    if pool.image(spec):
-        found["containerSettings"] = _container(spec, options)
-    if _as_root(spec, options):
-        found["userIdentity"] = ROOT
-    return found
+    if decision.image:
+        body["containerSettings"] = _container(decision)
+    if _needs_root(decision):
+        body["userIdentity"] = ROOT
+    return body
 
 
 def reserves_exit_code(options: BatchOptions) -> bool:
@@ -190,12 +192,12 @@ def reserves_exit_code(options: BatchOptions) -> bool:
     return options.files == "agent"
 
 
-def _as_root(spec: Spec, options: BatchOptions) -> bool:
+def _needs_root(decision: Decision) -> bool:
     """Return whether only root can make folders in a container, or read files that blobfuse has mounted.
 
     https://learn.microsoft.com/en-us/azure/batch/virtual-file-mount#azure-blob-container
     """
-    return pool.image(spec) is not None or "blob" in pool.kinds(spec, options)
+    return decision.image is not None or "blob" in pools.shared_kinds(decision)
 
 
 def _inside(options: BatchOptions) -> dict[str, Any]:
@@ -233,40 +235,35 @@ def _upload(pattern: str, where: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def most_attempts(spec: Spec) -> int:
-    """Return the most attempts of a task, besides those that end because the node was preempted."""
-    elastic = spec.cluster.nodes.elastic  # the nodes count the failures of the program
-    return spec.retry.attempts + (spec.retry.spot_attempts - 1 if elastic else 0)
-
-
-def _constraints(spec: Spec) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "maxTaskRetryCount": most_attempts(spec) - 1,
+def _constraints(decision: Decision) -> dict[str, Any]:
+    constraints: dict[str, Any] = {
+        "maxTaskRetryCount": decision.attempts - 1,
         "retentionTime": RETENTION,
     }
-    if limit := limit_s(spec):
-        found["maxWallClockTime"] = f"PT{min(limit, LONGEST_S)}S"
-    return found
+    if decision.limit_s:
+        constraints["maxWallClockTime"] = f"PT{min(decision.limit_s, LONGEST_S)}S"
+    return constraints
 
 
-def _container(spec: Spec, options: BatchOptions) -> dict[str, Any]:
+def _container(decision: Decision) -> dict[str, Any]:
     """Return the container of a task. GPUs are available without an option, as this page says:
 
     https://learn.microsoft.com/en-us/azure/batch/batch-docker-container-workloads
     """
+    options = decision.options
     words = ["--rm", *ENTRYPOINT]
-    if spec.container.shm:
-        words.append(f"--shm-size={spec.container.shm}b")
-    elif spec.cluster.gpus:
+    if decision.shm_bytes:
+        words.append(f"--shm-size={decision.shm_bytes}b")
+    elif decision.request.gpus:
         words.append("--ipc=host")  # data loaders share batches in /dev/shm: 64 MiB is too small
-    if spec.cluster.nodes.max > 1:
+    if decision.connected:
         words.append("--network=host")  # nodes connect by the addresses of the machines
-    found: dict[str, Any] = {
-        "imageName": pool.image(spec),
+    container: dict[str, Any] = {
+        "imageName": decision.image,
         "containerRunOptions": " ".join(words),
         "workingDirectory": "taskWorkingDirectory",
     }
     if options.pool and (options.registry or options.registry_user):
         # A pool of one's own need not know it: https://learn.microsoft.com/rest/api/batchservice/tasks/create-task
-        found["registry"] = pool.registry(options)
-    return found
+        container["registry"] = pools.registry(options)
+    return container

@@ -9,6 +9,7 @@ from typing import Any
 
 from runspec_azure.batch import status
 from runspec_azure.batch.client import AzureClient
+from runspec_azure.batch.decision import decide
 from runspec_azure.batch.infrastructure import autoscale, pool
 from runspec_azure.batch.job import job as jobs
 from runspec_azure.batch.options import BatchOptions
@@ -60,7 +61,7 @@ class Bench:
 
     def _of(self, name: str, nodes: int) -> dict[str, Any]:
         options = self.options.model_copy(update={"pool": None, "identity": None})
-        found = pool.content(spec(1), Facts(options))
+        found = pool.content(decide(spec(1), Facts(options)))
         targets = f"{autoscale.DEDICATED} = {nodes}; {autoscale.SPOT} = 0;"
         own = {"id": name, "autoScaleFormula": targets, "metadata": pairs({"runspec": "pool"})}
         return {**found, **own}
@@ -137,9 +138,8 @@ def formulas_are_taken(client: AzureClient, context: ProbeContext, bench: Bench)
     for nodes in (1, 4):
         for capacity in ("on-demand", "spot", "spot-then-on-demand"):
             facts = Facts(bench.options.model_copy(update={"pool": None}))
-            text = autoscale.formula(spec(nodes, capacity), facts, nodes).replace(
-                autoscale.CLOCK, until
-            )
+            decision = decide(spec(nodes, capacity), facts)
+            text = autoscale.formula(decision, nodes).replace(autoscale.CLOCK, until)
             body = {"autoScaleFormula": text}
             answer = client.session.make("Pool_EvaluateAutoScale", path, body)
             found = responses.one("Pool_EvaluateAutoScale", answer)

@@ -11,9 +11,8 @@ import pytest
 from runspec_azure.batch import PROVIDER, doctor
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.discover.subscription import Subscription, survey
-from runspec_azure.resources import request
 from tests.support.azure import resource_manager
-from tests.support.azure.specs import options, spec
+from tests.support.azure.specs import decision, options, spec
 
 pytestmark = pytest.mark.process
 
@@ -399,8 +398,8 @@ def test_a_plan_takes_what_the_survey_has(azure: resource_manager.Azure) -> None
     found = survey(profile(azure), subscription(azure))
     gpu = spec(cluster={"gpus": 1})
 
-    assert request.size(gpu, options()) == "Standard_NC4as_T4_v3"
-    assert request.size(gpu, options(), found) == "Standard_NC24ads_A100_v4"
+    assert decision(gpu).vm_size == "Standard_NC4as_T4_v3"
+    assert decision(gpu, found).vm_size == "Standard_NC24ads_A100_v4"
 
 
 def test_a_survey_of_those_who_may_not_ask_is_empty(azure: resource_manager.Azure) -> None:

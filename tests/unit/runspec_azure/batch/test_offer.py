@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runspec_azure.batch.offer import offer
+from runspec_azure.batch import PROVIDER
 from runspec_jobs.load import registry
 from runspec_jobs.provider import Facts, Offer, SupportsOffer
 from tests.support.azure.specs import options, spec
@@ -15,7 +15,7 @@ EASTUS = "https://jobs.eastus.batch.azure.com"
 
 
 def offered(cluster: dict[str, Any], **profile: Any) -> Offer:
-    return offer(spec(cluster=cluster), Facts(options(**{"batch_url": EASTUS, **profile})))
+    return PROVIDER.offer(spec(cluster=cluster), Facts(options(**{"batch_url": EASTUS, **profile})))
 
 
 def priced(found: Offer) -> list[tuple[str, float | None]]:
@@ -51,16 +51,16 @@ def test_attempts_are_those_that_azure_batch_makes(
     """A preempted task of another job than an elastic one is run again without a limit: docs/azure-batch.md."""
     launch = {"launch": "torchrun"} if "nodes" in cluster else {}
     wanted = spec(cluster=cluster, retry={"attempts": 2, "spot_attempts": 3}, **launch)
-    found = offer(wanted, Facts(options(batch_url=EASTUS)))
+    found = PROVIDER.offer(wanted, Facts(options(batch_url=EASTUS)))
 
     assert (found.attempts, found.caveat) == (attempts, caveat)
-    pool = offer(wanted, Facts(options(batch_url=EASTUS, pool="mine")))
+    pool = PROVIDER.offer(wanted, Facts(options(batch_url=EASTUS, pool="mine")))
     assert (pool.attempts, pool.caveat) == (attempts, caveat)
 
 
 def test_no_more_machines_run_than_the_pool_has() -> None:
     wanted = spec(sweep={"a": "1..9"})
-    found = offer(wanted, Facts(options(batch_url=EASTUS, max_nodes=4)))
+    found = PROVIDER.offer(wanted, Facts(options(batch_url=EASTUS, max_nodes=4)))
 
     assert list(found.limits.values()) == [4]
 

@@ -9,7 +9,7 @@ import pytest
 
 from runspec_agent.store import managed_identity
 from runspec_agent.store.blob import REFUSED
-from runspec_azure.batch import plan
+from runspec_azure.batch import PROVIDER
 from runspec_azure.batch.job import job
 from runspec_azure.batch.options import BatchOptions
 from runspec_jobs.provider import Facts, Request, Source, Spec, Step
@@ -35,7 +35,7 @@ def spec(**fields: Any) -> Spec:
 def planned(wanted: Spec, **profile: Any) -> tuple[Step, ...]:
     sources = {m.name: Source("sha256:00", 1, 1) for m in wanted.mounts}
     options = BatchOptions.model_validate({**PROFILE, **profile})
-    return plan.steps(wanted, "n-abc123", Facts(options, sources))
+    return tuple(PROVIDER.plan(wanted, "n-abc123", Facts(options, sources)))
 
 
 def requests(steps: tuple[Step, ...], operation: str) -> list[Request]:

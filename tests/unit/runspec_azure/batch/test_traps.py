@@ -35,7 +35,7 @@ from typing import Any
 
 import pytest
 
-from runspec_azure.batch import plan
+from runspec_azure.batch import PROVIDER
 from runspec_jobs.provider import Facts, Scope, Source, Spec, Step
 from tests.support.azure.specs import SHARED, options, spec
 
@@ -55,7 +55,7 @@ SHARES = {"work": "files:jobs/share"}
 
 def steps(wanted: Spec, **profile: Any) -> list[Step]:
     sources = {m.name: Source("sha256:0", 1, 1) for m in wanted.mounts}
-    return list(plan.steps(wanted, RUN, Facts(options(shared=SHARES, **profile), sources)))
+    return list(PROVIDER.plan(wanted, RUN, Facts(options(shared=SHARES, **profile), sources)))
 
 
 def bodies(found: list[Step], operation: str) -> list[Mapping[str, Any]]:

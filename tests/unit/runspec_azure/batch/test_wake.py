@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from azure.core import exceptions
 
-from runspec_azure.batch import plan
+from runspec_azure.batch import PROVIDER
 from runspec_azure.batch.client import AzureClient
 from runspec_jobs.provider import AlreadyExists, Facts, NoAnswer, RemoteError, Request, Step
 from tests.support.azure.specs import options, spec
@@ -49,7 +49,7 @@ def step() -> Step:
 
 
 def pool_step() -> Step:
-    steps = plan.steps(spec(), "n-abc123", Facts(options(), {}))
+    steps = PROVIDER.plan(spec(), "n-abc123", Facts(options(), {}))
     (found,) = [s for s in steps if s.id == "pool"]
     return found
 

@@ -8,8 +8,7 @@ import pytest
 
 from runspec_azure.batch.infrastructure import pool
 from runspec_azure.resources import request
-from runspec_jobs.provider import Facts
-from tests.support.azure.specs import options, problems, spec
+from tests.support.azure.specs import decision, options, problems, spec
 
 
 @pytest.mark.parametrize(
@@ -26,7 +25,7 @@ from tests.support.azure.specs import options, problems, spec
 def test_the_cheapest_machine_that_holds_a_node_is_taken(
     cluster: dict[str, Any], wanted: str
 ) -> None:
-    assert request.size(spec(cluster=cluster), options()) == wanted
+    assert decision(spec(cluster=cluster)).vm_size == wanted
 
 
 @pytest.mark.parametrize(
@@ -34,7 +33,7 @@ def test_the_cheapest_machine_that_holds_a_node_is_taken(
     [("standard_hb120rs_v3", "Standard_HB120rs_v3"), ("Standard_New_v9", "Standard_New_v9")],
 )
 def test_a_size_of_the_profile_is_used_as_it_is(named: str, wanted: str) -> None:
-    assert request.size(spec(cluster={"gpus": 1}), options(vm_size=named)) == wanted
+    assert decision(spec(cluster={"gpus": 1}), vm_size=named).vm_size == wanted
 
 
 def test_a_machine_with_more_than_twice_the_gpus_is_refused_with_a_way_out() -> None:
@@ -64,9 +63,9 @@ def test_the_region_of_an_account_is_in_its_url(url: str | None, wanted: str | N
 
 def test_prices_are_those_of_the_region() -> None:
     a100 = spec(cluster={"gpus": 2, "gpu_type": "A100"})
-    there = options(batch_url="https://jobs.uksouth.batch.azure.com")
+    there = "https://jobs.uksouth.batch.azure.com"
 
-    (found, *_) = request.candidates(a100, there, {})
+    (found, *_) = decision(a100, batch_url=there).machines
 
     assert (found.machine.name, found.usd) == ("Standard_NC48ads_A100_v4", 9.183)
     assert found.region == "uksouth"
@@ -80,23 +79,25 @@ def test_what_the_account_has_beats_the_table() -> None:
         }
     }
 
-    assert request.size(spec(), options(), survey) == "Standard_D4ds_v5"
-    assert request.size(spec(cluster={"capacity": "spot"}), options(), survey) == "Standard_D8ds_v5"
+    assert decision(spec(), survey).vm_size == "Standard_D4ds_v5"
+    assert decision(spec(cluster={"capacity": "spot"}), survey).vm_size == "Standard_D8ds_v5"
     assert [m.memory_gib for m in request.offered(survey)] == [16, 33]
 
 
 def test_an_image_of_one_machine_is_none() -> None:
-    assert pool.image(spec(container={"image": "localhost/a:1", "requirements": ["six"]})) is None
-    assert pool.image(spec(container={"image": "a:1"})) == "a:1"
+    alone = {"image": "localhost/a:1", "requirements": ["six"]}
+
+    assert decision(spec(container=alone)).image is None
+    assert decision(spec(container={"image": "a:1"})).image == "a:1"
 
 
 def test_a_pool_is_of_the_machine_that_the_account_has() -> None:
     survey = {"machines": {"Standard_D8ds_v5": {"cpus": 8}}}
 
-    made = pool.content(spec(), Facts(options(), survey=survey))
+    made = pool.content(decision(spec(), survey))
 
     assert made["vmSize"] == "Standard_D8ds_v5"
-    assert pool.name(spec(), Facts(options(), survey=survey)) != pool.name(spec(), Facts(options()))
+    assert pool.name(decision(spec(), survey)) != pool.name(decision(spec()))
 
 
 def test_eight_gpus_of_any_kind_are_not_v100s_with_the_usual_image() -> None:
@@ -107,8 +108,8 @@ def test_eight_gpus_of_any_kind_are_not_v100s_with_the_usual_image() -> None:
     }
     wanted = spec(cluster={"gpus": 8})
 
-    assert request.size(wanted, options()) == "Standard_ND96asr_v4"
-    assert request.size(wanted, options(**own)) == "Standard_ND40rs_v2"
+    assert decision(wanted).vm_size == "Standard_ND96asr_v4"
+    assert decision(wanted, **own).vm_size == "Standard_ND40rs_v2"
 
 
 def test_a_machine_whose_gpu_has_no_driver_in_the_image_is_not_chosen() -> None:
@@ -116,5 +117,5 @@ def test_a_machine_whose_gpu_has_no_driver_in_the_image_is_not_chosen() -> None:
     wanted = spec(cluster={"gpus": 1, "memory": "350GiB"})
     own = {"image": "mine:gpu:grid:latest", "node_agent": "batch.node.ubuntu 24.04"}
 
-    assert request.size(wanted, options()) == "Standard_NC48ads_A100_v4"
-    assert request.size(wanted, options(**own)) == "Standard_NV36ads_A10_v5"
+    assert decision(wanted).vm_size == "Standard_NC48ads_A100_v4"
+    assert decision(wanted, **own).vm_size == "Standard_NV36ads_A10_v5"

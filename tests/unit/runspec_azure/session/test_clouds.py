@@ -16,7 +16,7 @@ from azure.mgmt.core.tools import get_arm_endpoints
 
 import runspec_agent
 import runspec_azure
-from runspec_azure.batch import plan
+from runspec_azure.batch import PROVIDER
 from runspec_azure.batch.client import AzureClient
 from runspec_azure.session import clouds, login
 from runspec_azure.session.clouds import CHINA, CLOUDS, PUBLIC, USGOVERNMENT, Cloud
@@ -76,7 +76,7 @@ def test_a_plan_names_hosts_of_its_cloud_alone(cloud: Cloud) -> None:
     mount = {"name": "data", "source": "shared://data", "target": "/data"}
     wanted = spec(mounts=[mount], secrets={"HF": "hf"})
 
-    text = json.dumps([s.do.params for s in plan.steps(wanted, "n-abc123", Facts(profile))])
+    text = json.dumps([s.do.params for s in PROVIDER.plan(wanted, "n-abc123", Facts(profile))])
 
     assert set(HOST.findall(text)) == {
         f"mine.file.{cloud.storage}",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runspec_azure.batch.check import check
+from runspec_azure.batch import PROVIDER
 from runspec_jobs.provider import Facts
 from tests.support.azure.specs import (
     IDENTITY,
@@ -575,4 +575,4 @@ def test_validation_alone_asks_for_no_profile() -> None:
     """Facts that are not complete come from the spec alone."""
     facts = Facts(options(batch_url=None), complete=False)
 
-    assert list(check.problems(spec(secrets={"T": "hf"}), facts)) == []
+    assert list(PROVIDER.check(spec(secrets={"T": "hf"}), facts)) == []

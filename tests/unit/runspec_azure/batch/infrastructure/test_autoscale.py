@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from runspec_azure.batch import plan
+from runspec_azure.batch import PROVIDER
 from runspec_azure.batch.infrastructure import autoscale
 from runspec_emulators.azure_batch.autoscale import formula
 from runspec_emulators.azure_batch.autoscale.formula import Series
 from runspec_jobs.provider import Facts, Spec, Step
-from tests.support.azure.specs import options, spec
+from tests.support.azure.specs import decision, options, spec
 
 MINUTES = 20
 THEN_OTHERS = {"capacity": "spot-then-on-demand"}
@@ -53,7 +53,7 @@ def evaluated(
     series["$PreemptedNodeCount"] = constant(preempted)
     targets = {"$TargetDedicatedNodes": float(dedicated), "$TargetLowPriorityNodes": float(spot[0])}
     given = formula.evaluated(
-        text or autoscale.formula(wanted, Facts(options(**profile))), {**series, **targets}
+        text or autoscale.formula(decision(wanted, **profile)), {**series, **targets}
     )
     assert given["$NodeDeallocationOption"] == "taskcompletion"
     found = given["$TargetDedicatedNodes"], given["$TargetLowPriorityNodes"]
@@ -68,14 +68,14 @@ def woken(wanted: Spec, until: str, **profile: Any) -> str:
 
 def made(wanted: Spec, until: str) -> str:
     """Give the formula that a pool is made with."""
-    steps = plan.steps(wanted, "n-abc123", Facts(options(), {}))
+    steps = PROVIDER.plan(wanted, "n-abc123", Facts(options(), {}))
     (step,) = [s for s in steps if s.do.operation == "Pool_Add"]
     text: str = step.do.params["body"]["autoScaleFormula"][autoscale.CLOCK]
     return text.replace(autoscale.CLOCK, until)
 
 
 def wakes(wanted: Spec, **profile: Any) -> list[Step]:
-    steps = plan.steps(wanted, "n-abc123", Facts(options(**profile), {}))
+    steps = PROVIDER.plan(wanted, "n-abc123", Facts(options(**profile), {}))
     return [s for s in steps if s.do.operation == "Pool_EnableAutoScale"]
 
 
@@ -188,7 +188,7 @@ def test_pools_are_shared_by_runs_of_other_lengths() -> None:
     """A pool is named by the formula that holds when it is awake."""
     names = set()
     for sweep in ({"n": [1]}, {"n": "1..9"}):
-        steps = plan.steps(spec(sweep=sweep), "n-abc123", Facts(options(), {}))
+        steps = PROVIDER.plan(spec(sweep=sweep), "n-abc123", Facts(options(), {}))
         names |= {s.do.params["body"]["id"] for s in steps if s.id == "pool"}
 
     assert len(names) == 1
@@ -230,7 +230,7 @@ def test_a_pool_of_the_profile_is_left_asleep() -> None:
 
 
 def test_a_pool_is_woken_before_anything_is_submitted_that_it_is_woken_for() -> None:
-    steps = [s.do.operation for s in plan.steps(spec(), "n-abc123", Facts(options(), {}))]
+    steps = [s.do.operation for s in PROVIDER.plan(spec(), "n-abc123", Facts(options(), {}))]
 
     order = ["Pool_Add", "Pool_EnableAutoScale", "Job_Add", "Task_AddCollection", "Job_Patch"]
     assert [name for name in steps if name in order] == order

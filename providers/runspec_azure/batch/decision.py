@@ -1,0 +1,148 @@
+"""Decide how Azure Batch runs a spec. `check`, `plan` and `offer` read the decision and do not ask the spec again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runspec_azure.batch.options import BatchOptions
+from runspec_azure.resources import request
+from runspec_azure.resources.vm_sizes import GIB, known
+from runspec_jobs.provider import (
+    Capacity,
+    ChosenMachine,
+    Facts,
+    MachineRequest,
+    Spec,
+    limit_s,
+    nodes_each,
+    tasks_in_all,
+)
+
+SMALLEST = "Standard_D2ds_v5"  # for a spec that no machine holds, which `check` refuses
+# Limits of pools with inter-node communication: https://learn.microsoft.com/azure/batch/batch-quota-limit#pool-size-limits
+MOST_CONNECTED = {"batch-service": 100, "user-subscription": 80}
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How Azure Batch runs a job: as one task or a collection of them, each on one node or, as multi-instance, several.
+
+    Each node of an elastic job is a task of its own, so that it can be lost and replaced.
+    """
+
+    options: BatchOptions
+    allocation: str | None  # the pool allocation mode of the account, if it is known
+    tasks: int
+    nodes: int  # of each task
+    elastic: bool
+    connected: bool  # whether the nodes of the pool communicate
+    most_connected: int  # the most nodes of a pool whose nodes communicate
+    most_nodes: int  # of the pool
+    nodes_at_once: int  # the most nodes of one run that run at the same time
+    max_parallel: int | None
+    capacity: Capacity
+    request: MachineRequest  # what a node needs
+    machines: tuple[ChosenMachine, ...]  # the best one first; none for the pool of the profile
+    image: str | None
+    shm_bytes: int | None
+    shared: tuple[str, ...]  # the names of the shared file systems
+    attempts: int  # the most of a task, besides those that end because the node was preempted
+    limit_s: int | None  # of an attempt
+
+    @property
+    def shape(self) -> str:
+        """The shape in the record of the run."""
+        return "nodes" if self.nodes > 1 else "single"
+
+    @property
+    def vm_size(self) -> str:
+        """The VM size of the machines: the profile's, or that of the best machine."""
+        if self.options.vm_size:
+            machine = known(self.options.vm_size)
+            return machine.name if machine else self.options.vm_size
+        return self.machines[0].machine.name if self.machines else SMALLEST
+
+
+def decide(spec: Spec, facts: Facts) -> Decision:
+    """Return the decision for *spec*. It has no machines if the facts are not complete."""
+    options: BatchOptions = facts.options
+    nodes, tasks, asked = nodes_each(spec), tasks_in_all(spec), spec.cluster.nodes
+    allocation: str | None = facts.survey.get("pool_allocation") or options.pool_allocation
+    most_connected = MOST_CONNECTED[allocation or "batch-service"]
+    most_nodes = _most_nodes(spec, options, most_connected)
+    machine_request = _machine_request(spec, options)
+    return Decision(
+        options=options,
+        allocation=allocation,
+        tasks=tasks,
+        nodes=nodes,
+        elastic=asked.elastic,
+        connected=asked.max > 1,
+        most_connected=most_connected,
+        most_nodes=most_nodes,
+        nodes_at_once=min(most_nodes, tasks * nodes),
+        max_parallel=spec.max_parallel,
+        capacity=spec.cluster.capacity,
+        request=machine_request,
+        machines=_machines(machine_request, facts),
+        image=_image(spec),
+        shm_bytes=spec.container.shm,
+        shared=tuple(
+            sorted({m.place.partition("/")[0] for m in spec.mounts if m.scheme == "shared"})
+        ),
+        attempts=_attempts(spec),
+        limit_s=limit_s(spec),
+    )
+
+
+def _most_nodes(spec: Spec, options: BatchOptions, most_connected: int) -> int:
+    """Return the largest number of nodes of the pool, at most as many as tasks can use.
+
+    Tasks that max_parallel holds back count as pending, too: "$ActiveTasks [...] includes all tasks that
+    are in the active state and whose dependencies have been satisfied."
+    https://learn.microsoft.com/azure/batch/batch-automatic-scaling#read-write-service-defined-variables
+    """
+    nodes, most = nodes_each(spec), options.max_nodes
+    if spec.max_parallel:
+        most = min(most, spec.max_parallel * spec.cluster.nodes.max)
+    if spec.cluster.nodes.max > 1:
+        most = min(most, most_connected)
+    return max(nodes, most - most % nodes)
+
+
+def _machine_request(spec: Spec, options: BatchOptions) -> MachineRequest:
+    """Return what a node needs; what the spec leaves out is as small as possible.
+
+    No nodes share a machine, because a machine of Azure Batch has one slot.
+    """
+    cluster = spec.cluster
+    return MachineRequest(
+        cpus=cluster.cpus or 1,
+        memory_gib=(cluster.memory or 0) / GIB,
+        gpus=cluster.gpus or 0,
+        gpu_type=cluster.gpu_type,
+        disk_gib=(cluster.disk or 0) / GIB,
+        spot=cluster.capacity is not Capacity.ON_DEMAND,
+        region=request.region(options),
+    )
+
+
+def _machines(machine_request: MachineRequest, facts: Facts) -> tuple[ChosenMachine, ...]:
+    options: BatchOptions = facts.options
+    if options.pool or not facts.complete:
+        return ()
+    if options.vm_size:
+        return (request.named(options.vm_size, machine_request.region),)
+    return request.candidates(machine_request, options.image, facts.survey)
+
+
+def _image(spec: Spec) -> str | None:
+    """Return the image of the job; None for one that exists on one machine only, where requirements replace it."""
+    image = spec.container.image
+    return None if image is None or image.startswith("localhost/") else image
+
+
+def _attempts(spec: Spec) -> int:
+    # The nodes of an elastic job count the failures of the program themselves.
+    elastic = spec.cluster.nodes.elastic
+    return spec.retry.attempts + (spec.retry.spot_attempts - 1 if elastic else 0)
