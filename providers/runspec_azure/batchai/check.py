@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 
 from runspec_azure.batchai import infrastructure as clusters, resources
+from runspec_azure.batchai.decision import Decision
 from runspec_azure.batchai.discover import quota
-from runspec_azure.batchai.job import command_line, job, toolkits
+from runspec_azure.batchai.job import command_line, toolkits
 from runspec_azure.batchai.naming import made_up_place
 from runspec_azure.batchai.options import BatchAiOptions, Registry
 from runspec_azure.batchai.store import volumes
@@ -24,7 +25,6 @@ from runspec_jobs.provider import (
     literal_paths,
     machine_shortfall,
     not_in_profile,
-    tasks,
 )
 
 # https://github.com/MicrosoftDocs/azure-docs/tree/main/articles/batch-ai, the notice of retirement
@@ -37,39 +37,38 @@ READABLE = ("env:", "file:")
 AT = ("provider",)
 
 
-def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    options: BatchAiOptions = facts.options
+def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
+    options = decision.options
     if options.arm_url is None:
         yield Problem(AT, f"{ENDED}; to run it, use provider: azure-batch", severity="note")
-    yield from _cluster(spec, options)
-    yield from _container(spec, options, facts)
-    yield from _program(spec, options)
-    yield from _limits(spec, options)
+    yield from _cluster(decision, spec)
+    yield from _container(decision, spec, facts)
+    yield from _program(decision, spec)
+    yield from _limits(decision, spec)
     yield from _places(spec, options)
-    yield from _kept(spec, options)
+    yield from _kept(decision, spec)
     yield from literal_paths(spec, "in a job of Batch AI, which has mounts and outputs elsewhere")
     if facts.complete:
-        yield from _profile(spec, options)
+        yield from _profile(decision, spec)
         yield from _mounts(spec, options)
-        yield from _secrets(spec, options)
-        yield from _quotas(spec, facts)
-        yield from _mpirun(spec, facts)
+        yield from _secrets(decision, spec)
+        yield from _quotas(decision, facts)
+        yield from _mpirun(decision, spec, facts)
 
 
-def _quotas(spec: Spec, facts: Facts) -> Iterator[Problem]:
+def _quotas(decision: Decision, facts: Facts) -> Iterator[Problem]:
     """Yield quotas that a new cluster would exceed; they are facts only if the cluster does not exist: see `survey`."""
     usages = facts.survey.get("quotas")
-    if usages is not None and facts.options.cluster is None:
-        for what in quota.lacking(clusters.properties(spec, facts.options), usages):
+    if usages is not None and decision.options.cluster is None:
+        for what in quota.lacking(clusters.properties(decision), usages):
             yield Problem(("cluster", "nodes"), what, quota.HINT)
 
 
-def _mpirun(spec: Spec, facts: Facts) -> Iterator[Problem]:
+def _mpirun(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
     """Yield a note if a rehearsal without images has no mpirun, which images of Batch AI contain."""
-    options: BatchAiOptions = facts.options
-    brought = options.preparation or job.installs(spec, options)
-    started = spec.launch is Launch.MPI or toolkits.toolkit(spec, options) in toolkits.BY_MPIRUN
-    if started and not brought and not facts.survey.get("mpirun", True):
+    is_brought = decision.options.preparation or decision.installs
+    is_started = spec.launch is Launch.MPI or decision.toolkit in toolkits.BY_MPIRUN
+    if is_started and not is_brought and not facts.survey.get("mpirun", True):
         what = (
             "PATH has no mpirun, and this rehearsal uses no images, so the job exits with code 127: add the folder "
             "of an mpirun to PATH, such as RUNSPEC_HOME/local/envs/*/bin, which provider: local makes"
@@ -77,15 +76,15 @@ def _mpirun(spec: Spec, facts: Facts) -> Iterator[Problem]:
         yield Problem(("launch",), what, severity="note")
 
 
-def _cluster(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
-    cluster = spec.cluster
+def _cluster(decision: Decision, spec: Spec) -> Iterator[Problem]:
+    cluster, options = spec.cluster, decision.options
     if cluster.nodes.elastic:
         what = "Batch AI has no elastic jobs"
-        yield Problem(("cluster", "nodes"), what, f"set nodes: {cluster.nodes.max}")
-    if cluster.capacity is Capacity.SPOT_THEN_ON_DEMAND:
+        yield Problem(("cluster", "nodes"), what, f"set nodes: {decision.nodes}")
+    if decision.capacity is Capacity.SPOT_THEN_ON_DEMAND:
         what = "a cluster of Batch AI has one kind of machine: low priority is used, without a change to on-demand"
         yield Problem(("cluster", "capacity"), what, severity="note")
-    if spec.smoke is not None and cluster.nodes.max > 1:
+    if spec.smoke is not None and decision.nodes > 1:
         what = (
             "jobs of Batch AI have no agent, so no node tests its connections before the smoke test"
         )
@@ -103,36 +102,33 @@ def _cluster(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
             hint = "remove max_parallel, or remove cluster from the profile"
             yield Problem(("max_parallel",), what, hint, at="key")
     else:
-        yield from _machine(spec, options)
+        yield from _machine(decision)
 
 
-def _machine(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
-    cluster = spec.cluster
-    size = resources.known(options.vm_size)
-    if options.vm_size:
-        key = resources.lacking(spec, size) if size else ""
-        if size and key and not (key == "gpus" and not cluster.gpus):
-            what = f"vm_size: {options.vm_size} in the profile has less than this"
+def _machine(decision: Decision) -> Iterator[Problem]:
+    request, vm_size = decision.request, decision.options.vm_size
+    size = resources.known(vm_size)
+    if vm_size:
+        key = resources.lacking(request, size) if size else ""
+        if size and key and not (key == "gpus" and not request.gpus):
+            what = f"vm_size: {vm_size} in the profile has less than this"
             yield Problem(
                 ("cluster", key), what, "remove vm_size from the profile, or ask for less"
             )
         return
-    kind, kinds = cluster.gpu_type, resources.gpu_types()
+    kind, kinds = request.gpu_type, resources.gpu_types()
     if kind and kind.upper() not in kinds:
         hint = did_you_mean(kind, kinds) or f"choose one of: {', '.join(kinds)}"
         yield Problem(("cluster", "gpu_type"), f"no machine of Batch AI had the GPU '{kind}'", hint)
-    elif resources.fits(spec) is None:
-        found = machine_shortfall(
-            resources.request(spec), resources.sizes(), kind="machine of Batch AI"
-        )
-        named = f": {found.machine.name}" if found.machine else ""
-        hint = f"{found.hint}, set vm_size{named}, or {AWAY}"
-        yield Problem(("cluster", found.key) if found.key else ("cluster",), found.what, hint)
+    elif decision.machine is None:
+        short = machine_shortfall(request, resources.sizes(), kind="machine of Batch AI")
+        named = f": {short.machine.name}" if short.machine else ""
+        hint = f"{short.hint}, set vm_size{named}, or {AWAY}"
+        yield Problem(("cluster", short.key) if short.key else ("cluster",), short.what, hint)
 
 
-def _container(spec: Spec, options: BatchAiOptions, facts: Facts) -> Iterator[Problem]:
-    wanted = spec.container
-    named = job.image(spec, options)
+def _container(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
+    wanted, named = spec.container, decision.image
     if named and facts.complete and (named.startswith("localhost/") or not named[0].isalnum()):
         hint = (
             "push it to a registry, or set another image instead: "
@@ -153,7 +149,7 @@ def _container(spec: Spec, options: BatchAiOptions, facts: Facts) -> Iterator[Pr
             "ENTRYPOINT did not start the program"
         )
         yield Problem(("container",), what, at="key", severity="note")
-    if wanted.shm and not named:
+    if decision.shm_bytes and not named:
         what = "only containers have a /dev/shm of their own"
         yield Problem(("container", "shm"), what, "set an image, or remove shm", at="key")
     if wanted.python:
@@ -162,17 +158,17 @@ def _container(spec: Spec, options: BatchAiOptions, facts: Facts) -> Iterator[Pr
     if wanted.requirements is not None:
         what = (
             "each node installs the packages with pip before the job"
-            if job.installs(spec, options)
+            if decision.installs
             else "not installed: the image that replaces the spec's must contain the packages"
         )
         yield Problem(("container", "requirements"), what, severity="note")
-    if wanted.build_constraints and job.installs(spec, options):
+    if wanted.build_constraints and decision.installs:
         what = "ignored: the image's pip builds source packages without these constraints"
         yield Problem(("container", "build_constraints"), what, severity="note")
 
 
-def _program(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
-    name = toolkits.toolkit(spec, options)
+def _program(decision: Decision, spec: Spec) -> Iterator[Problem]:
+    options, name = decision.options, decision.toolkit
     kind = toolkits.KINDS[name]
     where: Path = ("command",) if spec.command is not None else ("run",)
     if kind.scripted and not toolkits.configured(options):
@@ -219,17 +215,17 @@ def _script(spec: Spec, name: str, where: Path, options: BatchAiOptions) -> Iter
         yield Problem(where, what, hint)
 
 
-def _limits(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
-    count = len(tasks(spec))
+def _limits(decision: Decision, spec: Spec) -> Iterator[Problem]:
+    count = decision.tasks
     if count > MOST_TASKS:
         what = f"the sweep has {count:,} tasks, and runspec submits at most {MOST_TASKS:,} to Batch AI, one job each"
         yield Problem(("sweep",), what, f"make the sweep smaller, or {AWAY}", at="key")
     elif spec.sweep:
         what = f"each of the {count} tasks is a separate job of Batch AI"
         yield Problem(("sweep",), what, at="key", severity="note")
-    if spec.retry.attempts > 1 and not toolkits.retried(spec, options):
-        yield _not_retried(toolkits.toolkit(spec, options), options)
-    elif spec.retry.attempts > 1 and spec.timeout:
+    if spec.retry.attempts > 1 and not decision.is_retried:
+        yield _not_retried(decision)
+    elif decision.is_retried and spec.timeout:
         what = "the limit applies to all attempts together"
         yield Problem(("timeout",), what, severity="note")
     for name in (*spec.env, *spec.secrets):
@@ -257,11 +253,12 @@ def _references(spec: Spec) -> Iterator[Problem]:
             )
 
 
-def _not_retried(name: str, options: BatchAiOptions) -> Problem:
+def _not_retried(decision: Decision) -> Problem:
     """Return the note that a job is not retried: the service requeued jobs only if a node was lost."""
+    name = decision.toolkit
     what = f"ignored: Batch AI itself starts the toolkit {name}, once"
     hint = f"{AWAY}, which retries jobs"
-    if not options.contract:
+    if not decision.options.contract:
         what = "ignored: with contract: false, runspec adds nothing to the job that could retry it"
         hint = "remove contract: false"
     elif name in toolkits.BY_MPIRUN:
@@ -286,7 +283,7 @@ def _places(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
         yield Problem((kind, i, key), what, severity="note")
 
 
-def _kept(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
+def _kept(decision: Decision, spec: Spec) -> Iterator[Problem]:
     """Yield problems of outputs: each is one path on a volume that all nodes mount (`outputDirectories`)."""
     for i, output in enumerate(spec.outputs):
         if output.keep > 1:
@@ -300,28 +297,28 @@ def _kept(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
                 "program has written them, not as one complete save"
             )
             yield Problem(("outputs", i, "sync"), what, severity="note", at="key")
-    if spec.cluster.nodes.max == 1:
+    if decision.nodes == 1:
         return
     for i, output in enumerate(spec.outputs):
         if output.origin == "first":
             what = "all nodes of Batch AI write to one folder, so files of other nodes are kept as well"
             hint = f"remove from: first, and write to the output on rank 0 only, or {AWAY}"
             yield Problem(("outputs", i, "from"), what, hint)
-        elif options.contract or output.origin:
+        elif decision.options.contract or output.origin:
             what = "all nodes of Batch AI write to one folder: use different file names on different nodes"
             where: Path = ("outputs", i, "from") if output.origin else ("outputs", i)
             yield Problem(where, what, severity="note")
 
 
-def _profile(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
+def _profile(decision: Decision, spec: Spec) -> Iterator[Problem]:
+    options, needed = decision.options, decision.volumes.values()
     wanted = {"subscription": "ID", "location": "eastus"}
-    needed = volumes.used(spec, options)
     if options.logs is None:
         wanted["file_share"] = "NAME"
     stored = any(m.scheme != "shared" for m in spec.mounts)
-    if stored or volumes.keeps_in_store(spec, options):
+    if stored or decision.keeps_in_store:
         wanted["container"] = "NAME"
-    if any((v.share or v.container) and not v.account for v in needed.values()):
+    if any((v.share or v.container) and not v.account for v in needed):
         wanted["storage_account"] = "NAME"
     for key, example in wanted.items():
         if not getattr(options, key):
@@ -354,13 +351,13 @@ def _mounts(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
             yield Problem(("mounts", i, "mode"), what, severity="note")
 
 
-def _secrets(spec: Spec, options: BatchAiOptions) -> Iterator[Problem]:
+def _secrets(decision: Decision, spec: Spec) -> Iterator[Problem]:
+    options = decision.options
     for variable, key in spec.secrets.items():
         yield from _secret(key, ("secrets", variable), options)
-    volumes_of_job = volumes.used(spec, options).values()
     shared = () if options.cluster else volumes.cluster_volumes(options).values()
-    needed = volumes.keys([*volumes_of_job, *shared], options)
-    if options.registry and job.image(spec, options):
+    needed = volumes.keys([*decision.volumes.values(), *shared], options)
+    if options.registry and decision.image:
         yield from _login(options.registry)
         needed += [key for key in (options.registry.password,) if key]
     if not options.cluster:

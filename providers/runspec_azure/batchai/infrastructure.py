@@ -4,60 +4,41 @@ from __future__ import annotations
 
 from typing import Any
 
-from runspec_azure.batchai import resources
+from runspec_azure.batchai.decision import Decision
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_azure.batchai.store import volumes
-from runspec_jobs.provider import Capacity, Spec, short_hash, tasks
+from runspec_jobs.provider import Capacity, short_hash
 
 
-def name(spec: Spec, options: BatchAiOptions) -> str:
-    """Return the name of the cluster of *spec*: the profile's, or that of a cluster for specs with equal needs."""
-    return options.cluster or f"runspec-{short_hash(properties(spec, options))}"
+def name(decision: Decision) -> str:
+    """Return the name of the cluster: the profile's, or that of a cluster for specs with equal needs."""
+    return decision.options.cluster or f"runspec-{short_hash(properties(decision))}"
 
 
-def size(spec: Spec, options: BatchAiOptions) -> str:
-    if options.vm_size:
-        return options.vm_size
-    found = resources.fits(spec)
-    return found.name if found else ""
-
-
-def kept_nodes(spec: Spec, options: BatchAiOptions) -> int:
-    """Return how many nodes the cluster keeps while no job runs."""
-    most = most_nodes(spec, options)
-    return most if options.scale == "manual" else min(options.min_nodes, most)
-
-
-def most_nodes(spec: Spec, options: BatchAiOptions) -> int:
-    """Return the largest number of nodes, which limits how many tasks of a sweep run at once."""
-    nodes = spec.cluster.nodes.max
-    if spec.max_parallel:
-        return nodes * min(spec.max_parallel, len(tasks(spec)))
-    return max(options.max_nodes or 0, nodes)
-
-
-def properties(spec: Spec, options: BatchAiOptions) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "vmSize": size(spec, options),
-        "vmPriority": "dedicated" if spec.cluster.capacity is Capacity.ON_DEMAND else "lowpriority",
-        "scaleSettings": _scale(spec, options),
+def properties(decision: Decision) -> dict[str, Any]:
+    options = decision.options
+    is_dedicated = decision.capacity is Capacity.ON_DEMAND
+    cluster: dict[str, Any] = {
+        "vmSize": decision.vm_size,
+        "vmPriority": "dedicated" if is_dedicated else "lowpriority",
+        "scaleSettings": _scale(decision),
         "virtualMachineConfiguration": _image(options),
         "nodeSetup": _setup(options),
         "userAccountSettings": _user(options),
         "subnet": {"id": options.subnet} if options.subnet else None,
     }
-    return {key: value for key, value in found.items() if value not in (None, {})}
+    return {key: value for key, value in cluster.items() if value not in (None, {})}
 
 
-def _scale(spec: Spec, options: BatchAiOptions) -> dict[str, Any]:
-    most = most_nodes(spec, options)
+def _scale(decision: Decision) -> dict[str, Any]:
+    options, most = decision.options, decision.most_nodes
     if options.scale == "manual":
         more = {"nodeDeallocationOption": options.deallocation} if options.deallocation else {}
         return {"manual": {"targetNodeCount": most, **more}}
-    found = {"minimumNodeCount": kept_nodes(spec, options), "maximumNodeCount": most}
+    scale = {"minimumNodeCount": decision.kept_nodes, "maximumNodeCount": most}
     if options.initial_nodes is not None:
-        found["initialNodeCount"] = min(options.initial_nodes, most)
-    return {"autoScale": found}
+        scale["initialNodeCount"] = min(options.initial_nodes, most)
+    return {"autoScale": scale}
 
 
 def _image(options: BatchAiOptions) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from runspec_azure.batchai.options import BatchAiOptions
-from runspec_jobs.provider import Request, variable
+from runspec_jobs.provider import Request, Spec, variable
 
 API = "2018-05-01"
 CLUSTER = re.compile(
@@ -83,3 +83,23 @@ def input_id(name: str, options: BatchAiOptions) -> str:
 def output_id(name: str, options: BatchAiOptions) -> str:
     known = options.results.get(name)
     return (known and known.id) or variable("outputs", name).removeprefix("RUNSPEC_OUTPUT_")
+
+
+def job_variable(kind: str, name: str, options: BatchAiOptions) -> str:
+    """Return the variable for a path or parameter of the job."""
+    if kind == "mounts":
+        return f"AZ_BATCHAI_INPUT_{input_id(name, options)}"
+    if kind == "outputs":
+        return f"AZ_BATCHAI_OUTPUT_{output_id(name, options)}"
+    return variable(kind, name)
+
+
+def path_variables(spec: Spec, options: BatchAiOptions) -> dict[str, str]:
+    """Return the variables of the contract for paths of the job, as references to Batch AI's own variables.
+
+    The service replaces these references also in the values of the user's variables:
+    https://github.com/Azure/BatchAI/blob/master/documentation/using-batchai-environment-variables.md
+    """
+    names = [("mounts", m.name) for m in spec.mounts] + [("outputs", o.name) for o in spec.outputs]
+    paths = {variable(kind, name): f"${job_variable(kind, name, options)}" for kind, name in names}
+    return {"RUNSPEC_HOSTFILE": "$AZ_BATCHAI_MPI_HOST_FILE", **paths}

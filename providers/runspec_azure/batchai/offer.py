@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runspec_azure.batchai import infrastructure, resources
-from runspec_azure.batchai.job import job
-from runspec_azure.batchai.options import BatchAiOptions
+from runspec_azure.batchai import resources
+from runspec_azure.batchai.decision import Decision
 from runspec_azure.resources.services import azure_price
 from runspec_jobs.provider import (
     KEPT_H,
     NOT_READ,
     ChosenMachine,
-    Facts,
     ListedPrices,
     Offer,
-    Spec,
     StandingCost,
     listed_machine,
     other_machines,
@@ -24,42 +21,41 @@ from runspec_jobs.provider import (
 )
 
 
-def offer(spec: Spec, facts: Facts, listed: ListedPrices = NOT_READ) -> Offer:
-    """Return the machine for *spec*: a cluster has machines of one size. Batch AI itself was free."""
-    options: BatchAiOptions = facts.options
+def offer(decision: Decision, listed: ListedPrices = NOT_READ) -> Offer:
+    """Return the machine of the job: a cluster has machines of one size. Batch AI itself was free."""
+    options = decision.options
     if options.cluster:
         why = f"the cluster {options.cluster} has machines of its own"
-        return Offer((), standing=tuple(_standing(spec, options, None, listed)), why=why)
-    name = infrastructure.size(spec, options)
-    why = resources.SMALLEST if resources.has_gpus(spec) else resources.CHEAPEST
+        return Offer((), standing=tuple(_standing(decision, None, listed)), why=why)
+    why = resources.SMALLEST if resources.has_gpus(decision.request) else resources.CHEAPEST
     why = "vm_size names it" if options.vm_size else why
-    found = resources.priced(name, options.location, why)
-    if found is None and options.vm_size:
-        found = ChosenMachine(unknown_machine(name), None, None, why)
-    others = () if options.vm_size or found is None else _others(spec, options, found)
+    machine = resources.priced(decision.vm_size, options.location, why)
+    if machine is None and options.vm_size:
+        machine = ChosenMachine(unknown_machine(options.vm_size), None, None, why)
     return Offer(
-        (found,) if found else (),
-        others,
-        tuple(_standing(spec, options, found, listed)),
+        (machine,) if machine else (),
+        () if options.vm_size or machine is None else _others(decision, machine),
+        tuple(_standing(decision, machine, listed)),
         f"virtual machines: {price_note(resources.priced_sizes(), options.location)}",
-        "" if found else "no machine of Batch AI was large enough",
-        limits={found.machine.name: infrastructure.most_nodes(spec, options)} if found else {},
-        attempts=job.most_attempts(spec, options),
+        "" if machine else "no machine of Batch AI was large enough",
+        limits={machine.machine.name: decision.most_nodes} if machine else {},
+        attempts=decision.attempts,
     )
 
 
-def _others(spec: Spec, options: BatchAiOptions, found: ChosenMachine) -> tuple[ChosenMachine, ...]:
-    wanted = resources.request(spec)._replace(region=options.location)
-    return other_machines(wanted, resources.priced_sizes(), (found,))
+def _others(decision: Decision, machine: ChosenMachine) -> tuple[ChosenMachine, ...]:
+    wanted = decision.request._replace(region=decision.options.location)
+    return other_machines(wanted, resources.priced_sizes(), (machine,))
 
 
 def _standing(
-    spec: Spec, options: BatchAiOptions, machine: ChosenMachine | None, listed: ListedPrices
+    decision: Decision, machine: ChosenMachine | None, listed: ListedPrices
 ) -> Iterator[StandingCost]:
     """Yield what costs money while no job runs; *machine* is None for a cluster of the profile."""
+    options = decision.options
     if options.cluster:
         yield StandingCost(f"nodes that the cluster {options.cluster} keeps")
-    elif nodes := infrastructure.kept_nodes(spec, options):
+    elif nodes := decision.kept_nodes:
         machine = machine and listed_machine(machine, listed)
         usd, near = (machine.usd, machine.near_usd) if machine else (None, None)
         size = machine.machine.name if machine else "an unknown size"

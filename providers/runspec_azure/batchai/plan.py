@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from runspec_azure.batchai import infrastructure
+from runspec_azure.batchai.decision import Decision
 from runspec_azure.batchai.job import job
-from runspec_azure.batchai.job.toolkits import sent
 from runspec_azure.batchai.naming import batchai, cluster_id, group
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_azure.batchai.store import volumes
@@ -15,21 +15,17 @@ from runspec_jobs.provider import Capacity, Facts, Request, Scope, Spec, Step, i
 OURS = {"runspec": "made"}  # the tag of resources that runspec made, and may delete
 
 
-def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
-    return tuple(_steps(spec, run, facts))
-
-
-def _steps(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
-    options: BatchAiOptions = facts.options
+def steps(decision: Decision, spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
+    options, cluster = decision.options, infrastructure.name(decision)
     yield _group(options)
     yield _workspace(options)
     if options.cluster is None:
-        yield _cluster(spec, options)
+        yield _cluster(decision, cluster)
     yield _experiment(options)
     # Uploads may be large, so they follow the steps that may be refused.
     yield from _uploads(spec, facts)
     for number, values in enumerate(tasks(spec)):
-        yield _job(spec, run, number, values, facts)
+        yield _job(decision, spec, job.Task(run, number, values), cluster, facts)
 
 
 def _uploads(spec: Spec, facts: Facts) -> Iterator[Step]:
@@ -71,13 +67,12 @@ def _workspace(options: BatchAiOptions) -> Step:
     )
 
 
-def _cluster(spec: Spec, options: BatchAiOptions) -> Step:
-    name = {"clusterName": infrastructure.name(spec, options)}
-    most = infrastructure.most_nodes(spec, options)
-    low = "" if spec.cluster.capacity is Capacity.ON_DEMAND else ", low priority"
+def _cluster(decision: Decision, cluster: str) -> Step:
+    options, name = decision.options, {"clusterName": cluster}
+    low = "" if decision.capacity is Capacity.ON_DEMAND else ", low priority"
     upto = "" if options.scale == "manual" else "up to "
-    title = f"make a cluster: {upto}{most} of {infrastructure.size(spec, options)}{low}"
-    body = {"properties": infrastructure.properties(spec, options)}
+    title = f"make a cluster: {upto}{decision.most_nodes} of {decision.vm_size}{low}"
+    body = {"properties": infrastructure.properties(decision)}
     return Step(
         "cluster",
         title,
@@ -102,27 +97,23 @@ def _experiment(options: BatchAiOptions) -> Step:
     )
 
 
-def job_name(spec: Spec, run: str, number: int) -> str:
-    return f"{run}-{number:05}" if spec.sweep else run
-
-
-def _job(spec: Spec, run: str, number: int, values: Mapping[str, str], facts: Facts) -> Step:
-    options: BatchAiOptions = facts.options
-    names = {
-        "experimentName": options.experiment,
-        "jobName": job_name(spec, run, number),
-    }
-    where = cluster_id(options, infrastructure.name(spec, options))
-    body = {"properties": job.properties(spec, run, number, values, where, facts)}
-    nodes = spec.cluster.nodes.max
-    title = f"start a job of {nodes} node{'s' * (nodes > 1)}, {sent(spec, options)}"
-    which = f", task {number}: {', '.join(f'{k}={v}' for k, v in values.items())}"
+def _job(decision: Decision, spec: Spec, task: job.Task, cluster: str, facts: Facts) -> Step:
+    options, nodes = decision.options, decision.nodes
+    name = f"{task.run}-{task.number:05}" if spec.sweep else task.run
+    names = {"experimentName": options.experiment, "jobName": name}
+    where = cluster_id(options, cluster)
+    body = {"properties": job.properties(decision, spec, task, where, facts)}
+    title = f"start a job of {nodes} node{'s' * (nodes > 1)}, {decision.requested_toolkit}"
+    which = f", task {task.number}: {', '.join(f'{k}={v}' for k, v in task.values.items())}"
     undo = batchai("Jobs_Delete", options, names)
-    if number == 0 and volumes.keeps_in_store(spec, options):
-        kept = {"container": options.container or "", "prefix": f"{volumes.kept(run, options)}/"}
+    if task.number == 0 and decision.keeps_in_store:
+        kept = {
+            "container": options.container or "",
+            "prefix": f"{volumes.kept(task.run, options)}/",
+        }
         undo = in_turn(undo, Request("runspec", "empty_prefix", {"path": kept}))
     return Step(
-        f"job-{number}" if spec.sweep else "job",
+        f"job-{task.number}" if spec.sweep else "job",
         title + (which if spec.sweep else ""),
         Scope.RUN,
         batchai("Jobs_Create", options, names, body),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runspec_azure.batchai import check, plan
+from runspec_azure.batchai.decision import decide
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_jobs.provider import (
     NOT_READ,
@@ -35,7 +36,7 @@ class BatchAiProvider:
     options_model: type[Options] = BatchAiOptions
 
     def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
-        return check.problems(spec, facts)
+        return check.problems(decide(spec, facts.options), spec, facts)
 
     def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
         if not (options.arm_url and options.subscription and options.location) or options.cluster:
@@ -50,12 +51,12 @@ class BatchAiProvider:
         return examine(options)
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
-        return plan.steps(spec, run, facts)
+        return tuple(plan.steps(decide(spec, facts.options), spec, run, facts))
 
     def offer(self, spec: Spec, facts: Facts, listed: ListedPrices = NOT_READ) -> Offer:
         from runspec_azure.batchai import offer
 
-        return offer.offer(spec, facts, listed)
+        return offer.offer(decide(spec, facts.options), listed)
 
     def export(self, steps: Sequence[Step]) -> Exported:
         from runspec_azure.batchai.importing.export import exported

@@ -10,7 +10,6 @@ from runspec_jobs.provider import (
     ChosenMachine,
     Machine,
     MachineRequest,
-    Spec,
     choose_machines,
     chosen_machine,
 )
@@ -65,37 +64,19 @@ def gpu_types() -> tuple[str, ...]:
     return tuple(dict.fromkeys(m.gpu for m in sizes().machines if m.gpu))
 
 
-def request(spec: Spec) -> MachineRequest:
-    """Return what a node of *spec* requests of its machine. No node shares a machine with another."""
-    cluster = spec.cluster
-    return MachineRequest(
-        cpus=cluster.cpus or 1,
-        memory_gib=(cluster.memory or 0) / GiB,
-        gpus=cluster.gpus or 0,
-        gpu_type=cluster.gpu_type,
-        disk_gib=(cluster.disk or 0) / GiB,
-    )
+def has_gpus(request: MachineRequest) -> bool:
+    return bool(request.gpus or request.gpu_type)
 
 
 @lru_cache(maxsize=256)
-def _chosen(wanted: MachineRequest) -> Machine | None:
-    there = sizes() if wanted.gpus or wanted.gpu_type else priced_sizes()
-    found = choose_machines(wanted, there)
-    return found[0].machine if found else None
-
-
-def has_gpus(spec: Spec) -> bool:
-    """Return whether a node of *spec* requests GPUs."""
-    return bool(spec.cluster.gpus or spec.cluster.gpu_type)
-
-
-def fits(spec: Spec) -> Machine | None:
-    """Return the size for a node of *spec*, or None: the cheapest one, or the smallest one with GPUs.
+def choose(request: MachineRequest) -> Machine | None:
+    """Return the size for *request*, or None: the cheapest one, or the smallest one with GPUs.
 
     Most sizes with GPUs are not sold any more, so that their prices are unknown. The few that are still sold were not
     the cheapest because of that.
     """
-    return _chosen(request(spec))
+    choices = choose_machines(request, sizes() if has_gpus(request) else priced_sizes())
+    return choices[0].machine if choices else None
 
 
 def priced(name: str, region: str | None, why: str) -> ChosenMachine | None:
@@ -106,16 +87,15 @@ def priced(name: str, region: str | None, why: str) -> ChosenMachine | None:
     return chosen_machine(machine, priced_sizes(), region, why)
 
 
-def lacking(spec: Spec, size: Machine) -> str:
+def lacking(request: MachineRequest, size: Machine) -> str:
     """Return the first key of `cluster` for which *size* is too small, or an empty string."""
-    cluster, gpus = spec.cluster, size.gpus or 0
-    if (cluster.gpus or 0) > gpus or (gpus and not cluster.gpus):
+    gpus = size.gpus or 0
+    if request.gpus > gpus or (gpus and not request.gpus):
         return "gpus"
-    if cluster.gpu_type and cluster.gpu_type.upper() != size.gpu:
+    if request.gpu_type and request.gpu_type.upper() != size.gpu:
         return "gpu_type"
-    if (cluster.cpus or 0) > (size.cpus or 0):
+    if request.cpus > (size.cpus or 0):
         return "cpus"
-    if (cluster.memory or 0) > (size.memory_gib or 0) * GiB:
+    if request.memory_gib > (size.memory_gib or 0):
         return "memory"
-    known_gib = size.disk_gib is not None
-    return "disk" if known_gib and (cluster.disk or 0) > (size.disk_gib or 0) * GiB else ""
+    return "disk" if size.disk_gib is not None and request.disk_gib > size.disk_gib else ""

@@ -11,7 +11,7 @@ from typing import Any
 
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources import request as aws
-from runspec_azure.batchai.offer import offer as batch_ai_offer
+from runspec_azure.batchai import PROVIDER as BATCH_AI
 from runspec_jobs.provider import ChosenMachine, Problem
 from runspec_slurm.parallelcluster.infrastructure import queues
 from tests.support.aws.specs import problems as aws_problems, spec as aws_spec
@@ -108,7 +108,7 @@ def on_parallelcluster(cluster: dict[str, Any], more: dict[str, Any], efa: bool)
 def on_batch_ai(cluster: dict[str, Any], more: dict[str, Any]) -> str:
     """Give the cell of a new cluster; a job of several nodes needs a launcher there."""
     spec = batch_ai.spec(cluster=cluster, **{"launch": "mpi"} if "nodes" in cluster else {}, **more)
-    return shown(batch_ai_offer(spec, batch_ai.facts(spec)).machines, batch_ai.problems(spec))
+    return shown(BATCH_AI.offer(spec, batch_ai.facts(spec)).machines, batch_ai.problems(spec))
 
 
 def rows() -> Iterator[str]:

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from runspec_azure.batchai import infrastructure
+from runspec_azure.batchai.decision import decide
 from runspec_azure.batchai.naming import batchai
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_azure.batchai.session import Arm
@@ -29,9 +30,8 @@ def quotas_of(spec: Spec, options: BatchAiOptions) -> dict[str, Any]:
     """
     try:
         arm = Arm(options, retries=1)
-        where = batchai(
-            "Clusters_Get", options, {"clusterName": infrastructure.name(spec, options)}
-        )
+        name = infrastructure.name(decide(spec, options))
+        where = batchai("Clusters_Get", options, {"clusterName": name})
         if arm.look("Clusters", where.params["path"]) is not None:
             return {}
         return {"quotas": {name: list(both) for name, both in arm.usages().items()}}

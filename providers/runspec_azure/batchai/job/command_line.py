@@ -6,9 +6,9 @@ import re
 import shlex
 from collections.abc import Mapping
 
-from runspec_azure.batchai.naming import input_id, output_id
+from runspec_azure.batchai.naming import job_variable
 from runspec_azure.batchai.options import BatchAiOptions
-from runspec_jobs.provider import PLACE, Interpreter, Spec, interpreter, variable
+from runspec_jobs.provider import PLACE, Interpreter, Spec, interpreter
 
 SAFE = re.compile(r"[\w@%+=:,./-]*", re.ASCII)  # characters without a meaning for a shell
 SPECIAL = re.compile(r'([\\"$`])')
@@ -23,15 +23,6 @@ def reference(name: str, after: str) -> str:
     return f"${{{name}}}" if re.match(r"\w", after) else f"${name}"
 
 
-def place(kind: str, name: str, options: BatchAiOptions) -> str:
-    """Return the variable for a path or parameter of the job."""
-    if kind == "mounts":
-        return f"AZ_BATCHAI_INPUT_{input_id(name, options)}"
-    if kind == "outputs":
-        return f"AZ_BATCHAI_OUTPUT_{output_id(name, options)}"
-    return variable(kind, name)
-
-
 def script(text: str, options: BatchAiOptions) -> str:
     """Return the user's script with a reference to a variable for each placeholder."""
 
@@ -40,7 +31,7 @@ def script(text: str, options: BatchAiOptions) -> str:
             return match[0][1:]
         if not match[2]:
             return match[0]
-        return reference(place(match[2], match[3], options), text[match.end() :])
+        return reference(job_variable(match[2], match[3], options), text[match.end() :])
 
     return PLACE.sub(put, text)
 
@@ -62,7 +53,7 @@ def word(text: str, values: Mapping[str, str], options: BatchAiOptions) -> str:
         elif match[2] == "sweep":
             parts.append(("text", values.get(match[3], "")))
         else:
-            parts.append(("name", place(match[2], match[3], options)))
+            parts.append(("name", job_variable(match[2], match[3], options)))
         at = match.end()
     parts.append(("text", text[at:]))
     return _quoted([part for part in parts if part[1]])

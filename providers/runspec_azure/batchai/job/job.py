@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
+from runspec_azure.batchai.decision import Decision
 from runspec_azure.batchai.job import toolkits
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_azure.batchai.store import volumes
@@ -19,58 +20,46 @@ UNITS = (
 )  # https://docs.docker.com/reference/cli/docker/container/run/ (--shm-size)
 
 
+class Task(NamedTuple):
+    """One task of a run, with its values of the sweep."""
+
+    run: str
+    number: int
+    values: Mapping[str, str]
+
+
 def properties(
-    spec: Spec, run: str, task: int, values: Mapping[str, str], cluster: str, facts: Facts
+    decision: Decision, spec: Spec, task: Task, cluster: str, facts: Facts
 ) -> dict[str, Any]:
-    """Return the `properties` of the job of one task of *spec*."""
-    options: BatchAiOptions = facts.options
-    found: dict[str, Any] = {
+    """Return the `properties` of the job of *task*, which runs on the cluster with the id *cluster*."""
+    options = decision.options
+    job: dict[str, Any] = {
         "schedulingPriority": options.priority,
         "cluster": {"id": cluster},
-        "mountVolumes": volumes.mounted(volumes.used(spec, options), options),
-        "nodeCount": spec.cluster.nodes.max,
-        "containerSettings": _container(spec, options),
-        **toolkits.settings(spec, values, options),
-        "jobPreparation": _preparation(spec, facts),
+        "mountVolumes": volumes.mounted(decision.volumes, options),
+        "nodeCount": decision.nodes,
+        "containerSettings": _container(decision),
+        **toolkits.settings(decision, spec, task.values),
+        "jobPreparation": _preparation(decision, facts.requirements),
         "stdOutErrPathPrefix": volumes.logs(options),
         "inputDirectories": volumes.inputs(spec, facts),
-        "outputDirectories": volumes.outputs(spec, run, options),
-        "environmentVariables": _environment(spec, run, task, values, options),
+        "outputDirectories": volumes.outputs(spec, task.run, options),
+        "environmentVariables": _environment(decision, spec, task),
         "secrets": _secrets(spec, options),
-        "constraints": _limit(spec, options),
+        "constraints": _limit(decision),
     }
-    return {key: value for key, value in found.items() if value not in (None, {}, [])}
+    return {key: value for key, value in job.items() if value not in (None, {}, [])}
 
 
-def _limit(spec: Spec, options: BatchAiOptions) -> dict[str, str] | None:
-    """Return the time limit, which the service applies to all attempts together."""
-    if spec.timeout is None:
+def _limit(decision: Decision) -> dict[str, str] | None:
+    return {"maxWallClockTime": f"PT{decision.limit_s}S"} if decision.limit_s else None
+
+
+def _container(decision: Decision) -> dict[str, Any] | None:
+    options = decision.options
+    if decision.image is None:
         return None
-    return {"maxWallClockTime": f"PT{spec.timeout * most_attempts(spec, options)}S"}
-
-
-def most_attempts(spec: Spec, options: BatchAiOptions) -> int:
-    """Return the most attempts of a task, which are more than one with some toolkits only."""
-    return spec.retry.attempts if toolkits.retried(spec, options) else 1
-
-
-def image(spec: Spec, options: BatchAiOptions) -> str | None:
-    """Return the image of *spec*, or the profile's in place of it.
-
-    It is None for an image that exists on one machine only, if requirements replace it.
-    """
-    named = spec.container.image
-    if named is None or named in options.images:
-        return options.images[named] if named else None
-    alone = named.startswith("localhost/") and spec.container.requirements is not None
-    return None if alone else named
-
-
-def _container(spec: Spec, options: BatchAiOptions) -> dict[str, Any] | None:
-    named = image(spec, options)
-    if named is None:
-        return None
-    source: dict[str, Any] = {"image": named}
+    source: dict[str, Any] = {"image": decision.image}
     if registry := options.registry:
         if registry.server:
             source["serverUrl"] = registry.server
@@ -80,7 +69,7 @@ def _container(spec: Spec, options: BatchAiOptions) -> dict[str, Any] | None:
                 word, options, "password", "passwordSecretReference"
             )
             source["credentials"] = {"username": registry.username, **(secret or {})}
-    shm = {"shmSize": docker_size(spec.container.shm)} if spec.container.shm else {}
+    shm = {"shmSize": docker_size(decision.shm_bytes)} if decision.shm_bytes else {}
     return {"imageSourceRegistry": source, **shm}
 
 
@@ -96,39 +85,33 @@ def docker_size(count: int) -> str:
     return f"{count}{UNITS[unit]}"
 
 
-def installs(spec: Spec, options: BatchAiOptions) -> bool:
-    """Return whether the nodes install packages; an image that the settings use instead contains them."""
-    return spec.container.requirements is not None and spec.container.image not in options.images
-
-
-def _preparation(spec: Spec, facts: Facts) -> dict[str, str] | None:
+def _preparation(decision: Decision, requirements: tuple[str, ...]) -> dict[str, str] | None:
     """Return the preparation, which installs packages: https://pip.pypa.io/en/stable/cli/pip_install/"""
-    options: BatchAiOptions = facts.options
+    options = decision.options
     lines = [options.preparation] if options.preparation else []
-    if installs(spec, options) and facts.requirements:
-        wanted = " ".join(shlex.quote(line) for line in facts.requirements)
+    if decision.installs and requirements:
+        wanted = " ".join(shlex.quote(line) for line in requirements)
         lines.append(f"python3 -m pip install --no-cache-dir --disable-pip-version-check {wanted}")
     return {"commandLine": " && ".join(lines)} if lines else None
 
 
-def _environment(
-    spec: Spec, run: str, task: int, values: Mapping[str, str], options: BatchAiOptions
-) -> list[dict[str, str]]:
+def _environment(decision: Decision, spec: Spec, task: Task) -> list[dict[str, str]]:
     """Return the user's variables, and those of runspec that are known before the job begins."""
-    known = spec.program_env if options.contract else dict(spec.env)
-    if options.contract:
+    has_contract = decision.options.contract
+    known = spec.program_env if has_contract else dict(spec.env)
+    if has_contract:
         known |= {
-            "RUNSPEC_RUN": run,
-            "RUNSPEC_TASK": str(task),
+            "RUNSPEC_RUN": task.run,
+            "RUNSPEC_TASK": str(task.number),
             "RUNSPEC_ATTEMPT": "1",
-            "RUNSPEC_NODES": str(spec.cluster.nodes.max),
+            "RUNSPEC_NODES": str(decision.nodes),
             "RUNSPEC_SLOTS": str(spec.processes_per_node),
         }
         if spec.global_batch is not None:
             known["RUNSPEC_GLOBAL_BATCH"] = str(spec.global_batch)
-        if toolkits.KINDS[toolkits.toolkit(spec, options)].scripted:
-            known |= toolkits.places(spec, options)
-    known |= {variable("sweep", name): value for name, value in values.items()}
+        if toolkits.KINDS[decision.toolkit].scripted:
+            known |= decision.paths
+    known |= {variable("sweep", name): value for name, value in task.values.items()}
     return [{"name": name, "value": value} for name, value in known.items()]
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from runspec_azure.batchai import check, emulator
+from runspec_azure.batchai import PROVIDER, emulator
+from runspec_azure.batchai.decision import decide
 from runspec_azure.batchai.discover import survey
-from runspec_azure.batchai.job import job
 from runspec_azure.batchai.options import BatchAiOptions
 from runspec_jobs.diagnostics.problem import dotted
 from tests.support.azure.batch_ai_specs import facts, problems, spec
@@ -231,7 +231,7 @@ def test_that_all_nodes_write_into_one_folder_is_told() -> None:
 def _rehearsed(there: bool, fields: dict[str, Any], **settings: Any) -> list[str]:
     wanted = spec(**fields)
     known = facts(wanted, **settings)._replace(survey={"mpirun": there})
-    return [p.what for p in check.problems(wanted, known) if "mpirun" in p.what]
+    return [p.what for p in PROVIDER.check(wanted, known) if "mpirun" in p.what]
 
 
 BY_MPI = {"launch": "mpi", "command": ["python", "a.py"]}
@@ -278,10 +278,10 @@ def test_an_image_of_one_machine_is_left_out_where_requirements_replace_it() -> 
     wanted = spec(container={"image": image, "requirements": ["six"]})
 
     own: dict[str, Any] = {"images": {image: "registry/x:1"}}
-    here, there = facts(wanted).options, facts(wanted, **own).options
+    here, there = (decide(wanted, facts(wanted, **more).options) for more in ({}, own))
 
     assert problems(wanted) == problems(wanted, **own) == []
     (note,) = [p for p in problems(wanted, "note") if "on this machine only" in p.what]
     assert note.hint and f"images: {{'{image}': NAME}}" in note.hint
-    assert (job.image(wanted, here), job.installs(wanted, here)) == (None, True)
-    assert (job.image(wanted, there), job.installs(wanted, there)) == ("registry/x:1", False)
+    assert (here.image, here.installs) == (None, True)
+    assert (there.image, there.installs) == ("registry/x:1", False)

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from runspec_azure.batchai import resources
-from runspec_azure.batchai.offer import offer
+from runspec_azure.batchai import PROVIDER, resources
 from runspec_jobs.load import registry
 from runspec_jobs.provider import ListedPrices, Offer, SupportsOffer
 from tests.support.azure.batch_ai_specs import facts, spec
@@ -17,7 +16,7 @@ FILES = "what is kept in Azure Files"
 
 def offered(needs: dict[str, Any], **settings: Any) -> Offer:
     of = spec(cluster=needs)
-    return offer(of, facts(of, **settings))
+    return PROVIDER.offer(of, facts(of, **settings))
 
 
 def priced(found: Offer) -> list[tuple[str, float | None]]:
@@ -53,8 +52,8 @@ def test_a_machine_has_todays_price_of_its_region_or_none(
 
 def test_the_cluster_limits_machines_and_the_toolkit_attempts() -> None:
     of = spec(sweep={"a": "1..9"}, retry={"attempts": 3}, timeout="1h")
-    found = offer(of, facts(of, max_nodes=3))
-    once = offer(of, facts(of, max_nodes=3, toolkit="tensorflow"))
+    found = PROVIDER.offer(of, facts(of, max_nodes=3))
+    once = PROVIDER.offer(of, facts(of, max_nodes=3, toolkit="tensorflow"))
 
     assert found.limits == {found.machines[0].machine.name: 3}
     assert (found.attempts, once.attempts) == (3, 1)
@@ -92,7 +91,7 @@ def test_what_stays_has_the_prices_that_were_read() -> None:
     of = spec(cluster={"cpus": 4})
     listed = ListedPrices({"STANDARD_D4_V3": 3.0}, services={"blob storage": 0.5})
 
-    nodes, stored, _ = offer(of, facts(of, min_nodes=2, max_nodes=4), listed).standing
+    nodes, stored, _ = PROVIDER.offer(of, facts(of, min_nodes=2, max_nodes=4), listed).standing
 
     assert (nodes.usd_hour, stored.usd_gb_month) == (6.0, 0.5)
 
