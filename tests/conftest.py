@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import ipaddress
 import os
 import signal
@@ -84,6 +85,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if workers > 1:
         items[:] = dealt(items, workers)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    """Look for no garbage among 15,000 tests that stay: that takes a quarter of the time of the collection."""
+    gc.disable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    gc.enable()
+    gc.collect()
+    gc.freeze()
 
 
 def hear() -> None:

@@ -38,7 +38,11 @@ def paced(job: Waiting, lines: list[tuple[int, str]], batch: int, seconds: float
 
 @pytest.mark.parametrize(
     ("model", "batch", "count"),
-    [("serial", 10_000, MANY), ("jitter", 500, MANY), ("late", 500, MANY)],
+    [
+        pytest.param("serial", 10_000, MANY, marks=pytest.mark.matrix),
+        pytest.param("jitter", 500, MANY, marks=pytest.mark.matrix),
+        ("late", 500, MANY),
+    ],
 )
 def test_a_saved_log_is_the_stored_one_however_often_its_reader_is_killed(
     world: Rehearsed, tmp_path: Path, model: str, batch: int, count: int

@@ -1,11 +1,14 @@
-"""Which kills and faults each test of a matrix tries: at most MOST, the same in every run; all by RUNSPEC_FAULTS=all.
+"""Which kills and faults each test of a matrix tries: at most MOST, the same in every run.
+
+MOST is 20, or what RUNSPEC_FAULTS says: a number, or `all`. `tools/test --all` says a lower one, because each kill on a
+cloud takes three seconds of processor time, and `--matrix` says all.
 
 Those worth trying are listed first. On clouds they are a kill before and after every request that makes, changes or
 takes away, and at some of those that only look; of the faults of the wire, four at every request of the first kind and
 one at every other. Of requests that wait by asking again, the first two. `spaced` takes MOST of the list at equal
-distances, which are shorter than four, so that each request that changes something still meets a fault or two, and
-each fault some request. All is a kill at every boundary, which are the calls of the client as well, and every fault at
-every request.
+distances. Those of 20 are shorter than four, so that each request that changes something still meets a fault or two,
+and each fault some request. All is a kill at every boundary, which are the calls of the client as well, and every
+fault at every request.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from typing import TypeVar
 from tests.faults.cells import sample
 
 ALL = os.environ.get("RUNSPEC_FAULTS") == "all"
-MOST = 20  # kills or faults of each test, unless all are tried
+MOST = 20 if ALL else int(os.environ.get("RUNSPEC_FAULTS", "20"))
 AT_ONCE = 4  # faults, at a request that changes something
 LOOKS = 3  # kills of each verb where it only looks
 SEND, SENT = "send ", "sent "  # a kill before a request, and after it

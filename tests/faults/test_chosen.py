@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.faults import chosen
-from tests.faults.chosen import MOST
 from tests.support.fault_proxy import FAULTS
 
+MOST = 20
 # As AWS has it: of 26 requests of an apply, ten make something.
 REQUESTS = {at: f"{'PUT' if at % 5 in (0, 3) else 'GET'} thing-{at}" for at in range(1, 27)}
 PLACES = {
@@ -20,6 +20,7 @@ PLACES = {
 @pytest.fixture(autouse=True)
 def sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chosen, "ALL", False)
+    monkeypatch.setattr(chosen, "MOST", MOST)
 
 
 @pytest.mark.parametrize("start", [0.0, 0.5, 0.99])

@@ -14,7 +14,7 @@ from tests.support.requirements import need
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 
-@pytest.mark.parametrize("width", [1200, 400])
+@pytest.mark.parametrize("width", [pytest.param(1200, marks=pytest.mark.matrix), 400])
 @pytest.mark.parametrize("name", RUNS)
 def test_a_page_is_readable_at_two_widths(name: str, width: int, tmp_path: Path) -> None:
     """No texts of a plot overlap or are cut off, none is tiny, and the page does not scroll sideways."""
