@@ -41,6 +41,7 @@ def test_what_a_program_does_by_itself_uses_the_attempts_of_a_failure(name: str)
         own = {"exit": int(code) if code.isdigit() else 0, "part": 143, "agent": 137}.get(kind)
         if own:
             assert (rows[-1]["state"], rows[-1]["exit_code"]) == ("failed", own), end
+            assert "another attempt" not in rows[-1]["reason"], end
             assert rows[-1]["attempts"] == [[own, "failed"]] * ends.ATTEMPTS, end
 
 

@@ -150,6 +150,8 @@ def _lead(seat: Participant, kind: mpirun.Mpirun, argv: List[str], folder: str) 
     code = _led(seat, kind.argv(job) + list(kind.start), slurm.hidden(env), ranks)
     if code == 0 and not ranks.succeeded():
         raise Failure("the launcher exited with 0, but not all of its ranks did", LOST)
+    if code and seat.stopping() is None:
+        seat.tell_of_failure(code)  # or the other nodes take 75 for the loss of a node
     return code
 
 

@@ -121,14 +121,17 @@ def test_the_remote_shell_reads_its_words_as_ssh_does(make: Make, tmp_path: Path
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.slow), 1])
-def test_a_failing_rank_ends_every_node_with_its_code(make: Make, rank: int) -> None:
-    """And nothing of the others stays."""
-    nodes = make(3)
+@pytest.mark.parametrize(("rank", "code"), [pytest.param(0, 7, marks=pytest.mark.slow), (1, 75)])
+def test_a_failing_rank_ends_every_node_with_its_code(
+    make: Make, tmp_path: Path, rank: int, code: int
+) -> None:
+    """Nothing of the others stays, and on each node the code is that of the program."""
+    nodes = make(3, RUNSPEC_TOLD=str(tmp_path / "told"))
 
-    nodes.start_all(sh(f'[ "$RUNSPEC_RANK" = {rank} ] && exit 7; exec sleep 600'))
+    nodes.start_all(sh(f'[ "$RUNSPEC_RANK" = {rank} ] && exit {code}; exec sleep 600'))
 
-    assert nodes.codes() == [7, 7, 7]
+    assert nodes.codes() == [code, code, code]
+    assert not (tmp_path / "told").exists()
     assert nodes.left() == []
 
 
