@@ -47,12 +47,14 @@ def _attempt(which: AttemptKey, one: Job, job: Job, codes: Codes, ends: NodeEnds
     preempted = reasons.was_reclaimed(one, job)
     code = one.get("container", {}).get("exitCode")
     end = ends.of((which.task, which.rank, which.number))
+    late = reasons.late(one, job, end, ends.record)
     if end is not None and not preempted and (end.code or not code):
         began_s, ended_s = _seconds(one.get("startedAt")), _seconds(one.get("stoppedAt"))
-        reason = reasons.recorded(end, ends.record, one)
+        reason = late or reasons.recorded(end, ends.record, one)
         return Attempt(which.number, end.code, reason, end.preempted, began_s, ended_s)
     noted = codes(which) if code == AGAIN and not preempted else None
     reason = reasons.of_attempt(one, code if noted is None else noted, preempted=preempted)
+    reason = late or reason
     began_s, ended_s = _seconds(one.get("startedAt")), _seconds(one.get("stoppedAt"))
     own = code if noted is None else noted
     return Attempt(which.number, own, reason, preempted, began_s, ended_s)

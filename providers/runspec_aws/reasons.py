@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from runspec_jobs.provider import NodeEnd
+from runspec_jobs.provider import NodeEnd, overdue
 
 # https://docs.aws.amazon.com/batch/latest/userguide/job_retries.html
 RECLAIMED = ("Host EC2", "Your Spot Task was interrupted")
+TIMED_OUT = "Job attempt duration exceeded timeout"
 EXITED, LEFT = "Essential container in task exited", 143  # the job exited by itself after a notice
 
 # Reasons of AWS Batch for a job that waits:
@@ -76,6 +77,23 @@ def recorded(end: NodeEnd, record: Mapping[str, Any], attempt: Mapping[str, Any]
         return explained  # such as the container's memory, of which the agent sees SIGKILL alone
     said, reason = end.reason(record), str(attempt.get("statusReason", ""))
     return said if not said or reason in ("", EXITED) else f"{said} ({reason})"
+
+
+def late(
+    attempt: Mapping[str, Any],
+    job: Mapping[str, Any],
+    end: NodeEnd | None,
+    record: Mapping[str, Any],
+) -> str:
+    """Return why an *attempt* ended that AWS Batch has ended at its own time limit, or an empty string.
+
+    *end* is what its agent recorded: a program that had ended by itself before keeps its reason.
+    """
+    reason = str(attempt.get("statusReason", ""))
+    if not reason.startswith(TIMED_OUT) or (end is not None and not end.told):
+        return ""
+    limit_s = (job.get("timeout") or {}).get("attemptDurationSeconds")
+    return f"{overdue('AWS Batch', record.get('timeout_s'), limit_s)} ({reason})"
 
 
 def _words(container: Mapping[str, Any], code: int | None, reason: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runspec_jobs.provider import overdue
 from runspec_slurm import timing
 from runspec_slurm.queue import Row
 
@@ -56,7 +57,7 @@ STATES = {
     "PENDING": "waits for a node",
 }
 ENDED = {
-    "TIMEOUT": "it reached its time limit: raise timeout",
+    "TIMEOUT": overdue("Slurm", None),
     "NODE_FAIL": "its node was lost, and it had no attempts left: set retry or capacity: spot",
     "PREEMPTED": "it was preempted by another job",
     "OUT_OF_MEMORY": "it used more than its memory: raise cluster.memory",

@@ -25,7 +25,7 @@ from tests.support.slurm.project import LIMIT_S, Project, cluster as cluster, pr
 
 OVER_S = 8 * LIMIT_S  # the service itself ends an attempt 140 s after `timeout`
 WHOLE = (*ends.OF_PROGRAM, "timeout")
-ON_SLURM = (*WHOLE, "agent", "batch")
+ON_SLURM = (*WHOLE, "hang", "agent", "batch")
 FEW = ("exit-143", "signal-KILL", "agent")
 ON_CLOUD = (*WHOLE, "service", "agent")
 # What a program may end with that also means something to a service that reclaims machines.

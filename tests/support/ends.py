@@ -28,6 +28,7 @@ part) sleep 600 & kill $!; wait $! ;;
 timeout) sleep 600 ;;
 agent) kill -s KILL "$PPID"; sleep 600 ;;
 service) kill -s STOP "$PPID"; sleep 600 ;;
+hang) read -r _ _ _ batch _ <"/proc/$PPID/stat"; kill -s STOP "$batch"; sleep 600 ;;
 batch) read -r _ _ _ batch _ <"/proc/$PPID/stat"; kill -s KILL "$batch"; sleep 600 ;;
 esac
 """
@@ -36,6 +37,7 @@ WORDS = {
     "part": "the program ends with the code of a part that SIGTERM killed",
     "timeout": f"it reaches `timeout: {TIMEOUT_S}s`",
     "service": "the agent hangs, so that the service ends it",
+    "hang": "the batch script hangs, so that Slurm ends it",
     "agent": "SIGKILL ends the agent",
     "batch": "SIGKILL ends the batch script",
     "cancel": "`runspec cancel`",

@@ -13,7 +13,7 @@ KINDS = {
     "local": {*WHOLE, "supervisor"},
     "local-nodes": NODES,
     "local-mpi": NODES,
-    "slurm": {*WHOLE, "agent", "batch", "lost"},
+    "slurm": {*WHOLE, "hang", "agent", "batch", "lost"},
     "slurm-nodes": {*NODES, "agent"},
     "slurm-mpi": NODES,
     "aws-batch": {*WHOLE, "service", "agent", "lost", "memory", "image", "program-memory"},
@@ -52,6 +52,18 @@ def test_a_timeout_is_named_and_uses_an_attempt(name: str) -> None:
         assert (row["state"], row["exit_code"]) == ("failed", 124)
         assert row["reason"].startswith("timeout: not done after 20 s")
         assert row["attempts"] == [[124, "failed"]] * ends.ATTEMPTS
+
+
+@pytest.mark.parametrize(
+    ("name", "end"), [("slurm", "hang"), ("aws-batch", "service"), ("azure-batch", "service")]
+)
+def test_the_time_limit_of_a_service_is_told_as_a_timeout(name: str, end: str) -> None:
+    (row,) = ends.recorded(name)[end]
+
+    assert (row["state"], row["reason"].partition(";")[0]) == (
+        "failed",
+        "timeout: not done after 20 s",
+    )
 
 
 @pytest.mark.parametrize("name", ["slurm", "aws-batch", "aws-batch-spot", "azure-batch-spot"])

@@ -97,6 +97,8 @@ def node(
         reason = "; ".join(text for text in (reason, reasons.reclaimed(job)) if text)
     elif code == attempts.AGAIN and over:  # no attempts were left: 75 is the agent's
         code, reason = over[-1].exit_code, over[-1].reason
+    elif state is State.FAILED and (late := reasons.late(job, job, end, ends.record)):
+        reason = late
     elif state is State.FAILED and ends.written and alone and reason.startswith(EXITED):
         reason = unrecorded(reason)
     reason = reason if state is not State.RUNNING else ""

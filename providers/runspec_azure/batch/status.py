@@ -30,6 +30,7 @@ from runspec_jobs.provider import (
     elastic_changes,
     elastic_end,
     elastic_status,
+    overdue,
     read_record,
     seated,
     unproven,
@@ -42,6 +43,7 @@ SHOWN = 100  # the most tasks that a status lists while the job runs; at its end
 # https://learn.microsoft.com/en-us/rest/api/batchservice/jobs/get-job#batchjobexecutioninfo
 ALL_OVER = ("AllTasksComplete", "AllTasksCompleted")
 BY_A_TASK = "TaskFailed"
+CLOCK_S = 2  # between the time that a task took and the limit at which the service ended it
 PAGE = 1000  # tasks in a reply: https://learn.microsoft.com/en-us/rest/api/batchservice/tasks/list-tasks
 SELECT = "id,state,creationTime,executionInfo,nodeInfo"
 OURS = re.compile(r"task-\d{5,}")  # others may have added a task to the job
@@ -309,10 +311,10 @@ class Tasks:
         if state is State.FAILED and good and unseen and not info.get("exitCode"):
             reason = unproven(SERVICE) if end is None else contradicted(SERVICE, end, ends.record)
         elif state is State.FAILED and end is not None and end.code:
-            code, reason = end.code, end.reason(ends.record)
+            code, reason = end.code, self._late(info, ends, end) or end.reason(ends.record)
         elif state is State.FAILED:
             code = over[-1].exit_code if code == AGAIN and over else code
-            reason = reasons.ended(info, code)
+            reason = self._late(info, ends, end) or reasons.ended(info, code)
             if unseen and end is None and reason.startswith("exited with code"):
                 reason = unrecorded(reason)
         elif state is State.SUCCEEDED and reasons.only_a_copy(info):
@@ -335,13 +337,27 @@ class Tasks:
             if code == AGAIN and end is None:
                 failure = self.notes.failure(run, place, attempts, fresh_s=0.0)
                 code = None if failure is None else failure.code
-            reason = "" if state is State.SUCCEEDED else reasons.ended(info, code)
+            late = self._late(info, ends, end)
+            reason = "" if state is State.SUCCEEDED else late or reasons.ended(info, code)
             if state is State.FAILED and end is not None and end.code:
-                code, reason = end.code, end.reason(ends.record)
+                code, reason = end.code, late or end.reason(ends.record)
             elif state is State.FAILED and code == 0:
                 code, reason = None, unproven(SERVICE)
             began_s, ended_s = seconds(info.get("startTime")), seconds(info.get("endTime"))
             yield Attempt(attempts, code, reason, False, began_s, ended_s)
+
+    def _late(self, info: Found, ends: NodeEnds, end: NodeEnd | None) -> str:
+        """Return why the service ended the last attempt of a task at its maxWallClockTime, or an empty string.
+
+        The service gives no reason of its own for that: it is known by the time that the attempt took.
+        """
+        began_s, ended_s = seconds(info.get("startTime")), seconds(info.get("endTime"))
+        limit_s = ends.record.get("limit_s")
+        if not (limit_s and began_s and ended_s) or (end is not None and not end.told):
+            return ""
+        if ended_s - began_s < limit_s - CLOCK_S:
+            return ""
+        return overdue(SERVICE, ends.record.get("timeout_s"), limit_s)
 
     def _end(self, run: str, task: Found, place: tuple[int, int]) -> NodeEnd | None:
         """Return how the last attempt of a task has ended, if its agent has recorded that.

@@ -402,7 +402,11 @@ def _nodes(
     stops: Collection[int],
 ) -> tuple[NodeStatus, ...]:
     each = (
-        states.nodes(task, record["nodes"], cancelled=cancelled or task.number in stops)
+        states.nodes(
+            task._replace(timeout_s=record.get("timeout_s")),
+            record["nodes"],
+            cancelled=cancelled or task.number in stops,
+        )
         for task in found
     )
     return tuple(node for nodes in each for node in nodes)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from runspec_jobs.provider import Attempt, NodeStatus, State, Status, blamed
+from runspec_jobs.provider import Attempt, NodeStatus, State, Status, blamed, overdue
 from runspec_slurm import reasons
 from runspec_slurm.queue import ENDED, Past, Row
 from runspec_slurm.status.workspace_poll import BATCH, AttemptKey, Note
@@ -37,6 +38,7 @@ class Task(NamedTuple):
     codes: Mapping[AttemptKey, int]
     past: Past | None = None
     due: bool = False  # whether its last attempt was killed, and runspec has to requeue it
+    timeout_s: int | None = None  # that of the spec
 
     @property
     def state(self) -> str:
@@ -211,7 +213,17 @@ def _reason(task: Task, note: Note, code: int | None, state: State, *, own: bool
     if not task.state and not note:
         return reasons.FORGOTTEN
     words = reasons.ended(task.state, task.row.reason if task.row else "", code, own=own)
+    if task.state == "TIMEOUT" and _took_s(task) >= (task.timeout_s or math.inf):
+        words = f"{overdue('Slurm', task.timeout_s)} (TIMEOUT)"
     return _with_why(words, note)
+
+
+def _took_s(task: Task) -> float:
+    """Return how long the last attempt took, as Slurm says; 0.0 if it does not."""
+    known = task.row or task.past
+    if known is None or known.began_s is None or known.ended_s is None:
+        return 0.0
+    return known.ended_s - known.began_s
 
 
 def _with_why(words: str, note: Note) -> str:

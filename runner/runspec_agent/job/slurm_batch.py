@@ -50,7 +50,8 @@ NEAR_S = 150.0  # Slurm sends the signal up to 30 s before the time that `job.ti
 # https://github.com/SchedMD/slurm/blob/slurm-22-05-8-1/src/plugins/launch/slurm/launch_slurm.c
 KILLED = re.compile(r"srun: error: \S+: tasks? (\d+)(?:-(\d+))?: (?:Killed|Out Of Memory)")
 UNPROVEN = "the agent recorded no end: the program may not have run"
-LIMIT = "Slurm's time limit for the job is over: raise timeout, or use a partition that allows more time"
+LIMIT = "timeout: Slurm's time limit for the job is over: raise timeout, or use a partition that allows more time"
+OVERDUE = "timeout: not done after {:g} s; Slurm ended it at its own limit, since the agent had not"
 DEADLINE = "the deadline that sbatch was given is over"
 
 
@@ -161,7 +162,10 @@ class Batch:
         ):
             return None
         shown = slurm_commands.shown(_name(self.env), self.env)
-        ends = [(shown.get("EndTime", ""), LIMIT), (shown.get("Deadline", ""), DEADLINE)]
+        # This process may have been stopped, and so has not kept the timeout.
+        overdue = time.monotonic() - self.began > self.timeout_s
+        limit = OVERDUE.format(self.timeout_s) if overdue else LIMIT
+        ends = [(shown.get("EndTime", ""), limit), (shown.get("Deadline", ""), DEADLINE)]
         near = time.time() + self.grace_s + NEAR_S
         known = [(slurm_commands.seconds(text), why) for text, why in ends]
         return next((why for end_s, why in sorted(known) if end_s < near), None)

@@ -110,6 +110,7 @@ from runspec_jobs.provider.node_ends import (
     NodeEnd,
     NodeEnds,
     contradicted,
+    overdue,
     unproven,
     unrecorded,
 )
@@ -376,6 +377,7 @@ __all__ = [
     "not_in_profile",
     "other_machines",
     "other_regions",
+    "overdue",
     "price_note",
     "proves_end",
     "publish",

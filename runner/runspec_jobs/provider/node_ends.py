@@ -147,6 +147,21 @@ def unrecorded(reason: str) -> str:
     return f"{reason}; the agent recorded no end: it was killed, or the image's ENTRYPOINT did not start it"
 
 
+def overdue(service: str, timeout_s: int | None, limit_s: int | None = None) -> str:
+    """Return why an attempt failed that *service* ended at its own time limit, after the agent had not ended it.
+
+    *limit_s* is that limit, where the service tells it.
+
+    >>> overdue("AWS Batch", 20, 160)
+    'timeout: not done after 20 s; AWS Batch ended it at its own limit of 160 s, since the agent had not'
+    """
+    if timeout_s is None:
+        return f"timeout: {service} ended it at its own limit: set timeout, which may be longer"
+    of = f" of {limit_s} s" if limit_s else ""
+    after = f"timeout: not done after {timeout_s} s"
+    return f"{after}; {service} ended it at its own limit{of}, since the agent had not"
+
+
 def contradicted(service: str, end: NodeEnd, record: Mapping[str, Any]) -> str:
     """Return why a node failed that *service* says has succeeded, if its record says otherwise."""
     return f"{end.reason(record)} ({service} reports success: the image's ENTRYPOINT hides the exit code)"

@@ -228,6 +228,27 @@ def test_a_node_that_was_lost_before_its_end_fails_though_another_had_ended_well
     assert found.state is State.FAILED
 
 
+@pytest.mark.parametrize(
+    ("timeout_s", "said"),
+    [
+        (
+            10,
+            "timeout: not done after 10 s; Slurm ended it at its own limit, since the agent had not",
+        ),
+        (11, "timeout: Slurm ended it at its own limit: set timeout"),
+        (None, "timeout: Slurm ended it at its own limit: set timeout"),
+    ],
+)
+def test_a_job_that_slurm_ended_at_its_limit_is_a_timeout(timeout_s: int | None, said: str) -> None:
+    """Its limit may have been changed, so that it was not the timeout that was over."""
+    (task,) = states.tasks(1, [row("TIMEOUT")], {}, {})
+
+    (found,) = states.nodes(task._replace(timeout_s=timeout_s), 1, cancelled=False)
+
+    assert found.state is State.FAILED
+    assert found.reason.startswith(said) and found.reason.endswith("(TIMEOUT)")
+
+
 @pytest.mark.parametrize("state", ["EXPEDITING", "A_STATE_OF_TOMORROW"])
 def test_a_state_that_slurm_did_not_have_yet_is_no_end(state: str) -> None:
     """A new one came with 25.11; an end that is told too soon is kept for good."""

@@ -317,7 +317,7 @@ def test_a_time_limit_of_slurm_is_a_timeout_and_no_cancellation(
 
     assert code == (124 if attempts == 1 else LOST)
     assert (slurm.note()["own"], slurm.note()["cause"]) == (124, "timeout")
-    assert slurm.note()["why"].startswith("Slurm's time limit for the job is over")
+    assert slurm.note()["why"].startswith("timeout: Slurm's time limit for the job is over")
     assert ("requeue 7" in slurm.asked()) is (attempts == 2)
 
 

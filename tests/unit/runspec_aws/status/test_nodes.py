@@ -118,6 +118,28 @@ def test_a_failure_without_a_record_says_that_the_agent_did_not_end_by_itself() 
 
 
 @pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ((), "timeout: not done after 6 s; AWS Batch ended it at its own limit of 146 s"),
+        (("0/1/0-143-stopped",), "timeout: not done after 6 s; AWS Batch ended it"),
+        (("0/1/0-3-program",), "exited with code 3 (Job attempt duration exceeded timeout)"),
+    ],
+)
+def test_an_attempt_that_the_service_ended_at_its_limit_is_a_timeout(
+    names: tuple[str, ...], said: str
+) -> None:
+    late = "Job attempt duration exceeded timeout"
+    ended = job("FAILED", {**attempt(137), "statusReason": late})
+
+    found = shown(
+        {**ended, "statusReason": late, "timeout": {"attemptDurationSeconds": 146}}, *names
+    )
+
+    assert found.reason.startswith(said)
+    assert found.attempts[0].reason == found.reason
+
+
+@pytest.mark.parametrize(
     ("names", "left"),
     [((), True), (("0/1/0-143-stopped",), True), (("0/1/0-143-program",), False)],
 )

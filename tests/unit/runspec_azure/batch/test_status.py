@@ -481,3 +481,24 @@ def test_a_timeout_is_told_with_its_seconds() -> None:
     )
 
     assert (found.exit_code, found.reason) == (124, "timeout: not done after 6 s")
+
+
+@pytest.mark.parametrize("took_s, late", [(143, False), (144, True), (146, True)])
+@pytest.mark.parametrize(
+    "names, is_told", [([], True), (["0/1/0-137-stopped"], True), (["0/1/0-137-program"], False)]
+)
+def test_an_attempt_that_the_service_ended_at_its_limit_is_a_timeout(
+    took_s: int, late: bool, names: list[str], is_told: bool
+) -> None:
+    """The code TaskEnded has many meanings, so the time that the attempt took decides."""
+    times = {
+        "startTime": "1970-01-01T00:00:10Z",
+        "endTime": f"1970-01-01T00:0{(10 + took_s) // 60}:{(10 + took_s) % 60:02}Z",
+    }
+    info = {"result": "failure", "exitCode": 137, "failureInfo": {"code": "TaskEnded"}, **times}
+
+    found = status(Service(task("completed", 0, **info), recorded=names, timeout_s=6, limit_s=146))
+
+    said = "timeout: not done after 6 s; Azure Batch ended it at its own limit of 146 s"
+    assert found.reason.startswith(said) is (late and is_told)
+    assert found.nodes[0].attempts[0].reason == found.reason
