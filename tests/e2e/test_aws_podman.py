@@ -13,7 +13,13 @@ import pytest
 from runspec_aws import timing
 from runspec_emulators.aws.region import Objects, Region
 from runspec_jobs.cli.app import run
-from tests.e2e.test_podman import IMAGE, podman as podman, with_entrypoint
+from tests.e2e.test_podman import (
+    CANNOT_START,
+    IMAGE,
+    broken_image,
+    podman as podman,
+    with_entrypoint,
+)
 from tests.support import ends
 from tests.support.aws.emulated_account import (
     BUCKET,
@@ -90,19 +96,24 @@ def test_an_image_that_is_not_there_is_said_to_be_the_reason(
     assert "the image could not be pulled" in found["reason"]
 
 
-MORE_ENDS: dict[str, dict[str, Any]] = {
-    "image": {"container": {"image": "127.0.0.1:9/no/such:1"}},
-    "program-memory": {
+@pytest.mark.matrix
+def test_a_program_that_needs_more_memory_ends_as_recorded(region: Region, capsys: Capture) -> None:
+    more = {
         "run": "exec python3 -c 'print(len(bytearray(300 << 20)))'",
         "cluster": {"memory": "128MiB"},
-    },
-}
+    }
+
+    ends.check("aws-batch", {"program-memory": failed(capsys, "program-memory", **more)})
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("end", MORE_ENDS)
-def test_a_job_in_a_container_ends_as_recorded(region: Region, capsys: Capture, end: str) -> None:
-    ends.check("aws-batch", {end: failed(capsys, end, **MORE_ENDS[end])})
+@pytest.mark.parametrize("end", CANNOT_START)
+def test_a_job_whose_image_cannot_start_ends_as_recorded(
+    region: Region, tmp_path: Path, capsys: Capture, end: str
+) -> None:
+    image = broken_image(end, "registry.example/broken:1", tmp_path)
+
+    ends.check("aws-batch", {end: failed(capsys, end, container={"image": image})})
 
 
 def failed(capsys: Capture, end: str, **fields: Any) -> Any:

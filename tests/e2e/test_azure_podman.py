@@ -15,7 +15,14 @@ from runspec_emulators.azure_batch.emulator import AzureBatch
 from runspec_emulators.azure_services.blob import Blobs
 from runspec_emulators.batch_ai import BatchAI
 from runspec_jobs.cli.app import run
-from tests.e2e.test_podman import IMAGE, podman as podman, with_entrypoint
+from tests.e2e.test_podman import (
+    CANNOT_START,
+    IMAGE,
+    broken_image,
+    podman as podman,
+    with_entrypoint,
+)
+from tests.support import ends
 from tests.support.azure import emulated_account
 from tests.support.azure.emulated_account import CONTAINER, Capture
 from tests.support.profiles import own_profile
@@ -172,3 +179,17 @@ def test_the_program_runs_whatever_the_entrypoint_of_its_image(
     assert (found["state"], found["exit_code"]) == ("failed", 3)
     run(["logs", "job"])
     assert "the program runs" in capsys.readouterr().out
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("end", CANNOT_START)
+def test_a_job_whose_image_cannot_start_ends_as_recorded(
+    batch: AzureBatch, tmp_path: Path, capsys: Capture, end: str
+) -> None:
+    image = broken_image(end, "registry.example/broken:1", tmp_path)
+    job = ends.spec("azure-batch", [end], timeout="10m", container={"image": image})
+    Path("job.yaml").write_text(json.dumps(job))
+
+    run(["apply", "job.yaml"])
+
+    ends.check("azure-batch", ends.rows(emulated_account.said(capsys, "status", "job"), [end]))

@@ -96,6 +96,37 @@ def with_entrypoint(name: str, entrypoint: list[str]) -> str:
     return name
 
 
+CANNOT_START = ("image", "architecture", "shell", "entrypoint")  # rows of the table of ends
+# The head of a program for AArch64, ELF-64: https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html
+FOREIGN = b"\x7fELF\2\1\1" + bytes(9) + b"\2\0\xb7\0" + bytes(108)
+MAKE_FOREIGN = """\
+for program in /usr/bin/python3 /usr/bin/env /bin/dash /bin/bash; do
+cp /foreign $program.new; mv $program.new $program
+done"""
+
+
+def broken_image(end: str, name: str, folder: Path) -> str:
+    """Return the name of an image that cannot start a job: *name*, or one that is nowhere."""
+    if end == "image":
+        return "127.0.0.1:9/no/such:1"
+    if end == "entrypoint":
+        return with_entrypoint(name, ["/no/such/program"])
+    foreign = folder / "foreign"
+    foreign.write_bytes(FOREIGN)
+    foreign.chmod(0o755)
+    makes = {
+        "architecture": ["--entrypoint=sh", IMAGE, "-c", MAKE_FOREIGN],
+        "shell": ["--entrypoint=rm", IMAGE, "/bin/sh"],
+    }
+    for line in (
+        ["run", "--name=broken", "--network=none", f"--volume={foreign}:/foreign", *makes[end]],
+        ["commit", "--quiet", "--change=ENTRYPOINT []", "broken", name],
+        ["rm", "broken"],
+    ):
+        subprocess.run(["podman", *line], check=True, capture_output=True)
+    return name
+
+
 def _run(line: list[str], env: dict[str, str]) -> None:
     done = subprocess.run(line, env=env, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import stat
@@ -13,8 +14,13 @@ import pytest
 
 from runspec_emulators.slurm import Cluster
 from runspec_jobs.state_folder import runs_folder
-from tests.e2e.test_podman import IMAGE, podman as podman  # a fixture
-from tests.support import private_registry, process_table
+from tests.e2e.test_podman import (
+    CANNOT_START,
+    IMAGE,
+    broken_image,
+    podman as podman,  # a fixture
+)
+from tests.support import ends, private_registry, process_table
 from tests.support.container_shell import shell_in_container
 from tests.support.requirements import need
 from tests.support.slurm.project import Capture, Project, prepared
@@ -182,3 +188,17 @@ def test_nodes_in_containers_share_one_environment_in_the_workspace(project: Pro
     lines = [line for line in project.log().splitlines() if line.endswith("/env/bin/python")]
     assert len(lines) == 2
     assert str(project.workspace / "environments") in lines[0]
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("end", CANNOT_START)
+def test_a_job_whose_image_cannot_start_ends_as_recorded(
+    project: Project, tmp_path: Path, end: str
+) -> None:
+    image = broken_image(end, "127.0.0.1:9/broken:1", tmp_path)
+    spec = ends.spec("slurm", [end], timeout="10m", container={"image": image})
+    (tmp_path / "job.yaml").write_text(json.dumps(spec))
+
+    project.said("apply", "job.yaml")
+
+    ends.check("slurm", ends.rows(project.status(), [end]))

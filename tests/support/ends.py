@@ -46,6 +46,9 @@ WORDS = {
     "notice": "the machine is reclaimed once, after a notice",
     "withdrawn": "there is a notice once, and the machine stays",
     "image": "its image cannot be pulled",
+    "architecture": "its image is for another processor",
+    "shell": "its image has no `/bin/sh`",
+    "entrypoint": "its image has an ENTRYPOINT that does not exist",
     "program-memory": "the program needs more memory than the job has",
     "memory": "the container needs more than its memory once",
 }

@@ -7,18 +7,19 @@ import pytest
 from tests.support import ends
 
 NODES = {"exit-0", "exit-3", "exit-75", "exit-143", "signal-KILL", "timeout"}
+IMAGES = {"image", "architecture", "shell", "entrypoint"}
 SPOT = {"exit-75", "exit-137", "exit-143", "part", "agent", "lost", "notice"}
 WHOLE = {*ends.OF_PROGRAM, "timeout", "cancel"}
 KINDS = {
     "local": {*WHOLE, "supervisor"},
     "local-nodes": NODES,
     "local-mpi": NODES,
-    "slurm": {*WHOLE, "hang", "agent", "batch", "lost"},
+    "slurm": {*WHOLE, *IMAGES, "hang", "agent", "batch", "lost"},
     "slurm-nodes": {*NODES, "agent"},
     "slurm-mpi": NODES,
-    "aws-batch": {*WHOLE, "service", "agent", "lost", "memory", "image", "program-memory"},
+    "aws-batch": {*WHOLE, "service", "agent", "lost", "memory", "program-memory", *IMAGES},
     "aws-batch-spot": SPOT,
-    "azure-batch": {*WHOLE, "service", "agent"},
+    "azure-batch": {*WHOLE, *IMAGES, "service", "agent"},
     "azure-batch-spot": {*SPOT, "withdrawn"},
     "azure-batch-ai": {*WHOLE, "lost"},
 }
@@ -64,6 +65,16 @@ def test_the_time_limit_of_a_service_is_told_as_a_timeout(name: str, end: str) -
         "failed",
         "timeout: not done after 20 s",
     )
+
+
+@pytest.mark.parametrize("name", ["slurm", "aws-batch", "azure-batch"])
+def test_an_image_that_cannot_start_is_told_in_words(name: str) -> None:
+    for end in IMAGES:
+        (row,) = ends.recorded(name)[end]
+
+        assert row["state"] == "succeeded" or (
+            "image" in row["reason"] or "/bin/sh" in row["reason"]
+        )
 
 
 @pytest.mark.parametrize("name", ["slurm", "aws-batch", "aws-batch-spot", "azure-batch-spot"])

@@ -49,6 +49,12 @@ NEAR_S = 150.0  # Slurm sends the signal up to 30 s before the time that `job.ti
 # What srun says when a signal ended the agent of a node; a task is a rank: "srun: error: node2: task 1: Killed".
 # https://github.com/SchedMD/slurm/blob/slurm-22-05-8-1/src/plugins/launch/slurm/launch_slurm.c
 KILLED = re.compile(r"srun: error: \S+: tasks? (\d+)(?:-(\d+))?: (?:Killed|Out Of Memory)")
+ENGINES = ("podman", "apptainer")
+BY_PYXIS = "--container-image="  # an option of srun
+NOT_STARTED = (
+    "the container did not start: its image cannot be pulled, lacks python3, or is for another "
+    "processor; the log has the engine's message"
+)
 UNPROVEN = "the agent recorded no end: the program may not have run"
 LIMIT = "timeout: Slurm's time limit for the job is over: raise timeout, or use a partition that allows more time"
 OVERDUE = "timeout: not done after {:g} s; Slurm ended it at its own limit, since the agent had not"
@@ -136,11 +142,11 @@ class Batch:
             raise self._judged(failure) from failure
         first = None if code == STOPPED and signals.stopping else self.ends.read("0")
         if first is None:
-            if code > SIGNALLED and code != STOPPED:
+            if code == STOPPED:
+                return code
+            if SIGNALLED < code <= SIGNALLED + signal.SIGRTMAX:
                 raise self._killed(0, code)
-            if code == 0:
-                raise Failure(UNPROVEN, 1)
-            return code
+            raise Failure(NOT_STARTED if _contained(words) else UNPROVEN, code or 1)
         return int(first["code"]) if many else code
 
     def _judged(self, failure: Failure) -> Failure:
@@ -301,6 +307,11 @@ class Step(Child):
                 self._ends.tell(number)
             except Failure as failure:
                 _tell("the nodes cannot be told to end: {}".format(failure))
+
+
+def _contained(words: List[str]) -> bool:
+    """Return whether *words* start the agent in a container."""
+    return any(os.path.basename(word) in ENGINES or word.startswith(BY_PYXIS) for word in words)
 
 
 def _name_owner() -> None:

@@ -144,7 +144,10 @@ def unproven(service: str) -> str:
 
 def unrecorded(reason: str) -> str:
     """Return *reason*, an exit code that the service reports of a node whose agent has recorded no end."""
-    return f"{reason}; the agent recorded no end: it was killed, or the image's ENTRYPOINT did not start it"
+    return (
+        f"{reason}; the agent recorded no end: it was killed, the store was full, or its image did not start it, which "
+        "may lack /bin/sh, be for another processor, or have an ENTRYPOINT that does not run the command"
+    )
 
 
 def overdue(service: str, timeout_s: int | None, limit_s: int | None = None) -> str:

@@ -111,6 +111,11 @@ class Command:
         A program that cannot be started: "CommandProgramNotFound: The specified command program is
         not found", of which the service also says an exit code is not there.
         """
+        if self.container is not None and settings.engine == "podman":
+            why = containers.not_pulled(settings, self.container)
+            if why is not None:
+                text = "One or more container images specified are invalid"
+                return Ended(None, failure("ContainerInvalidImage", text, Message=why))
         try:
             argv = command_line.split(line)
             process = self._spawn(settings, argv, leave)

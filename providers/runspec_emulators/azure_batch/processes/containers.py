@@ -46,6 +46,22 @@ def own(folder: Path) -> None:
             at.chmod(at.stat().st_mode | 0o777)
 
 
+def not_pulled(settings: Settings, container: Container) -> str | None:
+    """Return why the image of a task cannot be pulled, or None if it is there or can be.
+
+    The service then starts nothing, and the failure of the task is ContainerInvalidImage:
+    https://github.com/nextflow-io/nextflow/pull/2099
+    """
+    image = container.settings["imageName"]
+    if subprocess.run([*settings.podman, "image", "exists", image], check=False).returncode == 0:
+        return None
+    line = [*settings.podman, "pull", "--quiet", image]
+    done = subprocess.run(
+        line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    return done.stderr.strip().rpartition("\n")[2] if done.returncode else None
+
+
 def wrapped(
     settings: Settings,
     container: Container,
