@@ -125,15 +125,22 @@ def _ended_with(nodes: Iterable[NodeStatus], state: State, reason: str) -> Itera
 def _nodes(found: list[events.Event]) -> Iterator[NodeStatus]:
     """Yield the status of each node after its last event, with its ended attempts."""
     of_node: dict[tuple[int, int], list[events.Event]] = {}
+    unsaved: dict[tuple[int, int], list[str]] = {}
     for event in found:
         if event["event"] == "node":
             of_node.setdefault((event["task"], event["rank"]), []).append(event)
+        elif event["event"] == "unsaved":
+            unsaved.setdefault((event["task"], event["rank"]), []).append(event["reason"])
     for (task, rank), own in sorted(of_node.items()):
         last, began_s = own[-1], {e["attempt"]: e.get("at") for e in own if e["state"] == "running"}
         over = tuple(_attempt(e, began_s.get(e["attempt"])) for e in own if "exit_code" in e)
         code, why = last.get("exit_code"), last["reason"] if last["state"] == "waiting" else ""
         now_s = began_s.get(last["attempt"]) if last["state"] == "running" else None
-        yield NodeStatus(task, rank, last["attempt"], State(last["state"]), why, code, over, now_s)
+        state = State(last["state"])
+        if lost := unsaved.get((task, rank)):  # a program that succeeded without them has not
+            state = State.FAILED if state is State.SUCCEEDED else state
+            why = "; ".join(filter(None, (over[-1].reason if over else "", *lost)))
+        yield NodeStatus(task, rank, last["attempt"], state, why, code, over, now_s)
 
 
 def _attempt(end: events.Event, began_s: float | None) -> Attempt:

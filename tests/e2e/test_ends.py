@@ -5,22 +5,28 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from runspec_emulators.aws.region import Region
+from runspec_emulators.aws.region import Objects, Region
 from runspec_emulators.azure_batch.emulator import AzureBatch
 from runspec_emulators.azure_services.blob import Blobs
 from runspec_emulators.batch_ai import BatchAI
 from runspec_jobs.cli.app import run
 from tests.e2e.test_launch import mpi as mpi  # a fixture
 from tests.support import ends
+from tests.support.aws import emulated_account as emulated_region
 from tests.support.azure import emulated_account, emulated_batch_ai
 from tests.support.azure.emulated_account import blobs as blobs  # a fixture
+from tests.support.full_store import FullStore
 from tests.support.profiles import own_profile
+from tests.support.requirements import need_root
 from tests.support.slurm.project import LIMIT_S, Project, cluster as cluster, project as project
 
 OVER_S = 8 * LIMIT_S  # the service itself ends an attempt 140 s after `timeout`
@@ -31,6 +37,7 @@ ON_CLOUD = (*WHOLE, "service", "agent")
 # What a program may end with that also means something to a service that reclaims machines.
 ON_SPOT = ("exit-75", "exit-137", "exit-143", "part", "agent")
 SPOT = {"capacity": "spot"}
+FULL = ("full-0", "full-3")
 # Batch AI starts a job of which a node was lost anew, and counts no attempts.
 FIRST = (
     'f="$AZ_BATCHAI_STDOUTERR_DIR/first"; [ -e "$f" ] || { touch "$f"; echo begun; sleep 600; }\n'
@@ -192,6 +199,80 @@ def test_a_job_on_slurm_loses_its_machine(project: Project) -> None:
     project.cluster.mend(cancel=False)
 
     ends.check("slurm", {"lost": ends.rows(project.until_over(), ["lost"])["lost"]})
+
+
+@contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[None]:
+    """Mount a file system at *folder* that holds *size*."""
+    need_root()
+    folder.mkdir(parents=True, exist_ok=True)
+    line = ["mount", "-t", "tmpfs", "-o", f"size={size}", "small", str(folder)]
+    subprocess.run(line, check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def without_room(name: str, provider: str, end: str, jobs: Any, **more: Any) -> None:
+    """End a job whose store is full when it saves."""
+    outputs = [{"name": "out", "path": "/job/out"}]
+    spec = ends.spec(provider, [end], outputs=outputs, timeout="10m")
+    spec["env"] |= more
+
+    ends.check(name, ends.rows(ended(jobs, spec), [end]))
+
+
+@pytest.mark.process
+@pytest.mark.matrix
+@pytest.mark.parametrize("end", FULL)
+def test_a_job_on_this_machine_has_no_room_for_its_outputs(local: Local, end: str) -> None:
+    with small_disk(Path(os.environ["RUNSPEC_HOME"], "local"), "5m"):
+        without_room("local", "local", end, local)
+        local.said("destroy", "job", "--yes")
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+@pytest.mark.parametrize("end", FULL)
+def test_a_job_on_slurm_has_no_room_in_its_workspace(project: Project, end: str) -> None:
+    """The program fills it to the last byte."""
+    fill = f"cat /dev/zero >{project.workspace}/zero 2>&1 || :"
+    with small_disk(project.workspace, "2m"):
+        without_room("slurm", "slurm", end, project, FILL=fill)
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+@pytest.mark.parametrize("end", FULL)
+def test_a_job_on_aws_batch_has_no_room_in_s3(
+    objects: Objects,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    end: str,
+) -> None:
+    """A store that speaks S3 has a limit, although AWS's own has none."""
+    with FullStore(objects.url, empty=False) as store:
+        proxied = SimpleNamespace(url=store.address)
+        for _ in emulated_region.prepared(proxied, tmp_path, monkeypatch):  # type: ignore[arg-type] # its URL is asked for
+            without_room("aws-batch", "aws-batch", end, Local(tmp_path, capsys))
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+@pytest.mark.parametrize("end", FULL)
+def test_a_job_on_azure_batch_has_no_room_in_its_blobs(
+    blobs: Blobs,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    end: str,
+) -> None:
+    with FullStore(blobs.url, empty=True) as store:
+        proxied = SimpleNamespace(url=store.address, account=blobs.account, key=blobs.key)
+        for _ in emulated_account.prepared(proxied, tmp_path, monkeypatch):  # type: ignore[arg-type] # these are asked for
+            without_room("azure-batch", "azure-batch", end, Local(tmp_path, capsys))
 
 
 def on_cloud(provider: str, kinds: tuple[str, ...], jobs: Local, **more: Any) -> None:

@@ -23,6 +23,8 @@ SCRIPT = """\
 [ "$RUNSPEC_RANK" = "${LAST:-0}" ] || { case $RUNSPEC_SWEEP_END in exit-0) exit 0 ;; *) sleep 600 ;; esac; }
 case $RUNSPEC_SWEEP_END in
 exit-*) exit "${RUNSPEC_SWEEP_END#exit-}" ;;
+full-*) eval "${FILL:-:}"; head -c 3000000 /dev/urandom >"$RUNSPEC_OUTPUT_OUT/large" || :
+exit "${RUNSPEC_SWEEP_END#full-}" ;;
 signal-*) kill -s "${RUNSPEC_SWEEP_END#signal-}" $$; sleep 600 ;;
 part) sleep 600 & kill $!; wait $! ;;
 timeout) sleep 600 ;;
@@ -45,6 +47,8 @@ WORDS = {
     "lost": "the machine is lost once",
     "notice": "the machine is reclaimed once, after a notice",
     "withdrawn": "there is a notice once, and the machine stays",
+    "full-0": "the program succeeds, and there is no room for its outputs",
+    "full-3": "the program exits with 3, and there is no room for its outputs",
     "image": "its image cannot be pulled",
     "architecture": "its image is for another processor",
     "shell": "its image has no `/bin/sh`",

@@ -7,19 +7,20 @@ import pytest
 from tests.support import ends
 
 NODES = {"exit-0", "exit-3", "exit-75", "exit-143", "signal-KILL", "timeout"}
-IMAGES = {"image", "architecture", "shell", "entrypoint"}
 SPOT = {"exit-75", "exit-137", "exit-143", "part", "agent", "lost", "notice"}
+FULL = {"full-0", "full-3"}
+IMAGES = {"image", "architecture", "shell", "entrypoint"}
 WHOLE = {*ends.OF_PROGRAM, "timeout", "cancel"}
 KINDS = {
-    "local": {*WHOLE, "supervisor"},
+    "local": {*WHOLE, *FULL, "supervisor"},
     "local-nodes": NODES,
     "local-mpi": NODES,
-    "slurm": {*WHOLE, *IMAGES, "hang", "agent", "batch", "lost"},
+    "slurm": {*WHOLE, *FULL, *IMAGES, "hang", "agent", "batch", "lost"},
     "slurm-nodes": {*NODES, "agent"},
     "slurm-mpi": NODES,
-    "aws-batch": {*WHOLE, "service", "agent", "lost", "memory", "program-memory", *IMAGES},
+    "aws-batch": {*WHOLE, *FULL, "service", "agent", "lost", "memory", "program-memory", *IMAGES},
     "aws-batch-spot": SPOT,
-    "azure-batch": {*WHOLE, *IMAGES, "service", "agent"},
+    "azure-batch": {*WHOLE, *FULL, *IMAGES, "service", "agent"},
     "azure-batch-spot": {*SPOT, "withdrawn"},
     "azure-batch-ai": {*WHOLE, "lost"},
 }
@@ -65,6 +66,14 @@ def test_the_time_limit_of_a_service_is_told_as_a_timeout(name: str, end: str) -
         "failed",
         "timeout: not done after 20 s",
     )
+
+
+@pytest.mark.parametrize("name", ["local", "slurm", "aws-batch", "azure-batch"])
+def test_a_full_store_fails_a_run_and_leaves_the_code_of_a_program_that_failed(name: str) -> None:
+    (good,), (bad,) = (ends.recorded(name)[end] for end in ("full-0", "full-3"))
+
+    assert (good["state"], bad["state"], bad["exit_code"]) == ("failed", "failed", 3)
+    assert {code for code, _ in bad["attempts"]} == {3}
 
 
 @pytest.mark.parametrize("name", ["slurm", "aws-batch", "azure-batch"])

@@ -1,6 +1,7 @@
 """The error that ends a node, and the exit codes that services and other nodes act on."""
 
 USAGE = 2  # the arguments or settings are wrong: another attempt does not help
+UNSAVED = 1  # the outputs of a program that succeeded are not saved
 LOST = 75  # a node was lost or never joined: another attempt may help
 STOPPED = 143  # 128 + SIGTERM, as schedulers expect of a preempted job
 
@@ -14,7 +15,13 @@ class Failure(Exception):
 
 
 class NoSpace(Failure):
-    """The store is full. It may still take an empty file, so what matters is then written into a name."""
+    """The store is full. It may still take an empty file, so what matters is then written into a name.
+
+    Its exit code is none by which a service starts another attempt, for which there would be no room either.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, UNSAVED)
 
 
 class NoName(Failure):

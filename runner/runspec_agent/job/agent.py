@@ -10,6 +10,7 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from runspec_agent.base import files, process, record_formats
+from runspec_agent.base.failure import UNSAVED as UNSAVED_CODE
 from runspec_agent.base.job_env import LOST, STOPPED, USAGE, Failure, read
 from runspec_agent.base.process import Child, Signals
 from runspec_agent.base.task_identity import place, seat
@@ -36,6 +37,8 @@ from runspec_agent.usage.background import Usage
 
 CANCELLED = "cancelled"  # the content of the claim if the run was cancelled before it began
 RUN_PREFIX = "runs/{}/"
+UNSAVED = "not all of its outputs were saved: see the log"
+FULL_STORE = "its outputs were not saved, since the store is full"
 LATE_S = 30.0  # at most, between the service's count of an attempt and the agent's
 
 
@@ -71,6 +74,10 @@ class Agent:
         self.departure = Departure(env, self.record, print_line)
         self.own = True  # whether the exit code is the program's own
         self.cause = end_record.AGENT  # what ends this node: see `end_record`
+        self.ended_with: Optional[int] = (
+            None  # the code of the program, or 1 if its outputs are not saved
+        )
+        self.unsaved: Optional[str] = None  # why not
         self.failed_with: Optional[int] = None  # before that code was replaced by another one
         self.begun, self.own_place = False, self.place  # as the service counts, also if elastic
         self.saver: Optional[Saver] = None  # saves outputs that are not published yet
@@ -179,7 +186,7 @@ class Agent:
         """Record how this node has ended, and return its exit code: a success that cannot be recorded is none."""
         leaving = self.departure.leaving
         own = code if self.failed_with is None or code == 0 else self.failed_with
-        end = End(own, self.cause, why or (str(leaving) if leaving else None))
+        end = End(own, self.cause, why or (str(leaving) if leaving else self.unsaved))
         try:
             if self.ends is not None:
                 self.ends.note(code, end.why, own=own, cause=self.cause)
@@ -294,15 +301,30 @@ class Agent:
                 mirror.finish()
         for line in lost:
             print_line("not saved: {}".format(line))
+        if lost:
+            self.unsaved = FULL_STORE if saver.full else UNSAVED
         self.saver = None if lost else saver
         if code == 0:
             self._published(code)
         if self.departure.leaving is not None:
             self.departure.stay(signals)
         if lost and code == 0:
-            self.cause = end_record.UNSAVED
-            return 1
+            self.cause = end_record.FULL if saver.full else end_record.UNSAVED
+            code = UNSAVED_CODE
+        self.ended_with = code
         return code
+
+    def in_full_store(self) -> Optional[int]:
+        """Return the exit code of a node whose program had ended before a full store refused a record of that.
+
+        For an attempt that cannot begin, it is the code of the failure before; None if there was none.
+        """
+        failures = Failures(self.bucket, self.at, self.record)
+        code = failures.last(self.place) if self.ended_with is None else self.ended_with
+        if code is None:
+            return None
+        self.failed_with = code
+        return failures.shown(code)
 
     def _published(self, code: int) -> int:
         """Publish the outputs under their own paths unless another attempt follows; return *code*."""
@@ -404,7 +426,8 @@ class Agent:
             return code
         self.failed_with = code
         together = None if self.round is None else self.round.number
-        return Failures(self.bucket, self.at, self.record).judge(self.place, code, together)
+        full = self.unsaved == FULL_STORE  # there would be no room for another attempt either
+        return Failures(self.bucket, self.at, self.record).judge(self.place, code, together, full)
 
     def _excused(self, code: int) -> bool:
         """Return whether *code* does not count as a failure of this node."""

@@ -5,7 +5,7 @@ import sys
 from typing import List, Optional
 
 from runspec_agent.base import boot_folder, process
-from runspec_agent.base.job_env import Failure
+from runspec_agent.base.job_env import Failure, NoSpace
 from runspec_agent.base.process import Signals
 from runspec_agent.base.task_identity import rename, restore_path
 from runspec_agent.job import agent_watch
@@ -62,9 +62,11 @@ def _run(agent: Agent, words: List[str], signals: Signals, watch: Optional[Watch
     try:
         code = agent.run(words, signals)
     except Failure as failure:
-        why, code = str(failure), failure.code
-        agent.cause = end_record.AGENT
-        print_line(why)
+        print_line(str(failure))
+        own = agent.in_full_store() if isinstance(failure, NoSpace) else None
+        why, code = str(failure), failure.code if own is None else own
+        if agent.ended_with is None:
+            agent.cause = end_record.AGENT
     agent.keep()
     code = agent.note(code, why)
     if agent.times is not None:

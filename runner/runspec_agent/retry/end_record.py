@@ -10,6 +10,7 @@ import json
 import time
 from typing import NamedTuple, Optional
 
+from runspec_agent.base.job_env import NoSpace
 from runspec_agent.base.task_identity import TaskIdentity
 from runspec_agent.store.base import Bucket
 
@@ -20,9 +21,10 @@ STOPPED = "stopped"  # a signal: the run was cancelled, or the service ends the 
 RECLAIMED = "reclaimed"  # a notice that the machine will be reclaimed
 PEER = "peer"  # another node of the task
 UNSAVED = "unsaved"  # the program succeeded, but its outputs could not be saved
+FULL = "full"  # the same, because the store is full
 AGENT = "agent"  # the agent could not prepare or continue the job
 KILLED = "killed"  # a signal ended the agent, as its parent saw
-OF_PROGRAM = (PROGRAM, TIMEOUT, UNSAVED)  # with a failure that counts
+OF_PROGRAM = (PROGRAM, TIMEOUT, UNSAVED, FULL)  # with a failure that counts
 
 
 # After the reason of a timeout. https://mpi4py.readthedocs.io/en/stable/mpi4py.run.html
@@ -62,4 +64,7 @@ def find(bucket: Bucket, at: str, place: TaskIdentity) -> Optional[End]:
 def write(bucket: Bucket, at: str, place: TaskIdentity, end: End, node: str) -> None:
     """Write the record; *node* is the service's name of the node. Raise Failure if the store refuses."""
     found = {"why": end.why, "node": node, "ended_s": round(time.time(), 3)}
-    bucket.put(key(at, place, end), json.dumps(found, sort_keys=True).encode("ascii"))
+    try:
+        bucket.put(key(at, place, end), json.dumps(found, sort_keys=True).encode("ascii"))
+    except NoSpace:  # the name says enough
+        bucket.put(key(at, place, end), b"")

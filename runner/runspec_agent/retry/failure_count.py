@@ -18,9 +18,12 @@ class Failures:
         self.bucket, self.record = bucket, record
         self.at = at + "failures/"
 
-    def judge(self, place: TaskIdentity, code: int, together: Optional[int] = None) -> int:
+    def judge(
+        self, place: TaskIdentity, code: int, together: Optional[int] = None, last: bool = False
+    ) -> int:
         """Record a failure with *code*, and return this node's exit code: AGAIN if another attempt follows.
 
+        *last*: none follows, although there may be one left.
         *together* is the number of an attempt whose nodes succeed or fail together: their failures count as one.
         """
         mine = "{}{}-{}/".format(self.at, place.task, place.rank)
@@ -31,12 +34,19 @@ class Failures:
             counted = "{}{}-all/".format(self.at, place.task)
             self._put(counted + str(together), text)
         count = sum(1 for _ in self.bucket.listing(counted))
-        if count < self.record["attempts"]:
+        if count < self.record["attempts"] and not last:
             said = "runspec: failed with {}; this was attempt {} of {}"
             print(said.format(code, count, self.record["attempts"]), file=sys.stderr)
             sys.stderr.flush()
             return AGAIN
         return self.shown(code)
+
+    def last(self, place: TaskIdentity) -> Optional[int]:
+        """Return the exit code of the last failure of this node, or None."""
+        mine = "{}{}-{}/".format(self.at, place.task, place.rank)
+        names = [found.key[len(mine) :].split("-") for found in self.bucket.listing(mine)]
+        codes = {int(attempt): int(code) for attempt, code in names}
+        return codes[max(codes)] if codes else None
 
     def _put(self, key: str, text: bytes) -> None:
         try:

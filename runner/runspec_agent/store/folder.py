@@ -391,5 +391,5 @@ def _not_stale(do: Callable[[], Found]) -> Found:
 
 def _refused(key: str, error: OSError) -> Failure:
     why: Any = error.strerror or error
-    kind = NoSpace if error.errno in (errno.ENOSPC, errno.EDQUOT) else Failure
-    return kind("the store refuses {}: {}".format(key, why), LOST)
+    text = "the store refuses {}: {}".format(key, why)
+    return NoSpace(text) if error.errno in (errno.ENOSPC, errno.EDQUOT) else Failure(text, LOST)

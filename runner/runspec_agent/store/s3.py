@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 from runspec_agent.base import boot
 from runspec_agent.base.boot import Answer, Ask, Pairs
 from runspec_agent.base.failure import NoName
-from runspec_agent.base.job_env import LOST, USAGE, Failure
+from runspec_agent.base.job_env import LOST, USAGE, Failure, NoSpace
 from runspec_agent.store.base import BLOCK, Bucket, Object, Opened, Stream, Window
 from runspec_agent.store.ranged_read import RangedReader, whole
 
@@ -20,6 +20,8 @@ PART_BYTES = (
 )  # one PUT takes at most 5 GiB: https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html
 PARTS = 10000  # at most: the same page
 NAMESPACE = "{http://s3.amazonaws.com/doc/2006-03-01/}"
+# AWS's own S3 is never full. RFC 4918, section 11.5; https://docs.ceph.com/en/latest/radosgw/s3/#common-error-responses
+FULL, FULL_CODES = 507, (b"XMinioStorageFull", b"QuotaExceeded")
 CUT_LIST = "the store's list of objects was cut off"
 CLAIMS = 5  # attempts, while others claim at the same moment
 
@@ -255,6 +257,8 @@ class S3Bucket(Bucket):
             text = "the store refuses {}: {} {}".format(
                 key or self.store.bucket, answer.status, code.decode("ascii", "replace")
             )
+            if answer.status == FULL or code in FULL_CODES:
+                raise NoSpace(text.rstrip())
             # 501: the store does not know the request, such as a conditional write, and repeating it is useless.
             ends = USAGE if answer.status == 501 else LOST
             raise Failure(text.rstrip() + boot.skewed(answer), ends)

@@ -13,7 +13,7 @@ import time
 from typing import AbstractSet, Dict, Iterable, List, Optional, Set
 
 from runspec_agent.base.failure import NoName
-from runspec_agent.base.job_env import LOST, Failure
+from runspec_agent.base.job_env import LOST, Failure, NoSpace
 from runspec_agent.store import parallel
 from runspec_agent.store.base import Bucket, Opened
 from runspec_agent.store.manifest import (
@@ -125,6 +125,7 @@ class Saver:
     def __init__(self, bucket: Bucket) -> None:
         self.bucket = bucket
         self.outputs: List[Output] = []
+        self.full = False  # whether something is not saved because the store is full
         self.replaced = False  # whether another saver has taken over
         self.holder = os.urandom(8).hex()
         self._writes = 0
@@ -226,6 +227,7 @@ class Saver:
                 left = self.once(output)
             except (Failure, OSError) as failure:
                 left = [str(failure)]
+                self.full = self.full or isinstance(failure, NoSpace)
             if not left or self.replaced:
                 break
             if count < TRIES - 1:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 # The causes in the names of records.
 PROGRAM, TIMEOUT, STOPPED, RECLAIMED = "program", "timeout", "stopped", "reclaimed"
-PEER, UNSAVED, AGENT, KILLED = "peer", "unsaved", "agent", "killed"
+PEER, UNSAVED, AGENT, KILLED, FULL = "peer", "unsaved", "agent", "killed", "full"
 SIGNED = "signed"  # the name of the record of a job with signed URLs, which has the code and the cause as content
 # Python reads no number of thousands of digits.
 NAME = re.compile(r"(\d{1,9})/(\d{1,9})/(\d{1,9})-(\d{1,9})-([a-z]+)", re.ASCII)
@@ -48,6 +48,7 @@ class NodeEnd(NamedTuple):
             RECLAIMED: "the machine was reclaimed (after a notice)",
             PEER: "another node of its task ended it",
             UNSAVED: "the program succeeded, but not all of its outputs were saved: see the log",
+            FULL: "the program succeeded, but its outputs were not saved, since the store is full",
             KILLED: f"exited with code {self.code}: the agent was killed by signal {self.code - 128}",
         }
         said = f"exited with code {self.code}" if self.code else ""

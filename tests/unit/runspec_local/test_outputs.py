@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from runspec_jobs.provider import State
+from runspec_local import status
 from tests.support.requirements import need, need_root
 
 SPEC = """
@@ -45,6 +47,10 @@ def test_an_output_that_cannot_be_kept_is_a_failure_that_names_it(tmp_path: Path
 
     assert (code, told["state"], told["exit_code"]) == (1, "failed", 0)
     assert "output 'model' was not saved completely" in str(told["reason"])
+    (folder,) = (tmp_path / "home").glob("local/runs/*")
+    (node,) = status.status(folder).nodes
+    assert node.state is State.FAILED
+    assert node.reason and str(told["reason"]).startswith(node.reason)
 
 
 SMALL_DISK = 'mount -t tmpfs -o size=3m full "$1" && shift && exec "$@"'

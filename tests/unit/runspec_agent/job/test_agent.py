@@ -496,6 +496,35 @@ def test_what_cannot_be_saved_is_a_failure(service: Service, way: Way) -> None:
     assert service.output("good") is None
 
 
+@pytest.mark.parametrize("kind", ["s3"], indirect=True)
+@pytest.mark.parametrize(("own", "shown"), [(0, 1), (3, 3)])
+def test_a_full_store_does_not_change_the_code_of_the_program(
+    service: Service, way: Way, own: int, shown: int
+) -> None:
+    """And no other attempt follows, for which there would be no room either."""
+    for part in ("/outputs/", "/failures/", "/ends/"):
+        way.breaks("507", "PUT", part, times=100)
+
+    code, _, err = service.runs(
+        *sh(f'echo x >"$RUNSPEC_OUTPUT_MY_MODEL/x"; exit {own}'),
+        record={"outputs": [{**MODEL, "sync_s": None}], "attempts": 2, "ends": True},
+    )
+
+    assert code == shown
+    assert "the store refuses" in err and ": 507" in err
+
+
+def test_an_attempt_that_a_full_store_lets_not_begin_has_the_code_of_the_one_before(
+    one: Any,
+) -> None:
+    """Azure Batch starts it after any failure."""
+    assert one(1, attempts=2).in_full_store() is None
+
+    assert one(1, attempts=2).judge(3) == AGAIN
+
+    assert one(2, attempts=2).in_full_store() == 3
+
+
 def test_sigterm_reaches_the_program_and_what_it_writes_then_is_saved(service: Service) -> None:
     """Within the grace; the code says that it was asked to stop."""
     script = (

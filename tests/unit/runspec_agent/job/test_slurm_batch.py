@@ -181,8 +181,14 @@ def test_the_end_of_a_try_is_noted(slurm: Slurm, code: int) -> None:
 
 def test_what_never_came_to_the_agent_is_noted_too(slurm: Slurm) -> None:
     """An image that cannot be pulled, or no podman."""
-    assert slurm.runs(words=["sh", "-c", "exit 125"])[0] == 125
-    assert slurm.note()["code"] == 125
+    for code, engine, why in (
+        (125, "podman", "the container did not start: its image cannot be pulled"),
+        (255, "apptainer", "the container did not start: its image cannot be pulled"),
+        (126, "python", "the agent recorded no end"),
+    ):
+        assert slurm.runs(words=["sh", "-c", f"exit {code}", engine])[0] == code
+        assert slurm.note()["code"] == code
+        assert slurm.note()["why"].startswith(why)
 
     code, said = slurm.runs(words=["no-such-engine"])
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from runspec_agent.base import files
-from runspec_agent.base.job_env import LOST, USAGE, Failure
+from runspec_agent.base.failure import UNSAVED, NoSpace
+from runspec_agent.base.job_env import USAGE, Failure
 from runspec_agent.store import base
 from runspec_agent.store.base import Bucket
 from runspec_agent.store.folder import FolderBucket
@@ -170,10 +171,10 @@ def test_a_full_disk_leaves_nothing(
         raise OSError(errno.EDQUOT, "Disk quota exceeded")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(Failure, match="the store refuses a: Disk quota exceeded") as failure:
+    with pytest.raises(NoSpace, match="the store refuses a: Disk quota exceeded") as failure:
         put(store, "a", b"after")
 
-    assert failure.value.code == LOST
+    assert failure.value.code == UNSAVED
     assert (names(root), store.get("a")) == (["a"], b"before")
 
 
