@@ -22,6 +22,17 @@ from runspec_jobs.provider import (
     unknown_machine,
 )
 
+# vCPUs and the allowed memory in MiB: lowest, highest, step.
+# https://docs.aws.amazon.com/batch/latest/APIReference/API_ResourceRequirement.html
+SIZES: tuple[tuple[float, int, int, int], ...] = (
+    (0.25, 512, 2048, 512),
+    (0.5, 1024, 4096, 1024),
+    (1, 2048, 8192, 1024),
+    (2, 4096, 16384, 1024),
+    (4, 8192, 30720, 1024),
+    (8, 16384, 61440, 4096),
+    (16, 32768, 122880, 8192),
+)
 GIB = 1 << 30
 FREE_GB = 20  # of disk, for each task
 LEAST_GB = 21  # that a task with a disk of its own requests: see `job`
@@ -52,6 +63,14 @@ def offer(
     most = environments * max(1, int(room.max_vcpus(spec, options) / float(size[0])))
     limits = {} if options.queue else {name: most}
     return Offer((found,), (), standing, prices, limits=limits, attempts=attempts(spec))
+
+
+def choose_size(cpus: float, memory_mib: int) -> tuple[str, int] | None:
+    """Return the smallest size that holds *cpus* and *memory_mib*, as vCPUs and MiB, or None."""
+    for have, low, high, step in SIZES:
+        if have >= cpus and high >= memory_mib:
+            return f"{have:g}", max(low, low + -(-(memory_mib - low) // step) * step)
+    return None
 
 
 def hourly(

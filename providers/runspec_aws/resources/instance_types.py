@@ -38,6 +38,12 @@ def known(name: str) -> Machine | None:
     return ec2_catalogue().named(name)
 
 
+def find_machines(name: str) -> tuple[Machine, ...]:
+    """Return the machines of a type, or of a family; none if they are unknown."""
+    machine = known(name)
+    return (machine,) if machine else of_family(name)
+
+
 def of_family(family: str) -> tuple[Machine, ...]:
     """Return the instance types of a family, such as `c6i`, which environments accept in place of a type."""
     return tuple(m for m in ec2_catalogue().machines if m.family == family)
@@ -72,5 +78,7 @@ def runs_on(
 def gpu_types() -> tuple[str, ...]:
     """Return the models of whole GPUs on x86-64 machines."""
     machines = ec2_catalogue().machines
-    found = {m.gpu for m in machines if m.gpu and (m.gpus or 0) >= 1 and m.architecture == "x86_64"}
-    return tuple(sorted(found))
+    models = {
+        m.gpu for m in machines if m.gpu and (m.gpus or 0) >= 1 and m.architecture == "x86_64"
+    }
+    return tuple(sorted(models))
