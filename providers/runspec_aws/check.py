@@ -6,13 +6,12 @@ import re
 from collections.abc import Iterator
 
 from runspec_aws import job, signed
-from runspec_aws.infrastructure import lustre, own_queue
+from runspec_aws.decision import MAX_ATTEMPTS, Decision, JobKind, JobShape, decide, decide_shape
+from runspec_aws.infrastructure import lustre, made_queue, own_queue
 from runspec_aws.infrastructure.launch_template import ROOT_DEVICE
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources import architecture, named_types, region, room
+from runspec_aws.resources import region
 from runspec_aws.resources.instance_types import NO_DRIVER, chosen, gpu_types, known, usable_gib
-from runspec_aws.resources.job_kind import LARGEST_ARRAY, MAX_ATTEMPTS, JobKind, children, shape
-from runspec_aws.resources.request import candidates, on_fargate, request
 from runspec_jobs.provider import (
     Capacity,
     Facts,
@@ -34,6 +33,7 @@ LEAST_WAIT_S, MOST_WAIT_S = 600, 86_400
 MOST_NODES = (
     1000  # https://docs.aws.amazon.com/batch/latest/userguide/multi-node-parallel-jobs.html
 )
+LARGEST_ARRAY = 10_000  # https://docs.aws.amazon.com/batch/latest/userguide/service_limits.html
 # https://docs.aws.amazon.com/batch/latest/APIReference/API_ResourceRequirement.html: MEMORY
 LEAST_MEMORY = 4 << 20
 # https://docs.aws.amazon.com/batch/latest/APIReference/API_ComputeResourceUpdate.html for Fargate, and by default
@@ -48,37 +48,37 @@ GiB = 1 << 30
 
 def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     options: AwsOptions = facts.options
-    yield from _cluster(spec)
+    yield from _cluster(spec, decide_shape(spec))
     yield from _words(spec)
     yield from _container(spec)
     yield from _limits(spec, options)
     if facts.complete:
         yield from region.problems(facts)
-        yield from _machines(spec, facts)
+        decision = decide(spec, options)
+        yield from _machines(spec, decision, facts)
         yield from _profile(spec, options)
         yield from _security_groups(options)
         yield from _waiting(options)
         yield from _files(spec, options)
         yield from _mounts(spec, options)
         yield from secret_problems(spec, options, "aws-batch", "'aws-sm:arn:...'", _secret)
-        yield from _size(spec, facts)
+        yield from _size(spec, decision, facts)
 
 
-def _cluster(spec: Spec) -> Iterator[Problem]:
-    nodes = spec.cluster.nodes
-    if nodes.max > MOST_NODES:
-        what = f"{nodes.max:,} nodes, above {MOST_NODES:,}"
+def _cluster(spec: Spec, shape: JobShape) -> Iterator[Problem]:
+    if shape.nodes > MOST_NODES:
+        what = f"{shape.nodes:,} nodes, above {MOST_NODES:,}"
         yield Problem(
             ("cluster", "nodes"), what, "use fewer nodes: this is the limit of a job on AWS Batch"
         )
-    elif nodes.max == 1:
+    elif shape.nodes == 1:
         yield from too_many_tasks(spec, LARGEST_ARRAY, "AWS Batch allows no more in one array")
-    elif children(spec) > LARGEST_ARRAY:
-        what = f"{children(spec):,} nodes of all tasks together, above {LARGEST_ARRAY:,}"
+    elif shape.children > LARGEST_ARRAY:
+        what = f"{shape.children:,} nodes of all tasks together, above {LARGEST_ARRAY:,}"
         yield Problem(("cluster", "nodes"), what, "make the sweep smaller, or set nodes: 1")
-    elif nodes.max > 1 and shape(spec) is JobKind.ARRAY:
+    elif shape.kind is JobKind.ARRAY:
         why = "multi-node jobs do not run on spot machines"
-        if nodes.elastic:
+        if shape.elastic:
             why = "elastic jobs"
         elif spec.cluster.capacity is Capacity.ON_DEMAND:
             why = "tasks of several nodes"
@@ -145,10 +145,10 @@ def _limits(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
             yield Problem(("max_parallel",), what, at="key", severity="note")
 
 
-def _machines(spec: Spec, facts: Facts) -> Iterator[Problem]:
+def _machines(spec: Spec, decision: Decision, facts: Facts) -> Iterator[Problem]:
     cluster, options = spec.cluster, facts.options
     if options.fargate:
-        yield from _fargate(spec, options)
+        yield from _fargate(spec, decision, options)
     elif cluster.gpu_type and cluster.gpu_type.lower() not in map(str.lower, gpu_types()):
         if not (options.instance_types or options.queue):
             kinds = gpu_types()
@@ -158,17 +158,15 @@ def _machines(spec: Spec, facts: Facts) -> Iterator[Problem]:
                 f"no EC2 instance type has the GPU '{cluster.gpu_type}'",
                 hint,
             )
-    elif not (options.instance_types or options.queue or candidates(spec, options)):
-        yield _too_much(spec, options)
+    elif not decision.fits:
+        yield _too_much(decision, options)
     if options.queue:
         for key in ("disk", "placement", "capacity", "gpu_type"):
             if getattr(cluster, key) not in (None, Capacity.ON_DEMAND):
                 what = "ignored: the profile's queue decides this"
                 yield Problem(("cluster", key), what, severity="note")
-    yield from room.problems(spec, options)
-    yield from architecture.problems(options)
-    yield from named_types.problems(spec, options)
-    yield from own_queue.problems(spec, facts)
+    yield from made_queue.problems(decision, options)
+    yield from own_queue.problems(decision, facts)
     if options.efa:
         yield from _adapters(spec, options)
     if options.reservation:
@@ -260,25 +258,27 @@ def _adapters(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
         yield Problem(("cluster",), what, severity="note")
 
 
-def _too_much(spec: Spec, options: AwsOptions) -> Problem:
-    """Return the problem of a spec for which no instance type is chosen."""
-    if options.offered is not None and chosen(request(spec, options), bool(options.ami)):
+def _too_much(decision: Decision, options: AwsOptions) -> Problem:
+    """Return the problem of a job for which no instance type is chosen."""
+    if options.offered is not None and chosen(decision.machine, bool(options.ami)):
         what = f"EC2 offers no instance type in {options.region} that runspec would choose"
         hint = "use another region, ask for less, or set providers.aws-batch.instance_types"
         return Problem(("cluster",), what, hint)
-    found = machine_shortfall(request(spec, options), ec2_catalogue(), usable_gib)
-    named = f": [{found.machine.name}]" if found.machine else ""
-    hint = f"{found.hint}, or set providers.aws-batch.instance_types{named}"
-    return Problem(("cluster", found.key) if found.key else ("cluster",), found.what, hint)
+    shortfall = machine_shortfall(decision.machine, ec2_catalogue(), usable_gib)
+    named = f": [{shortfall.machine.name}]" if shortfall.machine else ""
+    hint = f"{shortfall.hint}, or set providers.aws-batch.instance_types{named}"
+    return Problem(
+        ("cluster", shortfall.key) if shortfall.key else ("cluster",), shortfall.what, hint
+    )
 
 
-def _fargate(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
+def _fargate(spec: Spec, decision: Decision, options: AwsOptions) -> Iterator[Problem]:
     hint = "remove fargate from the profile"
     if spec.cluster.gpus:
         yield Problem(("cluster", "gpus"), "Fargate has no GPUs", hint)
-    if shape(spec) is JobKind.NODES:
+    if decision.shape.is_gang:
         yield Problem(("cluster", "nodes"), "Fargate runs no multi-node jobs", hint)
-    if on_fargate(spec) is None:
+    if not decision.fits:
         path = "cpus" if (spec.cluster.cpus or 0) > 16 else "memory"
         yield Problem(
             ("cluster", path), "more than Fargate's largest size, 16 vCPUs and 120 GiB", hint
@@ -401,7 +401,7 @@ def _secret(at: Path, key: str, source: str) -> Iterator[Problem]:
         yield Problem(at, what, hint)
 
 
-def _size(spec: Spec, facts: Facts) -> Iterator[Problem]:
+def _size(spec: Spec, decision: Decision, facts: Facts) -> Iterator[Problem]:
     if any(key not in facts.options.secrets for key in spec.secrets.values()):
         return
     if any(
@@ -409,7 +409,7 @@ def _size(spec: Spec, facts: Facts) -> Iterator[Problem]:
         for m in spec.mounts
     ):
         return
-    count = job.size(spec, facts)
+    count = job.size(spec, decision, facts)
     if count > job.MAX_BYTES:
         path = "run" if spec.command is None else "command"
         what = f"the job definition has {count:,} bytes, but the limit of AWS Batch is {job.MAX_BYTES:,}"

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from runspec_aws import signed, timing
+from runspec_aws.decision import Decision
 from runspec_aws.infrastructure import lustre
 from runspec_aws.naming import batch, tags
 from runspec_aws.options import OWN_GROUP, AwsOptions
-from runspec_aws.resources.job_kind import JobKind, attempts, shape
-from runspec_aws.resources.request import adapters, machines, needs
 from runspec_aws.store.layout import INSIDE_SHA256, SHARED, store
 from runspec_jobs.provider import (
-    Capacity,
     Facts,
     Scope,
     Spec,
@@ -58,42 +57,41 @@ EVALUATE = (
 )
 
 
-def content(spec: Spec, facts: Facts) -> dict[str, Any]:
+def content(spec: Spec, decision: Decision, facts: Facts) -> dict[str, Any]:
     """Return the content of the definition without its name and tags."""
     options: AwsOptions = facts.options
-    container = _container(spec, facts)
-    found: dict[str, Any] = {
-        "retryStrategy": retry_strategy(spec, options),
+    container = _container(spec, decision, facts)
+    definition: dict[str, Any] = {
+        "retryStrategy": retry_strategy(decision, options),
         "propagateTags": True,
     }
-    if shape(spec) is JobKind.NODES:
-        if types := machines(spec, options):  # required for a queue with several instance types
-            container["instanceType"] = types[0]
+    if decision.shape.is_gang:
+        if decision.machines:  # required for a queue with several instance types
+            container["instanceType"] = decision.machines[0]
         nodes = {
             "targetNodes": "0:",
             "container": container,
         }  # open-ended: each job sets its number of nodes
         properties = {"numNodes": LEAST_NODES, "mainNode": 0, "nodeRangeProperties": [nodes]}
-        found |= {"type": "multinode", "nodeProperties": properties}
+        definition |= {"type": "multinode", "nodeProperties": properties}
     else:
-        found |= {"type": "container", "containerProperties": container}
-        found["platformCapabilities"] = ["FARGATE" if options.fargate else "EC2"]
+        definition |= {"type": "container", "containerProperties": container}
+        definition["platformCapabilities"] = ["FARGATE" if options.fargate else "EC2"]
     if limit := limit_s(spec):
-        found["timeout"] = {"attemptDurationSeconds": limit}
-    return found
+        definition["timeout"] = {"attemptDurationSeconds": limit}
+    return definition
 
 
-def retry_strategy(spec: Spec, options: AwsOptions) -> dict[str, Any]:
+def retry_strategy(decision: Decision, options: AwsOptions) -> dict[str, Any]:
     """Return the retry strategy. With signed URLs, the agent keeps no count, so Batch counts all failures."""
-    on_spot = spec.cluster.capacity is not Capacity.ON_DEMAND or options.queue is not None
-    rules = [rule for rule in EVALUATE if on_spot or rule.get("onExitCode") != LEFT]
+    rules = [rule for rule in EVALUATE if decision.on_spot or rule.get("onExitCode") != LEFT]
     if options.files == "role":
-        return {"attempts": attempts(spec), "evaluateOnExit": [_reclaimed(options), *rules]}
-    if spec.retry.attempts > 1:
+        return {"attempts": decision.attempts, "evaluateOnExit": [_reclaimed(options), *rules]}
+    if decision.program_attempts > 1:
         always = {"onReason": "*", "action": "RETRY"}
-        return {"attempts": spec.retry.attempts, "evaluateOnExit": [always]}
-    own = [rule for rule in rules if rule.get("onExitCode") != AGAIN]
-    return {"attempts": attempts(spec), "evaluateOnExit": [_reclaimed(options), *own]}
+        return {"attempts": decision.program_attempts, "evaluateOnExit": [always]}
+    rules = [rule for rule in rules if rule.get("onExitCode") != AGAIN]
+    return {"attempts": decision.attempts, "evaluateOnExit": [_reclaimed(options), *rules]}
 
 
 def _reclaimed(options: AwsOptions) -> dict[str, str]:
@@ -105,21 +103,18 @@ def _reclaimed(options: AwsOptions) -> dict[str, str]:
     return {"onStatusReason": reason, "action": "RETRY"}
 
 
-def name(spec: Spec, facts: Facts) -> str:
-    return content_name(spec.name, content(spec, facts))
-
-
-def size(spec: Spec, facts: Facts) -> int:
+def size(spec: Spec, decision: Decision, facts: Facts) -> int:
     """Return the size of the definition as it is sent, in bytes."""
-    return len(json.dumps(content(spec, facts)).encode())
+    return len(json.dumps(content(spec, decision, facts)).encode())
 
 
-def step(spec: Spec, facts: Facts) -> Step:
+def step(spec: Spec, decision: Decision, facts: Facts) -> Step:
     """Return the step that registers the definition. Equal definitions share one, and no run adds a revision."""
+    definition = content(spec, decision, facts)
     do = batch(
         "register_job_definition",
-        jobDefinitionName=name(spec, facts),
-        **content(spec, facts),
+        jobDefinitionName=content_name(spec.name, definition),
+        **definition,
         tags=tags(facts.options, kind="definition", job=spec.name),
     )
     undo = batch("deregister_job_definition", jobDefinition={"$ref": "definition.jobDefinitionArn"})
@@ -128,37 +123,37 @@ def step(spec: Spec, facts: Facts) -> Step:
     )
 
 
-def _container(spec: Spec, facts: Facts) -> dict[str, Any]:
+def _container(spec: Spec, decision: Decision, facts: Facts) -> dict[str, Any]:
     options: AwsOptions = facts.options
-    found: dict[str, Any] = {
+    container: dict[str, Any] = {
         "image": image(spec, options),
         "command": [*_start(options), *argv(spec)],
-        "resourceRequirements": needs(spec, options).requirements,
+        "resourceRequirements": decision.node.requirements,
         "environment": _environment(spec, options),
         "logConfiguration": _logs(options),
         "privileged": False,
     }
     if options.job_role:
-        found["jobRoleArn"] = options.job_role
+        container["jobRoleArn"] = options.job_role
     if options.execution_role:
-        found["executionRoleArn"] = options.execution_role
-    if options.registry_secret and registry_of(found["image"]) == options.registry:
+        container["executionRoleArn"] = options.execution_role
+    if options.registry_secret and registry_of(container["image"]) == options.registry:
         # https://docs.aws.amazon.com/AmazonECS/latest/developerguide/private-auth.html
         arn = options.registry_secret.partition(":")[2]
-        found["repositoryCredentials"] = {"credentialsParameter": arn}
+        container["repositoryCredentials"] = {"credentialsParameter": arn}
     if spec.secrets:
-        found["secrets"] = [
+        container["secrets"] = [
             {"name": variable, "valueFrom": options.secrets[key].partition(":")[2]}
             for variable, key in spec.secrets.items()
         ]
     if options.user:
-        found["user"] = options.user
+        container["user"] = options.user
     if options.fargate:
-        del found["privileged"]  # Fargate refuses this field even with the value false
-        found |= _fargate(spec, options)
+        del container["privileged"]  # Fargate refuses this field even with the value false
+        container |= _fargate(decision, options)
     else:
-        found |= _linux(spec, options)
-    return found | _volumes(spec, options)
+        container |= _linux(spec, decision, options)
+    return container | _volumes(decision.shared, options)
 
 
 def _start(options: AwsOptions) -> tuple[str, ...]:
@@ -172,15 +167,15 @@ def image(spec: Spec, options: AwsOptions) -> str:
 
 
 def _environment(spec: Spec, options: AwsOptions) -> list[dict[str, str]]:
-    found = spec.program_env
+    variables = spec.program_env
     if options.files == "role":
-        found |= {
+        variables |= {
             "RUNSPEC_STORE": store(options),
             "RUNSPEC_REGION": options.region or "",
             "RUNSPEC_INSIDE_SHA256": INSIDE_SHA256,
         }
-    found["RUNSPEC_WORDS"] = WORDS
-    return [{"name": key, "value": value} for key, value in found.items()]
+    variables["RUNSPEC_WORDS"] = WORDS
+    return [{"name": key, "value": value} for key, value in variables.items()]
 
 
 def _logs(options: AwsOptions) -> dict[str, Any]:
@@ -198,27 +193,26 @@ def _logs(options: AwsOptions) -> dict[str, Any]:
     return {"logDriver": "awslogs", "options": settings}
 
 
-def _fargate(spec: Spec, options: AwsOptions) -> dict[str, Any]:
-    found: dict[str, Any] = {
+def _fargate(decision: Decision, options: AwsOptions) -> dict[str, Any]:
+    fields: dict[str, Any] = {
         "networkConfiguration": {"assignPublicIp": "ENABLED" if options.public_ip else "DISABLED"}
     }
-    if spec.cluster.disk:
-        found["ephemeralStorage"] = {"sizeInGiB": max(21, -(-spec.cluster.disk // (1 << 30)))}
-    return found
+    if decision.disk_gib:
+        fields["ephemeralStorage"] = {"sizeInGiB": decision.disk_gib}
+    return fields
 
 
-def _linux(spec: Spec, options: AwsOptions) -> dict[str, Any]:
+def _linux(spec: Spec, decision: Decision, options: AwsOptions) -> dict[str, Any]:
     linux: dict[str, Any] = {}
     ulimits: dict[str, int] = dict(options.ulimits)
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     shm_mib = -(-spec.container.shm // MIB) if spec.container.shm else 0
-    if not shm_mib and spec.cluster.gpus:
-        shm_mib = (
-            needs(spec, options).memory_mib // 2
-        )  # data loaders share batches in /dev/shm: 64 MiB is too small
+    if not shm_mib and decision.node.gpus:
+        # data loaders share batches in /dev/shm: 64 MiB is too small
+        shm_mib = decision.node.memory_mib // 2
     if shm_mib:
         linux["sharedMemorySize"] = shm_mib
-    if count := adapters(spec, options):
+    if decision.adapters:
         # https://docs.aws.amazon.com/batch/latest/userguide/efa.html
         linux["devices"] = [
             {
@@ -226,38 +220,28 @@ def _linux(spec: Spec, options: AwsOptions) -> dict[str, Any]:
                 "containerPath": f"/dev/infiniband/uverbs{n}",
                 "permissions": ["READ", "WRITE", "MKNOD"],
             }
-            for n in range(count)
+            for n in range(decision.adapters)
         ]
         ulimits["memlock"] = -1
     if ulimits:
-        found["ulimits"] = [
+        fields["ulimits"] = [
             {"name": name, "softLimit": limit, "hardLimit": limit}
             for name, limit in sorted(ulimits.items())
         ]
-    return found | ({"linuxParameters": linux} if linux else {})
+    return fields | ({"linuxParameters": linux} if linux else {})
 
 
-def _volumes(spec: Spec, options: AwsOptions) -> dict[str, Any]:
-    """Return the volumes and mount points of the shared file systems in *spec*, each once."""
-    mounts = [mount for mount in spec.mounts if mount.scheme == "shared"]
-    if not mounts:
+def _volumes(shared: Mapping[str, bool], options: AwsOptions) -> dict[str, Any]:
+    """Return the volumes and mount points of the *shared* file systems, each once."""
+    if not shared:
         return {}
-    names = sorted({mount.place.partition("/")[0] for mount in mounts})
     return {
-        "volumes": [_volume(key, options) for key in names],
+        "volumes": [_volume(key, options) for key in shared],
         "mountPoints": [
-            {
-                "sourceVolume": key,
-                "containerPath": f"{SHARED}/{key}",
-                "readOnly": _read_only(key, mounts),
-            }
-            for key in names
+            {"sourceVolume": key, "containerPath": f"{SHARED}/{key}", "readOnly": read_only}
+            for key, read_only in shared.items()
         ],
     }
-
-
-def _read_only(key: str, mounts: list[Any]) -> bool:
-    return all(m.read_only for m in mounts if m.place.partition("/")[0] == key)
 
 
 def _volume(key: str, options: AwsOptions) -> dict[str, Any]:

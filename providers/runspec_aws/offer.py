@@ -5,20 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from runspec_aws.infrastructure import own_queue
-from runspec_aws.infrastructure.compute_environments import kinds
+from runspec_aws.decision import Decision, decide
+from runspec_aws.infrastructure import made_queue, own_queue
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources import fargate, named_types, room
-from runspec_aws.resources.instance_types import known, runs_on, usable_gib, usable_mib
-from runspec_aws.resources.job_kind import attempts
-from runspec_aws.resources.request import ResourceRequest, candidates, needs, request
+from runspec_aws.resources import fargate
+from runspec_aws.resources.instance_types import known, runs_on, usable_gib
 from runspec_jobs.provider import (
     NOT_READ,
-    Capacity,
     ChosenMachine,
     Facts,
     ListedPrices,
-    Machine,
     Offer,
     Spec,
     StandingCost,
@@ -34,60 +30,63 @@ from runspec_jobs.provider import (
 def offer(spec: Spec, facts: Facts, listed: ListedPrices = NOT_READ) -> Offer:
     """Return the machines for *spec*; those of an existing queue are not known, except the sizes of Fargate."""
     options: AwsOptions = facts.options
-    standing = tuple(_standing(options, listed))
+    decision, standing = decide(spec, options), tuple(_standing(options, listed))
     if options.fargate:
-        return fargate.offer(spec, options, standing, listed)
+        return _offer_fargate(decision, options, standing, listed)
     if options.queue:
-        return _of_queue(spec, facts, standing)
+        return _offer_queue(decision, facts, standing)
     if options.capacity_block:
         why = f"the Capacity Block {options.reservation} was paid in advance"
         return Offer((), standing=standing, why=why)
     if options.instance_types:
-        names = room.types(spec, options)
-        named = dict.fromkeys(one for name in names for one in _named(name, spec, options))
-        return _offer(tuple(named), (), standing, spec, options)
-    found, wanted = candidates(spec, options), request(spec, options)
-    if room.one_type(spec, options):
-        found = found[:1]
-    runs = runs_on(wanted, bool(options.ami), options.offered)
-    others = other_machines(wanted, ec2_catalogue(), found, usable_gib, runs)
-    return _offer(found, others, standing, spec, options)
+        names = decision.instance_types
+        named = dict.fromkeys(m for name in names for m in _named(name, decision, options))
+        return _offer(tuple(named), (), standing, decision, options)
+    machines = decision.candidates[:1] if decision.one_type else decision.candidates
+    runs = runs_on(decision.machine, bool(options.ami), options.offered)
+    others = other_machines(decision.machine, ec2_catalogue(), machines, usable_gib, runs)
+    return _offer(machines, others, standing, decision, options)
 
 
-def _of_queue(spec: Spec, facts: Facts, standing: tuple[StandingCost, ...]) -> Offer:
+def _offer_fargate(
+    decision: Decision,
+    options: AwsOptions,
+    standing: tuple[StandingCost, ...],
+    listed: ListedPrices,
+) -> Offer:
+    """Return the size of Fargate with its price on demand, which is the most that Fargate Spot costs."""
+    node = decision.node
+    if not decision.fits:
+        return Offer((), standing=standing, why="no size of Fargate is large enough")
+    disk_gb = decision.disk_gib or fargate.FREE_GB
+    usd, first = fargate.hourly(float(node.cpus), node.memory_mib, disk_gb, options, listed)
+    name = (
+        f"Fargate with {node.cpus} vCPU{'s' * (node.cpus != '1')} and {node.memory_mib / 1024:g} GB"
+    )
+    why = "the smallest size that is large enough"
+    why += ", with a public address" if options.public_ip else ""
+    machine = ChosenMachine(unknown_machine(name), usd, first.region, why)
+    prices = (
+        f"on demand in {first.region}, {first.date}"
+        if first.usd
+        else f"unknown in {first.region}; a vCPU {first.note}"
+    )
+    count = len(decision.environments) * max(1, int(decision.max_vcpus / float(node.cpus)))
+    limits = {} if options.queue else {name: count}
+    return Offer((machine,), (), standing, prices, limits=limits, attempts=decision.attempts)
+
+
+def _offer_queue(decision: Decision, facts: Facts, standing: tuple[StandingCost, ...]) -> Offer:
     """Return the machines that the environments of a queue of the profile name; none if they are not known."""
     options: AwsOptions = facts.options
     why = f"the queue {options.queue} has it"
-    region = options.region
-    found = tuple(
-        chosen_machine(machine, ec2_catalogue(), region, why)
-        for machine in own_queue.machines(spec, facts)
+    machines = tuple(
+        chosen_machine(machine, ec2_catalogue(), options.region, why)
+        for machine in own_queue.machines(decision, facts)
     )
-    if not found:
+    if not machines:
         return Offer((), standing=standing, why=f"the queue {options.queue} chooses the machines")
-    return _offer(found, (), standing, spec, options)
-
-
-def shares(
-    found: tuple[ChosenMachine, ...], spec: Spec, options: AwsOptions
-) -> Mapping[str, float]:
-    """Return the fraction of each machine that a node requests, if several nodes may share a machine.
-
-    It is that of the resource of which the node requests most, because that limits how many nodes fit.
-    """
-    if request(spec, options).together == 1:
-        return {}
-    wanted = needs(spec, options)
-    return {one.machine.name: _share(one.machine, wanted) for one in found}
-
-
-def _share(machine: Machine, wanted: ResourceRequest) -> float:
-    parts = [
-        float(wanted.cpus) / (machine.cpus or math.inf),
-        wanted.memory_mib / max(1, usable_mib(machine)) if machine.memory_gib else 0.0,
-        wanted.gpus / (machine.gpus or math.inf),
-    ]
-    return min(1.0, max(parts)) if machine.cpus else 1.0
+    return _offer(machines, (), standing, decision, options)
 
 
 def _standing(options: AwsOptions, listed: ListedPrices) -> Iterator[StandingCost]:
@@ -111,46 +110,52 @@ def _standing(options: AwsOptions, listed: ListedPrices) -> Iterator[StandingCos
 
 
 def _offer(
-    found: tuple[ChosenMachine, ...],
+    machines: tuple[ChosenMachine, ...],
     others: tuple[ChosenMachine, ...],
     standing: tuple[StandingCost, ...],
-    spec: Spec,
+    decision: Decision,
     options: AwsOptions,
 ) -> Offer:
-    spot = spec.cluster.capacity is not Capacity.ON_DEMAND or spec.cluster.nodes.elastic
-    most_attempts = attempts(spec) if spot else min(attempts(spec), spec.retry.attempts)
+    attempts = decision.attempts
+    if not (decision.machine.spot or decision.shape.elastic):
+        attempts = min(attempts, decision.program_attempts)
     return Offer(
-        found,
+        machines,
         others,
         standing,
         price_note(ec2_catalogue(), options.region),
-        "" if found else "no machine of the catalogue is large enough",
-        shares(found, spec, options),
-        {} if options.queue else limits(found, spec, options),
-        most_attempts,
-        "" if spot or most_attempts == attempts(spec) else "more if a machine fails",
+        "" if machines else "no machine of the catalogue is large enough",
+        _shares(machines, decision),
+        {} if options.queue else _limits(machines, decision),
+        attempts,
+        "" if attempts == decision.attempts else "more if a machine fails",
     )
 
 
-def limits(found: tuple[ChosenMachine, ...], spec: Spec, options: AwsOptions) -> Mapping[str, int]:
+def _shares(machines: tuple[ChosenMachine, ...], decision: Decision) -> Mapping[str, float]:
+    """Return the fraction of each machine that a node requests, if several nodes may share a machine."""
+    if decision.machine.together == 1:
+        return {}
+    return {m.machine.name: decision.node.share_of(m.machine) for m in machines}
+
+
+def _limits(machines: tuple[ChosenMachine, ...], decision: Decision) -> Mapping[str, int]:
     """Return how many of each machine run at once in the environments of a job, each of which may have one too many.
 
     https://docs.aws.amazon.com/batch/latest/APIReference/API_ComputeResource.html (maxvCpus)
     """
-    environments, most = len(kinds(spec, options)), room.max_vcpus(spec, options)
     return {
-        one.machine.name: environments * math.ceil(most / one.machine.cpus)
-        for one in found
-        if one.machine.cpus
+        m.machine.name: len(decision.environments) * math.ceil(decision.max_vcpus / m.machine.cpus)
+        for m in machines
+        if m.machine.cpus
     }
 
 
-def _named(name: str, spec: Spec, options: AwsOptions) -> tuple[ChosenMachine, ...]:
+def _named(name: str, decision: Decision, options: AwsOptions) -> tuple[ChosenMachine, ...]:
     """Return a type that the profile names, or the machines of a family that hold a node; others have no price."""
     why = "instance_types names it"
     machine = known(name)
-    found = (machine,) if machine else named_types.holding(name, spec, options)
-    region, catalogue = options.region, ec2_catalogue()
-    if not found:
+    machines = (machine,) if machine else made_queue.find_holding(name, decision.node)
+    if not machines:
         return (ChosenMachine(unknown_machine(name), None, None, why),)
-    return tuple(chosen_machine(m, catalogue, region, why) for m in found)
+    return tuple(chosen_machine(m, ec2_catalogue(), options.region, why) for m in machines)

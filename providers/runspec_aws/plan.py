@@ -6,40 +6,41 @@ from collections.abc import Mapping
 from typing import Any
 
 from runspec_aws import job, signed, timing
+from runspec_aws.decision import JobKind, JobShape, decide
 from runspec_aws.infrastructure import compute_environments
 from runspec_aws.naming import batch, tags
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources.job_kind import JobKind, children, shape
 from runspec_aws.store import layout
-from runspec_jobs.provider import Facts, Scope, Spec, Step, tasks
+from runspec_jobs.provider import Facts, Scope, Spec, Step
 
 
 def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
-    listed = [signed.step(spec, run, facts)] if facts.options.files == "signed" else []
+    options: AwsOptions = facts.options
+    decision = decide(spec, options)
+    queue = compute_environments.queue_name(decision, options)
     return (
         *layout.steps(spec, facts),
-        *compute_environments.steps(spec, facts.options),
-        job.step(spec, facts),
-        layout.record(spec, run, facts),
-        *listed,
-        _submit(spec, run, facts),
+        *compute_environments.steps(decision, options),
+        job.step(spec, decision, facts),
+        layout.record(spec, decision, queue, run, facts),
+        *([signed.step(spec, run, facts)] if options.files == "signed" else []),
+        _submit(spec.name, decision.shape, run, options),
     )
 
 
-def _submit(spec: Spec, run: str, facts: Facts) -> Step:
+def _submit(name: str, shape: JobShape, run: str, options: AwsOptions) -> Step:
     """Return the call that starts the job. Batch has no client token, so the job's name contains the run.
 
     There is nothing to undo: the service removes jobs some time after they have ended.
     """
-    options: AwsOptions = facts.options
     queue: Any = options.queue or {"$ref": "queue.jobQueueArn"}
     params: dict[str, Any] = {
         "jobName": run,
         "jobQueue": queue,
         "jobDefinition": {"$ref": "definition.jobDefinitionArn"},
-        **_size(spec, run, options),
+        **_size(shape, run, options),
         "propagateTags": True,
-        "tags": tags(options, run=run, job=spec.name),
+        "tags": tags(options, run=run, job=name),
     }
     if options.share:
         params["shareIdentifier"] = options.share
@@ -47,7 +48,7 @@ def _submit(spec: Spec, run: str, facts: Facts) -> Step:
         params["schedulingPriorityOverride"] = options.priority
     return Step(
         "job",
-        f"submit {_count(spec)}",
+        f"submit {_count(shape)}",
         Scope.RUN,
         batch("submit_job", **params),
         settle_s=timing.DEFAULT.settle_s,
@@ -65,27 +66,20 @@ def overrides(run: str, options: AwsOptions) -> dict[str, Any]:
     return {"environment": [{"name": name, "value": value} for name, value in own.items()]}
 
 
-def _size(spec: Spec, run: str, options: AwsOptions) -> Mapping[str, Any]:
-    kind = shape(spec)
-    mine = overrides(run, options)
-    if kind is JobKind.NODES:
-        own = [{"targetNodes": "0:", "containerOverrides": mine}]
-        nodes = spec.cluster.nodes.max
-        return {"nodeOverrides": {"numNodes": nodes, "nodePropertyOverrides": own}}
-    if kind is JobKind.ARRAY:
-        return {"arrayProperties": {"size": children(spec)}, "containerOverrides": mine}
-    return {"containerOverrides": mine}
+def _size(shape: JobShape, run: str, options: AwsOptions) -> Mapping[str, Any]:
+    container = overrides(run, options)
+    if shape.is_gang:
+        groups = [{"targetNodes": "0:", "containerOverrides": container}]
+        return {"nodeOverrides": {"numNodes": shape.nodes, "nodePropertyOverrides": groups}}
+    if shape.kind is JobKind.ARRAY:
+        return {"arrayProperties": {"size": shape.children}, "containerOverrides": container}
+    return {"containerOverrides": container}
 
 
-def _count(spec: Spec) -> str:
-    nodes, count, kind = spec.cluster.nodes.max, len(tasks(spec)), shape(spec)
-    where = f"{nodes} nodes" if nodes > 1 else "1 node"
-    if kind is JobKind.ARRAY:
-        what = f"an array of {children(spec):,}"
-        each = (
-            f"{count:,} tasks of {where}"
-            if count > 1
-            else f"{where} that find each other through the store"
-        )
-        return f"{what}: {each}"
-    return f"a job of {where}"
+def _count(shape: JobShape) -> str:
+    nodes = f"{shape.nodes} nodes" if shape.nodes > 1 else "1 node"
+    if shape.kind is not JobKind.ARRAY:
+        return f"a job of {nodes}"
+    if shape.tasks > 1:
+        return f"an array of {shape.children:,}: {shape.tasks:,} tasks of {nodes}"
+    return f"an array of {shape.children:,}: {nodes} that find each other through the store"

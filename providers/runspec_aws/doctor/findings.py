@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from runspec_aws.decision import MAX_VCPUS
 from runspec_aws.doctor import network
 from runspec_aws.errors import LOGIN, got, translated
 from runspec_aws.lookup import ENVIRONMENT, QUEUE, asked, described
 from runspec_aws.options import AwsOptions
 from runspec_aws.policy import job_policy
-from runspec_aws.resources.room import MAX_VCPUS
 from runspec_aws.session.clients import Session
 from runspec_aws.session.partition import partition
 from runspec_aws.store.objects import Objects

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from runspec_aws import timing
-from runspec_aws.infrastructure import launch_template, lustre
+from runspec_aws.decision import Decision
+from runspec_aws.infrastructure import launch_template
 from runspec_aws.naming import batch, tags
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources import room
-from runspec_aws.resources.request import machines
-from runspec_jobs.provider import Capacity, Request, Scope, Spec, Step, content_name, in_turn
+from runspec_jobs.provider import Request, Scope, Step, content_name, in_turn
 
-# capacity: the kinds of compute environment, in the order in which the queue tries them: on-demand if there is no
-# spot
-# https://docs.aws.amazon.com/batch/latest/userguide/job_queues.html
-KINDS: Mapping[Capacity, tuple[str, ...]] = {
-    Capacity.ON_DEMAND: ("EC2",),
-    Capacity.SPOT: ("SPOT",),
-    Capacity.SPOT_THEN_ON_DEMAND: ("SPOT", "EC2"),
-}
 # The reasons for which a waiting job may be ended; reasons that are not listed do not allow it:
 # https://docs.aws.amazon.com/batch/latest/userguide/job_stuck_in_runnable_time_limit_actions.html
 HOPELESS = (
@@ -33,37 +24,30 @@ ENVIRONMENT, QUEUE = ("compute_environment", "computeEnvironment"), ("job_queue"
 STRATEGIES = {"EC2": "BEST_FIT_PROGRESSIVE", "SPOT": "SPOT_PRICE_CAPACITY_OPTIMIZED"}
 
 
-def kinds(spec: Spec, options: AwsOptions) -> tuple[str, ...]:
-    found = KINDS[spec.cluster.capacity]
-    if options.fargate:
-        return tuple("FARGATE" if kind == "EC2" else "FARGATE_SPOT" for kind in found)
-    return found
+def queue_name(decision: Decision, options: AwsOptions) -> str:
+    """Return the name of the queue of *decision*: the profile's, or the one that is made for such jobs."""
+    return options.queue or content_name("queue", _queue(decision, options))
 
 
-def queue_name(spec: Spec, options: AwsOptions) -> str:
-    """Return the name of the queue of *spec*: the profile's, or the one that is made for such jobs."""
-    return options.queue or content_name("queue", _queue(spec, options))
-
-
-def steps(spec: Spec, options: AwsOptions) -> Iterator[Step]:
+def steps(decision: Decision, options: AwsOptions) -> Iterator[Step]:
     """Yield the steps that make the queue and its compute environments; none for an existing queue."""
     if options.queue:
         return
-    if spec.cluster.placement:
-        yield _placement(spec, options)
-    if launch_template.data(spec, options):
-        yield launch_template.step(spec, options)
-    for kind in kinds(spec, options):
-        yield from _environment(kind, spec, options)
-    yield from _queue_steps(spec, options)
+    if decision.placement:
+        yield _placement(decision, options)
+    if template := launch_template.content(decision, options):
+        yield launch_template.step(template, decision, options)
+    for kind in decision.environments:
+        yield from _environment(kind, decision, options)
+    yield from _queue_steps(decision, options)
 
 
-def _placement(spec: Spec, options: AwsOptions) -> Step:
+def _placement(decision: Decision, options: AwsOptions) -> Step:
     """Return the step that makes a placement group.
 
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/placement-strategies.html#placement-groups-cluster
     """
-    name = placement_name(spec, options)
+    name = placement_name(decision, options)
     return Step(
         "placement",
         "make a placement group, for machines that are close to each other",
@@ -74,12 +58,12 @@ def _placement(spec: Spec, options: AwsOptions) -> Step:
     )
 
 
-def placement_name(spec: Spec, options: AwsOptions) -> str:
-    return content_name("close", [list(options.subnets), list(machines(spec, options))])
+def placement_name(decision: Decision, options: AwsOptions) -> str:
+    return content_name("close", [list(options.subnets), list(decision.machines)])
 
 
-def _environment(kind: str, spec: Spec, options: AwsOptions) -> Iterator[Step]:
-    made = {"type": "MANAGED", "computeResources": _resources(kind, spec, options)}
+def _environment(kind: str, decision: Decision, options: AwsOptions) -> Iterator[Step]:
+    made = {"type": "MANAGED", "computeResources": _resources(kind, decision, options)}
     if options.service_role:
         made["serviceRole"] = options.service_role
     name = content_name(kind.lower().replace("_", "-"), made)
@@ -90,7 +74,7 @@ def _environment(kind: str, spec: Spec, options: AwsOptions) -> Iterator[Step]:
         **made,
         tags=tags(options, kind="environment"),
     )
-    title = f"make a compute environment: {kind}, {_shown(kind, spec, options)}"
+    title = f"make a compute environment: {kind}, {_shown(kind, decision)}"
     yield Step(
         step_id(kind), title, Scope.SITE, do, deletion(ENVIRONMENT, name), timing.DEFAULT.settle_s
     )
@@ -110,55 +94,56 @@ def deletion(what: tuple[str, str], name: str) -> Request:
     return in_turn(off, batch(f"delete_{noun}", **{key: name}))
 
 
-def _shown(kind: str, spec: Spec, options: AwsOptions) -> str:
+def _shown(kind: str, decision: Decision) -> str:
     if kind.startswith("FARGATE"):
-        return f"up to {room.max_vcpus(spec, options)} vCPUs"
-    found = room.types(spec, options)
-    more = f" and {len(found) - 2} more" if len(found) > 2 else ""
-    return f"{', '.join(found[:2])}{more}, up to {room.max_vcpus(spec, options)} vCPUs"
+        return f"up to {decision.max_vcpus} vCPUs"
+    names = decision.instance_types
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    return f"{', '.join(names[:2])}{more}, up to {decision.max_vcpus} vCPUs"
 
 
-def _resources(kind: str, spec: Spec, options: AwsOptions) -> dict[str, Any]:
-    found: dict[str, Any] = {
+def _resources(kind: str, decision: Decision, options: AwsOptions) -> dict[str, Any]:
+    resources: dict[str, Any] = {
         "type": kind,
-        "maxvCpus": room.max_vcpus(spec, options),
+        "maxvCpus": decision.max_vcpus,
         "subnets": list(options.subnets),
         "securityGroupIds": list(options.security_groups),
     }
     if kind.startswith("FARGATE"):
-        return found
-    found |= {
+        return resources
+    resources |= {
         "allocationStrategy": STRATEGIES[kind],
         "minvCpus": 0,  # no cost while no job runs
-        "instanceTypes": list(room.types(spec, options)),
+        "instanceTypes": list(decision.instance_types),
         "instanceRole": options.instance_role,
         "tags": tags(options, kind="machine"),
     }
     if options.key_pair:
-        found["ec2KeyPair"] = options.key_pair
-    own = {"imageIdOverride": options.ami} if options.ami else {}
-    if own or lustre.systems(spec, options):  # the mount script is written for Amazon Linux 2023
-        image = "ECS_AL2023_NVIDIA" if spec.cluster.gpus else "ECS_AL2023"
-        found["ec2Configuration"] = [{"imageType": image, **own}]
-    if template := launch_template.data(spec, options):
-        name = launch_template.name(spec, options)
-        found["launchTemplate"] = {"launchTemplateName": name, "version": "$Latest"}
+        resources["ec2KeyPair"] = options.key_pair
+    template = launch_template.content(decision, options)
+    image = {"imageIdOverride": options.ami} if options.ami else {}
+    if image or "UserData" in template:  # the mount script is written for Amazon Linux 2023
+        system = "ECS_AL2023_NVIDIA" if decision.node.gpus else "ECS_AL2023"
+        resources["ec2Configuration"] = [{"imageType": system, **image}]
+    if template:
+        name = launch_template.name(template)
+        resources["launchTemplate"] = {"launchTemplateName": name, "version": "$Latest"}
         if "NetworkInterfaces" in template:  # the template's interfaces contain the security groups
-            del found["securityGroupIds"]
+            del resources["securityGroupIds"]
     elif options.launch_template:
-        found["launchTemplate"] = {
+        resources["launchTemplate"] = {
             "launchTemplateId": options.launch_template,
             "version": "$Default",
         }
-    if spec.cluster.placement:
-        found["placementGroup"] = placement_name(spec, options)
-    return found
+    if decision.placement:
+        resources["placementGroup"] = placement_name(decision, options)
+    return resources
 
 
-def _queue(spec: Spec, options: AwsOptions) -> dict[str, Any]:
+def _queue(decision: Decision, options: AwsOptions) -> dict[str, Any]:
     made = [
-        {"type": "MANAGED", "computeResources": _resources(kind, spec, options)}
-        for kind in kinds(spec, options)
+        {"type": "MANAGED", "computeResources": _resources(kind, decision, options)}
+        for kind in decision.environments
     ]
     return {"environments": made, "service_role": options.service_role, **_limits(options)}
 
@@ -171,11 +156,11 @@ def _limits(options: AwsOptions) -> dict[str, Any]:
     return {"jobStateTimeLimitActions": [{"reason": reason, **limit} for reason in HOPELESS]}
 
 
-def _queue_steps(spec: Spec, options: AwsOptions) -> Iterator[Step]:
-    name = queue_name(spec, options)
+def _queue_steps(decision: Decision, options: AwsOptions) -> Iterator[Step]:
+    name = queue_name(decision, options)
     order = [
         {"order": n, "computeEnvironment": {"$ref": f"{step_id(kind)}.computeEnvironmentArn"}}
-        for n, kind in enumerate(kinds(spec, options), 1)
+        for n, kind in enumerate(decision.environments, 1)
     ]
     do = batch(
         "create_job_queue",
@@ -186,5 +171,5 @@ def _queue_steps(spec: Spec, options: AwsOptions) -> Iterator[Step]:
         **_limits(options),
         tags=tags(options, kind="queue"),
     )
-    title = f"make a job queue: {', then '.join(kinds(spec, options))}"
+    title = f"make a job queue: {', then '.join(decision.environments)}"
     yield Step("queue", title, Scope.SITE, do, deletion(QUEUE, name), timing.DEFAULT.settle_s)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from runspec_aws.options import AwsOptions
 from runspec_aws.session.partition import partition
-from runspec_jobs.provider import Spec
 
 ROOT = "/mnt/runspec"  # the folder on the machine with one folder for each file system
 BOUNDARY = "==RUNSPEC=="
@@ -65,11 +65,10 @@ def folder(where: str) -> str:
     return "/".join(part for part in (ROOT, found, place.partition("/")[2]) if part)
 
 
-def systems(spec: Spec, options: AwsOptions) -> tuple[System, ...]:
-    """Return the file systems that the machines of *spec* mount, each once."""
-    names = {m.place.partition("/")[0] for m in spec.mounts if m.scheme == "shared"}
-    found = [options.shared[name] for name in names if name in options.shared]
-    return tuple(sorted({system(where) for where in found if is_lustre(where)}))
+def systems(names: Iterable[str], options: AwsOptions) -> tuple[System, ...]:
+    """Return the file systems that machines mount for the entries *names* of `shared` in the profile, each once."""
+    places = [options.shared[name] for name in names if name in options.shared]
+    return tuple(sorted({system(where) for where in places if is_lustre(where)}))
 
 
 def dns_name(found: System, region: str) -> str:

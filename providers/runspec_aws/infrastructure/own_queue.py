@@ -6,11 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from runspec_aws.decision import Decision
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources import room
-from runspec_aws.resources.job_kind import JobKind, shape
-from runspec_aws.resources.request import alone, needs
-from runspec_jobs.provider import Facts, Machine, Problem, Spec
+from runspec_aws.resources.instance_types import find_machines
+from runspec_jobs.provider import Facts, Machine, Problem
 
 NODES = ("cluster", "nodes")
 
@@ -24,40 +23,42 @@ class Environment(NamedTuple):
     instance_types: Sequence[str]
 
 
-def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
+def problems(decision: Decision, facts: Facts) -> Iterator[Problem]:
     """Yield what AWS Batch would leave waiting for ever, or refuse, in the profile's queue."""
     options: AwsOptions = facts.options
     if not options.queue:
         return
-    found = facts.survey.get("environments")
-    if found is None:
+    rows = facts.survey.get("environments")
+    if rows is None:
         what = f"AWS was not asked whether this job can run in the queue {options.queue}"
         yield Problem(("provider",), what, severity="note")
-    elif not found:
+    elif not rows:
         what = (
             f"there is no job queue {options.queue} with compute environments in {options.region}"
         )
         yield Problem(("provider",), what, "create it, or remove queue from the profile")
     else:
-        yield from _problems(spec, options, [Environment(**one) for one in found])
+        yield from _problems(decision, options, [Environment(**one) for one in rows])
 
 
-def _problems(spec: Spec, options: AwsOptions, found: Sequence[Environment]) -> Iterator[Problem]:
-    there = [e for e in found if e.type.startswith("FARGATE") == options.fargate]
-    if shape(spec) is JobKind.NODES and not options.fargate:
-        usable = [e for e in there if e.type == "EC2"]
-        yield from _gang(found, usable, options)
-        yield from _named_type(spec, options, usable)
-    elif not there:
+def _problems(
+    decision: Decision, options: AwsOptions, environments: Sequence[Environment]
+) -> Iterator[Problem]:
+    able = [e for e in environments if e.type.startswith("FARGATE") == options.fargate]
+    if decision.shape.is_gang and not options.fargate:
+        usable = [e for e in able if e.type == "EC2"]
+        yield from _gang(environments, usable, options)
+        yield from _named_type(decision, options, usable)
+    elif not able:
         has = "no Fargate environment" if options.fargate else "Fargate environments only"
         hint = f"set fargate: {str(not options.fargate).lower()}, or use another queue"
         yield Problem(("provider",), f"the queue {options.queue} has {has}", hint)
     else:
-        yield from _fit(spec, options, there, ())
+        yield from _fit(decision, options, able, ())
 
 
 def _gang(
-    found: Sequence[Environment], usable: Sequence[Environment], options: AwsOptions
+    environments: Sequence[Environment], usable: Sequence[Environment], options: AwsOptions
 ) -> Iterator[Problem]:
     """Yield problems of a multi-node parallel job.
 
@@ -65,24 +66,24 @@ def _gang(
 
     https://docs.aws.amazon.com/batch/latest/userguide/mnp-ce.html
     """
-    others = ", ".join(f"{e.name} ({e.type})" for e in found if e not in usable)
+    others = ", ".join(f"{e.name} ({e.type})" for e in environments if e not in usable)
     if usable and others:
         what = f"multi-node jobs do not run in all environments of the queue {options.queue}: not in {others}"
         yield Problem(NODES, what, severity="note")
     elif others:
         what = f"AWS Batch never runs multi-node jobs in the environments of the queue {options.queue}: {others}"
         hint = "use a queue with an environment of the type EC2"
-        if any(e.type == "SPOT" for e in found):
+        if any(e.type == "SPOT" for e in environments):
             hint += ", or set capacity: spot for nodes that are single-node jobs"
         yield Problem(NODES, what, hint)
 
 
 def _named_type(
-    spec: Spec, options: AwsOptions, usable: Sequence[Environment]
+    decision: Decision, options: AwsOptions, usable: Sequence[Environment]
 ) -> Iterator[Problem]:
     """Yield the problem of a type for multi-node jobs that the environments do not have, or else those of its size."""
     named, names = options.instance_types[:1], _names(usable)
-    known = [room.named(name) for name in names]
+    known = [find_machines(name) for name in names]
     if named and usable and all(known) and not any(m.name == named[0] for ms in known for m in ms):
         has = f"the queue {options.queue} has {', '.join(names)}"
         what = f"{has}, and not {named[0]}, the first of instance_types"
@@ -92,28 +93,24 @@ def _named_type(
         has = f"the queue {options.queue} has {', '.join(names)}"
         what = f"{has}, and nodes get one instance type: name it with instance_types"
         yield Problem(("provider",), what, severity="note")
-    yield from _fit(spec, options, usable, named)
+    yield from _fit(decision, options, usable, named)
 
 
-def machines(spec: Spec, facts: Facts) -> tuple[Machine, ...]:
-    """Return the machines of the queue that hold a node of *spec*, in the order in which the environments name them.
+def machines(decision: Decision, facts: Facts) -> tuple[Machine, ...]:
+    """Return the machines of the queue that hold a node, in the order in which the environments name them.
 
     None are returned if AWS was not asked, or if it is not known how large one of the types is.
     """
     options: AwsOptions = facts.options
-    found = [Environment(**one) for one in facts.survey.get("environments") or ()]
-    usable = [e for e in found if e.type == "EC2" or (e.type == "SPOT" and not _is_gang(spec))]
-    names = list(options.instance_types[:1]) if _is_gang(spec) else []
-    each = [room.named(name) for name in names or _names(usable)]
+    environments = [Environment(**one) for one in facts.survey.get("environments") or ()]
+    is_gang = decision.shape.is_gang
+    usable = [e for e in environments if e.type == "EC2" or (e.type == "SPOT" and not is_gang)]
+    names = list(options.instance_types[:1]) if is_gang else []
+    each = [find_machines(name) for name in names or _names(usable)]
     if not all(each) or not all(e.instance_types for e in usable):
         return ()
-    wanted = needs(spec, options)
-    holding = (m for machines in each for m in machines if room.per_machine(m, wanted))
+    holding = (m for machines in each for m in machines if decision.node.count_on(m))
     return tuple(dict.fromkeys(holding))
-
-
-def _is_gang(spec: Spec) -> bool:
-    return shape(spec) is JobKind.NODES
 
 
 def _names(usable: Sequence[Environment]) -> list[str]:
@@ -121,37 +118,40 @@ def _names(usable: Sequence[Environment]) -> list[str]:
 
 
 def _fit(
-    spec: Spec, options: AwsOptions, usable: Sequence[Environment], named: Sequence[str]
+    decision: Decision, options: AwsOptions, usable: Sequence[Environment], named: Sequence[str]
 ) -> Iterator[Problem]:
     """Yield problems of the machines and the vCPUs of the environments in which a job can run."""
-    wanted, names = needs(spec, options), _names(usable)
-    machines = [m for name in named or names for m in room.named(name)]
-    holding = [m for m in machines if room.per_machine(m, wanted)]
-    unknown = [name for name in named or names if not room.named(name)]
+    names = _names(usable)
+    machines = [m for name in named or names for m in find_machines(name)]
+    holding = [m for m in machines if decision.node.count_on(m)]
+    unknown = [name for name in named or names if not find_machines(name)]
     is_known = bool(names) and not unknown and all(e.instance_types for e in usable)
     if is_known and not holding:
-        node = f"a node with {room.shown(wanted)}"
+        node = f"a node with {decision.node.shown}"
         what = f"no instance type of the queue {options.queue} holds {node}: {', '.join(names)}"
         yield Problem(("cluster",), what, "ask for less for each node, or use another queue")
         return
-    yield from _wide(spec, options, usable, holding if is_known else [])
-    if alone(spec) and not options.fargate:
-        yield from _shared(spec, options, unknown, holding)
+    yield from _wide(decision, options, usable, holding if is_known else [])
+    if decision.shape.fills_machines and not options.fargate:
+        yield from _shared(decision, options, unknown, holding)
 
 
 def _wide(
-    spec: Spec, options: AwsOptions, usable: Sequence[Environment], holding: Sequence[Machine]
+    decision: Decision,
+    options: AwsOptions,
+    usable: Sequence[Environment],
+    holding: Sequence[Machine],
 ) -> Iterator[Problem]:
     """Yield the problem of environments with fewer vCPUs than a task needs, even on the machines that suit best.
 
     The nodes of a multi-node job run in one environment; those that are children of an array run in any.
     """
     limits = [math.inf if e.max_vcpus is None else e.max_vcpus for e in usable]
-    wanted, nodes = needs(spec, options), spec.cluster.nodes.min
-    least = nodes * math.ceil(float(wanted.cpus))
-    if room.own_machines(spec) and holding:
-        least = min(room.vcpus(machine, wanted, nodes, own=True) for machine in holding)
-    together = shape(spec) is JobKind.NODES or nodes == 1
+    node, nodes = decision.node, decision.shape.least_nodes
+    least = nodes * node.whole_cpus
+    if decision.shape.alone and holding:
+        least = min(node.vcpus_of(machine, nodes, alone=True) for machine in holding)
+    together = decision.shape.is_gang or nodes == 1
     most = max(limits, default=math.inf) if together else sum(limits)
     if most < least:
         what = (
@@ -162,12 +162,12 @@ def _wide(
 
 
 def _shared(
-    spec: Spec, options: AwsOptions, unknown: Sequence[str], holding: Sequence[Machine]
+    decision: Decision, options: AwsOptions, unknown: Sequence[str], holding: Sequence[Machine]
 ) -> Iterator[Problem]:
     """Yield the problem of machines that two nodes would share, although each must have its own."""
-    wanted, queue = needs(spec, options), f"the queue {options.queue}"
+    queue = f"the queue {options.queue}"
     why = "each node needs a machine of its own"
-    several = [m for m in holding if room.per_machine(m, wanted) > 1]
+    several = [m for m in holding if decision.node.count_on(m) > 1]
     if unknown:
         what = f"{why}, but it is unknown how large {', '.join(unknown)} is, which {queue} has"
         yield Problem(NODES, what, "use a queue that names types such as c6i.4xlarge")

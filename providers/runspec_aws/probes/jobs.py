@@ -8,6 +8,7 @@ from typing import Any
 
 from runspec_aws import plan
 from runspec_aws.client import AwsClient
+from runspec_aws.decision import decide
 from runspec_aws.errors import got, translated
 from runspec_aws.infrastructure import compute_environments
 from runspec_aws.naming import batch
@@ -88,8 +89,9 @@ class Bench:
         name, spot = f"runspec-{context.name}-{kind}", kind == "spot"
         own = {"queue": None, "max_vcpus": 4, "fargate": self.options.fargate and not spot}
         wanted = spec("true", capacity="spot" if spot else "on-demand")
-        found = compute_environments.steps(wanted, self.options.model_copy(update=own))
-        steps = {step.id: step.do for step in found}
+        options = self.options.model_copy(update=own)
+        made_steps = compute_environments.steps(decide(wanted, options), options)
+        steps = {step.id: step.do for step in made_steps}
         (made,) = (do for key, do in steps.items() if key.startswith("environment-"))
         for which, noun in (
             (compute_environments.ENVIRONMENT, "compute-environment"),

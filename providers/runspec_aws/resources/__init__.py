@@ -1,1 +1,1 @@
-"""The resources that a node requests, and the instance types and kind of job that satisfy the request."""
+"""What a node requests, the instance types and sizes of Fargate that hold it, and prices."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources.room import named
+from runspec_aws.resources.instance_types import find_machines
 from runspec_jobs.provider import Problem
 
 # Names that AWS Batch accepts for instance types that it selects by itself:
@@ -25,12 +25,12 @@ def problems(options: AwsOptions) -> Iterator[Problem]:
     """
     if options.queue or options.fargate:
         return
-    found = {one for name in options.instance_types for one in _architectures(name)}
-    if len(found) > 1:
+    architectures = {one for name in options.instance_types for one in _architectures(name)}
+    if len(architectures) > 1:
         what = "the profile's instance_types are of several architectures, and a job has one image"
         hint = "name types of one architecture: x86-64, or arm64 (Graviton)"
         yield Problem(("provider",), what, hint)
-    elif found == {ARM}:
+    elif architectures == {ARM}:
         what = "the machines are arm64 (Graviton): make sure that the image is for arm64"
         yield Problem(("container", "image"), what, severity="note")
     for name in options.instance_types:
@@ -46,7 +46,7 @@ def _architectures(name: str) -> frozenset[str]:
     """Return the architectures of an instance type, family or bundle; none if they are unknown."""
     if name in BUNDLES:
         return frozenset({BUNDLES[name]})
-    return frozenset(m.architecture for m in named(name) if m.architecture)
+    return frozenset(m.architecture for m in find_machines(name) if m.architecture)
 
 
 def _without_ami(name: str) -> bool:
@@ -54,4 +54,4 @@ def _without_ami(name: str) -> bool:
 
     https://docs.aws.amazon.com/batch/latest/APIReference/API_Ec2Configuration.html
     """
-    return any(m.architecture == ARM and (m.family == "a1" or m.gpus) for m in named(name))
+    return any(m.architecture == ARM and (m.family == "a1" or m.gpus) for m in find_machines(name))

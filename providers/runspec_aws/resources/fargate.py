@@ -1,4 +1,4 @@
-"""What a task on Fargate costs: its vCPUs, its memory, its disk above 20 GB and its public address.
+"""The sizes of tasks on Fargate, and what a task costs: vCPUs, memory, disk above 20 GB and a public address.
 
 https://aws.amazon.com/fargate/pricing/
 """
@@ -6,21 +6,7 @@ https://aws.amazon.com/fargate/pricing/
 from __future__ import annotations
 
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources import room
-from runspec_aws.resources.job_kind import attempts
-from runspec_aws.resources.request import on_fargate
-from runspec_jobs.provider import (
-    NOT_READ,
-    Capacity,
-    ChosenMachine,
-    ListedPrices,
-    Offer,
-    ServicePrice,
-    Spec,
-    StandingCost,
-    aws_price,
-    unknown_machine,
-)
+from runspec_jobs.provider import NOT_READ, ListedPrices, ServicePrice, aws_price
 
 # vCPUs and the allowed memory in MiB: lowest, highest, step.
 # https://docs.aws.amazon.com/batch/latest/APIReference/API_ResourceRequirement.html
@@ -33,36 +19,8 @@ SIZES: tuple[tuple[float, int, int, int], ...] = (
     (8, 16384, 61440, 4096),
     (16, 32768, 122880, 8192),
 )
-GIB = 1 << 30
 FREE_GB = 20  # of disk, for each task
-LEAST_GB = 21  # that a task with a disk of its own requests: see `job`
-
-
-def offer(
-    spec: Spec,
-    options: AwsOptions,
-    standing: tuple[StandingCost, ...],
-    listed: ListedPrices = NOT_READ,
-) -> Offer:
-    """Return the size of Fargate for *spec* with its price on demand, which is the most that Fargate Spot costs."""
-    size = on_fargate(spec)
-    if size is None:
-        return Offer((), standing=standing, why="no size of Fargate is large enough")
-    disk_gb = max(LEAST_GB, -(-spec.cluster.disk // GIB)) if spec.cluster.disk else FREE_GB
-    usd, first = hourly(float(size[0]), size[1], disk_gb, options, listed)
-    name = f"Fargate with {size[0]} vCPU{'s' * (size[0] != '1')} and {size[1] / 1024:g} GB"
-    why = "the smallest size that is large enough"
-    why += ", with a public address" if options.public_ip else ""
-    found = ChosenMachine(unknown_machine(name), usd, first.region, why)
-    prices = (
-        f"on demand in {first.region}, {first.date}"
-        if first.usd
-        else f"unknown in {first.region}; a vCPU {first.note}"
-    )
-    environments = 2 if spec.cluster.capacity is Capacity.SPOT_THEN_ON_DEMAND else 1
-    most = environments * max(1, int(room.max_vcpus(spec, options) / float(size[0])))
-    limits = {} if options.queue else {name: most}
-    return Offer((found,), (), standing, prices, limits=limits, attempts=attempts(spec))
+LEAST_GB = 21  # that a task with a disk of its own requests: see `decision`
 
 
 def choose_size(cpus: float, memory_mib: int) -> tuple[str, int] | None:

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from runspec_aws import attempts, reasons
+from runspec_aws.decision import JobKind
 from runspec_aws.errors import got, translated
 from runspec_aws.lookup import QUEUE, described
-from runspec_aws.resources.job_kind import JobKind
 from runspec_aws.session.clients import Session
 from runspec_aws.status import nodes
 from runspec_aws.status.array_children import Children

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from runspec_aws import attempts, reasons
-from runspec_aws.resources.job_kind import JobKind
+from runspec_aws.decision import JobKind
 from runspec_aws.status.poll import Job
 from runspec_jobs.provider import (
     NOT_NEEDED,

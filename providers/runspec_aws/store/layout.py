@@ -7,10 +7,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from runspec_aws.infrastructure.compute_environments import queue_name
+from runspec_aws.decision import Decision
 from runspec_aws.naming import s3
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources.job_kind import attempts, shape, spot
 from runspec_jobs.provider import (
     Facts,
     Request,
@@ -68,13 +67,13 @@ def _upload(options: AwsOptions, step: str, title: str, where: str, body: Any) -
     return Step(step, title, Scope.SITE, s3("put_object", **place, Body=body), undo)
 
 
-def record(spec: Spec, run: str, facts: Facts) -> Step:
+def record(spec: Spec, decision: Decision, queue: str, run: str, facts: Facts) -> Step:
     """Return the step that writes the record of the job beside its files.
 
     Any machine that can read the bucket can adopt the run with it.
     """
     options: AwsOptions = facts.options
-    body = json.dumps(described(spec, run, facts), sort_keys=True)
+    body = json.dumps(described(spec, decision, queue, run, facts), sort_keys=True)
     do = s3(
         "put_object",
         Bucket=options.bucket or "",
@@ -92,17 +91,17 @@ def record(spec: Spec, run: str, facts: Facts) -> Step:
     )
 
 
-def described(spec: Spec, run: str, facts: Facts) -> dict[str, Any]:
+def described(spec: Spec, decision: Decision, queue: str, run: str, facts: Facts) -> dict[str, Any]:
     """Return the record, which runspec_agent.job.agent and this provider's client read."""
     options: AwsOptions = facts.options
     return job_record(
         spec,
         run,
         facts,
-        queue=queue_name(spec, options),
-        shape=str(shape(spec)),
-        tries=attempts(spec),
-        spot=spot(spec, options),
+        queue=queue,
+        shape=str(decision.shape.kind),
+        tries=decision.attempts,
+        spot=decision.has_notices,
         log_group=options.log_group,
         **_ends(spec, options),
         **reach(spec, _rule(options)),

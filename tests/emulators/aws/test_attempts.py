@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from runspec_aws import job
+from runspec_aws.decision import decide
 from runspec_aws.options import AwsOptions
 from runspec_emulators.aws.batch import retries
 from runspec_emulators.aws.batch.jobs import Attempt
@@ -73,7 +74,7 @@ def test_a_pull_that_was_interrupted_is_retried_and_one_that_was_refused_is_not(
     reason: str, retried: bool, capacity: str
 ) -> None:
     options = AwsOptions.model_validate(PROFILE)
-    strategy = job.retry_strategy(spec(cluster={"capacity": capacity}), options)
+    strategy = job.retry_strategy(decide(spec(cluster={"capacity": capacity}), options), options)
 
     failed = attempt(reason=reason, status_reason="Task failed to start")
 
@@ -174,7 +175,7 @@ def test_the_clients_rules_try_a_reclaimed_job_again_and_a_failed_one_not(
     """However it ended: with no code, or one that says nothing."""
     options = AwsOptions.model_validate({**PROFILE, **profile})
 
-    assert retries.again(job.retry_strategy(spec(), options), failed) is retried
+    assert retries.again(job.retry_strategy(decide(spec(), options), options), failed) is retried
 
 
 ASKS = """

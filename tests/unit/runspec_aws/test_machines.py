@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from runspec_aws.decision import MEMORY_PER_CPU_MIB, decide
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources import request
 from tests.support.aws.specs import spec
 
 
 def chosen(cluster: dict[str, Any], profile: dict[str, Any] = {}, **fields: Any) -> list[str]:  # noqa: B006 - not changed
     options = AwsOptions.model_validate({"region": "us-east-1", **profile})
-    return list(request.machines(spec(cluster=cluster, **fields), options))
+    return list(decide(spec(cluster=cluster, **fields), options).machines)
 
 
 def test_one_gpu_gets_no_machine_with_eight() -> None:
@@ -56,7 +56,7 @@ def test_the_profile_replaces_the_choice() -> None:
 def test_what_a_node_gets_of_a_machine_is_its_share_of_the_gpus() -> None:
     wanted = spec(cluster={"gpus": 2})
 
-    found = request.needs(wanted, AwsOptions.model_validate({"region": "us-east-1"}))
+    found = decide(wanted, AwsOptions.model_validate({"region": "us-east-1"})).node
 
     assert chosen({"gpus": 2}) == ["g4dn.12xlarge"]  # 48 vCPUs, 192 GiB, 4 GPUs
     assert (found.cpus, found.gpus) == ("24", 2)
@@ -67,7 +67,7 @@ def test_instance_types_of_the_profile_decide_what_a_node_gets() -> None:
     """It requested the share of the machine that runspec would have chosen, which they need not have."""
     profile = {"region": "us-east-1", "instance_types": ["p4d.24xlarge", "p5.48xlarge"]}
 
-    found = request.needs(spec(cluster={"gpus": 8}), AwsOptions.model_validate(profile))
+    found = decide(spec(cluster={"gpus": 8}), AwsOptions.model_validate(profile)).node
 
     assert (found.cpus, found.memory_mib) == ("96", int(1152 * 1024 * 0.96))
 
@@ -75,9 +75,9 @@ def test_instance_types_of_the_profile_decide_what_a_node_gets() -> None:
 def test_a_type_that_the_catalogue_does_not_have_decides_nothing() -> None:
     profile = {"region": "us-east-1", "instance_types": ["p9.large"]}
 
-    found = request.needs(spec(cluster={"gpus": 2, "cpus": 7}), AwsOptions.model_validate(profile))
+    found = decide(spec(cluster={"gpus": 2, "cpus": 7}), AwsOptions.model_validate(profile)).node
 
-    assert (found.cpus, found.memory_mib) == ("7", 7 * request.MEMORY_PER_CPU_MIB)
+    assert (found.cpus, found.memory_mib) == ("7", 7 * MEMORY_PER_CPU_MIB)
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
+from runspec_aws.decision import decide
 from runspec_aws.options import AwsOptions
 from runspec_aws.provider import PROVIDER
-from runspec_aws.resources import room
 from runspec_jobs.provider import Facts, Offer, Spec
 from tests.support.aws.specs import spec
 
 
 def offered(wanted: Spec, **profile: Any) -> tuple[Offer, tuple[str, ...]]:
     options = AwsOptions.model_validate({"region": "us-east-1", **profile})
-    return PROVIDER.offer(wanted, Facts(options)), room.types(wanted, options)
+    return PROVIDER.offer(wanted, Facts(options)), decide(wanted, options).instance_types
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,12 @@ from hypothesis import given, strategies as st
 from runspec_agent.base import task_identity
 from runspec_agent.retry import failure_count
 from runspec_aws import job as definition, plan, reasons
+from runspec_aws.decision import JobKind, decide, decide_shape
 from runspec_aws.infrastructure import compute_environments
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources import request
+from runspec_aws.resources import fargate
 from runspec_aws.resources.instance_types import known, usable_mib
-from runspec_aws.resources.job_kind import JobKind, child, children, shape
+from runspec_aws.status import nodes as job_nodes
 from runspec_jobs.provider import Facts, Source, Spec, Step, tasks
 from tests.support.aws.specs import PROFILE, SECRET, SHARED, spec
 
@@ -181,11 +182,13 @@ def test_fargate_is_asked_for_what_it_knows(capacity: str, kind: str) -> None:
 
 @given(st.integers(1, 16), st.integers(1, 120))
 def test_a_size_of_fargate_is_never_less_than_was_asked_for(cpus: int, gib: int) -> None:
-    size = request.on_fargate(spec(cluster={"cpus": cpus, "memory": f"{gib}GiB"}))
+    wanted = spec(cluster={"cpus": cpus, "memory": f"{gib}GiB"})
 
-    assert size is not None
-    have, memory_mib = float(size[0]), size[1]
-    low, high, step = next(row[1:] for row in request.FARGATE if row[0] == have)
+    decision = decide(wanted, AwsOptions(fargate=True))
+
+    assert decision.fits
+    have, memory_mib = float(decision.node.cpus), decision.node.memory_mib
+    low, high, step = next(row[1:] for row in fargate.SIZES if row[0] == have)
     assert have >= cpus
     assert memory_mib >= gib * 1024
     assert low <= memory_mib <= high
@@ -196,7 +199,7 @@ def test_a_size_of_fargate_is_never_less_than_was_asked_for(cpus: int, gib: int)
 def test_every_machine_that_is_chosen_holds_a_node(cpus: int, gib: int) -> None:
     wanted = spec(cluster={"cpus": cpus, "memory": f"{gib}GiB"})
 
-    found = request.candidates(wanted, AwsOptions())
+    found = decide(wanted, AwsOptions()).candidates
 
     assert found
     for machine in (one.machine for one in found):
@@ -315,8 +318,8 @@ def test_every_spec_is_one_submission(name: str) -> None:
 
     found = job(wanted)
 
-    assert shape(wanted) is kind
-    assert children(wanted) == count
+    assert decide_shape(wanted).kind is kind
+    assert decide_shape(wanted).children == count
     assert found.get("arrayProperties") == ({"size": count} if kind is JobKind.ARRAY else None)
     assert ("nodeOverrides" in found) == (kind is JobKind.NODES)
     assert [s for s in steps(wanted) if s == "job"] == ["job"]
@@ -329,18 +332,21 @@ def test_a_child_finds_the_task_and_the_rank_that_the_plan_meant(
     sweep = {f"p{i}": [str(n) for n in range(size)] for i, size in enumerate(sizes)}
     wanted = spec(cluster={"nodes": nodes, "capacity": "spot"}, sweep=sweep)
     record: dict[str, Any] = {
-        "shape": str(shape(wanted)),
+        "shape": str(decide_shape(wanted).kind),
         "nodes": nodes,
         "sweep": [[name, list(v)] for name, v in wanted.sweep.items()],
     }
 
-    for task, values in enumerate(tasks(wanted)):
-        for rank in range(nodes):
-            where = child(record["shape"], nodes, task, rank)
-            env = {"RUNSPEC_JOB": "j:1", "RUNSPEC_INDEX": str(where.get("index", 0))}
-            found = task_identity.place(env, record)
-            assert (found.task, found.rank) == (task, rank)
-            assert task_identity.values(record["sweep"], found.task) == values
+    places = job_nodes.places("j", record)
+
+    assert [(p.task, p.rank) for p in places] == [
+        (task, rank) for task in range(len(tasks(wanted))) for rank in range(nodes)
+    ]
+    for place in places:
+        env = {"RUNSPEC_JOB": "j:1", "RUNSPEC_INDEX": place.job.partition(":")[2] or "0"}
+        found = task_identity.place(env, record)
+        assert (found.task, found.rank) == (place.task, place.rank)
+        assert task_identity.values(record["sweep"], found.task) == tasks(wanted)[place.task]
 
 
 def test_what_is_of_one_run_fits_into_the_overrides_of_a_job() -> None:
@@ -419,14 +425,16 @@ def test_a_job_asks_for_notices_where_its_machine_may_be_a_spot_machine(
 def test_a_try_that_left_its_machine_counts_as_reclaimed_and_one_that_was_ended_does_not(
     attempt: dict[str, Any], taken: bool
 ) -> None:
-    again = definition.retry_strategy(spec(cluster={"capacity": "spot"}), AwsOptions())
+    again = definition.retry_strategy(
+        decide(spec(cluster={"capacity": "spot"}), AwsOptions()), AwsOptions()
+    )
     assert bool(reasons.reclaimed({"attempts": [attempt], "retryStrategy": again})) is taken
 
 
 def test_a_job_that_is_not_on_spot_machines_has_its_own_143() -> None:
     """It is no reclaim, and is not tried again."""
     own = {"statusReason": reasons.EXITED, "container": {"exitCode": 143}}
-    again = definition.retry_strategy(spec(), AwsOptions())
+    again = definition.retry_strategy(decide(spec(), AwsOptions()), AwsOptions())
 
     assert "143" not in {rule.get("onExitCode") for rule in again["evaluateOnExit"]}
     assert reasons.reclaimed({"attempts": [own], "retryStrategy": again}) == ""

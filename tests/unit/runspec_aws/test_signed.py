@@ -13,6 +13,7 @@ import pytest
 
 from runspec_aws import job, plan, policy, signed
 from runspec_aws.client import AwsClient
+from runspec_aws.decision import decide
 from runspec_aws.options import AwsOptions
 from runspec_jobs.provider import Facts, Problem, Source, Spec, Step
 from runspec_jobs.provider.streams import tar_stream
@@ -112,7 +113,9 @@ def test_the_container_needs_a_shell_and_no_role() -> None:
 
 
 def test_what_the_shell_is_given_leaves_room_for_the_users_words() -> None:
-    assert job.MAX_BYTES - job.size(spec(), facts(spec())) > 8 * 1024
+    made = facts(spec())
+
+    assert job.MAX_BYTES - job.size(spec(), decide(spec(), made.options), made) > 8 * 1024
 
 
 def test_batch_would_replace_nothing_of_the_shells_text() -> None:

@@ -9,8 +9,8 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from runspec_aws.decision import decide
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources import request as aws
 from runspec_azure.batchai import PROVIDER as BATCH_AI
 from runspec_jobs.provider import ChosenMachine, Problem
 from runspec_slurm.parallelcluster.infrastructure import queues
@@ -117,7 +117,7 @@ def rows() -> Iterator[str]:
         more = {"sweep": {"a": f"1..{asked['sweep']}"}} if "sweep" in asked else {}
         profile = {"region": "us-east-1", "efa": asked.get("efa", False)}
         one, other = aws_spec(cluster=cluster, **more), azure_spec(cluster=cluster, **more)
-        on_aws = aws.candidates(one, AwsOptions.model_validate(profile))
+        on_aws = decide(one, AwsOptions.model_validate(profile)).candidates
         on_azure = azure_decision(other, batch_url=EASTUS).machines
         words = ", ".join(f"{key} {value}" for key, value in asked.items()) or "nothing"
         cells = (

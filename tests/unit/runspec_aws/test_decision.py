@@ -1,4 +1,4 @@
-"""The vCPUs of the machines that a task takes, and nodes that each need a machine of their own."""
+"""What is decided about a job once: its machines, their vCPUs, and nodes that need a machine of their own."""
 
 from __future__ import annotations
 
@@ -7,23 +7,32 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from runspec_aws.decision import decide
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources import room
-from runspec_aws.resources.instance_types import known
-from runspec_aws.resources.request import needs
+from runspec_aws.resources.instance_types import find_machines, known
 from runspec_jobs.provider import Problem, Spec
 from tests.support.aws.specs import PROFILE, problems, spec
+from tests.support.root import ROOT
 
 P5 = {"region": "us-east-1", "instance_types": ["p5.48xlarge"]}
 SPOT = {"nodes": 2, "capacity": "spot"}
 
 
 def most(wanted: Spec, **profile: Any) -> int:
-    return room.max_vcpus(wanted, AwsOptions.model_validate({**PROFILE, **profile}))
+    return decide(wanted, AwsOptions.model_validate({**PROFILE, **profile})).max_vcpus
 
 
 def errors(wanted: Spec, **profile: Any) -> list[Problem]:
     return [p for p in problems(wanted, **profile) if p.severity == "error"]
+
+
+def test_only_the_decision_and_the_checks_read_the_cluster_of_a_spec() -> None:
+    """Everything else reads the decision, so that no two modules decide differently."""
+    folder = ROOT / "providers" / "runspec_aws"
+
+    readers = {f.name for f in folder.rglob("*.py") if "spec.cluster" in f.read_text()}
+
+    assert readers == {"check.py", "decision.py"}
 
 
 def test_nodes_with_machines_of_their_own_take_all_vcpus_of_these() -> None:
@@ -96,10 +105,11 @@ def test_no_two_nodes_of_a_launcher_fit_on_one_spot_machine(
     wanted = spec(cluster={**SPOT, **cluster}, launch="mpi")
     options = AwsOptions.model_validate({**PROFILE, **profile})
 
-    assert room.types(wanted, options) == (machine,)
+    decision = decide(wanted, options)
+    assert decision.instance_types == (machine,)
     there = known(machine)
     assert there is not None
-    assert room.per_machine(there, needs(wanted, options)) == 1
+    assert decision.node.count_on(there) == 1
 
 
 @pytest.mark.parametrize(
@@ -152,6 +162,7 @@ def test_whatever_is_asked_for_it_is_refused_or_each_node_has_its_machine(
 
     if [p for p in problems(wanted, instance_types=types) if p.severity == "error"]:
         return
-    machines = [m for name in room.types(wanted, options) for m in room.named(name)]
-    assert [room.per_machine(m, needs(wanted, options)) for m in machines] == [1]
-    assert room.max_vcpus(wanted, options) >= wanted.cluster.nodes.max * (machines[0].cpus or 0)
+    decision = decide(wanted, options)
+    machines = [m for name in decision.instance_types for m in find_machines(name)]
+    assert [decision.node.count_on(m) for m in machines] == [1]
+    assert decision.max_vcpus >= wanted.cluster.nodes.max * (machines[0].cpus or 0)

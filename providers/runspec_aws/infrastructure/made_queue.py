@@ -1,0 +1,91 @@
+"""A job queue that runspec makes: whether the machines of its compute environments can run a job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from runspec_aws.decision import Decision
+from runspec_aws.options import AwsOptions
+from runspec_aws.resources import architecture
+from runspec_aws.resources.instance_types import NO_DRIVER, find_machines, known, of_family
+from runspec_aws.resources.node_request import NodeRequest
+from runspec_jobs.provider import Machine, Path, Problem
+
+NODES: Path = ("cluster", "nodes")
+
+
+def problems(decision: Decision, options: AwsOptions) -> Iterator[Problem]:
+    """Yield problems of the machines that no job would ever get, or that cannot run it."""
+    if options.queue:
+        return
+    is_named = bool(options.instance_types) and not options.fargate
+    yield from _check_vcpus(decision, options)
+    if is_named and decision.shape.alone:
+        yield from _check_first_type(decision, options)
+    yield from architecture.problems(options)
+    if is_named and not options.ami:
+        yield from _check_drivers(options)
+    if is_named:
+        yield from _check_sizes(decision)
+
+
+def find_holding(name: str, node: NodeRequest) -> tuple[Machine, ...]:
+    """Return the machines of the type or family *name* that hold *node*, the smallest one first."""
+    machines = [machine for machine in find_machines(name) if node.count_on(machine)]
+    return tuple(sorted(machines, key=lambda m: (m.gpus or 0, m.cpus or 0, m.name)))
+
+
+def _check_vcpus(decision: Decision, options: AwsOptions) -> Iterator[Problem]:
+    vcpus = decision.task_vcpus
+    if options.max_vcpus and vcpus > options.max_vcpus:
+        path: Path = NODES if decision.shape.least_nodes > 1 else ("cluster", "cpus")
+        what = f"{_request_shown(decision)} {vcpus:,} vCPUs, but max_vcpus is {options.max_vcpus:,}"
+        yield Problem(path, what, f"set providers.aws-batch.max_vcpus: {vcpus}, or ask for less")
+
+
+def _request_shown(decision: Decision) -> str:
+    nodes, names = decision.shape.least_nodes, decision.instance_types
+    if nodes == 1:
+        return "the node requests"
+    if decision.shape.alone and names and known(names[0]):
+        return f"{nodes} machines of the type {names[0]} have"
+    return f"{nodes} nodes request machines with up to"
+
+
+def _check_first_type(decision: Decision, options: AwsOptions) -> Iterator[Problem]:
+    """Yield the problem of a named type of which a node cannot get a whole machine."""
+    name = options.instance_types[0]
+    machine, node = known(name), decision.node
+    hint = "begin instance_types with one type of EC2, such as c6i.4xlarge"
+    if machine and not node.count_on(machine):
+        what = f"{name}, the first of instance_types, does not hold a node: {node.shown}"
+        yield Problem(("cluster",), what, "begin instance_types with a larger type")
+    elif of_family(name) or "." not in name:
+        what = f"all nodes have one instance type, and {name} is not one"
+        yield Problem(NODES, what, hint)
+    elif machine is None and decision.shape.fills_machines:
+        what = f"each node needs a machine of its own, but it is unknown how large {name} is"
+        yield Problem(NODES, what, hint)
+
+
+def _check_drivers(options: AwsOptions) -> Iterator[Problem]:
+    """https://docs.aws.amazon.com/batch/latest/APIReference/API_Ec2Configuration.html"""
+    for name in options.instance_types:
+        machine = known(name)
+        if machine and machine.gpu in NO_DRIVER:
+            what = f"AWS Batch has no AMI for machines like {name}, with the GPU {machine.gpu}, any more"
+            yield Problem(("provider",), what, "set ami to your own AMI, or name another type")
+
+
+def _check_sizes(decision: Decision) -> Iterator[Problem]:
+    """Yield the problem of a job that stays RUNNABLE, as no machine holds a node or those that do have another GPU."""
+    names, gpu = decision.instance_types, decision.machine.gpu_type
+    if not all(find_machines(name) for name in names):
+        return  # it is not known how large all of them are
+    machines = [m for name in names for m in find_holding(name, decision.node)]
+    if not machines and not decision.shape.alone:  # otherwise, the first type was checked
+        what = f"no type of instance_types holds a node: {decision.node.shown}"
+        yield Problem(("cluster",), what, "name a larger type, or ask for less")
+    elif machines and gpu and not any((m.gpu or "").upper() == gpu.upper() for m in machines):
+        what = f"'{gpu}', but no type of instance_types that is large enough has it"
+        yield Problem(("cluster", "gpu_type"), what, "name another type, or remove gpu_type")
