@@ -10,7 +10,8 @@ from runspec_slurm.discover.cluster import query
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import Queue
 from runspec_slurm.session.clean_environment import CLEAN
-from runspec_slurm.session.transport import Done, Transport, transport
+from runspec_slurm.session.process import Done
+from runspec_slurm.session.transport import Transport, transport
 from runspec_slurm.store.workspace import PATTERN, PLAIN, WHERE, WorkspaceStore
 
 COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun")

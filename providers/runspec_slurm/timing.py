@@ -36,6 +36,14 @@ class Timing:
     """How long ssh waits for a connection."""
     persist_s: int = 120
     """How long an unused connection is kept open for the next command."""
+    login_s: float = 30.0
+    """How long a login may take for a shell that commands share. One that reads standard input itself never ends."""
+    quick_login_s: float = 0.03
+    """How long it takes until it was measured, and at least."""
+    alone_s: float = 600.0
+    """How long commands log in one by one after such a shell could not be held."""
+    shell_exit_s: float = 1.0
+    """How long such a shell may take to end."""
     notes_s: float = 3.0
     """How long a file that a node wrote just before its job ended may stay invisible here."""
     index_s: float = 5.0

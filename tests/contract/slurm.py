@@ -24,6 +24,7 @@ from runspec_jobs.testing import Strike, World
 from runspec_slurm import timing
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.parallelcluster.client import ParallelClusterClient
+from runspec_slurm.session.shared_shell import close_shells
 from runspec_slurm.store.workspace import WorkspaceStore
 from tests.support.requirements import need
 from tests.support.slurm import fake_pcluster
@@ -161,7 +162,7 @@ def struck(folder: Path, fault: Fault, send: Callable[[], Response]) -> Response
 
 @contextlib.contextmanager
 def broken(folder: Path, fault: Fault) -> Iterator[None]:
-    """Have a program go wrong by *fault*."""
+    """Have a program go wrong by *fault*, also behind a login: a shell that commands share has the PATH from before."""
     real = shutil.which(fault.program)
     assert real is not None
     place = folder / "bin" / fault.program
@@ -170,7 +171,9 @@ def broken(folder: Path, fault: Fault) -> Iterator[None]:
     place.chmod(0o755)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", f"{place.parent}:{os.environ['PATH']}")
+        close_shells()
         yield
+    close_shells()
 
 
 def world(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, **how: Any) -> SlurmWorld:

@@ -12,7 +12,8 @@ import os
 import re
 import shlex
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +22,8 @@ from runspec_slurm import client, orphans, queue, timing
 from runspec_slurm.discover import cluster
 from runspec_slurm.lookup import jobs, ownership
 from runspec_slurm.session import transport
-from runspec_slurm.session.transport import Done
+from runspec_slurm.session.process import Done
+from runspec_slurm.session.shared_shell import close_shells
 from runspec_slurm.status import unknown_outcomes, workspace_poll
 from runspec_slurm.store import batch_fetch, workspace
 from tests.faults.boundaries import Boundaries
@@ -29,7 +31,6 @@ from tests.support.fault_proxy import HANG_S, CountedRequests
 
 SETTLE_S = 2.5  # longer than squeue lags in these tests
 LOST = 255
-OCTAL = re.compile(r"\\0([0-7]{3})")
 BANNER = b"Welcome to the cluster!\n\n*** maintenance: 1 April 8:00 | a|b|c ***\nclaim 1\n7 7\n"
 # Pieces of shell by what they do; in capitals what a request of that kind is called elsewhere: see chosen.py.
 KINDS: Mapping[str, str] = {
@@ -114,9 +115,8 @@ squeue "$@" | awk -F'\\037' -v now="$(date +%s)" -v lag=LAG -v field="$field" '$
 
 
 class Command(NamedTuple):
-    """A command as the client has it: *line* is run by `sh -c`, here or behind ssh."""
+    """A command as the client has it, here or behind ssh."""
 
-    ssh: tuple[str, ...]
     words: tuple[str, ...]  # /bin/sh -c SCRIPT sh ARG...
 
     @property
@@ -126,10 +126,6 @@ class Command(NamedTuple):
     @property
     def args(self) -> tuple[str, ...]:
         return self.words[4:]
-
-    @property
-    def argv(self) -> list[str]:
-        return [*self.ssh, transport.remote(self.words)] if self.ssh else list(self.words)
 
     def by(self, *words: str) -> Command:
         """Give it with another program in front."""
@@ -141,17 +137,7 @@ class Command(NamedTuple):
         return self._replace(words=("bash", "--posix", "-c", script, *self.words[3:]))
 
 
-def asked(argv: Sequence[str]) -> Command:
-    """Take a command line apart: behind ssh, the words are in the last one's last, as `remote` writes them.
-
-    >>> words = "/bin/sh", "-c", "it's\\n!", "sh", "a\\\\b"
-    >>> asked(["ssh", "host", transport.remote(words)]).words == words
-    True
-    """
-    if argv[0] != "ssh":
-        return Command((), tuple(argv))
-    line = OCTAL.sub(lambda found: chr(int(found[1], 8)), shlex.split(argv[-1])[-1])
-    return Command(tuple(argv[:-1]), tuple(shlex.split(line)[1:]))
+Run = Callable[[Sequence[str], Iterable[bytes] | None, float], Done]
 
 
 def named(script: str, args: Sequence[str]) -> str:
@@ -181,7 +167,6 @@ class SlurmWire:
         self.steps, self.requests = steps, CountedRequests(steps, at, fault)
         self.lag_s, self.counts = lag_s, counts
         self.bin = Path(steps.world) / "bin"
-        self.real = transport.carried_out
 
     def install(self) -> None:
         timing.DEFAULT = timing.Timing(
@@ -191,36 +176,46 @@ class SlurmWire:
             False  # the same commands here and behind ssh; what is read near, no fault changes
         )
         self.steps.watch(client.SlurmClient)
-        transport.carried_out = self.passed
+        for kind in (transport.Here, transport.Ssh):
+            self._wrap(kind)
+
+    def _wrap(self, kind: type[transport.Here | transport.Ssh]) -> None:
+        real: Any = kind.carry_out
+
+        def carry_out(way: Any, *command: Any) -> Done:
+            return self.passed(partial(real, way), *command)
+
+        setattr(kind, "carry_out", carry_out)  # noqa: B010 - mypy takes no method for another
 
     def passed(
-        self, argv: Sequence[str], content: Iterable[bytes] | None, timeout_s: float
+        self, run: Run, words: Sequence[str], content: Iterable[bytes] | None, timeout_s: float
     ) -> Done:
-        one = asked(argv)
+        one = Command(tuple(words))
         what = named(one.script, one.args)
         if self.steps.muted and what.partition(" ")[0] != "GET":
-            return self._unmuted(argv, content, timeout_s)
+            return self._unmuted(run, words, content, timeout_s)
         inside: dict[str, int] = {}
         with self.requests.one(what, inside) as fault:
             if fault is not None:
-                return self._struck(fault, one, content, timeout_s)
+                return self._struck(run, fault, one, content, timeout_s)
             if not self.counts:
-                return self._run(one, content, timeout_s)
-            found, inside["inside"] = self._counted(one, content, timeout_s)
+                return self._run(run, one, content, timeout_s)
+            found, inside["inside"] = self._counted(run, one, content, timeout_s)
             return found
 
     def _unmuted(
-        self, argv: Sequence[str], content: Iterable[bytes] | None, timeout_s: float
+        self, run: Run, words: Sequence[str], content: Iterable[bytes] | None, timeout_s: float
     ) -> Done:
         """What changes something is a boundary also where its caller asks again and again."""
         muted, self.steps.muted = self.steps.muted, 0
         try:
-            return self.passed(argv, content, timeout_s)
+            return self.passed(run, words, content, timeout_s)
         finally:
             self.steps.muted = muted
 
     def _run(
         self,
+        run: Run,
         one: Command,
         content: Iterable[bytes] | None,
         timeout_s: float,
@@ -236,35 +231,42 @@ class SlurmWire:
                 (folder / name).write_text(text)
                 (folder / name).chmod(0o700)
             one = one.by("sh", "-c", f'PATH={folder}:$PATH; export PATH; exec "$@"', "sh")
-        return self.real(one.argv, content, timeout_s)
+        return run(one.words, content, timeout_s)
 
     def _counted(
-        self, one: Command, content: Iterable[bytes] | None, timeout_s: float
+        self, run: Run, one: Command, content: Iterable[bytes] | None, timeout_s: float
     ) -> tuple[Done, int]:
         file = self.bin / f"count-{self.requests.count}"
-        found = self._run(one.with_script(COUNTS.format(file=file)), content, timeout_s)
+        found = self._run(run, one.with_script(COUNTS.format(file=file)), content, timeout_s)
         return found, int(file.read_text()) if file.exists() else 0
 
     def _struck(
-        self, fault: str, one: Command, content: Iterable[bytes] | None, timeout_s: float
+        self,
+        run: Run,
+        fault: str,
+        one: Command,
+        content: Iterable[bytes] | None,
+        timeout_s: float,
     ) -> Done:
         if fault.startswith("dies at "):
             begin = DIES.format(step=fault.rpartition(" ")[2], caller=os.getpid())
-            return self._run(one.with_script(begin), content, timeout_s)
+            return self._run(run, one.with_script(begin), content, timeout_s)
         if fault in BY_SLURM:
             name, text = BY_SLURM[fault]
             stands_in = name, STANDS_IN.replace("STRUCK", text)
-            return self._run(one, content, timeout_s, stands_in)
+            return self._run(run, one, content, timeout_s, stands_in)
         if fault == "hangs":
             return self._run(
-                one.by("sh", "-c", '"$@"; sleep 60', "sh"), content, min(HANG_S, timeout_s)
+                run, one.by("sh", "-c", '"$@"; sleep 60', "sh"), content, min(HANG_S, timeout_s)
             )
         if fault == "255 before":
+            close_shells()  # a connection takes the shell along that commands share
             return Done(LOST, b"", "client_loop: send disconnect: Broken pipe")
         if fault == "a banner":
             greets = f'printf %s {shlex.quote(BANNER.decode())}; exec "$@"'
-            return self._run(one.by("sh", "-c", greets, "sh"), content, timeout_s)
-        found = self._run(one, content, timeout_s)
+            return self._run(run, one.by("sh", "-c", greets, "sh"), content, timeout_s)
+        found = self._run(run, one, content, timeout_s)
+        close_shells()
         out = found.out[: len(found.out) // 2] if fault == "255 in between" else b""
         return Done(LOST, out, "Connection to 127.0.0.1 closed by remote host.")
 

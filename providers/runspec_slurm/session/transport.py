@@ -5,25 +5,22 @@ Every command is a fixed script with positional arguments, so that no text of a 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-import re
 import shlex
 import shutil
-import signal
 import stat
-import subprocess
 import tempfile
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, NamedTuple, Protocol
+from typing import Protocol
 
-from runspec_jobs.provider import Conflict, Unavailable, state_folder
+from runspec_jobs.provider import Unavailable, state_folder
+from runspec_slurm.session.process import LOST, Done, carried_out
+from runspec_slurm.session.shared_shell import LOOP, SharedShell, shared_shell
+from runspec_slurm.session.ssh_messages import never_begun
 from runspec_slurm.timing import DEFAULT, Timing
 
-LOST = 255  # the exit code of ssh if it failed itself, and not the command: ssh(1), EXIT STATUS
 # The output of the login itself, such as a banner of ~/.bashrc, comes before this line, that of the script after it.
 BEGUN = b"runspec: begins here\n"
 BEGIN = "echo 'runspec: begins here'\n"
@@ -41,15 +38,6 @@ PLAIN = {
     "SessionType": "default",
     "PermitLocalCommand": "no",
 }
-
-
-class Done(NamedTuple):
-    """A command that has ended. *lost* means that it is unknown whether the command ran; *err* says why."""
-
-    code: int
-    out: bytes
-    err: str
-    lost: bool = False
 
 
 class Transport(Protocol):
@@ -102,11 +90,16 @@ class Here:
         content: Iterable[bytes] | None = None,
         timeout_s: float = DEFAULT.command_s,
     ) -> Done:
-        return carried_out(["/bin/sh", "-c", script, "sh", *args], content, timeout_s)
+        return self.carry_out(["/bin/sh", "-c", script, "sh", *args], content, timeout_s)
+
+    def carry_out(
+        self, words: Sequence[str], content: Iterable[bytes] | None, timeout_s: float
+    ) -> Done:
+        return carried_out(words, content, timeout_s)
 
 
 class Ssh:
-    """Runs scripts on a login node, all by one connection, which later runspec commands use too."""
+    """Runs scripts on a login node, by one connection, which later runspec commands use too, and in one shell."""
 
     near = False
 
@@ -159,8 +152,32 @@ class Ssh:
             raise Unavailable(
                 "this machine has no ssh", "install the OpenSSH client, or remove option host"
             )
-        line = remote(["/bin/sh", "-c", BEGIN + script, "sh", *args])
-        done = carried_out([*self.argv(), line], content, timeout_s)
+        words = ["/bin/sh", "-c", BEGIN + script, "sh", *args]
+        try:
+            return self._begun(self.carry_out(words, content, timeout_s))
+        except Unavailable:  # the shared shell may use the only session that the server allows
+            if not self.shell().give_up() or isinstance(content, Iterator):
+                raise
+        return self._begun(self.carry_out(words, content, timeout_s))
+
+    def carry_out(
+        self, words: Sequence[str], content: Iterable[bytes] | None, timeout_s: float
+    ) -> Done:
+        """Run *words* in the shared shell, or by a login of their own if *content* is a stream or they have to."""
+        if not isinstance(content, Iterator):
+            line = f"exec {shlex.join(words)}"
+            done = self.shell().run(line, b"".join(content or ()), timeout_s)
+            if done is not None:
+                return done
+        return carried_out([*self.argv(), remote(words)], content, timeout_s)
+
+    def shell(self) -> SharedShell:
+        """Return the login shell that commands of this process share."""
+        begin = ["/bin/sh", "-c", LOOP, "sh"]
+        return shared_shell(self.argv(), lambda key: remote([*begin, key]), self.timing)
+
+    def _begun(self, done: Done) -> Done:
+        """Return *done* without what the login printed. Raise Unavailable if the script certainly did not begin."""
         _, begun, out = done.out.partition(BEGUN)
         if begun or done.lost:
             return done._replace(out=out, lost=done.lost or done.code == LOST)
@@ -169,7 +186,7 @@ class Ssh:
             raise Unavailable(
                 f"{self.where}: {_last(done.err) or 'the login runs no commands'}", way
             )
-        if why := _never_begun(done.err):
+        if why := never_begun(done.err):
             raise Unavailable(f"{self.where}: {_last(done.err) or why}", why)
         return done._replace(lost=True)
 
@@ -218,151 +235,6 @@ def _own(folder: Path) -> None:
         )
 
 
-# Whole lines that ssh prints if the command certainly did not begin, and hints. Other lines may come from the login's
-# own files, after which the command may have begun.
-NEVER_BEGUN = tuple(
-    (re.compile(said), way)
-    for said, way in (
-        (
-            r"(\S+: )?Permission denied \([a-z0-9,-]+\)\.",
-            "log in by hand once, and check that the key exists and that ssh-agent has it",
-        ),
-        (r"Host key verification failed\.", "log in by hand once, and verify the key of the host"),
-        (
-            r"@\s+WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!\s+@",
-            "the key of the host has changed: ask its administrators",
-        ),
-        (
-            r"ssh: Could not resolve hostname .*",
-            "check option host of the profile",
-        ),
-        (
-            r"ssh: connect to host .*",
-            "check that the host is up and that this machine may reach it, or repeat the command later",
-        ),
-        (
-            r"Connection closed by UNKNOWN port \d+",
-            "check that the jump host accepts your connection",
-        ),
-        (r"command-line:? line \d+: .*", "correct ssh_options in the profile"),
-        (r"\S+: terminating, \d+ bad configuration options", "correct ~/.ssh/config"),
-        (r"unknown option -- .*", "correct ssh_options in the profile"),
-        (
-            r"Received disconnect from .*: Too many authentication failures",
-            "let ssh offer only the configured key: set ssh_options: [IdentitiesOnly=yes]",
-        ),
-    )
-)
-
-
-def _never_begun(err: str) -> str:
-    lines = [line.strip() for line in err.splitlines()]
-    return next((way for said, way in NEVER_BEGUN if any(map(said.fullmatch, lines))), "")
-
-
 def _last(err: str) -> str:
     lines = [line.strip() for line in err.splitlines() if line.strip()]
     return lines[-1] if lines else ""
-
-
-def carried_out(argv: Sequence[str], content: Iterable[bytes] | None, timeout_s: float) -> Done:
-    """Run *argv* with *content* as its standard input.
-
-    Standard error is a file, because a connection that ssh leaves open could keep a pipe open.
-    """
-    with tempfile.TemporaryFile() as err, _started(argv, err, content is not None) as process:
-        feeder = None if content is None else _Feeder(process, content)
-        with _ended_after(process, timeout_s) as late:
-            assert process.stdout is not None, "BUG: stdout is a pipe"
-            out = process.stdout.read()
-            code = process.wait()
-        if feeder is not None:
-            feeder.join()
-        err.seek(0)
-        said = err.read(1 << 16).decode(errors="replace").strip()
-    if late.is_set():
-        return Done(code, out, f"no answer in {timeout_s:.0f} s", lost=True)
-    if code < 0:
-        return Done(code, out, said or f"killed by signal {-code}", lost=True)
-    return Done(code, out, said)
-
-
-@contextlib.contextmanager
-def _started(argv: Sequence[str], err: IO[bytes], fed: bool) -> Iterator[subprocess.Popen[bytes]]:
-    """Start *argv* in a process group of its own, so that all its processes can be killed."""
-    stdin = subprocess.PIPE if fed else subprocess.DEVNULL
-    try:
-        process = subprocess.Popen(
-            argv,
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=err,
-            cwd="/",  # so that no file beside a job file configures the command
-            start_new_session=True,
-        )
-    except OSError as exc:
-        raise Unavailable(f"{argv[0]}: {(exc.strerror or str(exc)).lower()}") from exc
-    try:
-        yield process
-    finally:
-        _end(process)
-        process.wait()
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
-
-
-@contextlib.contextmanager
-def _ended_after(process: subprocess.Popen[bytes], timeout_s: float) -> Iterator[threading.Event]:
-    """Kill *process* after *timeout_s*; the event is set if that happened."""
-    late = threading.Event()
-
-    def stop() -> None:
-        late.set()
-        _end(process)
-
-    timer = threading.Timer(timeout_s, stop)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield late
-    finally:
-        timer.cancel()
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a command and its children, if it has not ended."""
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-
-
-class _Feeder(threading.Thread):
-    """Writes to a command while another thread reads from it."""
-
-    def __init__(self, process: subprocess.Popen[bytes], content: Iterable[bytes]) -> None:
-        super().__init__(daemon=True)
-        self._process, self._content = process, content
-        self._failed: BaseException | None = None
-        self.start()
-
-    def run(self) -> None:
-        stdin = self._process.stdin
-        assert stdin is not None, "BUG: stdin is a pipe"
-        try:
-            for block in self._content:
-                stdin.write(block)
-            stdin.close()
-        except BrokenPipeError:  # the command has ended, and its exit code says why
-            pass
-        except BaseException as exc:  # noqa: BLE001 - this is a thread; join raises it in the caller
-            self._failed = exc
-            _end(self._process)
-
-    def join(self, timeout: float | None = None) -> None:
-        super().join(timeout)
-        if isinstance(self._failed, OSError):
-            raise Conflict(f"cannot read the data to send: {self._failed}") from self._failed
-        if self._failed is not None:
-            raise self._failed

@@ -19,7 +19,8 @@ from runspec_jobs.provider import (
     Unavailable,
     tar_blocks,
 )
-from runspec_slurm.session.transport import Done, Transport
+from runspec_slurm.session.process import Done
+from runspec_slurm.session.transport import Transport
 from runspec_slurm.store.local_workspace import LocalWorkspace
 from runspec_slurm.timing import CLOCK, DEFAULT, Clock, Timing
 

@@ -42,6 +42,11 @@ class Login:
         """Give how often somebody has logged in."""
         return (self.folder / "log").read_text().count("Accepted publickey")
 
+    @property
+    def shells(self) -> int:
+        """Give how many login shells there have been: sshd starts one for each command."""
+        return (self.folder / "log").read_text().count("Starting session: ")
+
     def drop(self) -> None:
         """End all connections that there are, as a network does: sshd itself stays."""
         for child in self.sessions():
@@ -59,10 +64,13 @@ def children(pid: int) -> list[int]:
 
 
 @contextlib.contextmanager
-def login(folder: Path, env: tuple[str, ...] = (), *, says: str = "") -> Iterator[Login]:
+def login(
+    folder: Path, env: tuple[str, ...] = (), *, says: str = "", takes_s: float = 0.0
+) -> Iterator[Login]:
     """Start an sshd below *folder*. *env* are variables of those who log in, NAME=value.
 
-    *says* is what a login prints before anything is done, as a careless ~/.bashrc has it.
+    *says* is what a login prints before anything is done, as a careless ~/.bashrc has it, and *takes_s* how long it
+    takes.
     """
     need("sshd", "ssh", "ssh-keygen")
     for name in ("host", "key"):
@@ -74,6 +82,7 @@ def login(folder: Path, env: tuple[str, ...] = (), *, says: str = "") -> Iterato
         port = free.getsockname()[1]
     public = " ".join((folder / "host.pub").read_text().split()[:2])
     (folder / "known").write_text(f"[127.0.0.1]:{port} {public}\n")
+    begins = (f"echo '{says}'; " if says else "") + (f"sleep {takes_s}; " if takes_s else "")
     lines = [
         f"Port {port}",
         "ListenAddress 127.0.0.1",
@@ -88,7 +97,7 @@ def login(folder: Path, env: tuple[str, ...] = (), *, says: str = "") -> Iterato
         "LogLevel VERBOSE",
         # A home of its own: what stands in somebody's ~/.bashrc may take long, or wait for a lock.
         f"SetEnv {' '.join((f'HOME={folder}', *env))}",
-        f"ForceCommand echo '{says}'; eval \"$SSH_ORIGINAL_COMMAND\"" if says else "",
+        f'ForceCommand {begins}eval "$SSH_ORIGINAL_COMMAND"' if begins else "",
     ]
     (folder / "config").write_text("\n".join(lines) + "\n")
     if os.geteuid() == 0:

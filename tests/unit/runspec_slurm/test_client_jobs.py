@@ -353,7 +353,7 @@ def preceded(name: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
 
-def test_a_run_comes_and_goes_over_ssh_by_one_connection(
+def test_a_run_comes_and_goes_over_ssh_by_one_connection_and_one_shell(
     cluster: Cluster, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     env = tuple(f"{name}={value}" for name, value in cluster.env.items())
@@ -372,7 +372,7 @@ def test_a_run_comes_and_goes_over_ssh_by_one_connection(
         client.call(step.undo)
         client.call(Request("folder", "remove_run", {"run": "far-1"}))
         assert client.state("far-1").state is State.GONE
-        assert node.connections == 1
+        assert (node.connections, node.shells) == (1, 1)
 
 
 def test_a_program_has_the_umask_of_who_submits_it(client: SlurmClient) -> None:

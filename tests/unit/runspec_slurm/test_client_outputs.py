@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from runspec_slurm import timing
-from runspec_slurm.session.transport import Done, Here, Ssh, Transport
+from runspec_slurm.session.process import Done
+from runspec_slurm.session.transport import Here, Ssh, Transport
 from runspec_slurm.store import outputs
 from runspec_slurm.store.batch_fetch import AT_ONCE_BYTES
 from runspec_slurm.store.workspace import WorkspaceStore

@@ -14,7 +14,8 @@ from runspec_slurm import queue, reasons, timing
 from runspec_slurm.discover import cluster
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import Past, Queue, Row
-from runspec_slurm.session.transport import Done, Here
+from runspec_slurm.session.process import Done
+from runspec_slurm.session.transport import Here
 from runspec_slurm.store.workspace import WorkspaceStore
 from tests.support.slurm.specs import spec
 

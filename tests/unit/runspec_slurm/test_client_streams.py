@@ -10,7 +10,8 @@ import pytest
 from runspec_jobs.provider import Conflict
 from runspec_slurm import logs as streams, timing
 from runspec_slurm.logs import Logs
-from runspec_slurm.session.transport import Done, Here
+from runspec_slurm.session.process import Done
+from runspec_slurm.session.transport import Here
 from runspec_slurm.status.workspace_poll import WorkspacePoller
 from runspec_slurm.store.outputs import outputs
 from runspec_slurm.store.workspace import WorkspaceStore

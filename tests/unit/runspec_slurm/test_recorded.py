@@ -19,7 +19,8 @@ from runspec_jobs.provider import NoAnswer, RemoteError
 from runspec_slurm import queue
 from runspec_slurm.discover import cluster
 from runspec_slurm.queue import BETWEEN, Queue, Row
-from runspec_slurm.session.transport import Done, Here
+from runspec_slurm.session.process import Done
+from runspec_slurm.session.transport import Here
 from runspec_slurm.store.workspace import WorkspaceStore
 from tests.unit.runspec_slurm.test_client_queue import said
 

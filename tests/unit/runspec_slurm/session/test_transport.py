@@ -15,6 +15,7 @@ import pytest
 
 from runspec_jobs.provider import Conflict, Unavailable
 from runspec_slurm.session import transport as transports
+from runspec_slurm.session.shared_shell import SharedShell
 from runspec_slurm.session.transport import Here, Ssh, Transport, transport
 from tests.support.process_table import marked
 from tests.support.requirements import need
@@ -47,10 +48,13 @@ def short_folder() -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.fixture(params=["here", "far"])
-def way(request: pytest.FixtureRequest) -> Transport:
+@pytest.fixture(params=["here", "far", "alone"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Transport:
+    """Give the ways to run a command: here, in the shell that commands share, and by a login of its own."""
     if request.param == "here":
         return Here()
+    if request.param == "alone":
+        monkeypatch.setattr(SharedShell, "run", lambda *_: None)
     made: Callable[[], Ssh] = request.getfixturevalue("far")
     return made()
 
@@ -286,7 +290,7 @@ def test_a_command_that_has_begun_is_never_said_not_to_have(fake: Callable[[str]
     """Whatever it has said itself: "Permission denied" is what ssh says of one that has not."""
     far = fake('sh -c "$1"; exit 255')
 
-    done = far.run("echo half; echo 'cat: x: Permission denied' >&2")
+    done = far.run("echo half; echo 'cat: x: Permission denied' >&2", content=iter(()))
 
     assert (done.lost, done.out) == (True, b"half\n")
 

@@ -16,7 +16,8 @@ from runspec_slurm import timing
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import NO_COMMAND
-from runspec_slurm.session.transport import Done, Here
+from runspec_slurm.session.process import Done
+from runspec_slurm.session.transport import Here
 from runspec_slurm.status.workspace_poll import AttemptKey, Seen, WorkspacePoller
 from runspec_slurm.store import elastic_records
 from runspec_slurm.store.workspace import WorkspaceStore

@@ -13,7 +13,8 @@ from runspec_jobs.load.bundle import bundle
 from runspec_jobs.provider import NoAnswer, RemoteError, Unavailable
 from runspec_slurm import doctor, timing
 from runspec_slurm.options import SlurmOptions
-from runspec_slurm.session.transport import Done, Here
+from runspec_slurm.session.process import Done
+from runspec_slurm.session.transport import Here
 from runspec_slurm.store.workspace import Entry, WorkspaceStore
 
 pytestmark = pytest.mark.process
