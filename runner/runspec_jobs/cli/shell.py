@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -49,20 +50,20 @@ def new(options: NewShell) -> int:
     confirm = costs.Confirmation([job], yes=options.yes, quiet=False)
     with printer:
         run = lifecycle.apply(job, new=True, on_event=printer, confirm=lambda: confirm(job))
-    found = _await(run, options.words)
-    if isinstance(found, ExecSpec):
-        limit = f"after {job.spec.timeout} s at the latest"
-        ending = f"a shell at {run.id}; the job ends with it, and {limit}"
-        _become(found, "" if options.words else ending)
+    with _listening() as told:
+        found = _await(run, options.words, told)
+        if isinstance(found, ExecSpec):
+            limit = f"after {job.spec.timeout} s at the latest"
+            ending = f"a shell at {run.id}; the job ends with it, and {limit}"
+            _become(found, "" if options.words else ending)
     return found
 
 
-def _await(run: Run, words: Sequence[str]) -> ExecSpec | int:
+def _await(run: Run, words: Sequence[str], told: list[int]) -> ExecSpec | int:
     """Wait until the node of *run* can be entered, and return how; an exit code, if that has no chance.
 
-    Ctrl-C, SIGTERM and SIGHUP cancel the run, because nobody would come to its node.
+    Ctrl-C, SIGTERM and SIGHUP, which are added to *told*, cancel the run, because nobody would come to its node.
     """
-    told = _listening()
     try:
         with output.interruptible() as sleep:
             status = api.await_shell(
@@ -112,17 +113,17 @@ def tunnel(run: str, ports: str, node: int | None, task: int | None, *, as_json:
     local, port = api.ports(ports)
     at = _node("tunnel", run, node, task)
     opened = at.forward(port, local, on_event=output.tell_event)
-    asked = _listening()  # before the URL is printed
-    _print_url(at, port, opened.local, local, as_json=as_json)
-    try:
-        ended = _until_it_ends(opened, asked)
-    except (KeyboardInterrupt, _Asked) as exc:
-        opened.close()
-        if isinstance(exc, _Asked):
-            return 128 + exc.number
-        output.tell("the tunnel is closed; the job goes on")
-        return DETACHED
-    opened.close(drain=True)
+    with _listening() as asked:  # before the URL is printed
+        _print_url(at, port, opened.local, local, as_json=as_json)
+        try:
+            ended = _until_it_ends(opened, asked)
+        except (KeyboardInterrupt, _Asked) as exc:
+            opened.close()
+            if isinstance(exc, _Asked):
+                return 128 + exc.number
+            output.tell("the tunnel is closed; the job goes on")
+            return DETACHED
+        opened.close(drain=True)
     output.tell(f"the tunnel is closed: {at.run} has ended ({ended.state})")
     return OK
 
@@ -147,12 +148,19 @@ class _Asked(Exception):
         self.number = number
 
 
-def _listening() -> list[int]:
-    """Return a list to which SIGTERM and SIGHUP are added when they arrive, from now on."""
+@contextlib.contextmanager
+def _listening() -> Iterator[list[int]]:
+    """Yield a list to which SIGTERM and SIGHUP are added when they arrive, and restore their handlers at the end."""
     numbers: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda given, _: numbers.append(given))
-    return numbers
+    before = {
+        number: signal.signal(number, lambda given, _: numbers.append(given))
+        for number in (signal.SIGTERM, signal.SIGHUP)
+    }
+    try:
+        yield numbers
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _until_it_ends(opened: api.Forwarded, asked: list[int]) -> Status:

@@ -24,7 +24,7 @@ timeout: 1h
 """
 
 
-def test_a_signal_while_the_shell_is_being_opened_cancels_the_run(
+def test_a_signal_while_the_shell_is_being_opened_cancels_the_run_and_keeps_no_handler(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     done = list[str]()
@@ -39,11 +39,17 @@ def test_a_signal_while_the_shell_is_being_opened_cancels_the_run(
     monkeypatch.setattr(shell, "get", lambda *_, **__: run)
     monkeypatch.setattr(api, "enter", lambda *_, **__: SimpleNamespace(new_shell=opened))
     (tmp_path / "job.yaml").write_text(SPEC)
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before = handlers()
     try:
         code = shell.new(shell.NewShell(tmp_path / "job.yaml", ["true"], Overrides()))
+        after = handlers()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
     assert (code, done) == (128 + signal.SIGTERM, ["cancelled"])
+    assert after == before
+
+
+def handlers() -> dict[signal.Signals, Any]:
+    return {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
