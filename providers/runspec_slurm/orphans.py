@@ -25,7 +25,7 @@ RUNS = f"""\
 {{ printf "" >"$1" && stat -c '%Y now' -- "$1"; }} 2>/dev/null || date '+%s now'
 rm -f -- "$1"
 find runs -mindepth 1 -maxdepth 1 -type d -exec stat -c '%Y %n' {{}} +
-find runs -mindepth 2 -maxdepth 2 \\( -name claim -o -name 'claim.*' \\) -exec grep '' /dev/null {{}} +
+find runs -mindepth 2 -maxdepth 2 -type f \\( -name claim -o -name 'claim.*' \\) -exec grep '' /dev/null {{}} +
 exit 0
 """
 AGE = re.compile(r"(\d+) (?:runs/)?(\S+)")

@@ -26,7 +26,7 @@ exit 0
 # Argument: the run. Standard input: names of files. Prints each line after the name of its file.
 NOTES = f"""\
 cd "runs/$1" 2>/dev/null || exit {NOTHING}
-xargs grep '' /dev/null
+while IFS= read -r f; do [ ! -f "$f" ] || printf '%s\\n' "$f"; done | xargs grep '' /dev/null
 exit 0
 """
 END = re.compile(r"ends/(\d+)/(\d+)/(\d+|batch)(?:\.(\d+))?")  # with the code in a full workspace

@@ -12,7 +12,7 @@ from runspec_slurm.store.workspace import Entry, WorkspaceStore
 AT_ONCE_BYTES, AT_ONCE_FILES = 8 << 20, 1000
 # Standard input: keys, one on each line. Prints their digests, an empty line, and a tar of the files.
 TOGETHER = """\
-while IFS= read -r k; do set -- "$@" "$k"; done
+while IFS= read -r k; do [ ! -f "$k" ] || set -- "$@" "$k"; done
 sha256sum -- "$@"
 echo
 tar -chf - -- "$@"

@@ -10,6 +10,7 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Iterator
+from typing import BinaryIO
 
 FRESH_S = 60.0
 GONE = (FileNotFoundError, NotADirectoryError)
@@ -36,7 +37,7 @@ class LocalWorkspace:
 
     def part(self, key: str, start: int, count: int) -> bytes | None:
         try:
-            with open(self.path(key), "rb") as stream:
+            with _opened(self.path(key)) as stream:
                 stream.seek(start)
                 return stream.read(count)
         except GONE:
@@ -101,6 +102,15 @@ def _raise(error: OSError) -> None:
         raise error
 
 
+def _opened(path: str) -> BinaryIO:
+    """Open a file. What is no file is as if it were missing: a pipe would wait for a program that writes to it."""
+    stream = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        stream.close()
+        raise FileNotFoundError(path)
+    return stream
+
+
 def _is_file(path: str) -> bool:
     try:
         return stat.S_ISREG(os.stat(path).st_mode)
@@ -110,7 +120,7 @@ def _is_file(path: str) -> bool:
 
 def _read(path: str) -> bytes | None:
     try:
-        with open(path, "rb") as stream:
+        with _opened(path) as stream:
             return stream.read()
     except GONE:
         return None
@@ -119,7 +129,7 @@ def _read(path: str) -> bytes | None:
 def _size(path: str) -> int | None:
     """Return the size of a file. The file is opened, so that an NFS client asks for its present size."""
     try:
-        with open(path, "rb") as stream:
+        with _opened(path) as stream:
             return os.fstat(stream.fileno()).st_size
     except GONE:
         return None

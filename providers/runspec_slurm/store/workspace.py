@@ -80,7 +80,7 @@ SIZE = f'[ -f "$1" ] || exit {NOTHING}\nwc -c <"$1"'
 # Arguments: the key, the number of the first byte from 1, and a count.
 PART = f'[ -f "$1" ] || exit {NOTHING}\ntail -c "+$2" -- "$1" | head -c "$3"'
 # Standard input: lines of the first byte from 1, a count and a key. Prints the bytes of all of them.
-PARTS = 'while read -r o c k; do tail -c "+$o" -- "$k" | head -c "$c"; done'
+PARTS = 'while read -r o c k; do [ ! -f "$k" ] || tail -c "+$o" -- "$k" | head -c "$c"; done'
 # Removes also the compiled modules beside the agent: `runspec_agent.job.bytecode_cache`.
 REMOVE = 'rm -f -- "$1"; case $1 in inside/*.pyz) rm -f -- "${1%.pyz}".*.kept ;; esac'
 # Renames the folder first, so that it disappears completely and at once.

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from runspec_jobs.provider import RunspecError, State
-from runspec_slurm import timing
+from runspec_slurm import orphans, timing
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import NO_COMMAND
@@ -20,7 +20,8 @@ from runspec_slurm.session.process import Done
 from runspec_slurm.session.transport import Here
 from runspec_slurm.status.workspace_poll import AttemptKey, Seen, WorkspacePoller
 from runspec_slurm.store import elastic_records
-from runspec_slurm.store.workspace import WorkspaceStore
+from runspec_slurm.store.batch_fetch import BatchFetch
+from runspec_slurm.store.workspace import Entry, WorkspaceStore
 from tests.support.change_records import at, record
 
 pytestmark = pytest.mark.process
@@ -107,6 +108,26 @@ def test_ends_say_the_same(workspace: Path) -> None:
     assert noted == WorkspacePoller(far).notes("a-1", wanted)
     assert AttemptKey(0, 1, -1) in noted
     assert called(near) == 0
+
+
+@pytest.mark.parametrize("near", [True, False])
+def test_a_pipe_is_no_file_and_is_not_waited_for(workspace: Path, near: bool) -> None:
+    """A program of a job may have put it in the place of its log or of an output, and nobody writes to it."""
+    run = workspace / "runs/a-1"
+    for name in ("logs/0-0.txt", "ends/0/1/0", "claim"):
+        (run / name).unlink()
+        os.mkfifo(run / name)
+    store = WorkspaceStore(Way(near=near), str(workspace), timing.Timing(command_s=5.0))
+    key, other = "runs/a-1/logs/0-0.txt", "runs/a-1/job"
+    poller = WorkspacePoller(store)
+
+    assert [store.read(key), store.size(key), store.part(key, 0, 1)] == [None, None, None]
+    assert store.parts([(key, 0, 1), (other, 0, 2)]) is None
+    fetch = BatchFetch(store, [Entry(key, 1), Entry(other, 3)])
+    assert [fetch.take(key), fetch.take(other)] == [None, b"12\n"]
+    assert poller.seen("a-1") is not None
+    assert poller.notes("a-1", [AttemptKey(0, 1, 0)]) == {}
+    assert store.look("list the runs", orphans.RUNS, ".rs-a.part") is not None
 
 
 def test_changes_are_the_same_and_take_one_command(workspace: Path) -> None:
