@@ -11,8 +11,14 @@ from enum import StrEnum
 
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources import fargate
-from runspec_aws.resources.instance_types import MIB, chosen, find_machines, known, usable_mib
-from runspec_aws.resources.node_request import NodeRequest
+from runspec_aws.resources.instance_types import (
+    MIB,
+    NodeRequest,
+    chosen,
+    find_machines,
+    known,
+    usable_mib,
+)
 from runspec_jobs.provider import (
     Capacity,
     ChosenMachine,
