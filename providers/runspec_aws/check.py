@@ -43,7 +43,6 @@ RESERVED = "AWS_BATCH"
 # ARNs only: https://docs.aws.amazon.com/batch/latest/APIReference/API_Secret.html
 SECRETS_MANAGER = re.compile(r"aws-sm:arn:aws[a-z-]*:secretsmanager:.+")
 PARAMETER = re.compile(r"aws-ssm:(arn:aws[a-z-]*:ssm:.+|[A-Za-z0-9_./-]+)")
-GiB = 1 << 30
 
 
 def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
@@ -168,11 +167,11 @@ def _machines(spec: Spec, decision: Decision, facts: Facts) -> Iterator[Problem]
     yield from made_queue.problems(decision, options)
     yield from own_queue.problems(decision, facts)
     if options.efa:
-        yield from _adapters(spec, options)
+        yield from _adapters(decision, options)
     if options.reservation:
-        yield from _reserved(spec, options)
+        yield from _reserved(decision, options)
     yield from _alone(options)
-    if cluster.disk and not options.queue:
+    if decision.disk_gib and not options.queue:
         yield from _disk(options)
     kind = (cluster.gpu_type or "").upper()
     if kind in NO_DRIVER and not options.ami and not options.queue:
@@ -208,7 +207,7 @@ def _alone(options: AwsOptions) -> Iterator[Problem]:
         yield Problem(("provider",), what, hint)
 
 
-def _reserved(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
+def _reserved(decision: Decision, options: AwsOptions) -> Iterator[Problem]:
     """https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-capacity-reservations.html"""
     others = {"queue": options.queue, "fargate": options.fargate}
     others["launch_template"] = options.launch_template
@@ -220,11 +219,11 @@ def _reserved(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
         what = "a capacity reservation is for one instance type, which the profile must name"
         hint = "add providers: {aws-batch: {instance_types: [p4d.24xlarge]}}"
         yield Problem(("provider",), what, hint)
-    if spec.cluster.capacity is not Capacity.ON_DEMAND:
+    if decision.machine.spot:
         what = "a capacity reservation has no spot machines"
         hint = "set capacity: on-demand, or remove reservation from the profile"
         yield Problem(("cluster", "capacity"), what, hint)
-    if options.capacity_block and spec.cluster.placement:
+    if options.capacity_block and decision.placement:
         # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-capacity-blocks.html: one UltraCluster
         what = "a Capacity Block determines the placement of its machines"
         yield Problem(
@@ -232,7 +231,7 @@ def _reserved(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
         )
 
 
-def _adapters(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
+def _adapters(decision: Decision, options: AwsOptions) -> Iterator[Problem]:
     """https://docs.aws.amazon.com/batch/latest/userguide/efa.html"""
     named = [(name, known(name)) for name in options.instance_types[:1]]
     lacking = [name for name, machine in named if machine and machine.fabric == 0]
@@ -240,8 +239,8 @@ def _adapters(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
         what = f"{lacking[0] if lacking else 'Fargate'} has no Elastic Fabric Adapter"
         hint = f"remove efa or {'instance_types' if lacking else 'fargate'} from the profile"
         yield Problem(("provider",), what, hint)
-    elif spec.cluster.nodes.max > 1 and not (
-        spec.cluster.placement or options.queue or options.capacity_block
+    elif decision.shape.nodes > 1 and not (
+        decision.placement or options.queue or options.capacity_block
     ):
         # "EFA traffic [...] can't cross Availability Zones"; the group is recommended:
         # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html#efa-limits
@@ -274,7 +273,7 @@ def _too_much(decision: Decision, options: AwsOptions) -> Problem:
 
 def _fargate(spec: Spec, decision: Decision, options: AwsOptions) -> Iterator[Problem]:
     hint = "remove fargate from the profile"
-    if spec.cluster.gpus:
+    if decision.machine.gpus:
         yield Problem(("cluster", "gpus"), "Fargate has no GPUs", hint)
     if decision.shape.is_gang:
         yield Problem(("cluster", "nodes"), "Fargate runs no multi-node jobs", hint)
@@ -283,7 +282,7 @@ def _fargate(spec: Spec, decision: Decision, options: AwsOptions) -> Iterator[Pr
         yield Problem(
             ("cluster", path), "more than Fargate's largest size, 16 vCPUs and 120 GiB", hint
         )
-    if spec.cluster.disk and spec.cluster.disk > 200 * GiB:
+    if (decision.disk_gib or 0) > 200:
         yield Problem(("cluster", "disk"), "more than the 200 GiB that Fargate has", hint)
     if options.ulimits:
         # https://docs.aws.amazon.com/batch/latest/APIReference/API_ContainerProperties.html
@@ -292,7 +291,7 @@ def _fargate(spec: Spec, decision: Decision, options: AwsOptions) -> Iterator[Pr
         )
     if spec.container.shm:
         yield Problem(("container", "shm"), "Fargate cannot change the size of /dev/shm", hint)
-    if spec.cluster.placement:
+    if decision.placement:
         yield Problem(("cluster", "placement"), "Fargate does not support placement", hint)
     if not options.execution_role:
         yield lacking("aws-batch", "execution_role", "arn:aws:iam::...:role/...")

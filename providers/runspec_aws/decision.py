@@ -94,34 +94,25 @@ class JobShape:
 
 @dataclass(frozen=True)
 class Decision:
-    """Where and how a job runs.
-
-    *environments* are the kinds of compute environment in the order in which the queue tries them. *machine* is what
-    a *node* requests of its machine, and *candidates* are the instance types that the rule chooses for it, the
-    cheapest first. *machines* are the instance types of the profile or of the candidates, and none for a queue of
-    the profile. *fits* is false if no machine and no size of Fargate is known to hold a node. *max_vcpus* are the
-    vCPUs that may run at once in each environment, of which one task needs at least *task_vcpus*. *attempts* are all
-    attempts, and *program_attempts* those of a program that fails. *on_spot* says that machines may be reclaimed.
-    *shared* are the names of the shared file systems, each with whether the job only reads it.
-    """
+    """Where and how a job runs."""
 
     shape: JobShape
-    environments: tuple[str, ...]
+    environments: tuple[str, ...]  # their kinds, in the order in which the queue tries them
     node: NodeRequest
-    machine: MachineRequest
-    candidates: tuple[ChosenMachine, ...]
-    machines: tuple[str, ...]
-    one_type: bool
-    fits: bool
-    adapters: int
-    task_vcpus: int
-    max_vcpus: int
-    disk_gib: int | None
-    placement: bool
-    attempts: int
-    program_attempts: int
-    on_spot: bool
-    shared: Mapping[str, bool]
+    machine: MachineRequest  # what a node requests of its machine
+    candidates: tuple[ChosenMachine, ...]  # by the rule; none if the profile names types or a queue
+    machines: tuple[str, ...]  # the instance types of the profile, or else of the candidates
+    one_type: bool  # whether all nodes must have the same instance type, which is the first
+    fits: bool  # false if no machine and no size of Fargate is known to hold a node
+    adapters: int  # Elastic Fabric Adapters of a node
+    task_vcpus: int  # what a task needs at least
+    max_vcpus: int  # what each environment may run at once
+    disk_gib: int | None  # None for the default of the service
+    placement: bool  # whether the machines must be close to each other
+    attempts: int  # those after preemptions included
+    program_attempts: int  # those of a program that fails
+    on_spot: bool  # whether machines may be reclaimed
+    shared: Mapping[str, bool]  # name of a shared file system: whether the job only reads it
 
     @property
     def instance_types(self) -> tuple[str, ...]:
