@@ -359,6 +359,8 @@ class Agent:
         self.own = leaving is None and launcher_end.is_own(code, signals, self.env.get(TOLD))
         if leaving is not None:
             self.cause = leaving.cause
+            if leaving.cause == end_record.TIMEOUT:  # also if a signal came after it
+                code = leaving.code
         elif self.own:
             self.cause = end_record.PROGRAM
         else:

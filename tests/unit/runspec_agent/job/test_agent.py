@@ -616,12 +616,16 @@ def test_a_signal_a_refusal_and_a_lost_save_are_causes_of_their_own(
     assert recorded(bucket) == ["0/1/0-143-stopped", "0/2/0-127-program", "0/3/0-1-unsaved"]
 
 
-@pytest.mark.parametrize("attempts,exits", [(1, 124), (2, AGAIN)])
+@pytest.mark.parametrize(
+    "attempts,exits,then", [(1, 124, ""), (2, AGAIN, ""), (1, 124, "kill $PPID; sleep 0.3;")]
+)
 def test_a_timeout_saves_says_so_and_counts_as_a_failure(
-    service: Service, bucket: Bucket, attempts: int, exits: int
+    service: Service, bucket: Bucket, attempts: int, exits: int, then: str
 ) -> None:
+    """Also if the service tells the agent to end meanwhile, as it does when the first node has ended."""
     record = {"ends": True, "attempts": attempts, "timeout_s": 0.5, "outputs": [MODEL]}
-    script = "trap 'echo last >\"$RUNSPEC_OUTPUT_MY_MODEL/f\"; exit 0' TERM; while :; do sleep 0.05; done"
+    trap = f"trap 'echo last >\"$RUNSPEC_OUTPUT_MY_MODEL/f\"; {then} exit 0' TERM"
+    script = f"{trap}; while :; do sleep 0.05; done"
 
     code, _, err = service.runs(*sh(script), record=record)
 
