@@ -19,6 +19,7 @@ from runspec_emulators.azure_batch.emulator import AzureBatch
 from runspec_emulators.azure_services.blob import Blobs
 from runspec_emulators.batch_ai import BatchAI
 from runspec_jobs.cli.app import run
+from tests.e2e.test_elastic_torch import torch as torch  # a fixture
 from tests.e2e.test_launch import mpi as mpi  # a fixture
 from tests.support import ends
 from tests.support.aws import emulated_account as emulated_region
@@ -38,12 +39,14 @@ ON_CLOUD = (*WHOLE, "service", "agent")
 ON_SPOT = ("exit-75", "exit-137", "exit-143", "part", "agent")
 SPOT = {"capacity": "spot"}
 FULL = ("full-0", "full-3")
+OF_NODES = ("exit-0", "exit-3", "exit-75", "exit-143", "signal-KILL", "timeout")
+OF_GANG = ("exit-0", "exit-3", "exit-75", "signal-KILL", "timeout", "agent")
+OF_TORCH = ("exit-0", "exit-3", "exit-75", "signal-KILL")
 # Batch AI starts a job of which a node was lost anew, and counts no attempts.
 FIRST = (
     'f="$AZ_BATCHAI_STDOUTERR_DIR/first"; [ -e "$f" ] || { touch "$f"; echo begun; sleep 600; }\n'
 )
 LOW = {"cluster": SPOT, "run": FIRST + ends.SCRIPT}
-OF_NODES = ("exit-0", "exit-3", "exit-75", "exit-143", "signal-KILL", "timeout")
 # The first attempt waits for what ends it.
 WAITS = '[ "$RUNSPEC_ATTEMPT" -gt 1 ] || { echo begun; sleep 600; }\n'
 
@@ -150,10 +153,34 @@ def test_two_nodes_of_mpi_on_slurm_end_in_each_way(
     mpi: Path, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = f"{mpi / 'bin'}:{os.environ['PATH']}"
-    spec = ends.spec("slurm", OF_NODES, nodes=2, launch="mpi")
-    spec["env"] |= {"PATH": path}
+    kinds = (*OF_NODES, "agent")
+    spec = ends.spec("slurm", kinds, nodes=2, launch="mpi")
+    spec["env"] |= {"PATH": path, "BELOW": "1"}
 
-    ends.check("slurm-mpi", ends.rows(ended(project, spec), OF_NODES))
+    ends.check("slurm-mpi", ends.rows(ended(project, spec), kinds))
+
+
+def of_torchrun(provider: str, jobs: Any, codes: tuple[str, ...] = OF_TORCH) -> None:
+    """End one worker of torchrun on two nodes. torch takes seconds to start, so these jobs have more time."""
+    for kinds, more in ((codes, {"timeout": "10m", "max_parallel": 2}), (("timeout",), {})):
+        spec = ends.spec(provider, kinds, nodes=2, launch="torchrun", **more)
+        spec["env"] |= {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1"}
+
+        ends.check(f"{provider}-torchrun", ends.rows(ended(jobs, spec), kinds))
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+@pytest.mark.timeout(900)
+def test_two_nodes_of_torchrun_on_this_machine_end_in_each_way(torch: Path, local: Local) -> None:
+    of_torchrun("local", local)
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+@pytest.mark.timeout(900)
+def test_two_nodes_of_torchrun_on_slurm_end_in_each_way(torch: Path, project: Project) -> None:
+    of_torchrun("slurm", project)
 
 
 @pytest.mark.slow
@@ -343,6 +370,36 @@ def test_a_spot_machine_of_aws_batch_is_reclaimed(
         region.control("POST", "reclaim", {"jobId": job["id"], "notice_s": notice_s})
 
     event("aws-batch", end, on_aws, reclaim, cluster=SPOT)
+
+
+def gang(provider: str, end: str, jobs: Local) -> None:
+    """End a job of two nodes, which the service starts together: a sweep would be an array of single nodes."""
+    limit = {} if end == "timeout" else {"timeout": "10m"}
+    spec = ends.spec(provider, [end], nodes=2, **limit)
+    spec["env"] |= {} if end == "timeout" else {"WAIT": "15"}
+
+    ends.check(f"{provider}-nodes", ends.rows(ended(jobs, spec), [end]))
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+@pytest.mark.parametrize("end", OF_GANG)
+def test_two_nodes_on_aws_batch_end_in_each_way(on_aws: Local, end: str) -> None:
+    gang("aws-batch", end, on_aws)
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+@pytest.mark.parametrize("end", OF_GANG)
+def test_two_nodes_on_azure_batch_end_in_each_way(on_azure: Local, end: str) -> None:
+    gang("azure-batch", end, on_azure)
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+@pytest.mark.timeout(900)
+def test_two_nodes_of_torchrun_on_aws_batch_end_in_a_few_ways(torch: Path, on_aws: Local) -> None:
+    of_torchrun("aws-batch", on_aws, ("exit-3",))
 
 
 @pytest.fixture

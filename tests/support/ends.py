@@ -18,9 +18,11 @@ FOLDER, PAGE = ROOT / "tests" / "golden" / "ends", ROOT / "docs" / "exit-codes.m
 ATTEMPTS, TIMEOUT_S = 2, 20
 CODES = (0, 1, 2, 3, 75, 77, 120, 124, 126, 127, 130, 137, 143, 255)
 SIGNALS = ("HUP", "INT", "QUIT", "ABRT", "KILL", "USR1", "SEGV", "TERM")
-# A task of a sweep ends in the way that its parameter names.
+# A task of a sweep ends in the way that its parameter names. BELOW: a launcher is between the agent and the program.
 SCRIPT = """\
-[ "$RUNSPEC_RANK" = "${LAST:-0}" ] || { case $RUNSPEC_SWEEP_END in exit-0) exit 0 ;; *) sleep 600 ;; esac; }
+agent() { p=$PPID; while [ "$BELOW" ] && ! tr '\\0' ' ' <"/proc/$p/cmdline" | grep -q 'pyz jo[b]'
+do read -r _ _ _ p _ <"/proc/$p/stat"; done; echo "$p"; }
+[ "$RUNSPEC_RANK" = "${LAST:-0}" ] || { case $RUNSPEC_SWEEP_END in exit-0) ;; *) sleep "${WAIT:-600}" ;; esac; exit 0; }
 case $RUNSPEC_SWEEP_END in
 exit-*) exit "${RUNSPEC_SWEEP_END#exit-}" ;;
 full-*) eval "${FILL:-:}"; head -c 3000000 /dev/urandom >"$RUNSPEC_OUTPUT_OUT/large" || :
@@ -28,8 +30,8 @@ exit "${RUNSPEC_SWEEP_END#full-}" ;;
 signal-*) kill -s "${RUNSPEC_SWEEP_END#signal-}" $$; sleep 600 ;;
 part) sleep 600 & kill $!; wait $! ;;
 timeout) sleep 600 ;;
-agent) kill -s KILL "$PPID"; sleep 600 ;;
-service) kill -s STOP "$PPID"; sleep 600 ;;
+agent) kill -s KILL "$(agent)"; sleep 600 ;;
+service) kill -s STOP "$(agent)"; sleep 600 ;;
 hang) read -r _ _ _ batch _ <"/proc/$PPID/stat"; kill -s STOP "$batch"; sleep 600 ;;
 batch) read -r _ _ _ batch _ <"/proc/$PPID/stat"; kill -s KILL "$batch"; sleep 600 ;;
 esac
@@ -65,12 +67,17 @@ TITLES = {
     "local": "`local`",
     "local-nodes": "`local`, two nodes: the second one ends as the row says",
     "local-mpi": "`local`, two nodes with `launch: mpi`: the rank on the second one ends so",
+    "local-torchrun": "`local`, two nodes with `launch: torchrun`: a worker ends so",
     "slurm": "`slurm` and `parallelcluster`",
     "slurm-nodes": "`slurm` and `parallelcluster`, two nodes: the second one ends as the row says",
     "slurm-mpi": "`slurm` and `parallelcluster`, two nodes with `launch: mpi`: the rank on the second one ends so",
+    "slurm-torchrun": "`slurm` and `parallelcluster`, two nodes with `launch: torchrun`: a worker ends so",
     "aws-batch": "`aws-batch`, rehearsed",
+    "aws-batch-nodes": "`aws-batch`, two nodes, rehearsed: the second one ends so, the first one later with 0",
+    "aws-batch-torchrun": "`aws-batch`, two nodes with `launch: torchrun`, rehearsed: a worker ends so",
     "aws-batch-spot": "`aws-batch` on spot machines, rehearsed",
     "azure-batch": "`azure-batch`, rehearsed",
+    "azure-batch-nodes": "`azure-batch`, two nodes, rehearsed: the second one ends so, the first one later with 0",
     "azure-batch-spot": "`azure-batch` on spot machines, rehearsed",
     "azure-batch-ai": "`azure-batch-ai`, rehearsed",
 }

@@ -7,6 +7,7 @@ import pytest
 from tests.support import ends
 
 NODES = {"exit-0", "exit-3", "exit-75", "exit-143", "signal-KILL", "timeout"}
+TORCH = {"exit-0", "exit-3", "exit-75", "signal-KILL", "timeout"}
 SPOT = {"exit-75", "exit-137", "exit-143", "part", "agent", "lost", "notice"}
 FULL = {"full-0", "full-3"}
 IMAGES = {"image", "architecture", "shell", "entrypoint"}
@@ -15,12 +16,17 @@ KINDS = {
     "local": {*WHOLE, *FULL, "supervisor"},
     "local-nodes": NODES,
     "local-mpi": NODES,
+    "local-torchrun": TORCH,
     "slurm": {*WHOLE, *FULL, *IMAGES, "hang", "agent", "batch", "lost"},
     "slurm-nodes": {*NODES, "agent"},
-    "slurm-mpi": NODES,
+    "slurm-mpi": {*NODES, "agent"},
+    "slurm-torchrun": TORCH,
     "aws-batch": {*WHOLE, *FULL, "service", "agent", "lost", "memory", "program-memory", *IMAGES},
+    "aws-batch-nodes": {*TORCH, "agent"},
+    "aws-batch-torchrun": {"exit-3", "timeout"},
     "aws-batch-spot": SPOT,
     "azure-batch": {*WHOLE, *FULL, *IMAGES, "service", "agent"},
+    "azure-batch-nodes": {*TORCH, "agent"},
     "azure-batch-spot": {*SPOT, "withdrawn"},
     "azure-batch-ai": {*WHOLE, "lost"},
 }
@@ -41,6 +47,8 @@ def test_what_a_program_does_by_itself_uses_the_attempts_of_a_failure(name: str)
     for end, rows in ends.recorded(name).items():
         kind, _, code = end.partition("-")
         own = {"exit": int(code) if code.isdigit() else 0, "part": 143, "agent": 137}.get(kind)
+        if own and name.endswith("-torchrun"):
+            own = 1  # that of torchrun, whatever its worker ended with
         if own:
             assert (rows[-1]["state"], rows[-1]["exit_code"]) == ("failed", own), end
             assert "another attempt" not in rows[-1]["reason"], end
