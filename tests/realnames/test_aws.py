@@ -212,6 +212,7 @@ def test_a_store_copies_and_deletes_by_its_name(world: World) -> None:
     assert asked(world)
 
 
+@pytest.mark.matrix
 def test_buckets_with_dots_and_other_partitions(world: World, tmp_path: Path) -> None:
     with ThreadPoolExecutor(len(PLACES)) as pool:
         list(pool.map(lambda place: lived(world, tmp_path / place[1], *place), PLACES))

@@ -100,6 +100,7 @@ def test_a_job_from_apply_to_destroy_by_a_secret_at_the_login(
     assert [r for r in world.requests() if r.status == 421] == []
 
 
+@pytest.mark.matrix
 def test_a_large_file_and_many_files_arrive_whole(world: World, login: Mapping[str, str]) -> None:
     """100 MB go in blocks, both ways; 5,000 files are one tar."""
     for name in ("large", "many"):
@@ -226,6 +227,7 @@ def test_all_that_runspec_asks_goes_through_the_proxy(
     assert [r for r in world.requests() if r.host == HERE.blob and r.proxied]
 
 
+@pytest.mark.matrix
 def test_batch_ai_at_a_company_s_endpoint_with_files_and_blobs_by_their_names(
     world: World, login: Mapping[str, str]
 ) -> None:
@@ -264,7 +266,7 @@ def test_batch_ai_at_a_company_s_endpoint_with_files_and_blobs_by_their_names(
     assert {request.scheme for request in world.requests()} == {"https"}
 
 
-@pytest.mark.parametrize("cloud", ["usgovernment", "china"])
+@pytest.mark.parametrize("cloud", [pytest.param("usgovernment", marks=pytest.mark.matrix), "china"])
 def test_all_hosts_of_another_cloud_are_its_own(
     cloud: Cloud, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
