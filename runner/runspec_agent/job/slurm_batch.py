@@ -146,7 +146,9 @@ class Batch:
                 return code
             if SIGNALLED < code <= SIGNALLED + signal.SIGRTMAX:
                 raise self._killed(0, code)
-            raise Failure(NOT_STARTED if _contained(words) else UNPROVEN, code or 1)
+            if code and not _contained(words):
+                return code  # the agent has said why
+            raise Failure(NOT_STARTED if code else UNPROVEN, code or 1)
         return int(first["code"]) if many else code
 
     def _judged(self, failure: Failure) -> Failure:

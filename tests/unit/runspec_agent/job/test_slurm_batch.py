@@ -184,7 +184,6 @@ def test_what_never_came_to_the_agent_is_noted_too(slurm: Slurm) -> None:
     for code, engine, why in (
         (125, "podman", "the container did not start: its image cannot be pulled"),
         (255, "apptainer", "the container did not start: its image cannot be pulled"),
-        (126, "python", "the agent recorded no end"),
     ):
         assert slurm.runs(words=["sh", "-c", f"exit {code}", engine])[0] == code
         assert slurm.note()["code"] == code
