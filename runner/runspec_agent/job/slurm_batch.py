@@ -27,7 +27,7 @@ import time
 from typing import Dict, List, Mapping, Optional
 
 from runspec_agent.base import process, record_formats, task_identity
-from runspec_agent.base.job_env import LOST, STOPPED, Failure, read
+from runspec_agent.base.job_env import LOST, STOPPED, USAGE, Failure, read
 from runspec_agent.base.process import Child, Signals
 from runspec_agent.base.task_identity import TaskIdentity, place
 from runspec_agent.job import agent_fork, slurm_commands
@@ -51,6 +51,11 @@ NEAR_S = 150.0  # Slurm sends the signal up to 30 s before the time that `job.ti
 KILLED = re.compile(r"srun: error: \S+: tasks? (\d+)(?:-(\d+))?: (?:Killed|Out Of Memory)")
 ENGINES = ("podman", "apptainer")
 BY_PYXIS = "--container-image="  # an option of srun
+OF_AGENT = (
+    USAGE,
+    69,
+    LOST,
+)  # exit codes of an agent that ended before its record: docs/exit-codes.md
 NOT_STARTED = (
     "the container did not start: its image cannot be pulled, lacks python3, or is for another "
     "processor; the log has the engine's message"
@@ -146,7 +151,7 @@ class Batch:
                 return code
             if SIGNALLED < code <= SIGNALLED + signal.SIGRTMAX:
                 raise self._killed(0, code)
-            if code and not _contained(words):
+            if code in OF_AGENT or (code and not _contained(words)):
                 return code  # the agent has said why
             raise Failure(NOT_STARTED if code else UNPROVEN, code or 1)
         return int(first["code"]) if many else code

@@ -188,6 +188,8 @@ def test_what_never_came_to_the_agent_is_noted_too(slurm: Slurm) -> None:
         assert slurm.runs(words=["sh", "-c", f"exit {code}", engine])[0] == code
         assert slurm.note()["code"] == code
         assert slurm.note()["why"].startswith(why)
+    assert slurm.runs(words=["sh", "-c", "exit 69", "podman"])[0] == 69
+    assert slurm.note()["why"] is None  # the agent has said it
 
     code, said = slurm.runs(words=["no-such-engine"])
 
