@@ -376,7 +376,6 @@ def gang(provider: str, end: str, jobs: Local) -> None:
     """End a job of two nodes, which the service starts together: a sweep would be an array of single nodes."""
     limit = {} if end == "timeout" else {"timeout": "10m"}
     spec = ends.spec(provider, [end], nodes=2, **limit)
-    spec["env"] |= {} if end == "timeout" else {"WAIT": "15"}
 
     ends.check(f"{provider}-nodes", ends.rows(ended(jobs, spec), [end]))
 

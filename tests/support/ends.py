@@ -22,7 +22,7 @@ SIGNALS = ("HUP", "INT", "QUIT", "ABRT", "KILL", "USR1", "SEGV", "TERM")
 SCRIPT = """\
 agent() { p=$PPID; while [ "$BELOW" ] && ! tr '\\0' ' ' <"/proc/$p/cmdline" | grep -q 'pyz jo[b]'
 do read -r _ _ _ p _ <"/proc/$p/stat"; done; echo "$p"; }
-[ "$RUNSPEC_RANK" = "${LAST:-0}" ] || { case $RUNSPEC_SWEEP_END in exit-0) ;; *) sleep "${WAIT:-600}" ;; esac; exit 0; }
+[ "$RUNSPEC_RANK" = "${LAST:-0}" ] || { case $RUNSPEC_SWEEP_END in exit-0) ;; *) sleep 600 ;; esac; exit 0; }
 case $RUNSPEC_SWEEP_END in
 exit-*) exit "${RUNSPEC_SWEEP_END#exit-}" ;;
 full-*) eval "${FILL:-:}"; head -c 3000000 /dev/urandom >"$RUNSPEC_OUTPUT_OUT/large" || :

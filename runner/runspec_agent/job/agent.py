@@ -340,14 +340,15 @@ class Agent:
         A program that exits with 0 after a notice may have saved half its work, as after any other SIGTERM: it gets
         another attempt. One that was stopped because another node ended waits for the other nodes.
         """
-        departure = self.departure
+        departure, rank = self.departure, self.place.rank
+        gang = self.gang if rank == 0 and self.record["launch"] == "none" else None
         departure.listen()
         try:
             code = process.run(
                 child,
                 signals,
                 grace_s,
-                lambda: departure.look(signals, self.place.rank, self.round, self.crew),
+                lambda: departure.look(signals, rank, self.round, self.crew, gang),
             )
         except Failure as left:
             code = left.code

@@ -12,6 +12,7 @@ from runspec_agent.preemption.ec2 import Ec2PreemptionWatcher
 from runspec_agent.preemption.hold import PreemptionHold
 from runspec_agent.preemption.watcher import PreemptionWatcher
 from runspec_agent.retry import end_record
+from runspec_agent.retry.exit_barrier import ExitBarrier
 from runspec_agent.retry.multi_instance import MultiInstanceTask
 from runspec_agent.retry.retry_rounds import AGAIN, TOO_LONG, RetryRound
 from runspec_agent.store.base import Bucket
@@ -92,10 +93,14 @@ class Departure:
         rank: int,
         together: Optional[RetryRound],
         crew: Optional[MultiInstanceTask],
+        gang: Optional[ExitBarrier] = None,
     ) -> Optional[Leaving]:
-        """Return why the program has to end now, printed once; the other nodes are told."""
+        """Return why the program has to end now, printed once; the other nodes are told.
+
+        *gang* is that of a first node which no launcher ends when another node fails, and no service either.
+        """
         if self.leaving is None:
-            self.leaving = self._reason(together, crew)
+            self.leaving = self._reason(together, crew, gang)
             if self.leaving is not None:
                 self.say("{}: the program is told to end".format(self.leaving))
                 if self.taken is not None and self.leaving.cause == end_record.RECLAIMED:
@@ -108,7 +113,10 @@ class Departure:
         return self.leaving
 
     def _reason(
-        self, together: Optional[RetryRound], crew: Optional[MultiInstanceTask]
+        self,
+        together: Optional[RetryRound],
+        crew: Optional[MultiInstanceTask],
+        gang: Optional[ExitBarrier],
     ) -> Optional[Leaving]:
         verdict = None if together is None else together.verdict
         notice, late = self.notice(), self.late()
@@ -118,4 +126,7 @@ class Departure:
             return Leaving(verdict.why, verdict.code, end_record.PEER)
         if crew is not None and crew.over:
             return Leaving("the first node has ended", STOPPED, end_record.PEER)
+        failed = None if gang is None else gang.failed_peer()
+        if failed is not None:
+            return Leaving("node {} has failed".format(failed), STOPPED, end_record.PEER)
         return None if late is None else Leaving(late, TOO_LONG, end_record.TIMEOUT)

@@ -9,6 +9,7 @@ from runspec_agent.base.process import STOPS, Pace, Signals
 from runspec_agent.store.base import Bucket
 
 BEAT_S = 15.0
+LOOK_S = 1.0  # at first; later the first node looks as often as it sends heartbeats
 FIRST_S = 3600.0  # for a node to begin, since its machine may start late
 TOLD = " told"  # after an exit code that is not the program's own
 MOMENT_S = 20.0  # the same, if nodes that never joined need not be waited for
@@ -31,12 +32,19 @@ class ExitBarrier(threading.Thread):
         self._silent = False
 
     def run(self) -> None:
+        """Send heartbeats; on the first node, also look for another one that has failed, which most do early."""
+        pace, next_beat = Pace(LOOK_S, BEAT_S), 0.0
         while not self.over.is_set():
+            now = time.monotonic()
             try:
-                self.beat()
+                if now >= next_beat:
+                    next_beat = now + BEAT_S
+                    self.beat()
+                if self.rank == 0:
+                    self.take_in()
             except Failure:  # the lease is longer than the interval of heartbeats
                 pass
-            self.over.wait(BEAT_S)
+            self.over.wait(pace.pause_s() if self.rank == 0 else BEAT_S)
 
     def beat(self) -> None:
         self._beats += 1
@@ -50,7 +58,8 @@ class ExitBarrier(threading.Thread):
         """Record that this node has ended with *code*; on the first node, return the code of all.
 
         With *wait*, wait as long as the other nodes live, and their failures count; a lost node raises Failure LOST.
-        Otherwise, wait for the time in which the other nodes may save. *own*: the program itself exited with *code*.
+        Otherwise, wait for the time in which the other nodes may save. *own*: the program itself exited with *code*,
+        and was not stopped because another node had failed, whose code counts then.
         """
         self.own = own
         if self.rank > 0:
@@ -58,7 +67,7 @@ class ExitBarrier(threading.Thread):
         self.over.set()
         if self.rank > 0:
             return code
-        if code:
+        if code and (own or not wait or self.failed_peer() is None):
             return code
         return self._others(signals, wait)
 
@@ -74,14 +83,19 @@ class ExitBarrier(threading.Thread):
     def failed(self) -> Optional[int]:
         """Return the exit code of a node that has failed already, or None."""
         self.take_in()
-        return next((self._codes[n] for n in sorted(self._codes) if self._codes[n]), None)
+        peer = self.failed_peer()
+        return None if peer is None else self._codes[peer]
+
+    def failed_peer(self) -> Optional[int]:
+        """Return the rank of a node that is known to have failed, or None, without asking the store."""
+        return next((rank for rank in sorted(self._codes) if self._codes[rank]), None)
 
     def _others(self, signals: Signals, wait: bool) -> int:
         began, pace = time.monotonic(), Pace(0.25, BEAT_S)
         self._answered = began
         while True:
             self.check()
-            failed = next((n for n in sorted(self._codes) if self._codes[n]), None)
+            failed = self.failed_peer()
             if wait and failed is not None:
                 self.own = failed not in self._told
                 return self._codes[failed]

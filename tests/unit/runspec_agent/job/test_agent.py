@@ -907,6 +907,22 @@ def test_the_first_node_waits_for_the_others(service: Service, tmp_path: Path) -
     assert (second.wait(LIMIT_S), first.wait(LIMIT_S)) == (6, 6)
 
 
+@pytest.mark.parametrize("at_sigterm", ["143", "0"])
+def test_the_first_node_ends_when_another_one_fails(service: Service, at_sigterm: str) -> None:
+    """Neither the service nor a launcher ends it, and it would wait for its peer until its timeout."""
+    record = {"shape": "nodes", "nodes": 2}
+    script = f"[ $RUNSPEC_RANK = 0 ] || exit 6; trap 'exit {at_sigterm}' TERM; sleep 600 & wait"
+
+    first, second = (
+        service.starts(*sh(script), record=record, at=str(n), BATCH_NODE=str(n)) for n in range(2)
+    )
+
+    assert second.wait(LIMIT_S) == 6
+    _, err = first.communicate(timeout=LIMIT_S)
+    assert first.returncode == 6
+    assert "node 1 has failed: the program is told to end" in err
+
+
 @pytest.mark.parametrize("attempt", ["1", "2"])
 def test_an_output_of_the_first_node_is_not_kept_of_another_one(
     service: Service, attempt: str
