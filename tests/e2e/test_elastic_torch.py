@@ -181,6 +181,7 @@ def job(torch: Path, traced: Traced, networks: Namespaces, tmp_path: Path) -> It
 
 
 @pytest.mark.root
+@pytest.mark.matrix  # two and a half minutes of processor time; test_elastic.py compares losses without torch
 def test_a_network_learns_the_same_whatever_happens_to_its_nodes(
     job: Elastic, traced: Traced, networks: Namespaces, torch: Path, tmp_path: Path
 ) -> None:
