@@ -9,6 +9,7 @@ import itertools
 
 import pytest
 
+from tests.faults import chosen
 from tests.faults.cells import spread
 from tests.faults.cloud import New
 from tests.faults.shapes import SHAPES, SINGLE
@@ -54,7 +55,9 @@ def test_killed_where_its_shape_counts_and_repeated_it_is_as_if_nothing_had_happ
     case = Case(verb, SHAPES[shape])
     kills = traced(wide_pool[0], region, verb, case.shape).kills(*KILLS[verb])
 
-    wrong = spread(wide_pool, lambda driver, at: case.killed(driver, region, at), kills)
+    wrong = spread(
+        wide_pool, lambda driver, at: case.killed(driver, region, at), chosen.spaced([*kills])
+    )
 
     assert kills
     assert {kills[at]: what for at, what in wrong.items()} == {}
@@ -66,7 +69,7 @@ def test_a_request_that_goes_wrong_where_its_shape_counts_changes_nothing_in_the
 ) -> None:
     case = Case(verb, SHAPES[shape])
     strikes = traced(wide_pool[0], region, verb, case.shape).strikes(*STRIKES[verb])
-    cells = list(itertools.product(FAULTS, strikes))
+    cells = chosen.spaced(list(itertools.product(FAULTS, strikes)))
 
     wrong = spread(wide_pool, lambda driver, cell: case.broken(driver, region, *cell), cells)
 
@@ -80,7 +83,7 @@ def test_a_submission_that_goes_wrong_while_lists_lag_is_one_job_in_the_end(
 ) -> None:
     case = Case("apply", SHAPES.get(shape, SINGLE), lag_s=2.0)
     strikes = traced(wide_pool[0], region, "apply", case.shape).strikes(FILES, SUBMIT)
-    cells = list(itertools.product(FAULTS, strikes))
+    cells = chosen.spaced(list(itertools.product(FAULTS, strikes)))
 
     wrong = spread(wide_pool, lambda driver, cell: case.broken(driver, region, *cell), cells)
 

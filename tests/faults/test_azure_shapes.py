@@ -17,6 +17,7 @@ import pytest
 
 from runspec_emulators.azure_services.blob import Blobs
 from tests.e2e.test_launch import mpi as mpi  # a fixture
+from tests.faults import chosen
 from tests.faults.azure import azure
 from tests.faults.batchai import JOB, batchai
 from tests.faults.cells import spread
@@ -82,7 +83,9 @@ def test_killed_where_its_shape_counts_and_repeated_it_is_as_if_nothing_had_happ
     found = traced(azure_pool[0], where.new, verb, case.shape).kills()
     kills = {at: s for at, s in found.items() if all_of(s.partition(" ")[2], where.kills[verb])}
 
-    wrong = spread(azure_pool, lambda driver, at: case.killed(driver, where.new, at), kills)
+    wrong = spread(
+        azure_pool, lambda driver, at: case.killed(driver, where.new, at), chosen.spaced([*kills])
+    )
 
     assert kills
     assert {kills[at]: what for at, what in wrong.items()} == {}
@@ -95,7 +98,7 @@ def test_a_submission_that_goes_wrong_while_lists_lag_is_one_job_in_the_end(
     where, case = place(shape, blobs, mpi), Case("apply", SHAPES[shape], lag_s=2.0)
     requests = traced(azure_pool[0], where.new, "apply", case.shape).strikes()
     strikes = {at: s for at, s in requests.items() if all_of(s, where.submits)}
-    cells = list(itertools.product(FAULTS, strikes))
+    cells = chosen.spaced(list(itertools.product(FAULTS, strikes)))
 
     wrong = spread(azure_pool, lambda driver, cell: case.broken(driver, where.new, *cell), cells)
 
