@@ -1,4 +1,4 @@
-"""Keys of the files in the workspace, and requests about them."""
+"""Keys of the files in the workspace, requests about them, and the names of images."""
 
 from __future__ import annotations
 
@@ -79,3 +79,37 @@ def setting(spec: Spec, key: str) -> tuple[str, ...]:
     """Return the path of the setting *key*: in the spec if it is set there, or else `provider`."""
     own = spec.providers.get(spec.provider, {})
     return ("providers", spec.provider, key) if key in own else ("provider",)
+
+
+def is_file(image: str) -> bool:
+    """Return whether *image* is a file on the cluster (.sif, .sqsh)."""
+    return image.startswith(("/", ".", "~"))
+
+
+def is_local(image: str) -> bool:
+    """Return whether *image* exists on one machine only, and in no registry."""
+    return image.startswith("localhost/")
+
+
+def docker_notation(image: str) -> str:
+    """Return *image* in podman's notation, also if it is in enroot's.
+
+    >>> docker_notation("nvcr.io#nvidia/tensorflow:18.10-py3")
+    'nvcr.io/nvidia/tensorflow:18.10-py3'
+    """
+    return image.replace("#", "/", 1)
+
+
+def enroot_notation(image: str) -> str:
+    """Return *image* in enroot's notation, where # follows the name of a registry.
+
+    https://github.com/NVIDIA/enroot/blob/master/doc/cmd/import.md
+
+    >>> enroot_notation("nvcr.io/nvidia/tensorflow:18.10-py3"), enroot_notation("ubuntu:22.04")
+    ('nvcr.io#nvidia/tensorflow:18.10-py3', 'ubuntu:22.04')
+    """
+    image = image.removeprefix("docker://")
+    if is_file(image) or "#" in image:
+        return image
+    host, slash, rest = image.partition("/")
+    return f"{host}#{rest}" if slash and re.search(r"[.:]|^localhost$", host) else image

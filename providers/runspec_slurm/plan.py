@@ -4,50 +4,50 @@ from __future__ import annotations
 
 from typing import Any
 
-from runspec_jobs.provider import Facts, Request, Scope, Spec, Step, nodes_each, tasks_in_all
+from runspec_jobs.provider import Facts, Request, Scope, Spec, Step
 from runspec_slurm import timing
-from runspec_slurm.job import sbatch_argv, script, split
+from runspec_slurm.decision import Arrays, Decision
+from runspec_slurm.job import sbatch_argv, script
 from runspec_slurm.naming import job_step
 from runspec_slurm.store import layout
 
 
-def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
+def steps(decision: Decision, spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
     return (
-        *layout.steps(spec, facts),
-        layout.record(spec, run, facts),
+        *layout.steps(decision, spec, facts),
+        layout.record(decision, spec, run, facts),
         *layout.secrets(spec, run, facts),
-        *layout.login(spec, run, facts),
-        *(_job(spec, run, facts, array) for array in range(split.arrays(spec, facts))),
+        *layout.login(decision, run),
+        *(_submit(decision, spec, run, array) for array in range(decision.arrays.count)),
     )
 
 
-def _job(spec: Spec, run: str, facts: Facts, array: int) -> Step:
+def _submit(decision: Decision, spec: Spec, run: str, array: int) -> Step:
     """Return the step that submits the job, or one of several arrays.
 
     sbatch has no client token, so a job is named after the run. The undo ends all jobs of the run.
     """
+    arrays = decision.arrays
     params: dict[str, Any] = {
-        "argv": list(sbatch_argv.words(spec, run, facts, array)),
-        "script": script.text(spec, run, facts, array),
+        "argv": list(sbatch_argv.make_argv(decision, run, array)),
+        "script": script.write_script(decision, spec, run, array),
     }
-    if (lanes := split.lanes(spec, facts)) and array >= lanes:
-        params["after"] = {"$ref": f"{job_step(array - lanes)}.job"}
+    if arrays.lanes and array >= arrays.lanes:
+        params["after"] = {"$ref": f"{job_step(array - arrays.lanes)}.job"}
     do, undo = Request("slurm", "sbatch", params), Request("slurm", "scancel", {"name": run})
-    title = (
-        f"submit {_count(spec)}" if split.arrays(spec, facts) == 1 else _range(spec, facts, array)
-    )
+    submitted = _name_array(arrays, array) if arrays.count > 1 else _name_job(decision)
+    title = f"submit {submitted}"
     return Step(job_step(array), title, Scope.RUN, do, undo, timing.DEFAULT.settle_s)
 
 
-def _range(spec: Spec, facts: Facts, array: int) -> str:
-    first = array * split.each(spec, facts)
-    last = first + split.size(spec, facts, array) - 1
-    return f"submit tasks {first:,} to {last:,}, array {array + 1} of {split.arrays(spec, facts)}"
+def _name_array(arrays: Arrays, array: int) -> str:
+    first, size = arrays.first(array), arrays.size(array)
+    return f"tasks {first:,} to {first + size - 1:,}, array {array + 1} of {arrays.count}"
 
 
-def _count(spec: Spec) -> str:
-    nodes, count = nodes_each(spec), tasks_in_all(spec)
-    where = f"{nodes} nodes" if nodes > 1 else "1 node"
-    if spec.cluster.nodes.elastic:
-        return f"{count:,} nodes that join and leave, as an array of single jobs"
-    return f"an array of {count:,} tasks of {where}" if count > 1 else f"a job of {where}"
+def _name_job(decision: Decision) -> str:
+    tasks = decision.arrays.tasks
+    where = f"{decision.nodes} nodes" if decision.is_gang else "1 node"
+    if decision.elastic:
+        return f"{tasks:,} nodes that join and leave, as an array of single jobs"
+    return f"an array of {tasks:,} tasks of {where}" if decision.is_array else f"a job of {where}"

@@ -20,6 +20,7 @@ from runspec_jobs.provider import (
 )
 from runspec_slurm import plan
 from runspec_slurm.check import check
+from runspec_slurm.decision import decide
 from runspec_slurm.options import SlurmOptions
 
 
@@ -32,7 +33,7 @@ class SlurmProvider:
     builds_conda = True
 
     def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
-        return check.problems(spec, facts)
+        return check.problems(decide(spec, facts), spec, facts)
 
     def offer(self, spec: Spec, facts: Facts) -> Offer:
         """Return no machines: what a node of a cluster costs is known from `prices` in the profile alone."""
@@ -55,7 +56,7 @@ class SlurmProvider:
         return examine(options)
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
-        return plan.steps(spec, run, facts)
+        return plan.steps(decide(spec, facts), spec, run, facts)
 
     def first_profile(self) -> str:
         from runspec_slurm.profile_template import PROFILE

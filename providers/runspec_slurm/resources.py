@@ -1,4 +1,4 @@
-"""The resources of the cluster that discovery found, and the partitions of a job.
+"""The resources of the cluster that discovery found.
 
 Unknown values are None or empty, and then no check depends on them: see `Facts.survey` in docs/slurm.md.
 """
@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from runspec_jobs.provider import Capacity, Facts, Spec
-from runspec_slurm.options import SlurmOptions
+from runspec_jobs.provider import Facts
 
 
 class Partition(NamedTuple):
@@ -39,62 +38,26 @@ class Partition(NamedTuple):
         return min(known) if known else None
 
 
-def found(facts: Facts) -> Mapping[str, Any]:
+def read_cluster(facts: Facts) -> Mapping[str, Any]:
     """Return what discovery found, or an empty mapping."""
-    there: Mapping[str, Any] = facts.survey.get("slurm", {})
-    return there
+    cluster: Mapping[str, Any] = facts.survey.get("slurm", {})
+    return cluster
 
 
-def known(facts: Facts) -> Mapping[str, Partition]:
+def read_partitions(facts: Facts) -> Mapping[str, Partition]:
     """Return the partitions by name; an empty mapping without discovery."""
-    there: Mapping[str, Mapping[str, Any]] = found(facts).get("partitions", {})
+    partitions: Mapping[str, Mapping[str, Any]] = read_cluster(facts).get("partitions", {})
     return {
-        name: Partition(name, **{k: v for k, v in said.items() if k in Partition._fields})
-        for name, said in there.items()
+        name: Partition(name, **{k: v for k, v in fields.items() if k in Partition._fields})
+        for name, fields in partitions.items()
     }
 
 
-def default(facts: Facts) -> str | None:
+def find_default(partitions: Mapping[str, Partition]) -> str | None:
     """Return the cluster's default partition, or None if it is unknown."""
-    return next((p.name for p in known(facts).values() if p.default), None)
+    return next((p.name for p in partitions.values() if p.default), None)
 
 
-def names(spec: Spec, facts: Facts) -> tuple[str, ...]:
-    """Return the partitions to request; an empty tuple for the cluster's default.
-
-    With several, Slurm uses the one that can start the job first:
-    https://slurm.schedmd.com/sbatch.html#OPT_partition
-    """
-    options: SlurmOptions = facts.options
-    own = (options.partition,) if options.partition else ()
-    if spec.cluster.capacity is Capacity.ON_DEMAND or options.spot_partition is None:
-        return own
-    if spec.cluster.capacity is Capacity.SPOT:
-        return (options.spot_partition,)
-    second = options.partition or default(facts)
-    both = (options.spot_partition, *((second,) if second else ()))
-    return tuple(dict.fromkeys(both))
-
-
-def partitions(spec: Spec, facts: Facts) -> tuple[Partition, ...]:
-    """Return the known partitions among those of the job."""
-    asked = names(spec, facts) or tuple(filter(None, [default(facts)]))
-    there = known(facts)
-    return tuple(there[name] for name in asked if name in there)
-
-
-def shares(where: tuple[Partition, ...], field: str) -> bool:
+def can_request(partitions: tuple[Partition, ...], field: str) -> bool:
     """Return whether *field* can be requested: not if Slurm is known not to manage it in a partition."""
-    return all(getattr(one, field) is not None for one in where)
-
-
-def gpu_type(spec: Spec, facts: Facts) -> str | None:
-    """Return the cluster's name of the GPU type of *spec*, which is usually in lower case."""
-    wanted, options = spec.cluster.gpu_type, facts.options
-    if wanted is None:
-        return None
-    if wanted in options.gpu_types:
-        mine: str = options.gpu_types[wanted]
-        return mine
-    there = [name for one in partitions(spec, facts) for name in one.gpus]
-    return next((name for name in there if name.lower() == wanted.lower()), wanted.lower())
+    return all(getattr(partition, field) is not None for partition in partitions)

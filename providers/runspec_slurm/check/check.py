@@ -11,14 +11,14 @@ from runspec_jobs.provider import (
     Problem,
     Spec,
     literal_paths,
-    nodes_each,
     not_in_profile,
     secret_problems,
 )
 from runspec_slurm import resources
 from runspec_slurm.check import partition_fit
-from runspec_slurm.containers import containers, images
-from runspec_slurm.job import extra_options, script, time_limit
+from runspec_slurm.containers import images
+from runspec_slurm.decision import EARLY_S, Decision
+from runspec_slurm.job import extra_options, script
 from runspec_slurm.naming import setting
 from runspec_slurm.options import SlurmOptions
 
@@ -26,34 +26,35 @@ RESERVED = ("SLURM_", "SBATCH_", "SRUN_", "SALLOC_")
 OWN_SECRETS = ("env", "file")
 # The default of SchedulerParameters=max_script_size: https://slurm.schedmd.com/slurm.conf.html
 MOST_SCRIPT_BYTES = 4 << 20
+MOST_LEAD_S = 65_535  # https://slurm.schedmd.com/sbatch.html#OPT_signal
 HOUR_S = 3600
 
 
-def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    options: SlurmOptions = facts.options
-    yield from _nodes(spec)
-    yield from _words(spec)
-    if containers.engine(spec, facts) == "none":
+def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
+    options = decision.options
+    yield from _nodes(decision)
+    yield from _variables(spec)
+    if not decision.is_contained:
         yield from literal_paths(spec, "on a node of Slurm without an image")
     if facts.complete:
         yield from extra_options.problems(spec, options)
-        yield from partition_fit.problems(spec, facts)
-        yield from _limits(spec, facts)
+        yield from partition_fit.problems(decision, spec, facts)
+        yield from _limits(decision, spec)
         yield from options.login_problems()
-        yield from images.problems(spec, facts)
-        yield from _mpi(spec, facts)
+        yield from images.problems(decision, spec, facts)
+        yield from _mpi(decision, spec, facts)
         yield from _mounts(spec, options)
         yield from secret_problems(spec, options, spec.provider, "'env:NAME'", _secret)
-        yield from _script(spec, facts)
+        yield from _script(decision, spec)
 
 
-def _nodes(spec: Spec) -> Iterator[Problem]:
-    if spec.cluster.placement and nodes_each(spec) > 1:
+def _nodes(decision: Decision) -> Iterator[Problem]:
+    if decision.one_switch:
         what = "requests nodes of one switch, for which Slurm waits five minutes at most by default"
         yield Problem(("cluster", "placement"), what, severity="note")
 
 
-def _words(spec: Spec) -> Iterator[Problem]:
+def _variables(spec: Spec) -> Iterator[Problem]:
     """Yield variables that Slurm itself reads.
 
     https://slurm.schedmd.com/sbatch.html#SECTION_INPUT-ENVIRONMENT-VARIABLES
@@ -65,16 +66,15 @@ def _words(spec: Spec) -> Iterator[Problem]:
                 yield Problem((where, name), what, "rename it", at="key")
 
 
-def _limits(spec: Spec, facts: Facts) -> Iterator[Problem]:
+def _limits(decision: Decision, spec: Spec) -> Iterator[Problem]:
     """Yield the problems of the time limits of the partitions, and of the grace period."""
-    options: SlurmOptions = facts.options
-    if time_limit.lead_s(options) > time_limit.MOST_LEAD_S:
-        what = f"grace is {options.grace:,} s, but Slurm signals a job at most 65,535 s before its limit"
+    limit, partitions = decision.time_limit, decision.partitions
+    if limit.lead_s > MOST_LEAD_S:
+        what = f"grace is {decision.options.grace:,} s, but Slurm signals a job at most 65,535 s before its limit"
         yield Problem(setting(spec, "grace"), what, "set grace: 18h or shorter")
-    most, there = time_limit.most_s(spec, facts), resources.partitions(spec, facts)
-    where = " and ".join(p.name for p in there)
-    early_s = time_limit.lead_s(options) + time_limit.EARLY_S
-    short = [p for p in there if p.max_time_s is not None and p.max_time_s <= early_s]
+    names = " and ".join(p.name for p in partitions)
+    early_s = limit.lead_s + EARLY_S
+    short = [p for p in partitions if p.max_time_s is not None and p.max_time_s <= early_s]
     if short:
         what = (
             f"the partition '{short[0].name}' has a time limit of {_long(short[0].max_time_s or 0)}, and jobs are "
@@ -82,16 +82,18 @@ def _limits(spec: Spec, facts: Facts) -> Iterator[Problem]:
         )
         yield Problem(setting(spec, "grace"), what, "use another partition")
     elif spec.timeout is None:
-        ends = [p.default_time_s or p.max_time_s for p in there]
+        ends = [p.default_time_s or p.max_time_s for p in partitions]
         if first := min(filter(None, ends), default=None):
-            what = f"without timeout, the partition '{where}' ends the job after {_long(first)}"
+            what = f"without timeout, the partition '{names}' ends the job after {_long(first)}"
             yield Problem(("provider",), what, severity="note")
-    elif most is not None and spec.timeout > most:
-        what = f"{_long(spec.timeout)} is longer than the time limit of the partition '{where}', {_long(most)}"
-        hint = f"set timeout: {most}s or shorter, or use another partition"
+    elif limit.most_s is not None and spec.timeout > limit.most_s:
+        most = f"the time limit of the partition '{names}', {_long(limit.most_s)}"
+        what = f"{_long(spec.timeout)} is longer than {most}"
+        hint = f"set timeout: {limit.most_s}s or shorter, or use another partition"
         yield Problem(("timeout",), what, hint)
-    elif most is not None and time_limit.wanted_s(spec.timeout, options) > most:
-        what = f"the time limit of the partition '{where}' is {_long(most)}: jobs must end up to {early_s} s before it"
+    elif limit.most_s is not None and (limit.wanted_s or 0) > limit.most_s:
+        most = f"the time limit of the partition '{names}' is {_long(limit.most_s)}"
+        what = f"{most}: jobs must end up to {early_s} s before it"
         yield Problem(("timeout",), what, severity="note")
 
 
@@ -108,31 +110,28 @@ def _long(seconds: int) -> str:
     return "".join(parts) or "0s"
 
 
-def _mpi(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    options: SlurmOptions = facts.options
+def _mpi(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
+    options, plugin = decision.options, decision.mpi
     if spec.launch is not Launch.MPI or options.mpi == "mpirun":
         return
     at = setting(spec, "mpi")
     if options.mpi == "auto":
-        plugin = script.mpi(spec, facts)
-        who = f"srun --mpi={plugin}" if plugin else "the environment's own mpirun"
-        yield Problem(at, f"mpi: auto: {who} starts the ranks", severity="note")
+        starter = f"srun --mpi={plugin}" if plugin else "the environment's own mpirun"
+        yield Problem(at, f"mpi: auto: {starter} starts the ranks", severity="note")
         return
-    if spec.cluster.nodes.elastic:
+    if decision.elastic:
         what = "mpi: srun cannot start processes in another job, and each node of an elastic job is a job"
         yield Problem(at, what, "set mpi: mpirun")
         return
-    if images.contained(spec, facts):
+    if decision.is_contained:
         hint = "set mpi: mpirun, or container: none"
         yield Problem(at, "mpi: srun needs the command srun, which images do not have", hint)
-    there = resources.found(facts).get("mpi")
-    plugin = script.mpi(spec, facts)
-    if there is not None and plugin not in there:
-        asked = options.mpi_type or "pmix nor pmi2"
-        what = f"mpi: srun is set, but the cluster has {'no' if options.mpi_type else 'neither'} {asked}"
-        listed = f"or set mpi_type to one of {', '.join(there)}" if there else ""
-        hint = "set mpi: mpirun, which needs no plugin" + (f", {listed}" if listed else "")
-        yield Problem(at, what, hint)
+    plugins = resources.read_cluster(facts).get("mpi")
+    if plugins is not None and plugin not in plugins:
+        lacking = f"no {options.mpi_type}" if options.mpi_type else "neither pmix nor pmi2"
+        what = f"mpi: srun is set, but the cluster has {lacking}"
+        listed = f", or set mpi_type to one of {', '.join(plugins)}" if plugins else ""
+        yield Problem(at, what, f"set mpi: mpirun, which needs no plugin{listed}")
 
 
 def _mounts(spec: Spec, options: SlurmOptions) -> Iterator[Problem]:
@@ -160,13 +159,13 @@ def _secret(at: Path, _key: str, source: str) -> Iterator[Problem]:
         yield Problem(at, what, severity="note")
 
 
-def _script(spec: Spec, facts: Facts) -> Iterator[Problem]:
+def _script(decision: Decision, spec: Spec) -> Iterator[Problem]:
     if any(
-        m.scheme == "shared" and m.place.partition("/")[0] not in facts.options.shared
+        m.scheme == "shared" and m.place.partition("/")[0] not in decision.options.shared
         for m in spec.mounts
     ):
         return
-    size = len(script.text(spec, "r" * 47, facts).encode())
+    size = len(script.write_script(decision, spec, "r" * 47).encode())
     if size > MOST_SCRIPT_BYTES:
         what = f"the batch script has {size:,} bytes with env, but Slurm accepts at most {MOST_SCRIPT_BYTES:,}"
         yield Problem(("env",), what, "put large values into a file of a mount", at="key")

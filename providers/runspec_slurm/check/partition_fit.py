@@ -11,116 +11,109 @@ from runspec_jobs.provider import (
     Problem,
     Spec,
     did_you_mean,
-    nodes_each,
-    tasks_in_all,
 )
 from runspec_slurm import resources
-from runspec_slurm.job import sbatch_argv, split
+from runspec_slurm.decision import Decision
 from runspec_slurm.naming import setting
-from runspec_slurm.options import SlurmOptions
 from runspec_slurm.resources import Partition
 
 MIB, GIB = 1 << 20, 1 << 30
+MOST_ARRAYS = 100  # of one run; each is a job of its own, and a request of its own
 MAX_JOBS = 10_000  # the default: https://slurm.schedmd.com/slurm.conf.html#OPT_MaxJobCount
 # States in which a partition starts no jobs: https://slurm.schedmd.com/slurm.conf.html#OPT_State_1
 CLOSED = {"drain": "accepts no jobs", "inactive": "accepts no jobs and starts none"}
 ANOTHER = "ask for less, or use another partition"
 
 
-def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    yield from _named(spec, facts)
-    yield from _capacity(spec, facts)
-    yield from _array(spec, facts)
-    yield from _gpu_request(spec, facts)
-    there = resources.partitions(spec, facts)
-    for partition in there:
+def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
+    yield from _named(decision, spec)
+    yield from _capacity(decision, spec)
+    yield from _array(decision, spec, facts)
+    yield from _gpu_request(decision, spec, facts)
+    for partition in decision.partitions:
         yield from _open(partition)
-        yield from _nodes(spec, partition)
-        yield from _sizes(spec, partition)
-        yield from _gpus(spec, facts, partition)
-    yield from _not_known(spec, facts, there)
+        yield from _nodes(decision, partition)
+        yield from _sizes(decision, spec, partition)
+        yield from _gpus(decision, spec, partition)
+    yield from _not_requested(decision, spec)
 
 
-def _named(spec: Spec, facts: Facts) -> Iterator[Problem]:
+def _named(decision: Decision, spec: Spec) -> Iterator[Problem]:
     """Yield a problem for each partition that does not exist, or if none is named and the cluster has no default."""
-    there, options = resources.known(facts), facts.options
-    if not there:
+    known = decision.known
+    if not known:
         return
     for key in ("partition", "spot_partition"):
-        name = getattr(options, key)
-        if name is not None and name not in there and name in resources.names(spec, facts):
-            hint = did_you_mean(name, there) or f"use one of {', '.join(there)}"
+        name = getattr(decision.options, key)
+        if name is not None and name not in known and name in decision.requested:
+            hint = did_you_mean(name, known) or f"use one of {', '.join(known)}"
             yield Problem(setting(spec, key), f"{key}: the cluster has no '{name}'", hint)
-    if not resources.names(spec, facts) and resources.default(facts) is None:
-        hint = f"set providers: {{{spec.provider}: {{partition: {next(iter(there))}}}}}"
+    if not decision.requested and resources.find_default(known) is None:
+        hint = f"set providers: {{{spec.provider}: {{partition: {next(iter(known))}}}}}"
         yield Problem(
             ("provider",), "the cluster has no default partition, and none is named", hint
         )
 
 
-def _capacity(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    options: SlurmOptions = facts.options
-    at = ("cluster", "capacity")
+def _capacity(decision: Decision, spec: Spec) -> Iterator[Problem]:
+    at, requested = ("cluster", "capacity"), decision.requested
     if spec.cluster.capacity is Capacity.ON_DEMAND:
         return
-    if options.spot_partition is None:
+    if decision.options.spot_partition is None:
         what = "the profile has no spot_partition: the job uses the same partition as other jobs"
         yield Problem(at, what, severity="note")
     elif spec.cluster.capacity is Capacity.SPOT_THEN_ON_DEMAND:
-        both = resources.names(spec, facts)
-        if len(both) == 1:
-            what = f"the on-demand partition is unknown, so only {both[0]} is used: set option partition"
+        if len(requested) == 1:
+            what = f"the on-demand partition is unknown, so only {requested[0]} is used: set option partition"
         else:
-            what = f"Slurm uses the one of {' and '.join(both)} that can start the job first"
+            what = f"Slurm uses the one of {' and '.join(requested)} that can start the job first"
         yield Problem(at, what, severity="note")
 
 
-def _array(spec: Spec, facts: Facts) -> Iterator[Problem]:
+def _array(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
     """Yield problems with the number of tasks, and a note if they are split into several arrays.
 
     https://slurm.schedmd.com/slurm.conf.html#OPT_MaxArraySize, #OPT_MaxJobCount
     """
-    count, most, said = tasks_in_all(spec), split.largest(facts), resources.found(facts)
-    jobs, arrays = said.get("max_jobs"), split.arrays(spec, facts)
+    cluster, arrays = resources.read_cluster(facts), decision.arrays
+    jobs, tasks = cluster.get("max_jobs"), arrays.tasks
     at: Path = ("sweep",) if spec.sweep else ("cluster", "nodes")
     hint = "use fewer tasks, or ask the administrators for a higher "
-    if count == 1:
+    if not decision.is_array:
         return
-    if most == 0:
+    if arrays.largest == 0:
         what = "this cluster allows no arrays (MaxArraySize=0)"
         yield Problem(at, what, "ask the administrators for a higher MaxArraySize", at="key")
         return
-    bound = f"an array of this cluster has {most:,} at most (MaxArraySize)"
-    if said.get("max_array") is None:
+    bound = f"an array of this cluster has {arrays.largest:,} at most (MaxArraySize)"
+    if cluster.get("max_array") is None:
         bound = (
-            f"an array has {most:,} at most unless MaxArraySize is set higher, which is not known"
+            f"an array has {arrays.largest:,} at most unless MaxArraySize is set higher, which is not "
+            "known"
         )
-    if arrays > split.MOST_ARRAYS or (arrays == 1 and count > most):
-        what = f"{count:,} tasks, but {bound}"
-        if arrays > 1:
-            what += f", and a run has {split.MOST_ARRAYS} arrays at most"
+    if arrays.count > MOST_ARRAYS or (arrays.count == 1 and tasks > arrays.largest):
+        what = f"{tasks:,} tasks, but {bound}"
+        if arrays.count > 1:
+            what += f", and a run has {MOST_ARRAYS} arrays at most"
         yield Problem(at, what, f"{hint}MaxArraySize", at="key")
-    elif jobs is not None and count > jobs:
-        what = f"{count:,} tasks, but this cluster allows {jobs:,} jobs in all (MaxJobCount)"
+    elif jobs is not None and tasks > jobs:
+        what = f"{tasks:,} tasks, but this cluster allows {jobs:,} jobs in all (MaxJobCount)"
         yield Problem(at, what, f"{hint}MaxJobCount", at="key")
-    elif arrays > 1 and any(word.startswith("aftercorr:") for word in facts.options.after):
-        what = f"{count:,} tasks are {arrays} arrays, and `aftercorr` pairs the tasks of one array"
+    elif arrays.count > 1 and any(w.startswith("aftercorr:") for w in decision.options.after):
+        what = f"{tasks:,} tasks are {arrays.count} arrays, and `aftercorr` pairs the tasks of one array"
         yield Problem(setting(spec, "after"), what, "write afterok, or use fewer tasks")
-    elif arrays > 1:
-        what = f"{count:,} tasks are {arrays} arrays of up to {split.each(spec, facts):,}: {bound}"
+    elif arrays.count > 1:
+        what = f"{tasks:,} tasks are {arrays.count} arrays of up to {arrays.each:,}: {bound}"
         yield Problem(at, what, at="key", severity="note")
-    if jobs is None and count > MAX_JOBS:
-        what = f"{count:,} tasks, but a cluster allows {MAX_JOBS:,} jobs in all unless MaxJobCount is set higher"
+    if jobs is None and tasks > MAX_JOBS:
+        what = f"{tasks:,} tasks, but a cluster allows {MAX_JOBS:,} jobs in all unless MaxJobCount is set higher"
         yield Problem(at, what, at="key", severity="note")
 
 
-def _gpu_request(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    select = resources.found(facts).get("select")
-    if (
-        not spec.cluster.gpus
-        or facts.options.gpu_request == "gres"
-        or select in (None, "cons_tres")
-    ):
+def _gpu_request(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
+    select = resources.read_cluster(facts).get("select")
+    by_gres = decision.options.gpu_request == "gres"
+    if not decision.gpus or by_gres or select in (None, "cons_tres"):
         return
     what = f"gpu_request: gpus-per-node needs select/cons_tres, but the cluster has {select}"
     yield Problem(setting(spec, "gpu_request"), what, "set gpu_request: gres")
@@ -135,26 +128,23 @@ def _open(partition: Partition) -> Iterator[Problem]:
         yield Problem(("provider",), what, severity="note")
 
 
-def _nodes(spec: Spec, partition: Partition) -> Iterator[Problem]:
+def _nodes(decision: Decision, partition: Partition) -> Iterator[Problem]:
     """Yield problems with the number of nodes; powered down nodes count, because Slurm starts them for a job."""
-    most, at = partition.most_nodes, ("cluster", "nodes")
-    elastic = spec.cluster.nodes.elastic
-    # An elastic job waits only for its smallest number of nodes.
-    nodes = spec.cluster.nodes.min if elastic else spec.cluster.nodes.max
-    name = partition.name
+    most, least, at = partition.most_nodes, partition.min_nodes, ("cluster", "nodes")
+    name, nodes = partition.name, decision.least_nodes
     if most is not None and nodes > most:
         what = f"{nodes:,}, but the partition '{name}' has {most:,}: the job would wait for ever"
         yield Problem(at, what, f"set nodes: {most}, or use another partition")
-    elif partition.min_nodes is not None and nodes_each(spec) < partition.min_nodes:
-        what = f"{nodes_each(spec):,}, and the partition '{name}' takes jobs of {partition.min_nodes:,} and more"
-        yield Problem(at, what, f"set nodes: {partition.min_nodes}, or name another partition")
+    elif least is not None and decision.nodes < least:
+        what = f"{decision.nodes:,}, and the partition '{name}' takes jobs of {least:,} and more"
+        yield Problem(at, what, f"set nodes: {least}, or name another partition")
 
 
-def _sizes(spec: Spec, partition: Partition) -> Iterator[Problem]:
+def _sizes(decision: Decision, spec: Spec, partition: Partition) -> Iterator[Problem]:
     asked = spec.cluster
-    if partition.cpus is not None and sbatch_argv.cpus(spec) > partition.cpus:
+    if partition.cpus is not None and decision.cpus > partition.cpus:
         at: Path = ("cluster", "cpus") if asked.cpus else ("processes_per_node",)
-        what = f"{sbatch_argv.cpus(spec)}, but a node of '{partition.name}' has {partition.cpus} processors"
+        what = f"{decision.cpus}, but a node of '{partition.name}' has {partition.cpus} processors"
         yield Problem(at, what, ANOTHER)
     for key, wanted, most in (
         ("memory", asked.memory, partition.memory_mb),
@@ -165,43 +155,42 @@ def _sizes(spec: Spec, partition: Partition) -> Iterator[Problem]:
             yield Problem(("cluster", key), what, ANOTHER)
 
 
-def _gpus(spec: Spec, facts: Facts, partition: Partition) -> Iterator[Problem]:
-    wanted, name = spec.cluster.gpus, partition.name
-    if not wanted:
+def _gpus(decision: Decision, spec: Spec, partition: Partition) -> Iterator[Problem]:
+    name, gpu_type = partition.name, decision.gpu_type
+    if not decision.gpus:
         return
     if not partition.gpus:
-        others = [p.name for p in resources.known(facts).values() if p.gpus]
+        others = [p.name for p in decision.known.values() if p.gpus]
         hint = f"use a partition that has: {', '.join(others)}" if others else "remove gpus"
         yield Problem(("cluster", "gpus"), f"the partition '{name}' has no GPUs", hint)
         return
-    kind = resources.gpu_type(spec, facts)
-    if kind is not None and kind not in partition.gpus:
-        named = ", ".join(filter(None, partition.gpus))
-        there = named or "GPUs of no named type"
-        what = f"'{spec.cluster.gpu_type}', but the partition '{name}' has {there}"
+    if gpu_type is not None and gpu_type not in partition.gpus:
+        types = ", ".join(filter(None, partition.gpus))
+        has = types or "GPUs of no named type"
+        what = f"'{spec.cluster.gpu_type}', but the partition '{name}' has {has}"
         other = "use another type, or set option gpu_types to the cluster's name of this one"
-        hint = did_you_mean(kind, partition.gpus) or (other if named else "remove gpu_type")
+        hint = did_you_mean(gpu_type, partition.gpus) or (other if types else "remove gpu_type")
         yield Problem(("cluster", "gpu_type"), what, hint)
         return
-    most = partition.gpus[kind] if kind else sum(partition.gpus.values())
-    if wanted > most:
-        what = f"{wanted}, but a node of '{name}' has {most}"
+    most = partition.gpus[gpu_type] if gpu_type else sum(partition.gpus.values())
+    if decision.gpus > most:
+        what = f"{decision.gpus}, but a node of '{name}' has {most}"
         yield Problem(
             ("cluster", "gpus"), what, "ask for fewer on more nodes, or use another partition"
         )
 
 
-def _not_known(spec: Spec, facts: Facts, there: tuple[Partition, ...]) -> Iterator[Problem]:
+def _not_requested(decision: Decision, spec: Spec) -> Iterator[Problem]:
     """Yield notes about resources that are not requested, because sbatch refuses those that Slurm does not manage."""
-    whole, knows = facts.options.memory == "all", resources.shares(there, "memory_mb")
+    asked, whole = spec.cluster, decision.options.memory == "all"
     at: Path = setting(spec, "memory") if whole else ("cluster", "memory")
-    if (spec.cluster.memory or whole) and not knows:
+    if (asked.memory or whole) and decision.memory is None:
         what = "memory is not requested, because Slurm does not know how much the nodes have (RealMemory)"
         yield Problem(at, what, severity="note")
-    elif spec.cluster.memory and whole:
+    elif asked.memory and whole:
         what = "has no effect: the option memory: all requests all memory of a node"
         yield Problem(("cluster", "memory"), what, severity="note")
-    if spec.cluster.disk and not (there and resources.shares(there, "disk_mb")):
+    if asked.disk and decision.disk is None:
         what = (
             "disk is not requested, because Slurm does not know how much the nodes have (TmpDisk)"
         )

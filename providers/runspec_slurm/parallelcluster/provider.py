@@ -25,6 +25,7 @@ from runspec_jobs.provider import (
 )
 from runspec_slurm import plan as slurm_plan
 from runspec_slurm.check import check as slurm_check
+from runspec_slurm.decision import decide as decide_job
 from runspec_slurm.parallelcluster import job, plan
 from runspec_slurm.parallelcluster.check import check
 from runspec_slurm.parallelcluster.infrastructure import config
@@ -46,7 +47,8 @@ class ParallelClusterProvider:
 
     def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
         yield from check.problems(spec, facts)
-        yield from slurm_check.problems(spec, job.facts(spec, facts))
+        of_job = job.facts(spec, facts)
+        yield from slurm_check.problems(decide_job(spec, of_job), spec, of_job)
 
     def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
         from runspec_slurm.parallelcluster.discover.survey import survey
@@ -65,7 +67,8 @@ class ParallelClusterProvider:
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         name = config.name(spec, facts.options)
-        then = slurm_plan.steps(spec, run, job.facts(spec, facts))
+        of_job = job.facts(spec, facts)
+        then = slurm_plan.steps(decide_job(spec, of_job), spec, run, of_job)
         return (*plan.steps(spec, facts), *(plan.on(name, step) for step in then))
 
     def offer(self, spec: Spec, facts: Facts, listed: ListedPrices = NOT_READ) -> Offer:

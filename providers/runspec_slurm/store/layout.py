@@ -15,15 +15,12 @@ from runspec_jobs.provider import (
     argv as program,
     blob_name,
     job_record,
-    nodes_each,
     reach,
-    tasks_in_all,
 )
-from runspec_slurm import resources
 from runspec_slurm.containers import containers
-from runspec_slurm.job import sbatch_argv, split
-from runspec_slurm.naming import INSIDE, INSIDE_SHA256, environment, folder, of_run
-from runspec_slurm.options import SlurmOptions
+from runspec_slurm.decision import Decision
+from runspec_slurm.job import sbatch_argv
+from runspec_slurm.naming import INSIDE, INSIDE_SHA256, folder, of_run
 
 # Slurm's own ports (SlurmdPort, SrunPortRange) are not among these: https://slurm.schedmd.com/network.html
 RULE = (
@@ -33,7 +30,7 @@ RULE = (
 )
 
 
-def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
+def steps(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Step]:
     """Yield the steps that write what several jobs share: the agent, mounted folders, and what packages they need."""
     yield _upload("inside", "upload the agent", INSIDE, {"$inside": INSIDE_SHA256})
     for mount in spec.mounts:
@@ -42,8 +39,9 @@ def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
             title = f"upload {mount.source} ({source.counted}, {source.bytes:,} bytes)"
             key = f"blobs/{blob_name(source)}"
             yield _upload(f"upload-{mount.name}", title, key, {"$file": mount.name})
-    if facts.requirements:
-        yield _environment(spec, facts)
+    if decision.environment:
+        name = "environment.yml" if spec.container.conda else "requirements.txt"
+        yield _environment(decision.environment, name, facts.requirements)
 
 
 def _upload(step: str, title: str, key: str, content: Any) -> Step:
@@ -52,86 +50,74 @@ def _upload(step: str, title: str, key: str, content: Any) -> Step:
     return Step(step, title, Scope.SITE, do, folder("remove", key=key))
 
 
-def _environment(spec: Spec, facts: Facts) -> Step:
+def _environment(key: str, name: str, requirements: tuple[str, ...]) -> Step:
     """Return the step that names an environment, which the first node that needs it builds beside that file."""
-    where = environment(spec, facts)
-    lines = "".join(f"{line}\n" for line in facts.requirements)
-    name = "environment.yml" if spec.container.conda else "requirements.txt"
-    do = folder("put", key=f"{where}/{name}", content=lines)
+    content = "".join(f"{line}\n" for line in requirements)
+    do = folder("put", key=f"{key}/{name}", content=content)
     title = "write the requirements of the environment, which the first node builds"
-    undo = folder("remove_tree", key=where)
+    undo = folder("remove_tree", key=key)
     return Step("environment", title, Scope.SITE, do, undo)
 
 
-def record(spec: Spec, run: str, facts: Facts) -> Step:
+def record(decision: Decision, spec: Spec, run: str, facts: Facts) -> Step:
     """Return the step that writes the job's record and makes the folder of its logs.
 
     Slurm opens a job's output file before the job begins: without the folder the job would fail, and no log would
     say why. Any machine that can read the workspace can adopt the run by its record.
     """
-    text = json.dumps(described(spec, run, facts), sort_keys=True)
-    do = folder("put", key=of_run(run, "record.json"), content=text)
+    content = json.dumps(describe(decision, spec, run, facts), sort_keys=True)
+    do = folder("put", key=of_run(run, "record.json"), content=content)
     undo = folder("remove_run", run=run)
     return Step("record", "write the job's record", Scope.RUN, do, undo)
 
 
-def described(spec: Spec, run: str, facts: Facts) -> dict[str, Any]:
+def describe(decision: Decision, spec: Spec, run: str, facts: Facts) -> dict[str, Any]:
     """Return the record that runspec_agent and this provider's client read."""
-    own: dict[str, Any] = {
-        "array": tasks_in_all(spec) > 1,
-        "argv": list(sbatch_argv.words(spec, run, facts)),
-        "partition": ",".join(resources.names(spec, facts)) or None,
-        "srun": containers.by_srun(spec, facts),
-    }
-    parted = split.arrays(spec, facts) > 1
-    if parted:
-        own["each"] = split.each(spec, facts)
-    return job_record(
+    is_split = decision.arrays.count > 1
+    described = job_record(
         spec,
         run,
         facts,
-        mounts=_mounts(spec, run, facts),
-        nodes=nodes_each(spec),
-        shape="nodes" if nodes_each(spec) > 1 else "single",
+        nodes=decision.nodes,
+        shape="nodes" if decision.is_gang else "single",
         argv=list(program(spec)),
-        count=tasks_in_all(spec),
+        count=decision.arrays.tasks,
         tries=spec.retry.attempts,
         spot=False,  # no machine has a notice to poll: Slurm signals the job before it ends
         spot_attempts=spec.retry.spot_attempts,
-        slurm=own,
-        **({"format": PARTED_FORMAT} if parted else {}),
+        slurm={
+            "array": decision.is_array,
+            "argv": list(sbatch_argv.make_argv(decision, run)),
+            "partition": ",".join(decision.requested) or None,
+            "srun": decision.uses_srun,
+            **({"each": decision.arrays.each} if is_split else {}),
+        },
+        **({"format": PARTED_FORMAT} if is_split else {}),
         **reach(spec, RULE),
     )
-
-
-def _mounts(spec: Spec, run: str, facts: Facts) -> list[dict[str, Any]]:
-    """Return the mounts of the record, with shared folders by their paths on the cluster."""
-    options: SlurmOptions = facts.options
-    found: list[dict[str, Any]] = job_record(spec, run, facts)["mounts"]
-    for mount in found:
-        if mount["kind"] == "folder":
+    for mount in described["mounts"]:
+        if mount["kind"] == "folder":  # a shared one, which has another path on the cluster
             key, slash, rest = mount["path"].partition("/")
-            mount["path"] = options.shared[key] + slash + rest
-    return found
+            mount["path"] = decision.options.shared[key] + slash + rest
+    return described
 
 
 def secrets(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
     """Yield the step that writes the secrets, if any, to a file that only its owner can read."""
-    options: SlurmOptions = facts.options
     if spec.secrets:
+        values = {name: {"$secret": facts.options.secrets[k]} for name, k in spec.secrets.items()}
         key = of_run(run, "secrets")
-        values = {name: {"$secret": options.secrets[k]} for name, k in spec.secrets.items()}
         do = folder("put_secrets", key=key, values=values)
         title = f"write {len(values)} secret{'s' if len(values) > 1 else ''}"
         yield Step("secrets", title, Scope.RUN, do, folder("remove", key=key))
 
 
-def login(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
+def login(decision: Decision, run: str) -> Iterator[Step]:
     """Yield the step that writes the login at the image's registry, if any, to a file that only its owner can read."""
-    found = containers.login(spec, facts)
-    if found:
-        enroot = containers.engine(spec, facts) == "pyxis"
-        key = of_run(run, containers.ENROOT_LOGIN if enroot else containers.LOGIN)
-        do = folder("put_login", key=key, format="netrc" if enroot else "docker", login=dict(found))
-        title = f"write the login at {found['registry']}"
+    if decision.login:
+        by_enroot = decision.engine == "pyxis"
+        key = of_run(run, containers.ENROOT_LOGIN if by_enroot else containers.LOGIN)
+        form = "netrc" if by_enroot else "docker"
+        do = folder("put_login", key=key, format=form, login=dict(decision.login))
+        title = f"write the login at {decision.login['registry']}"
         yield Step("login", title, Scope.RUN, do, folder("remove", key=key))

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from runspec_jobs.provider import Scope
-from runspec_slurm.job import script
-from runspec_slurm.job.sbatch_argv import words as argv
+from runspec_jobs.provider import Facts, Scope, Spec
+from runspec_slurm.decision import decide
+from runspec_slurm.job.sbatch_argv import make_argv
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.provider import PROVIDER
 from runspec_slurm.store import layout
@@ -20,6 +20,10 @@ from tests.support.slurm.specs import FOUND, RUN, facts, problems, sbatch, spec,
 def words(options: dict[str, Any] | None = None, found: Any = FOUND, **fields: Any) -> list[str]:
     wanted = spec(**fields)
     return sbatch(wanted, facts(wanted, options, found))[0]
+
+
+def described(wanted: Spec, there: Facts) -> dict[str, Any]:
+    return layout.describe(decide(wanted, there), wanted, RUN, there)
 
 
 def said(name: str, line: list[str]) -> list[str]:
@@ -112,7 +116,7 @@ def test_srun_is_taken_by_itself_only_for_an_mpi_whose_plugin_is_there(
 
     given = given._replace(requirements=lines)
 
-    assert script.mpi(wanted, given) == plugin
+    assert decide(wanted, given).mpi == plugin
     (note,) = [one for one in problems(wanted, given) if "mpi: auto" in one.what]
     assert f"{f'srun --mpi={plugin}' if plugin else 'mpirun'} starts" in note.what
 
@@ -398,7 +402,8 @@ def test_the_record_says_what_the_job_and_the_client_need() -> None:
     )
     there = facts(wanted, {"shared": {"work": "/data/work"}, "partition": "gpu"})
 
-    record = json.loads(layout.record(wanted, RUN, there).do.params["content"])
+    decision = decide(wanted, there)
+    record = json.loads(layout.record(decision, wanted, RUN, there).do.params["content"])
 
     assert (record["shape"], record["count"], record["tries"], record["spot"]) == (
         "nodes",
@@ -411,7 +416,7 @@ def test_the_record_says_what_the_job_and_the_client_need() -> None:
         {"name": "w", "target": "/job/w", "kind": "folder", "path": "/data/work/a/b"}
     ]
     assert record["slurm"] == {
-        "argv": list(argv(wanted, RUN, there)),
+        "argv": list(make_argv(decision, RUN)),
         "array": True,
         "partition": "gpu",
         "srun": True,
@@ -421,7 +426,7 @@ def test_the_record_says_what_the_job_and_the_client_need() -> None:
 def test_a_shared_folder_itself_can_be_mounted() -> None:
     wanted = spec(mounts=[{"name": "w", "source": "shared://work", "target": "/job/w"}])
 
-    found = layout.described(wanted, RUN, facts(wanted, {"shared": {"work": "/data/work"}}))
+    found = described(wanted, facts(wanted, {"shared": {"work": "/data/work"}}))
 
     assert found["mounts"][0]["path"] == "/data/work"
 
@@ -439,8 +444,8 @@ def test_places_and_names_are_of_the_run_and_of_nothing_else() -> None:
 def test_nodes_of_a_smoke_test_are_told_to_reach_each_other_and_nobody_else_is() -> None:
     two, smoke = {"cluster": {"nodes": 2}}, {"env": {"RUNSPEC_SMOKE": "1"}}
 
-    found = [layout.described(w, RUN, facts(w)) for w in (spec(**two), spec(**smoke))]
-    told = layout.described(wanted := spec(**two, **smoke), RUN, facts(wanted))
+    found = [described(w, facts(w)) for w in (spec(**two), spec(**smoke))]
+    told = described(wanted := spec(**two, **smoke), facts(wanted))
 
     assert ["reach" in one for one in found] == [False, False]
     assert "SrunPortRange" in told["reach"]

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from runspec_jobs.provider import Facts, Spec
-from runspec_slurm.containers.containers import uri
 from runspec_slurm.job.script import AGENT
+from runspec_slurm.naming import enroot_notation
 from runspec_slurm.session.quoting import quoted
 from tests.support.slurm import specs
 from tests.support.slurm.specs import FOUND, RUN, sbatch, spec
@@ -434,7 +434,7 @@ def test_a_job_that_may_use_adapters_may_pin_memory(stubs: Path, tmp_path: Path)
     ],
 )
 def test_a_registry_is_told_apart_as_enroot_writes_it(image: str, said: str) -> None:
-    assert uri(image) == said
+    assert enroot_notation(image) == said
 
 
 def test_the_files_of_images_are_run_as_they_are(stubs: Path) -> None:
