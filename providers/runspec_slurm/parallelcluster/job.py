@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from runspec_jobs.provider import Capacity, Facts, Spec
+from runspec_jobs.provider import Facts
 from runspec_slurm.parallelcluster.check.check import USERS
-from runspec_slurm.parallelcluster.infrastructure import queues
-from runspec_slurm.parallelcluster.options import ParallelClusterOptions, Queue
+from runspec_slurm.parallelcluster.decision import Decision, QueueChoice
+from runspec_slurm.parallelcluster.options import ParallelClusterOptions
 from runspec_slurm.parallelcluster.resources import known, usable_mib
 
 WORKSPACE = "runspec"  # the folder of the workspace on a file system of the cluster
 
 
-def facts(spec: Spec, given: Facts) -> Facts:
+def facts(decision: Decision, given: Facts) -> Facts:
     """Return *given* for the Slurm provider, with the queues as partitions and their resources.
 
     The resources of the cluster follow from the options, so no discovery is necessary.
     """
-    own: ParallelClusterOptions = given.options
     survey = dict(given.survey)
-    if own.manage and "slurm" not in survey:
+    if decision.options.manage and "slurm" not in survey:
         survey["slurm"] = {
-            "partitions": _partitions(spec, own),
+            "partitions": _partitions(decision),
             "containers": [],
             "mpi": ["pmix", "pmi2"],
-            **_limits(own),
+            **_limits(decision.options),
         }
-    return given._replace(options=options(spec, own), survey=survey)
+    return given._replace(options=options(decision), survey=survey)
 
 
 def _limits(own: ParallelClusterOptions) -> dict[str, int]:
@@ -37,21 +36,18 @@ def _limits(own: ParallelClusterOptions) -> dict[str, int]:
     return {fact: int(given[n]) for fact, n in names.items() if given.get(n, "").isdecimal()}
 
 
-def options(spec: Spec, own: ParallelClusterOptions) -> ParallelClusterOptions:
+def options(decision: Decision) -> ParallelClusterOptions:
     """Return the options, with the options for Slurm that follow from those of the cluster."""
+    own = decision.options
     if not own.manage:  # the queues of the cluster are unknown
         return access(own.model_copy(update={"partition": own.queue or own.partition}))
-    sent = queues.of_job(spec, own)
-    there = queues.queues(spec, own)
-    spot = [name for name in sent if there[name].capacity == "spot" or own.queue]
-    firm = [name for name in sent if there[name].capacity != "spot" or own.queue]
+    bought = {name: choice.queue.capacity for name, choice in decision.job_queues.items()}
+    spot = [name for name, capacity in bought.items() if capacity == "spot" or own.queue]
+    firm = [name for name, capacity in bought.items() if capacity != "spot" or own.queue]
     follows: dict[str, Any] = {
-        "partition": next(iter(firm), None),
-        "spot_partition": next(iter(spot), None),
+        "partition": next(iter(firm), own.partition),
+        "spot_partition": next(iter(spot), own.spot_partition),
     }
-    if spec.cluster.capacity is Capacity.SPOT_THEN_ON_DEMAND and not spot:
-        follows["spot_partition"] = None
-    follows = {key: value or getattr(own, key) for key, value in follows.items()}
     return access(own.model_copy(update=follows))
 
 
@@ -77,28 +73,29 @@ def login(own: ParallelClusterOptions, address: str) -> str:
     return address if "@" in address else f"{USERS.get(own.os, 'ec2-user')}@{address}"
 
 
-def _partitions(spec: Spec, own: ParallelClusterOptions) -> dict[str, Any]:
-    there = queues.queues(spec, own)
+def _partitions(decision: Decision) -> dict[str, Any]:
+    memory = decision.options.memory_scheduling
     return {
-        name: {**_partition(spec, queue, own), "default": number == 0}
-        for number, (name, queue) in enumerate(there.items())
+        name: {**_partition(choice, memory=memory), "default": number == 0}
+        for number, (name, choice) in enumerate(decision.queues.items())
     }
 
 
-def _partition(spec: Spec, queue: Queue, own: ParallelClusterOptions) -> dict[str, Any]:
+def _partition(choice: QueueChoice, *, memory: bool) -> dict[str, Any]:
     """Return the facts of a partition; Slurm knows its memory only with memory-based scheduling.
 
-    Machines that the catalogue does not have are taken to have the GPUs of *spec*.
+    Machines that the catalogue does not have are taken to have the GPUs that a node requests.
 
     https://docs.aws.amazon.com/parallelcluster/latest/ug/slurm-mem-based-scheduling-v3.html
     """
+    queue, request = choice.queue, choice.request
     machines = [machine for name in queue.instance_types if (machine := known(name))]
-    found: dict[str, Any] = {"nodes": queue.max_count}
+    partition: dict[str, Any] = {"nodes": queue.max_count}
     if machines and len(machines) == len(queue.instance_types):
-        found["cpus"] = min(machine.cpus or 0 for machine in machines)
-        found["gpus"] = {m.gpu.lower(): int(m.gpus) for m in machines if m.gpu and m.gpus}
-        if own.memory_scheduling:
-            found["memory_mb"] = min(map(usable_mib, machines))
-    elif spec.cluster.gpus:
-        found["gpus"] = {(spec.cluster.gpu_type or "").lower(): spec.cluster.gpus}
-    return found
+        partition["cpus"] = min(machine.cpus or 0 for machine in machines)
+        partition["gpus"] = {m.gpu.lower(): int(m.gpus) for m in machines if m.gpu and m.gpus}
+        if memory:
+            partition["memory_mb"] = min(map(usable_mib, machines))
+    elif request.gpus:
+        partition["gpus"] = {(request.gpu_type or "").lower(): request.gpus}
+    return partition

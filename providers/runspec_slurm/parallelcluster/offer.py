@@ -11,12 +11,10 @@ from runspec_jobs.provider import (
     MONTH_H,
     NOT_READ,
     ChosenMachine,
-    Facts,
     ListedPrices,
     Machine,
     MachineRequest,
     Offer,
-    Spec,
     StandingCost,
     aws_price,
     chosen_machine,
@@ -26,77 +24,70 @@ from runspec_jobs.provider import (
     price_note,
     unknown_machine,
 )
-from runspec_slurm.parallelcluster.infrastructure import config, queues
-from runspec_slurm.parallelcluster.options import ParallelClusterOptions, Queue, Storage
+from runspec_slurm.parallelcluster.decision import Decision, QueueChoice, has_own_ami
+from runspec_slurm.parallelcluster.infrastructure import config
+from runspec_slurm.parallelcluster.options import ParallelClusterOptions, Storage
 from runspec_slurm.parallelcluster.resources import known, runs_on, usable_gib
 
 GONE = "until `runspec destroy --shared`"
 
 
-def offer(spec: Spec, facts: Facts, listed: ListedPrices = NOT_READ) -> Offer:
+def offer(decision: Decision, listed: ListedPrices = NOT_READ) -> Offer:
     """Return the machines of the queues that the job is submitted to; those of a cluster of others are not known."""
-    options: ParallelClusterOptions = facts.options
+    options = decision.options
     if not options.manage:
-        name = config.name(spec, options)
+        name = config.name(decision)
         theirs = StandingCost(f"the cluster {name}, which runspec neither makes nor deletes")
         return Offer((), standing=(theirs,), why=f"the queues of {name} choose the machines")
-    there = queues.queues(spec, options)
-    sent = {name: there[name] for name in queues.of_job(spec, options)}
-    found = _unique(one for name, queue in sent.items() for one in _of(name, queue, spec, options))
+    queues = decision.job_queues
+    machines = _unique(m for name, queue in queues.items() for m in _of(name, queue, options))
     return Offer(
-        found,
-        _others(spec, options, sent, found),
-        tuple(_standing(spec, options, there, found, listed)),
+        machines,
+        _others(queues.values(), options, machines),
+        tuple(_standing(decision, machines, listed)),
         price_note(ec2_catalogue(), options.region),
-        "" if found else "no machine of the catalogue is large enough",
-        _shares(found, sent, spec, options),
-        _limits(sent, spec, options),
+        "" if machines else "no machine of the catalogue is large enough",
+        _shares(decision, machines),
+        _limits(decision),
     )
 
 
-def _shares(
-    found: Iterable[ChosenMachine],
-    sent: Mapping[str, Queue],
-    spec: Spec,
-    options: ParallelClusterOptions,
-) -> Mapping[str, float]:
+def _shares(decision: Decision, machines: Iterable[ChosenMachine]) -> Mapping[str, float]:
     """Return the fraction of each machine that a node requests, if tasks of the job may share a machine.
 
     Memory counts if the spec requests some: Slurm places other tasks by their CPUs and GPUs.
     """
-    wanted = queues.request(spec, options, next(iter(sent.values())))
-    wanted = wanted if spec.cluster.memory else wanted._replace(memory_gib=0)
-    if wanted.together == 1:
+    request = next(iter(decision.job_queues.values())).request
+    request = request if decision.asks_memory else request._replace(memory_gib=0)
+    if request.together == 1:
         return {}
-    return {one.machine.name: _share(one.machine, wanted) for one in found if one.machine.cpus}
+    return {m.machine.name: _share(m.machine, request) for m in machines if m.machine.cpus}
 
 
-def _share(machine: Machine, wanted: MachineRequest) -> float:
-    """Return the fraction of the resource of which *wanted* requests most of *machine*."""
-    parts = [wanted.cpus / (machine.cpus or math.inf), wanted.gpus / (machine.gpus or math.inf)]
-    parts.append(wanted.memory_gib / max(usable_gib(machine), wanted.memory_gib or 1))
+def _share(machine: Machine, request: MachineRequest) -> float:
+    """Return the fraction of the resource of which *request* takes most of *machine*."""
+    parts = [request.cpus / (machine.cpus or math.inf), request.gpus / (machine.gpus or math.inf)]
+    parts.append(request.memory_gib / max(usable_gib(machine), request.memory_gib or 1))
     return min(1.0, max(parts))
 
 
-def _limits(
-    sent: Mapping[str, Queue], spec: Spec, options: ParallelClusterOptions
-) -> Mapping[str, int]:
+def _limits(decision: Decision) -> Mapping[str, int]:
     """Return how many of each machine the queues of the job have at most."""
-    found: Counter[str] = Counter()
-    for name, queue in sent.items():
-        for one in {one.machine.name for one in _of(name, queue, spec, options)}:
-            found[one] += queue.max_count
-    return found
+    limits: Counter[str] = Counter()
+    for name, choice in decision.job_queues.items():
+        for machine in {m.machine.name for m in _of(name, choice, decision.options)}:
+            limits[machine] += choice.queue.max_count
+    return limits
 
 
 def _of(
-    name: str, queue: Queue, spec: Spec, options: ParallelClusterOptions
+    name: str, choice: QueueChoice, options: ParallelClusterOptions
 ) -> tuple[ChosenMachine, ...]:
     """Return the machines of a queue."""
-    if queues.chosen_by_rule(options, name):
-        return queues.candidates(spec, options, queue)
+    if choice.is_by_rule:
+        return choice.candidates
     why = f"the queue '{name}' has it" if options.queues else "instance_types names it"
-    return tuple(_named(one, why, options) for one in queue.instance_types)
+    return tuple(_named(machine, why, options) for machine in choice.queue.instance_types)
 
 
 def _named(name: str, why: str, options: ParallelClusterOptions) -> ChosenMachine:
@@ -106,38 +97,33 @@ def _named(name: str, why: str, options: ParallelClusterOptions) -> ChosenMachin
     return chosen_machine(machine, ec2_catalogue(), options.region, why)
 
 
-def _unique(found: Iterable[ChosenMachine]) -> tuple[ChosenMachine, ...]:
+def _unique(machines: Iterable[ChosenMachine]) -> tuple[ChosenMachine, ...]:
     """Return the machines without those that an earlier queue has as well."""
-    return tuple({one.machine.name: one for one in reversed(tuple(found))}.values())[::-1]
+    return tuple({m.machine.name: m for m in reversed(tuple(machines))}.values())[::-1]
 
 
 def _others(
-    spec: Spec,
+    choices: Iterable[QueueChoice],
     options: ParallelClusterOptions,
-    sent: dict[str, Queue],
-    found: Sequence[ChosenMachine],
+    machines: Sequence[ChosenMachine],
 ) -> tuple[ChosenMachine, ...]:
     """Return the cheapest machines of other families, unless the profile names the machines."""
-    own = [queue for name, queue in sent.items() if queues.chosen_by_rule(options, name)]
-    if not own:
+    choice = next((choice for choice in choices if choice.is_by_rule), None)
+    if choice is None:
         return ()
-    wanted = queues.request(spec, options, own[0])
-    runs = runs_on(wanted, bool(own[0].ami or options.custom_ami))
-    return other_machines(wanted, ec2_catalogue(), found, usable_gib, runs)
+    runs = runs_on(choice.request, has_own_ami(choice.queue, options))
+    return other_machines(choice.request, ec2_catalogue(), machines, usable_gib, runs)
 
 
 def _standing(
-    spec: Spec,
-    options: ParallelClusterOptions,
-    there: Mapping[str, Queue],
-    found: Sequence[ChosenMachine],
-    listed: ListedPrices,
+    decision: Decision, machines: Sequence[ChosenMachine], listed: ListedPrices
 ) -> Iterator[StandingCost]:
     """Yield what costs money while no job runs. ParallelCluster makes no NAT gateway in subnets that exist.
 
     https://docs.aws.amazon.com/parallelcluster/latest/ug/what-is-aws-parallelcluster.html (pricing) and
     https://docs.aws.amazon.com/parallelcluster/latest/ug/aws-services-v3.html
     """
+    options = decision.options
     head = _named(options.head_node, "", options)
     yield _kept(f"the head node, {options.head_node}, {GONE}", 1, (head,), listed)
     disk, address = (aws_price(item, options.region, listed) for item in ("ebs gp3", "public ipv4"))
@@ -145,10 +131,10 @@ def _standing(
     yield StandingCost(what, usd_gb_month=disk.usd, shared=True)
     what = f"the public address of the head node, if its subnet gives one ({address.note})"
     yield StandingCost(what, address.usd, shared=True, hours=0)
-    for name, queue in there.items():
-        if queue.min_count:
-            what = f"{queue.min_count} x the machines of the queue '{name}', {GONE}"
-            yield _kept(what, queue.min_count, _of(name, queue, spec, options), listed)
+    for name, choice in decision.queues.items():
+        if count := choice.queue.min_count:
+            what = f"{count} x the machines of the queue '{name}', {GONE}"
+            yield _kept(what, count, _of(name, choice, options), listed)
     for name, storage in options.storage.items():
         if storage.file_system is None:
             yield _file_system(name, storage, options.region, listed)
@@ -158,7 +144,7 @@ def _standing(
     what = f"the cluster's zone in Route 53, and its dashboard and logs in CloudWatch, {GONE}"
     yield StandingCost(what, shared=True)
     what = f"each machine for {options.idle_minutes} minutes after its last job"
-    yield StandingCost(what, _dearest(listed_machine(one, listed) for one in found))
+    yield StandingCost(what, _dearest(listed_machine(machine, listed) for machine in machines))
 
 
 def _kept(

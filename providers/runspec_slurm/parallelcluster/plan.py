@@ -2,52 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
-from runspec_jobs.provider import Facts, Request, Scope, Spec, Step, in_turn
-from runspec_slurm.parallelcluster.infrastructure import config, queues
+from runspec_jobs.provider import Request, Scope, Step, in_turn
+from runspec_slurm.parallelcluster.decision import Decision
+from runspec_slurm.parallelcluster.infrastructure import config
 from runspec_slurm.parallelcluster.naming import call
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions
 
 
-def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
-    """Yield the steps before those of Slurm."""
-    options: ParallelClusterOptions = facts.options
+def steps(decision: Decision, job_steps: Iterable[Step]) -> Iterator[Step]:
+    """Yield the steps of the cluster, then *job_steps*, those of Slurm."""
+    name = config.name(decision)
+    yield from _cluster_steps(decision, name)
+    for step in job_steps:
+        yield _on(name, step)
+
+
+def _cluster_steps(decision: Decision, name: str) -> Iterator[Step]:
+    options = decision.options
     if options.manage:
-        yield _cluster(spec, options)
+        configuration = config.configuration(decision)
+        yield _create(decision, name, configuration)
         if options.cluster:
-            yield _update(spec, options)
+            yield _update(name, configuration, options)
     if options.host and not options.manage:
         return  # the head node is known
-    name = config.name(spec, options)
     title = f"find the head node of the cluster {name}"
     yield Step("head", title, Scope.SITE, call("describe_cluster", clusterName=name))
 
 
-def on(name: str, step: Step) -> Step:
+def _on(name: str, step: Step) -> Step:
     """Return a Slurm step with the name of its cluster, so that equal steps on two clusters differ."""
-    undo = step.undo and _on(name, step.undo)
-    return step._replace(do=_on(name, step.do), undo=undo)
+    undo = step.undo and _request_on(name, step.undo)
+    return step._replace(do=_request_on(name, step.do), undo=undo)
 
 
-def _on(name: str, request: Request) -> Request:
+def _request_on(name: str, request: Request) -> Request:
     return request._replace(params={**request.params, "clusterName": name})
 
 
-def _cluster(spec: Spec, options: ParallelClusterOptions) -> Step:
+def _create(decision: Decision, name: str, configuration: dict[str, Any]) -> Step:
     """Return the step that makes the cluster; an existing cluster of runspec with that name is used unchanged."""
-    name = config.name(spec, options)
-    found = config.configuration(spec, options)
+    queues = [choice.queue for choice in decision.queues.values()]
     kinds = [
         f"up to {queue.max_count} of {_shown(queue.instance_types)} ({queue.capacity})"
-        for queue in queues.queues(spec, options).values()
+        for queue in queues
     ]
     return Step(
         "cluster",
         f"make the cluster {name}: {'; '.join(kinds)}",
         Scope.SITE,
-        call("create_cluster", clusterName=name, clusterConfiguration=found),
-        _delete(name, options),
+        call("create_cluster", clusterName=name, clusterConfiguration=configuration),
+        _delete(name, decision.options),
     )
 
 
@@ -60,16 +68,14 @@ def _shown(types: Sequence[str]) -> str:
     return "/".join(types) if len(types) < 3 else f"{types[0]} or {len(types) - 1} others"
 
 
-def _update(spec: Spec, options: ParallelClusterOptions) -> Step:
+def _update(name: str, configuration: dict[str, Any], options: ParallelClusterOptions) -> Step:
     """Return the step that updates an existing cluster, unless it has the right settings."""
-    name = config.name(spec, options)
-    found = config.configuration(spec, options)
     stop = {"stopFleet": True} if options.update == "stop" else {}
     return Step(
         "update",
         f"update the cluster {name}, if it differs",
         Scope.SITE,
-        call("update_cluster", clusterName=name, clusterConfiguration=found, **stop),
+        call("update_cluster", clusterName=name, clusterConfiguration=configuration, **stop),
     )
 
 

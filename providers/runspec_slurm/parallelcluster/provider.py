@@ -28,7 +28,7 @@ from runspec_slurm.check import check as slurm_check
 from runspec_slurm.decision import decide as decide_job
 from runspec_slurm.parallelcluster import job, plan
 from runspec_slurm.parallelcluster.check import check
-from runspec_slurm.parallelcluster.infrastructure import config
+from runspec_slurm.parallelcluster.decision import decide
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions
 
 RIGHTS = (
@@ -46,8 +46,9 @@ class ParallelClusterProvider:
     builds_conda = True
 
     def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
-        yield from check.problems(spec, facts)
-        of_job = job.facts(spec, facts)
+        decision = decide(spec, facts.options)
+        of_job = job.facts(decision, facts)
+        yield from check.problems(decision, spec, facts)
         yield from slurm_check.problems(decide_job(spec, of_job), spec, of_job)
 
     def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
@@ -66,15 +67,15 @@ class ParallelClusterProvider:
         return probes.probes()
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
-        name = config.name(spec, facts.options)
-        of_job = job.facts(spec, facts)
-        then = slurm_plan.steps(decide_job(spec, of_job), spec, run, of_job)
-        return (*plan.steps(spec, facts), *(plan.on(name, step) for step in then))
+        decision = decide(spec, facts.options)
+        of_job = job.facts(decision, facts)
+        job_steps = slurm_plan.steps(decide_job(spec, of_job), spec, run, of_job)
+        return tuple(plan.steps(decision, job_steps))
 
     def offer(self, spec: Spec, facts: Facts, listed: ListedPrices = NOT_READ) -> Offer:
         from runspec_slurm.parallelcluster import offer
 
-        return offer.offer(spec, facts, listed)
+        return offer.offer(decide(spec, facts.options), listed)
 
     def policy(self, steps: Iterable[Step], options: Any, *, of_job: bool) -> NoReturn:
         what = "the permissions for clusters are those that AWS lists for ParallelCluster"

@@ -37,6 +37,12 @@ def known(name: str) -> Machine | None:
     return ec2_catalogue().named(name)
 
 
+def find_architecture(name: str) -> str:
+    """Return the architecture of the instance type called *name*; x86_64 if it is unknown."""
+    machine = known(name)
+    return (machine and machine.architecture) or X86_64
+
+
 @lru_cache(maxsize=256)
 def chosen(
     request: MachineRequest, own_ami: bool = False, several: bool = True

@@ -13,7 +13,7 @@ from runspec_aws.decision import decide
 from runspec_aws.options import AwsOptions
 from runspec_azure.batchai import PROVIDER as BATCH_AI
 from runspec_jobs.provider import ChosenMachine, Problem
-from runspec_slurm.parallelcluster.infrastructure import queues
+from runspec_slurm.parallelcluster.decision import decide as decide_cluster
 from tests.support.aws.specs import problems as aws_problems, spec as aws_spec
 from tests.support.azure import batch_ai_specs as batch_ai
 from tests.support.azure.specs import (
@@ -100,9 +100,8 @@ def shown(found: Sequence[ChosenMachine], problems: Iterable[Problem]) -> str:
 def on_parallelcluster(cluster: dict[str, Any], more: dict[str, Any], efa: bool) -> str:
     """Give the cell of the queue of a new cluster."""
     spec, options = slurm.spec(cluster=cluster, **more), slurm.options(efa=efa)
-    (queue,) = queues.queues(spec, options).values()
-    found = queues.candidates(spec, options, queue)
-    return shown(found, slurm.problems(spec, efa=efa))
+    (choice,) = decide_cluster(spec, options).queues.values()
+    return shown(choice.candidates, slurm.problems(spec, efa=efa))
 
 
 def on_batch_ai(cluster: dict[str, Any], more: dict[str, Any]) -> str:

@@ -14,10 +14,10 @@ from runspec_jobs.provider import (
     machine_shortfall,
 )
 from runspec_slurm.parallelcluster.check import queues as check_queues, storage
-from runspec_slurm.parallelcluster.infrastructure import queues
+from runspec_slurm.parallelcluster.decision import Decision, QueueChoice
 from runspec_slurm.parallelcluster.naming import VERSION, at
-from runspec_slurm.parallelcluster.options import ParallelClusterOptions, Queue
-from runspec_slurm.parallelcluster.resources import ARM64, gpu_types, usable_gib
+from runspec_slurm.parallelcluster.options import ParallelClusterOptions
+from runspec_slurm.parallelcluster.resources import ARM64, find_architecture, gpu_types, usable_gib
 
 # https://docs.aws.amazon.com/parallelcluster/latest/ug/Image-section.html, and the user of each:
 # https://docs.aws.amazon.com/parallelcluster/latest/ug/ssh-v3.html
@@ -36,9 +36,9 @@ WITHOUT_AMI = ("rocky8", "rocky9")
 RESERVED_TAGS = ("aws:", "parallelcluster:", "runspec:")
 
 
-def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
+def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
     """Yield all problems; those of the cluster's settings only if the profile is known."""
-    options: ParallelClusterOptions = facts.options
+    options = decision.options
     if facts.complete and not options.manage and not (options.cluster or options.host):
         what = "manage: false is set, but no cluster"
         yield Problem(at(spec, "manage"), what, "set cluster: NAME, or host: ADDRESS")
@@ -46,8 +46,8 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
         return
     yield from _profile(options)
     yield from _settings(spec, options)
-    yield from _machines(spec, options)
-    yield from check_queues.problems(spec, options)
+    yield from _machines(decision, spec)
+    yield from check_queues.problems(decision, spec)
     yield from storage.problems(spec, options)
     yield from _schema(facts)
 
@@ -78,16 +78,18 @@ def _settings(spec: Spec, options: ParallelClusterOptions) -> Iterator[Problem]:
             yield Problem(at(spec, "tags"), what, "rename it")
 
 
-def _machines(spec: Spec, options: ParallelClusterOptions) -> Iterator[Problem]:
-    kind, kinds = spec.cluster.gpu_type, gpu_types(queues.architecture(options))
-    if kind and kind.lower() not in map(str.lower, kinds) and not _own_types(options):
-        hint = did_you_mean(kind, kinds) or f"use one of {', '.join(kinds)}"
-        yield Problem(("cluster", "gpu_type"), f"no EC2 instance type has a '{kind}'", hint)
-    elif without := [q for q in queues.queues(spec, options).values() if not q.instance_types]:
-        yield _too_much(spec, options, without[0])
+def _machines(decision: Decision, spec: Spec) -> Iterator[Problem]:
+    options, gpu_type = decision.options, decision.gpu_type
+    architecture = find_architecture(options.head_node)
+    types, choices = gpu_types(architecture), decision.queues.values()
+    if gpu_type and gpu_type.lower() not in map(str.lower, types) and not _names_types(options):
+        hint = did_you_mean(gpu_type, types) or f"use one of {', '.join(types)}"
+        yield Problem(("cluster", "gpu_type"), f"no EC2 instance type has a '{gpu_type}'", hint)
+    elif without := [choice for choice in choices if not choice.queue.instance_types]:
+        yield _too_much(without[0])
     else:
-        yield from check_queues.job(spec, options)
-    if queues.architecture(options) == ARM64:
+        yield from check_queues.job(decision, spec)
+    if architecture == ARM64:
         what = "the machines are arm64 (Graviton): make sure that the image is for arm64"
         yield Problem(("container", "image"), what, severity="note")
     if options.queues:
@@ -97,15 +99,16 @@ def _machines(spec: Spec, options: ParallelClusterOptions) -> Iterator[Problem]:
                 yield Problem(("cluster", key), what, severity="note")
 
 
-def _too_much(spec: Spec, options: ParallelClusterOptions, queue: Queue) -> Problem:
-    """Return the problem of a spec for which no instance type is chosen for *queue*."""
-    found = machine_shortfall(queues.request(spec, options, queue), ec2_catalogue(), usable_gib)
-    named = f": [{found.machine.name}]" if found.machine else ""
-    hint = f"{found.hint}, or set providers.parallelcluster.instance_types{named}"
-    return Problem(("cluster", found.key) if found.key else ("cluster",), found.what, hint)
+def _too_much(choice: QueueChoice) -> Problem:
+    """Return the problem of a spec for which no instance type is chosen for a queue."""
+    shortfall = machine_shortfall(choice.request, ec2_catalogue(), usable_gib)
+    named = f": [{shortfall.machine.name}]" if shortfall.machine else ""
+    hint = f"{shortfall.hint}, or set providers.parallelcluster.instance_types{named}"
+    at = ("cluster", shortfall.key) if shortfall.key else ("cluster",)
+    return Problem(at, shortfall.what, hint)
 
 
-def _own_types(options: ParallelClusterOptions) -> bool:
+def _names_types(options: ParallelClusterOptions) -> bool:
     return bool(options.instance_types) or any(q.instance_types for q in options.queues.values())
 
 

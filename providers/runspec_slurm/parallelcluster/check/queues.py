@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from runspec_jobs.provider import Problem, Spec, did_you_mean
-from runspec_slurm.parallelcluster.infrastructure import queues
+from runspec_slurm.parallelcluster.decision import Decision
 from runspec_slurm.parallelcluster.naming import at
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions, Queue
-from runspec_slurm.parallelcluster.resources import NO_DRIVER, known
+from runspec_slurm.parallelcluster.resources import NO_DRIVER, find_architecture, known
 
 # https://docs.aws.amazon.com/parallelcluster/latest/ug/Scheduling-v3.html
 QUEUE = re.compile(r"[a-z][a-z0-9-]{0,24}")
@@ -38,13 +38,14 @@ class QueueProblem(NamedTuple):
     hint: str
 
 
-def problems(spec: Spec, options: ParallelClusterOptions) -> Iterator[Problem]:
+def problems(decision: Decision, spec: Spec) -> Iterator[Problem]:
+    options = decision.options
     if len(options.queues) > MOST_QUEUES:
         what = f"{len(options.queues)} queues, but ParallelCluster allows {MOST_QUEUES}"
         yield Problem(at(spec, "queues"), what, "put similar machines into one queue")
-    for name, queue in queues.queues(spec, options).items():
+    for name, choice in decision.queues.items():
         own = ("queues", name) if options.queues else ()
-        for problem in _queue(name, queue, options):
+        for problem in _queue(name, choice.queue, options):
             where = at(spec, *own, problem.key) if problem.key else at(spec, *own)
             yield Problem(where, f"queue '{name}': {problem.what}", problem.hint)
     for key in options.slurm_settings:
@@ -122,7 +123,7 @@ def _types(queue: Queue, options: ParallelClusterOptions) -> Iterator[QueueProbl
             shown = ", ".join(f"{value:g}" for value in sorted(values))
             hint = "make a queue for each kind"
             yield QueueProblem("instance_types", f"machines with {shown} {what} in one queue", hint)
-    head = queues.architecture(options)
+    head = find_architecture(options.head_node)
     if others := [m for m in machines if m.architecture not in (None, head)]:
         # `InstanceArchitectureCompatibilityValidator`
         what = f"{others[0].name} is {others[0].architecture}, but the head node {options.head_node} is {head}"
@@ -166,26 +167,24 @@ def _network(queue: Queue, options: ParallelClusterOptions) -> Iterator[QueuePro
         yield QueueProblem("subnets", what, "name one subnet, or an existing file system")
 
 
-def job(spec: Spec, options: ParallelClusterOptions) -> Iterator[Problem]:
+def job(decision: Decision, spec: Spec) -> Iterator[Problem]:
     """Yield problems of the job in its queues."""
-    there: Mapping[str, Queue] = queues.queues(spec, options)
-    if options.queue and options.queue not in there:
-        hint = did_you_mean(options.queue, there) or f"use one of {', '.join(there)}"
-        yield Problem(at(spec, "queue"), f"the cluster has no queue '{options.queue}'", hint)
+    queues, named = decision.queues, decision.options.queue
+    if named and named not in queues:
+        hint = did_you_mean(named, queues) or f"use one of {', '.join(queues)}"
+        yield Problem(at(spec, "queue"), f"the cluster has no queue '{named}'", hint)
         return
-    sent = queues.of_job(spec, options)
-    if not sent:
-        bought = spec.cluster.capacity.value
-        what = f"no queue of the profile has large enough machines with capacity {bought}"
-        hint = f"add a queue, or set queue to one of {', '.join(there)}"
+    if not decision.job_queues:
+        what = f"no queue of the profile has large enough machines with capacity {decision.capacity.value}"
+        hint = f"add a queue, or set queue to one of {', '.join(queues)}"
         yield Problem(("cluster",), what, hint)
-    for name in sent:
-        most = there[name].max_count
-        if spec.cluster.nodes.max > most:
-            what = f"{spec.cluster.nodes.max} nodes, but the queue '{name}' has {most} at most"
+    for name, choice in decision.job_queues.items():
+        most = choice.queue.max_count
+        if decision.nodes > most:
+            what = f"{decision.nodes} nodes, but the queue '{name}' has {most} at most"
             yield Problem(
                 ("cluster", "nodes"), what, "raise max_count of the queue, or ask for fewer nodes"
             )
-        if not queues.fits(spec, there[name]):
+        if not choice.fits:
             what = f"the machines of the queue '{name}' are too small for a node"
             yield Problem(("cluster",), what, "ask for less, or use another queue")

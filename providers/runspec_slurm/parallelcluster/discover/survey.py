@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from runspec_jobs.provider import RunspecError, Spec, state_folder
+from runspec_slurm.parallelcluster.decision import decide
 from runspec_slurm.parallelcluster.infrastructure import config
 from runspec_slurm.parallelcluster.naming import digest
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions
@@ -32,7 +33,7 @@ def survey(spec: Spec, options: ParallelClusterOptions) -> dict[str, Any]:
     interpreter = pcluster and install.python(pcluster)
     if interpreter is None:
         return {}
-    wanted = config.configuration(spec, options)
+    wanted = config.configuration(decide(spec, options))
     place = _kept(interpreter, wanted)
     with contextlib.suppress(OSError, ValueError):
         return {"schema": json.loads(place.read_text())}

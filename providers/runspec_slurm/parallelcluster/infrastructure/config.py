@@ -8,60 +8,84 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from runspec_jobs.provider import Spec
-from runspec_slurm.parallelcluster.infrastructure import queues
+from runspec_slurm.parallelcluster.decision import Decision, QueueChoice
 from runspec_slurm.parallelcluster.naming import REQUEST_TAG, TAG, digest
 from runspec_slurm.parallelcluster.options import ParallelClusterOptions, Queue, Storage
+from runspec_slurm.parallelcluster.resources import known, size
 
 CAPACITY = {"on-demand": "ONDEMAND", "spot": "SPOT", "capacity-block": "CAPACITY_BLOCK"}
 STRATEGY = {"drain": "DRAIN", "terminate": "TERMINATE", "stop": "COMPUTE_FLEET_STOP"}
 POLICY = ["NEW", "CHANGED", "DELETED"]
 
 
-def name(spec: Spec, options: ParallelClusterOptions) -> str:
+def name(decision: Decision) -> str:
     """Return the name of the cluster: that of the profile, the host if only that is set, or one from a digest."""
+    options = decision.options
     if not options.manage and options.host:
         return options.cluster or options.host
-    return options.cluster or f"runspec-{_digest_by_size(spec, options)[:12]}"
+    return options.cluster or f"runspec-{_digest_by_size(decision)[:12]}"
 
 
-def configuration(spec: Spec, options: ParallelClusterOptions) -> dict[str, Any]:
+def configuration(decision: Decision) -> dict[str, Any]:
     """Return the complete configuration, with tags by which a cluster can be compared with it.
 
     They are equal for instance types of one size, and for the same request, so that a new catalogue, which chooses
     other types, changes no cluster.
     """
+    options, choices = decision.options, decision.queues
     tags = {
         **options.tags,
-        TAG: _digest_by_size(spec, options),
-        REQUEST_TAG: digest(_plain(options, queues.by_request(spec, options))),
+        TAG: _digest_by_size(decision),
+        REQUEST_TAG: digest(_plain(options, {n: _by_request(c) for n, c in choices.items()})),
     }
-    found = _plain(options, queues.queues(spec, options))
-    return {**found, "Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
+    plain = _plain(options, {n: choice.queue for n, choice in choices.items()})
+    return {**plain, "Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
 
 
-def _digest_by_size(spec: Spec, options: ParallelClusterOptions) -> str:
-    return digest(_plain(options, queues.by_size(spec, options)))
+def _digest_by_size(decision: Decision) -> str:
+    queues = {n: _by_size(choice) for n, choice in decision.queues.items()}
+    return digest(_plain(decision.options, queues))
 
 
-def _plain(options: ParallelClusterOptions, there: Mapping[str, Queue]) -> dict[str, Any]:
-    found: dict[str, Any] = {
+def _by_size(choice: QueueChoice) -> Queue:
+    """Return the queue with a size in place of the instance types that the rule chooses.
+
+    It is equal for two catalogues that choose different types of one size.
+    """
+    types = choice.queue.instance_types
+    first = known(types[0]) if types and choice.is_by_rule else None
+    return choice.queue if first is None else _with_types(choice.queue, size(first))
+
+
+def _by_request(choice: QueueChoice) -> Queue:
+    """Return the queue with the request in place of the instance types that the rule chooses for it."""
+    if not choice.is_by_rule:
+        return choice.queue
+    return _with_types(choice.queue, str(tuple(choice.request)))
+
+
+def _with_types(queue: Queue, *types: str) -> Queue:
+    return queue.model_copy(update={"instance_types": types})
+
+
+def _plain(options: ParallelClusterOptions, queues: Mapping[str, Queue]) -> dict[str, Any]:
+    plain: dict[str, Any] = {
         "Region": options.region or "",
         "Image": _given(Os=options.os, CustomAmi=options.custom_ami),
         "HeadNode": _head(options),
         "Scheduling": {
             "Scheduler": "slurm",
             "SlurmSettings": _slurm(options),
-            "SlurmQueues": [_queue(name, queue, options) for name, queue in there.items()],
+            "SlurmQueues": [_queue(name, queue, options) for name, queue in queues.items()],
         },
     }
     if options.storage:
-        found["SharedStorage"] = [_storage(name, s) for name, s in options.storage.items()]
+        plain["SharedStorage"] = [_storage(name, s) for name, s in options.storage.items()]
     if options.bucket:
-        found["CustomS3Bucket"] = options.bucket
+        plain["CustomS3Bucket"] = options.bucket
     if options.tags:
-        found["Tags"] = [{"Key": key, "Value": value} for key, value in options.tags.items()]
-    return found
+        plain["Tags"] = [{"Key": key, "Value": value} for key, value in options.tags.items()]
+    return plain
 
 
 def _given(**values: Any) -> dict[str, Any]:

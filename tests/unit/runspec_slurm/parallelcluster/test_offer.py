@@ -16,8 +16,8 @@ from runspec_jobs.provider import (
     Unavailable,
     ec2_catalogue,
 )
-from runspec_slurm.parallelcluster.infrastructure import queues
-from runspec_slurm.parallelcluster.offer import offer
+from runspec_slurm.parallelcluster import PROVIDER
+from runspec_slurm.parallelcluster.decision import decide
 from tests.support.slurm.parallelcluster_specs import facts, options, spec
 
 GONE = "until `runspec destroy --shared`"
@@ -25,7 +25,7 @@ GONE = "until `runspec destroy --shared`"
 
 def offered(cluster: dict[str, Any] | None = None, **settings: Any) -> Offer:
     of = spec(cluster=cluster or {})
-    return offer(of, facts(of, **settings))
+    return PROVIDER.offer(of, facts(of, **settings))
 
 
 def priced(found: Offer) -> list[tuple[str, float | None]]:
@@ -44,8 +44,8 @@ def test_the_machines_are_those_of_the_queue_and_others_are_alternatives() -> No
     cluster = {"cpus": 4, "memory": "8GiB"}
     found = offered(cluster)
 
-    (queue,) = queues.queues(spec(cluster=cluster), options()).values()
-    assert [name for name, _ in priced(found)] == list(queue.instance_types)
+    (choice,) = decide(spec(cluster=cluster), options()).queues.values()
+    assert [name for name, _ in priced(found)] == list(choice.queue.instance_types)
     assert priced(found)[0] == ("m5a.xlarge", 0.172)
     assert found.catalogue == f"on demand in us-east-1, {ec2_catalogue().version}"
     families = {one.machine.family for one in found.machines}
@@ -94,7 +94,7 @@ def test_what_stays_has_the_prices_that_were_read() -> None:
         "storage": {"a": {"mount": "/a", "size_gib": 1200}},
     }
 
-    found = offer(of, facts(of, **more), listed).standing
+    found = PROVIDER.offer(of, facts(of, **more), listed).standing
 
     assert [one.usd_hour for one in found if one.usd_hour] == [5.0, 4.0, 12.0, 1200.0, 2.0, 6.0]
     assert [one.usd_gb_month for one in found if one.usd_gb_month] == [3.0]
@@ -161,7 +161,7 @@ def test_the_disk_and_the_address_of_the_head_node_have_prices_of_their_region_a
 def test_tasks_of_a_sweep_share_machines_of_which_queues_have_a_limit() -> None:
     cluster = {"gpus": 1, "gpu_type": "A100", "capacity": "spot-then-on-demand"}
     of = spec(cluster=cluster, sweep={"a": "1..20"})
-    found = offer(of, facts(of, max_count=3))
+    found = PROVIDER.offer(of, facts(of, max_count=3))
 
     assert found.shares["p4d.24xlarge"] == pytest.approx(1 / 8)
     assert found.limits["p4d.24xlarge"] == 2 * 3  # a queue for spot, and one on demand
@@ -173,7 +173,7 @@ def test_tasks_of_a_sweep_share_machines_of_which_queues_have_a_limit() -> None:
 )
 def test_memory_counts_if_the_spec_requests_it(memory: dict[str, str], share: float) -> None:
     of = spec(cluster={"cpus": 1, **memory}, sweep={"a": "1..20"})
-    found = offer(of, facts(of, instance_types=["c6i.large"]))
+    found = PROVIDER.offer(of, facts(of, instance_types=["c6i.large"]))
 
     assert found.shares == {"c6i.large": share}
 
@@ -208,7 +208,7 @@ def test_machines_stay_for_some_minutes_after_their_last_job() -> None:
 
 
 def test_a_cluster_of_others_has_machines_that_are_not_known() -> None:
-    found = offer(spec(), facts(spec(), manage=False, cluster="theirs"))
+    found = PROVIDER.offer(spec(), facts(spec(), manage=False, cluster="theirs"))
 
     assert (found.machines, found.why) == ((), "the queues of theirs choose the machines")
     assert list(standing(found)) == ["the cluster theirs, which runspec neither makes nor deletes"]

@@ -8,6 +8,7 @@ import pytest
 
 from runspec_jobs.provider import Scope, Step, ec2_catalogue
 from runspec_slurm.parallelcluster import PROVIDER
+from runspec_slurm.parallelcluster.decision import decide
 from runspec_slurm.parallelcluster.infrastructure import config
 from runspec_slurm.parallelcluster.naming import TAG
 from tests.support.slurm.parallelcluster_specs import RUN, facts, options, spec
@@ -73,7 +74,7 @@ def test_a_cluster_with_a_name_is_updated_where_it_differs() -> None:
 
 def test_the_tag_changes_with_the_configuration_and_with_nothing_else() -> None:
     def tag(**settings: Any) -> str:
-        found = config.configuration(spec(), options(cluster="training", **settings))
+        found = config.configuration(decide(spec(), options(cluster="training", **settings)))
         return next(str(t["Value"]) for t in found["Tags"] if t["Key"] == TAG)
 
     assert tag() == tag() == tag(ssh_key="~/.ssh/id") != tag(max_count=20)

@@ -20,6 +20,7 @@ import boto3
 import pytest
 
 from runspec_jobs.provider import Spec
+from runspec_slurm.parallelcluster.decision import decide
 from runspec_slurm.parallelcluster.infrastructure import config
 from runspec_slurm.parallelcluster.session.pcluster import StopFirst, failure
 from tests.support.root import ROOT
@@ -144,7 +145,10 @@ def account(url: str, server: subprocess.Popen[bytes]) -> dict[str, Any]:
 def questions(base: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     def made(name: str = "demo", of: Spec = PLAIN, **settings: Any) -> dict[str, Any]:
         given = options(**{**base, "cluster": name, **settings})
-        return {"cluster_name": name, "cluster_configuration": config.configuration(of, given)}
+        return {
+            "cluster_name": name,
+            "cluster_configuration": config.configuration(decide(of, given)),
+        }
 
     create, update = {"op": "create_cluster"}, {"op": "update_cluster"}
     near: dict[str, Any] = {

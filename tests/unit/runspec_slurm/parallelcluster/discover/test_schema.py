@@ -10,6 +10,7 @@ import pytest
 
 from runspec_jobs.load import source
 from runspec_jobs.provider import Spec
+from runspec_slurm.parallelcluster.decision import decide
 from runspec_slurm.parallelcluster.discover import survey
 from runspec_slurm.parallelcluster.infrastructure import config
 from tests.support.root import ROOT
@@ -69,10 +70,13 @@ def read(path: Path) -> Spec:
 @functools.cache
 def said() -> dict[str, list[list[str]]]:
     """Ask about all of them in one process: it takes a second to begin."""
-    asked = {path.name: config.configuration(read(path), options()) for path in FILES}
-    asked |= {name: config.configuration(spec(), options(**given)) for name, given in GOOD.items()}
+    asked = {path.name: config.configuration(decide(read(path), options())) for path in FILES}
+    asked |= {
+        name: config.configuration(decide(spec(), options(**given))) for name, given in GOOD.items()
+    }
     wrong = {
-        f"wrong {n}": config.configuration(spec(), options(**g)) for n, (g, _) in WRONG.items()
+        f"wrong {n}": config.configuration(decide(spec(), options(**g)))
+        for n, (g, _) in WRONG.items()
     }
     found = survey.ask(interpreter(), [*asked.values(), *wrong.values()])
     assert found is not None and found["version"] == "3.16.1"
