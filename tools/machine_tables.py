@@ -56,7 +56,7 @@ class Made(NamedTuple):
 
 TARGETS = {
     "ec2": Target(
-        "runner/runspec_jobs/machines/ec2_table.py",
+        "providers/runspec_ec2/ec2_table.py",
         "The instance types of EC2 and their prices on demand, with Linux, in USD an hour",
         "the price list of AWS, https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws/AmazonEC2",
         ("us-east-1",),

@@ -29,7 +29,7 @@ BEGIN = 'TABLE = """\\\n'
 
 
 FILES = {
-    "aws-services": "runner/runspec_jobs/machines/aws_service_table.py",
+    "aws-services": "providers/runspec_ec2/aws_service_table.py",
     "azure-services": "providers/runspec_azure/resources/service_table.py",
 }
 

@@ -12,6 +12,7 @@ from runspec_aws.infrastructure.launch_template import ROOT_DEVICE
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources import region
 from runspec_aws.resources.instance_types import NO_DRIVER, chosen, gpu_types, known, usable_gib
+from runspec_ec2 import ec2_catalogue
 from runspec_jobs.provider import (
     Capacity,
     Facts,
@@ -20,7 +21,6 @@ from runspec_jobs.provider import (
     Spec,
     argv,
     did_you_mean,
-    ec2_catalogue,
     lacking,
     machine_shortfall,
     not_in_profile,

@@ -11,7 +11,8 @@ from runspec_aws.errors import got, translated
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources.region import OFFERED
 from runspec_aws.session.clients import Session
-from runspec_jobs.provider import RunspecError, ec2_catalogue
+from runspec_ec2 import ec2_catalogue
+from runspec_jobs.provider import RunspecError
 
 # A plan does not wait long for a network that is not there: it is made without these facts.
 BRIEF = Config(

@@ -10,6 +10,7 @@ from runspec_aws.infrastructure import made_queue, own_queue
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources import fargate
 from runspec_aws.resources.instance_types import known, runs_on, usable_gib
+from runspec_ec2 import aws_price, ec2_catalogue
 from runspec_jobs.provider import (
     NOT_READ,
     ChosenMachine,
@@ -18,9 +19,7 @@ from runspec_jobs.provider import (
     Offer,
     Spec,
     StandingCost,
-    aws_price,
     chosen_machine,
-    ec2_catalogue,
     other_machines,
     price_note,
     unknown_machine,

@@ -6,7 +6,8 @@ https://aws.amazon.com/fargate/pricing/
 from __future__ import annotations
 
 from runspec_aws.options import AwsOptions
-from runspec_jobs.provider import NOT_READ, ListedPrices, ServicePrice, aws_price
+from runspec_ec2 import aws_price
+from runspec_jobs.provider import NOT_READ, ListedPrices, ServicePrice
 
 # vCPUs and the allowed memory in MiB: lowest, highest, step.
 # https://docs.aws.amazon.com/batch/latest/APIReference/API_ResourceRequirement.html

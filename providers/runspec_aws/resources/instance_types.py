@@ -10,12 +10,12 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
+from runspec_ec2 import ec2_catalogue
 from runspec_jobs.provider import (
     ChosenMachine,
     Machine,
     MachineRequest,
     choose_machines,
-    ec2_catalogue,
 )
 
 MIB = 1 << 20

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 from runspec_aws.options import AwsOptions
-from runspec_jobs.provider import Facts, Problem, ec2_catalogue
+from runspec_ec2 import ec2_catalogue
+from runspec_jobs.provider import Facts, Problem
 
 OFFERED = "offered"  # the key of `Facts.survey`: names of the instance types that EC2 offers in the region
 # How AWS Batch refuses an environment because of one instance type; it is not documented, and issues cite it:

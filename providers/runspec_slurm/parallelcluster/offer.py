@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from runspec_ec2 import aws_price, ec2_catalogue
 from runspec_jobs.provider import (
     KEPT_H,
     MONTH_H,
@@ -16,9 +17,7 @@ from runspec_jobs.provider import (
     MachineRequest,
     Offer,
     StandingCost,
-    aws_price,
     chosen_machine,
-    ec2_catalogue,
     listed_machine,
     other_machines,
     price_note,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
+from runspec_ec2 import ec2_catalogue
 from runspec_jobs.provider import (
     ChosenMachine,
     Machine,
     MachineRequest,
     choose_machines,
-    ec2_catalogue,
 )
 
 MIB = 1 << 20

@@ -22,7 +22,6 @@ from runspec_jobs.errors import (
     Unavailable,
     UsageError,
 )
-from runspec_jobs.machines.aws_services import aws_price
 from runspec_jobs.machines.choice import (
     GPU_MULTIPLE,
     ChosenMachine,
@@ -32,7 +31,6 @@ from runspec_jobs.machines.choice import (
     listed_machine,
     price as machine_price,
 )
-from runspec_jobs.machines.ec2 import ec2_catalogue
 from runspec_jobs.machines.estimate import (
     KEPT_H,
     Offer,
@@ -343,7 +341,6 @@ __all__ = [
     "Whole",
     "Word",
     "argv",
-    "aws_price",
     "blamed",
     "blob_name",
     "changes_of",
@@ -355,7 +352,6 @@ __all__ = [
     "did_you_mean",
     "digest_line",
     "docker_auth",
-    "ec2_catalogue",
     "elastic_changes",
     "elastic_end",
     "elastic_status",

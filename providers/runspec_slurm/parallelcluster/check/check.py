@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from runspec_ec2 import ec2_catalogue
 from runspec_jobs.provider import (
     Facts,
     Problem,
     Spec,
     did_you_mean,
-    ec2_catalogue,
     lacking,
     machine_shortfall,
 )

@@ -12,6 +12,7 @@ import pytest
 
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources import instance_types
+from runspec_ec2 import ec2_catalogue
 from runspec_jobs.document import reader
 from runspec_jobs.engine import start_run
 from runspec_jobs.engine.clients import machine_rates
@@ -27,7 +28,6 @@ from runspec_jobs.provider import (
     Facts,
     State,
     Status,
-    ec2_catalogue,
 )
 from runspec_jobs.spec import validate
 from runspec_jobs.state import run_record

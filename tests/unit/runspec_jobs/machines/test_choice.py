@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
+from runspec_ec2 import ec2_catalogue
 from runspec_jobs.machines.choice import (
     CAPACITY,
     GPU_MULTIPLE,
@@ -16,7 +17,6 @@ from runspec_jobs.machines.choice import (
     order_price,
     price,
 )
-from runspec_jobs.machines.ec2 import ec2_catalogue
 from runspec_jobs.machines.machine import Catalogue, Machine
 
 HERE = "us-east-1"

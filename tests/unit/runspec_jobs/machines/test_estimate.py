@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from runspec_ec2 import ec2_catalogue
 from runspec_jobs.machines.choice import ChosenMachine, MachineRequest, choose
-from runspec_jobs.machines.ec2 import ec2_catalogue
 from runspec_jobs.machines.estimate import Offer, Work, alternatives, estimate
 from runspec_jobs.machines.exposure import exposure
 from runspec_jobs.machines.machine import unknown

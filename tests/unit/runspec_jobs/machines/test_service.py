@@ -10,8 +10,7 @@ import pytest
 
 from runspec_azure.resources import service_table
 from runspec_azure.resources.services import azure_price
-from runspec_jobs.machines import aws_service_table
-from runspec_jobs.machines.aws_services import aws_price
+from runspec_ec2 import aws_price, aws_service_table
 from runspec_jobs.machines.service import ServicePrice, read_services, service_price
 
 TABLES = {"aws": aws_service_table.TABLE, "azure": service_table.TABLE}

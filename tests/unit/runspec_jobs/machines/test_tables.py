@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from functools import cache
 
 import pytest
 
 from runspec_azure.resources import vm_table
-from runspec_jobs.machines import ec2_table
+from runspec_ec2 import ec2_table
 from runspec_jobs.machines.machine import Catalogue, read
 
 TRAITS = set("burstable metal old accelerator no-spot no-on-demand confidential no-premium".split())
@@ -90,3 +92,16 @@ def test_prices_of_windows_are_not_those_of_linux() -> None:
     assert machine is not None
     assert (azure.usd(machine, "eastus"), azure.usd(machine, "eastus2")) == (None, 0.103)
     assert azure.sold_in(machine, "eastus") is True
+
+
+@pytest.mark.process
+def test_importing_providers_reads_no_table() -> None:
+    """The tables take longer to import than all else, and few verbs need them."""
+    code = (
+        "import sys, runspec_aws, runspec_slurm.parallelcluster, runspec_azure.batch, runspec_ec2\n"
+        "print([name for name in sys.modules if name.endswith('_table')])"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "[]\n"

@@ -9,12 +9,13 @@ from typing import Any, cast
 
 import pytest
 
+from runspec_ec2 import ec2_catalogue
 from runspec_jobs.document import reader
 from runspec_jobs.engine import start_run
 from runspec_jobs.engine.clients import machine_rates
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.plan import model
-from runspec_jobs.provider import Machine, Spec, State, Status, ec2_catalogue
+from runspec_jobs.provider import Machine, Spec, State, Status
 from runspec_jobs.spec import validate
 from runspec_jobs.state import run_record
 from runspec_slurm.parallelcluster import PROVIDER, resources

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from runspec_ec2 import ec2_catalogue
 from runspec_jobs.load import registry
 from runspec_jobs.machines.estimate import Work, estimate
 from runspec_jobs.provider import (
@@ -14,7 +15,6 @@ from runspec_jobs.provider import (
     SupportsOffer,
     SupportsPolicy,
     Unavailable,
-    ec2_catalogue,
 )
 from runspec_slurm.parallelcluster import PROVIDER
 from runspec_slurm.parallelcluster.decision import decide

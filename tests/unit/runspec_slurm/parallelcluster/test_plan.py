@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from runspec_jobs.provider import Scope, Step, ec2_catalogue
+from runspec_ec2 import ec2_catalogue
+from runspec_jobs.provider import Scope, Step
 from runspec_slurm.parallelcluster import PROVIDER
 from runspec_slurm.parallelcluster.decision import decide
 from runspec_slurm.parallelcluster.infrastructure import config

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from functools import cache
 
-from runspec_jobs.machines.price_list import NOT_READ, ListedPrices
-from runspec_jobs.machines.service import ServicePrice, read_services, service_price
+from runspec_jobs.provider import (
+    NOT_READ,
+    ListedPrices,
+    ServicePrice,
+    read_services,
+    service_price,
+)
 
 
 def aws_price(item: str, region: str | None, listed: ListedPrices = NOT_READ) -> ServicePrice:
@@ -18,6 +23,6 @@ def aws_price(item: str, region: str | None, listed: ListedPrices = NOT_READ) ->
 
 @cache
 def _prices() -> tuple[ServicePrice, ...]:
-    from runspec_jobs.machines import aws_service_table
+    from runspec_ec2 import aws_service_table
 
     return read_services(aws_service_table.TABLE)
