@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from runspec_azure.batchai import check, plan
 from runspec_azure.batchai.decision import decide
@@ -34,6 +34,7 @@ class BatchAiProvider:
 
     name = "azure-batch-ai"
     options_model: type[Options] = BatchAiOptions
+    numbers_processes: Literal[True] = True
 
     def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
         return check.problems(decide(spec, facts.options), spec, facts)
@@ -67,6 +68,16 @@ class BatchAiProvider:
         from runspec_azure.batchai.importing.importing import imported
 
         return imported(job, cluster)
+
+    def lost_settings(self, spec: Spec) -> Iterable[Problem]:
+        from runspec_azure.batchai.importing import lost_settings
+
+        return lost_settings.find_lost(spec)
+
+    def lost_profile(self, spec: Spec, profile: Mapping[str, Any]) -> Iterable[Problem]:
+        from runspec_azure.batchai.importing import lost_settings
+
+        return lost_settings.find_lost_setup(profile)
 
     def price_list(self, options: Any) -> PriceList | None:
         return PriceList("azure", options.location) if options.location else None

@@ -17,6 +17,7 @@ from runspec_jobs.load.bundle import FolderBundle, bundle
 from runspec_jobs.load.folder_scan import MIB, BundleError, Opener
 from runspec_jobs.load.ignore import IGNORE
 from runspec_jobs.load.missing_settings import listed, told_once
+from runspec_jobs.load.notes import foreign_settings
 from runspec_jobs.load.profile import CONFIRM_ABOVE_USD
 from runspec_jobs.load.source import (
     InvalidSpec,
@@ -33,7 +34,6 @@ from runspec_jobs.provider import (
     Spec,
     SupportsDiscovery,
     paths,
-    spec_checks,
 )
 from runspec_jobs.spec import validate
 from runspec_jobs.spec.requirements import RequirementsError, conda_lines, requirement_lines
@@ -95,8 +95,8 @@ def gather(
     options, wrong_options = settings(text, own, spec, provider)
     lines, problems = _requirements(spec, base)
     problems += shell_syntax.problems(spec)
-    problems += source.written(spec, base)
-    problems += spec_checks.lost_setup(spec, own.settings(spec_checks.BATCH_AI))
+    problems += source.written(spec, base, provider)
+    problems += foreign_settings.find_lost_of_profile(spec, own.settings)
     bundles, wrong = _bundles(spec, base, watch)
     early = [] if options is None else _early(provider, spec, options, own)
     if options is None or early:

@@ -12,8 +12,8 @@ from runspec_jobs.document import reader
 from runspec_jobs.document.nodes import NOWHERE, Document, Map, Value
 from runspec_jobs.errors import Unavailable, Untrusted, UsageError
 from runspec_jobs.load import env_secrets, profile, registry
-from runspec_jobs.load.notes import command, unmounted
-from runspec_jobs.provider import Facts, Provider, Spec, SupportsConda, spec_checks
+from runspec_jobs.load.notes import command, foreign_settings, unmounted
+from runspec_jobs.provider import Facts, Provider, Spec, SupportsConda, SupportsServiceRanks
 from runspec_jobs.spec import validate
 from runspec_jobs.spec.scaling import sizes
 
@@ -139,13 +139,14 @@ def validated(text: SourceFile) -> tuple[Spec | None, list[Problem]]:
     spec, problems = validate.spec(text.document)
     if spec is None:
         return None, _with_provider(text.document, problems)
-    notes = [*env_secrets.notes(spec), *written(spec, Path(text.name).parent)]
-    if spec.provider not in registry.installed():
+    is_installed = spec.provider in registry.installed()
+    provider = registry.load(spec.provider) if is_installed else None
+    notes = [*env_secrets.notes(spec), *written(spec, Path(text.name).parent, provider)]
+    if provider is None:
         what, hint = registry.missing(spec.provider)
         if registry.misspelt(spec.provider):
             return spec, [*notes, Problem(("provider",), what, hint)]
         return spec, [*notes, Problem(("provider",), what, hint, severity="note")]
-    provider = registry.load(spec.provider)
     options, in_spec, _ = profile.options(
         provider.options_model, spec.provider, spec, profile.Profile(), complete=False
     )
@@ -154,9 +155,9 @@ def validated(text: SourceFile) -> tuple[Spec | None, list[Problem]]:
     return spec, [*notes, *checked(provider, spec, Facts(options, complete=False))]
 
 
-def written(spec: Spec, base: Path) -> Iterator[Problem]:
+def written(spec: Spec, base: Path, provider: Provider | None) -> Iterator[Problem]:
     """Yield notes about the command or script of a spec that lies in the folder *base*."""
-    yield from command.notes(spec)
+    yield from command.notes(spec, torch=not isinstance(provider, SupportsServiceRanks))
     yield from unmounted.notes(spec, base)
 
 
@@ -179,7 +180,7 @@ def _with_provider(document: Document, problems: Sequence[Problem]) -> list[Prob
 def checked(provider: Provider, spec: Spec, facts: Facts) -> list[Problem]:
     """Return the problems of *spec* on *provider* for all sizes in `scaling`, each problem once."""
     found = (p for one in sizes(spec) for p in provider.check(one, facts))
-    lost = [*spec_checks.lost_from_batch_ai(spec), *_conda(provider, spec)]
+    lost = [*foreign_settings.find_lost(spec), *_conda(provider, spec)]
     return list(dict.fromkeys([*lost, *found]))
 
 

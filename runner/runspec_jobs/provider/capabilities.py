@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from runspec_jobs.diagnostics.problem import Problem
 from runspec_jobs.machines.estimate import Offer
 from runspec_jobs.machines.price_list import ListedPrices, PriceList
 from runspec_jobs.machines.usage import Usage
@@ -282,6 +283,38 @@ class SupportsConda(Protocol):
 
     @property
     def builds_conda(self) -> Literal[True]: ...
+
+
+@runtime_checkable
+class SupportsServiceRanks(Protocol):
+    """A provider whose service starts the processes of a job, and tells them their ranks by variables of its own.
+
+    The core then gives no advice to replace variables of torchrun by `RUNSPEC_RANK` and the like.
+    """
+
+    @property
+    def numbers_processes(self) -> Literal[True]: ...
+
+
+@runtime_checkable
+class SupportsForeignSettings(Protocol):
+    """A provider whose jobs have settings or variables that mean nothing on other providers.
+
+    Specs often keep them when only their `provider` is changed. Both methods are pure.
+    """
+
+    def lost_settings(self, spec: Spec) -> Iterable[Problem]:
+        """Return a problem for everything in *spec*, which is for another provider, that only this one has.
+
+        What is ignored without harm is a note. Called if *spec* has a block for this provider under `providers`, or a
+        variable with a part that is in the provider's name, as `TINY_RANK` and `tiny`.
+        """
+
+    def lost_profile(self, spec: Spec, profile: Mapping[str, Any]) -> Iterable[Problem]:
+        """Return a problem for everything in *profile* that *spec* relies on, and its own provider does not do.
+
+        *profile* has the settings of this provider, as they are written. Called if *spec* has a block for it.
+        """
 
 
 @runtime_checkable

@@ -40,12 +40,13 @@ TORCH = {
 OF_TORCH = re.compile(rf"\$(?:({'|'.join(TORCH)})\b|\{{({'|'.join(TORCH)})\}})")
 
 
-def notes(spec: Spec) -> Iterator[Problem]:
-    """Yield a note for each such thing in *spec*, with what to write."""
+def notes(spec: Spec, *, torch: bool = True) -> Iterator[Problem]:
+    """Yield a note for each such thing in *spec*, with what to write; about variables of torchrun only if *torch*."""
     yield from _words(spec)
     yield from _bash(spec)
     yield from _names(spec)
-    yield from _torch(spec)
+    if torch and spec.launch is not Launch.TORCHRUN:
+        yield from _torch(spec)
     yield from _env(spec)
 
 
@@ -156,8 +157,6 @@ def _meant(name: str, known: Iterable[str]) -> str:
 
 def _torch(spec: Spec) -> Iterator[Problem]:
     """Yield a note for variables of torchrun in a script of a job without it; a file that is read may set them."""
-    if spec.launch is Launch.TORCHRUN or spec.provider == "azure-batch-ai":
-        return
     for where, text in scripts(spec):
         reads = interpreter(text)
         bare = unquoted(text)

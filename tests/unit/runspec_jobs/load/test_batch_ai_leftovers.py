@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
 
 from runspec_azure.batchai.importing.importing import imported
 from runspec_jobs.diagnostics.problem import dotted
+from runspec_jobs.errors import Unavailable
 from runspec_jobs.load import inputs, registry, source
+from runspec_jobs.load.notes import foreign_settings
 from runspec_jobs.provider import Facts, ForeignFile, Problem
 from runspec_jobs.testing import documents
 from tests.support.profiles import own_profile
@@ -117,6 +120,53 @@ def test_batch_ai_itself_has_all_of_it() -> None:
 
     assert "providers.azure-batch-ai.preparation" not in said(found, "note")
     assert not any("AZ_BATCHAI" in words for words in said(found, "error").values())
+
+
+@pytest.mark.parametrize(
+    ("fields", "others"),
+    [
+        ({"run": "echo $HF_TOKEN $BATCH_SIZE $RUNSPEC_RANK"}, []),
+        ({"run": "echo $AZ_BATCHAI_TASK_INDEX"}, ["azure-batch-ai"]),
+        ({"run": "a", "providers": {"azure-batch-ai": {}}}, ["azure-batch-ai"]),
+    ],
+)
+def test_a_provider_that_a_spec_does_not_mention_is_not_imported(
+    fields: dict[str, Any], others: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = Mock(side_effect=registry.load)
+    monkeypatch.setattr(registry, "load", load)
+
+    problems("local", **fields)
+
+    assert [call.args[0] for call in load.call_args_list] == ["local", *others]
+
+
+def test_a_job_runs_when_a_provider_that_its_spec_mentions_cannot_be_imported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wanted, _ = documents.spec(
+        {"apiVersion": "runspec/v1", "name": "n", "provider": "local", "command": ["a"]}
+        | {"providers": {"azure-batch-ai": {"preparation": "apt-get update"}}}
+    )
+    assert wanted is not None
+
+    def fail(name: str) -> None:
+        raise Unavailable(f"the provider '{name}' cannot be loaded")
+
+    monkeypatch.setattr(registry, "load", fail)
+
+    assert list(foreign_settings.find_lost(wanted)) == []
+
+
+@pytest.mark.parametrize(("name", "is_noted"), [("azure-batch-ai", False), ("local", True)])
+def test_variables_of_torchrun_are_noted_where_runspec_numbers_the_processes(
+    name: str, is_noted: bool
+) -> None:
+    spec = {"apiVersion": "runspec/v1", "name": "n", "provider": name, "run": "echo $MASTER_ADDR"}
+
+    _, found = source.validated(source.read("job.yaml", json.dumps(spec).encode()))
+
+    assert any("MASTER_ADDR" in one.what for one in found) == is_noted
 
 
 PROFILE = """

@@ -1,0 +1,65 @@
+"""What a spec that was written for one provider loses on another: settings and variables of the first."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from runspec_jobs.diagnostics.problem import Problem
+from runspec_jobs.errors import Unavailable
+from runspec_jobs.load import registry
+from runspec_jobs.provider import Spec, SupportsForeignSettings
+
+VARIABLE = re.compile(r"\$\{?([A-Z][A-Z0-9_]*)")
+LEAST_LETTERS = 4  # of a word of a variable that says whose it is
+
+
+def find_lost(spec: Spec) -> Iterator[Problem]:
+    """Yield a problem for everything in *spec* that only another provider has."""
+    words = _read_variables(spec)
+    for name in registry.installed():
+        is_named = name in spec.providers or (words and _is_of(words, name))
+        if is_named and (other := _load_other(spec, name)) is not None:
+            yield from other.lost_settings(spec)
+
+
+def find_lost_of_profile(
+    spec: Spec, settings: Callable[[str], Mapping[str, Any]]
+) -> Iterator[Problem]:
+    """Yield a problem for the *settings* of other providers in the profile, by their names, that *spec* relies on."""
+    for name in spec.providers:
+        if (other := _load_other(spec, name)) is not None:
+            yield from other.lost_profile(spec, settings(name))
+
+
+def _load_other(spec: Spec, name: str) -> SupportsForeignSettings | None:
+    if name == spec.provider or name not in registry.installed():
+        return None
+    with contextlib.suppress(Unavailable):  # the job itself does not need it
+        other = registry.load(name)
+        if isinstance(other, SupportsForeignSettings):
+            return other
+    return None
+
+
+def _read_variables(spec: Spec) -> set[str]:
+    """Return the words in the names of all variables that *spec* mentions, in lower case."""
+    smoke = spec.smoke or ()
+    texts = [spec.run or "", *(spec.command or ()), *spec.env.values()]
+    texts += [smoke] if isinstance(smoke, str) else smoke
+    found: list[str] = VARIABLE.findall("\n".join(texts))
+    return {word.lower() for variable in found for word in variable.split("_")}
+
+
+def _is_of(words: Iterable[str], name: str) -> bool:
+    """Return whether one of *words*, which name variables, is in the name of the provider *name*.
+
+    A part that several names share, such as `batch`, does not count. This avoids the import of providers that a spec
+    does not mention, which takes longer than all else.
+    """
+    parts = Counter(part for one in registry.installed() for part in one.split("-"))
+    letters = name.replace("-", "")
+    return any(len(word) >= LEAST_LETTERS and parts[word] < 2 and word in letters for word in words)
