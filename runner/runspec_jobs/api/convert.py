@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -42,16 +43,42 @@ def export(job: Job, folder: Path) -> Exported:
     return Exported(write_files(folder, found.files, over=True), tuple(found.notes))
 
 
-def import_job(file: Path, cluster: Path | None, provider: str) -> Imported:
+def import_job(file: Path, cluster: Path | None, provider: str | None = None) -> Imported:
     """Convert *file*, a job of another tool, with the file of its *cluster* if there is one, to a spec and a profile.
 
-    Raises Unavailable if the provider reads no such files, and UsageError if a file cannot be read.
+    Without *provider*, the provider that can read the files does it. Raises Unavailable if the provider reads no such
+    files, or none is installed that does, and UsageError if a file cannot be read, or several providers can read it.
     """
-    found = registry.load(provider)
-    if not isinstance(found, SupportsImport):
-        raise Unavailable(f"'{provider}' cannot import files of other tools")
-    job = _read(file)
-    return found.imports(job, None if cluster is None else _read(cluster))
+    importers = _list_importers() if provider is None else {provider: _load_importer(provider)}
+    job, machines = _read(file), None if cluster is None else _read(cluster)
+    if len(importers) == 1:
+        return next(iter(importers.values())).imports(job, machines)
+    imported: dict[str, Imported] = {}
+    for name, importer in importers.items():
+        with contextlib.suppress(UsageError):
+            imported[name] = importer.imports(job, machines)
+    if len(imported) == 1:
+        return next(iter(imported.values()))
+    what = f"{'several providers' if imported else 'no provider'} can read {file}"
+    raise UsageError(what, f"name the provider: --provider {' or '.join(imported or importers)}")
+
+
+def _list_importers() -> dict[str, SupportsImport]:
+    """Return the installed providers that read files of other tools. Raises Unavailable if there are none."""
+    importers = {}
+    for name in registry.installed():
+        with contextlib.suppress(Unavailable):
+            importers[name] = _load_importer(name)
+    if not importers:
+        raise Unavailable("no installed provider can import files of other tools")
+    return importers
+
+
+def _load_importer(name: str) -> SupportsImport:
+    provider = registry.load(name)
+    if not isinstance(provider, SupportsImport):
+        raise Unavailable(f"'{name}' cannot import files of other tools")
+    return provider
 
 
 def write_imported(found: Imported, folder: Path) -> list[str]:

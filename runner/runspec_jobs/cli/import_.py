@@ -22,8 +22,10 @@ def export(job: Job, folder: Path, *, as_json: bool) -> None:
         output.out(name)
 
 
-def import_(file: Path, cluster: Path | None, name: str, to: Path | None, *, as_json: bool) -> int:
-    """Convert *file* with the provider called *name*; write spec and profile to the folder *to*, or print them."""
+def import_(
+    file: Path, cluster: Path | None, name: str | None, to: Path | None, *, as_json: bool
+) -> int:
+    """Convert *file* with the provider *name*, or the one that can; write spec and profile to *to*, or print them."""
     found = convert.import_job(file, cluster, name)
     written = [] if to is None else convert.write_imported(found, to)
     if as_json:

@@ -377,7 +377,8 @@ class SupportsImport(Protocol):
         """Return *job* translated to a spec, with the machines from the file *cluster*, if there is one.
 
         Notes list everything that cannot be translated, and the result contains no value of a secret. Raises
-        UsageError, with line and column, if *job* or *cluster* is not such a file.
+        UsageError, with line and column, if *job* or *cluster* is not such a file: `runspec import` without
+        `--provider` takes the only provider that raises none.
         """
 
 

@@ -149,15 +149,14 @@ def import_(
         ),
     ] = None,
     provider: Annotated[
-        str,
+        str | None,
         Option(
             "--provider",
             metavar="NAME",
-            show_default=False,
-            help="the provider that reads the files (default: azure-batch-ai)",
+            help="the provider that reads the files (default: the one that can)",
             autocompletion=suggestions.providers,
         ),
-    ] = "azure-batch-ai",
+    ] = None,
     to: Annotated[
         Path | None,
         Option(

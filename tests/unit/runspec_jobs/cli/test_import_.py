@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from runspec_jobs.cli.app import run
+from runspec_jobs.errors import UsageError
+from runspec_jobs.load import registry
+from runspec_jobs.provider import ForeignFile, Imported
 from tests.support.azure.batch_ai_recipes import CLUSTERS, HANDS_ON, KEY, RECIPES
 from tests.support.profiles import own_profile
 
@@ -100,6 +103,46 @@ def test_what_cannot_be_taken_in_ends_with_a_code_of_its_own(
     files: Path, words: list[str], code: int
 ) -> None:
     assert run(["import", *words]) == code
+
+
+class Importer:
+    """A provider that reads one kind of files."""
+
+    def __init__(self, name: str, begins: str) -> None:
+        self.name, self.begins = name, begins
+
+    def imports(self, job: ForeignFile, cluster: ForeignFile | None) -> Imported:
+        if not job.text.startswith(self.begins):
+            raise UsageError(f"{job.name}:1:1: this is no file of {self.name}")
+        return Imported(f"# by {self.name}\n", "", ())
+
+
+@pytest.mark.parametrize(
+    ("importers", "code", "printed"),
+    [
+        ({}, 69, "no installed provider can import files"),
+        ({"a": "{"}, 0, "# by a"),
+        ({"a": "<"}, 2, "job.json:1:1: this is no file of a"),
+        ({"a": "<", "b": "{"}, 0, "# by b"),
+        ({"a": "{", "b": "{"}, 2, "several providers can read job.json"),
+        ({"a": "<", "b": "<"}, 2, "--provider a or b"),
+    ],
+)
+def test_import_takes_the_only_provider_that_can_read_the_file(
+    files: Path,
+    importers: dict[str, str],
+    code: int,
+    printed: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+) -> None:
+    providers = {name: Importer(name, begins) for name, begins in importers.items()}
+    monkeypatch.setattr(registry, "installed", lambda: {"other": None, **providers})
+    monkeypatch.setattr(registry, "load", providers.get)
+
+    assert run(["import", "job.json"]) == code
+
+    assert printed in "".join(capsys.readouterr())
 
 
 def test_a_plan_is_written_as_files_of_the_services_own_tool(files: Path, capsys: Capture) -> None:
