@@ -85,7 +85,19 @@ def catalogue() -> Catalogue:
     """Return the VM sizes of Azure. The table is read when a plan needs it, which takes some milliseconds."""
     from runspec_azure.resources import vm_table
 
-    return read_catalogue(vm_table.VERSION, vm_table.TABLE, vm_table.OFFERED)
+    return read_catalogue(vm_table.VERSION, vm_table.TABLE, vm_table.OFFERED, read_generation)
+
+
+def read_generation(machine: CatalogueMachine) -> int:
+    """Return the number of the version that ends the name of a VM size; 0 if it has none.
+
+    https://learn.microsoft.com/azure/virtual-machines/vm-naming-conventions
+
+    >>> [read_generation(catalogue().named(f"Standard_{name}")) for name in ("D2ds_v6", "NC6")]
+    [6, 0]
+    """
+    digits = machine.name.rpartition("_v")[2]
+    return int(digits) if digits.isdigit() else 0
 
 
 @cache

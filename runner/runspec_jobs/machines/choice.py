@@ -93,7 +93,7 @@ def choose(
             if not machine.gpus or machine.gpus <= most_gpus(request)
             for usd, region in [order_price(machine, catalogue, request.region)]
         ),
-        key=_order,
+        key=lambda one: _order(one, catalogue),
     )
     there = _chosen(fit) if fit else ()
     return tuple(
@@ -193,13 +193,13 @@ def order_price(
 Priced = tuple[float | None, str | None, Machine]
 
 
-def _order(one: Priced) -> tuple[Any, ...]:
+def _order(one: Priced, catalogue: Catalogue) -> tuple[Any, ...]:
     """Sort by price; for one price, the newer and larger machine is first. Sort by size if prices are unknown."""
     usd, _, machine = one
     size = (machine.gpus or 0, machine.cpus or 0, machine.memory_gib or 0)
     if usd is None:
         return (True, *size, machine.name)
-    better = (-machine.generation, len(machine.traits), *(-n for n in size))
+    better = (-catalogue.generation(machine), len(machine.traits), *(-n for n in size))
     return (False, usd, *better, machine.name)
 
 

@@ -7,7 +7,7 @@ price that is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 COLUMNS = (
@@ -57,37 +57,30 @@ class Machine(NamedTuple):
     traits: frozenset[str] = PLAIN
     prices: tuple[str, ...] = ()
 
-    @property
-    def generation(self) -> int:
-        """The number of its generation, as the names of EC2 and Azure contain it; 0 if the name has none.
-
-        >>> kept = [None] * 9
-        >>> Machine("m7i.large", "m7i", *kept).generation, Machine("Standard_D2ds_v6", "x", *kept).generation
-        (7, 6)
-        """
-        if "." in self.name:
-            digits = "".join(filter(str.isdigit, self.family.partition("-")[0][:3]))
-        else:
-            digits = self.name.rpartition("_v")[2]
-        return int(digits) if digits.isdigit() else 0
-
 
 def unknown(name: str) -> Machine:
     """Return a machine of which nothing is known but its name."""
     return Machine(name, name, None, None, None, None, None, None, None, None, None)
 
 
+def no_generation(_: Machine) -> int:
+    """Return 0, for a catalogue whose names of machines say no generation."""
+    return 0
+
+
 class Catalogue(NamedTuple):
     """The machines of a provider. *version* is the day of its prices, as YYYY-MM-DD.
 
     *regions* are those with prices; the first one stands in for a region without prices. *offered* has, by region,
-    the names and families of the machines that are offered there; a region that is not there is unknown.
+    the names and families of the machines that are offered there; a region that is not there is unknown. *generation*
+    returns the number of the generation of a machine, or 0 if its name has none: a newer one is chosen first.
     """
 
     version: str
     regions: tuple[str, ...]
     machines: tuple[Machine, ...]
     offered: Mapping[str, frozenset[str]] = {}
+    generation: Callable[[Machine], int] = no_generation
 
     def named(self, name: str) -> Machine | None:
         """Return the machine called *name*, in upper or lower case, or None."""
@@ -111,7 +104,12 @@ class Catalogue(NamedTuple):
         return float(cell) if cell not in ("", UNKNOWN) else None
 
 
-def read(version: str, table: str, offered: Mapping[str, str] | None = None) -> Catalogue:
+def read(
+    version: str,
+    table: str,
+    offered: Mapping[str, str] | None = None,
+    generation: Callable[[Machine], int] = no_generation,
+) -> Catalogue:
     """Return the catalogue of a table of `COLUMNS` and one column for each region, which its first line names.
 
     Raises ValueError for a line that has another number of cells.
@@ -121,7 +119,7 @@ def read(version: str, table: str, offered: Mapping[str, str] | None = None) -> 
     regions = tuple(columns[len(COLUMNS) :])
     machines = tuple(_machine(line.split(","), len(columns)) for line in lines)
     there = {region: frozenset(names.split()) for region, names in (offered or {}).items()}
-    return Catalogue(version, regions, machines, there)
+    return Catalogue(version, regions, machines, there, generation)
 
 
 def _machine(cells: list[str], width: int) -> Machine:

@@ -23,7 +23,6 @@ from runspec_jobs.load.inputs import PlanInputs
 from runspec_jobs.plan import model
 from runspec_jobs.provider import (
     Capacity,
-    Catalogue,
     Client,
     Facts,
     State,
@@ -79,7 +78,7 @@ def newer(alive: Record, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     here = ec2_catalogue()
     gone = set(types(alive.plan))
     left = tuple(machine for machine in here.machines if machine.name not in gone)
-    fresh = Catalogue("2099-01-01", here.regions, left, here.offered)
+    fresh = here._replace(version="2099-01-01", machines=left)
     monkeypatch.setattr(instance_types, "ec2_catalogue", lambda: fresh)
     instance_types.chosen.cache_clear()
     yield

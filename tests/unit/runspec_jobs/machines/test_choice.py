@@ -154,10 +154,13 @@ def test_a_machine_without_a_price_comes_last_and_says_so() -> None:
 
 
 def test_for_one_price_the_newer_and_larger_machine_is_first() -> None:
-    old, new = machine("m5.x", "1"), machine("m6i.x", "1")
+    old, new = machine("a.x", "1"), machine("b.x", "1")
     small, large = machine("m7.x", "1", cpus=4), machine("m7.y", "1", cpus=8)
+    numbered = Catalogue("1", (HERE,), (old, new), generation={old: 5, new: 6}.__getitem__)
 
-    assert names(MachineRequest(), old, new) == ["m6i.x", "m5.x"]
+    found = choose(MachineRequest(region=HERE), numbered)
+
+    assert [one.machine.name for one in found] == ["b.x", "a.x"]
     assert names(MachineRequest(), small, large) == ["m7.y", "m7.x"]
 
 
