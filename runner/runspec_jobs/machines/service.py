@@ -1,4 +1,4 @@
-"""Prices of what a provider sells besides machines: storage, requests, addresses, gateways and Fargate.
+"""Prices of what a provider sells besides machines: storage, requests, addresses and gateways.
 
 The tables are data files with a line for each price: item, region, USD, unit, day and source, with | between them. A
 price that no source says is an empty cell, and becomes None.
