@@ -20,8 +20,8 @@ CLIENTS = {
     "runspec_slurm.timing",
     "runspec_slurm.parallelcluster.timing",
 }
-# What works without a client, or in another process; `job` has the time limits of jobs.
-OTHERS = {"check", "discover", "doctor", "job", "probes", "supervisor"}
+# What works without a client, or in another process; `decision` and `job` have the time limits of jobs.
+OTHERS = {"check", "decision", "discover", "doctor", "job", "probes", "supervisor"}
 # Limits of services and of formats, which no client may choose, and those of tools that know no client.
 FIXED = {
     "runspec_aws/errors.py:IN_USE_S",
@@ -30,6 +30,7 @@ FIXED = {
     "runspec_azure/session/transport.py:LONGEST_PAUSE_S",
     "runspec_azure/signed.py:EARLY_S",
     "runspec_azure/batch/plan.py:STOP_S",
+    "runspec_azure/batch/status.py:CLOCK_S",
     "runspec_azure/batchai/session.py:RENEWED_S",
     "runspec_azure/batchai/status.py:QUEUED_S",
     "runspec_azure/resources/price_list.py:ANSWER_S",

@@ -23,6 +23,7 @@ class ExitBarrier(threading.Thread):
         self.bucket, self.prefix, self.rank, self.nodes = bucket, prefix, rank, nodes
         self.over = threading.Event()
         self.woken = threading.Event()
+        self._taking = threading.Lock()
         self._beats = 0
         self._codes: Dict[int, int] = {}
         self._told: Set[int] = set()  # ranks whose code is not that of their program
@@ -118,6 +119,11 @@ class ExitBarrier(threading.Thread):
             self._silent = True
 
     def take_in(self) -> None:
+        """Read what is new of the other nodes; by two threads of the first node, and each code once."""
+        with self._taking:
+            self._take_in()
+
+    def _take_in(self) -> None:
         found = list(self.bucket.listing(self.prefix))
         self._answered = now = time.monotonic()
         if self._silent:  # no node could send a heartbeat: all leases start again
