@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from runspec_jobs.provider import Emulation, Unavailable, UsageError, did_you_mean
+from runspec_slurm.session.shared_shell import close_shells
 
 NODES = 32  # nodes cost little; a job that needs more can be rehearsed with fewer
 # The resources that a node reports, whatever this machine has, so that large jobs can be rehearsed.
@@ -53,6 +54,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
             raise Unavailable(f"runspec rehearse needs Slurm on this machine: {exc}", APT) from exc
         except Failed as exc:
             raise Unavailable(f"Slurm does not start on this machine: {exc}") from exc
+        stack.callback(close_shells)  # one on the cluster would outlive it
         yield Emulation(cluster.env, settings(options, folder, engine), tuple(notes))
 
 
