@@ -340,15 +340,14 @@ class Agent:
         A program that exits with 0 after a notice may have saved half its work, as after any other SIGTERM: it gets
         another attempt. One that was stopped because another node ended waits for the other nodes.
         """
-        departure, rank = self.departure, self.place.rank
-        gang = self.gang if rank == 0 and self.record["launch"] == "none" else None
+        departure = self.departure
         departure.listen()
         try:
             code = process.run(
                 child,
                 signals,
                 grace_s,
-                lambda: departure.look(signals, rank, self.round, self.crew, gang),
+                lambda: departure.look(signals, self.place.rank, self.round, self.crew, self.gang),
             )
         except Failure as left:
             code = left.code
@@ -387,7 +386,10 @@ class Agent:
         if self.record["shape"] != "nodes":
             return None
         prefix = "{}gang/{}/{}/".format(self.at, self.place.task, self.place.attempt)
-        gang = ExitBarrier(self.bucket, prefix, self.place.rank, self.record["nodes"])
+        rank = self.place.rank
+        # A launcher ends its nodes itself, and the service ends the others with the first.
+        looks = rank == 0 and self.record["launch"] == "none"
+        gang = ExitBarrier(self.bucket, prefix, rank, self.record["nodes"], looks)
         gang.start()
         return gang
 

@@ -93,12 +93,9 @@ class Departure:
         rank: int,
         together: Optional[RetryRound],
         crew: Optional[MultiInstanceTask],
-        gang: Optional[ExitBarrier] = None,
+        gang: Optional[ExitBarrier],
     ) -> Optional[Leaving]:
-        """Return why the program has to end now, printed once; the other nodes are told.
-
-        *gang* is that of a first node which no launcher ends when another node fails, and no service either.
-        """
+        """Return why the program has to end now, printed once; the other nodes are told."""
         if self.leaving is None:
             self.leaving = self._reason(together, crew, gang)
             if self.leaving is not None:

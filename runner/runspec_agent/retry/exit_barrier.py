@@ -9,18 +9,24 @@ from runspec_agent.base.process import STOPS, Pace, Signals
 from runspec_agent.store.base import Bucket
 
 BEAT_S = 15.0
-LOOK_S = 1.0  # at first; later the first node looks as often as it sends heartbeats
+LOOK_S = 1.0  # at first; later a node looks as often as it sends heartbeats
 FIRST_S = 3600.0  # for a node to begin, since its machine may start late
 TOLD = " told"  # after an exit code that is not the program's own
 MOMENT_S = 20.0  # the same, if nodes that never joined need not be waited for
 
 
 class ExitBarrier(threading.Thread):
-    """One node's part in the barrier: it sends heartbeats and its exit code, and the first node waits for all."""
+    """One node's part in the barrier: it sends heartbeats and its exit code, and the first node waits for all.
 
-    def __init__(self, bucket: Bucket, prefix: str, rank: int, nodes: int) -> None:
+    With *looks*, `failed_peer` returns another node soon after it has failed, also while the program of this one runs.
+    """
+
+    def __init__(
+        self, bucket: Bucket, prefix: str, rank: int, nodes: int, looks: bool = False
+    ) -> None:
         super().__init__(daemon=True)
         self.bucket, self.prefix, self.rank, self.nodes = bucket, prefix, rank, nodes
+        self.looks = looks
         self.over = threading.Event()
         self.woken = threading.Event()
         self._taking = threading.Lock()
@@ -33,7 +39,7 @@ class ExitBarrier(threading.Thread):
         self._silent = False
 
     def run(self) -> None:
-        """Send heartbeats; on the first node, also look for another one that has failed, which most do early."""
+        """Send heartbeats, and look for another node that has failed, which most do early."""
         pace, next_beat = Pace(LOOK_S, BEAT_S), 0.0
         while not self.over.is_set():
             now = time.monotonic()
@@ -41,11 +47,11 @@ class ExitBarrier(threading.Thread):
                 if now >= next_beat:
                     next_beat = now + BEAT_S
                     self.beat()
-                if self.rank == 0:
+                if self.looks:
                     self.take_in()
             except Failure:  # the lease is longer than the interval of heartbeats
                 pass
-            self.over.wait(pace.pause_s() if self.rank == 0 else BEAT_S)
+            self.over.wait(pace.pause_s() if self.looks else BEAT_S)
 
     def beat(self) -> None:
         self._beats += 1
@@ -119,7 +125,7 @@ class ExitBarrier(threading.Thread):
             self._silent = True
 
     def take_in(self) -> None:
-        """Read what is new of the other nodes; by two threads of the first node, and each code once."""
+        """Read what is new of the other nodes. Both threads of a node may call this; an exit code is read once."""
         with self._taking:
             self._take_in()
 
