@@ -54,7 +54,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
             raise Unavailable(f"runspec rehearse needs Slurm on this machine: {exc}", APT) from exc
         except Failed as exc:
             raise Unavailable(f"Slurm does not start on this machine: {exc}") from exc
-        stack.callback(close_shells)  # one on the cluster would outlive it
+        stack.callback(close_shells)  # a login shell on the cluster would outlive it
         yield Emulation(cluster.env, settings(options, folder, engine), tuple(notes))
 
 

@@ -53,6 +53,7 @@ class SharedShell:
         self._lock = threading.Lock()
         self._held = contextlib.ExitStack()
         self.process: subprocess.Popen[bytes] | None = None
+        self._err: IO[bytes]  # of the process
         self._key = ""
         self._retry_at = 0.0
         self._login_s = timing.quick_login_s
@@ -65,12 +66,14 @@ class SharedShell:
         limit = min(int(self._login_s * BYTES_A_SECOND), MOST_BYTES)
         if len(line) + len(content) > limit or time.monotonic() < self._retry_at:
             return None
-        words = b" ".join((escaped(os.fsencode(line)), escaped(content)))
+        words = b" ".join((escape(os.fsencode(line)), escape(content)))
         if len(words) > limit or not self._lock.acquire(timeout=min(self._login_s, timeout_s)):
             return None
         try:
             return self._run(words, timeout_s)
-        except BaseException:
+        except (
+            BaseException
+        ):  # also Ctrl-C: what the shell still answers would be taken for the next answer
             self._held.close()
             raise
         finally:
@@ -107,13 +110,13 @@ class SharedShell:
             done = self._exchange(held, words, timeout_s)
             if done is not None:
                 return done
-        new = self._opened(min(self.timing.login_s, timeout_s / 2))
+        new = self._open(min(self.timing.login_s, timeout_s / 2))
         done = self._exchange(new, words, timeout_s) if isinstance(new, subprocess.Popen) else new
         if done is None:
             self._retry_at = time.monotonic() + self.timing.alone_s
         return done
 
-    def _opened(self, limit_s: float) -> subprocess.Popen[bytes] | Done | None:
+    def _open(self, limit_s: float) -> subprocess.Popen[bytes] | Done | None:
         """Return a shell that is ready; or else how ssh failed, if no other login would succeed, or None."""
         self._held.close()
         began = time.monotonic()
@@ -127,7 +130,7 @@ class SharedShell:
                 self._login_s = max(time.monotonic() - began, self.timing.quick_login_s)
                 return process
             code = process.wait()
-        said = self._said(0)
+        said = self._read_errors(0)
         self._held.close()
         refused = code == LOST and not late.is_set() and never_begun(said)
         return Done(code, b"", said) if refused else None
@@ -144,9 +147,9 @@ class SharedShell:
                 process.stdin.flush()
             whole, answer = _read_until(process, mark + b".\n")
             if whole:
-                return answered(answer, mark)
+                return read_answer(answer, mark)
             code = process.wait()
-        said = self._said(before)
+        said = self._read_errors(before)
         self._held.close()
         _, begun, out = answer.partition(mark + b"\n")
         if late.is_set():
@@ -155,17 +158,15 @@ class SharedShell:
             return None
         return Done(LOST, out, said, lost=True)
 
-    def _said(self, start: int) -> str:
+    def _read_errors(self, start: int) -> str:
         self._err.seek(start)
         return self._err.read(MESSAGE_BYTES).decode(errors="replace").strip()
 
-    _err: IO[bytes]
 
-
-def escaped(data: bytes) -> bytes:
+def escape(data: bytes) -> bytes:
     """Return *data* as one word for printf's %b.
 
-    >>> escaped(b"a b")
+    >>> escape(b"a b")
     b'a\\\\0040b'
     """
     return re.sub(rb"[^!-\[\]-~]", lambda found: b"\\0%03o" % found[0][0], data)
@@ -184,7 +185,7 @@ def _read_until(process: subprocess.Popen[bytes], last: bytes) -> tuple[bool, by
     return True, b"".join(found)
 
 
-def answered(answer: bytes, mark: bytes) -> Done:
+def read_answer(answer: bytes, mark: bytes) -> Done:
     """Return the end of a command. As with ssh itself, a signal that killed it leaves the outcome unknown."""
     start, last = answer.index(mark) + len(mark) + 1, len(answer) - len(mark) - 2
     between = answer.rindex(mark, start, last)

@@ -109,7 +109,7 @@ def test_variables_of_the_login_are_those_of_a_command(desk: Desk) -> None:
 @pytest.mark.parametrize("shell", ["dash", "bash --posix", "busybox sh", "zsh --emulate sh"])
 def test_any_sh_carries_bytes_both_ways(shell: str) -> None:
     need(shell.partition(" ")[0])
-    words = [shared_shell.escaped(b) for b in (b"exec sh -c 'cat; echo no >&2; exit 7'", BYTES)]
+    words = [shared_shell.escape(b) for b in (b"exec sh -c 'cat; echo no >&2; exit 7'", BYTES)]
 
     done = subprocess.run(
         [*shell.split(), "-c", LOOP, "sh", "key"],
@@ -324,13 +324,13 @@ def test_an_exception_in_the_middle_ends_the_shell(
 ) -> None:
     """As Ctrl-C: the answer that is still to come is none of the next command's."""
     desk.way.run(":")
-    real = shared_shell.answered
+    real = shared_shell.read_answer
     monkeypatch.setattr(
-        shared_shell, "answered", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+        shared_shell, "read_answer", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
     )
     with pytest.raises(KeyboardInterrupt):
         desk.way.run("echo one")
-    monkeypatch.setattr(shared_shell, "answered", real)
+    monkeypatch.setattr(shared_shell, "read_answer", real)
 
     assert desk.way.run("echo two").out == b"two\n"
     assert desk.logins == 2
