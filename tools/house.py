@@ -217,14 +217,7 @@ def list_face(source: Source) -> list[str]:
     for node in source.tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return [str(name) for name in ast.literal_eval(node.value)]
-    names = {
-        alias.asname or alias.name
-        for n in source.tree.body
-        if isinstance(n, ast.ImportFrom)
-        for alias in n.names
-    }
-    defined = {n.name for n in source.tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
-    return sorted(name for name in names | defined if not name.startswith("_"))
+    return []
 
 
 def share_comments(sources: list[Source]) -> float:

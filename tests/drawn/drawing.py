@@ -26,9 +26,11 @@ SEED = int(os.environ.get("RUNSPEC_DRAWN_SEED", "0"))
 HTML = b"<html><head><title>503 Service Temporarily Unavailable</title></head><body>x</body></html>"
 
 
-def tried(name: str, things: st.SearchStrategy[Thing], check: Callable[[Thing], None]) -> int:
-    """Call *check* with `COUNT` of *things*, which depend on *name* alone, and return how many these were."""
-    return _repeated(name, things, check, (Phase.generate, Phase.shrink))
+def tried(
+    name: str, things: st.SearchStrategy[Thing], check: Callable[[Thing], None], most: int = COUNT
+) -> int:
+    """Call *check* with *most* of *things*, which depend on *name* alone, and return how many these were."""
+    return _repeated(name, things, check, (Phase.generate, Phase.shrink), most)
 
 
 def goes_wrong(name: str, things: st.SearchStrategy[Thing], check: Callable[[Thing], None]) -> bool:

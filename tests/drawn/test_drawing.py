@@ -60,8 +60,8 @@ def test_optional_members_are_drawn_missing_null_empty_and_there() -> None:
     )
     found: list[Any] = []
 
-    # A thousand, however few RUNSPEC_DRAWN wants: each kind is to be among them.
-    goes_wrong("optional", values(schema), found.append)
+    # However few RUNSPEC_DRAWN wants, each kind is to be among these.
+    tried("optional", values(schema), found.append, most=200)
 
     assert all("need" in value for value in found)
     wanted: dict[str, set[Any]] = {"may": {"A", "B", None}, "list": {"[]"}}

@@ -7,7 +7,7 @@ from house import measure
 
 FILES = {
     "runner/runspec_jobs/__init__.py": "",
-    "runner/runspec_jobs/provider/__init__.py": "from a import b, c as d, _e\n\n\nclass F: ...\n",
+    "runner/runspec_jobs/provider/__init__.py": "from a import b, c\n\n__all__ = ['b', 'c', 'd']\n\n",
     "runner/runspec_jobs/plan/__init__.py": '"""Plans."""\n',
     "runner/runspec_jobs/plan/plan.py": """\
 def find_job(name):
