@@ -26,7 +26,7 @@ class Done(NamedTuple):
     lost: bool = False
 
 
-def carried_out(argv: Sequence[str], content: Iterable[bytes] | None, timeout_s: float) -> Done:
+def run_process(argv: Sequence[str], content: Iterable[bytes] | None, timeout_s: float) -> Done:
     """Run *argv* with *content* as its standard input.
 
     Standard error is a file, because a connection that ssh leaves open could keep a pipe open.

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from runspec_jobs.provider import Unavailable, state_folder
-from runspec_slurm.session.process import LOST, Done, carried_out
+from runspec_slurm.session.process import LOST, Done, run_process
 from runspec_slurm.session.shared_shell import LOOP, SharedShell, shared_shell
 from runspec_slurm.session.ssh_messages import never_begun
 from runspec_slurm.timing import DEFAULT, Timing
@@ -95,7 +95,7 @@ class Here:
     def carry_out(
         self, words: Sequence[str], content: Iterable[bytes] | None, timeout_s: float
     ) -> Done:
-        return carried_out(words, content, timeout_s)
+        return run_process(words, content, timeout_s)
 
 
 class Ssh:
@@ -169,7 +169,7 @@ class Ssh:
             done = self.shell().run(line, b"".join(content or ()), timeout_s)
             if done is not None:
                 return done
-        return carried_out([*self.argv(), remote(words)], content, timeout_s)
+        return run_process([*self.argv(), remote(words)], content, timeout_s)
 
     def shell(self) -> SharedShell:
         """Return the login shell that commands of this process share."""
