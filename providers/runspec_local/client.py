@@ -15,6 +15,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import runspec_agent
+import runspec_local
 from runspec_jobs.provider import (
     Bundle,
     ExecSpec,
@@ -53,7 +55,12 @@ from runspec_local.supervisor import (
 from runspec_local.timing import CLOCK, DEFAULT, Clock, Timing
 from runspec_namespaces import mount_namespace
 
-BOOTSTRAP = "import sys; sys.path.insert(0, sys.argv.pop(1)); from runspec_local.supervisor.reaper import main; main()"
+# What the supervisor imports: this package and the agent. In a checkout they lie in two folders.
+SOURCES = tuple(str(Path(package.__path__[0]).parent) for package in (runspec_local, runspec_agent))
+BOOTSTRAP = (
+    "import sys; sys.path[:0] = [sys.argv.pop(1), sys.argv.pop(1)]; "
+    "from runspec_local.supervisor.reaper import main; main()"
+)
 
 
 class _NotReached(RemoteError):
@@ -309,8 +316,7 @@ class LocalClient:
                 yield folder
 
     def _supervise(self, folder: Path, secrets: bytes) -> None:
-        home = str(Path(__file__).parents[1])
-        line = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, home, str(folder)]
+        line = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, *SOURCES, str(folder)]
         with durable.private_log(folder / "supervisor.log") as log:
             supervisor = subprocess.Popen(
                 line,

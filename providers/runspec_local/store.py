@@ -10,8 +10,8 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from runspec_agent.base import file_lock
 from runspec_jobs.provider import Bundle, Progress
-from runspec_local.supervisor import file_lock
 from runspec_local.supervisor.durable import sync
 
 CHUNK_BYTES = 1 << 20

@@ -30,7 +30,7 @@ from tests.faults.boundaries import Boundaries, tree
 from tests.support.root import ROOT
 
 HOOKED = (
-    "import sys; sys.path.insert(0, sys.argv.pop(1)); sys.path.insert(0, {root!r}); "
+    "import sys; sys.path[:0] = [{root!r}, sys.argv.pop(1), sys.argv.pop(1)]; "
     "from tests.faults.hooked import supervise; supervise({wanted!r})"
 )
 

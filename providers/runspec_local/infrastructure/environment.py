@@ -9,9 +9,9 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from runspec_agent.base import file_lock
 from runspec_jobs.provider import RemoteError
 from runspec_local.session.uv import Told, Uv
-from runspec_local.supervisor import file_lock
 
 MARK = ".complete"
 

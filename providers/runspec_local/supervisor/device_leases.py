@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from runspec_agent.base import file_lock
 from runspec_local.session.gpus import Gpu
-from runspec_local.supervisor import file_lock
 from runspec_local.supervisor.process import locked
 
 LOOK_S = 0.5  # between two attempts of a task that waits: nothing reports that a lock was released

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from runspec_local.supervisor import file_lock
+from runspec_agent.base import file_lock
 
 FORMAT = "runspec.local/v1"  # of the files in a run's folder: job.json and started.json contain it
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # prctl(2)

@@ -10,12 +10,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from runspec_agent.base import file_lock
-from runspec_local.supervisor import file_lock as of_local
 from tests.support.root import ROOT
 
 HOLDER = """
@@ -29,12 +27,6 @@ assert file_lock.take(file.fileno(), wait=False)
 print("held", flush=True)
 time.sleep(600)
 """
-
-
-@pytest.fixture(params=[file_lock, of_local], ids=["agent", "local"])
-def locks(request: pytest.FixtureRequest) -> ModuleType:
-    module: ModuleType = request.param
-    return module
 
 
 @pytest.fixture(params=["flock", "ENOSYS", "EOPNOTSUPP", "EINVAL"])
@@ -59,43 +51,39 @@ def handles(tmp_path: Path) -> Iterator[list[int]]:
         os.close(handle)
 
 
-def test_take_excludes_others_until_it_is_free(
-    locks: ModuleType, flock: str, handles: list[int]
-) -> None:
+def test_take_excludes_others_until_it_is_free(flock: str, handles: list[int]) -> None:
     first, second, _ = handles
 
-    assert locks.take(first)
-    assert not locks.take(second, wait=False)
-    locks.free(first)
-    assert locks.take(second, wait=False)
+    assert file_lock.take(first)
+    assert not file_lock.take(second, wait=False)
+    file_lock.free(first)
+    assert file_lock.take(second, wait=False)
 
 
-def test_shared_locks_exclude_only_an_exclusive_one(
-    locks: ModuleType, flock: str, handles: list[int]
-) -> None:
+def test_shared_locks_exclude_only_an_exclusive_one(flock: str, handles: list[int]) -> None:
     first, second, third = handles
 
-    assert locks.take(first, shared=True)
-    assert locks.take(second, shared=True, wait=False)
-    assert not locks.take(third, wait=False)
+    assert file_lock.take(first, shared=True)
+    assert file_lock.take(second, shared=True, wait=False)
+    assert not file_lock.take(third, wait=False)
 
 
 def test_a_lock_ends_when_its_file_is_closed_and_not_with_another_file(
-    locks: ModuleType, flock: str, tmp_path: Path, handles: list[int]
+    flock: str, tmp_path: Path, handles: list[int]
 ) -> None:
     """The classic record locks of fcntl(2) are lost when a process closes any file of that name."""
     first, second, _ = handles
     held = os.dup(first)
-    assert locks.take(first)
+    assert file_lock.take(first)
 
     os.close(os.open(tmp_path / "lock", os.O_RDONLY))
     os.close(held)
 
-    assert not locks.take(second, wait=False)
+    assert not file_lock.take(second, wait=False)
 
 
 def test_take_of_a_folder_says_that_there_are_no_locks(
-    locks: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOSYS, "refused")
@@ -104,11 +92,11 @@ def test_take_of_a_folder_says_that_there_are_no_locks(
     folder = os.open(tmp_path, os.O_RDONLY)
     try:
         with pytest.raises(OSError) as refused:  # noqa: PT011 - its number is checked
-            locks.take(folder)
+            file_lock.take(folder)
     finally:
         os.close(folder)
 
-    assert refused.value.errno in locks.NO_LOCKS
+    assert refused.value.errno in file_lock.NO_LOCKS
 
 
 @pytest.mark.process
@@ -134,12 +122,3 @@ def test_a_lock_without_flock_ends_with_its_killed_holder(
         holder.send_signal(signal.SIGKILL)
 
         assert file_lock.take(own.fileno())
-
-
-def test_the_module_of_the_local_provider_is_that_of_the_agent() -> None:
-    own, other = (Path(str(module.__file__)).read_text() for module in (file_lock, of_local))
-
-    def code(text: str) -> str:
-        return text[text.index("import errno") :]
-
-    assert code(own) == code(other)

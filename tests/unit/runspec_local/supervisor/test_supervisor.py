@@ -16,9 +16,8 @@ from typing import Any
 
 import pytest
 
-import runspec_local
 from runspec_jobs.provider import NoAnswer, RemoteError, Request, Scope, State, Step
-from runspec_local.client import BOOTSTRAP, LocalClient
+from runspec_local.client import BOOTSTRAP, SOURCES, LocalClient
 from runspec_local.session import container_engine
 from runspec_local.supervisor import process, reaper, supervisor
 from runspec_local.supervisor.child import start_child
@@ -217,8 +216,7 @@ def test_starting_a_run_after_a_killed_one_leaves_the_callers_own_children_alone
 def test_a_run_that_was_taken_away_is_not_begun(world: World, tmp_path: Path) -> None:
     """Its supervisor was still starting."""
     world.folder.mkdir(parents=True)
-    home = str(Path(runspec_local.__file__).parent.parent)
-    line = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, home, str(world.folder)]
+    line = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, *SOURCES, str(world.folder)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     late = subprocess.Popen(line, start_new_session=True, **pipes)  # type: ignore[call-overload]  # of a dict of pipes
 
@@ -437,7 +435,7 @@ def test_a_full_disk_at_the_start_of_a_node_is_told_with_its_place_and_a_way_out
 ) -> None:
     """A write to an open file names none: the node's folder stands for it."""
     full = (
-        "import sys, errno, os; sys.path.insert(0, sys.argv[1])\n"
+        "import sys, errno, os; sys.path[:0] = sys.argv[1:3]\n"
         "from runspec_local.supervisor.node import Node\n"
         "def prepare(self): raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))\n"
         "Node.prepare = prepare\n"
@@ -514,8 +512,7 @@ def test_a_second_supervisor_that_dies_ends_nothing_of_the_first(world: World) -
     until(lambda: world.states == [State.RUNNING])
     started = world.folder / "started.json"
     aside = started.rename(started.with_name("aside"))  # the second waits for it
-    home = str(Path(runspec_local.__file__).parent.parent)
-    line = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, home, str(world.folder)]
+    line = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, *SOURCES, str(world.folder)]
     second = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     assert second.stdin is not None
     second.stdin.write(b"{}")
