@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from runspec_jobs.state import run_record
 from runspec_jobs.testing.contracts.entering import posted
 from runspec_jobs.testing.world import ECHO
 from tests.e2e.test_launch import mpi as mpi  # a fixture
-from tests.support import private_registry, process_table
+from tests.support import ends, private_registry, process_table
 from tests.support.container_shell import shell_in_container
 from tests.support.profiles import own_profile
 from tests.support.requirements import lack, need, need_root
@@ -382,6 +383,41 @@ def test_an_image_that_is_not_there_is_told_with_a_way_out(spec: Path, capsys: C
 
     assert run(["apply", str(spec)]) == 2
     assert "podman has no image localhost/nothing:0" in capsys.readouterr().err
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("end", CANNOT_START[1:])
+def test_a_job_whose_image_cannot_start_ends_as_recorded(
+    spec: Path, tmp_path: Path, capsys: Capture, end: str
+) -> None:
+    ends.check("local", ends.rows(ended(spec, capsys, end, tmp_path), [end]))
+
+
+@pytest.mark.matrix
+@pytest.mark.usefixtures("docker")
+def test_docker_is_not_believed_that_an_image_for_another_processor_has_run(
+    spec: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    """Of such a container, its command line has ended with 0 where podman answers it."""
+    more = {"providers": {"local": {"engine": "docker"}}}
+
+    status = ended(spec, capsys, "architecture", tmp_path, **more)
+
+    (attempt,) = status["nodes"][0]["attempts"]
+    assert (status["state"], attempt["exit_code"]) == ("failed", 126)
+    assert "docker could not start the image localhost/broken:1: exec " in attempt["reason"]
+
+
+def ended(spec: Path, capsys: Capture, end: str, folder: Path, **more: Any) -> dict[str, Any]:
+    """Run a job whose image cannot start in the way *end*; return its status."""
+    image = broken_image(end, "localhost/broken:1", folder)
+    job = ends.spec("local", [end], timeout="10m", container={"image": image}, **more)
+    spec.write_text(json.dumps(job))
+    run(["apply", str(spec)])
+    capsys.readouterr()
+    run(["status", "job", "--json"])
+    status: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return status
 
 
 def test_requirements_are_added_to_the_image_once(

@@ -13,7 +13,7 @@ FULL = {"full-0", "full-3"}
 IMAGES = {"image", "architecture", "shell", "entrypoint"}
 WHOLE = {*ends.OF_PROGRAM, "timeout", "cancel"}
 KINDS = {
-    "local": {*WHOLE, *FULL, "supervisor"},
+    "local": {*WHOLE, *FULL, *(IMAGES - {"image"}), "supervisor"},
     "local-nodes": NODES,
     "local-mpi": NODES,
     "local-torchrun": TORCH,
@@ -84,9 +84,10 @@ def test_a_full_store_fails_a_run_and_leaves_the_code_of_a_program_that_failed(n
     assert {code for code, _ in bad["attempts"]} == {3}
 
 
-@pytest.mark.parametrize("name", ["slurm", "aws-batch", "azure-batch"])
+@pytest.mark.parametrize("name", ["local", "slurm", "aws-batch", "azure-batch"])
 def test_an_image_that_cannot_start_is_told_in_words(name: str) -> None:
-    for end in IMAGES:
+    """An image that cannot be pulled has no job on this machine: `apply` is refused."""
+    for end in IMAGES & {*ends.recorded(name)}:
         (row,) = ends.recorded(name)[end]
 
         assert row["state"] == "succeeded" or (

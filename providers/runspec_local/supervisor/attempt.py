@@ -24,10 +24,16 @@ class Attempt:
     failed: int = 0  # exit code of the node that failed first, which ends the others
     reason: str = ""
     late: bool = False  # whether it has reached its timeout
+    unable: bool = (
+        False  # whether its containers cannot start, so that another attempt could not either
+    )
     ending: float | None = None  # when the remaining nodes are killed
     network: Child | None = None  # the container that owns the network of the task's containers
     saving: bool = False  # whether the nodes have ended and their outputs are being saved
     tries: dict[int, int] = field(default_factory=dict)  # attempts of each node of an elastic job
+    log_sizes: dict[int, int] = field(
+        default_factory=dict
+    )  # bytes in the log of each node before it
 
     @property
     def left(self) -> list[Child]:

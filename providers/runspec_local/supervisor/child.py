@@ -43,11 +43,16 @@ class Child:
     @property
     def exited(self) -> bool:
         """Return whether the process itself has ended. Its process id is not reused before `reap`."""
+        return self.code is not None
+
+    @property
+    def code(self) -> int | None:
+        """Return its exit code without reaping it, or the number of the signal that ended it; None while it runs."""
+        if self.process.returncode is not None:
+            return self.process.returncode
         how = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        return (
-            self.process.returncode is not None
-            or os.waitid(os.P_PID, self.process.pid, how) is not None
-        )
+        end = os.waitid(os.P_PID, self.process.pid, how)
+        return None if end is None else end.si_status
 
     def send(self, number: int) -> None:
         """Signal its process group, unless it was reaped: its process id may belong to another process."""

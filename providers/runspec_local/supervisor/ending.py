@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import sys
 import time
@@ -13,6 +14,13 @@ from runspec_local.supervisor.events import Events
 
 FULL_S = 600.0  # how long to wait for space for the last line
 FULL_PAUSE_S = 1.0
+ENGINE_FAILED, CANNOT_RUN = 125, 126  # exit codes of an engine: podman-run(1), "Exit Status"
+REASON_BYTES = 16 << 10  # of a log, to look for what an engine said
+# The line in which an engine, or the first process of a container, says why it cannot start.
+FAILURE = re.compile(
+    r"^(?:Error: |docker: (?:Error response from daemon: )?)(.+)|^(exec .+)", re.MULTILINE
+)
+NO_REASON = re.compile(r"\s*$|Run 'docker run --help'|See 'docker run --help'")
 
 
 def shell_code(code: int) -> int:
@@ -29,6 +37,26 @@ def meaning(code: int) -> str:
         name = signal.Signals(code - 128).name
         return f" ({name}: perhaps out of memory)" if name == "SIGKILL" else f" ({name})"
     return ""
+
+
+def unstarted_code(code: int) -> int:
+    """Return the exit code of a container that could not start, from that of its engine.
+
+    An engine ends with 1, 255 or even 0 if the kernel cannot execute the first program of an image.
+    """
+    return code if code >= ENGINE_FAILED and code != 255 else CANNOT_RUN
+
+
+def engine_reason(said: str) -> str:
+    """Return why a container could not start, from what its engine has *said* in the log.
+
+    >>> engine_reason("Trying to pull i:1...\\nError: initializing source docker://i:1: it was refused\\n")
+    'initializing source docker://i:1: it was refused'
+    """
+    if failure := FAILURE.search(said):
+        return (failure[1] or failure[2]).strip()
+    lines = [line for line in said.splitlines() if not NO_REASON.match(line)]
+    return lines[-1].strip() if lines else "it gave no reason"
 
 
 def summary(codes: Mapping[int, int], reasons: Sequence[str]) -> str:

@@ -20,6 +20,9 @@ from runspec_local.supervisor import bytecode, elastic
 
 INSIDE = "/.runspec"  # where a container finds the agent
 UNMOUNTABLE = ',"\r\n'  # characters that no path for a container engine may contain
+# What the shell of an image does first. An engine may end with the same exit code if the container cannot start.
+# It empties the file, since a full disk has room for that.
+BEGIN = f"{{ true >{INSIDE}/begun; }} 2>/dev/null\n"
 # What a container of a smoke test runs first: it may have no Python.
 CHECK_GPUS = f"""
 agent={INSIDE}/runspec_inside.pyz
@@ -58,6 +61,12 @@ class Node:
     def meet(self) -> Path:
         """The rendezvous folder of the nodes of one attempt."""
         return Path(self.job["folder"], "tasks", str(self.task), "meet", str(self.attempt))
+
+    @property
+    def begun(self) -> Path:
+        """The file that the shell of the node's container empties when it runs."""
+        name = f"{self.attempt}-{self.rank}"
+        return Path(self.job["folder"], "tasks", str(self.task), "begun", name)
 
     @property
     def log(self) -> Path:
@@ -101,6 +110,10 @@ class Node:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.meet.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._write_hosts()
+        if self.contained:
+            self.begun.parent.mkdir(parents=True, exist_ok=True)
+            self.begun.write_text("the shell of the image has not run\n")
+            self.begun.chmod(0o666)  # whichever user the image has
         for output in self.job["outputs"]:
             self.written(output).mkdir(parents=True, exist_ok=True)
             if self.contained:
@@ -229,7 +242,9 @@ class Node:
             line += [flag, value]
         inside = [f"{INSIDE}/inside.sh", *words]
         if self._checked_gpus:
-            inside = ["-c", CHECK_GPUS, *self._checked_gpus, "/bin/sh", *inside]
+            inside = ["-c", BEGIN + CHECK_GPUS, *self._checked_gpus, "/bin/sh", *inside]
+        else:
+            inside = ["-c", BEGIN + '. "$0"', *inside]
         return [*line, self._image, *inside]
 
     def network_argv(self) -> list[str]:
@@ -256,6 +271,7 @@ class Node:
             (folder / "inside.sh", f"{INSIDE}/inside.sh", True),
             (folder / "runspec_inside.pyz", f"{INSIDE}/runspec_inside.pyz", True),
             (self.meet, f"{INSIDE}/meet", False),
+            (self.begun, f"{INSIDE}/begun", False),
         ]
         for mount in job["mounts"]:
             target = mount["target"]

@@ -182,6 +182,7 @@ class Supervisor:
         environment = node.environment(os.environ, self.secrets)
         self.times.watch(node.log)
         with durable.private_log(node.log) as log:
+            attempt.log_sizes[node.rank] = os.fstat(log.fileno()).st_size
             if node.contained and node.rank == 0 and self.job["nodes"] > 1:
                 line = node.network_argv()
                 network = start_child(line, os.environ, node.folder, log, subprocess.PIPE)
@@ -252,8 +253,9 @@ class Supervisor:
         attempt = self.running[task]
         if attempt.late:
             attempt.codes[rank] = TOO_LONG
+        unable = self._why_unable(task, rank)
         code = attempt.codes[rank]
-        told = f"exited with code {code}{ending.meaning(code)}" if code else ""
+        told = unable or (f"exited with code {code}{ending.meaning(code)}" if code else "")
         if code and not attempt.reason and (full := full_disk(Path(self.job["folder"]))):
             told += f"; {full}"
         told = "" if attempt.late else told
@@ -271,6 +273,25 @@ class Supervisor:
             self._end(attempt, f"{where}{told}")
         elif rank == 0 and self.job["launch"] != "none":
             self._end(attempt, "")
+
+    def _why_unable(self, task: int, rank: int) -> str:
+        """Return why the container of a node could not start, or an empty string; its exit code then says so, too."""
+        attempt, node = self.running[task], Node(self.job, task, rank, self.tried[task])
+        if not node.contained or attempt.reason or rank not in attempt.nodes:
+            return ""
+        try:
+            if not node.begun.stat().st_size:
+                return ""
+        except OSError:
+            return ""
+        first = attempt.network and attempt.network.code  # the nodes cannot start without it
+        attempt.codes[rank] = ending.unstarted_code(first or attempt.codes[rank])
+        attempt.unable = True
+        with open(node.log, "rb") as log:
+            log.seek(attempt.log_sizes[rank])
+            said = log.read(ending.REASON_BYTES).decode(errors="replace")
+        image, engine = self.job["container"]["image"], self.job["engine"]
+        return f"{engine} could not start the image {image}: {ending.engine_reason(said)}"
 
     def _replace(self, task: int, rank: int, code: int) -> None:
         """Restart a node that was lost, or end the others if too few nodes are left for good."""
@@ -357,6 +378,7 @@ class Supervisor:
         elif self.job["launch"] != "none" and attempt.codes.get(0) == 0 and not attempt.reason:
             code = 0  # the first node decides: it started the processes of the others
         again = self.tried[task] < self.job["attempts"] and "elastic" not in self.job
+        again = again and not attempt.unable
         if attempt.reason == STOP or (code and task in self.unwanted):
             self.stopped.add(task)
         elif code and again and not self.cancelled:

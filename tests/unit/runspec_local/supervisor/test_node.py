@@ -12,7 +12,7 @@ import pytest
 
 from runspec_agent.rendezvous import hostfile, rendezvous
 from runspec_local.session.gpus import Gpu
-from runspec_local.supervisor.node import CHECK_GPUS, Node, host
+from runspec_local.supervisor.node import BEGIN, CHECK_GPUS, Node, host
 
 
 def job(folder: Path, **more: Any) -> dict[str, Any]:
@@ -102,7 +102,10 @@ def test_a_container_is_given_paths_with_colons_and_its_own_gpus(tmp_path: Path)
     checked = Node({**node.job, "check_gpus": 1}, 0, 0, 1, node.devices).argv()
     assert checked[-5:] == ["gpus", "1", "/bin/sh", "/.runspec/inside.sh", "echo"]
     assert f"type=bind,source={tmp_path}/a:b,target=/job/code,readonly" in words
-    assert words[-3:] == ["img:1", "/.runspec/inside.sh", "echo"]
+    assert (words[-5:-2], words[-2:]) == (
+        ["img:1", "-c", BEGIN + '. "$0"'],
+        ["/.runspec/inside.sh", "echo"],
+    )
 
 
 @pytest.mark.process
