@@ -18,7 +18,7 @@ from bench.installs import ROOT, ours
 from bench.measure import Command, Sample
 from bench.rows import Bench, Row
 from runspec_azure.batch import emulator as batch
-from runspec_azure.batchai import emulator as batchai
+from runspec_batchai import emulator as batchai
 from runspec_emulators import privacy
 from runspec_emulators.azure_batch.emulator import AzureBatch
 from runspec_emulators.azure_services.blob import Blobs

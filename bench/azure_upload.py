@@ -41,8 +41,8 @@ import os, sys
 from pathlib import Path
 from runspec_jobs.load.bundle import bundle
 from runspec_jobs.provider import Request
-from runspec_azure.batchai.client import BatchAiClient
-from runspec_azure.batchai.options import BatchAiOptions
+from runspec_batchai.client import BatchAiClient
+from runspec_batchai.options import BatchAiOptions
 client = BatchAiClient(BatchAiOptions(storage_account="{ACCOUNT}", secrets={{"storage-key": "env:BENCH_KEY"}},
     storage_key="storage-key", container="{CONTAINER}", blob_url=os.environ["BENCH_URL"],
     arm_url="http://127.0.0.1:9", subscription="00000000-0000-0000-0000-000000000000"))

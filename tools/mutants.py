@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-PRODUCT = ("runner/", "providers/")
+PRODUCT = ("runner/", "providers/", "emulators/")
 # Stand-ins and tests that ship are tools of the tests; tables are data.
 LEFT_OUT = ("runspec_emulators/", "runspec_jobs/testing/", "_table.py", "__init__.py")
 LIMIT_S = 900  # a mutant that waits for ever is killed, and counts as seen

@@ -20,7 +20,7 @@ from runspec_aws.client import AwsClient
 from runspec_aws.emulator import SETTINGS
 from runspec_azure.batch import emulator, timing as batch_timing
 from runspec_azure.batch.client import AzureClient
-from runspec_azure.batchai import timing as batchai_timing
+from runspec_batchai import timing as batchai_timing
 from runspec_emulators.aws.region import Objects, Region
 from runspec_emulators.azure_batch.emulator import AzureBatch
 from runspec_emulators.azure_services.blob import Blobs

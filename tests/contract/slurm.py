@@ -21,9 +21,9 @@ from runspec_emulators.slurm import Cluster, Partition
 from runspec_jobs.load import registry
 from runspec_jobs.provider import Client, Facts, Request, Response
 from runspec_jobs.testing import Strike, World
+from runspec_parallelcluster.client import ParallelClusterClient
 from runspec_slurm import timing
 from runspec_slurm.client import SlurmClient
-from runspec_slurm.parallelcluster.client import ParallelClusterClient
 from runspec_slurm.session.shared_shell import close_shells
 from runspec_slurm.store.workspace import WorkspaceStore
 from tests.support.requirements import need

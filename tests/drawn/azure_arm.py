@@ -10,10 +10,10 @@ from azure.mgmt.batch import BatchManagementClient
 from hypothesis import strategies as st
 
 from runspec_azure.batch.provider import PROVIDER as BATCH
-from runspec_azure.batchai import doctor as examination, timing
-from runspec_azure.batchai.client import BatchAiClient
 from runspec_azure.discover.subscription import Subscription, survey
 from runspec_azure.session.management import Management
+from runspec_batchai import doctor as examination, timing
+from runspec_batchai.client import BatchAiClient
 from runspec_jobs.provider import Facts
 from tests.drawn.azure_cloud import Cloud, Truth, path_of
 from tests.drawn.azure_table import operations, reply

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runspec_azure.batchai import timing
+from runspec_batchai import timing
 from runspec_jobs.provider import State
 from tests.drawn import azure_arm as arm
 from tests.drawn.azure_arm import Subscribed, Workspace
@@ -94,7 +94,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits: not between two tries, and not for what is being deleted."""
     quick = timing.Timing(poll_s=0.0, gone_s=0.3, first_pause_s=0.001, longest_pause_s=0.002)
     monkeypatch.setattr(timing, "DEFAULT", quick)
-    monkeypatch.setattr("runspec_azure.batchai.session.RETRIES", 2)
+    monkeypatch.setattr("runspec_batchai.session.RETRIES", 2)
     pause = time.sleep
     monkeypatch.setattr(time, "sleep", lambda wanted_s: pause(min(wanted_s, 0.002)))
     monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)  # thousands of lines

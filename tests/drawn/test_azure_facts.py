@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from runspec_azure.batchai import session
 from runspec_azure.session.clients import OPERATIONS
+from runspec_batchai import session
 from tests.drawn import azure_facts
 from tests.drawn.azure_facts import TABLE
 from tests.drawn.azure_table import operations
 from tests.support.root import ROOT
 
-CODE = ROOT / "providers" / "runspec_azure"
+CODE = [ROOT / "providers" / name for name in ("runspec_azure", "runspec_batchai")]
 # Groups of operations of the SDKs, and what the table calls what they are of.
 GROUPS = {
     "workspaces": "Workspaces",
@@ -74,7 +74,7 @@ def test_every_operation_by_an_sdk_is_in_the_table() -> None:
 
 def by_sdks() -> Iterator[str]:
     """Give the operations that the code calls as methods of groups: `resource_skus.list` is ResourceSkus_List."""
-    for path in CODE.rglob("*.py"):
+    for path in (path for folder in CODE for path in folder.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Attribute):
                 continue

@@ -11,8 +11,8 @@ import pytest
 
 from runspec_azure import errors
 from runspec_azure.batch import client, logs, status, timing
-from runspec_azure.batchai import timing as batchai_times
 from runspec_azure.session import clients, responses
+from runspec_batchai import timing as batchai_times
 from runspec_jobs.provider import State
 from tests.drawn import azure_arm as arm, azure_batch as batch
 from tests.drawn.azure_ways import Way, check, drawn

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from runspec_azure.batchai import emulator
+from runspec_batchai import emulator
 from runspec_emulators.azure_batch.emulator import AzureBatch
 from runspec_emulators.azure_services.blob import Blobs
 from runspec_emulators.batch_ai import BatchAI

@@ -49,7 +49,7 @@ def stand(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[BatchAI]:
     monkeypatch.setenv("PATH", f"{mpi / 'bin'}:{os.environ['PATH']}")
-    monkeypatch.setattr("runspec_azure.batchai.client.BatchAiClient.poll_s", 0.2)
+    monkeypatch.setattr("runspec_batchai.client.BatchAiClient.poll_s", 0.2)
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     with BatchAI(tmp_path / "cloud", accounts={"acct": KEY}, machine_env=root) as found:
         for name, value in found.env.items():

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec_azure.batchai import emulator, logs
+from runspec_batchai import emulator, logs
 from runspec_emulators.batch_ai import BatchAI
 from tests.faults import chosen
 from tests.support.azure.emulated_account import wait

@@ -456,7 +456,7 @@ def test_a_spot_machine_of_azure_batch_is_reclaimed(
 
 @pytest.fixture
 def batch_ai(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BatchAI]:
-    monkeypatch.setattr("runspec_azure.batchai.client.BatchAiClient.poll_s", 0.2)
+    monkeypatch.setattr("runspec_batchai.client.BatchAiClient.poll_s", 0.2)
     with emulated_batch_ai.subscription(tmp_path, monkeypatch) as found:
         yield found
 

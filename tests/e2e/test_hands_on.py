@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 from azure.storage.blob import ContainerClient
 
-from runspec_azure.batchai import emulator
+from runspec_batchai import emulator
 from runspec_emulators.azure_services.blob import Blobs
 from runspec_emulators.batch_ai import BatchAI
 from tests.conftest import CACHES

@@ -14,7 +14,7 @@ import pytest
 from runspec_emulators.slurm import Cluster
 from runspec_jobs.cli.app import run
 from runspec_jobs.state import probe_leftovers
-from runspec_slurm.parallelcluster import probes
+from runspec_parallelcluster import probes
 from tests.support.profiles import own_profile
 from tests.support.requirements import need
 from tests.support.slurm import fake_pcluster

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from runspec_azure.batchai.emulator import KEY, SUBSCRIPTION
+from runspec_batchai.emulator import KEY, SUBSCRIPTION
 from runspec_emulators.azure_services.blob import Blobs
 from runspec_emulators.batch_ai import BatchAI
 from tests.faults.azure import Stored

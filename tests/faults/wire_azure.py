@@ -17,8 +17,8 @@ from requests.adapters import HTTPAdapter
 from runspec_azure.batch import timing
 from runspec_azure.batch.client import AzureClient
 from runspec_azure.batch.job import job
-from runspec_azure.batchai import client as batchai, timing as batchai_times
 from runspec_azure.store import blobs
+from runspec_batchai import client as batchai, timing as batchai_times
 from runspec_jobs.load import registry
 from tests.faults.boundaries import Boundaries
 from tests.support.fault_proxy import (

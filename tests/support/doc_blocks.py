@@ -70,7 +70,7 @@ RUN = {
     "docs/troubleshooting.md: runspec explain 75",
     "docs/troubleshooting.md: runspec status job",
 }
-RECIPE = "tests/unit/runspec_slurm/parallelcluster/test_recipe.py"
+RECIPE = "tests/unit/runspec_parallelcluster/test_recipe.py"
 WALK = f"{RECIPE}::test_a_spec_of_the_walk_through_is_planned"
 PROBES = "test_what_holds_is_confirmed_and_nothing_is_left"
 

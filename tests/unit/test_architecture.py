@@ -31,7 +31,9 @@ def test_each_test_that_the_page_names_is_there(path: str, name: str) -> None:
     assert is_defined(path, name)
 
 
-@pytest.mark.parametrize("folder", ["runner/runspec_jobs", "runner/runspec_agent", "providers"])
+@pytest.mark.parametrize(
+    "folder", ["runner/runspec_jobs", "runner/runspec_agent", "providers", "emulators"]
+)
 def test_the_tree_names_every_room(folder: str) -> None:
     rooms = {file.parent.name for file in (ROOT / folder).glob("*/__init__.py")}
 

@@ -18,9 +18,9 @@ CLIENTS = {
     "LocalClient": "runspec_local.client",
     "AwsClient": "runspec_aws.client",
     "AzureClient": "runspec_azure.batch.client",
-    "BatchAiClient": "runspec_azure.batchai.client",
+    "BatchAiClient": "runspec_batchai.client",
     "SlurmClient": "runspec_slurm.client",
-    "ParallelClusterClient": "runspec_slurm.parallelcluster.client",
+    "ParallelClusterClient": "runspec_parallelcluster.client",
 }
 # A line for each method: the class, the name of the method, and the test.
 TABLE = Path(__file__).with_name("client_methods.txt")

@@ -27,7 +27,11 @@ from tests.support.root import ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LINTER = PROJECT["tool"]["importlinter"]
 CONTRACTS = {contract["id"]: contract for contract in LINTER["contracts"]}
-PACKAGES = {f.parent.name for root in ("runner", "providers") for f in ROOT.glob(f"{root}/*/*.py")}
+PACKAGES = {
+    f.parent.name
+    for root in ("runner", "providers", "emulators")
+    for f in ROOT.glob(f"{root}/*/*.py")
+}
 PROVIDERS = {f.relative_to(ROOT).parts[1] for f in ROOT.glob("providers/**/provider.py")}
 DATA = {"runspec_ec2"}  # what several providers share
 
@@ -243,7 +247,9 @@ def test_the_wheel_holds_the_packages_and_nothing_else(tmp_path: Path) -> None:
 
     folders = {name.split("/")[0] for name in names}
     assert {f for f in folders if not f.endswith(".dist-info")} == PACKAGES
-    sources = {n.split("/", 1)[1] for n in kept() if n.startswith(("runner/", "providers/"))}
+    sources = {
+        n.split("/", 1)[1] for n in kept() if n.startswith(("runner/", "providers/", "emulators/"))
+    }
     assert {n for n in names if ".dist-info/" not in n} == sources
 
 

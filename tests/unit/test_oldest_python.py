@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.root import ROOT
 
-FOLDERS = ("runner", "providers", "tests", "bench", "specs")
+FOLDERS = ("runner", "providers", "emulators", "tests", "bench", "specs")
 
 # What releases after 3.11.0 brought, by the "Changed in version 3.11.N" of https://docs.python.org/3.11/ and by
 # comparing the modules of 3.11.2 with those of 3.11.7. A function and its parameter:

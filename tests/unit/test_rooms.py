@@ -22,23 +22,23 @@ status store task_stop timing
 )
 # Rooms that only one provider has.
 OWN = {
-    "runspec_azure/batchai": {"importing"},
+    "runspec_batchai": {"importing"},
     "runspec_local": {"supervisor"},
     "runspec_slurm": {"containers", "queue"},
 }
-# Providers of their own within the package of another.
-NESTED = {"runspec_azure": {"batch", "batchai"}, "runspec_slurm": {"parallelcluster"}}
+# A provider within the package of what it shares with another.
+NESTED = {"runspec_azure": {"batch"}}
 TOPS = [
     "runspec_aws",
     "runspec_azure",
     *OWN,
     "runspec_azure/batch",
-    "runspec_slurm/parallelcluster",
+    "runspec_parallelcluster",
 ]
 
 
 def modules() -> Iterator[Path]:
-    for top in ("runner", "providers"):
+    for top in ("runner", "providers", "emulators"):
         yield from (f for f in (ROOT / top).rglob("*.py") if f.name != "__init__.py")
 
 

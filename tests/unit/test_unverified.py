@@ -72,7 +72,8 @@ def test_each_row_names_places_that_are_there() -> None:
 
 def _there(name: str, what: str) -> bool:
     """Say whether the module *name* defines *what*."""
-    (path,) = [p for p in (ROOT / "providers" / name, ROOT / "runner" / name) if p.is_file()]
+    tops = ("providers", "runner", "emulators")
+    (path,) = [p for top in tops if (p := ROOT / top / name).is_file()]
     defined = rf"^\s*(def|class) {what}\b|^({what}|[A-Z_]+, {what})\b.* = |^    {what}: \w+ = "
     return re.search(defined, path.read_text(), re.MULTILINE) is not None
 
@@ -90,7 +91,7 @@ def test_probes_that_stand_for_another_are_there() -> None:
 
 
 def test_the_code_names_beliefs_that_are_there() -> None:
-    folders = ("providers", "runner", "docs", "tests")
+    folders = ("providers", "runner", "emulators", "docs", "tests")
     texts = [p for f in folders for p in (ROOT / f).rglob("*") if p.suffix in (".py", ".md", ".sh")]
     named = {
         (found, str(path))

@@ -19,10 +19,6 @@ OWN = (
 ).split()
 BELOW = ", and absolute paths of the spec lie below the job's folder"
 VAULT = "RUNSPEC_REHEARSAL_VAULT"  # replaces the secrets of key vaults, which are not read
-AZURITE = (
-    "npm install --global azurite@3.37.0 (npm comes with node), or tools/setup --test in a checkout; "
-    "if it is installed elsewhere, set RUNSPEC_AZURITE to its path"
-)
 BATCH_KEY, STORAGE_KEY = "RUNSPEC_REHEARSAL_BATCH_KEY", "RUNSPEC_REHEARSAL_STORAGE_KEY"
 
 
@@ -30,7 +26,7 @@ BATCH_KEY, STORAGE_KEY = "RUNSPEC_REHEARSAL_BATCH_KEY", "RUNSPEC_REHEARSAL_STORA
 def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Emulation]:
     """Start Azurite and the emulator of Azure Batch; yield how to reach them."""
     from runspec_emulators.azure_batch.emulator import AzureBatch
-    from runspec_emulators.azure_services.blob import Blobs
+    from runspec_emulators.azure_services.blob import INSTALL, Blobs
     from runspec_emulators.frame.containers import confinement_notes
 
     kept = portable(options)
@@ -39,7 +35,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
             blobs = Blobs(folder / "blobs")
         except RuntimeError as exc:
             raise Unavailable(
-                f"cannot start Azurite, which runspec rehearse needs: {exc}", AZURITE
+                f"cannot start Azurite, which runspec rehearse needs: {exc}", INSTALL
             ) from exc
         stack.callback(blobs.close)
         found = {**SETTINGS, **kept}

@@ -109,7 +109,7 @@ def test_a_custom_command_may_start_another_mpirun_on_the_hosts(
 def test_the_host_file_of_the_service_is_for_open_mpi_and_mpich_refuses_it(
     make: Callable[..., Hand], mpi: Path
 ) -> None:
-    """So whoever starts an mpirun has to write one of another form: `runspec_azure.batchai.attempts`."""
+    """So whoever starts an mpirun has to write one of another form: `runspec_batchai.attempts`."""
     hand = make().ready(2)
 
     # Not `true`: Open MPI 5.0.11 waited for ever in 3 of 10 such runs on busy processors, its daemons

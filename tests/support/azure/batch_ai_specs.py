@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from runspec_azure.batchai import PROVIDER
+from runspec_batchai import PROVIDER
 from runspec_jobs.plan import model
 from runspec_jobs.provider import Facts, Problem, Source, Spec
 from runspec_jobs.testing import documents

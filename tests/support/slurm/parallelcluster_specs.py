@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from runspec_jobs.provider import Facts, Problem, Source, Spec
-from runspec_slurm.parallelcluster import PROVIDER
-from runspec_slurm.parallelcluster.options import ParallelClusterOptions
-from runspec_slurm.parallelcluster.session.pcluster import NotThere
+from runspec_parallelcluster import PROVIDER
+from runspec_parallelcluster.options import ParallelClusterOptions
+from runspec_parallelcluster.session.pcluster import NotThere
 
 SUBNET = "subnet-0123456789abcdef0"
 BASE = {"region": "us-east-1", "subnets": [SUBNET], "key_pair": "my-key"}

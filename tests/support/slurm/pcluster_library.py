@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from runspec_slurm.parallelcluster.naming import VERSION
-from runspec_slurm.parallelcluster.session import install
+from runspec_parallelcluster.naming import VERSION
+from runspec_parallelcluster.session import install
 from tests.support.requirements import lack, need
 
 # Read before any test has a home of its own.

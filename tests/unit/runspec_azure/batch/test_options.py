@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from runspec_azure.batch.options import BatchOptions
-from runspec_azure.batchai.options import BatchAiOptions
+from runspec_batchai.options import BatchAiOptions
 
 TAKEN = {
     "batch_url": ["https://jobs.westeurope.batch.azure.com", "http://127.0.0.1:10100"],

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.process
 LOGGED = "import logging, {0}; logging.getLogger('azure.identity').warning('14 lines')"
 
 
-@pytest.mark.parametrize("module", ["runspec_azure.batch.client", "runspec_azure.batchai.client"])
+@pytest.mark.parametrize("module", ["runspec_azure.batch.client", "runspec_batchai.client"])
 def test_no_log_of_a_library_is_printed(module: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", LOGGED.format(module)], capture_output=True, text=True, check=True

@@ -12,13 +12,13 @@ from azure.core.credentials import AccessToken
 from azure.core.pipeline import PipelineRequest
 from azure.core.rest import HttpRequest
 
-from runspec_azure.batchai.options import BatchAiOptions
-from runspec_azure.batchai.session import Arm
 from runspec_azure.discover.subscription import Subscription
 from runspec_azure.session.clients import Session
 from runspec_azure.session.management import Management
 from runspec_azure.session.token_hosts import TokenHosts
 from runspec_azure.signed import Signer
+from runspec_batchai.options import BatchAiOptions
+from runspec_batchai.session import Arm
 from runspec_jobs.provider import CredentialsError
 from tests.support.azure.specs import options
 from tests.support.http_server import Reply, Server

@@ -19,7 +19,7 @@ from runspec_jobs.errors import RemoteError, UsageError
 from runspec_jobs.plan import model
 from runspec_jobs.provider import Scope
 from runspec_jobs.state import run_record
-from runspec_slurm.parallelcluster import PROVIDER
+from runspec_parallelcluster import PROVIDER
 from tests.support.slurm import parallelcluster_specs
 
 pytestmark = pytest.mark.process

@@ -98,7 +98,7 @@ def test_prices_of_windows_are_not_those_of_linux() -> None:
 def test_importing_providers_reads_no_table() -> None:
     """The tables take longer to import than all else, and few verbs need them."""
     code = (
-        "import sys, runspec_aws, runspec_slurm.parallelcluster, runspec_azure.batch, runspec_ec2\n"
+        "import sys, runspec_aws, runspec_parallelcluster, runspec_azure.batch, runspec_ec2\n"
         "print([name for name in sys.modules if name.endswith('_table')])"
     )
 

@@ -1,0 +1,177 @@
+"""Read and write the profile's Blob container, with one blob for each file of a folder, since Batch AI mounts it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import obstore
+from obstore.store import AzureStore
+
+from runspec_azure.errors import translated
+from runspec_azure.session import clouds
+from runspec_azure.store.blobs import Blobs
+from runspec_batchai.options import BatchAiOptions
+from runspec_jobs.provider import Bundle, CredentialsError, File, Progress, UsageError
+
+SMALL_BYTES = 4 << 20
+AT_ONCE = 16  # small files, which are held in memory
+BLOCK_BYTES = 1 << 20
+WHOLE = ".whole"  # the suffix of a blob that marks a folder as complete
+
+
+class Own(NamedTuple):
+    """The options that `Blobs` needs."""
+
+    prefix: str
+    storage_account: str | None
+    storage_key: str | None
+    container: str | None
+    blob_url: str | None
+    cloud: clouds.Name
+
+
+class Account:
+    """The options and the login with which `Blobs` accesses the account, if it has no key."""
+
+    def __init__(self, options: Own) -> None:
+        self.options = options
+
+    @cached_property
+    def login(self) -> Any:
+        from runspec_azure.session import login
+
+        return login.found(clouds.of(self.options))
+
+
+class Store:
+    """The blobs of the container."""
+
+    def __init__(self, options: BatchAiOptions) -> None:
+        self.options = options
+        self._blobs: Blobs | None = None
+
+    @property
+    def blobs(self) -> Blobs:
+        if self._blobs is None:
+            if not self.named:
+                what = "the profile has no `storage_account` or no `container`"
+                raise UsageError(what, "see docs/azure-batch-ai.md")
+            known = self.options
+            key = known.secrets.get(known.storage_key)
+            if key is not None and key.startswith("azure-kv:"):
+                key = None  # only the service reads it, for mounts
+            own = Own(
+                known.prefix,
+                known.storage_account,
+                key,
+                known.container,
+                known.blob_url,
+                clouds.of(known).name,
+            )
+            self._blobs = Blobs(Account(own))  # type: ignore[arg-type] # all that it needs
+        return self._blobs
+
+    @contextlib.contextmanager
+    def _explain_key(self) -> Iterator[None]:
+        """Add a hint with the settings of this provider to a CredentialsError about the account's key."""
+        try:
+            yield
+        except CredentialsError as exc:
+            name = self.options.storage_key
+            where = self.options.secrets.get(name, "env:NAME")
+            hint = f"check that secrets: {{{name}: {where}}} is the key of {self.options.storage_account}"
+            raise CredentialsError(exc.message, hint) from exc
+
+    @property
+    def named(self) -> bool:
+        """Whether the profile names a container."""
+        return bool(self.options.storage_account and self.options.container)
+
+    @property
+    def writable(self) -> bool:
+        """Whether this machine has a key to write to the container."""
+        key = self.options.secrets.get(self.options.storage_key)
+        return self.named and key is not None and not key.startswith("azure-kv:")
+
+    def put(self, key: str, content: bytes) -> None:
+        with self._explain_key():
+            self.blobs.put(key, content)
+
+    def read(self, key: str) -> bytes | None:
+        with self._explain_key():
+            return self.blobs.part(key, 0, None)
+
+    def remove(self, key: str) -> None:
+        with self._explain_key():
+            self.blobs.remove(key)
+
+    def there(self, key: str) -> bool:
+        with self._explain_key():
+            return self.blobs.size(key) is not None
+
+    def look(self) -> str:
+        """Return the name of any blob, or an empty string; raise an error if the container cannot be read."""
+        with self._explain_key():
+            return next((found.key for found in self.blobs.listing(self.options.prefix)), "")
+
+    def has(self, prefix: str) -> bool:
+        with self._explain_key():
+            return self.blobs.size(prefix.rstrip("/") + WHOLE) is not None
+
+    def empty(self, prefix: str) -> None:
+        """Delete all blobs below *prefix*; first of all the mark that the folder is complete."""
+        with self._explain_key():
+            self.blobs.remove(prefix.rstrip("/") + WHOLE)
+            self.blobs.empty(prefix)
+
+    def folders(self, prefix: str) -> list[str]:
+        with self._explain_key():
+            return self.blobs.folders(prefix)
+
+    def sizes(self, prefix: str) -> dict[str, int]:
+        """Return the size of the blobs below *prefix* in bytes, by the first part of their names after it."""
+        found: dict[str, int] = {}
+        with self._explain_key():
+            for one in self.blobs.listing(prefix):
+                name = one.key.removeprefix(prefix).partition("/")[0].removesuffix(WHOLE)
+                found[name] = found.get(name, 0) + one.size
+        return found
+
+    def put_folder(self, prefix: str, bundle: Bundle, progress: Progress) -> None:
+        """Upload each file of *bundle* below *prefix*, and then mark the folder as complete."""
+        whole = sum(file.bytes for file in bundle.files)
+        with self._explain_key(), translated(f"upload {prefix}"):
+            self._put(prefix, bundle, progress, whole)
+            self.blobs.put(prefix.rstrip("/") + WHOLE, b"")
+        progress(whole, whole)
+
+    def _put(self, prefix: str, bundle: Bundle, progress: Progress, whole: int) -> None:
+        """Upload small files in parallel, and then large ones in blocks."""
+        done, store = 0, self.blobs.store
+        small = [file for file in bundle.files if file.bytes <= SMALL_BYTES]
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            for sent in threads.map(partial(_put_small, store, prefix, bundle), small):
+                done += sent.bytes
+                progress(done, whole)
+        for file in bundle.files:
+            if file.bytes > SMALL_BYTES:
+                self._put_large(prefix + file.path, bundle, file)
+                done += file.bytes
+                progress(done, whole)
+
+    def _put_large(self, key: str, bundle: Bundle, file: File) -> None:
+        with bundle.open(file) as opened:
+            # Read to the end, where the content is verified.
+            blocks = iter(partial(opened.read, BLOCK_BYTES), b"")
+            self.blobs.put_blocks(key, blocks, file.bytes)
+
+
+def _put_small(store: AzureStore, prefix: str, bundle: Bundle, file: File) -> File:
+    with bundle.open(file) as opened:
+        content = opened.read()
+    obstore.put(store, prefix + file.path, content, use_multipart=False)
+    return file

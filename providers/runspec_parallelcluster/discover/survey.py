@@ -1,0 +1,84 @@
+"""Discovery: the problems that the schema of aws-parallelcluster finds in the configuration of a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runspec_jobs.provider import RunspecError, Spec, state_folder
+from runspec_parallelcluster.decision import decide
+from runspec_parallelcluster.infrastructure import config
+from runspec_parallelcluster.naming import digest
+from runspec_parallelcluster.options import ParallelClusterOptions
+from runspec_parallelcluster.session import install
+
+SCRIPT = Path(__file__).with_name("schema.py")
+LONGEST_S = 120.0
+
+
+def survey(spec: Spec, options: ParallelClusterOptions) -> dict[str, Any]:
+    """Return `{"schema": {"version", "problems"}}`, or an empty mapping if the library is not installed."""
+    if not options.manage:
+        return {}
+    try:
+        pcluster = install.found(options)
+    except RunspecError:
+        return {}
+    interpreter = pcluster and install.python(pcluster)
+    if interpreter is None:
+        return {}
+    wanted = config.configuration(decide(spec, options))
+    place = _kept(interpreter, wanted)
+    with contextlib.suppress(OSError, ValueError):
+        return {"schema": json.loads(place.read_text())}
+    said = ask(interpreter, [wanted])
+    if said is None:
+        return {}
+    found = {"version": said["version"], "problems": said["problems"][0]}
+    _keep(place, found)
+    return {"schema": found}
+
+
+def ask(interpreter: Path, configurations: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return the library's version and the problems of each configuration; None if the library does not answer."""
+    try:
+        done = subprocess.run(
+            [str(interpreter), "-I", str(SCRIPT)],
+            input=json.dumps(configurations),
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=LONGEST_S,
+            check=False,
+        )
+        found: dict[str, Any] = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
+    return found
+
+
+def _kept(interpreter: Path, configuration: Mapping[str, Any]) -> Path:
+    """Return the file of a cached answer. A check takes over a second, and its answer does not change."""
+    asked = digest([str(interpreter), _changed(interpreter), configuration])
+    return state_folder() / "parallelcluster" / "schema" / f"{asked[:32]}.json"
+
+
+def _changed(interpreter: Path) -> float:
+    """Return when the packages of *interpreter* last changed, because another version may answer differently."""
+    times = [p.stat().st_mtime for p in interpreter.parent.parent.glob("lib/python*/site-packages")]
+    return max(times, default=0.0)
+
+
+def _keep(place: Path, found: Mapping[str, Any]) -> None:
+    with contextlib.suppress(OSError):
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd, fresh = tempfile.mkstemp(dir=place.parent)
+        with os.fdopen(fd, "w") as file:
+            json.dump(found, file)
+        os.replace(fresh, place)

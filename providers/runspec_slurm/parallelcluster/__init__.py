@@ -1,5 +1,0 @@
-"""The AWS ParallelCluster provider: jobs on a Slurm cluster that runspec makes and AWS scales."""
-
-from __future__ import annotations
-
-from runspec_slurm.parallelcluster.provider import PROVIDER as PROVIDER
