@@ -8,6 +8,7 @@ credentials that the machine provides to its containers. Certificates are always
 
 import base64
 import calendar
+import contextlib
 import fcntl
 import hashlib
 import hmac
@@ -26,7 +27,19 @@ import time
 import urllib.parse
 from email.message import Message
 from email.utils import parsedate
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 TRIES = 6
 PASSING = (429, 500, 502, 503, 504)
@@ -135,36 +148,48 @@ def trusted() -> ssl.SSLContext:
     return tls_contexts[0]
 
 
+@contextlib.contextmanager
+def headers_deadline(sock: socket.socket) -> Iterator[None]:
+    """Cut *sock* off after HEADERS_S, and raise OSError: the timeout of a read begins again with each byte."""
+    late = []  # type: List[bool]
+
+    def cut() -> None:
+        late.append(True)
+        sock.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(HEADERS_S, cut)
+    timer.daemon = True
+    try:
+        timer.start()
+    except RuntimeError:  # the container has as many threads as it may have
+        pass
+    try:
+        yield
+    finally:
+        timer.cancel()
+    if late:  # headers that are cut off look as if they were complete
+        raise OSError("the headers of a reply did not come within {} s".format(HEADERS_S))
+
+
 class Reply(http.client.HTTPResponse):
-    """A reply whose headers come within HEADERS_S: the timeout of a read begins again with each byte."""
+    """A reply whose headers come within HEADERS_S."""
 
     def __init__(self, sock: socket.socket, *args: Any, **more: Any) -> None:
         super().__init__(sock, *args, **more)
         self._sock = sock
 
     def begin(self) -> None:
-        late = []  # type: List[bool]
-
-        def cut() -> None:
-            late.append(True)
-            self._sock.shutdown(socket.SHUT_RDWR)
-
-        timer = threading.Timer(HEADERS_S, cut)
-        timer.daemon = True
-        try:
-            timer.start()
-        except RuntimeError:  # the container has as many threads as it may have
-            pass
-        try:
+        with headers_deadline(self._sock):
             super().begin()
-        finally:
-            timer.cancel()
-        if late:  # headers that are cut off look as if they were complete
-            raise OSError("the headers of a reply did not come within {} s".format(HEADERS_S))
 
 
 class Verified(http.client.HTTPSConnection):
     response_class = Reply
+
+    def _tunnel(self) -> None:
+        """http.client reads the reply of a proxy to CONNECT without `begin`."""
+        with headers_deadline(self.sock):
+            super()._tunnel()  # type: ignore[misc] # private
 
     def connect(self) -> None:
         try:

@@ -7,6 +7,7 @@ import io
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from email.message import Message
 from http.client import HTTPException, IncompleteRead
 from typing import Any, Self, cast
@@ -69,11 +70,9 @@ def test_a_file_that_drips_has_an_end(clock: Clock) -> None:
         list(iter(reader.read, b""))
 
 
-@pytest.mark.process
-@pytest.mark.parametrize("begins", [b"HTTP/1.1 200 OK\r\n", b""])
-def test_headers_that_drip_have_an_end(begins: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a reply without its last headers, nobody knows how long its body is."""
-    monkeypatch.setattr(boot, "HEADERS_S", 0.3)
+@contextlib.contextmanager
+def dripping_server(begins: bytes) -> Iterator[str]:
+    """Yield the address of a server that sends *begins* and then a byte now and then, for 5 seconds at the most."""
     until = time.monotonic() + 5
 
     def drip(listener: socket.socket) -> None:
@@ -87,13 +86,36 @@ def test_headers_that_drip_have_an_end(begins: bytes, monkeypatch: pytest.Monkey
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=drip, args=[listener])
         thread.start()
-        link = boot.connection(False, "{}:{}".format(*listener.getsockname()), 2.0)
+        yield "{}:{}".format(*listener.getsockname())
+        assert time.monotonic() < until - 1
+        thread.join()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("begins", [b"HTTP/1.1 200 OK\r\n", b""])
+def test_headers_that_drip_have_an_end(begins: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a reply without its last headers, nobody knows how long its body is."""
+    monkeypatch.setattr(boot, "HEADERS_S", 0.3)
+    with dripping_server(begins) as address:
+        link = boot.connection(False, address, 2.0)
         link.request("GET", "/")
         with pytest.raises((OSError, HTTPException)):
             link.getresponse()
         link.close()
-        assert time.monotonic() < until - 1
-        thread.join()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("begins", [b"HTTP/1.1 200 OK\r\n", b""])
+def test_a_proxy_whose_reply_to_connect_drips_is_left(
+    begins: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(boot, "HEADERS_S", 0.3)
+    with dripping_server(begins) as address:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://{address}")
+        link = boot.connection(True, "s3.eu-central-1.amazonaws.com", 2.0)
+        with pytest.raises((OSError, HTTPException)):
+            link.connect()
+        link.close()
 
 
 def test_a_reply_is_read_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
