@@ -16,6 +16,7 @@ from typing import Any
 import boto3
 import pytest
 
+from runspec_agent.base import end_causes
 from runspec_agent.base.task_identity import TaskIdentity
 from runspec_agent.retry import end_record
 from runspec_aws import discover, timing
@@ -62,7 +63,7 @@ def write_ends(monkeypatch: pytest.MonkeyPatch, prefix: str) -> None:
         at = f"{prefix}/runs/{params['jobName']}/"
         for task in range(params.get("arrayProperties", {"size": 1})["size"]):
             place = TaskIdentity("moto's", task, rank=0, attempt=1)
-            key = end_record.key(at, place, end_record.End(0, end_record.PROGRAM))
+            key = end_record.key(at, place, end_record.End(0, end_causes.PROGRAM))
             boto3.client("s3").put_object(Bucket=BUCKET, Key=key, Body=b"{}")
 
     def new_client(self: clients.Session, service: str, config: Any) -> Any:

@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from runspec_agent.base.end_causes import MPI_HINT
+from runspec_agent.base.failure import STOPPED
 from runspec_local.errors import full_disk, not_started
 from runspec_local.session.container_engine import await_container, remove_container
 from runspec_local.supervisor import durable, elastic, ending
@@ -30,11 +32,7 @@ from runspec_local.supervisor.process import FORMAT, identity, locked
 from runspec_local.supervisor.saver import Saver
 from runspec_namespaces import mount_namespace
 
-STOPPED = 143  # exit code of a job that was told to end: 128 + SIGTERM
 TOO_LONG = 124  # exit code of an attempt that has reached its timeout, as of timeout(1)
-MPI_HINT = (
-    "; start Python by `python -m mpi4py`, or an exception on one rank leaves the others waiting"
-)
 STOP = "stopped"  # why a task ends that was stopped
 CANCELLED = "cancelled"  # why all tasks end
 CLAIM_PAUSE_S = 0.02

@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from runspec_agent.base import files, process, record_formats
+from runspec_agent.base import end_causes, files, process, record_formats
 from runspec_agent.base.failure import UNSAVED as UNSAVED_CODE
 from runspec_agent.base.job_env import LOST, STOPPED, USAGE, Failure, read
 from runspec_agent.base.process import Child, Signals
@@ -73,7 +73,7 @@ class Agent:
         self.heed: Optional[stop_request.StopPoller] = None
         self.departure = Departure(env, self.record, print_line)
         self.own = True  # whether the exit code is the program's own
-        self.cause = end_record.AGENT  # what ends this node: see `end_record`
+        self.cause = end_causes.AGENT  # what ends this node
         self.ended_with: Optional[int] = (
             None  # the code of the program, or 1 if its outputs are not saved
         )
@@ -214,11 +214,11 @@ class Agent:
         held = self.departure.excused(found, signals)
         self.own = gang.own and held == found
         if held != found:
-            self.cause = end_record.RECLAIMED
+            self.cause = end_causes.RECLAIMED
         elif found != code and self.own:
-            self.cause = end_record.PROGRAM  # that of another node
+            self.cause = end_causes.PROGRAM  # that of another node
         elif found != code:
-            self.cause = end_record.STOPPED if signals.stopping else end_record.PEER
+            self.cause = end_causes.STOPPED if signals.stopping else end_causes.PEER
         return held
 
     def _elastic(self, words: List[str], signals: Signals) -> int:
@@ -236,9 +236,9 @@ class Agent:
             self.departure.finish()
         self.departure.stay(signals)
         if node.leaving and code == STOPPED:
-            self.cause = end_record.RECLAIMED if self.departure.notice() else end_record.STOPPED
+            self.cause = end_causes.RECLAIMED if self.departure.notice() else end_causes.STOPPED
             return code
-        self.cause = end_record.TIMEOUT if node.timed_out else end_record.PROGRAM
+        self.cause = end_causes.TIMEOUT if node.timed_out else end_causes.PROGRAM
         self.failed_with = code
         return Failures(self.bucket, self.at, self.record).shown(code)
 
@@ -270,11 +270,11 @@ class Agent:
             if not self._excused(code):
                 verdict = found.blame(signals)
                 if verdict is not None:
-                    self.cause = end_record.PEER
+                    self.cause = end_causes.PEER
                 code = self.judge(code) if verdict is None else verdict.code
             code = found.end(code, signals, own=self.own)
             if own == 0 and code:
-                self.cause = end_record.STOPPED if signals.stopping else end_record.PEER
+                self.cause = end_causes.STOPPED if signals.stopping else end_causes.PEER
         except BaseException as error:  # it is raised again, after the other nodes were told
             found.end(error.code if isinstance(error, Failure) else 1, signals)
             raise
@@ -309,7 +309,7 @@ class Agent:
         if self.departure.leaving is not None:
             self.departure.stay(signals)
         if lost and code == 0:
-            self.cause = end_record.FULL if saver.full else end_record.UNSAVED
+            self.cause = end_causes.FULL if saver.full else end_causes.UNSAVED
             code = UNSAVED_CODE
         self.ended_with = code
         return code
@@ -359,13 +359,13 @@ class Agent:
         self.own = leaving is None and launcher_end.is_own(code, signals, self.env.get(TOLD))
         if leaving is not None:
             self.cause = leaving.cause
-            if leaving.cause == end_record.TIMEOUT:  # also if a signal came after it
+            if leaving.cause == end_causes.TIMEOUT:  # also if a signal came after it
                 code = leaving.code
         elif self.own:
-            self.cause = end_record.PROGRAM
+            self.cause = end_causes.PROGRAM
         else:
-            self.cause = end_record.STOPPED if signals.stopping else end_record.PEER
-        return 0 if self.cause == end_record.PEER and leaving and child.code == 0 else code
+            self.cause = end_causes.STOPPED if signals.stopping else end_causes.PEER
+        return 0 if self.cause == end_causes.PEER and leaving and child.code == 0 else code
 
     def _prepared(self, signals: Signals) -> Tuple[Saver, Optional[Mirror]]:
         self.workdir.mounted()
@@ -437,7 +437,7 @@ class Agent:
     def _excused(self, code: int) -> bool:
         """Return whether *code* does not count as a failure of this node."""
         leaving = self.departure.leaving
-        told = leaving is not None and code == leaving.code and self.cause != end_record.TIMEOUT
+        told = leaving is not None and code == leaving.code and self.cause != end_causes.TIMEOUT
         return code == 0 or told or (code in (STOPPED, LOST) and not self.own)
 
 

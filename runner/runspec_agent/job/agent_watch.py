@@ -10,7 +10,7 @@ import os
 import sys
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
-from runspec_agent.base import files, process
+from runspec_agent.base import end_causes, files, process
 from runspec_agent.base.failure import Failure
 from runspec_agent.base.fork import Forked
 from runspec_agent.base.process import STOPS, Signals
@@ -100,9 +100,9 @@ def _recorded(bucket: Bucket, at: str, record: Dict[str, Any], killed: int, begu
     if end is None:
         why = "the agent was killed by signal {}".format(killed - SIGNALLED)
         print("runspec: {}".format(why), file=sys.stderr)
-        end = End(killed, end_record.KILLED, why)
+        end = End(killed, end_causes.KILLED, why)
         end_record.write(bucket, at, place, end, "")
-    elif end.cause not in end_record.OF_PROGRAM or end.code == 0:
+    elif end.cause not in end_causes.OF_PROGRAM or end.code == 0:
         return end.code
     if record.get("elastic"):
         return AGAIN

@@ -4,6 +4,7 @@ import math
 import time
 from typing import Any, Callable, Dict, Optional
 
+from runspec_agent.base import end_causes
 from runspec_agent.base.job_env import STOPPED, Failure
 from runspec_agent.base.process import Signals
 from runspec_agent.base.task_identity import TaskIdentity
@@ -11,7 +12,6 @@ from runspec_agent.preemption.azure import ScheduledEventsWatcher
 from runspec_agent.preemption.ec2 import Ec2PreemptionWatcher
 from runspec_agent.preemption.hold import PreemptionHold
 from runspec_agent.preemption.watcher import PreemptionWatcher
-from runspec_agent.retry import end_record
 from runspec_agent.retry.exit_barrier import ExitBarrier
 from runspec_agent.retry.multi_instance import MultiInstanceTask
 from runspec_agent.retry.retry_rounds import AGAIN, TOO_LONG, RetryRound
@@ -100,7 +100,7 @@ class Departure:
             self.leaving = self._reason(together, crew, gang)
             if self.leaving is not None:
                 self.say("{}: the program is told to end".format(self.leaving))
-                if self.taken is not None and self.leaving.cause == end_record.RECLAIMED:
+                if self.taken is not None and self.leaving.cause == end_causes.RECLAIMED:
                     self.taken.note()
         if together is not None and signals.stopping:
             together.propose(*together.stopped())
@@ -118,12 +118,12 @@ class Departure:
         verdict = None if together is None else together.verdict
         notice, late = self.notice(), self.late()
         if notice is not None:
-            return Leaving(notice, STOPPED, end_record.RECLAIMED)
+            return Leaving(notice, STOPPED, end_causes.RECLAIMED)
         if verdict is not None:
-            return Leaving(verdict.why, verdict.code, end_record.PEER)
+            return Leaving(verdict.why, verdict.code, end_causes.PEER)
         if crew is not None and crew.over:
-            return Leaving("the first node has ended", STOPPED, end_record.PEER)
+            return Leaving("the first node has ended", STOPPED, end_causes.PEER)
         failed = None if gang is None else gang.failed_peer()
         if failed is not None:
-            return Leaving("node {} has failed".format(failed), STOPPED, end_record.PEER)
-        return None if late is None else Leaving(late, TOO_LONG, end_record.TIMEOUT)
+            return Leaving("node {} has failed".format(failed), STOPPED, end_causes.PEER)
+        return None if late is None else Leaving(late, TOO_LONG, end_causes.TIMEOUT)

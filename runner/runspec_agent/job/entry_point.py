@@ -4,14 +4,14 @@ import os
 import sys
 from typing import List, Optional
 
-from runspec_agent.base import boot_folder, process
+from runspec_agent.base import boot_folder, end_causes, process
 from runspec_agent.base.job_env import Failure, NoSpace
 from runspec_agent.base.process import Signals
 from runspec_agent.base.task_identity import rename, restore_path
 from runspec_agent.job import agent_watch
 from runspec_agent.job.agent import RUN_PREFIX, Agent, print_line
 from runspec_agent.job.agent_watch import Watch
-from runspec_agent.retry import attempts, end_record, multi_instance
+from runspec_agent.retry import attempts, multi_instance
 from runspec_agent.secrets import secrets_file
 from runspec_agent.store import base as store
 from runspec_agent.transfer import log_times, log_uploader
@@ -66,7 +66,7 @@ def _run(agent: Agent, words: List[str], signals: Signals, watch: Optional[Watch
         own = agent.in_full_store() if isinstance(failure, NoSpace) else None
         why, code = str(failure), failure.code if own is None else own
         if agent.ended_with is None:
-            agent.cause = end_record.AGENT
+            agent.cause = end_causes.AGENT
     agent.keep()
     code = agent.note(code, why)
     if agent.times is not None:

@@ -26,12 +26,12 @@ import threading
 import time
 from typing import Dict, List, Mapping, Optional
 
-from runspec_agent.base import process, record_formats, task_identity
+from runspec_agent.base import end_causes, process, record_formats, task_identity
 from runspec_agent.base.job_env import LOST, STOPPED, USAGE, Failure, read
 from runspec_agent.base.process import Child, Signals
 from runspec_agent.base.task_identity import TaskIdentity, place
 from runspec_agent.job import agent_fork, slurm_commands
-from runspec_agent.retry import end_record, exit_records, stop_request
+from runspec_agent.retry import exit_records, stop_request
 from runspec_agent.retry.attempts import Lost, read_record
 from runspec_agent.retry.exit_records import ExitRecords
 from runspec_agent.retry.failure_count import AGAIN, Failures
@@ -199,7 +199,7 @@ class Batch:
         now = time.monotonic()
         if now - self.began > self.timeout_s:
             self.late = True
-            hint = end_record.MPI_HINT if self.record["launch"] == "mpi" else ""
+            hint = end_causes.MPI_HINT if self.record["launch"] == "mpi" else ""
             said = "timeout: not done after {:g} s{}".format(self.timeout_s, hint)
             return Failure(said, TOO_LONG)
         if step is not None and step.code is None and now >= self._next_look:
@@ -276,7 +276,7 @@ class Batch:
 
     def _note(self, code: int, why: Optional[str], again: bool = False) -> None:
         try:
-            more = {"own": TOO_LONG, "cause": end_record.TIMEOUT} if self.late else {}
+            more = {"own": TOO_LONG, "cause": end_causes.TIMEOUT} if self.late else {}
             self.ends.note(code, why, again=again, **more)
         except Failure as failure:
             _tell("the exit code cannot be recorded: {}".format(failure))

@@ -14,24 +14,6 @@ from runspec_agent.base.job_env import NoSpace
 from runspec_agent.base.task_identity import TaskIdentity
 from runspec_agent.store.base import Bucket
 
-# What ended the node, in one word of the record's name.
-PROGRAM = "program"  # the program itself
-TIMEOUT = "timeout"  # the agent, since the attempt took longer than `timeout`
-STOPPED = "stopped"  # a signal: the run was cancelled, or the service ends the job
-RECLAIMED = "reclaimed"  # a notice that the machine will be reclaimed
-PEER = "peer"  # another node of the task
-UNSAVED = "unsaved"  # the program succeeded, but its outputs could not be saved
-FULL = "full"  # the same, because the store is full
-AGENT = "agent"  # the agent could not prepare or continue the job
-KILLED = "killed"  # a signal ended the agent, as its parent saw
-OF_PROGRAM = (PROGRAM, TIMEOUT, UNSAVED, FULL)  # with a failure that counts
-
-
-# After the reason of a timeout. https://mpi4py.readthedocs.io/en/stable/mpi4py.run.html
-MPI_HINT = (
-    "; start Python by `python -m mpi4py`, or an exception on one rank leaves the others waiting"
-)
-
 
 class End(NamedTuple):
     """How a node has ended, with its own exit code; *why* is the agent's message, if there is one."""
@@ -44,7 +26,7 @@ class End(NamedTuple):
 def key(at: str, place: TaskIdentity, end: End) -> str:
     """Return the key of a record below *at*, the prefix of the run.
 
-    >>> key("runs/r/", TaskIdentity("j", 4, 1, 2), End(75, PROGRAM))
+    >>> key("runs/r/", TaskIdentity("j", 4, 1, 2), End(75, "program"))
     'runs/r/ends/4/2/1-75-program'
     """
     return "{}ends/{}/{}/{}-{}-{}".format(

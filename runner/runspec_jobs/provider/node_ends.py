@@ -10,16 +10,21 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-# The causes in the names of records.
-PROGRAM, TIMEOUT, STOPPED, RECLAIMED = "program", "timeout", "stopped", "reclaimed"
-PEER, UNSAVED, AGENT, KILLED, FULL = "peer", "unsaved", "agent", "killed", "full"
+from runspec_agent.base.end_causes import (
+    FULL,
+    KILLED,
+    MPI_HINT,
+    PEER,
+    RECLAIMED,
+    STOPPED,
+    TIMEOUT,
+    UNSAVED,
+)
+
 SIGNED = "signed"  # the name of the record of a job with signed URLs, which has the code and the cause as content
 # Python reads no number of thousands of digits.
 NAME = re.compile(r"(\d{1,9})/(\d{1,9})/(\d{1,9})-(\d{1,9})-([a-z]+)", re.ASCII)
 CONTENT = re.compile(rb"(\d{1,9}) (\d{1,9}) ([a-z]+)\s*")
-MPI_HINT = (
-    "; start Python by `python -m mpi4py`, or an exception on one rank leaves the others waiting"
-)
 CURE = 'let the ENTRYPOINT of the image end with exec "$@", or use an image without one'
 
 

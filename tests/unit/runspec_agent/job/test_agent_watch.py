@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from runspec_agent.base import end_causes
 from runspec_agent.base.failure import LOST, Failure
 from runspec_agent.base.task_identity import TaskIdentity
 from runspec_agent.job.agent_watch import Begun, exit_code
@@ -55,9 +56,9 @@ def test_an_agent_that_ends_by_itself_has_its_own_exit_code(bucket: FolderBucket
 @pytest.mark.parametrize(
     ("end", "exits"),
     [
-        (End(0, end_record.PROGRAM), 0),
-        (End(3, end_record.PROGRAM), AGAIN),
-        (End(143, end_record.RECLAIMED), 143),
+        (End(0, end_causes.PROGRAM), 0),
+        (End(3, end_causes.PROGRAM), AGAIN),
+        (End(143, end_causes.RECLAIMED), 143),
     ],
 )
 def test_an_end_that_the_agent_has_recorded_counts(
