@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from runspec_agent.base.failure import DISK_FULL
 from runspec_local.errors import with_way_out
 from runspec_local.supervisor.child import Child, start_child
 from runspec_local.supervisor.durable import private_log
 from runspec_local.supervisor.node import Node
 
 Watch = Callable[[Child], None]
-NO_SPACE = 74  # exit code of the process that saves, if the disk is full: transfer/folder_sync.py
 KNOWN_AS = "RUNSPEC_KNOWN_AS"  # links by this path lead into the output: the same module
 ANEW = 10  # restarts of the saving process while the job runs
 
@@ -75,7 +75,7 @@ class Saver:
             return False
         self._forget(self._child)
         code = self._child.reap()
-        if code == NO_SPACE:
+        if code == DISK_FULL:
             self._tell(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
         return code == 0
 

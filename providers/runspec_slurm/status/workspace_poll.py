@@ -38,7 +38,7 @@ BATCH = -1  # the rank of the batch script in exit records
 
 Note = Mapping[str, Any]
 AGAIN: Note = {"again": True}
-FULL = "the workspace was full, so that its exit record has no more than the code"
+WHY_FULL = "the workspace was full, so that its exit record has no more than the code"
 
 
 class AttemptKey(NamedTuple):
@@ -129,7 +129,7 @@ def read(text: str) -> Seen:
         if match := END.fullmatch(line):
             ends.add(_attempt_key(match))
             if match[4]:
-                short[_attempt_key(match)] = {"code": int(match[4]), "why": FULL}
+                short[_attempt_key(match)] = {"code": int(match[4]), "why": WHY_FULL}
         elif match := FAILURE.fullmatch(line):
             task, rank, number, code = map(int, match.groups())
             codes[AttemptKey(task, number, rank)] = code

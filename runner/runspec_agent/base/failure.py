@@ -1,7 +1,10 @@
 """The error that ends a node, and the exit codes that services and other nodes act on."""
 
+import errno
+
 USAGE = 2  # the arguments or settings are wrong: another attempt does not help
-UNSAVED = 1  # the outputs of a program that succeeded are not saved
+DISK_FULL = 74  # a process that saves files has no space for them: EX_IOERR of sysexits.h
+UNSAVED_CODE = 1  # the outputs of a program that succeeded are not saved
 LOST = 75  # a node was lost or never joined: another attempt may help
 STOPPED = 143  # 128 + SIGTERM, as schedulers expect of a preempted job
 
@@ -21,7 +24,13 @@ class NoSpace(Failure):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, UNSAVED)
+        super().__init__(message, UNSAVED_CODE)
+
+
+def is_no_space(error: Exception) -> bool:
+    """Return whether *error* says that a store or a disk is full."""
+    full = (errno.ENOSPC, errno.EDQUOT)
+    return isinstance(error, NoSpace) or (isinstance(error, OSError) and error.errno in full)
 
 
 class NoName(Failure):

@@ -10,7 +10,7 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from runspec_agent.base import end_causes, files, process, record_formats
-from runspec_agent.base.failure import UNSAVED as UNSAVED_CODE
+from runspec_agent.base.failure import UNSAVED_CODE
 from runspec_agent.base.job_env import LOST, STOPPED, USAGE, Failure, read
 from runspec_agent.base.process import Child, Signals
 from runspec_agent.base.task_identity import place, seat
@@ -37,8 +37,10 @@ from runspec_agent.usage.background import Usage
 
 CANCELLED = "cancelled"  # the content of the claim if the run was cancelled before it began
 RUN_PREFIX = "runs/{}/"
-UNSAVED = "not all of its outputs were saved: see the log"
-FULL_STORE = "its outputs were not saved, since the store is full"
+WHY = {
+    end_causes.UNSAVED: "not all of its outputs were saved: see the log",
+    end_causes.FULL: "its outputs were not saved, since the store is full",
+}
 LATE_S = 30.0  # at most, between the service's count of an attempt and the agent's
 
 
@@ -77,7 +79,7 @@ class Agent:
         self.ended_with: Optional[int] = (
             None  # the code of the program, or 1 if its outputs are not saved
         )
-        self.unsaved: Optional[str] = None  # why not
+        self.unsaved = ""  # the cause, if not all outputs are saved
         self.failed_with: Optional[int] = None  # before that code was replaced by another one
         self.begun, self.own_place = False, self.place  # as the service counts, also if elastic
         self.saver: Optional[Saver] = None  # saves outputs that are not published yet
@@ -186,7 +188,7 @@ class Agent:
         """Record how this node has ended, and return its exit code: a success that cannot be recorded is none."""
         leaving = self.departure.leaving
         own = code if self.failed_with is None or code == 0 else self.failed_with
-        end = End(own, self.cause, why or (str(leaving) if leaving else self.unsaved))
+        end = End(own, self.cause, why or (str(leaving) if leaving else WHY.get(self.unsaved)))
         try:
             if self.ends is not None:
                 self.ends.note(code, end.why, own=own, cause=self.cause)
@@ -302,15 +304,14 @@ class Agent:
         for line in lost:
             print_line("not saved: {}".format(line))
         if lost:
-            self.unsaved = FULL_STORE if saver.full else UNSAVED
+            self.unsaved = end_causes.FULL if saver.full else end_causes.UNSAVED
         self.saver = None if lost else saver
         if code == 0:
             self._published(code)
         if self.departure.leaving is not None:
             self.departure.stay(signals)
         if lost and code == 0:
-            self.cause = end_causes.FULL if saver.full else end_causes.UNSAVED
-            code = UNSAVED_CODE
+            self.cause, code = self.unsaved, UNSAVED_CODE
         self.ended_with = code
         return code
 
@@ -431,7 +432,7 @@ class Agent:
             return code
         self.failed_with = code
         together = None if self.round is None else self.round.number
-        full = self.unsaved == FULL_STORE  # there would be no room for another attempt either
+        full = self.unsaved == end_causes.FULL  # there would be no room for another attempt either
         return Failures(self.bucket, self.at, self.record).judge(self.place, code, together, full)
 
     def _excused(self, code: int) -> bool:

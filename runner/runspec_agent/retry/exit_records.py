@@ -17,7 +17,7 @@ from runspec_agent.base.task_identity import TaskIdentity
 from runspec_agent.env import address
 from runspec_agent.store.base import Bucket
 
-FULL = "the store was full, so that its exit record has no more than the code"
+WHY_FULL = "the store was full, so that its exit record has no more than the code"
 TOLD = "told"  # the numbers of the signals, in order
 LOOK_S = (
     2.0  # between two looks at that, for up to NODES; with more of them, each looks more seldom
@@ -51,7 +51,7 @@ class ExitRecords:
             found: Note = json.loads(content.decode("ascii"))
             return found
         codes = self._numbers(who)
-        return {"code": codes[-1], "why": FULL} if codes else None
+        return {"code": codes[-1], "why": WHY_FULL} if codes else None
 
     def _numbers(self, who: str) -> List[int]:
         """Return the numbers in the names that stand for the file of *who* in a full store."""

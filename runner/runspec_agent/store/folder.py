@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from typing import IO, Any, Callable, Iterator, List, Mapping, Optional, Tuple, TypeVar
 
 from runspec_agent.base import file_lock, files
-from runspec_agent.base.failure import NoName
-from runspec_agent.base.job_env import LOST, USAGE, Failure, NoSpace
+from runspec_agent.base.failure import LOST, USAGE, Failure, NoName, NoSpace, is_no_space
 from runspec_agent.store.base import BLOCK, Bucket, Object, Opened, Stream, Window
 from runspec_agent.store.manifest import MANIFEST
 
@@ -392,4 +391,4 @@ def _not_stale(do: Callable[[], Found]) -> Found:
 def _refused(key: str, error: OSError) -> Failure:
     why: Any = error.strerror or error
     text = "the store refuses {}: {}".format(key, why)
-    return NoSpace(text) if error.errno in (errno.ENOSPC, errno.EDQUOT) else Failure(text, LOST)
+    return NoSpace(text) if is_no_space(error) else Failure(text, LOST)

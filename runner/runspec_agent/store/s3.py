@@ -21,7 +21,7 @@ PART_BYTES = (
 PARTS = 10000  # at most: the same page
 NAMESPACE = "{http://s3.amazonaws.com/doc/2006-03-01/}"
 # AWS's own S3 is never full. RFC 4918, section 11.5; https://docs.ceph.com/en/latest/radosgw/s3/#common-error-responses
-FULL, FULL_CODES = 507, (b"XMinioStorageFull", b"QuotaExceeded")
+FULL_STATUS, FULL_CODES = 507, (b"XMinioStorageFull", b"QuotaExceeded")
 CUT_LIST = "the store's list of objects was cut off"
 CLAIMS = 5  # attempts, while others claim at the same moment
 
@@ -257,7 +257,7 @@ class S3Bucket(Bucket):
             text = "the store refuses {}: {} {}".format(
                 key or self.store.bucket, answer.status, code.decode("ascii", "replace")
             )
-            if answer.status == FULL or code in FULL_CODES:
+            if answer.status == FULL_STATUS or code in FULL_CODES:
                 raise NoSpace(text.rstrip())
             # 501: the store does not know the request, such as a conditional write, and repeating it is useless.
             ends = USAGE if answer.status == 501 else LOST

@@ -1,18 +1,15 @@
 """Save an output of a local job into a folder, in the same way as into a store: see `output_saver`."""
 
-import errno
 import os
 import signal
 import sys
-from typing import List, NamedTuple, Optional
+from typing import List, NamedTuple, Optional, Tuple
 
-from runspec_agent.base.job_env import Failure
+from runspec_agent.base.failure import DISK_FULL, Failure, is_no_space
 from runspec_agent.base.process import Signals
 from runspec_agent.store.folder import FolderBucket
 from runspec_agent.transfer.output_saver import Saver
 
-NO_SPACE = 74  # exit code: EX_IOERR of sysexits.h
-FULL = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
 KNOWN_AS = "RUNSPEC_KNOWN_AS"  # the path of SOURCE as the job's programs know it
 USAGE_LINE = "usage: sync --every SECONDS|--once [--keep SAVES] SOURCE TARGET"
 
@@ -33,18 +30,16 @@ def main(argv: List[str]) -> int:
     asked = _parse(argv)
     _apart(asked.source, asked.target)
     try:
-        left = _save(asked)
+        left, full = _save(asked)
     except (Failure, OSError) as error:
-        left = [str(error)]
+        left, full = [str(error)], is_no_space(error)
     for line in left:
         _tell(line)
-    if any(why in line for line in left for why in FULL):
-        return NO_SPACE
-    return 1 if left else 0
+    return (DISK_FULL if full else 1) if left else 0
 
 
-def _save(asked: Asked) -> List[str]:
-    """Save and publish; return a line for each thing that is not saved."""
+def _save(asked: Asked) -> Tuple[List[str], bool]:
+    """Save and publish; return a line for each thing that is not saved, and whether the disk is full."""
     saver = Saver(FolderBucket({"RUNSPEC_STORE": "file://" + os.path.abspath(asked.target)}))
     with Signals() as signals:
         names = [os.environ[KNOWN_AS]] if os.environ.get(KNOWN_AS) else []
@@ -58,7 +53,7 @@ def _save(asked: Asked) -> List[str]:
         left = saver.finish()
         for line in saver.publish():
             _tell(line)
-    return left
+    return left, saver.full
 
 
 def _tell(line: str) -> None:

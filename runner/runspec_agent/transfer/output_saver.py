@@ -12,8 +12,7 @@ import threading
 import time
 from typing import AbstractSet, Dict, Iterable, List, Optional, Set
 
-from runspec_agent.base.failure import NoName
-from runspec_agent.base.job_env import LOST, Failure, NoSpace
+from runspec_agent.base.failure import LOST, Failure, NoName, is_no_space
 from runspec_agent.store import parallel
 from runspec_agent.store.base import Bucket, Opened
 from runspec_agent.store.manifest import (
@@ -222,16 +221,17 @@ class Saver:
 
     def _last(self, output: Output) -> List[str]:
         left: List[str] = []
+        full = False
         for count in range(TRIES):
             try:
-                left = self.once(output)
-            except (Failure, OSError) as failure:
-                left = [str(failure)]
-                self.full = self.full or isinstance(failure, NoSpace)
+                left, full = self.once(output), False
+            except (Failure, OSError) as error:
+                left, full = [str(error)], is_no_space(error)
             if not left or self.replaced:
                 break
             if count < TRIES - 1:
                 time.sleep(0.2)
+        self.full = self.full or full
         return left
 
     def once(self, output: Output) -> List[str]:

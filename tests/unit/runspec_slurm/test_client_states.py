@@ -463,4 +463,4 @@ def test_a_code_in_a_name_is_an_exit_record() -> None:
     found = ended([row("FAILED", "NonZeroExitCode", 5)], seen.short)
 
     assert seen.ends == {AttemptKey(0, 1, 0), AttemptKey(0, 1, BATCH)}
-    assert found[:3] == (State.FAILED, f"exited with code 5: {workspace_poll.FULL}", 5)
+    assert found[:3] == (State.FAILED, f"exited with code 5: {workspace_poll.WHY_FULL}", 5)

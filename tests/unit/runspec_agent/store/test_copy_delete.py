@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from runspec_agent.base import boot
-from runspec_agent.base.failure import UNSAVED
+from runspec_agent.base.failure import UNSAVED_CODE
 from runspec_agent.base.job_env import LOST, USAGE, Failure
 from runspec_agent.store import blob, s3
 from runspec_agent.store.base import Bucket, connect
@@ -371,7 +371,7 @@ def test_a_link_whose_reply_is_lost_is_known_again(
 
 @FOLDER
 @pytest.mark.parametrize(
-    ("code", "ends"), [("EIO", LOST), ("EDQUOT", UNSAVED), ("ENOSPC", UNSAVED)]
+    ("code", "ends"), [("EIO", LOST), ("EDQUOT", UNSAVED_CODE), ("ENOSPC", UNSAVED_CODE)]
 )
 def test_a_file_system_that_refuses_leaves_what_was_there(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch, code: str, ends: int

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from runspec_agent.base import files
-from runspec_agent.base.failure import UNSAVED, NoSpace
+from runspec_agent.base.failure import UNSAVED_CODE, NoSpace
 from runspec_agent.base.job_env import USAGE, Failure
 from runspec_agent.store import base
 from runspec_agent.store.base import Bucket
@@ -174,7 +174,7 @@ def test_a_full_disk_leaves_nothing(
     with pytest.raises(NoSpace, match="the store refuses a: Disk quota exceeded") as failure:
         put(store, "a", b"after")
 
-    assert failure.value.code == UNSAVED
+    assert failure.value.code == UNSAVED_CODE
     assert (names(root), store.get("a")) == (["a"], b"before")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from runspec_agent.base.job_env import Failure
+from runspec_agent.base.failure import DISK_FULL, Failure, NoSpace
 from runspec_agent.store.folder import FolderBucket
 from runspec_agent.store.manifest import MANIFEST, OBJECTS, parsed
 from runspec_agent.transfer import folder_sync
@@ -199,17 +199,27 @@ def test_once_says_what_is_not_saved(source: Path, target: Path, tmp_path: Path)
     assert done.stderr == f"runspec: sync: output '{target}': .runspec: this name is reserved\n"
 
 
-def test_where_no_save_could_be_made_it_is_told(
-    source: Path, target: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "error, code",
+    [
+        (Failure("b: No space left on device"), 1),
+        (NoSpace("the store refuses b"), DISK_FULL),
+    ],
+)
+def test_a_save_that_fails_returns_the_code_of_its_error_and_publishes_nothing(
+    source: Path,
+    target: Path,
+    error: Failure,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """There is nothing then that could have its plain name."""
+    def refuse(*_: Any) -> None:
+        raise error
 
-    def full(*_: Any) -> None:
-        raise Failure("the disk is full")
+    monkeypatch.setattr(FolderBucket, "put_file", refuse)
 
-    monkeypatch.setattr(FolderBucket, "put_file", full)
+    assert saved(source, target) == code
 
-    assert saved(source, target) == 1
-
-    assert "the disk is full" in capsys.readouterr().err
+    assert str(error) in capsys.readouterr().err
     assert tree(target) == {}
