@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import sys
+from types import ModuleType
 
 
 def main() -> int:
@@ -20,13 +22,28 @@ def main() -> int:
             pass  # the command line prints it again, and reports the error
     gc.disable()  # imports leave no garbage; enabled again before the command runs
     # Otherwise pydantic searches every installed package for plugins.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    if os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__") == "__all__":
+        sys.modules[_NoPlugins.NAME] = _NoPlugins(_NoPlugins.NAME)
     try:
         from runspec_jobs.cli.app import run
 
         return run(sys.argv[1:])
     except KeyboardInterrupt:  # raised before, or after, the handlers of the cli
         return 130
+
+
+class _NoPlugins(ModuleType):
+    """Replaces the module of pydantic that loads plugins, and imports `importlib.metadata` even if none is wanted."""
+
+    NAME = "pydantic.plugin._loader"
+    get_plugins = tuple
+
+    def __getattr__(self, name: str) -> object:
+        """Return what another version of pydantic wants of it, and the import system does not ask for."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        sys.modules.pop(self.NAME, None)
+        return getattr(importlib.import_module(self.NAME), name)
 
 
 def _open_streams() -> None:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import re
 import traceback
 from collections.abc import Iterator, Mapping
 from functools import cache
+from typing import TYPE_CHECKING
 
+from runspec_jobs import entry_points as installed_points
 from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.errors import Conflict, Lacking, Unavailable
 from runspec_jobs.provider import Provider
+
+if TYPE_CHECKING:
+    from importlib import metadata
+
+    EntryPoint = installed_points.EntryPoint | metadata.EntryPoint
 
 GROUP = "runspec.providers"
 # Providers that later versions of runspec will contain.
@@ -19,11 +25,9 @@ EXPECTED: tuple[str, ...] = ()
 # Another package may have a provider with a name that differs by more letters.
 MOST_EDITS = 2
 
-EntryPoint = importlib.metadata.EntryPoint
-
 
 def entry_points() -> tuple[EntryPoint, ...]:
-    return tuple(importlib.metadata.entry_points(group=GROUP))
+    return tuple(installed_points.read(GROUP))
 
 
 @cache
@@ -143,7 +147,7 @@ def _lacking(exc: ImportError) -> Lacking | None:
     return None
 
 
-def _with_extra(dist: importlib.metadata.Distribution, module: str, provider: str) -> str:
+def _with_extra(dist: metadata.Distribution, module: str, provider: str) -> str:
     """Return the requirement for pip that installs *dist* with the extra that contains *module*.
 
     If several extras contain it, an extra that the name of *provider* contains is preferred, then the smallest.
@@ -161,7 +165,7 @@ def _with_extra(dist: importlib.metadata.Distribution, module: str, provider: st
     return f"'{dist.name}[{chosen[0]}]'" if chosen else f"'{dist.name}'"
 
 
-def _extras(dist: importlib.metadata.Distribution) -> dict[str, list[str]]:
+def _extras(dist: metadata.Distribution) -> dict[str, list[str]]:
     """Return the packages that each extra of *dist* requires."""
     found: dict[str, list[str]] = {}
     for text in dist.requires or ():

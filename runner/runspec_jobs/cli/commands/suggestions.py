@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from runspec_jobs import state_folder
+from runspec_jobs import entry_points, state_folder
 from runspec_jobs.errors import RunspecError
 
 SUFFIXES = (".yaml", ".yml")
@@ -75,7 +75,5 @@ def explained(incomplete: str) -> list[str]:
 
 
 def providers(incomplete: str) -> list[str]:
-    from importlib.metadata import entry_points  # only here, because importing it takes time
-
-    names = {point.name for point in entry_points(group=PROVIDERS)}
+    names = {point.name for point in entry_points.read(PROVIDERS)}
     return sorted(name for name in names if name.startswith(incomplete))
