@@ -29,6 +29,8 @@ from runspec_parallelcluster.options import ParallelClusterOptions, Storage
 from runspec_parallelcluster.resources import known, runs_on, usable_gib
 
 GONE = "until `runspec destroy --shared`"
+NO_QUEUE = "no queue of the cluster takes the job"  # `check` refuses it
+NO_MACHINE = "no machine of the catalogue is large enough"
 
 
 def offer(decision: Decision, listed: ListedPrices = NOT_READ) -> Offer:
@@ -45,17 +47,19 @@ def offer(decision: Decision, listed: ListedPrices = NOT_READ) -> Offer:
         _others(queues.values(), options, machines),
         tuple(_standing(decision, machines, listed)),
         price_note(ec2_catalogue(), options.region),
-        "" if machines else "no machine of the catalogue is large enough",
+        "" if machines else NO_MACHINE if queues else NO_QUEUE,
         _shares(decision, machines),
         _limits(decision),
     )
 
 
-def _shares(decision: Decision, machines: Iterable[ChosenMachine]) -> Mapping[str, float]:
+def _shares(decision: Decision, machines: Sequence[ChosenMachine]) -> Mapping[str, float]:
     """Return the fraction of each machine that a node requests, if tasks of the job may share a machine.
 
     Memory counts if the spec requests some: Slurm places other tasks by their CPUs and GPUs.
     """
+    if not machines:
+        return {}
     request = next(iter(decision.job_queues.values())).request
     request = request if decision.asks_memory else request._replace(memory_gib=0)
     if request.together == 1:

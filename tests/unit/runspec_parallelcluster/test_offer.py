@@ -219,3 +219,17 @@ def test_the_bound_is_timeout_times_attempts_times_nodes() -> None:
 
     work = Work(nodes=2, tasks=1, parallel=1, timeout_s=3600, attempts=3)
     assert estimate(found, work, "parallelcluster", {}).bound_usd == pytest.approx(55.04 * 6)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "settings"),
+    [({"gpus": 1}, {}), ({"capacity": "spot"}, {}), ({}, {"queue": "none"})],
+)
+def test_a_job_that_no_queue_takes_is_offered_no_machine(
+    cluster: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    """`check` refuses it."""
+    offer = offered(cluster, queues={"a": {"instance_types": ["c6a.xlarge"]}}, **settings)
+
+    assert (offer.machines, offer.shares) == ((), {})
+    assert offer.why == "no queue of the cluster takes the job"
