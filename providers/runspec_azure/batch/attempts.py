@@ -14,7 +14,7 @@ from runspec_azure.batch import reasons
 from runspec_azure.batch.timing import DEFAULT, Timing
 from runspec_azure.store.blobs import Blobs
 from runspec_azure.timing import CLOCK, Clock
-from runspec_jobs.provider import Attempt, NodeEnds
+from runspec_jobs.provider import Attempt, NodeEnds, unrecorded
 
 # The exit code of the agent when another attempt is needed, whatever its program's code was.
 AGAIN = 75
@@ -97,7 +97,12 @@ class AttemptNotes:
             found = self.failure(run, place, number, fresh_s=self.timing.slow_s)
             reclaimed = found is None and bool(info.get("requeueCount"))
             code, ended_s = found or (None, None)
-            reason = reasons.RECLAIMED if reclaimed else reasons.ended({}, code)
+            if reclaimed:
+                reason = reasons.RECLAIMED
+            elif code is None:
+                reason = reasons.KILLED if number in begins else unrecorded(reasons.COUNTED)
+            else:
+                reason = reasons.ended({}, code)
             end = ends.of((*place, number))
             if end is not None and not (reclaimed and end.told):
                 code, reason, reclaimed = end.code, end.reason(ends.record), end.preempted

@@ -7,6 +7,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 RECLAIMED = "the machine was reclaimed"
+# Of an attempt that another one followed: of the last one alone, the service says how it ended.
+COUNTED = "Azure Batch counted a failure"
+KILLED = f"{COUNTED}; the agent began and recorded no end: it was killed, or the store was full"
 TASK_STOPPED = "its task was stopped"
 NEVER = "its job ended before it started"
 NO_ACCESS = (

@@ -172,6 +172,20 @@ def test_attempts_that_another_one_followed_have_the_times_of_what_their_agent_w
     assert told == [(1, None, 100.0, None), (2, 3, 101.0, 100.0), (3, 0, 500.0, 600.0)]
 
 
+@pytest.mark.parametrize(
+    ("begun", "told"),
+    [(["1", "2"], "it was killed, or the store was full"), ([], "or its image did not start it")],
+)
+def test_an_attempt_without_a_record_has_the_likeliest_reason(begun: list[str], told: str) -> None:
+    """Another one followed: of the last attempt alone, the service says how it ended."""
+    service = Service(task("completed", 0, **GOOD, retryCount=1), begun=begun)
+
+    node = status(service).nodes[0]
+
+    assert told in node.attempts[0].reason
+    assert (node.attempts[0].exit_code, node.attempts[0].reclaimed) == (None, False)
+
+
 def test_a_machine_that_was_taken_away_before_the_job_began_is_no_try() -> None:
     (node,) = status(Service(task("running", 0, requeueCount=1), begun=["1"])).nodes
 
