@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 import tempfile
 import time
@@ -76,7 +75,7 @@ def test_what_a_login_prints_of_its_own_is_no_answer(tmp_path: Path) -> None:
     assert (done.out, none.out, none.code) == (b"4\n", b"", 7)
 
 
-@pytest.mark.parametrize("shell", ["sh", "bash", "zsh", "fish", "tcsh"])
+@pytest.mark.parametrize("shell", ["sh", "bash", "zsh", "fish", "tcsh", "ksh", "mksh"])
 def test_a_line_is_the_same_for_the_shell_of_every_login(shell: str) -> None:
     line = transports.remote(
         ["/bin/sh", "-c", 'printf "%s\\0" "$@"\n:', "sh", *WORDS, "a!b", "\\\\"]
@@ -85,9 +84,9 @@ def test_a_line_is_the_same_for_the_shell_of_every_login(shell: str) -> None:
     inner = line[line.index(" sh '") + 5 : -1]
     assert not set("\n!'") & set(inner), "csh has another meaning for it"
     assert "\\\\" not in inner, "fish has another meaning for it"
-    if program := shutil.which(shell):
-        out = subprocess.run([program, "-c", line], capture_output=True, check=True).stdout
-        assert out.decode().split("\0")[:-1] == [*WORDS, "a!b", "\\\\"]
+    need(shell)
+    out = subprocess.run([shell, "-c", line], capture_output=True, check=True).stdout
+    assert out.decode().split("\0")[:-1] == [*WORDS, "a!b", "\\\\"]
 
 
 def test_what_is_sent_arrives_byte_for_byte(way: Transport) -> None:
