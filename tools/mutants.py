@@ -2,12 +2,21 @@
 
     tools/mutate 100 --seed 1          the quick tests, which plain `pytest` runs
     tools/mutate 100 --seed 1 --rest   survivors also meet the tests that start processes
+    tools/mutate 0                     only record which quick test runs which lines of this commit
 
-A mutant is the source with one operator, constant or statement changed. Texts of messages, annotations and docstrings
-stay as they are: a test that compares all of them would say nothing. A mutant meets the tests nearest to its file:
-first those of the same folder, then of its package, then all. The checkout stays as it is, because mutants live in
-a copy below the temporary folder. The exit code is 1 if more survive than `--most` allows. Each survivor costs a run of
-all quick tests.
+A mutant is the source of a commit with one operator, constant, condition or statement changed. These are no mutants,
+because a change of them changes nothing that a test should see: docstrings, comments, annotations and what only a type
+checker reads, decorators, and all texts with the expressions inside of f-strings, so the words of messages, of logs and
+of `__all__`. Tables of data, stand-ins and the contract suite are not broken either.
+
+Which quick test runs which lines is recorded once for each commit, in the cache of the user. A mutant first meets the
+tests that run its line, the quickest first, as far as they take SHARE_S seconds together; if none runs it, those that
+run its module, or else those of the nearest folder. A line that runs when its module is imported meets those that run
+the module. A test that fails is run again alone, so that no accident counts. All mutants that are alive then meet all
+quick tests together, in one run; a test that fails there is tried with each of them.
+
+The checkout stays as it is, because mutants live in a clone below the temporary folder. The exit code is 1 if more
+survive than `--most` allows.
 """
 
 from __future__ import annotations
@@ -17,19 +26,26 @@ import ast
 import copy
 import os
 import random
-import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from reached_lines import PRODUCT, Reached, list_tests, read_record, write_record
+
 ROOT = Path(__file__).resolve().parent.parent
-PRODUCT = ("runner/", "providers/", "emulators/")
-# Stand-ins and tests that ship are tools of the tests; tables are data.
-LEFT_OUT = ("runspec_emulators/", "runspec_jobs/testing/", "_table.py", "__init__.py")
-LIMIT_S = 900  # a mutant that waits for ever is killed, and counts as seen
+SOURCES = ("runner", "providers", "emulators", "tools")
+# Tests that ship are tools of the tests; tables are data.
+LEFT_OUT = ("runspec_jobs/testing/", "_table.py", "__init__.py")
+SHARE_S = (
+    60.0  # of recorded time: how long the tests of one mutant may take before it meets all tests
+)
+TEST_S = 120  # a test that a mutant makes wait for ever fails after that
+LIMIT_S = 7200.0  # a run of pytest that takes longer is killed
 
 
 SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
@@ -71,18 +87,18 @@ class Mutant(NamedTuple):
 def list_mutants(source: str) -> list[Mutant]:
     """Return all mutants of *source*, in its order."""
     starts = _line_starts(source)
-    found = []
+    mutants = []
     for node in _walk(ast.parse(source)):
-        for changed in _changes(node):
-            start = starts[node.lineno - 1] + node.col_offset
-            end = starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
+        for part, changed in _changes(node):
+            start = starts[part.lineno - 1] + part.col_offset
+            end = starts[(part.end_lineno or part.lineno) - 1] + (part.end_col_offset or 0)
             before = source.encode()[start:end].decode()
             text = ast.unparse(changed)
             # A part of an expression may need the parentheses that unparsing leaves out.
-            if isinstance(node, ast.expr):
+            if isinstance(part, ast.expr):
                 text = f"({text})"
-            found.append(Mutant(node.lineno, start, end, before, text))
-    return found
+            mutants.append(Mutant(part.lineno, start, end, before, text))
+    return mutants
 
 
 def _line_starts(source: str) -> list[int]:
@@ -110,30 +126,36 @@ def _is_typing(test: ast.expr) -> bool:
     return isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"
 
 
-def _changes(node: ast.stmt | ast.expr) -> Iterator[ast.AST]:
+def _changes(node: ast.stmt | ast.expr) -> Iterator[tuple[ast.stmt | ast.expr, ast.AST]]:
+    """Yield parts of *node*, and what each becomes."""
     match node:
         case ast.Compare(ops=[operator]) if type(operator) in SWAPPED:
             changed = copy.deepcopy(node)
             changed.ops = [SWAPPED[type(operator)]()]  # type: ignore[list-item]
-            yield changed
+            yield node, changed
         case ast.BoolOp(op=operator) | ast.BinOp(op=operator) if _is_swapped(node, operator):
             other = copy.deepcopy(node)
             other.op = SWAPPED[type(operator)]()  # type: ignore[assignment]
-            yield other
+            yield node, other
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            yield operand
+            yield node, operand
         case ast.Constant(value=bool(value)):
-            yield ast.Constant(not value)
+            yield node, ast.Constant(not value)
         case ast.Constant(value=int(value)):
-            yield ast.Constant(value + 1)
+            yield node, ast.Constant(value + 1)
         case ast.Return(value=ast.expr() as value) if ast.unparse(value) != "None":
-            yield ast.Return(ast.Constant(None))
+            yield node, ast.Return(ast.Constant(None))
         case ast.Expr(value=ast.Call() | ast.Await()):
-            yield ast.Pass()
+            yield node, ast.Pass()
         case ast.IfExp(test=test):
             shorter = copy.deepcopy(node)
             shorter.test = ast.UnaryOp(ast.Not(), test)
-            yield shorter
+            yield node, shorter
+        case ast.If(test=test) | ast.While(test=test) if not (
+            isinstance(test, ast.Compare | ast.BoolOp | ast.UnaryOp | ast.Constant)
+            or _is_typing(test)
+        ):
+            yield test, ast.UnaryOp(ast.Not(), test)
 
 
 def _is_swapped(node: ast.AST, operator: ast.AST) -> bool:
@@ -144,7 +166,108 @@ def _is_swapped(node: ast.AST, operator: ast.AST) -> bool:
     return type(operator) in SWAPPED and not (isinstance(operator, ast.Add) and any(texts))
 
 
+class Break(NamedTuple):
+    """A mutant of a file, and the tests that met it."""
+
+    file: str
+    mutant: Mutant
+    met: str = ""
+
+    def __str__(self) -> str:
+        before, text = show(self.mutant.before), show(self.mutant.text)
+        return f"{self.file}:{self.mutant.line}: {before} -> {text}"
+
+
+class Clone:
+    """A clone of the repository at *commit*, in which mutants live."""
+
+    def __init__(self, folder: Path, commit: str, workers: int) -> None:
+        self._folder, self._workers = folder, workers
+        self.path = folder / "checkout"
+        git("clone", "-q", "--shared", "--no-checkout", str(ROOT), str(self.path))
+        git("-C", str(self.path), "checkout", "-q", "--detach", commit)
+
+    def read(self, file: str) -> str:
+        return (self.path / file).read_text()
+
+    def run_with(
+        self,
+        breaks: Iterable[Break],
+        tests: Sequence[str] | None = None,
+        more: Sequence[str] = (),
+    ) -> list[str]:
+        """Return which tests fail with *breaks*, all of them or those listed, or why no test could be run."""
+        sources = {broken.file: self.read(broken.file) for broken in breaks}
+        changed = dict(sources)
+        for broken in sorted(breaks, key=lambda broken: -broken.mutant.start):
+            changed[broken.file] = broken.mutant.apply(changed[broken.file])
+        try:
+            for file, text in changed.items():
+                write(self.path / file, text)
+            return self.run(tests, more)
+        finally:
+            for file, text in sources.items():
+                write(self.path / file, text)
+
+    def run(self, tests: Sequence[str] | None = None, more: Sequence[str] = ()) -> list[str]:
+        """Return which tests fail, all of them or those listed, or why no test could be run."""
+        failed, listed = self._folder / "failed", self._folder / "listed"
+        failed.write_text("")
+        words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        words += ["-p", "reached_lines", "--failed", str(failed), "--timeout", str(TEST_S)]
+        words += ["--basetemp", str(self._folder / "tests"), *more]
+        if tests is None:
+            words += ["-n", str(self._workers)]
+        else:
+            listed.write_text("".join(f"{test}\n" for test in tests))
+            words += ["-n", "0", "--listed", str(listed)]
+            words += sorted({test.partition("::")[0] for test in tests})
+        code = self._wait(words)
+        if names := list(dict.fromkeys(failed.read_text().splitlines())):
+            return names
+        return [] if code in (0, 5) else [f"(pytest ends with {code})"]  # 5: no test is there
+
+    def _wait(self, words: Sequence[str]) -> int:
+        env = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        # The plugin is that of this checkout, even if the commit that is broken has none.
+        paths = [*(self.path / name for name in SOURCES), ROOT / "tools"]
+        env["PYTHONPATH"] = os.pathsep.join(map(str, paths))
+        with (self._folder / "output").open("wb") as output:
+            process = subprocess.Popen(
+                words, cwd=self.path, env=env, stdout=output, stderr=output, start_new_session=True
+            )
+            try:
+                return process.wait(LIMIT_S)
+            except subprocess.TimeoutExpired:
+                return -signal.SIGKILL
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+
+
 def main() -> int:
+    asked = read_options()
+    commit = git("rev-parse", "--verify", f"{asked.at}^{{commit}}").strip()
+    with tempfile.TemporaryDirectory(prefix="mutate-") as folder:
+        clone = Clone(Path(folder), commit, asked.workers)
+        tests = recorded_tests(clone, commit)
+        drawn = [Break(*pair) for pair in choose(clone, asked.number, asked.seed)]
+        if asked.only:
+            drawn = [drawn[number - 1] for number in asked.only]
+        alive = meet_nearest(clone, tests, drawn)
+        alive = meet_all(clone, alive, "all quick tests", ())
+        survivors = len(alive)
+        if asked.rest:
+            rest = ["-m", "(process or slow) and not matrix"]
+            alive = meet_all(clone, alive, "the tests with processes", rest)
+    print(f"{survivors} of {len(drawn)} survive the quick tests")
+    if asked.rest:
+        print(f"{len(alive)} of {len(drawn)} survive all tests")
+    return int(survivors > asked.most or (asked.rest and bool(alive)))
+
+
+def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("number", type=int, help="how many lines to break")
     parser.add_argument(
@@ -154,67 +277,190 @@ def main() -> int:
         "--rest", action="store_true", help="let survivors meet the other tests as well"
     )
     parser.add_argument("--most", type=int, default=10, help="survivors that are accepted")
-    asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="mutate-") as folder:
-        checkout = Path(folder)
-        files = copy_checkout(checkout)
-        if asked.number and not passes(checkout, []):
-            print("the quick tests fail without any change: mend that first", file=sys.stderr)
-            return 2
-        survivors = []
-        for number, (file, mutant) in enumerate(choose(files, asked.number, asked.seed), 1):
-            seen_by = find_killer(checkout, file, mutant, rest=asked.rest)
-            change = f"{file}:{mutant.line}: {show(mutant.before)} -> {show(mutant.text)}"
-            print(f"{number:4} {seen_by or 'SURVIVES':40} {change}", flush=True)
-            if not seen_by:
-                survivors.append(change)
-    print(f"{len(survivors)} of {asked.number} survive")
-    return int(len(survivors) > asked.most)
+    parser.add_argument("--at", default="HEAD", help="the commit to break, without later changes")
+    parser.add_argument("--only", type=int, nargs="+", help="only the mutants of these numbers")
+    parser.add_argument("--workers", type=int, default=2, help="processes of a run of all tests")
+    return parser.parse_args()
 
 
-def copy_checkout(checkout: Path) -> list[str]:
-    """Copy the files that git knows, and return their names."""
-    listed = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    for name in listed.stdout.splitlines():
-        target = checkout / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, target, follow_symlinks=False)
-    # Some tests ask git for the files of the checkout.
-    subprocess.run(["git", "init", "-q"], cwd=checkout, check=True)
-    subprocess.run(["git", "add", "-A"], cwd=checkout, check=True)
-    return listed.stdout.splitlines()
+def git(*words: str) -> str:
+    """Return what a command of git prints."""
+    return subprocess.run(
+        ["git", *words], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
 
 
-def choose(files: list[str], number: int, seed: int) -> list[tuple[str, Mutant]]:
+def recorded_tests(clone: Clone, commit: str) -> dict[str, Reached]:
+    """Return which lines the quick tests run, without tests that fail; record it if that was not yet done."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    path = cache / "runspec-tests" / "reached-lines" / f"{commit}.json.gz"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            failed = clone.run(more=["--record-lines", folder])
+            print(f"{len(failed)} tests fail without a change and see nothing: {failed}")
+            tests = {}
+            for part in Path(folder).iterdir():
+                tests.update(read_record(part))
+            for test in failed:
+                tests.pop(test, None)
+            write_record(Path(folder) / "whole", tests)
+            os.replace(Path(folder) / "whole", path)
+    return read_record(path)
+
+
+def choose(clone: Clone, number: int, seed: int) -> list[tuple[str, Mutant]]:
     """Return a mutant for each of *number* lines."""
     lines: dict[tuple[str, int], list[Mutant]] = {}
-    for file in files:
-        if (
-            file.startswith(PRODUCT)
-            and file.endswith(".py")
-            and not any(x in file for x in LEFT_OUT)
-        ):
-            for mutant in list_mutants((ROOT / file).read_text()):
+    for file in git("-C", str(clone.path), "ls-files").splitlines():
+        if file.startswith(PRODUCT) and file.endswith(".py"):
+            if any(part in file for part in LEFT_OUT):
+                continue
+            for mutant in list_mutants(clone.read(file)):
                 lines.setdefault((file, mutant.line), []).append(mutant)
     dice = random.Random(seed)  # noqa: S311 - it draws lines
     chosen = dice.sample(sorted(lines), number)
     return [(file, dice.choice(lines[file, line])) for file, line in chosen]
 
 
-def find_killer(checkout: Path, file: str, mutant: Mutant, *, rest: bool) -> str | None:
-    """Return which tests see *mutant*, or None."""
-    path = checkout / file
-    source = path.read_text()
-    write(path, mutant.apply(source))
-    try:
-        for name, arguments in suites(checkout, file, rest=rest):
-            if not passes(checkout, arguments):
-                return name
-    finally:
-        write(path, source)
+def meet_nearest(clone: Clone, tests: Mapping[str, Reached], drawn: Sequence[Break]) -> list[Break]:
+    """Let each mutant meet the tests that run its line; return those that live."""
+    alive = []
+    for number, broken in enumerate(drawn, 1):
+        began = time.monotonic()
+        chosen, met = nearest_tests(tests, broken, clone.read(broken.file))
+        killer = find_killer(clone, broken, chosen)
+        verdict = f"seen by {killer}" if killer else f"LIVES after {met}"
+        print(f"{number:4} {broken}\n     {verdict} ({time.monotonic() - began:.0f} s)", flush=True)
+        if not killer:
+            alive.append(broken._replace(met=met))
+    return alive
+
+
+def nearest_tests(
+    tests: Mapping[str, Reached], broken: Break, source: str
+) -> tuple[list[str], str]:
+    """Return the tests that a mutant meets first, and which they are in words."""
+    lines = lines_of(source, broken.mutant)
+    near, which = list_tests(tests, broken.file, lines), "tests that run the line"
+    if lines is None:
+        which = "tests that run the module, whose import runs the line"
+    elif not near:
+        near, which = (
+            list_tests(tests, broken.file),
+            "tests that run the module; none runs the line",
+        )
+    if not near:
+        folder = f"{nearest_folder(tests, broken.file)}/"
+        near = sorted(
+            (test for test in tests if test.startswith(folder)),
+            key=lambda test: tests[test].seconds,
+        )
+        which = f"tests of {folder}; none runs the module"
+    left_s, chosen = SHARE_S, list[str]()
+    for test in near:
+        left_s -= tests[test].seconds
+        if left_s < 0 and chosen:
+            break
+        chosen.append(test)
+    return chosen, f"{len(chosen)} of {len(near)} {which}"
+
+
+def nearest_folder(tests: Iterable[str], file: str) -> str:
+    """Return the folder of tests/unit that has tests and is the nearest to *file*."""
+    folders = {str(parent) for test in tests for parent in Path(test.partition("::")[0]).parents}
+    nearest = Path("tests/unit", *Path(file).parts[1:-1])
+    while str(nearest) not in folders:
+        nearest = nearest.parent
+    return str(nearest)
+
+
+def lines_of(source: str, mutant: Mutant) -> set[int] | None:
+    """Return the lines of which one is traced when *mutant* runs; None if that is when its module is imported."""
+    last = mutant.line + mutant.before.count("\n")
+    lines = set(range(mutant.line, last + 1))
+    in_function = False
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.stmt) or not _spans(node, mutant.line):
+            continue
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            in_function |= mutant.line >= node.body[0].lineno
+        elif not hasattr(node, "body") and not hasattr(node, "cases"):
+            lines |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return lines if in_function else None
+
+
+def _spans(node: ast.stmt, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+def find_killer(clone: Clone, broken: Break, tests: Sequence[str]) -> str | None:
+    """Return the first of *tests* that fails with a mutant, in two runs, or None."""
+    left = list(tests)
+    while left:
+        failed = clone.run_with([broken], left, ["-x"])
+        if not failed or failed[0] not in left:
+            return failed[0] if failed else None
+        if clone.run_with([broken], failed[:1]):
+            return failed[0]
+        left.remove(failed[0])
     return None
+
+
+def meet_all(clone: Clone, alive: Sequence[Break], name: str, more: Sequence[str]) -> list[Break]:
+    """Let mutants meet all tests together; return those that live."""
+    survivors = []
+    for group in apart(alive):
+        killers = find_killers(clone, group, more)
+        for broken in group:
+            killer = killers.get(broken)
+            verdict = f"seen by {killer}" if killer else "SURVIVES"
+            print(f"{name}: {broken}\n     {verdict}; it lived after {broken.met}", flush=True)
+            if not killer:
+                survivors.append(broken)
+    return survivors
+
+
+def apart(breaks: Sequence[Break]) -> list[list[Break]]:
+    """Return groups of mutants that do not overlap."""
+    groups: list[list[Break]] = []
+    for broken in breaks:
+        for group in groups:
+            if not any(_overlap(broken, other) for other in group):
+                group.append(broken)
+                break
+        else:
+            groups.append([broken])
+    return groups
+
+
+def _overlap(one: Break, other: Break) -> bool:
+    return one.file == other.file and (
+        one.mutant.start < other.mutant.end and other.mutant.start < one.mutant.end
+    )
+
+
+def find_killers(clone: Clone, group: Sequence[Break], more: Sequence[str]) -> dict[Break, str]:
+    """Return which mutants of *group* a test sees, and which test that is.
+
+    Tests that fail without any mutant as well see nothing.
+    """
+    if not group:
+        return {}
+    failed = clone.run_with(group, more=more)
+    if failed and "::" not in failed[0]:  # pytest itself cannot run
+        if len(group) == 1:
+            return {group[0]: failed[0]}
+        half = len(group) // 2
+        return find_killers(clone, group[:half], more) | find_killers(clone, group[half:], more)
+    if failed:
+        fails_anyway = clone.run(failed, more)
+        failed = [test for test in failed if test not in fails_anyway]
+    killers = {}
+    for broken in group if failed else ():
+        if seen := clone.run_with([broken], failed, [*more, "-x"]):
+            killers[broken] = seen[0]
+    return killers
 
 
 def write(path: Path, source: str) -> None:
@@ -222,41 +468,6 @@ def write(path: Path, source: str) -> None:
     later = path.stat().st_mtime + 2
     path.write_text(source)
     os.utime(path, (later, later))
-
-
-def suites(checkout: Path, file: str, *, rest: bool) -> list[tuple[str, list[str]]]:
-    """Return the arguments of pytest for the tests that a mutant of *file* meets, the nearest first."""
-    package, *inner = Path(file).parts[1:-1]
-    nearest = Path("tests/unit", package, *inner)
-    while not (checkout / nearest).exists():
-        nearest = nearest.parent
-    found = [
-        ("those of " + str(folder), [str(folder)])
-        for folder in dict.fromkeys((nearest, Path("tests/unit", package)))
-    ]
-    found.append(("the quick tests", []))
-    if rest:
-        found.append(("tests with processes", ["-m", "not slow"]))
-        found.append(("all tests", ["-m", "not matrix"]))
-    return found
-
-
-def passes(checkout: Path, arguments: list[str]) -> bool:
-    paths = os.pathsep.join(str(checkout / folder) for folder in PRODUCT)
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *arguments]
-    try:
-        ended = subprocess.run(
-            command,
-            cwd=checkout,
-            env={**os.environ, "PYTHONPATH": paths},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=LIMIT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return False
-    return ended.returncode in (0, 5)  # 5: no test is there
 
 
 def show(text: str) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from mutants import list_mutants
+from mutants import Break, Mutant, apart, lines_of, list_mutants, nearest_tests
+from reached_lines import Reached
 
 from tests.support.root import ROOT
 
@@ -18,6 +19,8 @@ from tests.support.root import ROOT
         ("a = 3\n", ["a = (4)\n"]),
         ("def f():\n    return b\n", ["def f():\n    return None\n"]),
         ("f()\n", ["pass\n"]),
+        ("if a():\n    b\n", ["if (not a()):\n    b\n"]),
+        ("while a.b:\n    c\n", ["while (not a.b):\n    c\n"]),
         ("a = b if c else d\n", ["a = (b if not c else d)\n"]),
         ("ä = 'ü' or 1\n", ["ä = ('ü' and 1)\n", "ä = 'ü' or (2)\n"]),
     ],
@@ -30,6 +33,8 @@ def test_each_kind_of_change_is_made_once(source: str, changed: list[str]) -> No
     "source",
     [
         '"""A text."""\n',
+        "__all__ = ['a', 'b']\n",
+        "# a = 3\n",
         "a: Literal[3]\n",
         "def f(a: Literal[True]) -> Literal[1]: ...\n",
         "if TYPE_CHECKING:\n    a = 3\n",
@@ -46,3 +51,64 @@ def test_mutants_of_a_module_of_ours_compile() -> None:
 
     for mutant in list_mutants(source):
         compile(mutant.apply(source), "apply.py", "exec")
+
+
+SOURCE = """\
+A = 3
+
+def f(
+    b=4,
+):
+    if b == 5:
+        return g(
+            6,
+        )
+"""
+
+
+@pytest.mark.parametrize(("line", "lines"), [(1, None), (4, None), (6, {6}), (8, {7, 8, 9})])
+def test_a_mutant_is_reached_by_any_line_of_its_statement(
+    line: int, lines: set[int] | None
+) -> None:
+    (mutant,) = [m for m in list_mutants(SOURCE) if m.line == line and m.before.isdigit()] or [
+        m for m in list_mutants(SOURCE) if m.line == line and "==" in m.before
+    ]
+
+    assert lines_of(SOURCE, mutant) == lines
+
+
+@pytest.mark.parametrize(
+    ("file", "chosen", "met"),
+    [
+        ("runner/p/a.py", ["tests/unit/p/x"], "1 of 1 tests that run the line"),
+        (
+            "runner/p/b.py",
+            ["tests/unit/p/x"],
+            "1 of 1 tests that run the module; none runs the line",
+        ),
+        (
+            "runner/p/q/c.py",
+            ["tests/unit/p/x", "tests/unit/p/y"],
+            "2 of 2 tests of tests/unit/p/; none runs the module",
+        ),
+    ],
+)
+def test_a_mutant_meets_the_nearest_tests_the_quickest_first(
+    file: str, chosen: list[str], met: str
+) -> None:
+    tests = {
+        "tests/unit/p/y": Reached(2.0, {}),
+        "tests/unit/p/x": Reached(1.0, {"runner/p/a.py": 1 << 2, "runner/p/b.py": 1 << 9}),
+        "tests/unit/r/z": Reached(0.1, {"runner/p/a.py": 1 << 9}),
+    }
+    broken = Break(file, Mutant(2, 0, 1, "a", "b"))
+
+    assert nearest_tests(tests, broken, "def f():\n    a\n") == (chosen, met)
+
+
+def test_mutants_that_overlap_are_tried_apart() -> None:
+    one, inner, other = (
+        Break("a.py", Mutant(1, start, end, "", "")) for start, end in [(0, 9), (3, 4), (9, 12)]
+    )
+
+    assert apart([one, inner, other]) == [[one, other], [inner]]
