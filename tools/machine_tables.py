@@ -6,7 +6,6 @@ import argparse
 import csv
 import json
 import re
-import runpy
 import urllib.request
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -56,13 +55,13 @@ class Made(NamedTuple):
 
 TARGETS = {
     "ec2": Target(
-        "providers/runspec_ec2/ec2_table.py",
+        "providers/runspec_ec2/ec2_machines.json",
         "The instance types of EC2 and their prices on demand, with Linux, in USD an hour",
         "the price list of AWS, https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws/AmazonEC2",
         ("us-east-1",),
     ),
     "azure": Target(
-        "providers/runspec_azure/resources/vm_table.py",
+        "providers/runspec_azure/resources/vm_sizes.json",
         "The VM sizes of Azure and their prices on demand, with Linux, in USD an hour",
         "the retail prices of Azure, https://prices.azure.com/api/retail/prices",
         tuple(
@@ -185,31 +184,29 @@ def present(target: Target) -> Made:
     file = ROOT / target.file
     if not file.exists():
         return Made("", "", "", [], {}, target.regions)
-    found = runpy.run_path(str(file))
-    head, *lines = found["TABLE"].strip().split("\n")
+    data = json.loads(file.read_text())
+    head, *lines = data["table"]
     rows = [dict(zip(head.split(","), line.split(","), strict=True)) for line in lines]
-    version, prices, machines = found["VERSION"], found["PRICES_FROM"], found["MACHINES_FROM"]
+    version, prices, machines = data["version"], data["prices_from"], data["machines_from"]
     regions = tuple(head.split(",")[len(COLUMNS) :])
-    return Made(version, prices, machines, rows, found["OFFERED"], regions)
+    return Made(version, prices, machines, rows, data["offered"], regions)
 
 
-def module(target: Target, made: Made) -> str:
+def render(target: Target, made: Made) -> str:
     """Return the text of a data file. Raises ValueError if the package could not read it."""
     columns = [*COLUMNS, *(made.regions or target.regions)]
-    lines = [",".join(columns), *(",".join(row.get(c, "") for c in columns) for row in made.rows)]
-    table = "\n".join(lines)
+    table = [",".join(columns), *(",".join(row.get(c, "") for c in columns) for row in made.rows)]
     read(made.version, table)
-    there = "".join(f'    "{region}": "{names}",\n' for region, names in made.offered.items())
-    offered = f"\n{there}" if there else ""
-    return (
-        f'"""{target.title}. `tools/catalogue` makes this file."""\n\n'
-        f'VERSION = "{made.version}"\n'
-        f"PRICES_FROM = {json.dumps(made.prices_from)}\n"
-        f"MACHINES_FROM = {json.dumps(made.machines_from)}\n\n"
-        "# The families and machines that a region offers; without a region, its prices say it.\n"
-        f"OFFERED: dict[str, str] = {{{offered}}}\n\n"
-        f'TABLE = """\\\n{table}\n"""\n'
-    )
+    data = {
+        "about": f"{target.title}. `tools/catalogue` makes this file.",
+        "version": made.version,
+        "prices_from": made.prices_from,
+        "machines_from": made.machines_from,
+        # The families and machines that a region offers; of a region that is not here, its prices say it.
+        "offered": made.offered,
+        "table": table,
+    }
+    return service_tables.print_json(data)
 
 
 def options() -> argparse.ArgumentParser:
@@ -246,7 +243,7 @@ def main(arguments: list[str]) -> int:
     offered = ec2_offered(rows) if asked.kind == "ec2" else {}
     made = Made(version, prices_from, machines_from, rows, offered, regions)
     file = Path(asked.output) if asked.output else ROOT / target.file
-    file.write_text(module(target, made))
+    file.write_text(render(target, made))
     print(f"{file}: {len(rows)} machines, version {version}")
     return 0
 
@@ -262,7 +259,7 @@ def services(asked: argparse.Namespace, day: str) -> int:
     if asked.prices:
         found = service_tables.saved_prices(asked.kind, Path(asked.prices))
     else:
-        rows = read_services(runpy.run_path(str(there))["TABLE"])
+        rows = read_services(json.loads(there.read_text())["table"])
         regions = dict.fromkeys((*more(asked), *(row.region for row in rows)))
         named = [region for region in regions if region != "global"]
         found = service_tables.fetched_prices(asked.kind, named, fetched)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import json
-import runpy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -25,12 +24,11 @@ Fetched = Callable[[str], IO[bytes]]
 AWS_LIST = (
     "https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws/{offer}/current/{region}/index.csv"
 )
-BEGIN = 'TABLE = """\\\n'
 
 
 FILES = {
-    "aws-services": "providers/runspec_ec2/aws_service_table.py",
-    "azure-services": "providers/runspec_azure/resources/service_table.py",
+    "aws-services": "providers/runspec_ec2/aws_services.json",
+    "azure-services": "providers/runspec_azure/resources/azure_services.json",
 }
 
 
@@ -102,7 +100,7 @@ def unanimous(found: Iterable[Found]) -> Iterator[Found]:
             print(f"{item}: the list has several prices in {region}, and all are left out")
 
 
-def merged(table: str, found: Iterable[Found], day: str) -> str:
+def merged(table: Iterable[str], found: Iterable[Found], day: str) -> list[str]:
     """Return *table* with the prices *found*, of *day*: each in the place of its former one, or after its item."""
     rows = list(read_services(table))
     for one in found:
@@ -111,7 +109,7 @@ def merged(table: str, found: Iterable[Found], day: str) -> str:
         unit = rows[there[0]].unit
         row = ServicePrice(one.item, one.region, round(one.usd, 9), unit, day, one.source)
         rows[own[0] if own else there[-1] + 1 : own[0] + 1 if own else there[-1] + 1] = [row]
-    return "".join(f"{_line(row)}\n" for row in rows)
+    return [_line(row) for row in rows]
 
 
 def _line(row: ServicePrice) -> str:
@@ -120,8 +118,13 @@ def _line(row: ServicePrice) -> str:
 
 def make(found: Iterable[Found], day: str, there: Path, output: Path) -> int:
     """Write the table of the file *there* anew to *output*, and return how many prices it has."""
-    text = there.read_text()
-    table = merged(runpy.run_path(str(there))["TABLE"], unanimous(found), day)
+    data = json.loads(there.read_text())
+    table = merged(data["table"], unanimous(found), day)
     read_services(table)
-    output.write_text(f'{text.partition(BEGIN)[0]}{BEGIN}{table}"""\n')
-    return table.count("\n")
+    output.write_text(print_json({**data, "table": table}))
+    return len(table)
+
+
+def print_json(data: Mapping[str, Any]) -> str:
+    """Return the text of a data file, which has a line for each row of its table."""
+    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"

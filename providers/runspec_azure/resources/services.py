@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
+from pathlib import Path
 
 from runspec_jobs.provider import NOT_READ, ListedPrices, ServicePrice, read_services, service_price
 
@@ -17,6 +19,5 @@ def azure_price(item: str, region: str | None, listed: ListedPrices = NOT_READ) 
 
 @cache
 def _prices() -> tuple[ServicePrice, ...]:
-    from runspec_azure.resources import service_table
-
-    return read_services(service_table.TABLE)
+    text = Path(__file__).with_name("azure_services.json").read_bytes()
+    return read_services(json.loads(text)["table"])

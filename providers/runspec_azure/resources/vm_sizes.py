@@ -1,6 +1,6 @@
 """The VM sizes of Azure among which runspec chooses, and the choice of one for a node.
 
-They are those of the catalogue (`vm_table`) whose temporary disk is known, because it has the working folders of
+They are those of the catalogue (`vm_sizes.json`) whose temporary disk is known, because it has the working folders of
 tasks. Retirement dates are from
 https://learn.microsoft.com/azure/virtual-machines/sizes/retirement/retired-sizes-list and the page
 on the retirement of each series, read on 2026-11-21; the names of families, which have quotas, are as in subscriptions.
@@ -9,10 +9,12 @@ The setting `vm_size` replaces the choice, and facts about the account take prec
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable
 from difflib import SequenceMatcher
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 from runspec_jobs.provider import (
@@ -83,9 +85,8 @@ class Machine(NamedTuple):
 @cache
 def catalogue() -> Catalogue:
     """Return the VM sizes of Azure. The table is read when a plan needs it, which takes some milliseconds."""
-    from runspec_azure.resources import vm_table
-
-    return read_catalogue(vm_table.VERSION, vm_table.TABLE, vm_table.OFFERED, read_generation)
+    data = json.loads(Path(__file__).with_name("vm_sizes.json").read_bytes())
+    return read_catalogue(data["version"], data["table"], data["offered"], read_generation)
 
 
 def read_generation(machine: CatalogueMachine) -> int:

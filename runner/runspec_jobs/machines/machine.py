@@ -7,7 +7,7 @@ price that is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 COLUMNS = (
@@ -106,15 +106,15 @@ class Catalogue(NamedTuple):
 
 def read(
     version: str,
-    table: str,
+    table: Iterable[str],
     offered: Mapping[str, str] | None = None,
     generation: Callable[[Machine], int] = no_generation,
 ) -> Catalogue:
-    """Return the catalogue of a table of `COLUMNS` and one column for each region, which its first line names.
+    """Return the catalogue of the lines of a table: `COLUMNS` and one for each region, as its first line says.
 
     Raises ValueError for a line that has another number of cells.
     """
-    head, *lines = table.strip().split("\n")
+    head, *lines = table
     columns = head.split(",")
     regions = tuple(columns[len(COLUMNS) :])
     machines = tuple(_machine(line.split(","), len(columns)) for line in lines)

@@ -43,18 +43,18 @@ class ServicePrice(NamedTuple):
     def usd_shown(self) -> str:
         """The price and its unit as text.
 
-        >>> read_services("nat data|us-east-1|0.045|GB|2026-08-12|https://example.org")[0].usd_shown
+        >>> read_services(["nat data|us-east-1|0.045|GB|2026-08-12|https://example.org"])[0].usd_shown
         '0.045 USD for each GB'
-        >>> read_services("disk|us-east-1||GB month|2026-08-12|https://example.org")[0].usd_shown
+        >>> read_services(["disk|us-east-1||GB month|2026-08-12|https://example.org"])[0].usd_shown
         'an unknown price for each GB month'
         """
         price = "an unknown price" if self.usd is None else f"{self.usd:g} USD"
         return f"{price} for each {self.unit}"
 
 
-def read_services(table: str) -> tuple[ServicePrice, ...]:
-    """Return the prices of a table. Raises ValueError for a line that has another number of cells."""
-    return tuple(_price(line) for line in table.strip().split("\n"))
+def read_services(table: Iterable[str]) -> tuple[ServicePrice, ...]:
+    """Return the prices in the lines of a table. Raises ValueError for a line that has another number of cells."""
+    return tuple(_price(line) for line in table)
 
 
 def service_price(

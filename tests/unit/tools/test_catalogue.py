@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import machine_tables
 import pytest
-from machine_tables import TARGETS, Made, doubted, main, merged, module, present
+from machine_tables import TARGETS, Made, doubted, main, merged, present, render
 from machines_azure import azure_features, azure_pages, azure_prices, azure_row
 from machines_ec2 import ec2_prices, ec2_row
 
@@ -295,14 +295,14 @@ def test_a_price_that_its_series_contradicts_is_left_out() -> None:
 def test_the_table_in_the_package_is_as_the_tool_writes_it(kind: str) -> None:
     target = TARGETS[kind]
 
-    again = module(target, present(target))
+    again = render(target, present(target))
 
     there = Path(machine_tables.ROOT / target.file).read_text()
     assert again.splitlines() == there.splitlines()
 
 
 def test_a_saved_list_makes_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    saved, made = tmp_path / "list.csv", tmp_path / "made.py"
+    saved, made = tmp_path / "list.csv", tmp_path / "made.json"
     saved.write_text(
         "".join(ec2_list(offer(PricePerUnit="0.09"), offer(**{"Instance Type": "z9.x"})))
     )
@@ -312,21 +312,20 @@ def test_a_saved_list_makes_a_table(tmp_path: Path, capsys: pytest.CaptureFixtur
     command = f"ec2 --types {types} --prices {saved} --version 2026-12-01 --output {made}"
     assert main(command.split()) == 0
 
-    scope: dict[str, Any] = {}
-    exec(made.read_text(), scope)
-    lines = {line.partition(",")[0]: line for line in scope["TABLE"].splitlines()}
+    data = json.loads(made.read_text())
+    lines = {line.partition(",")[0]: line for line in data["table"]}
     assert lines["name"] == ",".join([*COLUMNS, "us-east-1"])
     assert lines["c6a.large"].endswith(",0.09")
     assert lines["p5.48xlarge"].endswith(",32,,")  # the list has no price for it
     assert lines["z9.x"] == "z9.x,z9,,,,,,,,,,,0.0765"
-    assert scope["VERSION"] == "2026-12-01"
-    assert scope["PRICES_FROM"].endswith("AmazonEC2, 2026-12-01")
-    assert "DescribeInstanceTypes, 2026-12-01" in scope["MACHINES_FROM"]
+    assert data["version"] == "2026-12-01"
+    assert data["prices_from"].endswith("AmazonEC2, 2026-12-01")
+    assert "DescribeInstanceTypes, 2026-12-01" in data["machines_from"]
     assert "machines, version 2026-12-01" in capsys.readouterr().out
 
 
 def test_a_region_can_be_added_and_others_keep_their_prices(tmp_path: Path) -> None:
-    saved, made = tmp_path / "list.csv", tmp_path / "made.py"
+    saved, made = tmp_path / "list.csv", tmp_path / "made.json"
     saved.write_text(
         "".join(ec2_list(offer(PricePerUnit="0.0912", **{"Region Code": "eu-west-1"})))
     )
@@ -334,9 +333,8 @@ def test_a_region_can_be_added_and_others_keep_their_prices(tmp_path: Path) -> N
     command = f"ec2 --regions eu-west-1 --prices {saved} --version 2026-12-01 --output {made}"
     assert main(command.split()) == 0
 
-    scope: dict[str, Any] = {}
-    exec(made.read_text(), scope)
-    there = read("2026-12-01", scope["TABLE"], scope["OFFERED"])
+    data = json.loads(made.read_text())
+    there = read("2026-12-01", data["table"], data["offered"])
     machine = there.named("c6a.large")
     assert machine is not None
     assert there.regions == ("us-east-1", "eu-west-1")
@@ -353,15 +351,14 @@ c6a.large,,,2.0,4.0,,0.0834,0.0301,eu-north-1,eun1-az1,x86_64
 
 
 def test_a_table_of_skypilot_has_the_prices_of_regions(tmp_path: Path) -> None:
-    saved, made = tmp_path / "vms.csv", tmp_path / "made.py"
+    saved, made = tmp_path / "vms.csv", tmp_path / "made.json"
     saved.write_text(SKYPILOT)
 
     command = f"ec2 --regions eu-west-1 --prices {saved} --version 2026-12-01 --output {made}"
     assert main(command.split()) == 0
 
-    scope: dict[str, Any] = {}
-    exec(made.read_text(), scope)
-    there = read("2026-12-01", scope["TABLE"], scope["OFFERED"])
+    data = json.loads(made.read_text())
+    there = read("2026-12-01", data["table"], data["offered"])
     small, large = there.named("c6a.large"), there.named("p5en.48xlarge")
     assert small is not None and large is not None
     assert there.regions == ("us-east-1", "eu-west-1")
@@ -371,4 +368,4 @@ def test_a_table_of_skypilot_has_the_prices_of_regions(tmp_path: Path) -> None:
 
 def test_a_table_that_the_package_cannot_read_is_not_written() -> None:
     with pytest.raises(ValueError, match="invalid literal"):
-        module(TARGETS["ec2"], Made("1", "", "", [{"name": "a", "cpus": "two"}], {}))
+        render(TARGETS["ec2"], Made("1", "", "", [{"name": "a", "cpus": "two"}], {}))

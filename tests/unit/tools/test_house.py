@@ -26,7 +26,7 @@ def _twice(name): ...
 def _once(name):
     return name
 """,
-    "providers/runspec_x/machine_table.py": "ROWS = [\n    1,\n]\n",
+    "providers/runspec_x/machine_table.py": '\nTABLE = """\n"""\n',
     "tests/test_it.py": "def test_it(): ...\n",
 }
 TITLES = [*["Add a word"] * 9, "x" * 70]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import runpy
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -115,10 +114,10 @@ def test_other_prices_of_azure_are_left_out(own: dict[str, Any]) -> None:
 
 
 def test_a_price_takes_the_place_of_its_former_one_and_a_new_region_comes_last() -> None:
-    table = "a|here|1|hour|2024-01-01|https://x\nb|here||GB|2024-01-01|https://x\n"
+    table = ["a|here|1|hour|2024-01-01|https://x", "b|here||GB|2024-01-01|https://x"]
     prices = [Found("a", "here", 1.5, "https://y"), Found("a", "there", 2.0, "https://y")]
 
-    assert merged(table, prices, "2026-12-01").splitlines() == [
+    assert merged(table, prices, "2026-12-01") == [
         "a|here|1.5|hour|2026-12-01|https://y",
         "a|there|2|hour|2026-12-01|https://y",
         "b|here||GB|2024-01-01|https://x",
@@ -139,12 +138,12 @@ def test_an_item_with_several_prices_is_left_out_and_named(
 
 
 def table(file: Path) -> dict[tuple[str, str], tuple[float | None, str, str]]:
-    rows = read_services(runpy.run_path(str(file))["TABLE"])
+    rows = read_services(json.loads(file.read_text())["table"])
     return {(row.item, row.region): (row.usd, row.date, row.source) for row in rows}
 
 
 def test_a_saved_list_makes_a_table(tmp_path: Path) -> None:
-    saved, made = tmp_path / "list.csv", tmp_path / "made.py"
+    saved, made = tmp_path / "list.csv", tmp_path / "made.json"
     saved.write_text(listed({"Region Code": "eu-west-1"}, {"PricePerUnit": "0.05"}))
 
     command = f"aws-services --prices {saved} --version 2026-12-01 --output {made}"
@@ -171,7 +170,7 @@ def test_the_lists_of_all_offers_and_regions_are_fetched(
 
     monkeypatch.setattr(machine_tables, "fetched", fetched)
     assert (
-        main(["aws-services", "--regions", "eu-north-1", "--output", str(tmp_path / "made.py")])
+        main(["aws-services", "--regions", "eu-north-1", "--output", str(tmp_path / "made.json")])
         == 0
     )
 
@@ -190,7 +189,7 @@ def test_the_pages_of_azure_are_fetched(tmp_path: Path, monkeypatch: pytest.Monk
         return io.BytesIO(json.dumps({"Items": there}).encode())
 
     monkeypatch.setattr(machine_tables, "fetched", fetched)
-    made = tmp_path / "made.py"
+    made = tmp_path / "made.json"
     assert main(["azure-services", "--version", "2026-12-01", "--output", str(made)]) == 0
 
     assert table(made)["nat gateway", "global"][:2] == (0.06, "2026-12-01")

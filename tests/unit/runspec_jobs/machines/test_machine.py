@@ -12,7 +12,7 @@ EMPTY = "new.large,,,,,,,,,,,,,"
 
 
 def test_a_cell_becomes_the_value_of_its_column() -> None:
-    machine = read("2026-07-20", f"{HEAD}\n{FULL}").machines[0]
+    machine = read("2026-07-20", [HEAD, FULL]).machines[0]
 
     assert machine == Machine(
         name="g4dn.xlarge",
@@ -32,7 +32,7 @@ def test_a_cell_becomes_the_value_of_its_column() -> None:
 
 
 def test_an_empty_cell_is_unknown_and_never_0() -> None:
-    catalogue = read("2026-07-20", f"{HEAD}\n{EMPTY}")
+    catalogue = read("2026-07-20", [HEAD, EMPTY])
     machine = catalogue.machines[0]
 
     unknown = [getattr(machine, name) for name in COLUMNS[2:-1]]
@@ -42,7 +42,7 @@ def test_an_empty_cell_is_unknown_and_never_0() -> None:
 
 
 def test_a_region_says_what_it_sells_by_its_prices() -> None:
-    catalogue = read("1", f"{HEAD}\n{FULL}\na.large,a,,,,,,,,,,,1.5,")
+    catalogue = read("1", [HEAD, FULL, "a.large,a,,,,,,,,,,,1.5,"])
     full, half = catalogue.machines
 
     assert (catalogue.usd(full, "here"), catalogue.usd(full, "there")) == (0.526, None)
@@ -52,7 +52,7 @@ def test_a_region_says_what_it_sells_by_its_prices() -> None:
 
 def test_a_region_says_what_it_offers_by_families_and_names() -> None:
     lines = f"{HEAD}\n{FULL}\ng5.large,g5,,,,,,,,,,,,\ng5.xlarge,g5,,,,,,,,,,,,\np3.large,p3,,,,,,,,,,,9,"
-    catalogue = read("1", lines, {"mars": "g4dn g5.large", "moon": "g5"})
+    catalogue = read("1", lines.split("\n"), {"mars": "g4dn g5.large", "moon": "g5"})
 
     sold = {m.name: [catalogue.sold_in(m, r) for r in ("mars", "moon")] for m in catalogue.machines}
     assert sold == {
@@ -65,11 +65,11 @@ def test_a_region_says_what_it_offers_by_families_and_names() -> None:
 
 def test_a_line_of_another_length_is_refused() -> None:
     with pytest.raises(ValueError, match=r"g4dn\.xlarge: 13 cells, not 14"):
-        read("1", f"{HEAD}\n{FULL[:-2]}")
+        read("1", [HEAD, FULL[:-2]])
 
 
 def test_a_machine_is_found_by_its_name_in_any_case() -> None:
-    catalogue = read("1", f"{HEAD}\n{FULL}")
+    catalogue = read("1", [HEAD, FULL])
 
     assert catalogue.named("G4DN.xlarge") is catalogue.machines[0]
     assert catalogue.named("g4dn") is None

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import date
 from urllib.parse import urlsplit
 
 import pytest
 
-from runspec_azure.resources import service_table
 from runspec_azure.resources.services import azure_price
-from runspec_ec2 import aws_price, aws_service_table
+from runspec_ec2 import aws_price
 from runspec_jobs.machines.service import ServicePrice, read_services, service_price
+from tests.support.root import ROOT
 
-TABLES = {"aws": aws_service_table.TABLE, "azure": service_table.TABLE}
+FILES = {
+    "aws": "runspec_ec2/aws_services.json",
+    "azure": "runspec_azure/resources/azure_services.json",
+}
+TABLES = {
+    kind: json.loads((ROOT / "providers" / file).read_text())["table"]
+    for kind, file in FILES.items()
+}
 UNITS = {"hour", "vCPU hour", "GB hour", "GB", "GB month", "1,000 requests"}
 ROWS = [pytest.param(one, id=f"{k} {one.item}") for k in TABLES for one in read_services(TABLES[k])]
 
@@ -63,4 +71,4 @@ def test_an_unknown_price_is_none_and_an_unknown_item_an_error() -> None:
 
 def test_a_line_without_a_source_is_no_price() -> None:
     with pytest.raises(ValueError, match="6"):
-        read_services("nat gateway|us-east-1|0.045|hour|2026-08-01")
+        read_services(["nat gateway|us-east-1|0.045|hour|2026-08-01"])
