@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from bench.rows import Bench, Row
 from bench.simulated import Meeting
-from runspec_agent.elastic.member import STORE_BEAT_S
+from runspec_agent.base import limits
 from runspec_agent.elastic.policy import Timing
 
 LATENCY_S = 0.05  # of each request, there and back
@@ -31,7 +31,9 @@ def meeting(_: Bench) -> Iterator[Row]:
 
 def _met(nodes: int, seed: int) -> tuple[float, int]:
     """Return the seconds until all may run, and the requests until then."""
-    met = Meeting(nodes, Timing.of(STORE_BEAT_S), LATENCY_S, seed)
+    met = Meeting(
+        nodes, Timing.of(limits.ELASTIC_BEAT_S, limits.SIMULATED_GRACE_S), LATENCY_S, seed
+    )
     if not met.run(300.0):
         raise RuntimeError(f"{nodes} nodes have not met")
     return met.now, met.requests

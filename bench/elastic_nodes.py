@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from bench.installs import ROOT
+from runspec_agent.base import limits
 from runspec_agent.base.process import descendants
-from runspec_agent.elastic.member import FOLDER_BEAT_S
 from runspec_agent.elastic.policy import Timing
 from runspec_jobs.provider.payload import zipapp_bytes
 
@@ -116,7 +116,7 @@ class Bare:
         self.endpoint = f"127.0.0.1:{int(self.store.stdout.readline())}"
 
     def node(self, seat: int) -> tuple[list[str], Mapping[str, str]]:
-        times = Timing.of(FOLDER_BEAT_S)
+        times = Timing.of(limits.ELASTIC_FOLDER_BEAT_S, limits.SIMULATED_GRACE_S)
         beats = round(times.lease_s / times.beat_s)
         conf = f"is_host=false,last_call_timeout={times.last_call_s:g}"
         conf += f",keep_alive_interval={times.beat_s:g},keep_alive_max_attempt={beats}"

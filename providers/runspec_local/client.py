@@ -17,6 +17,7 @@ from typing import Any
 
 import runspec_agent
 import runspec_local
+from runspec_agent.base import limits
 from runspec_jobs.provider import (
     Bundle,
     ExecSpec,
@@ -373,7 +374,7 @@ class LocalClient:
     def _await_supervisor(self, lock: int | None, folder: Path) -> None:
         """Tell the supervisor to end, and wait until it has; its *lock* is held then."""
         job, leave_s = status.job_if_whole(folder), self.timing.leave_s
-        until = self.clock.monotonic() + job.get("grace_s", process.UNKNOWN_GRACE_S) + leave_s
+        until = self.clock.monotonic() + job.get("grace_s", limits.UNKNOWN_GRACE_S) + leave_s
         self._signal(folder, signal.SIGTERM)
         while self._is_supervised(folder) or not (lock is None or process.locked(lock)):
             over_s = self.clock.monotonic() - until
@@ -401,7 +402,7 @@ class LocalClient:
         folder = self._folder(run)
         job = status.job_if_whole(folder)
         reaper.settle(folder)
-        process.end_all(run, job.get("grace_s", process.UNKNOWN_GRACE_S))
+        process.end_all(run, job.get("grace_s", limits.UNKNOWN_GRACE_S))
         for engine in _engines(job) if folder.exists() else ():
             for container in container_engine.containers_of(engine, run):
                 container_engine.remove_container(engine, container)  # the newest first

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from runspec_agent.base import limits
 from runspec_jobs.provider import Anyone, RegistryOptions, Seconds, Truth, User, Word
 
 
@@ -44,7 +45,8 @@ class LocalOptions(RegistryOptions):
         description="Folder of the local object store and of the runs' files, as an absolute path.",
     )
     grace: Anyone[Seconds] = Field(
-        default=10, description="Time between SIGTERM and SIGKILL when a job is stopped."
+        default=limits.GRACE_S,
+        description="Time between SIGTERM and SIGKILL when a job is stopped.",
     )
     without_gpus: Anyone[Truth] = Field(
         default=False, description="Run a job that asks for GPUs although this machine has none."

@@ -10,13 +10,12 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from runspec_agent.base import file_lock
+from runspec_agent.base import file_lock, limits
 from runspec_jobs.provider import Bundle, Progress
 from runspec_local.supervisor.durable import sync
 
 CHUNK_BYTES = 1 << 20
 PRIVATE = 0o700
-OLDEST_S = 315532800  # 1 January 1980: zip, and with it wheels, refuses earlier dates
 CLOSED = 0o555  # no entry can be added or removed
 
 
@@ -91,7 +90,7 @@ def _fill(fresh: Path, bundle: Bundle, progress: Progress) -> None:
                 progress(done, whole)
             os.fchmod(copy.fileno(), mode)
             copy.flush()
-            os.utime(copy.fileno(), (max(file.mtime_s, OLDEST_S),) * 2)
+            os.utime(copy.fileno(), (max(file.mtime_s, limits.OLDEST_MTIME_S),) * 2)
             os.fsync(copy.fileno())
 
 

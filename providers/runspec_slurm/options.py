@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
+from runspec_agent.base import limits
 from runspec_jobs.provider import Anyone, Key, RegistryOptions, Seconds, User, Word, text_like
 
 # Neither an option of ssh nor a character that a shell interprets.
@@ -165,7 +166,8 @@ class SlurmOptions(RegistryOptions):
         default=None, description="Folder on the local disk of each node, instead of its TMPDIR."
     )
     grace: Anyone[Seconds] = Field(
-        default=20, description="Time between SIGTERM and SIGKILL when a job is stopped."
+        default=limits.SERVICE_GRACE_S,
+        description="Time between SIGTERM and SIGKILL when a job is stopped.",
     )
     shared: User[Mapping[Key, Folder]] = Field(
         default={},

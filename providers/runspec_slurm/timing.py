@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from runspec_agent.base import limits
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -54,8 +56,8 @@ class Timing:
     """Between two checks of such a job."""
     stop_poll_s: float = 1.0
     """Between two checks of jobs that are being stopped."""
-    save_s: float = 120.0
-    """For a job to save its work, after its grace period: `runspec_agent.job.slurm_batch`."""
+    save_s: float = limits.SAVE_S
+    """For a job to save its work, after its grace period."""
     first_pause_s: float = 0.1
     """Between the first two looks for the end of cancelled jobs; each later pause is half as long again."""
     longest_pause_s: float = 2.0

@@ -40,7 +40,6 @@ FIXED = {
     "runspec_local/session/gpus.py:ANSWER_S",
     "runspec_local/session/pythons.py:RUNS_S",
     "runspec_local/session/uv.py:STOP_S",
-    "runspec_local/store.py:OLDEST_S",
     "runspec_slurm/lookup/ownership.py:SKEW_S",
     "runspec_slurm/orphans.py:DAY_S",
     "runspec_parallelcluster/session/install.py:INSTALL_S",

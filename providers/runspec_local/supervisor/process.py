@@ -17,7 +17,6 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
 SUPERVISOR = (
     b"runspec_local.supervisor.reaper"  # in the command line of a supervisor and its parent
 )
-UNKNOWN_GRACE_S = 30.0  # of a run whose job.json is damaged
 KILL_PAUSE_S = 0.02
 
 _libc: Any = ctypes.CDLL(None)

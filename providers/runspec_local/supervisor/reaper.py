@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from runspec_agent.base import limits
 from runspec_local.session import container_engine
 from runspec_local.supervisor import process
 from runspec_local.supervisor.device_leases import DeviceLeases
@@ -79,7 +80,7 @@ def _lock(folder: Path) -> int:
 
 def settle(folder: Path) -> None:
     """Wait until the supervisor's parent, if it lives, has ended the remaining processes of the run in *folder*."""
-    grace_s = (_job(folder) or {}).get("grace_s", process.UNKNOWN_GRACE_S)
+    grace_s = (_job(folder) or {}).get("grace_s", limits.UNKNOWN_GRACE_S)
     try:
         lock = _lock(folder)
     except OSError:

@@ -4,13 +4,12 @@ import os
 import socket
 from typing import Mapping, NamedTuple, Optional, Tuple, Type, TypeVar
 
+from runspec_agent.base import limits
 from runspec_agent.base.failure import LOST, STOPPED, USAGE, Failure, NoSpace
 
 __all__ = [
     "IS_MAIN",
-    "LATE_S",
     "LAUNCHES",
-    "LEASE_S",
     "LOST",
     "MAIN",
     "NODE_ID",
@@ -34,8 +33,6 @@ MAIN = "RUNSPEC_MAIN"  # address:port of the main node: AZ_BATCH_MASTER_NODE
 IS_MAIN = "RUNSPEC_IS_MAIN"  # "true" or "false": AZ_BATCH_IS_CURRENT_NODE_MASTER
 NODE_ID = "RUNSPEC_NODE_ID"  # id of this node: AZ_BATCH_NODE_ID
 TEAM_WORDS = (NODE_NAMES, MAIN, IS_MAIN, NODE_ID)
-LATE_S = 3600.0  # how long to wait for the last node to join
-LEASE_S = 120.0  # a node is lost if its heartbeat has not changed for so long
 
 Number = TypeVar("Number", int, float)
 
@@ -71,9 +68,9 @@ def read(env: Mapping[str, str]) -> JobEnv:
         slots=_number(env, "SLOTS", 1, 1, int),
         launch=_choice(env, "LAUNCH", LAUNCHES),
         meet=env.get("RUNSPEC_MEET") or None,
-        meet_timeout_s=_number(env, "MEET_TIMEOUT_S", 600.0, 0.0, float),
-        lease_s=_number(env, "LEASE_S", 30.0, 0.1, float),
-        grace_s=_number(env, "GRACE_S", 10.0, 0.0, float),
+        meet_timeout_s=_number(env, "MEET_TIMEOUT_S", limits.MEET_S, 0.0, float),
+        lease_s=_number(env, "LEASE_S", limits.LEASE_S, 0.1, float),
+        grace_s=_number(env, "GRACE_S", limits.GRACE_S, 0.0, float),
     )
     _check(words)
     return words

@@ -15,13 +15,9 @@ import threading
 import time
 from typing import Any, Dict, Mapping, Optional
 
-from runspec_agent.base import files, requirements
+from runspec_agent.base import files, limits, requirements
 from runspec_agent.base.job_env import USAGE, Failure
 
-BEAT_S = 5.0
-LEASE_S = (
-    60.0  # another node takes the lock of a builder whose heartbeat has not changed for so long
-)
 PAUSE_S = 0.5
 BUILT, LOCK, FAILED = "built", "lock", "failed"
 
@@ -127,7 +123,7 @@ class Lock:
 
     def _beat(self) -> None:
         count = 0
-        while not self._over.wait(BEAT_S) and self._is_own():
+        while not self._over.wait(limits.BUILD_BEAT_S) and self._is_own():
             count += 1
             try:
                 files.write(self.path, self._text(count).encode("ascii"))
@@ -165,7 +161,7 @@ class _Wait:
         found, now = files.read(path), time.monotonic()
         if found != self._seen:
             self._seen, self._since = found, now
-        elif found is not None and now - self._since > LEASE_S:
+        elif found is not None and now - self._since > limits.BUILD_LEASE_S:
             self._tell("the node that builds it has stopped: {}".format(found.decode("ascii")))
             files.remove(path)
         if not self._told and found is not None:

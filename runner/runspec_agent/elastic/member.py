@@ -5,6 +5,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, Mapping, Optional
 
+from runspec_agent.base import limits
 from runspec_agent.base.job_env import Failure
 from runspec_agent.elastic import fence
 from runspec_agent.elastic.fence import Ask, Work
@@ -12,16 +13,12 @@ from runspec_agent.elastic.policy import Bounds, Node, Timing
 from runspec_agent.elastic.protocol import MemberProtocol, View
 from runspec_agent.store.base import Bucket
 
-FOLDER_BEAT_S, STORE_BEAT_S = 1.0, 5.0
 
-
-def timing(env: Mapping[str, str], grace_s: float = 30.0) -> Timing:
-    """Return the intervals that follow from `RUNSPEC_BEAT_S`, whose default depends on the store.
-
-    Each heartbeat is a put and a get of each node: 17,280 of each a day at 5 s.
-    """
+def timing(env: Mapping[str, str], grace_s: float) -> Timing:
+    """Return the intervals that follow from `RUNSPEC_BEAT_S`, whose default depends on the store."""
     folder = env.get("RUNSPEC_STORE", "").startswith("file://")
-    text = env.get("RUNSPEC_BEAT_S") or str(FOLDER_BEAT_S if folder else STORE_BEAT_S)
+    default_s = limits.ELASTIC_FOLDER_BEAT_S if folder else limits.ELASTIC_BEAT_S
+    text = env.get("RUNSPEC_BEAT_S") or str(default_s)
     try:
         beat_s = float(text)
     except ValueError:

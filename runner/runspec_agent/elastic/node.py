@@ -9,7 +9,7 @@ import shlex
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
-from runspec_agent.base import files
+from runspec_agent.base import files, limits
 from runspec_agent.base.job_env import LOST, STOPPED, Failure, read
 from runspec_agent.base.process import STOPS, Pace, Signals
 from runspec_agent.base.task_identity import variable
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 
 
 LOOK_S = 0.2  # at most, between two reads of the view
-SAVE_S = 120.0  # for a node to save the program's files, before the other nodes continue without it
-START_S = 60.0  # for the first node to write the address at which its generation meets
 QUICK_S = 2.0  # for the store to accept the record of a membership change
 STARTS = "starts/{}"
 
@@ -168,7 +166,7 @@ class Elastic:
         least, most = self.bounds["min"], self.bounds["max"]
         limit_s = self.record.get("timeout_s") or 0.0
         bounds = Bounds(least, most, self.record["attempts"], limit_s)
-        times = timing(os.environ, self._grace_s() + SAVE_S)
+        times = timing(os.environ, self._grace_s() + limits.SAVE_S)
         return Member(self.bucket.apart(), self.prefix, me, bounds, times)
 
     def stay(self) -> int:
@@ -315,7 +313,7 @@ class Elastic:
             start = address.free_port(), self._committed()
             self.bucket.put(key, json.dumps(start).encode("ascii"))
             return start
-        until, pace = time.monotonic() + START_S, Pace(0.05, 1.0)
+        until, pace = time.monotonic() + limits.ELASTIC_START_S, Pace(0.05, 1.0)
         while time.monotonic() < until:
             found = self.bucket.get(key)
             if found is not None:

@@ -9,8 +9,8 @@ runs with the nodes that reported that they are ready.
 import json
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from runspec_agent.base import record_formats
-from runspec_agent.base.job_env import LOST, STOPPED, Failure
+from runspec_agent.base import limits, record_formats
+from runspec_agent.base.failure import LOST, STOPPED, Failure
 
 FORMING, RUNNING, DONE = "forming", "running", "done"
 READY, AGAIN, FINISHED, FAILED = (
@@ -57,16 +57,16 @@ class Timing(NamedTuple):
     ready_s: float  # for the program to save and stop
 
     @classmethod
-    def of(cls, beat_s: float, grace_s: float = 30.0) -> "Timing":
+    def of(cls, beat_s: float, grace_s: float) -> "Timing":
         """Return the durations for a heartbeat interval; *grace_s* is the program's time to save and end."""
-        lease_s = 3 * beat_s
+        lease_s = limits.ELASTIC_LEASE * beat_s
         return cls(
             beat_s,
             lease_s,
             0.8 * lease_s,
             beat_s / 5,
             60.0,
-            max(beat_s, 3.0),
+            max(beat_s, limits.ELASTIC_JOIN_S),
             grace_s + lease_s,
         )
 

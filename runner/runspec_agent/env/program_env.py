@@ -3,7 +3,7 @@
 import os
 from typing import Any, Dict, Mapping
 
-from runspec_agent.base.job_env import LATE_S, LEASE_S
+from runspec_agent.base import limits
 from runspec_agent.base.task_identity import TaskIdentity, values, variable
 from runspec_agent.env import address
 
@@ -23,8 +23,7 @@ def fill(env: Dict[str, str], record: Mapping[str, Any], place: TaskIdentity, fo
     )
     if record.get("global_batch"):
         env["RUNSPEC_GLOBAL_BATCH"] = str(record["global_batch"])
-    env.setdefault("RUNSPEC_GRACE_S", "20")
-    # Machines start one after the other, and the store may be slow.
-    env.setdefault("RUNSPEC_MEET_TIMEOUT_S", "{:g}".format(LATE_S))
-    env.setdefault("RUNSPEC_LEASE_S", "{:g}".format(LEASE_S))
+    env.setdefault("RUNSPEC_GRACE_S", str(limits.SERVICE_GRACE_S))
+    env.setdefault("RUNSPEC_MEET_TIMEOUT_S", "{:g}".format(limits.STORE_MEET_S))
+    env.setdefault("RUNSPEC_LEASE_S", "{:g}".format(limits.STORE_LEASE_S))
     env["RUNSPEC_HOST"] = address.own(env)

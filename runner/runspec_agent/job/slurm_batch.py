@@ -26,7 +26,7 @@ import threading
 import time
 from typing import Dict, List, Mapping, Optional
 
-from runspec_agent.base import end_causes, process, record_formats, task_identity
+from runspec_agent.base import end_causes, limits, process, record_formats, task_identity
 from runspec_agent.base.job_env import LOST, STOPPED, USAGE, Failure, read
 from runspec_agent.base.process import Child, Signals
 from runspec_agent.base.task_identity import TaskIdentity, place
@@ -41,7 +41,6 @@ from runspec_agent.store.base import Bucket
 
 CANCELLED = "cancelled"
 AT = "runs/{}/"
-SAVE_S = 120.0  # for the agents to save, after the grace period of their program
 LOOK_S = 1.0  # between two looks for the exit records of nodes
 FIRST_S = 10.0  # for the first node to end by itself after another one has failed
 SIGNALLED = 128  # a shell's exit code is greater if a signal ended its command
@@ -140,7 +139,7 @@ class Batch:
         else:
             child = Child(words, self.env)
         step = child if isinstance(child, Step) else None
-        longest_s = self.grace_s + SAVE_S
+        longest_s = self.grace_s + limits.SAVE_S
         try:
             code = process.run(child, signals, longest_s, lambda: self._wrong(step))
         except Failure as failure:

@@ -4,7 +4,8 @@ import json
 import time
 from typing import Callable, Dict, List, Optional
 
-from runspec_agent.base.job_env import LATE_S, LOST, STOPPED, Failure
+from runspec_agent.base import limits
+from runspec_agent.base.job_env import LOST, STOPPED, Failure
 from runspec_agent.base.process import STOPS, Pace, Signals
 from runspec_agent.rendezvous.rendezvous import Node
 from runspec_agent.store.base import Bucket
@@ -34,8 +35,10 @@ def call(
     while len(hosts) < nodes:
         if any(number in STOPS for number in signals.wait(pace.pause_s())):
             raise Failure("asked to stop before all nodes had joined", STOPPED)
-        if time.monotonic() - began > LATE_S:
-            raise Failure("not all of {} nodes joined within {:g} s".format(nodes, LATE_S), LOST)
+        if time.monotonic() - began > limits.STORE_MEET_S:
+            raise Failure(
+                "not all of {} nodes joined within {:g} s".format(nodes, limits.STORE_MEET_S), LOST
+            )
         code = failed()
         if code is not None:
             raise Failure("a node failed before all had joined", code)

@@ -7,11 +7,10 @@ import os
 import time
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from runspec_agent.base import files
+from runspec_agent.base import files, limits
 from runspec_agent.base.job_env import LOST, Failure, JobEnv
 
 POLL_S = 0.1
-BEAT_S = 1.0
 
 
 class Node(NamedTuple):
@@ -80,7 +79,7 @@ class Rendezvous:
         now = time.monotonic()
         if now >= self._next_beat:
             self._beats += 1
-            self._next_beat = now + min(BEAT_S, self.words.lease_s / 4)
+            self._next_beat = now + min(limits.BEAT_S, self.words.lease_s / 4)
             files.write(
                 self.path("alive-{}".format(self.words.rank)), str(self._beats).encode("ascii")
             )

@@ -4,15 +4,13 @@ import threading
 import time
 from typing import Dict, List, Optional, Set, Tuple
 
-from runspec_agent.base.job_env import LEASE_S, LOST, STOPPED, Failure, NoSpace
+from runspec_agent.base import limits
+from runspec_agent.base.job_env import LOST, STOPPED, Failure, NoSpace
 from runspec_agent.base.process import STOPS, Pace, Signals
 from runspec_agent.store.base import Bucket
 
-BEAT_S = 15.0
 LOOK_S = 1.0  # at first; later a node looks as often as it sends heartbeats
-FIRST_S = 3600.0  # for a node to begin, since its machine may start late
 TOLD = " told"  # after an exit code that is not the program's own
-MOMENT_S = 20.0  # the same, if nodes that never joined need not be waited for
 
 
 class ExitBarrier(threading.Thread):
@@ -40,18 +38,18 @@ class ExitBarrier(threading.Thread):
 
     def run(self) -> None:
         """Send heartbeats, and look for another node that has failed, which most do early."""
-        pace, next_beat = Pace(LOOK_S, BEAT_S), 0.0
+        pace, next_beat = Pace(LOOK_S, limits.STORE_BEAT_S), 0.0
         while not self.over.is_set():
             now = time.monotonic()
             try:
                 if now >= next_beat:
-                    next_beat = now + BEAT_S
+                    next_beat = now + limits.STORE_BEAT_S
                     self.beat()
                 if self.looks:
                     self.take_in()
             except Failure:  # the lease is longer than the interval of heartbeats
                 pass
-            self.over.wait(pace.pause_s() if self.looks else BEAT_S)
+            self.over.wait(pace.pause_s() if self.looks else limits.STORE_BEAT_S)
 
     def beat(self) -> None:
         self._beats += 1
@@ -98,7 +96,7 @@ class ExitBarrier(threading.Thread):
         return next((rank for rank in sorted(self._codes) if self._codes[rank]), None)
 
     def _others(self, signals: Signals, wait: bool) -> int:
-        began, pace = time.monotonic(), Pace(0.25, BEAT_S)
+        began, pace = time.monotonic(), Pace(0.25, limits.STORE_BEAT_S)
         self._answered = began
         while True:
             self.check()
@@ -106,7 +104,7 @@ class ExitBarrier(threading.Thread):
             if wait and failed is not None:
                 self.own = failed not in self._told
                 return self._codes[failed]
-            gone = self.lost_node(began, FIRST_S if wait else MOMENT_S)
+            gone = self.lost_node(began, limits.STORE_MEET_S if wait else limits.STORE_MOMENT_S)
             if gone is not None and wait:
                 raise Failure("node {} has sent no heartbeat: it is lost".format(gone), LOST)
             if gone is not None or len(self._codes) == self.nodes - 1:
@@ -120,7 +118,7 @@ class ExitBarrier(threading.Thread):
         try:
             self.take_in()
         except Failure:
-            if time.monotonic() - self._answered > LEASE_S:
+            if time.monotonic() - self._answered > limits.STORE_LEASE_S:
                 raise
             self._silent = True
 
@@ -153,7 +151,7 @@ class ExitBarrier(threading.Thread):
         for rank in self._others_ranks():
             last = self._last_seen(rank)
             waited_s = self._answered - (last or began)
-            if rank not in self._codes and waited_s > (LEASE_S if last else first_s):
+            if rank not in self._codes and waited_s > (limits.STORE_LEASE_S if last else first_s):
                 return rank
         return None
 

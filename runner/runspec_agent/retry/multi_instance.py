@@ -14,9 +14,9 @@ import threading
 import time
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
+from runspec_agent.base import limits
 from runspec_agent.base.job_env import (
     IS_MAIN,
-    LATE_S,
     LOST,
     MAIN,
     NODE_ID,
@@ -105,8 +105,8 @@ class MultiInstanceTask(threading.Thread):
     def _wait(self, began: float, pace: Pace, signals: Signals) -> None:
         if any(number in STOPS for number in signals.wait(pace.pause_s())):
             raise Failure("asked to stop before all nodes had joined", STOPPED)
-        if time.monotonic() - began > LATE_S:
-            raise Failure("not all nodes joined within {:g} s".format(LATE_S), LOST)
+        if time.monotonic() - began > limits.STORE_MEET_S:
+            raise Failure("not all nodes joined within {:g} s".format(limits.STORE_MEET_S), LOST)
 
     def _opened(self) -> Dict[str, Any]:
         found = self.bucket.get(self.prefix + OPEN)

@@ -11,9 +11,9 @@ import math
 import time
 from typing import NamedTuple, Optional
 
+from runspec_agent.base import limits
 from runspec_agent.base.job_env import LOST, STOPPED, Failure
 from runspec_agent.base.process import STOPS, Pace, Signals
-from runspec_agent.retry import exit_barrier
 from runspec_agent.retry.exit_barrier import ExitBarrier
 from runspec_agent.store.base import Bucket
 
@@ -58,7 +58,7 @@ class RetryRound(ExitBarrier):
             self.decide(*self._wish)
         now = time.monotonic()
         if now >= self._next_beat:
-            self._next_beat = now + exit_barrier.BEAT_S
+            self._next_beat = now + limits.STORE_BEAT_S
             self.beat()
         self.look()
 
@@ -112,7 +112,7 @@ class RetryRound(ExitBarrier):
             ]
             if not silent:
                 return None
-            lost = self.lost_node(began, exit_barrier.FIRST_S)
+            lost = self.lost_node(began, limits.STORE_MEET_S)
             if lost is not None:
                 return self.decide(AGAIN, "node {} has sent no heartbeat".format(lost))
             if any(number in STOPS for number in signals.wait(pace.pause_s())):
@@ -146,7 +146,7 @@ class RetryRound(ExitBarrier):
         self._answered = began
         while self.look() is None:
             self.check()
-            lost = self.lost_node(began, exit_barrier.FIRST_S)
+            lost = self.lost_node(began, limits.STORE_MEET_S)
             if len(self._codes) == self.nodes:
                 self.decide(0, "all nodes have succeeded")
             elif lost is not None:

@@ -7,13 +7,12 @@ import stat
 import tarfile
 from typing import IO, cast
 
-from runspec_agent.base import files
+from runspec_agent.base import files, limits
 from runspec_agent.base.job_env import LOST, USAGE, Failure
 from runspec_agent.store.base import BLOCK, Bucket
 
 FORMAT, FORMAT_OF_PARTS = b"runspec.bundle/v1\n", b"runspec.bundle/v2\n"
 PART_BYTES = 8 << 20
-OLDEST_S = 315532800  # 1 January 1980: zip, and with it wheels, refuses earlier dates
 NAMED = re.compile(
     r"(?:.*/)?([0-9a-f]{64})(\.parts)?\.tar$"
 )  # `runspec_jobs.provider.job_manifest.blob_name`
@@ -81,7 +80,7 @@ def _put(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str, by_parts:
     try:
         os.chmod(target, member.mode)
         # Versions up to 0.2.0 uploaded no times, and their folders are used as long as their content is the same.
-        moment = max(member.mtime, OLDEST_S)
+        moment = max(member.mtime, limits.OLDEST_MTIME_S)
         os.utime(target, (moment, moment))
     except OSError:  # some file systems support neither
         pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
+from runspec_agent.base import limits
 from runspec_agent.elastic.policy import Bounds, Timing
 from runspec_jobs.simulate.fleet import NEVER, Changes, Dice, Fleet
 from runspec_jobs.simulate.members import Elastic
@@ -37,7 +38,7 @@ class Outcome(NamedTuple):
     idle_s: float
 
 
-ELASTIC_TIMING = Timing.of(5.0)
+ELASTIC_TIMING = Timing.of(limits.ELASTIC_BEAT_S, limits.SIMULATED_GRACE_S)
 
 
 class Side(Protocol):

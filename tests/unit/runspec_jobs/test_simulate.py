@@ -279,7 +279,9 @@ def test_the_membership_takes_its_time() -> None:
     less = {"time": 1000, "pool": "spot", "nodes": 3}
     work = job(7000, Costs(lost_s=0), spot=4)
 
-    found = elastic(work, 1, 4, trace(less, spot={"nodes": 4}), random.random, Timing.of(5.0))
+    found = elastic(
+        work, 1, 4, trace(less, spot={"nodes": 4}), random.random, Timing.of(5.0, grace_s=30.0)
+    )
 
     first_s = 1
     assert first_s + 15 < found.idle_s <= first_s + 15 + 5 + 1

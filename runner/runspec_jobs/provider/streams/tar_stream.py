@@ -8,6 +8,7 @@ import tarfile
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
+from runspec_agent.base import limits
 from runspec_agent.store.manifest import LONGEST_NS, stays
 from runspec_jobs.provider.streams.object_streams import RangedReader, ReadRange
 from runspec_jobs.provider.types import Bundle, Progress
@@ -18,7 +19,6 @@ ENTRY_BYTES = 4096  # size of a tar for each file beside its content
 STEPS = 1000  # names that are looked at to follow a link; more count as a cycle
 
 
-OLDEST_S = 315532800  # 1 January 1980: zip, and with it wheels, refuses earlier dates
 NEWEST_S = 1 << 33  # a tar of POSIX holds no later time: in the year 2242
 PERMISSIONS = 0o777
 
@@ -126,7 +126,7 @@ def pieces(bundle: Bundle) -> Iterator[bytes]:
     for entry in bundle.files:
         info = tarfile.TarInfo(entry.path)
         info.size, info.mode = entry.bytes, entry.permissions
-        info.mtime = min(max(entry.mtime_s, OLDEST_S), NEWEST_S)
+        info.mtime = min(max(entry.mtime_s, limits.OLDEST_MTIME_S), NEWEST_S)
         header, filling = info.tobuf(tarfile.GNU_FORMAT), bytes(-entry.bytes % tarfile.BLOCKSIZE)
         yield header
         with bundle.open(entry) as file:

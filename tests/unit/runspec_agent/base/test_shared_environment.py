@@ -34,9 +34,9 @@ echo whole >"$made/mark"
 """
 NODE = """\
 import os, sys
-from runspec_agent.base import shared_environment as shared
+from runspec_agent.base import limits, shared_environment as shared
 from runspec_agent.base.job_env import Failure
-shared.BEAT_S, shared.LEASE_S, shared.PAUSE_S = 0.1, float(sys.argv[2]), 0.05
+limits.BUILD_BEAT_S, limits.BUILD_LEASE_S, shared.PAUSE_S = 0.1, float(sys.argv[2]), 0.05
 env = dict(os.environ)
 try:
     shared.ensure({"requirements": ["x"], "build_constraints": []}, sys.argv[1], env)

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from runspec_agent.base import limits
 from runspec_agent.base.job_env import LOST, Failure
 from runspec_agent.base.process import Signals
 from runspec_agent.base.task_identity import TaskIdentity
@@ -29,7 +30,7 @@ class Member:
 
     def __init__(self, rank: int) -> None:
         self.sees = View(1, RUNNING, rank, (ONE, TWO), "1", 0, "", False)
-        self.timing = Timing.of(1.0)
+        self.timing = Timing.of(1.0, grace_s=30.0)
         self.error: Failure | None = None
         self.lives, self.silent = True, 0
         self.finished: list[tuple[int, int]] = []
@@ -112,7 +113,7 @@ def test_who_hears_nothing_of_the_first_node_stays_and_asks_for_a_new_generation
     node: Callable[[int], Elastic], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The trouble is the first one's: else all others would leave with it."""
-    monkeypatch.setattr(module, "START_S", 0.01)
+    monkeypatch.setattr(limits, "ELASTIC_START_S", 0.01)
     other = node(1)
     member = cast(Member, other.member)
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from runspec_agent.base.job_env import LEASE_S, LOST, STOPPED
+from runspec_agent.base import limits
+from runspec_agent.base.job_env import LOST, STOPPED
 from runspec_agent.store.folder import FolderBucket
 from runspec_jobs.provider.payload import zipapp_bytes
 from tests.support.agent.shells import program
@@ -637,5 +638,5 @@ def test_nodes_end_together_in_a_full_workspace(full: Slurm, script: str, code: 
     began = time.monotonic()
 
     assert full.runs(*sh(FILL + script), record=NODES)[0] == code
-    assert time.monotonic() - began < LEASE_S
+    assert time.monotonic() - began < limits.STORE_LEASE_S
     assert full.asked() == ""

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from runspec_agent.base import limits
 from runspec_agent.base.job_env import LOST, STOPPED, Failure
 from runspec_agent.base.process import Signals
-from runspec_agent.retry import exit_barrier as module
 from runspec_agent.retry.exit_barrier import ExitBarrier
 from runspec_agent.store.base import Bucket
 from tests.support.agent.breakable_stores import Way
@@ -33,10 +33,10 @@ def signals() -> Iterator[Signals]:
 @pytest.fixture
 def make(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     """Nodes of a gang that has all the time of a test: what takes minutes takes fractions of a second."""
-    monkeypatch.setattr(module, "BEAT_S", 0.05)
-    monkeypatch.setattr(module, "LEASE_S", 3.0)
-    monkeypatch.setattr(module, "FIRST_S", 600.0)
-    monkeypatch.setattr(module, "MOMENT_S", 0.2)
+    monkeypatch.setattr(limits, "STORE_BEAT_S", 0.05)
+    monkeypatch.setattr(limits, "STORE_LEASE_S", 3.0)
+    monkeypatch.setattr(limits, "STORE_MEET_S", 600.0)
+    monkeypatch.setattr(limits, "STORE_MOMENT_S", 0.2)
     made: list[ExitBarrier] = []
 
     def node(rank: int, nodes: int = 3, start: bool = True) -> ExitBarrier:
@@ -105,7 +105,7 @@ def test_a_silent_node_is_lost_after_its_lease(
     make: Make, signals: Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others may be tried again: it is no failure of the job."""
-    monkeypatch.setattr(module, "LEASE_S", 0.5)
+    monkeypatch.setattr(limits, "STORE_LEASE_S", 0.5)
     first = make(0)
     make(2).end(0, signals, True)
     silent = make(1)
@@ -132,7 +132,7 @@ def test_a_node_that_never_begins_is_lost(
     make: Make, signals: Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a longer time: machines start late."""
-    monkeypatch.setattr(module, "FIRST_S", 0.3)
+    monkeypatch.setattr(limits, "STORE_MEET_S", 0.3)
 
     with pytest.raises(Failure, match="node 1"):
         make(0, 2).end(0, signals, True)
@@ -193,7 +193,7 @@ def test_a_store_that_stays_silent_is_lost(
     make: Make, signals: Signals, way: Way, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a lease."""
-    monkeypatch.setattr(module, "LEASE_S", 0.3)
+    monkeypatch.setattr(limits, "STORE_LEASE_S", 0.3)
     first = make(0, 2)
     way.breaks("403", times=10**6)
 

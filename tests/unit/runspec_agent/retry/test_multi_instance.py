@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from runspec_agent.base import job_env
+from runspec_agent.base import job_env, limits
 from runspec_agent.base.job_env import LOST, STOPPED, Failure
 from runspec_agent.base.process import Signals
 from runspec_agent.retry import multi_instance as module
@@ -144,7 +144,7 @@ def test_a_node_that_comes_when_the_first_has_ended_leaves(make: Make, signals: 
 def test_a_node_that_never_comes_is_not_waited_for_for_ever(
     make: Make, signals: Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LATE_S", 0.0)
+    monkeypatch.setattr(limits, "STORE_MEET_S", 0.0)
 
     with pytest.raises(Failure, match="not all nodes joined") as found:
         make(0).open(1, signals)

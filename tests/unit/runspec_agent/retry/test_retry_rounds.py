@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from runspec_agent.base import limits
 from runspec_agent.base.job_env import STOPPED
 from runspec_agent.base.process import Signals
-from runspec_agent.retry import exit_barrier, retry_rounds
+from runspec_agent.retry import retry_rounds
 from runspec_agent.retry.retry_rounds import AGAIN, RetryRound, RoundOutcome
 from runspec_agent.store.base import Bucket
 from tests.support.agent.breakable_stores import Way
@@ -33,9 +34,9 @@ def signals() -> Iterator[Signals]:
 @pytest.fixture
 def join(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> Iterator[Join]:
     """Nodes that beat and look as often as a test has patience."""
-    monkeypatch.setattr(exit_barrier, "BEAT_S", 0.05)
-    monkeypatch.setattr(exit_barrier, "LEASE_S", 3.0)
-    monkeypatch.setattr(exit_barrier, "FIRST_S", 20.0)
+    monkeypatch.setattr(limits, "STORE_BEAT_S", 0.05)
+    monkeypatch.setattr(limits, "STORE_LEASE_S", 3.0)
+    monkeypatch.setattr(limits, "STORE_MEET_S", 20.0)
     monkeypatch.setattr(retry_rounds, "LOOK_S", 0.05)
     made: list[RetryRound] = []
 
@@ -195,7 +196,7 @@ def test_a_failure_is_not_a_nodes_own_where_another_has_gone(
     join: Join, signals: Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a word, with its machine; the program noticed before anybody."""
-    monkeypatch.setattr(exit_barrier, "LEASE_S", 0.5)
+    monkeypatch.setattr(limits, "STORE_LEASE_S", 0.5)
     nodes = [join(0), join(1)]
     until(lambda: nodes[1].bucket.get(nodes[1].prefix + "alive-1"))
     silence(nodes[1])
@@ -236,7 +237,7 @@ def test_who_has_ended_well_is_no_excuse(join: Join, signals: Signals) -> None:
 def test_a_node_that_is_silent_ends_the_round_for_those_who_wait(
     join: Join, signals: Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exit_barrier, "LEASE_S", 0.5)
+    monkeypatch.setattr(limits, "STORE_LEASE_S", 0.5)
     nodes = [join(0), join(1)]
     until(lambda: nodes[1].bucket.get(nodes[1].prefix + "alive-1"))
     silence(nodes[1])
