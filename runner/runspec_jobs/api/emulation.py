@@ -13,7 +13,7 @@ from pathlib import Path
 from runspec_agent.base import file_lock
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.specs import InvalidSpec, SourceFile
-from runspec_jobs.document.nodes import flow
+from runspec_jobs.document.nodes import format_flow
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.errors import Unavailable, UsageError
 from runspec_jobs.load import inputs, profile, registry, source
@@ -165,7 +165,7 @@ def _inside(
     """
     path = folder / "profile.yaml"
     settings = {**stage.options, **({"pools": {pool: {}}} if pool else {})}
-    atomic_io.write(path, flow({"providers": {provider: settings}}).encode())
+    atomic_io.write(path, format_flow({"providers": {provider: settings}}).encode())
     reporter.note(f"rehearsing on this machine, in {folder}")
     for note in stage.notes:
         reporter.note(note)

@@ -240,7 +240,7 @@ def estimate(job: Job) -> Estimate | None:
     offer, listed = offered(found.provider, spec, found.facts, found.prices)
     if not (offer.machines or offer.standing or offer.why) and spec.provider not in found.prices:
         return None
-    tasks = placeholders.length(spec.sweep)
+    tasks = placeholders.count_tasks(spec.sweep)
     work = Work(
         nodes=spec.cluster.nodes.max,
         tasks=tasks,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from runspec_jobs.diagnostics.problem import did_you_mean
-from runspec_jobs.diagnostics.render import placed
+from runspec_jobs.diagnostics.render import locate_problems
 from runspec_jobs.errors import Conflict, FileFailed, Lacking, RunspecError, Unavailable, UsageError
 from runspec_jobs.load import inputs, registry, source, trust
 from runspec_jobs.load.registry import extras as extras
@@ -298,14 +298,14 @@ def _examine(name: str, *, node: bool) -> Iterable[Finding]:
         return [Finding("this provider has no checks", True)]
     own = inputs.profile_in_use(Path.cwd())
     text, at = own.text, ("providers", name)
-    options, problems = validate.model(provider.options_model, own.settings(name), at)
+    options, problems = validate.parse_model(provider.options_model, own.settings(name), at)
     if options is not None:
         inputs.demand_trust(own, provider)
         return _looked(provider, options, node=node)
     assert text is not None and text.document is not None, (
         "BUG: settings that no file has are wrong"
     )
-    found = placed(text.name, text.document, problems)
+    found = locate_problems(text.name, text.document, problems)
     return [
         Finding(f"{c.file}:{c.line}:{c.column}: {c.path}: {c.what}", False, c.hint) for c in found
     ]

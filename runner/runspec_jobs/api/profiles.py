@@ -28,7 +28,7 @@ def configured(name: str) -> tuple[Provider, Options]:
     """Return the provider of that name, and its options from the profile. Raises UsageError if these are wrong."""
     provider = registry.load(name)
     own = inputs.profile_in_use(Path.cwd())
-    options, problems = validate.model(provider.options_model, own.settings(name))
+    options, problems = validate.parse_model(provider.options_model, own.settings(name))
     if options is None:
         raise UsageError(f"the profile: {problems[0].what}", problems[0].hint)
     inputs.demand_trust(own, provider)

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from runspec_jobs.api.specs import InvalidSpec, SourceFile
 from runspec_jobs.diagnostics.problem import did_you_mean
-from runspec_jobs.diagnostics.render import flawed
+from runspec_jobs.diagnostics.render import locate_flaws
 from runspec_jobs.document import reader
 from runspec_jobs.errors import UsageError
 from runspec_jobs.load import source
@@ -113,14 +113,14 @@ def _trace_text(path: Path) -> SourceFile:
         try:
             text.document = price_table.read(text.data)
         except reader.YamlError as exc:
-            text.document, text.diagnostics = None, flawed(text.name, exc.flaws)
+            text.document, text.diagnostics = None, locate_flaws(text.name, exc.flaws)
     return text
 
 
 def _spec(text: SourceFile) -> Spec | None:
     if text.document is None:
         return None
-    spec, problems = validate.spec(text.document)
+    spec, problems = validate.parse_spec(text.document)
     text.complain(problems)
     return spec
 
@@ -135,7 +135,7 @@ def _trace(text: SourceFile) -> trace.Trace | None:
 def _read(text: SourceFile, kind: type[M]) -> M | None:
     if text.document is None:
         return None
-    found, problems = validate.model(kind, text.document.value)
+    found, problems = validate.parse_model(kind, text.document.value)
     text.complain(problems)
     return found
 

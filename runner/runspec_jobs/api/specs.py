@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from runspec_jobs.diagnostics.render import Diagnostic as Diagnostic
-from runspec_jobs.document.nodes import flow
+from runspec_jobs.document.nodes import format_flow
 from runspec_jobs.document.reader import TEXT_BYTES as TEXT_BYTES
 from runspec_jobs.errors import UsageError
 from runspec_jobs.load import source
 from runspec_jobs.load.source import InvalidSpec as InvalidSpec, SourceFile as SourceFile
 from runspec_jobs.provider import Spec as Spec
-from runspec_jobs.spec.types import AS_WRITTEN, seconds as seconds
+from runspec_jobs.spec.types import AS_WRITTEN, parse_seconds as parse_seconds
 
 Source = str | Path | bytes | Mapping[str, Any] | Spec
 
@@ -54,7 +54,7 @@ def validate(spec: Source) -> list[Diagnostic]:
 
 def _text(spec: Mapping[str, Any]) -> bytes:
     try:
-        return flow(_plain(spec, "")).encode()
+        return format_flow(_plain(spec, "")).encode()
     except RecursionError:
         raise UsageError("the spec is nested too deeply, or contains itself") from None
     except ValueError:  # Python writes no integer of more than 4300 digits

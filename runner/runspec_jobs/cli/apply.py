@@ -22,7 +22,7 @@ from runspec_jobs.cli.live.area import LiveArea
 from runspec_jobs.cli.live.log_printer import LogPrinter
 from runspec_jobs.cli.live.progress import ProgressPrinter
 from runspec_jobs.cli.plan import NONE
-from runspec_jobs.diagnostics.terminal_text import without_sequences
+from runspec_jobs.diagnostics.terminal_text import strip_sequences
 from runspec_jobs.errors import DETACHED, OK, JobFailed
 
 Sleep = Callable[[float], None]
@@ -142,7 +142,7 @@ def _smoke(
 
         def heard(line: Line) -> None:
             if line.rank == 0:
-                lines.append(line_text(line.text, without_sequences))
+                lines.append(line_text(line.text, strip_sequences))
             shown(line)
 
         with printing(run, options.following) as printed:

@@ -8,7 +8,7 @@ from pathlib import Path
 from runspec_jobs.api import cleanup, jobs
 from runspec_jobs.cli import output, plan
 from runspec_jobs.cli.live.progress import ProgressPrinter
-from runspec_jobs.diagnostics.render import plain
+from runspec_jobs.diagnostics.render import escape_control
 from runspec_jobs.errors import OK
 
 
@@ -19,7 +19,7 @@ def gc(name: str, *, yes: bool, alive: bool, as_json: bool) -> int:
         output.out_json("runspec.gc/v1", {"orphans": [row._asdict() for row in rows]})
         return OK
     for row in rows:
-        output.out(f"{'removed' if row.removed else 'found  '} {plain(row.what)}")
+        output.out(f"{'removed' if row.removed else 'found  '} {escape_control(row.what)}")
     if not rows:
         output.tell("no orphans")
     elif not yes:

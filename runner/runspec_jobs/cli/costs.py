@@ -16,7 +16,7 @@ from runspec_jobs.api.jobs import (
     exposure,
 )
 from runspec_jobs.cli import output
-from runspec_jobs.diagnostics.render import plain
+from runspec_jobs.diagnostics.render import escape_control
 from runspec_jobs.errors import UsageError
 from runspec_jobs.report.numbers import usd
 
@@ -28,13 +28,15 @@ def lines(found: Estimate) -> Iterator[str]:
     """Yield an estimate as lines of text."""
     yield "\ncost"
     if not is_charged(found):
-        yield plain(f"     {found.unbounded}")
+        yield escape_control(f"     {found.unbounded}")
         return
     for number, one in enumerate(found.machines[:SHOWN]):
         head = f"{machines(found)} x " if number == 0 else "or "
         each = "each " if found.at_once > 1 else ""
         spot = "" if one.spot_usd_hour is None else f", {usd(one.spot_usd_hour)} on spot"
-        yield plain(f"     {head}{one.name}: {each}{hourly(one.usd_hour)}{spot} ({one.why})")
+        yield escape_control(
+            f"     {head}{one.name}: {each}{hourly(one.usd_hour)}{spot} ({one.why})"
+        )
     if len(found.machines) > SHOWN:
         yield f"     or one of {len(found.machines) - SHOWN} more: --json lists all"
     yield f"     {rate(found)}"
@@ -42,13 +44,13 @@ def lines(found: Estimate) -> Iterator[str]:
     if found.standing:
         yield "     also while nothing runs:"
     for standing in found.standing:
-        yield plain(f"       {price(standing)}: {standing.what}")
+        yield escape_control(f"       {price(standing)}: {standing.what}")
     yield from (f"     {line}" for line in _with_standing([found]))
     if found.alternatives:
         yield f"     {_others(found)}"
     if found.catalogue:
         age = f", {_age(found.listed_on)}" if found.listed_on else ""
-        yield plain(f"     prices: {found.catalogue}{age}")
+        yield escape_control(f"     prices: {found.catalogue}{age}")
 
 
 def price(standing: StandingCost) -> str:
@@ -65,10 +67,10 @@ def summary(found: Estimate) -> Iterator[str]:
         more = f" or {len(found.machines) - 1} more" if len(found.machines) > 1 else ""
         named = f"{machines(found)} x {found.machines[0].name}{more}, "
     whole = rate(found) if found.at_once > 1 else rate(found).removeprefix("in all: ")
-    yield plain(f"cost: {named}{whole}; {bound(found)}")
+    yield escape_control(f"cost: {named}{whole}; {bound(found)}")
     for standing in found.standing:
         if standing.usd_hour is not None:
-            yield plain(f"also while nothing runs: {standing.what}: {price(standing)}")
+            yield escape_control(f"also while nothing runs: {standing.what}: {price(standing)}")
     yield from _with_standing([found])
     if found.alternatives:
         yield _others(found)
@@ -88,7 +90,7 @@ def is_charged(found: Estimate) -> bool:
 
 def _others(found: Estimate) -> str:
     others = ", ".join(f"{one.name} {hourly(one.usd_hour)}" for one in found.alternatives)
-    return plain(f"other machines{', each' if found.at_once > 1 else ''}: {others}")
+    return escape_control(f"other machines{', each' if found.at_once > 1 else ''}: {others}")
 
 
 def machines(found: Estimate) -> str:
@@ -226,7 +228,7 @@ def demand_below(jobs: Sequence[Job], most_usd: float | None) -> None:
     if of.usd is None:
         hint = "add a timeout to the spec, or a price to `prices` in the profile"
         what = f"--max-usd: the cost has no known limit: {of.unbounded}{_instead(of)}"
-        raise UsageError(plain(what), hint)
+        raise UsageError(escape_control(what), hint)
     if of.usd > most_usd:
         jobs_ = "the job" if len(found) == 1 else f"the {len(found)} jobs"
         what = f"--max-usd: {jobs_} may cost {usd(of.usd)}, and {usd(most_usd)} are allowed"
@@ -246,8 +248,8 @@ def together(jobs: Sequence[Job]) -> Iterator[str]:
         of = exposure(found)
         unknown = f"unknown, because {of.unbounded}{_instead(of)}"
         most = unknown if of.usd is None else usd(of.usd - of.standing_usd)
-        yield plain(f"all {len(found)} jobs at most: {most}")
-        yield from map(plain, _with_standing(found))
+        yield escape_control(f"all {len(found)} jobs at most: {most}")
+        yield from map(escape_control, _with_standing(found))
 
 
 class Confirmation:

@@ -12,7 +12,7 @@ from runspec_jobs.api.lifecycle import Run, doubt, get, get_all
 from runspec_jobs.api.listing import Summary
 from runspec_jobs.cli import costs, output
 from runspec_jobs.cli.live.progress import ProgressPrinter
-from runspec_jobs.diagnostics.render import plain
+from runspec_jobs.diagnostics.render import escape_control
 from runspec_jobs.errors import (
     OK,
     CredentialsError,
@@ -228,7 +228,7 @@ def _kept() -> Sequence[str]:
     shared = cleanup.shared()
     if not shared.titles:
         return ()
-    costing = [f"{plain(one.what)}: {costs.price(one)}" for one in shared.costs]
+    costing = [f"{escape_control(one.what)}: {costs.price(one)}" for one in shared.costs]
     head = ["keeping it costs"] if costing else []
-    made = [f"  {plain(title)}" for title in shared.titles]
+    made = [f"  {escape_control(title)}" for title in shared.titles]
     return ["runs share what these steps made:", *made, *head, *(f"  {line}" for line in costing)]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from runspec_jobs.api.lifecycle import Attempt, Membership, NodeStatus, State, Status
-from runspec_jobs.diagnostics.render import plain
+from runspec_jobs.diagnostics.render import escape_control
 from runspec_jobs.report import elastic_costs
 
 LISTED = 20  # up to this number, all nodes are listed, else those that failed or were retried
@@ -20,7 +20,7 @@ def head(run: str, state: str, found: Status) -> Iterator[str]:
     """Yield the first lines of the status of a run; *state* is its state in a word."""
     yield f"{run} {state}"
     if found.reason:
-        yield f"  why: {plain(found.reason)}"
+        yield f"  why: {escape_control(found.reason)}"
     if found.exit_code is not None:
         yield f"  exit code: {found.exit_code}"
 
@@ -64,7 +64,7 @@ def _of(node: NodeStatus) -> Iterator[str]:
 def _how(attempt: Attempt) -> str:
     code = "" if attempt.exit_code is None else f"exit code {attempt.exit_code}"
     reason = "" if attempt.reason == f"exited with code {attempt.exit_code}" else attempt.reason
-    return plain("; ".join(text for text in (code, reason) if text) or "no exit code")
+    return escape_control("; ".join(text for text in (code, reason) if text) or "no exit code")
 
 
 def changes_json(found: Membership | None) -> dict[str, Any]:
@@ -82,6 +82,6 @@ def when(at: float) -> str:
 
 def change_lines(found: Membership | None) -> Iterator[str]:
     if found is not None and found.unknown:
-        yield plain(f"  changes of nodes: {elastic_costs.NOT_KNOWN}: {found.unknown}")
+        yield escape_control(f"  changes of nodes: {elastic_costs.NOT_KNOWN}: {found.unknown}")
     elif found is not None:
-        yield from map(plain, elastic_costs.lines(found.changes, CHANGES_LISTED, when))
+        yield from map(escape_control, elastic_costs.lines(found.changes, CHANGES_LISTED, when))

@@ -12,7 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from runspec_jobs.api.events import Event
-from runspec_jobs.diagnostics.render import annotation, as_json, columns, plain
+from runspec_jobs.diagnostics.render import (
+    count_columns,
+    escape_control,
+    format_annotation,
+    format_json,
+)
 from runspec_jobs.errors import OutputFailed
 from runspec_jobs.report.numbers import brief
 
@@ -55,12 +60,12 @@ def write(text: str) -> None:
 
 def out_json(form: str, fields: Mapping[str, Any]) -> None:
     """Print a document of the format *form*, such as "runspec.status/v1", which `json_formats` describes."""
-    write(f"{as_json({'format': form, **fields})}\n")
+    write(f"{format_json({'format': form, **fields})}\n")
 
 
 def tell(text: str) -> None:
     """Print a line of progress, or an error, to standard error."""
-    tell_lines(f"runspec: {plain(text)}")
+    tell_lines(f"runspec: {escape_control(text)}")
 
 
 def in_github_actions() -> bool:
@@ -82,7 +87,7 @@ def inert(text: str) -> str:
 def tell_failure(text: str) -> None:
     """Print an error to standard error; in GitHub Actions as one that the page of the workflow run shows."""
     if in_github_actions():
-        command(annotation(text))
+        command(format_annotation(text))
     else:
         tell(text)
 
@@ -136,8 +141,8 @@ def print_table(table: Table) -> None:
     """Print a table in columns, as `list` does: at a terminal, the titles are bold."""
     rows = [[_cell(cell) for cell in row] for row in table.rows]
     words = [any(isinstance(row[i], str) for row in table.rows) for i in range(len(table.titles))]
-    lines = [[plain(title) for title in table.titles], *rows]
-    widths = [max(columns(line[i]) for line in lines) for i in range(len(table.titles))]
+    lines = [[escape_control(title) for title in table.titles], *rows]
+    widths = [max(count_columns(line[i]) for line in lines) for i in range(len(table.titles))]
     for number, line in enumerate(lines):
         cells = zip(line, widths, words, strict=True)
         text = "  ".join(_padded(*cell) for cell in cells).rstrip()
@@ -145,11 +150,11 @@ def print_table(table: Table) -> None:
 
 
 def _cell(cell: Cell) -> str:
-    return plain(cell) if isinstance(cell, str) else "" if cell is None else brief(cell)
+    return escape_control(cell) if isinstance(cell, str) else "" if cell is None else brief(cell)
 
 
 def _padded(text: str, width: int, word: bool) -> str:
-    room = " " * (width - columns(text))
+    room = " " * (width - count_columns(text))
     return f"{text}{room}" if word else f"{room}{text}"
 
 

@@ -11,7 +11,7 @@ from runspec_jobs.api import jobs
 from runspec_jobs.api.jobs import Change, Job, Overrides, Plan
 from runspec_jobs.cli import costs, diagnostics, import_, output, plan_view
 from runspec_jobs.cli.live.progress import ProgressPrinter
-from runspec_jobs.diagnostics.render import as_json
+from runspec_jobs.diagnostics.render import format_json
 from runspec_jobs.errors import CHANGES, OK, UsageError
 
 ROWS = 50  # the most tasks that are printed as text
@@ -128,7 +128,7 @@ def _print_documents(found: Sequence[dict[str, Any]], *, diff: bool) -> None:
     if not found:
         return
     several = {"format": DIFFS, "diffs": found} if diff else {"format": PLANS, "plans": found}
-    output.out(as_json(found[0] if len(found) == 1 else several, indent=None if diff else 2))
+    output.out(format_json(found[0] if len(found) == 1 else several, indent=None if diff else 2))
 
 
 def _show_drawn(job: Job) -> None:

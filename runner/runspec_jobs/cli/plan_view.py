@@ -9,7 +9,7 @@ from typing import Any
 
 from runspec_jobs.api.jobs import Change, Estimate, Folder, Plan, Scope
 from runspec_jobs.cli import costs
-from runspec_jobs.diagnostics.render import plain
+from runspec_jobs.diagnostics.render import escape_control
 
 WIDTH = 100  # the most characters of a value that are shown, unless all are
 
@@ -24,7 +24,7 @@ def view(made: Plan, found: Estimate | None, *, full: bool) -> Iterator[str]:
     yield "\nrequests"
     for number, step in enumerate(made.steps, 1):
         shared = "  (shared between runs)" if step.scope is Scope.SITE else ""
-        yield f"{number:3}. {plain(step.title)}{shared}"
+        yield f"{number:3}. {escape_control(step.title)}{shared}"
         yield f"     {step.do.service} {step.do.operation}"
         for name, value in step.do.params.items():
             if value not in (None, [], {}, ""):
@@ -45,14 +45,14 @@ def _summary(made: Plan) -> Iterator[str]:
         steps = [step for step in made.steps if step.scope is scope]
         if steps:
             yield f"\n{title}"
-            yield from (f"     {plain(step.title)}" for step in steps)
+            yield from (f"     {escape_control(step.title)}" for step in steps)
 
 
 def describe(changes: Sequence[Change], *, full: bool) -> Iterator[str]:
     """Yield a line of text for each change."""
     shown = _Values(full)
     for change in changes:
-        path = plain(change.path)
+        path = escape_control(change.path)
         if change.before is None:
             yield f"  + {path}: {shown.text(change.after)}"
         elif change.after is None:
@@ -67,13 +67,13 @@ def folder(found: Folder) -> Iterator[str]:
     """Yield the files of a folder that is uploaded, and what is left out, as lines of text."""
     size = sum(size for _, size in found.files)
     files = "1 file" if len(found.files) == 1 else f"{len(found.files):,} files"
-    yield plain(f"{found.mount}: {found.source}, {files}, {size:,} bytes")
+    yield escape_control(f"{found.mount}: {found.source}, {files}, {size:,} bytes")
     for path, size in found.files:
-        yield f"  {size:13,}  {plain(path)}"
+        yield f"  {size:13,}  {escape_control(path)}"
     if found.left_out:
         yield "  left out:"
     for path, why in found.left_out:
-        yield plain(f"       {path}  ({why})")
+        yield escape_control(f"       {path}  ({why})")
 
 
 def folder_json(found: Folder) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class _Values:
             text = value
         else:
             text = json.dumps(value, ensure_ascii=False)
-        text = plain(text)
+        text = escape_control(text)
         if self.full or len(text) <= WIDTH:
             return text
         self.cut += 1

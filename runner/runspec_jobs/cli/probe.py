@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from runspec_jobs.api import probes as api
 from runspec_jobs.api.probes import PAGE, Left, Observed, Probe, Probing, Verdict
 from runspec_jobs.cli import output
-from runspec_jobs.diagnostics.render import plain
+from runspec_jobs.diagnostics.render import escape_control
 from runspec_jobs.errors import OK, Unavailable, UsageError
 
 
@@ -88,8 +88,8 @@ def _carried_out(name: str, probing: Probing, *, as_json: bool) -> int:
 
 
 def _print(row: Observed) -> None:
-    output.out(f"{row.verdict:15} {row.id:10} {plain(row.title)}")
-    output.out(f"{'':26} seen: {plain(row.seen)} ({row.seconds:.1f} s)")
+    output.out(f"{row.verdict:15} {row.id:10} {escape_control(row.title)}")
+    output.out(f"{'':26} seen: {escape_control(row.seen)} ({row.seconds:.1f} s)")
 
 
 def _by_hand(name: str, still: Sequence[Left]) -> None:

@@ -12,7 +12,7 @@ from runspec_jobs.api import listing, reports
 from runspec_jobs.api.lifecycle import Membership, Run, Status, get, ways
 from runspec_jobs.api.reports import Asked, Metric, Placed, Scaled, Sizes
 from runspec_jobs.cli import destroy, node_table, output, spending
-from runspec_jobs.diagnostics.render import plain
+from runspec_jobs.diagnostics.render import escape_control
 from runspec_jobs.errors import DETACHED, OK, UsageError
 from runspec_jobs.report import elastic_costs, ranking, tables, usage
 from runspec_jobs.report.usage import Used
@@ -189,12 +189,12 @@ def _print_cost(of: Run, status: Status, used: Used | None) -> None:
     for line in spending.spent_lines(spending.of_run(of, status)):
         output.out(line.removeprefix("  "))
     for line in usage.lines(used):
-        output.out(plain(line))
+        output.out(escape_control(line))
 
 
 def _show(known: Membership) -> None:
     if known.unknown:
-        output.out(plain(f"changes of nodes: {elastic_costs.NOT_KNOWN}: {known.unknown}"))
+        output.out(escape_control(f"changes of nodes: {elastic_costs.NOT_KNOWN}: {known.unknown}"))
         return
     for name, text in tables.changes_facts(known.changes):
         output.out(f"{name}: {text}")
@@ -229,16 +229,16 @@ def _sizes(found: Sizes, options: ReportOptions) -> int:
     if options.as_json:
         output.out_json(reports.FORMAT, reports.sizes_json(found))
         return OK
-    output.out(plain(found.title))
+    output.out(escape_control(found.title))
     for one in found.series:
         _print_sizes(one)
     return OK
 
 
 def _print_sizes(found: Scaled) -> None:
-    output.out(f"\n{plain(found.series.name)}")
+    output.out(f"\n{escape_control(found.series.name)}")
     for name, text in tables.scaling_facts(found):
-        output.out(f"  {name + ':':10} {plain(text)}")
+        output.out(f"  {name + ':':10} {escape_control(text)}")
     output.print_table(tables.scaling(found))
 
 

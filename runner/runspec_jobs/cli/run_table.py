@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from runspec_jobs.api.listing import UNREADABLE, Summary
 from runspec_jobs.cli import output, spending
-from runspec_jobs.diagnostics.render import columns, plain
+from runspec_jobs.diagnostics.render import count_columns, escape_control
 from runspec_jobs.report.numbers import brief, seconds
 
 GAP = 2
@@ -74,7 +74,7 @@ COLUMNS = (
 def lines(rows: Sequence[Summary]) -> Iterator[str]:
     """Yield the table as lines: at a terminal those columns that have room, otherwise all of them."""
     now_s = time.time()
-    cells = [[plain(column.text(row, now_s)) for column in COLUMNS] for row in rows]
+    cells = [[escape_control(column.text(row, now_s)) for column in COLUMNS] for row in rows]
     titles = [column.title for column in COLUMNS]
     widths = [max(map(_width, column)) for column in zip(titles, *cells, strict=True)]
     at_terminal = sys.stdout.isatty()
@@ -90,7 +90,7 @@ def lines(rows: Sequence[Summary]) -> Iterator[str]:
             state=row.state if coloured else "",
         )
         if row.state == UNREADABLE:
-            yield f"  why: {plain(row.reason)}"
+            yield f"  why: {escape_control(row.reason)}"
 
 
 def about(row: Summary) -> Iterator[str]:
@@ -109,7 +109,7 @@ def about(row: Summary) -> Iterator[str]:
     }
     for title, text in known.items():
         if text is not None:
-            yield plain(f"  {title}: {text}")
+            yield escape_control(f"  {title}: {text}")
 
 
 def _when(at: float) -> str:
@@ -157,4 +157,4 @@ def _line(
 
 
 def _width(text: str) -> int:
-    return len(text) if text.isascii() else columns(text)
+    return len(text) if text.isascii() else count_columns(text)

@@ -11,7 +11,7 @@ from pathlib import Path
 from runspec_jobs.api import machine
 from runspec_jobs.cli import diagnostics, output
 from runspec_jobs.diagnostics.problem import did_you_mean
-from runspec_jobs.diagnostics.render import Format, plain
+from runspec_jobs.diagnostics.render import Format, escape_control
 from runspec_jobs.errors import OK, Unavailable, UsageError
 
 
@@ -108,9 +108,9 @@ def doctor(provider: str | None, *, node: bool, as_json: bool) -> int:
         if not checked:
             unused.append(about)
         elif not as_json:
-            output.out(f"{'ok ' if finding.ok else 'BAD'} {about}: {plain(finding.what)}")
+            output.out(f"{'ok ' if finding.ok else 'BAD'} {about}: {escape_control(finding.what)}")
             if finding.hint and not finding.ok:
-                output.out(f"      hint: {plain(finding.hint)}")
+                output.out(f"      hint: {escape_control(finding.hint)}")
     if unused and not as_json:
         output.out(f"-   not checked, because no profile has settings of them: {', '.join(unused)}")
         output.out("      to check one: runspec doctor NAME")

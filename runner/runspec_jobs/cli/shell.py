@@ -17,7 +17,7 @@ from runspec_jobs.api.lifecycle import Line, Run, get, line_text
 from runspec_jobs.api.nodes import ExecSpec, Node, Status
 from runspec_jobs.cli import apply, costs, output, plan
 from runspec_jobs.cli.live.progress import ProgressPrinter
-from runspec_jobs.diagnostics.terminal_text import without_sequences
+from runspec_jobs.diagnostics.terminal_text import strip_sequences
 from runspec_jobs.errors import DETACHED, OK, Unavailable
 
 
@@ -82,7 +82,7 @@ def _await(run: Run, words: Sequence[str], told: list[int]) -> ExecSpec | int:
 
 
 def _tell_line(line: Line) -> None:
-    output.tell_lines(line_text(line.text, without_sequences))
+    output.tell_lines(line_text(line.text, strip_sequences))
 
 
 def _at_terminal() -> bool:

@@ -9,9 +9,9 @@ from typing import Any
 
 from runspec_jobs.api import simulation
 from runspec_jobs.api.simulation import SECONDS, Case, Question, Result, SimulatedJob, Spread
-from runspec_jobs.api.specs import seconds
+from runspec_jobs.api.specs import parse_seconds
 from runspec_jobs.cli import output
-from runspec_jobs.diagnostics.render import plain
+from runspec_jobs.diagnostics.render import escape_control
 from runspec_jobs.errors import OK, UsageError
 
 
@@ -79,7 +79,7 @@ def _take(text: str) -> Mapping[str, int]:
 
 def _seconds(name: str, value: str) -> float:
     try:
-        return float(seconds(value))
+        return float(parse_seconds(value))
     except ValueError as exc:  # the notation is that of durations in specs
         what = f"--{name}: '{value}' is not a length of time"
         raise UsageError(what, "write it as 90s, 10m, 2h or 1h30m") from exc
@@ -102,7 +102,7 @@ def view(
     yield f"changes  {join} without work after a node joined, {loss} after one left or was lost"
     yield f"saves    {saved}"
     if about:
-        yield f"prices   {plain(about)}"
+        yield f"prices   {escape_control(about)}"
     wide = max(len(_name(result.case)) for result in results)
     yield f"\n{'':{wide}} {'time':>22} {'cost':>24} {'nodes':>6} {'losses':>7} {'redone':>7} {'idle':>7}"
     for result in results:

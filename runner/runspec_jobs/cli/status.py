@@ -13,7 +13,7 @@ from runspec_jobs.api.listing import RunFilter, Summary
 from runspec_jobs.api.machine import HERE
 from runspec_jobs.cli import apply, node_table, output, run_table, spending
 from runspec_jobs.cli.live import closing, refresh
-from runspec_jobs.diagnostics.render import plain
+from runspec_jobs.diagnostics.render import escape_control
 from runspec_jobs.errors import OK, JobFailed, RunspecError
 from runspec_jobs.report import usage
 
@@ -163,7 +163,7 @@ def _status_lines(of: Run, found: Status) -> Iterator[str]:
     yield from node_table.head(of.id, short.state, found)
     yield from run_table.about(short)
     yield from spending.spent_lines(spending.of_run(of, found))
-    yield from (plain(f"  {line}") for line in usage.lines(of.usage(found, FEW)))
+    yield from (escape_control(f"  {line}") for line in usage.lines(of.usage(found, FEW)))
     yield from node_table.lines(found.nodes)
     yield from (f"  {line}" for line in closing.log_end(of, found, reads=of.provider == HERE))
     yield from node_table.change_lines(of.membership())

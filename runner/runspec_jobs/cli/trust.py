@@ -7,7 +7,7 @@ from pathlib import Path
 from runspec_jobs.api import profiles
 from runspec_jobs.api.profiles import Trusted
 from runspec_jobs.cli import output
-from runspec_jobs.diagnostics.render import plain
+from runspec_jobs.diagnostics.render import escape_control
 from runspec_jobs.errors import OK
 
 
@@ -34,7 +34,7 @@ def list_trusted(*, as_json: bool) -> int:
         output.out_json("runspec.trusted/v1", {"files": found})
         return OK
     for row in rows:
-        output.out(f"{plain(row.file)}{'' if row.trusted else '  (changed: not trusted)'}")
+        output.out(f"{escape_control(row.file)}{'' if row.trusted else '  (changed: not trusted)'}")
     return OK
 
 

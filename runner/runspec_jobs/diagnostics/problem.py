@@ -26,7 +26,7 @@ class Problem(NamedTuple):
     lacks: str = ""
 
 
-def dotted(path: Path) -> str:
+def format_path(path: Path) -> str:
     """Return *path* as text, in the form that users write.
 
     >>> dotted(("mounts", 0, "source"))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from runspec_jobs.diagnostics.problem import Problem, dotted
+from runspec_jobs.diagnostics.problem import Problem, format_path
 from runspec_jobs.document import reader
 from runspec_jobs.document.reader import Document, SyntaxProblem
 from runspec_jobs.document.syntax_errors import OPEN_QUOTES
@@ -43,23 +43,25 @@ class Diagnostic(NamedTuple):
     veil: int = 0
 
 
-def placed(file: str, document: Document, problems: Iterable[Problem]) -> list[Diagnostic]:
+def locate_problems(file: str, document: Document, problems: Iterable[Problem]) -> list[Diagnostic]:
     """Return *problems* of *document* with their positions in *file*, in the order of its lines."""
-    return sorted((_placed(file, document, p) for p in problems), key=lambda c: (c.line, c.column))
+    return sorted(
+        (_locate_problem(file, document, p) for p in problems), key=lambda c: (c.line, c.column)
+    )
 
 
-def _placed(file: str, document: Document, problem: Problem) -> Diagnostic:
-    path, mark = document.nearest(problem.path)
+def _locate_problem(file: str, document: Document, problem: Problem) -> Diagnostic:
+    path, mark = document.find_nearest(problem.path)
     length = 1
     if path:
         if problem.at == "key" and path == problem.path and isinstance(path[-1], str):
-            mark = document.key_mark(path) or mark
+            mark = document.find_key_mark(path) or mark
             length = len(path[-1])
         else:
-            mark = document.value_mark(path) or mark
-            end = document.value_end(path)
+            mark = document.find_value_mark(path) or mark
+            end = document.find_value_end(path)
             length = end.column - mark.column if end and end.line == mark.line else 1
-    where = dotted(problem.path)
+    where = format_path(problem.path)
     return Diagnostic(
         file,
         mark.line,
@@ -73,19 +75,19 @@ def _placed(file: str, document: Document, problem: Problem) -> Diagnostic:
     )
 
 
-def of_option(option: str, problem: Problem) -> Diagnostic:
+def locate_in_option(option: str, problem: Problem) -> Diagnostic:
     """Return *problem*, which an *option* of the command line caused, in the form of other problems."""
-    where = dotted(problem.path)
+    where = format_path(problem.path)
     path = "" if option.endswith(where) else where
     return Diagnostic(option, 0, 0, 1, path, problem.what, problem.hint, problem.severity)
 
 
-def flawed(file: str, flaws: Iterable[SyntaxProblem]) -> list[Diagnostic]:
+def locate_flaws(file: str, flaws: Iterable[SyntaxProblem]) -> list[Diagnostic]:
     """Return the syntax errors of *file*, which could not be read, in the form of other problems."""
-    return [_flawed(file, flaw) for flaw in flaws]
+    return [_locate_flaw(file, flaw) for flaw in flaws]
 
 
-def _flawed(file: str, flaw: SyntaxProblem) -> Diagnostic:
+def _locate_flaw(file: str, flaw: SyntaxProblem) -> Diagnostic:
     """Return one syntax error of *file*; text after quotes that are never closed is hidden, as it may be a secret."""
     line, column = flaw.mark.line, flaw.mark.column
     veil = column + 1 if flaw.what.startswith(OPEN_QUOTES) else 0
@@ -96,15 +98,15 @@ def render(diagnostics: Sequence[Diagnostic], form: Format, text: str = "") -> s
     """Return *diagnostics* in *form*; *text* is the content of their file, whose lines are shown."""
     match form:
         case Format.JSON:
-            return "\n".join(_json(c) for c in diagnostics)
+            return "\n".join(_convert_diagnostic(c) for c in diagnostics)
         case Format.GITHUB:
-            return "\n".join(_github(c) for c in diagnostics)
+            return "\n".join(_format_github(c) for c in diagnostics)
         case Format.TEXT:
-            lines = _veiled(reader.lines(text), diagnostics)
-            return "\n".join(_text(c, lines) for c in diagnostics)
+            lines = _hide_values(reader.split_lines(text), diagnostics)
+            return "\n".join(_format_text(c, lines) for c in diagnostics)
 
 
-def _veiled(lines: list[str], diagnostics: Iterable[Diagnostic]) -> list[str]:
+def _hide_values(lines: list[str], diagnostics: Iterable[Diagnostic]) -> list[str]:
     """Return *lines* with private values replaced by `***`."""
     for c in diagnostics:
         if 0 < c.line <= len(lines):
@@ -113,11 +115,11 @@ def _veiled(lines: list[str], diagnostics: Iterable[Diagnostic]) -> list[str]:
                 None if c.path else PRIVATE_NAME.search(line)
             )  # the file is not YAML, so no value has a path
             veil = min(c.veil or len(line) + 1, named.end() + 1 if named else len(line) + 1)
-            lines[c.line - 1] = line if veil > len(line) else _without_value(line, veil - 1)
+            lines[c.line - 1] = line if veil > len(line) else _hide_value(line, veil - 1)
     return lines
 
 
-def _without_value(line: str, at: int) -> str:
+def _hide_value(line: str, at: int) -> str:
     """Return *line* with `***` for what begins at the position *at*, but with the colon of a key that ends there.
 
     >>> _without_value("  batch_key: xyz", 11), _without_value("  batch_key: xyz", 13)
@@ -128,12 +130,12 @@ def _without_value(line: str, at: int) -> str:
     return f"{kept} ***" if kept.endswith(":") else f"{kept}***"
 
 
-def _json(c: Diagnostic) -> str:
+def _convert_diagnostic(c: Diagnostic) -> str:
     shown = {name: value for name, value in c._asdict().items() if name != "veil"}
-    return as_json({"format": "runspec.diagnostic/v1", **shown})
+    return format_json({"format": "runspec.diagnostic/v1", **shown})
 
 
-def as_json(value: Any, indent: int | None = None) -> str:
+def format_json(value: Any, indent: int | None = None) -> str:
     """Return *value* as JSON in which control characters, and those that turn the direction of text, are escapes."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     if text.isprintable():
@@ -141,42 +143,47 @@ def as_json(value: Any, indent: int | None = None) -> str:
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
-def _text(c: Diagnostic, lines: Sequence[str]) -> str:
-    file = plain(c.file)
+def _format_text(c: Diagnostic, lines: Sequence[str]) -> str:
+    file = escape_control(c.file)
     place = f"{file}:{c.line}:{c.column}: " if c.line else f"{file}: "
     note = "note: " if c.severity == "note" else ""
-    out = [f"{place}{note}{plain(c.path) + ': ' if c.path else ''}{plain(c.what)}"]
+    out = [
+        f"{place}{note}{escape_control(c.path) + ': ' if c.path else ''}{escape_control(c.what)}"
+    ]
     if 0 < c.line <= len(lines):
-        out += _caret(c, lines[c.line - 1])
+        out += _draw_caret(c, lines[c.line - 1])
     if c.hint:
         first, *rest = c.hint.split("\n")
-        out += [f"  hint: {plain(first)}", *(f"    {plain(line)}".rstrip() for line in rest)]
+        out += [
+            f"  hint: {escape_control(first)}",
+            *(f"    {escape_control(line)}".rstrip() for line in rest),
+        ]
     return "\n".join(out)
 
 
-def _caret(c: Diagnostic, line: str) -> list[str]:
+def _draw_caret(c: Diagnostic, line: str) -> list[str]:
     start = max(0, c.column - 1 - WIDTH // 2)
     shown = line[start : start + WIDTH]
-    before = columns(_as_shown(shown[: c.column - 1 - start]))
-    end = columns(_as_shown(shown[: c.column - 1 - start + c.length]))
+    before = count_columns(_replace_tabs(shown[: c.column - 1 - start]))
+    end = count_columns(_replace_tabs(shown[: c.column - 1 - start + c.length]))
     return [
-        f"{c.line:5} | {_as_shown(shown)}",
+        f"{c.line:5} | {_replace_tabs(shown)}",
         f"      | {' ' * before}{'^' * max(1, end - before)}",
     ]
 
 
-def _as_shown(text: str) -> str:
-    return plain(text.replace("\t", " "))
+def _replace_tabs(text: str) -> str:
+    return escape_control(text.replace("\t", " "))
 
 
-def plain(text: str) -> str:
+def escape_control(text: str) -> str:
     """Return *text* with control characters escaped, so that none reaches a terminal."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-def columns(text: str) -> int:
+def count_columns(text: str) -> int:
     """Return the number of terminal columns that *text* takes.
 
     >>> columns("日本"), columns("e\u0301"), columns("\u2764\ufe0f")
@@ -189,25 +196,25 @@ def columns(text: str) -> int:
     return cell_len(text)
 
 
-def _github(c: Diagnostic) -> str:
+def _format_github(c: Diagnostic) -> str:
     """Return a workflow command: https://docs.github.com/actions/reference/workflow-commands-for-github-actions"""
     message = f"{c.path + ': ' if c.path else ''}{c.what}{'; ' + c.hint if c.hint else ''}"
     kind = "notice" if c.severity == "note" else "error"
     if c.file.startswith("--"):  # an option of the command line, not a file
-        return annotation(f"{c.file}: {message}", kind)
-    file = _escaped(c.file).replace(":", "%3A").replace(",", "%2C")
+        return format_annotation(f"{c.file}: {message}", kind)
+    file = _escape_data(c.file).replace(":", "%3A").replace(",", "%2C")
     place = f"file={file},line={max(c.line, 1)},col={max(c.column, 1)}"
-    return annotation(message, f"{kind} {place}")
+    return format_annotation(message, f"{kind} {place}")
 
 
-def annotation(message: str, kind: str = "error") -> str:
+def format_annotation(message: str, kind: str = "error") -> str:
     """Return the workflow command that shows *message* on the page of a workflow run, at the place that *kind* names.
 
     >>> annotation("100% wrong")
     '::error::100%25 wrong'
     """
-    return plain(f"::{kind}::{_escaped(message)}")
+    return escape_control(f"::{kind}::{_escape_data(message)}")
 
 
-def _escaped(text: str) -> str:
+def _escape_data(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from runspec_jobs.diagnostics.render import columns, plain
+from runspec_jobs.diagnostics.render import count_columns, escape_control
 
 RESET = "\x1b[0m"
 # Of prefixes, by number: no black, white or red, which programs use for text and for errors.
@@ -38,7 +38,7 @@ RESETS = {number: off for numbers, off in ATTRIBUTES for number in (*numbers, of
 EXTENDED = {38, 48, 58}  # colours with parameters of their own: `38;5;N` and `38;2;R;G;B`
 
 
-def tinted(text: str, number: int) -> str:
+def tint(text: str, number: int) -> str:
     """Return *text* in a colour for *number*, always the same.
 
     >>> tinted("[node 1]", 1)
@@ -47,7 +47,7 @@ def tinted(text: str, number: int) -> str:
     return f"\x1b[{PREFIXES[number % len(PREFIXES)]}m{text}{RESET}"
 
 
-def without_sequences(text: str, *, colours: bool = False) -> str:
+def strip_sequences(text: str, *, colours: bool = False) -> str:
     """Return *text* without control sequences; other control characters are escaped. With *colours*, SGR is kept.
 
     >>> without_sequences("\\x1b]0;title\\a\\x1b[31mred\\x1b[0m \\x1b[2J\\x00")
@@ -57,15 +57,15 @@ def without_sequences(text: str, *, colours: bool = False) -> str:
         return text
     parts, end = [], 0
     for found in SEQUENCE.finditer(text):
-        parts.append(_escaped(text[end : found.start()]))
+        parts.append(_escape_character(text[end : found.start()]))
         if colours and found[1]:
             parts.append(found[1])
         end = found.end()
-    return "".join(parts) + _escaped(text[end:])
+    return "".join(parts) + _escape_character(text[end:])
 
 
-def _escaped(text: str) -> str:
-    return text if text.isprintable() else plain(text.translate(SILENT))
+def _escape_character(text: str) -> str:
+    return text if text.isprintable() else escape_control(text.translate(SILENT))
 
 
 class Colours:
@@ -76,20 +76,20 @@ class Colours:
             int, str
         ] = {}  # the sequence of each attribute, by the parameter that resets it
 
-    def shown(self, text: str) -> str:
+    def show(self, text: str) -> str:
         """Return *text* with control sequences removed except for SGR; the next text continues in its colours."""
         if not self._set and "\x1b" not in text:
-            return _escaped(text)
+            return _escape_character(text)
         before = "".join(self._set.values())
-        clean = without_sequences(text, colours=True)
+        clean = strip_sequences(text, colours=True)
         for found in SEQUENCE.finditer(clean):
             self._take(found[0][2:-1])
         return f"{before}{clean}{RESET}" if before or "\x1b" in clean else clean
 
-    def once(self, text: str) -> str:
+    def show_once(self, text: str) -> str:
         """Return what `shown` returns, for text that will be shown again: the next text does not continue it."""
         kept = dict(self._set)
-        shown = self.shown(text)
+        shown = self.show(text)
         self._set = kept
         return shown
 
@@ -109,7 +109,7 @@ class Colours:
                     self._set[RESETS[number]] = f"\x1b[{one}m"
 
 
-def clipped(text: str, width: int) -> str:
+def clip(text: str, width: int) -> str:
     """Return the beginning of *text*, which `Colours` has returned, that takes at most *width* terminal columns.
 
     >>> clipped("\\x1b[31mabc\\x1b[0m", 2)
@@ -117,15 +117,15 @@ def clipped(text: str, width: int) -> str:
     """
     parts, end, left = [], 0, width
     for found in SEQUENCE.finditer(text):
-        parts.append(_head(text[end : found.start()], left))
-        left -= columns(parts[-1])
+        parts.append(_take_columns(text[end : found.start()], left))
+        left -= count_columns(parts[-1])
         parts.append(found[0])
         end = found.end()
-    return "".join(parts) + _head(text[end:], left)
+    return "".join(parts) + _take_columns(text[end:], left)
 
 
-def _head(text: str, width: int) -> str:
+def _take_columns(text: str, width: int) -> str:
     head = text[: max(0, width)]
-    while columns(head) > width:
+    while count_columns(head) > width:
         head = head[:-1]
     return head

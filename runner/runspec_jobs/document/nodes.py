@@ -56,12 +56,12 @@ class Text(str):
 
     @property
     def mark(self) -> Mark:
-        return _first(self.span)
+        return _find_start(self.span)
 
     @property
     def end(self) -> Mark:
         """The position after the scalar; for a block scalar it is on a later line."""
-        return _last(self.span)
+        return _find_end(self.span)
 
 
 class Map(dict[str, "Value"]):
@@ -86,34 +86,34 @@ class Document(NamedTuple):
 
     value: Value
 
-    def key_mark(self, path: Path) -> Mark | None:
+    def find_key_mark(self, path: Path) -> Mark | None:
         """Return the position of the last key or item of *path*, or None if it does not exist."""
         if not path:
-            return self.value_mark(path)
-        parent = self._at(path[:-1])
+            return self.find_value_mark(path)
+        parent = self._get_value(path[:-1])
         if isinstance(parent, dict):
             key = next((key for key in parent if key == path[-1]), None)
             return key.mark if isinstance(key, Text) else None
-        return self.value_mark(path)
+        return self.find_value_mark(path)
 
-    def value_mark(self, path: Path) -> Mark | None:
+    def find_value_mark(self, path: Path) -> Mark | None:
         """Return the start of the value at *path*, or None; for an alias, the position of the alias."""
-        value = self._at(path)
-        return None if value is None else _first(_span(value))
+        value = self._get_value(path)
+        return None if value is None else _find_start(_make_span(value))
 
-    def value_end(self, path: Path) -> Mark | None:
+    def find_value_end(self, path: Path) -> Mark | None:
         """Return the position after the value at *path*, or None if it does not exist."""
-        value = self._at(path)
-        return None if value is None else _last(_span(value))
+        value = self._get_value(path)
+        return None if value is None else _find_end(_make_span(value))
 
-    def nearest(self, path: Path) -> tuple[Path, Mark]:
+    def find_nearest(self, path: Path) -> tuple[Path, Mark]:
         """Return the longest prefix of *path* that exists, and the position of its last key or item."""
         for length in range(len(path), 0, -1):
-            if mark := self.key_mark(path[:length]):
+            if mark := self.find_key_mark(path[:length]):
                 return path[:length], mark
-        return (), _first(_span(self.value))
+        return (), _find_start(_make_span(self.value))
 
-    def _at(self, path: Path) -> Value | None:
+    def _get_value(self, path: Path) -> Value | None:
         value: Value = self.value
         for part in path:
             if isinstance(value, dict) and part in value:
@@ -125,7 +125,7 @@ class Document(NamedTuple):
         return value
 
 
-def kind(text: Text) -> Kind:
+def resolve_kind(text: Text) -> Kind:
     """Return the type of *text* by the core schema of YAML 1.2.
 
     >>> [kind(Text(word)) for word in ("NO", "010", "1e3", "~", "1:00")]
@@ -147,29 +147,29 @@ def resolve(value: object) -> Any:
         return {str(key): resolve(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [resolve(item) for item in value]
-    return _scalar(value) if isinstance(value, Text) else value
+    return _parse_scalar(value) if isinstance(value, Text) else value
 
 
-def flow(value: object) -> str:
+def format_flow(value: object) -> str:
     """Return *value* as one line of YAML that parses to the same value: numbers get no quotes.
 
     >>> flow({"max_vcpus": Text("64"), "region": Text("eu-central-1")})
     '{"max_vcpus": 64, "region": "eu-central-1"}'
     """
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_quoted(k)}: {flow(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{_quote(k)}: {format_flow(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(flow(inner) for inner in value) + "]"
-    return str(value) if isinstance(value, Text) and kind(value) != "str" else _quoted(value)
+        return "[" + ", ".join(format_flow(inner) for inner in value) + "]"
+    return str(value) if isinstance(value, Text) and resolve_kind(value) != "str" else _quote(value)
 
 
-def _quoted(value: object) -> str:
+def _quote(value: object) -> str:
     """Return *value* as JSON that is also valid YAML, which needs more escapes and has no pairs of surrogates."""
     text = json.dumps(value, ensure_ascii=False)
     return UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def moved(value: Value, span: Span) -> Value:
+def move_value(value: Value, span: Span) -> Value:
     """Return a copy of *value* at the position *span*; the values in it are shared and keep their positions."""
     if isinstance(value, Text):
         return Text(value, value.plain, span)
@@ -178,40 +178,40 @@ def moved(value: Value, span: Span) -> Value:
     return node
 
 
-def last_span(node: Map | Seq) -> Span:
+def find_last_span(node: Map | Seq) -> Span:
     """Return the span of the last value in *node*, with which a block ends, or of *node* if it is empty."""
     if not node:
         return node.span
-    return _span(node[-1] if isinstance(node, Seq) else next(reversed(node.values())))
+    return _make_span(node[-1] if isinstance(node, Seq) else next(reversed(node.values())))
 
 
-def _scalar(text: Text) -> str | int | float | bool | None:
-    match kind(text):
+def _parse_scalar(text: Text) -> str | int | float | bool | None:
+    match resolve_kind(text):
         case "null":
             return None
         case "bool":
             return text in ("true", "True", "TRUE")
         case "int":
-            return _whole(text)
+            return _parse_number(text)
         case "float":
             return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
         case "str":
             return str(text)
 
 
-def _whole(text: str) -> int | float:
+def _parse_number(text: str) -> int | float:
     if len(text) > INT_CHARACTERS:
         return -math.inf if text.startswith("-") else math.inf
     return int(text, BASES.get(text[:2], 10))
 
 
-def _span(value: Value) -> Span:
+def _make_span(value: Value) -> Span:
     return value.span if isinstance(value, (Text, Map, Seq)) else NOWHERE
 
 
-def _first(span: Span) -> Mark:
+def _find_start(span: Span) -> Mark:
     return Mark(span[0] + 1, span[1] + 1)
 
 
-def _last(span: Span) -> Mark:
+def _find_end(span: Span) -> Mark:
     return Mark(span[2] + 1, span[3] + 1)

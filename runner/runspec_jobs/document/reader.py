@@ -20,12 +20,12 @@ from runspec_jobs.document.nodes import (
     Span,
     Text,
     Value,
-    kind,
-    last_span,
-    moved,
+    find_last_span,
+    move_value,
     resolve,
+    resolve_kind,
 )
-from runspec_jobs.document.syntax_errors import SyntaxProblem, inside, syntax_flaw
+from runspec_jobs.document.syntax_errors import SyntaxProblem, clamp_position, make_syntax_flaw
 
 __all__ = [
     "Document",
@@ -36,10 +36,10 @@ __all__ = [
     "Text",
     "Value",
     "YamlError",
-    "kind",
-    "lines",
     "read",
     "resolve",
+    "resolve_kind",
+    "split_lines",
 ]
 
 # Every limit leaves room for a hundred ordinary specs. The slowest text found within all limits is
@@ -84,7 +84,7 @@ else:  # many times slower, and just as safe
 
 def read(text: str | bytes) -> Document:
     """Read the one document of *text*; raise YamlError, and nothing else, if there is none."""
-    text, data = _decoded(text)
+    text, data = _decode(text)
     _check_text(text, data)
     value = _Builder(text).build(data)
     if isinstance(value, Text) and value.plain and not value:
@@ -92,14 +92,14 @@ def read(text: str | bytes) -> Document:
     return Document(value)
 
 
-def lines(text: str | bytes) -> list[str]:
+def split_lines(text: str | bytes) -> list[str]:
     """Return the lines of *text* as marks count them; bytes that are not UTF-8 are replaced."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     return LINE_END.split(text.removeprefix("\ufeff"))
 
 
-def _decoded(text: str | bytes) -> tuple[str, bytes]:
+def _decode(text: str | bytes) -> tuple[str, bytes]:
     if len(text) > TEXT_BYTES:
         raise YamlError(SyntaxProblem(Mark(1, 1), "the file is larger than 1 MiB"))
     if isinstance(text, str):
@@ -122,7 +122,7 @@ def _check_text(text: str, data: bytes) -> None:
     """Raise YamlError if *text* has forbidden characters, or is known to make libyaml slow."""
     if len(data) > TEXT_BYTES:
         raise YamlError(SyntaxProblem(Mark(1, 1), "the file is larger than 1 MiB"))
-    if data.translate(None, ALLOWED) and (found := _refused(text)):
+    if data.translate(None, ALLOWED) and (found := _refuse_characters(text)):
         raise YamlError(*found)
     if len(data) > BLANKS and (at := data.translate(WHITE).find(b" " * BLANKS)) >= 0:
         if not data.strip():
@@ -136,20 +136,20 @@ def _check_text(text: str, data: bytes) -> None:
         raise YamlError(SyntaxProblem(mark, "tags are not supported", "remove the %TAG line"))
 
 
-def _refused(text: str) -> list[SyntaxProblem]:
+def _refuse_characters(text: str) -> list[SyntaxProblem]:
     flaws = []
     for found in re.finditer(REFUSED, text):
         char = found[0]
         in_vain = char == "\ufeff" or UNUSABLE.match(char)
         hint = "remove it" if in_vain else f'write "\\u{ord(char):04x}" in double quotes'
         mark = _mark_after(text[: found.start()])
-        flaws.append(SyntaxProblem(mark, f"the character {_name(char)}", hint))
+        flaws.append(SyntaxProblem(mark, f"the character {_format_character(char)}", hint))
         if len(flaws) == FLAWS:
             break
     return flaws
 
 
-def _name(char: str) -> str:
+def _format_character(char: str) -> str:
     return "NUL" if char == "\0" else f"U+{ord(char):04X}"
 
 
@@ -189,13 +189,13 @@ class _Builder:
 
     def build(self, data: bytes) -> Value:
         take: dict[type, Callable[[Any], None]] = {
-            yaml.ScalarEvent: self.scalar,
+            yaml.ScalarEvent: self.add_scalar,
             yaml.MappingStartEvent: self.open,
             yaml.SequenceStartEvent: self.open,
             yaml.MappingEndEvent: self.close,
             yaml.SequenceEndEvent: self.close,
-            yaml.AliasEvent: self.alias,
-            yaml.DocumentStartEvent: self.document,
+            yaml.AliasEvent: self.add_alias,
+            yaml.DocumentStartEvent: self.open_document,
         }
         next_event = parser(data).get_event
         try:
@@ -203,7 +203,7 @@ class _Builder:
                 if method := take.get(type(event)):
                     method(event)
         except yaml.MarkedYAMLError as exc:
-            self.flaws.append(syntax_flaw(exc, self.text))
+            self.flaws.append(make_syntax_flaw(exc, self.text))
         except (
             yaml.YAMLError,
             ValueError,
@@ -214,27 +214,27 @@ class _Builder:
             raise YamlError(*self.flaws)
         return self.node[0] if isinstance(self.node, Seq) and self.node else Text("")
 
-    def document(self, event: Any) -> None:
+    def open_document(self, event: Any) -> None:
         self.documents += 1
         if self.documents > 1:
             hint = "keep one document per file: remove the '---'"
-            self.stop(_span(event), "a second document begins", hint)
+            self.stop(_make_span(event), "a second document begins", hint)
 
-    def scalar(self, event: Any) -> None:
+    def add_scalar(self, event: Any) -> None:
         text = str.__new__(Text, event.value)
         text.plain = not event.style and event.tag is None
-        text.span = span = _span(event)
+        text.span = span = _make_span(event)
         if not text and not event.style:
             first, last = event.start_mark, event.end_mark
-            text.span = span = (*inside(first, self.text), *inside(last, self.text))
+            text.span = span = (*clamp_position(first, self.text), *clamp_position(last, self.text))
         if len(text) > SCALAR_CHARACTERS:
             self.stop(span, f"a text of more than {SCALAR_CHARACTERS} characters", "use a file")
         if event.tag is not None and event.tag != STR_TAG:
-            self.flaw(span, *_tagged(event.tag))
+            self.add_flaw(span, *_refuse_tag(event.tag))
         if event.style == '"' and (found := UNUSABLE.search(text)):
-            self.flaw(
+            self.add_flaw(
                 span,
-                f"an escape for {_name(found[0])}",
+                f"an escape for {_format_character(found[0])}",
                 "no program accepts this character: remove it",
             )
         if event.anchor is not None:
@@ -243,21 +243,21 @@ class _Builder:
 
     def open(self, event: Any) -> None:
         node: Map | Seq = Map() if isinstance(event, yaml.MappingStartEvent) else Seq()
-        node.span = _span(event)
+        node.span = _make_span(event)
         size = self.nodes + self.repeated
         self.outer.append(_Frame(self.node, self.key, event.anchor, self.deepest, size))
         self.deepest = len(self.outer)
         self.node, self.key = node, None
         self.check_depth(node.span)
         if event.tag is not None:
-            self.flaw(node.span, *_tagged(event.tag))
+            self.add_flaw(node.span, *_refuse_tag(event.tag))
         if event.anchor is not None:
             self.anchors[event.anchor] = None
 
     def close(self, event: Any) -> None:
         node, frame = self.node, self.outer.pop()
         bracket = event.end_mark.index > event.start_mark.index
-        node.span = (*node.span[:2], *(_span(event) if bracket else last_span(node))[2:])
+        node.span = (*node.span[:2], *(_make_span(event) if bracket else find_last_span(node))[2:])
         if frame.anchor is not None:
             size = self.nodes + self.repeated - frame.size + 1
             height = self.deepest - len(self.outer)
@@ -266,19 +266,19 @@ class _Builder:
         self.deepest = max(self.deepest, frame.deepest)
         self.put(node, node.span)
 
-    def alias(self, event: Any) -> None:
-        span = _span(event)
+    def add_alias(self, event: Any) -> None:
+        span = _make_span(event)
         self.aliases += 1
         if self.aliases > ALIASES:
             self.stop(span, f"more than {ALIASES} aliases", "write the values out")
         known = self.anchors.get(event.anchor)
         if known is None:
-            self.flaw(span, *_unknown(event.anchor, event.anchor in self.anchors))
+            self.add_flaw(span, *_refuse_anchor(event.anchor, event.anchor in self.anchors))
             known = _Anchored(Text(""), 0, 1)
         self.deepest = max(self.deepest, len(self.outer) + known.height)
         self.check_depth(span)
         self.repeated += known.size - 1
-        self.put(moved(known.value, span), span)
+        self.put(move_value(known.value, span), span)
 
     def put(self, value: Value, span: Span) -> None:
         self.nodes += 1
@@ -290,45 +290,45 @@ class _Builder:
         if isinstance(node, Seq):
             node.append(value)
         elif self.key is None:
-            self.key = self.checked_key(node, value, span)
+            self.key = self.check_key(node, value, span)
         else:
             node[self.key] = value
             self.key = None
 
-    def checked_key(self, node: Map, key: Value, span: Span) -> Text:
+    def check_key(self, node: Map, key: Value, span: Span) -> Text:
         if not isinstance(key, Text):
-            self.flaw(span, "a list or a mapping cannot be a key", "put it in quotes")
+            self.add_flaw(span, "a list or a mapping cannot be a key", "put it in quotes")
             return Text("", span=span)
         if key in node:
             first = next(other for other in node if other == key)
             line = first.mark.line if isinstance(first, Text) else 0
-            what = f"'{_short(key)}' is a duplicate key; the first is on line {line}"
-            self.flaw(span, what, "keep one of them")
+            what = f"'{_shorten(key)}' is a duplicate key; the first is on line {line}"
+            self.add_flaw(span, what, "keep one of them")
         elif key == "<<" and key.plain:
-            self.flaw(span, "merge keys are not supported", "write the keys out")
+            self.add_flaw(span, "merge keys are not supported", "write the keys out")
         return key
 
     def check_depth(self, span: Span) -> None:
         if self.deepest > DEPTH:
             self.stop(span, f"more than {DEPTH} nested lists and mappings")
 
-    def flaw(self, span: Span, what: str, hint: str | None = None) -> None:
+    def add_flaw(self, span: Span, what: str, hint: str | None = None) -> None:
         self.flaws.append(SyntaxProblem(Mark(span[0] + 1, span[1] + 1), what, hint))
         if len(self.flaws) >= FLAWS:
             raise YamlError(*self.flaws)
 
     def stop(self, span: Span, what: str, hint: str | None = None) -> NoReturn:
-        self.flaw(span, what, hint)
+        self.add_flaw(span, what, hint)
         raise YamlError(*self.flaws)
 
 
-def _tagged(tag: str) -> tuple[str, str]:
-    short = _short(tag.replace("tag:yaml.org,2002:", "!!"))
+def _refuse_tag(tag: str) -> tuple[str, str]:
+    short = _shorten(tag.replace("tag:yaml.org,2002:", "!!"))
     return f"the tag '{short}' is not supported", "remove it"
 
 
-def _unknown(anchor: str, is_open: bool) -> tuple[str, str]:
-    name = _short(anchor)
+def _refuse_anchor(anchor: str, is_open: bool) -> tuple[str, str]:
+    name = _shorten(anchor)
     if is_open:
         return f"'*{name}' refers to the value that contains it", "write the value out"
     return (
@@ -337,11 +337,11 @@ def _unknown(anchor: str, is_open: bool) -> tuple[str, str]:
     )
 
 
-def _span(event: Any) -> Span:
+def _make_span(event: Any) -> Span:
     start, end = event.start_mark, event.end_mark
     return start.line, start.column, end.line, end.column
 
 
-def _short(word: str) -> str:
+def _shorten(word: str) -> str:
     shown = word if word.isprintable() else repr(word)[1:-1]
     return shown if len(shown) <= 60 else shown[:59] + "…"

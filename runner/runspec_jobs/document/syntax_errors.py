@@ -84,30 +84,32 @@ class SyntaxProblem(NamedTuple):
     hint: str | None = None
 
 
-def syntax_flaw(exc: yaml.MarkedYAMLError, text: str) -> SyntaxProblem:
+def make_syntax_flaw(exc: yaml.MarkedYAMLError, text: str) -> SyntaxProblem:
     problem = exc.problem or "this is not YAML"
     began, stopped = exc.context_mark, exc.problem_mark
     at: Any = (began if problem in BEGAN else stopped) or stopped or began
     if at is None:
         return SyntaxProblem(Mark(1, 1), problem)
-    if tab := _tab_before(text, at):
+    if tab := _find_tab(text, at):
         return SyntaxProblem(tab, "tab found", "indent with spaces")
-    what, hint = _plain_words(problem, text[at.index - at.column : at.index], text[at.index :][:1])
-    line, column = inside(at, text)
+    what, hint = _explain_problem(
+        problem, text[at.index - at.column : at.index], text[at.index :][:1]
+    )
+    line, column = clamp_position(at, text)
     mark = Mark(line + 1, column + 1)
     if began and began.line + 1 < mark.line and (noun := COLLECTIONS.get(exc.context or "")):
         what += f"; the {noun} began on line {began.line + 1}"
     return SyntaxProblem(mark, what, hint)
 
 
-def inside(at: Any, text: str) -> tuple[int, int]:
+def clamp_position(at: Any, text: str) -> tuple[int, int]:
     """Return the line and column of the mark *at*; at the end of the text, libyaml counts one line too many."""
     if at.column or at.index < len(text) or text[-1:] in "\r\n":
         return at.line, at.column
     return at.line - 1, len(text) - max(text.rfind("\n"), text.rfind("\r")) - 1
 
 
-def _plain_words(problem: str, before: str, found: str) -> tuple[str, str | None]:
+def _explain_problem(problem: str, before: str, found: str) -> tuple[str, str | None]:
     """Return the message and hint for *problem* at the character *found*, with *before* to its left in the line."""
     if problem == "found character that cannot start any token":
         return f"no value can begin with '{found}'", "put it in quotes"
@@ -117,7 +119,7 @@ def _plain_words(problem: str, before: str, found: str) -> tuple[str, str | None
     return what, COLON if found == ":" and problem.endswith("start>") else hint
 
 
-def _tab_before(text: str, at: Any) -> Mark | None:
+def _find_tab(text: str, at: Any) -> Mark | None:
     """Return the position of a tab where reading stopped or in the indentation of that line, or None."""
     start = at.index - at.column
     line = text[start : at.index + 1]

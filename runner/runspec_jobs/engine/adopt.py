@@ -36,8 +36,8 @@ from runspec_jobs.provider import (
 )
 from runspec_jobs.provider.types import PARTS, WHOLE
 from runspec_jobs.spec import validate
-from runspec_jobs.spec.field_marks import of_user
-from runspec_jobs.spec.requirements import RequirementsError, conda_lines, requirement_lines
+from runspec_jobs.spec.field_marks import find_user_settings
+from runspec_jobs.spec.requirements import RequirementsError, list_conda_lines, list_requirements
 from runspec_jobs.state import run_record
 from runspec_jobs.state.journal import Journal
 from runspec_jobs.state.run_record import Record
@@ -115,7 +115,7 @@ def _of_anyone(kind: type[Options], settings: Mapping[str, Any]) -> dict[str, An
     return {
         name: value
         for name, value in settings.items()
-        if name in kind.model_fields and not list(of_user(kind, {name: value}))
+        if name in kind.model_fields and not list(find_user_settings(kind, {name: value}))
     }
 
 
@@ -155,7 +155,7 @@ def understood(kept: Kept, provider: Provider, own: profile.Profile) -> Adopted:
     spec = _spec(kept, provider)
     options = _options(kept, provider, spec, own)
     try:
-        read_lines = conda_lines if spec.container.conda else requirement_lines
+        read_lines = list_conda_lines if spec.container.conda else list_requirements
         lines = read_lines("\n".join(kept.requirements))
         sources = {name: Source(**one.model_dump()) for name, one in kept.sources.items()}
         facts = Facts(options, sources, lines, kept.survey)
@@ -170,7 +170,7 @@ def understood(kept: Kept, provider: Provider, own: profile.Profile) -> Adopted:
 
 def _spec(kept: Kept, provider: Provider) -> Spec:
     try:
-        spec, problems = validate.spec(reader.read(kept.job.encode()))
+        spec, problems = validate.parse_spec(reader.read(kept.job.encode()))
     except NOT_OURS as exc:
         raise _damaged(kept.run, "its spec cannot be read") from exc
     if spec is None:
@@ -188,7 +188,7 @@ def _options(kept: Kept, provider: Provider, spec: Spec, own: profile.Profile) -
         _refuse(kept, [*problems[0], *problems[1]])
         raise AssertionError("BUG: options without problems")
     settings = found.model_dump(mode="json") | _of_anyone(kind, kept.options)
-    merged, wrong = validate.model(kind, settings)
+    merged, wrong = validate.parse_model(kind, settings)
     if merged is None:
         raise _damaged(kept.run, f"its settings: {wrong[0].what}")
     return merged

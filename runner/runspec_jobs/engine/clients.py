@@ -85,7 +85,7 @@ def machine_rates(
 def shape(of: Record) -> tuple[int, int]:
     """Return the number of nodes of each task of a run, and the number of its tasks."""
     found = of.spec
-    return found.cluster.nodes.max, placeholders.length(found.sweep)
+    return found.cluster.nodes.max, placeholders.count_tasks(found.sweep)
 
 
 def spec(of: Record) -> Spec | None:

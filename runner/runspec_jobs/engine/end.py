@@ -12,7 +12,7 @@ from runspec_jobs.engine.start_run import destroy_run
 from runspec_jobs.errors import Conflict, Damaged, Newer, RunspecError, UsageError
 from runspec_jobs.plan import model
 from runspec_jobs.provider import Scope, State, Status, Step
-from runspec_jobs.spec.scaling import named
+from runspec_jobs.spec.scaling import make_name
 from runspec_jobs.state import run_group, run_record
 from runspec_jobs.state.run_record import Record
 
@@ -86,7 +86,7 @@ def _names(name: str) -> list[str]:
     group = run_group.find(name)
     if group is not None:
         assert group.scaling is not None, "BUG: the spec of a group has no scaling"
-        of_sizes = [named(group, size) for size in group.scaling.sizes]
+        of_sizes = [make_name(group, size) for size in group.scaling.sizes]
         return [one for one in of_sizes if run_record.readable(one)]
     of_sizes = run_record.sizes(name)
     if of_sizes and not run_record.has(name) and not any(map(run_record.of_name, of_sizes)):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from runspec_jobs.diagnostics.terminal_text import without_sequences
+from runspec_jobs.diagnostics.terminal_text import strip_sequences
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.engine.wait import wait
 from runspec_jobs.logs.follow import Line, Wanted, line_text
@@ -65,7 +65,7 @@ class Joined:
         text = b"".join(self._parts.pop(key))
         at_s = self._at.pop(key)
         at = None if at_s is None else datetime.fromtimestamp(at_s, UTC)
-        self._show(LogLine(*key, line_text(text, without_sequences), at))
+        self._show(LogLine(*key, line_text(text, strip_sequences), at))
 
 
 def whole(lines: Iterator[Line]) -> Iterator[LogLine]:

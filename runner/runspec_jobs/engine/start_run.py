@@ -103,7 +103,7 @@ def about_run(found: PlanInputs, client: Client, run: str) -> dict[str, Any]:
         **({} if mounted is None else {"spec_file": mounted}),
         "provider": found.provider.name,
         "nodes": found.spec.cluster.nodes.max,
-        "tasks": placeholders.length(found.spec.sweep),
+        "tasks": placeholders.count_tasks(found.spec.sweep),
         "file": None if file is None else str(file),
         "commit": git_commit.commit(found.base.absolute()),
         **places._asdict(),

@@ -36,8 +36,8 @@ from runspec_jobs.provider import (
     paths,
 )
 from runspec_jobs.spec import validate
-from runspec_jobs.spec.requirements import RequirementsError, conda_lines, requirement_lines
-from runspec_jobs.spec.scaling import of_size, text_of_size
+from runspec_jobs.spec.requirements import RequirementsError, list_conda_lines, list_requirements
+from runspec_jobs.spec.scaling import select_size, write_size
 
 MAX_REQUIREMENTS_BYTES = MIB
 
@@ -149,8 +149,8 @@ def _checked(provider: Provider, spec: Spec, facts: Facts, own: ProfileInUse) ->
 def at_size(found: PlanInputs, size: int) -> PlanInputs:
     """Return *found* at *size* of its `scaling`, with the text of the spec for the record of its run."""
     assert found.text.document is not None, "BUG: a job without a document"
-    spec = of_size(found.spec, size)
-    data = text_of_size(found.text.document.value, size)
+    spec = select_size(found.spec, size)
+    data = write_size(found.text.document.value, size)
     facts = found.facts
     if isinstance(found.provider, SupportsDiscovery):
         facts = facts._replace(survey=found.provider.survey(spec, facts.options))
@@ -161,7 +161,7 @@ def at_size(found: PlanInputs, size: int) -> PlanInputs:
 def spec_in(text: SourceFile) -> Spec:
     """Return the spec in *text*. Raises InvalidSpec with all problems in it."""
     if text.document is not None:
-        spec, problems = validate.spec(text.document)
+        spec, problems = validate.parse_spec(text.document)
         text.complain(problems)
         if spec is not None:
             text.complain(env_secrets.notes(spec))
@@ -260,10 +260,10 @@ def _requirements(spec: Spec, base: Path) -> tuple[tuple[str, ...], list[Problem
     where = ("container", "conda" if conda else "requirements")
     try:
         if conda:
-            return conda_lines(_beside(base, conda)), []
+            return list_conda_lines(_beside(base, conda)), []
         if isinstance(named, str):
-            return requirement_lines(_beside(base, named)), []
-        return requirement_lines("\n".join(named or ())), []
+            return list_requirements(_beside(base, named)), []
+        return list_requirements("\n".join(named or ())), []
     except NotOfCheckout as exc:
         return (), [Problem(where, exc.message, exc.hint)]
     except (OSError, UnicodeDecodeError) as exc:

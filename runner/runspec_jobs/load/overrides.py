@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from runspec_jobs.diagnostics.problem import Path, dotted
+from runspec_jobs.diagnostics.problem import Path, format_path
 from runspec_jobs.document import reader
 from runspec_jobs.document.nodes import NOWHERE, Document, Map, Seq, Text, Value
 from runspec_jobs.errors import UsageError
 from runspec_jobs.load.source import SourceFile
-from runspec_jobs.spec.scaling import text_of
+from runspec_jobs.spec.scaling import write_spec
 
 PART = re.compile(r"\.?([A-Za-z_][A-Za-z0-9_-]*)|\[([0-9]{1,6})\]|\.([0-9]{1,6})(?=[.\[]|$)")
 NAMED = ("mounts", "outputs")  # lists whose items have names
@@ -47,7 +47,7 @@ def changed(text: SourceFile, overrides: Overrides) -> SourceFile:
         origins |= dict.fromkeys(added, origin)
     found = SourceFile(text.name, text.data, Document(value), list(text.diagnostics))
     found.origins = origins
-    found.changed = text_of(value)
+    found.changed = write_spec(value)
     return found
 
 
@@ -70,7 +70,7 @@ def _changes(overrides: Overrides) -> Iterator[Change]:
 
 def _set(setting: str, value: dict[str, Value]) -> tuple[Path, Value, str]:
     path, new = _parsed(setting, value)
-    return path, new, f"--set {dotted(path)}"
+    return path, new, f"--set {format_path(path)}"
 
 
 def _appended(added: Sequence[str], value: dict[str, Value]) -> tuple[Path, Value, str]:

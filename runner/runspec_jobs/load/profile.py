@@ -11,10 +11,10 @@ from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean
 from runspec_jobs.document.nodes import Text, Value
 from runspec_jobs.provider import Options
 from runspec_jobs.spec.base import Model
-from runspec_jobs.spec.field_marks import of_user
+from runspec_jobs.spec.field_marks import find_user_settings
 from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.types import Name
-from runspec_jobs.spec.validate import is_private as is_private, model
+from runspec_jobs.spec.validate import is_private as is_private, parse_model
 
 CONFIRM_ABOVE_USD = 10.0
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -58,7 +58,7 @@ def options(
     at = ("providers", name)
     pools = _pools(own if "pools" in own else common)
     drawn = pools.get(spec.cluster.pool or "", {})
-    found, problems = model(kind, {**common, **drawn, **own}, at)
+    found, problems = parse_model(kind, {**common, **drawn, **own}, at)
     problems = [p for p in problems if len(p.path) < 3 or p.path[2] not in {*drawn} - {*own}]
     not_of_spec = of_user_alone(kind, own, at)
     problems = [p for p in problems if not _within(p.path, not_of_spec)]
@@ -76,9 +76,9 @@ def options(
 
 def of_user_alone(kind: type[Options], settings: Mapping[str, Any], at: Path) -> list[Path]:
     """Return the paths of all values in *settings* of a provider and its pools that only the user may set."""
-    found = list(of_user(kind, settings, at))
+    found = list(find_user_settings(kind, settings, at))
     for name, pool in _pools(settings).items():
-        found += of_user(kind, pool, (*at, "pools", name))
+        found += find_user_settings(kind, pool, (*at, "pools", name))
     return found
 
 
@@ -113,7 +113,7 @@ def _of_pool(
     """Return the problems of the *settings* of a pool, which override the *others* of its provider."""
     if "pools" in settings:
         return [Problem((*at, "pools"), "a pool cannot contain pools", "remove it", at="key")]
-    _, problems = model(kind, {**others, **settings})
+    _, problems = parse_model(kind, {**others, **settings})
     return [p._replace(path=(*at, *p.path)) for p in problems if p.path and p.path[0] in settings]
 
 
@@ -127,4 +127,4 @@ def _no_pool(provider: str, name: str, pools: Mapping[str, Any]) -> Problem:
 
 def read(value: Value) -> tuple[Profile | None, list[Problem]]:
     """Return the profile in *value*, or None, and all problems in it."""
-    return model(Profile, value)
+    return parse_model(Profile, value)

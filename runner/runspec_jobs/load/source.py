@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from runspec_jobs.diagnostics.problem import Path as Path_, Problem
-from runspec_jobs.diagnostics.render import Diagnostic, flawed, of_option, placed
+from runspec_jobs.diagnostics.render import (
+    Diagnostic,
+    locate_flaws,
+    locate_in_option,
+    locate_problems,
+)
 from runspec_jobs.document import reader
 from runspec_jobs.document.nodes import NOWHERE, Document, Map, Value
 from runspec_jobs.errors import Unavailable, Untrusted, UsageError
@@ -15,7 +20,7 @@ from runspec_jobs.load import env_secrets, profile, registry
 from runspec_jobs.load.notes import command, foreign_settings, unmounted
 from runspec_jobs.provider import Facts, Provider, Spec, SupportsConda, SupportsServiceRanks
 from runspec_jobs.spec import validate
-from runspec_jobs.spec.scaling import sizes
+from runspec_jobs.spec.scaling import list_sizes
 
 
 @dataclass
@@ -55,9 +60,9 @@ class SourceFile:
         assert self.document is not None, "BUG: a text that could not be parsed was checked"
         found = list(problems)
         of_options = [(one, option) for one in found if (option := self._option(one))]
-        self.diagnostics += [of_option(option, one) for one, option in of_options]
+        self.diagnostics += [locate_in_option(option, one) for one, option in of_options]
         others = [one for one in found if not self._option(one)]
-        self.diagnostics += placed(self.name, self.document, others)
+        self.diagnostics += locate_problems(self.name, self.document, others)
 
     def _option(self, problem: Problem) -> str | None:
         """Return the option that set what *problem* is about, or made the mapping that contains it, if one did."""
@@ -105,7 +110,7 @@ def read(name: str, data: bytes) -> SourceFile:
     try:
         text.document = reader.read(data)
     except reader.YamlError as exc:
-        text.diagnostics = flawed(name, exc.flaws)
+        text.diagnostics = locate_flaws(name, exc.flaws)
     return text
 
 
@@ -136,7 +141,7 @@ def validated(text: SourceFile) -> tuple[Spec | None, list[Problem]]:
     """Check *text* as a spec without anything else: no profile is read and no service is asked."""
     if text.document is None:
         return None, []
-    spec, problems = validate.spec(text.document)
+    spec, problems = validate.parse_spec(text.document)
     if spec is None:
         return None, _with_provider(text.document, problems)
     is_installed = spec.provider in registry.installed()
@@ -179,7 +184,7 @@ def _with_provider(document: Document, problems: Sequence[Problem]) -> list[Prob
 
 def checked(provider: Provider, spec: Spec, facts: Facts) -> list[Problem]:
     """Return the problems of *spec* on *provider* for all sizes in `scaling`, each problem once."""
-    found = (p for one in sizes(spec) for p in provider.check(one, facts))
+    found = (p for one in list_sizes(spec) for p in provider.check(one, facts))
     lost = [*foreign_settings.find_lost(spec), *_conda(provider, spec)]
     return list(dict.fromkeys([*lost, *found]))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from runspec_jobs.diagnostics.terminal_text import without_sequences
+from runspec_jobs.diagnostics.terminal_text import strip_sequences
 from runspec_jobs.logs.follow import chosen, line_text, tail
 from runspec_jobs.provider import Client, NodeStatus, State, Status, Stream
 
@@ -54,5 +54,5 @@ def _last(stream: Stream) -> list[str] | None:
         position = chunk.position
         if len(data) > MOST_BYTES:
             return None
-    texts = (line_text(line, without_sequences).rstrip() for line in bytes(data).split(b"\n"))
+    texts = (line_text(line, strip_sequences).rstrip() for line in bytes(data).split(b"\n"))
     return [text for text in texts if text][-LINES:]

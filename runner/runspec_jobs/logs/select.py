@@ -11,11 +11,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Self
 
-from runspec_jobs.diagnostics.terminal_text import without_sequences
+from runspec_jobs.diagnostics.terminal_text import strip_sequences
 from runspec_jobs.errors import UsageError
 from runspec_jobs.logs.follow import Line, line_text
 from runspec_jobs.logs.measure import Bounded
-from runspec_jobs.spec.regex_safety import is_ambiguous, unlimited_repetitions
+from runspec_jobs.spec.regex_safety import count_unlimited_repetitions, is_ambiguous
 
 GREP_LIMIT_S = 2.0  # processor time that the expression may take for one line
 SEARCHED = 10_000  # characters of a line, where a search that takes too long cannot be ended
@@ -74,7 +74,7 @@ def _compiled(grep: str) -> re.Pattern[str]:
         # Only in the main thread, a search that takes too long can be ended.
         if is_ambiguous(grep):
             raise UsageError(f"--grep: '{grep}' can take exponential time", SIMPLER)
-        if unlimited_repetitions(grep) > 1:
+        if count_unlimited_repetitions(grep) > 1:
             what = f"--grep: '{grep}' has several unlimited repetitions, which can take very long"
             raise UsageError(what, "search in the main thread, or limit them, as in .{0,20}")
     return found
@@ -151,7 +151,7 @@ class Selector:
     def _matches(self, found: Line) -> bool:
         if self._pattern is None:
             return True
-        text = line_text(found.text, without_sequences)
+        text = line_text(found.text, strip_sequences)
         if self._bounded is None:
             return self._pattern.search(text[:SEARCHED]) is not None
         return self._bounded.call(self._pattern.search, text) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from runspec_jobs.document.nodes import Value, flow
+from runspec_jobs.document.nodes import Value, format_flow
 from runspec_jobs.plan.smoke import KEPT
 from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.placeholders import tasks
@@ -87,7 +87,7 @@ def text(spec: Spec, value: Mapping[str, Value]) -> str:
         "command": ["/bin/sh", "-c", HOLD],
         "retry": {"attempts": 1, "spot_attempts": 1},
     }
-    return flow(found)
+    return format_flow(found)
 
 
 def words(asked: Sequence[str]) -> list[str]:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from runspec_jobs.document.nodes import Value, flow
+from runspec_jobs.document.nodes import Value, format_flow
 from runspec_jobs.spec.model import Spec
-from runspec_jobs.spec.placeholders import SMOKE, smoke_name, tasks
+from runspec_jobs.spec.placeholders import SMOKE, make_smoke_name, tasks
 
 # The exit code of `runspec_agent.rendezvous.connectivity` if nodes cannot reach each other.
 UNREACHED = 68
@@ -37,13 +37,13 @@ def text(spec: Spec, value: Mapping[str, Value]) -> str:
     if spec.sweep:
         found["sweep"] = {name: [value] for name, value in tasks(spec)[0].items()}
     found |= {
-        "name": smoke_name(spec.name),
+        "name": make_smoke_name(spec.name),
         "env": {**env, SMOKE: "1"},
         "run" if isinstance(spec.smoke, str) else "command": value["smoke"],
         "retry": {k: v for k, v in retry.items() if k != "attempts"},
         "timeout": f"{min(LONGEST_S, spec.timeout or LONGEST_S)}s",
     }
-    return flow(found)
+    return format_flow(found)
 
 
 class Unreached(NamedTuple):

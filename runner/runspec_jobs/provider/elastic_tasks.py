@@ -13,7 +13,7 @@ from typing import Any
 from runspec_jobs import record_formats
 from runspec_jobs.provider.types import MembershipChange, NodeStatus, State, Status, changes_of
 from runspec_jobs.spec.model import Spec
-from runspec_jobs.spec.placeholders import length
+from runspec_jobs.spec.placeholders import count_tasks
 
 ELASTIC = "runspec.elastic/v1"  # the same as in runspec_agent.base.record_formats
 Record = Mapping[str, Any]
@@ -31,7 +31,7 @@ def nodes_each(spec: Spec) -> int:
 
 def tasks_in_all(spec: Spec) -> int:
     """Return the number of tasks that *spec* has at the service."""
-    return length(spec.sweep) * (spec.cluster.nodes.max if spec.cluster.nodes.elastic else 1)
+    return count_tasks(spec.sweep) * (spec.cluster.nodes.max if spec.cluster.nodes.elastic else 1)
 
 
 def width(record: Record) -> int:

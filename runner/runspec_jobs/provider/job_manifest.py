@@ -9,7 +9,7 @@ from runspec_jobs import record_formats
 from runspec_jobs.errors import NoAnswer
 from runspec_jobs.provider.types import PARTS, Facts, Source
 from runspec_jobs.spec.model import Mount, Spec
-from runspec_jobs.spec.placeholders import SMOKE, Axis, axes
+from runspec_jobs.spec.placeholders import SMOKE, Axis, list_axes
 
 FORMAT = "runspec.run/v1"
 PARTED_FORMAT = (
@@ -71,7 +71,7 @@ def job_record(spec: Spec, run: str, facts: Facts, **more: Any) -> dict[str, Any
         "attempts": spec.retry.attempts,
         "timeout_s": spec.timeout,
         **({"limit_s": limit_s(spec)} if more.get("ends") and spec.timeout else {}),
-        "sweep": [_axis(axis) for axis in axes(spec.sweep)],
+        "sweep": [_axis(axis) for axis in list_axes(spec.sweep)],
         "mounts": [_mount(mount, facts) for mount in spec.mounts],
         "outputs": kept_outputs(spec),
         "requirements": list(facts.requirements),

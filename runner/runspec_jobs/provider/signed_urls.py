@@ -8,7 +8,7 @@ from typing import Any
 from runspec_jobs.diagnostics.problem import Problem
 from runspec_jobs.provider.payload import usage_sh
 from runspec_jobs.spec.model import Launch, Mount, Spec
-from runspec_jobs.spec.placeholders import Axis, axes, tasks, variable
+from runspec_jobs.spec.placeholders import Axis, list_axes, tasks, variable
 
 USAGE_SH = usage_sh()  # read here, because a plan reads nothing from the disk
 SIGNED_OUTPUTS = 100  # the most tasks whose outputs one list of URLs can contain
@@ -40,7 +40,7 @@ def signed_job_lines(
         yield f"mount={variable('mounts', one.name)}"
         yield f"at={one.target}"
         yield from mount(one)
-    for axis in reversed(axes(spec.sweep)):
+    for axis in reversed(list_axes(spec.sweep)):
         yield from _swept(axis)
     for made in spec.outputs:
         yield f"output={variable('outputs', made.name)}"

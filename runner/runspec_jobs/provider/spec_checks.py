@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean
 from runspec_jobs.provider.types import Options
 from runspec_jobs.spec.model import Spec
-from runspec_jobs.spec.placeholders import length, variable
+from runspec_jobs.spec.placeholders import count_tasks, variable
 
 SecretCheck = Callable[[Path, str, str], Iterable[Problem]]
 """Gets the path of a secret in the spec, its name, and its source, such as `env:TOKEN`."""
@@ -36,7 +36,7 @@ def lacking(provider: str, key: str, example: str, why: str = "") -> Problem:
 
 def too_many_tasks(spec: Spec, most: int, why: str) -> Iterator[Problem]:
     """Yield a problem if the sweep of *spec* has more tasks than a provider supports; *why* says whose limit it is."""
-    if (count := length(spec.sweep)) > most:
+    if (count := count_tasks(spec.sweep)) > most:
         what = f"the sweep has {count:,} tasks; at most {most:,} are allowed: {why}"
         yield Problem(("sweep",), what, "use fewer values, or several specs", at="key")
 

@@ -13,7 +13,7 @@ from runspec_jobs.errors import RemoteError
 from runspec_jobs.provider.steps import Request
 from runspec_jobs.spec.base import Model
 from runspec_jobs.spec.field_marks import Anyone, User
-from runspec_jobs.spec.types import Key, matching
+from runspec_jobs.spec.types import Key, make_match_validator
 
 Progress = Callable[
     [int, int], None
@@ -26,7 +26,7 @@ SECRET_SOURCE = r"^(env:[A-Za-z_][A-Za-z0-9_]*|file:.+|[a-z][a-z0-9]*(-[a-z0-9]+
 SecretSource = Annotated[
     str,
     BeforeValidator(
-        matching(
+        make_match_validator(
             SECRET_SOURCE, "where a secret lives", "write env:NAME or file:/path", private=True
         )
     ),
@@ -35,7 +35,9 @@ SecretSource = Annotated[
 LocalSecret = Annotated[
     str,
     BeforeValidator(
-        matching(LOCAL_SECRET, "where a secret lives", "write env:NAME or file:/path", private=True)
+        make_match_validator(
+            LOCAL_SECRET, "where a secret lives", "write env:NAME or file:/path", private=True
+        )
     ),
     WithJsonSchema({"type": "string", "pattern": LOCAL_SECRET}),
 ]

@@ -73,7 +73,7 @@ def reached(metric: Metric, tasks: Sequence[Task]) -> Task | None:
         return None
     for task in _ordered(metric, [one for one in tasks if one.state == State.SUCCEEDED]):
         value = task.measured.value
-        if value is not None and metric.stop.reached(value):
+        if value is not None and metric.stop.is_reached(value):
             return task
     return None
 

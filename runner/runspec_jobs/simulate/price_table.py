@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.document.nodes import NOWHERE, Document, Map, Mark, Seq, Text
-from runspec_jobs.document.reader import TEXT_BYTES, SyntaxProblem, YamlError, lines
+from runspec_jobs.document.reader import TEXT_BYTES, SyntaxProblem, YamlError, split_lines
 
 POOL = ("price", "nodes", "boot", "notice", "losses_per_hour", "wait")
 COLUMNS = ("time", "pool", "lost", *POOL)
@@ -20,7 +20,7 @@ def read(data: bytes) -> Document:
     """
     if len(data) > TEXT_BYTES:
         raise YamlError(SyntaxProblem(Mark(1, 1), "the file is larger than 1 MiB"))
-    every = lines(data)
+    every = split_lines(data)
     rows = [_cells(n, line) for n, line in enumerate(every) if line and line[0] != "#"]
     if not rows:
         raise YamlError(

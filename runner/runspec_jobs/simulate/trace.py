@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from runspec_jobs.diagnostics.problem import Problem, did_you_mean
 from runspec_jobs.simulate.types import Count, Moment, Number
 from runspec_jobs.spec.base import Model
-from runspec_jobs.spec.types import Key, Positive, Word, problem
+from runspec_jobs.spec.types import Key, Positive, Word, make_error
 
 
 class Pool(Model):
@@ -47,7 +47,7 @@ class Event(Model):
     @model_validator(mode="after")
     def _something(self) -> Self:
         if self.price is None and self.nodes is None and self.lost is None:
-            raise problem("this event changes nothing", "add price, nodes or lost")
+            raise make_error("this event changes nothing", "add price, nodes or lost")
         return self
 
 

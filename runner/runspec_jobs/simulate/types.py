@@ -7,34 +7,34 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from runspec_jobs.document.nodes import Text, kind, resolve
-from runspec_jobs.spec.types import problem, seconds
+from runspec_jobs.document.nodes import Text, resolve, resolve_kind
+from runspec_jobs.spec.types import make_error, parse_seconds
 
 
 def _number(value: Any) -> Any:
     if isinstance(value, Text):
-        found = resolve(value) if kind(value) in ("int", "float") else None
+        found = resolve(value) if resolve_kind(value) in ("int", "float") else None
         if found is None or not math.isfinite(found):
             hint = "remove the quotes" if not value.plain else None
-            raise problem(f"'{value}' is not a number", hint)
+            raise make_error(f"'{value}' is not a number", hint)
         return found
     return value
 
 
 def _moment(value: Any) -> Any:
-    plain = isinstance(value, Text) and kind(value) in ("int", "float")
-    return _number(value) if plain else seconds(value)
+    plain = isinstance(value, Text) and resolve_kind(value) in ("int", "float")
+    return _number(value) if plain else parse_seconds(value)
 
 
 def _rate(value: Any) -> Any:
     found = _number(value)
     if isinstance(found, int | float) and found <= 0:
-        raise problem(f"must be above 0 (got {found})")
+        raise make_error(f"must be above 0 (got {found})")
     return found
 
 
 def _known(value: Any) -> Any:
-    return None if isinstance(value, Text) and kind(value) == "null" else _rate(value)
+    return None if isinstance(value, Text) and resolve_kind(value) == "null" else _rate(value)
 
 
 Number = Annotated[float, Field(ge=0), BeforeValidator(_number)]

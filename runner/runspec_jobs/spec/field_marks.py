@@ -37,17 +37,17 @@ Anyone = Annotated[T, ANYONE]
 """A field that a job file may set too."""
 
 
-def unmarked(kind: type[BaseModel]) -> list[str]:
+def find_unmarked(kind: type[BaseModel]) -> list[str]:
     """Return the fields of *kind*, and of every model in it, that do not have exactly one mark."""
     found = []
-    for one in _with_nested(kind):
+    for one in _list_with_nested(kind):
         for name, field in one.model_fields.items():
             if len([mark for mark in field.metadata if isinstance(mark, SetBy)]) != 1:
                 found.append(f"{one.__name__}.{name}")
     return found
 
 
-def of_user(kind: type[BaseModel], settings: Any, at: Path = ()) -> Iterator[Path]:
+def find_user_settings(kind: type[BaseModel], settings: Any, at: Path = ()) -> Iterator[Path]:
     """Yield the path of every value in *settings*, the parsed options of a *kind*, that only the user may set.
 
     A field without a mark counts as one that only the user may set. Keys that *kind* does not have are skipped.
@@ -61,34 +61,34 @@ def of_user(kind: type[BaseModel], settings: Any, at: Path = ()) -> Iterator[Pat
         if ANYONE not in field.metadata:
             yield (*at, name)
             continue
-        yield from _nested(field.annotation, value, (*at, name))
+        yield from _find_nested(field.annotation, value, (*at, name))
 
 
-def _nested(annotation: Any, value: Any, at: Path) -> Iterator[Path]:
+def _find_nested(annotation: Any, value: Any, at: Path) -> Iterator[Path]:
     """Yield the paths that `of_user` yields for the models in *value*, which is of the type *annotation*."""
     kinds = get_args(annotation)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield from of_user(annotation, value, at)
+        yield from find_user_settings(annotation, value, at)
     elif get_origin(annotation) is abc.Mapping:
         for name, item in value.items() if isinstance(value, Mapping) else ():
-            yield from _nested(kinds[1], item, (*at, name))
+            yield from _find_nested(kinds[1], item, (*at, name))
     elif get_origin(annotation) is tuple:
         for number, item in enumerate(value if isinstance(value, list) else ()):
-            yield from _nested(kinds[0], item, (*at, number))
+            yield from _find_nested(kinds[0], item, (*at, number))
     else:  # a union, or an annotated type
         for kind in kinds:
-            yield from _nested(kind, value, at)
+            yield from _find_nested(kind, value, at)
 
 
-def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+def list_models(annotation: Any) -> Iterator[type[BaseModel]]:
     """Yield the models that *annotation* names."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for inner in getattr(annotation, "__args__", ()):
-        yield from models_in(inner)
+        yield from list_models(inner)
 
 
-def _with_nested(kind: type[BaseModel]) -> Iterator[type[BaseModel]]:
+def _list_with_nested(kind: type[BaseModel]) -> Iterator[type[BaseModel]]:
     """Yield *kind* and every model in its fields, each once."""
     seen, waiting = set(), [kind]
     while waiting:
@@ -97,5 +97,5 @@ def _with_nested(kind: type[BaseModel]) -> Iterator[type[BaseModel]]:
             seen.add(one)
             yield one
             waiting += [
-                m for field in one.model_fields.values() for m in models_in(field.annotation)
+                m for field in one.model_fields.values() for m in list_models(field.annotation)
             ]

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from runspec_jobs.spec.base import Model
 from runspec_jobs.spec.sweep import Number
-from runspec_jobs.spec.types import Positive, Word, problem
+from runspec_jobs.spec.types import Positive, Word, make_error
 
 TABLES = (".csv", ".json", ".jsonl")
 SIZES = 50
@@ -26,7 +26,7 @@ class Stop(Model):
         description="Stop the others once a task has succeeded whose metric is above this number.",
     )
 
-    def reached(self, value: float) -> bool:
+    def is_reached(self, value: float) -> bool:
         """Return whether *value* meets the condition."""
         if self.below is not None:
             return value < float(self.below)
@@ -75,7 +75,7 @@ class Metric(Model):
         """The suffix of the file if it is one that needs neither pattern nor reader, or None."""
         return next((end for end in TABLES if (self.file or "").lower().endswith(end)), None)
 
-    def better(self, one: float, other: float) -> bool:
+    def is_better(self, one: float, other: float) -> bool:
         return one > other if self.goal == "max" else one < other
 
 
@@ -102,9 +102,9 @@ class Scaling(Model):
     )
 
     @model_validator(mode="after")
-    def _one(self) -> Self:
+    def _require_one_unit(self) -> Self:
         if (self.nodes is None) == (self.processes is None):
-            raise problem("scaling needs either nodes or processes", "write scaling: [1, 2, 4]")
+            raise make_error("scaling needs either nodes or processes", "write scaling: [1, 2, 4]")
         return self
 
     @property
@@ -117,7 +117,7 @@ class Scaling(Model):
         return self.nodes or self.processes or ()
 
 
-def _sizes(value: Any) -> Any:
+def _parse_sizes(value: Any) -> Any:
     return {"nodes": value} if isinstance(value, list | tuple) else value
 
 
@@ -146,4 +146,4 @@ SCALING_SCHEMA: dict[str, Any] = {
         },
     ]
 }
-Sizes = Annotated[Scaling, BeforeValidator(_sizes), WithJsonSchema(SCALING_SCHEMA)]
+Sizes = Annotated[Scaling, BeforeValidator(_parse_sizes), WithJsonSchema(SCALING_SCHEMA)]

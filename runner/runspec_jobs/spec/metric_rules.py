@@ -7,25 +7,25 @@ from collections.abc import Iterator
 from runspec_jobs.diagnostics.problem import Problem, did_you_mean
 from runspec_jobs.spec.metric import Metric, Scaling
 from runspec_jobs.spec.model import Spec
-from runspec_jobs.spec.regex_safety import trouble
-from runspec_jobs.spec.scaling import named
+from runspec_jobs.spec.regex_safety import find_trouble
+from runspec_jobs.spec.scaling import make_name
 from runspec_jobs.spec.types import NAME, compiled
 
 
-def wrong_metric(spec: Spec) -> Iterator[Problem]:
+def check_metric(spec: Spec) -> Iterator[Problem]:
     """Yield a problem for each rule that the metric of *spec* breaks."""
     if spec.metric is None:
         return
-    yield from _found_by(spec.metric)
-    yield from _file(spec, spec.metric)
+    yield from _check_source(spec.metric)
+    yield from _check_file(spec, spec.metric)
     yield from _stop(spec, spec.metric)
 
 
-def _found_by(metric: Metric) -> Iterator[Problem]:
-    if metric.pattern is not None and (wrong := trouble(metric.pattern)):
+def _check_source(metric: Metric) -> Iterator[Problem]:
+    if metric.pattern is not None and (wrong := find_trouble(metric.pattern)):
         yield Problem(("metric", "pattern"), *wrong)
     if metric.table is not None:
-        yield from _table(metric)
+        yield from _check_table(metric)
         return
     if metric.pattern is None and metric.reader is None:
         hint = "add pattern: 'accuracy=([0-9.]+)', or reader: horovod"
@@ -41,7 +41,7 @@ def _found_by(metric: Metric) -> Iterator[Problem]:
         yield Problem(("metric", "key"), what, hint, at="key")
 
 
-def _table(metric: Metric) -> Iterator[Problem]:
+def _check_table(metric: Metric) -> Iterator[Problem]:
     """Yield the problems of a metric in a JSON or CSV file, which is read by `key` or `column` alone."""
     wanted, other = ("column", "key") if metric.table == ".csv" else ("key", "column")
     if getattr(metric, wanted) is None:
@@ -53,7 +53,7 @@ def _table(metric: Metric) -> Iterator[Problem]:
             yield Problem(("metric", name), what, "remove it", at="key")
 
 
-def _file(spec: Spec, metric: Metric) -> Iterator[Problem]:
+def _check_file(spec: Spec, metric: Metric) -> Iterator[Problem]:
     if metric.file is None:
         return
     output, _, path = metric.file.partition("/")
@@ -85,7 +85,7 @@ def _stop(spec: Spec, metric: Metric) -> Iterator[Problem]:
         yield Problem(at, what, "print the number, and remove 'file'", at="key")
 
 
-def wrong_scaling(spec: Spec) -> Iterator[Problem]:
+def check_scaling(spec: Spec) -> Iterator[Problem]:
     """Yield a problem for each rule that the numbers of nodes in `scaling` of *spec* break."""
     if spec.scaling is None:
         return
@@ -93,12 +93,12 @@ def wrong_scaling(spec: Spec) -> Iterator[Problem]:
     if spec.sweep:
         what = "'sweep' and 'scaling' cannot be used together"
         yield Problem(at, what, "keep one of them", at="key")
-    yield from _wrong_unit(spec, spec.scaling)
+    yield from _check_unit(spec, spec.scaling)
     sizes = spec.scaling.sizes
     for i, size in enumerate(sizes):
         if size in sizes[:i]:
             yield Problem(at, f"{size} is listed twice")
-    longest = named(spec, max(sizes))
+    longest = make_name(spec, max(sizes))
     if not compiled(NAME).fullmatch(longest):
         yield Problem(at, f"'{longest}' is too long for the name of a run", "shorten the name")
     if spec.metric is not None and spec.metric.goal == "min":
@@ -106,7 +106,7 @@ def wrong_scaling(spec: Spec) -> Iterator[Problem]:
         yield Problem(("metric", "goal"), what, "write max")
 
 
-def _wrong_unit(spec: Spec, scaling: Scaling) -> Iterator[Problem]:
+def _check_unit(spec: Spec, scaling: Scaling) -> Iterator[Problem]:
     """Yield a problem for each other field that already says what the sizes of *scaling* say."""
     if spec.cluster.nodes.max > 1:
         by_nodes = scaling.unit == "nodes"

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from runspec_jobs.diagnostics.problem import did_you_mean
-from runspec_jobs.document.nodes import Text, kind
+from runspec_jobs.document.nodes import Text, resolve_kind
 from runspec_jobs.spec.base import Model
 from runspec_jobs.spec.metric import Metric, Sizes
 from runspec_jobs.spec.sweep import Sweep
@@ -39,8 +39,8 @@ from runspec_jobs.spec.types import (
     Variable,
     Word,
     compiled,
-    problem,
-    whole,
+    make_error,
+    parse_whole,
 )
 
 SOURCE = r"^(\.{1,2}(/|$)|/|~/|store://.|shared://.)"
@@ -71,19 +71,21 @@ class Nodes(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _number(cls, value: Any) -> Any:
+    def _read_number(cls, value: Any) -> Any:
         if isinstance(value, Text):
-            if kind(value) != "int":
-                raise problem(f"'{value}' is not a number of nodes", "write 2 or {min: 1, max: 4}")
-            value = whole(value)
+            if resolve_kind(value) != "int":
+                raise make_error(
+                    f"'{value}' is not a number of nodes", "write 2 or {min: 1, max: 4}"
+                )
+            value = parse_whole(value)
             if value < 1:
-                raise problem(f"nodes must be at least 1 (got {value})")
+                raise make_error(f"nodes must be at least 1 (got {value})")
         return {"min": value, "max": value} if isinstance(value, int) else value
 
     @model_validator(mode="after")
     def _order(self) -> Self:
         if self.min > self.max:
-            raise problem(f"min ({self.min}) is greater than max ({self.max})")
+            raise make_error(f"min ({self.min}) is greater than max ({self.max})")
         return self
 
     @property
@@ -116,7 +118,7 @@ POOL = r"^pool:[a-z][a-z0-9_-]{0,39}$"
 BOUGHT = (*(str(c) for c in Capacity), "low-priority")  # the last is read as spot
 
 
-def _bought(value: Any) -> Any:
+def _check_capacity(value: Any) -> Any:
     if value == "low-priority":
         return "spot"
     if not isinstance(value, str) or value in BOUGHT or compiled(POOL).fullmatch(value):
@@ -124,7 +126,7 @@ def _bought(value: Any) -> Any:
     kinds = "on-demand, spot, spot-then-on-demand or pool:NAME"
     mine = OF_OTHERS.get(value.lower())
     hint = f"did you mean '{mine}'?" if mine else did_you_mean(value, BOUGHT)
-    raise problem(f"'{value}' is not {kinds}", hint)
+    raise make_error(f"'{value}' is not {kinds}", hint)
 
 
 class Cluster(Model):
@@ -139,7 +141,7 @@ class Cluster(Model):
     )
     bought: Annotated[
         str,
-        BeforeValidator(_bought),
+        BeforeValidator(_check_capacity),
         WithJsonSchema({"oneOf": [{"enum": [*BOUGHT]}, {"type": "string", "pattern": POOL}]}),
     ] = Field(
         default="on-demand",
@@ -233,14 +235,14 @@ class Mount(Model):
     )
 
     @model_validator(mode="after")
-    def _known_source(self) -> Self:
+    def _check_source(self) -> Self:
         if not compiled(SOURCE).match(self.source):
-            raise problem(
+            raise make_error(
                 f"'{self.source}' cannot be mounted",
                 "write ./folder, store://place or shared://place",
             )
         if self.scheme != "file" and ".." in self.source.split("/"):
-            raise problem(f"'{self.source}' must not contain '..'")
+            raise make_error(f"'{self.source}' must not contain '..'")
         return self
 
     @property
@@ -307,7 +309,7 @@ class Retry(Model):
 UNBUFFERED = "PYTHONUNBUFFERED"
 
 
-def _processes(fields: Mapping[str, Any]) -> int:
+def _count_processes(fields: Mapping[str, Any]) -> int:
     """Return the default of `processes_per_node`: torchrun's workers have a GPU each."""
     cluster, launch = fields.get("cluster"), fields.get("launch")
     return (cluster.gpus or 1) if cluster and launch is Launch.TORCHRUN else 1
@@ -346,7 +348,7 @@ class Spec(Model):
         "starts it with mpirun, `horovod` with Horovod's Gloo launcher, `torchrun` with torchrun.",
     )
     processes_per_node: Positive = Field(
-        default_factory=_processes,
+        default_factory=_count_processes,
         description="Number of processes on each node, for every `launch` but `none`. The default is 1, "
         "and with torchrun one for each GPU of the node.",
     )
@@ -415,7 +417,7 @@ class Spec(Model):
     def processes_chosen(self) -> bool:
         """Whether `processes_per_node` is another number than its default."""
         fields = {"cluster": self.cluster, "launch": self.launch}
-        return self.processes_per_node != _processes(fields)
+        return self.processes_per_node != _count_processes(fields)
 
     @property
     def program_env(self) -> dict[str, str]:

@@ -40,12 +40,12 @@ def variable(kind: str, name: str) -> str:
     return KINDS[kind] + name.upper().replace("-", "_")
 
 
-def smoke_name(name: str) -> str:
+def make_smoke_name(name: str) -> str:
     """Return the name of the smoke test of the spec called *name*."""
     return f"{name}-smoke"
 
 
-def places(text: str) -> Iterator[tuple[str, str]]:
+def find_placeholders(text: str) -> Iterator[tuple[str, str]]:
     """Yield the (kind, name) of every placeholder in *text*.
 
     >>> list(places("${mounts.code}/x $${mounts.data} $${sweep.a:-${sweep.lr}}"))
@@ -56,7 +56,7 @@ def places(text: str) -> Iterator[tuple[str, str]]:
             yield kind, name
 
 
-def unknown_places(text: str) -> Iterator[tuple[str, str]]:
+def find_unknown_placeholders(text: str) -> Iterator[tuple[str, str]]:
     """Yield both words of every `${word.word}` in *text* that is not a placeholder.
 
     >>> list(unknown_places("${mount.code} $${mount.code} ${sweep.lr} ${HOST:-a.b}"))
@@ -74,13 +74,13 @@ def literal(text: str) -> str:
     '$${mounts.code} ${HOME:-a.b} $$${a.b}'
     """
 
-    def escaped(match: re.Match[str]) -> str:
+    def escape(match: re.Match[str]) -> str:
         return "$" * bool(match[1] or match[2] or WORD.fullmatch(match[4])) + match[0]
 
-    return PLACE.sub(escaped, text)
+    return PLACE.sub(escape, text)
 
 
-def unescaped(text: str) -> str:
+def unescape_placeholders(text: str) -> str:
     """Return *text* with `${` instead of each `$${` before a placeholder; no placeholder is replaced by its value.
 
     >>> unescaped("$${mounts.code} $${HOME}")
@@ -98,12 +98,12 @@ def shell_script(text: str) -> str:
     ('ls "${RUNSPEC_MOUNT_CODE}"', '${LR:-${RUNSPEC_SWEEP_LR}}')
     """
 
-    def name(match: re.Match[str]) -> str:
+    def substitute(match: re.Match[str]) -> str:
         if match[1]:
             return match[0][1:]
         return "${" + variable(match[2], match[3]) + "}" if match[2] else match[0]
 
-    return PLACE.sub(name, text)
+    return PLACE.sub(substitute, text)
 
 
 def argv(spec: Spec) -> tuple[str, ...]:
@@ -128,16 +128,16 @@ class Axis(NamedTuple):
     rows: tuple[tuple[str, ...], ...]
 
 
-def axes(sweep: Sweep) -> tuple[Axis, ...]:
+def list_axes(sweep: Sweep) -> tuple[Axis, ...]:
     """Return the factors whose product *sweep* is, in its order; the lists of a factor must be equally long.
 
     >>> axes({"lr": ("1", "2")})
     (Axis(names=('lr',), rows=(('1',), ('2',))),)
     """
-    return tuple(_axis(name, part) for name, part in sweep.items())
+    return tuple(_make_axis(name, part) for name, part in sweep.items())
 
 
-def _axis(name: str, part: Any) -> Axis:
+def _make_axis(name: str, part: Any) -> Axis:
     if isinstance(part, Random):
         return Axis(tuple(part.draw), part.rows)
     if isinstance(part, Mapping):
@@ -145,7 +145,7 @@ def _axis(name: str, part: Any) -> Axis:
     return Axis((name,), tuple((value,) for value in part))
 
 
-def swept(sweep: Sweep) -> list[str]:
+def list_parameters(sweep: Sweep) -> list[str]:
     """Return the names of all parameters, in the order of the sweep."""
     found: list[str] = []
     for name, part in sweep.items():
@@ -154,16 +154,16 @@ def swept(sweep: Sweep) -> list[str]:
     return found
 
 
-def length(sweep: Sweep) -> int:
+def count_tasks(sweep: Sweep) -> int:
     """Return the number of tasks without making them; where lists go together, the first one is counted.
 
     >>> length({"lr": ("1", "2"), "list": {"a": ("1", "2", "3"), "b": ("4", "5", "6")}})
     6
     """
-    return math.prod(map(_length, sweep.values()))
+    return math.prod(map(_count_values, sweep.values()))
 
 
-def _length(part: Any) -> int:
+def _count_values(part: Any) -> int:
     if isinstance(part, Random):
         return part.trials
     return len(next(iter(part.values())) if isinstance(part, Mapping) else part)
@@ -174,7 +174,7 @@ def tasks(spec: Spec) -> tuple[Mapping[str, str], ...]:
 
     A spec without a sweep has one task without values.
     """
-    parts = axes(spec.sweep)
+    parts = list_axes(spec.sweep)
     names = [name for axis in parts for name in axis.names]
     return tuple(
         dict(zip(names, itertools.chain.from_iterable(rows), strict=True))

@@ -40,10 +40,10 @@ def python_fits(version: str, specifier: str) -> bool:
     (True, True, False)
     """
     found = python_version(version)
-    return all(clause.contains(found, prereleases=True) for clause in _clauses(specifier))
+    return all(clause.contains(found, prereleases=True) for clause in _parse_clauses(specifier))
 
 
-def _clauses(specifier: str) -> tuple[Specifier, ...]:
+def _parse_clauses(specifier: str) -> tuple[Specifier, ...]:
     from packaging.specifiers import InvalidSpecifier, Specifier
 
     bare = specifier.strip()

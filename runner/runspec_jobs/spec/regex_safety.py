@@ -19,7 +19,7 @@ REPEAT = r"\{(\d*)(,?)(\d*)\}"
 Wrong = tuple[str, str | None]
 
 
-def trouble(text: str) -> Wrong | None:
+def find_trouble(text: str) -> Wrong | None:
     """Return a message and a hint if *text* cannot be the pattern of a metric, or None if it can."""
     if len(text) > PATTERN_CHARACTERS:
         return (
@@ -78,11 +78,11 @@ def is_ambiguous(text: str) -> bool:
                 return True
             several[-1] |= least != most
         else:
-            last, at = False, _after(text, at)
+            last, at = False, _skip_character(text, at)
     return False
 
 
-def unlimited_repetitions(text: str) -> int:
+def count_unlimited_repetitions(text: str) -> int:
     """Return how many repetitions of *text*, a valid pattern, have no limit, or one above 100.
 
     A search takes time that grows with a line's length to the power of this number, plus one.
@@ -98,7 +98,7 @@ def unlimited_repetitions(text: str) -> int:
             found += repeat[1] > 100
             at = repeat[2]
         else:
-            at = _after(text, at)
+            at = _skip_character(text, at)
     return found
 
 
@@ -116,7 +116,7 @@ def _repeat(text: str, at: int) -> tuple[float, float, int] | None:
     return least, most, end + (text[end : end + 1] in ("?", "+"))
 
 
-def _after(text: str, at: int) -> int:
+def _skip_character(text: str, at: int) -> int:
     """Return the index after the character or the character class at *at*."""
     if text[at] == "\\":
         return at + 2

@@ -50,7 +50,7 @@ class RequirementsError(UsageError):
         self.problems = tuple(problems)
 
 
-def requirement_lines(text: str) -> tuple[str, ...]:
+def list_requirements(text: str) -> tuple[str, ...]:
     """Return the requirements of a requirements file, each on one line, in order.
 
     Raises RequirementsError with every line that is something else. The format:
@@ -60,8 +60,8 @@ def requirement_lines(text: str) -> tuple[str, ...]:
     ('numpy==1.26.4', 'six')
     """
     kept, problems = [], []
-    for number, line in _logical_lines(text):
-        problem = _problem(line)
+    for number, line in _join_lines(text):
+        problem = _find_problem(line)
         if problem:
             problems.append((number, *problem))
         kept.append(line)
@@ -70,7 +70,7 @@ def requirement_lines(text: str) -> tuple[str, ...]:
     return tuple(kept)
 
 
-def conda_lines(text: str) -> tuple[str, ...]:
+def list_conda_lines(text: str) -> tuple[str, ...]:
     """Return the lines of an environment.yml of conda. Raises RequirementsError if it cannot be used.
 
     The format: https://docs.conda.io/projects/conda/en/stable/user-guide/tasks/manage-environments.html
@@ -91,7 +91,7 @@ def conda_lines(text: str) -> tuple[str, ...]:
             if pattern.search(line):
                 what = f"the URL contains a {secret}"
                 problems.append((number, what, "use micromamba auth login"))
-    for item in _conda_items(value):
+    for item in _list_conda_items(value):
         if found := LEADS.match(item):
             at = next((n for n, line in enumerate(lines, 1) if item in line), 1)
             what = f"'{found[1]}' leads to a file of this machine, or is an option"
@@ -101,19 +101,19 @@ def conda_lines(text: str) -> tuple[str, ...]:
     return lines
 
 
-def _conda_items(value: object) -> Iterator[str]:
+def _list_conda_items(value: object) -> Iterator[str]:
     """Yield the channels and packages of an environment.yml, and those of pip in it."""
     if isinstance(value, str):
         yield value.strip()
     elif isinstance(value, list):
         for item in value:
-            yield from _conda_items(item)
+            yield from _list_conda_items(item)
     elif isinstance(value, dict):
         for key in ("channels", "dependencies", "pip"):
-            yield from _conda_items(value.get(key))
+            yield from _list_conda_items(value.get(key))
 
 
-def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+def _join_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield each line with its number, without comments and with continued lines joined, as pip does."""
     parts: list[str] = []
     first = 1
@@ -124,19 +124,19 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         parts.append(line.removesuffix("\\") if continued else line)
         if continued and number < len(lines):
             continue
-        whole = " ".join(COMMENT.sub("", _joined(parts)).split())
+        whole = " ".join(COMMENT.sub("", _join_parts(parts)).split())
         parts = []
         if whole:
             yield first, whole
 
 
-def _joined(parts: Sequence[str]) -> str:
+def _join_parts(parts: Sequence[str]) -> str:
     """Join the parts of a continued line, so that a comment in the last part stays a comment."""
     *before, last = parts
     return "".join(before) + (f" {last}" if COMMENT.match(last) else last)
 
 
-def _problem(line: str) -> tuple[str, str | None] | None:
+def _find_problem(line: str) -> tuple[str, str | None] | None:
     """Return a message and a hint if *line* is not a usable requirement, or None if it is."""
     if line.startswith("-"):
         option = re.split(r"[\s=]", line, maxsplit=1)[0]
@@ -150,7 +150,7 @@ def _problem(line: str) -> tuple[str, str | None] | None:
         return "the URL contains a password", "set UV_INDEX or use a netrc file"
     if _is_local(bare):
         return f"'{bare}' is a file or folder of this machine", OPTIONS["-e"]
-    return None if URL.match(bare) else _not_named(bare)
+    return None if URL.match(bare) else _explain_unnamed(bare)
 
 
 def _is_local(bare: str) -> bool:
@@ -159,7 +159,7 @@ def _is_local(bare: str) -> bool:
     return bool(LOCAL.match(target)) and (not URL.match(target) or target.startswith("file:"))
 
 
-def _not_named(bare: str) -> tuple[str, str | None] | None:
+def _explain_unnamed(bare: str) -> tuple[str, str | None] | None:
     from packaging.requirements import (
         InvalidRequirement,
         Requirement,

@@ -7,19 +7,19 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean
 from runspec_jobs.errors import UsageError
-from runspec_jobs.spec.metric_rules import wrong_metric, wrong_scaling
+from runspec_jobs.spec.metric_rules import check_metric, check_scaling
 from runspec_jobs.spec.model import Launch, Spec
 from runspec_jobs.spec.placeholders import (
     SMOKE,
-    length,
-    places,
-    smoke_name,
-    swept,
-    unknown_places,
+    count_tasks,
+    find_placeholders,
+    find_unknown_placeholders,
+    list_parameters,
+    make_smoke_name,
     variable,
 )
 from runspec_jobs.spec.python_versions import python_fits
-from runspec_jobs.spec.scaling import sizes
+from runspec_jobs.spec.scaling import list_sizes
 from runspec_jobs.spec.sweep import MAX_TASKS, Random
 from runspec_jobs.spec.types import NAME, compiled
 
@@ -28,42 +28,42 @@ ARGUMENT_BYTES = 131_072  # MAX_ARG_STRLEN of Linux, with the NUL at the end
 NOTHING_TO_RUN = "nothing to run"
 
 
-def broken(spec: Spec) -> Iterator[Problem]:
+def find_broken(spec: Spec) -> Iterator[Problem]:
     """Yield a problem for every rule that *spec* breaks."""
-    yield from _something_to_run(spec)
-    yield from _python(spec)
-    yield from _conda(spec)
-    yield from _names(spec)
-    yield from _targets(spec)
-    yield from _environment(spec)
-    yield from _places(spec)
-    yield from _sweep(spec)
-    yield from _launch(spec)
-    yield from _smoke(spec)
+    yield from _check_program(spec)
+    yield from _check_python(spec)
+    yield from _check_conda(spec)
+    yield from _check_names(spec)
+    yield from _check_targets(spec)
+    yield from _check_environment(spec)
+    yield from _check_placeholders(spec)
+    yield from _check_sweep(spec)
+    yield from _check_launch(spec)
+    yield from _check_smoke(spec)
     yield from _time(spec)
-    yield from wrong_metric(spec)
-    yield from wrong_scaling(spec)
+    yield from check_metric(spec)
+    yield from check_scaling(spec)
 
 
-def _something_to_run(spec: Spec) -> Iterator[Problem]:
+def _check_program(spec: Spec) -> Iterator[Problem]:
     if spec.command is not None and spec.run is not None:
         yield Problem(
             ("run",), "'command' and 'run' cannot be used together", "keep one of them", at="key"
         )
     if spec.command is None and spec.run is None:
         yield Problem((), NOTHING_TO_RUN, "add command: [program, argument] or run: |")
-    for key, words in (("command", spec.command or ()), ("smoke", _listed(spec.smoke))):
+    for key, words in (("command", spec.command or ()), ("smoke", _list_smoke_words(spec.smoke))):
         if words and not words[0]:
             yield Problem((key, 0), "the name of the program is empty")
-    for where, text in _texts(spec):
+    for where, text in _list_texts(spec):
         if "\0" in text:
             yield Problem(where, "a NUL character cannot be part of a command")
-        yield from _too_long(where, text)
+        yield from _check_length(where, text)
     for name, value in spec.env.items():
-        yield from _too_long(("env", name), f"{name}={value}")
+        yield from _check_length(("env", name), f"{name}={value}")
 
 
-def _too_long(where: Path, text: str) -> Iterator[Problem]:
+def _check_length(where: Path, text: str) -> Iterator[Problem]:
     """Yield a problem if Linux starts no program with *text*, as a word or as a variable: execve(2)."""
     size = len(text.encode())
     if size >= ARGUMENT_BYTES:
@@ -74,7 +74,7 @@ def _too_long(where: Path, text: str) -> Iterator[Problem]:
         yield Problem(where, f"{what} {which}", "put the text into a file of a mounted folder")
 
 
-def _python(spec: Spec) -> Iterator[Problem]:
+def _check_python(spec: Spec) -> Iterator[Problem]:
     if spec.container.python is not None:
         try:
             python_fits("3", spec.container.python)
@@ -82,7 +82,7 @@ def _python(spec: Spec) -> Iterator[Problem]:
             yield Problem(("container", "python"), exc.message, exc.hint)
 
 
-def _conda(spec: Spec) -> Iterator[Problem]:
+def _check_conda(spec: Spec) -> Iterator[Problem]:
     container = spec.container
     for name, hint in (
         ("requirements", "write the packages of pip under pip: in the file"),
@@ -95,25 +95,25 @@ def _conda(spec: Spec) -> Iterator[Problem]:
             yield Problem(("container", name), what, hint, at="key")
 
 
-def _names(spec: Spec) -> Iterator[Problem]:
+def _check_names(spec: Spec) -> Iterator[Problem]:
     for kind, names in (
         ("mounts", [m.name for m in spec.mounts]),
         ("outputs", [o.name for o in spec.outputs]),
-        ("sweep", swept(spec.sweep)),
+        ("sweep", list_parameters(spec.sweep)),
     ):
         seen: dict[str, str] = {}
         for i, name in enumerate(names):
             same = seen.setdefault(variable(kind, name), name)
-            where: Path = _parameter(spec, i) if kind == "sweep" else (kind, i, "name")
+            where: Path = _find_parameter(spec, i) if kind == "sweep" else (kind, i, "name")
             if same != name:
                 yield Problem(where, f"'{name}' and '{same}' become the same variable in the job")
         for name in (name for name, times in Counter(names).items() if times > 1):
             last = len(names) - 1 - names[::-1].index(name)
-            where = _parameter(spec, last) if kind == "sweep" else (kind, last, "name")
+            where = _find_parameter(spec, last) if kind == "sweep" else (kind, last, "name")
             yield Problem(where, f"'{name}' is used twice")
 
 
-def _targets(spec: Spec) -> Iterator[Problem]:
+def _check_targets(spec: Spec) -> Iterator[Problem]:
     folders: list[tuple[Path, str]] = [
         *((("mounts", i, "target"), m.target) for i, m in enumerate(spec.mounts)),
         *((("outputs", i, "path"), o.path) for i, o in enumerate(spec.outputs)),
@@ -125,7 +125,7 @@ def _targets(spec: Spec) -> Iterator[Problem]:
                 break
 
 
-def _environment(spec: Spec) -> Iterator[Problem]:
+def _check_environment(spec: Spec) -> Iterator[Problem]:
     for name in spec.env:
         if name.upper().startswith(RESERVED) and name != SMOKE:
             yield Problem(
@@ -140,55 +140,55 @@ def _environment(spec: Spec) -> Iterator[Problem]:
             yield Problem(("secrets", name), f"{RESERVED}* is reserved for runspec", at="key")
 
 
-def _texts(spec: Spec) -> Iterable[tuple[Path, str]]:
+def _list_texts(spec: Spec) -> Iterable[tuple[Path, str]]:
     yield from (((("command", i), word)) for i, word in enumerate(spec.command or ()))
     if spec.run is not None:
         yield ("run",), spec.run
     if isinstance(spec.smoke, str):
         yield ("smoke",), spec.smoke
-    yield from (((("smoke", i), word)) for i, word in enumerate(_listed(spec.smoke)))
+    yield from (((("smoke", i), word)) for i, word in enumerate(_list_smoke_words(spec.smoke)))
 
 
-def _listed(smoke: str | tuple[str, ...] | None) -> tuple[str, ...]:
+def _list_smoke_words(smoke: str | tuple[str, ...] | None) -> tuple[str, ...]:
     return smoke if isinstance(smoke, tuple) else ()
 
 
-def _places(spec: Spec) -> Iterator[Problem]:
+def _check_placeholders(spec: Spec) -> Iterator[Problem]:
     known = {
         "mounts": [m.name for m in spec.mounts],
         "outputs": [o.name for o in spec.outputs],
-        "sweep": swept(spec.sweep),
+        "sweep": list_parameters(spec.sweep),
     }
-    for where, text in _texts(spec):
-        for kind, name in places(text):
+    for where, text in _list_texts(spec):
+        for kind, name in find_placeholders(text):
             if name not in known[kind]:
                 hint = did_you_mean(name, known[kind])
                 yield Problem(where, f"there is no '{name}' in {kind}", hint)
-        yield from _unknown_places(where, text, known)
+        yield from _check_unknown_placeholders(where, text, known)
     for name, text in spec.env.items():
-        if list(places(text)):
+        if list(find_placeholders(text)):
             what = "${...} is filled in only in command, run and smoke"
             hint = "the same value is in the job's RUNSPEC_* variables"
             yield Problem(("env", name), what, hint)
-        yield from _unknown_places(("env", name), text, known)
+        yield from _check_unknown_placeholders(("env", name), text, known)
     for i, mount in enumerate(spec.mounts):
-        if list(places(mount.source)) or list(unknown_places(mount.source)):
+        if list(find_placeholders(mount.source)) or list(find_unknown_placeholders(mount.source)):
             what = "${...} is filled in only in command, run and smoke"
             yield Problem(("mounts", i, "source"), what, "write the path itself")
 
 
-def _unknown_places(
+def _check_unknown_placeholders(
     where: Path, text: str, known: Mapping[str, Iterable[str]]
 ) -> Iterator[Problem]:
     """Yield a problem for each mistyped placeholder in *text*."""
-    for kind, name in unknown_places(text):
+    for kind, name in find_unknown_placeholders(text):
         written = f"{{{kind}.{name}}}"
         what = f"'${written}' is not a placeholder"
-        hint = f"{_meant(kind, name, known)} To keep this text as it is, write $${written}"
+        hint = f"{_suggest_placeholder(kind, name, known)} To keep this text as it is, write $${written}"
         yield Problem(where, what, hint)
 
 
-def _meant(kind: str, name: str, known: Mapping[str, Iterable[str]]) -> str:
+def _suggest_placeholder(kind: str, name: str, known: Mapping[str, Iterable[str]]) -> str:
     """Return the hint that says what `${kind.name}` was probably meant to be."""
     if kind in ("env", "secrets"):
         return f"the job has {name} as an environment variable."
@@ -196,7 +196,7 @@ def _meant(kind: str, name: str, known: Mapping[str, Iterable[str]]) -> str:
     return near or "placeholders are ${mounts.NAME}, ${outputs.NAME} and ${sweep.NAME}."
 
 
-def _parameter(spec: Spec, number: int) -> Path:
+def _find_parameter(spec: Spec, number: int) -> Path:
     """Return the path of parameter *number* of the sweep, in the order of `swept`."""
     found: list[Path] = []
     for name, part in spec.sweep.items():
@@ -209,13 +209,13 @@ def _parameter(spec: Spec, number: int) -> Path:
     return found[number]
 
 
-def _sweep(spec: Spec) -> Iterator[Problem]:
+def _check_sweep(spec: Spec) -> Iterator[Problem]:
     for name, part in spec.sweep.items():
         if isinstance(part, Random):
-            yield from _draws(("sweep", name, "draw"), part)
+            yield from _check_draws(("sweep", name, "draw"), part)
         elif isinstance(part, Mapping):
-            yield from _lengths(("sweep", name), part)
-    count = length(spec.sweep)
+            yield from _check_lengths(("sweep", name), part)
+    count = count_tasks(spec.sweep)
     if count > MAX_TASKS:
         what = f"the sweep has {count:,} tasks; at most {MAX_TASKS:,} are allowed"
         yield Problem(("sweep",), what, "use fewer values, or several specs", at="key")
@@ -223,7 +223,7 @@ def _sweep(spec: Spec) -> Iterator[Problem]:
         yield Problem(("max_parallel",), "'max_parallel' needs a sweep", "remove it", at="key")
 
 
-def _lengths(where: Path, part: Mapping[str, tuple[str, ...]]) -> Iterator[Problem]:
+def _check_lengths(where: Path, part: Mapping[str, tuple[str, ...]]) -> Iterator[Problem]:
     (first, values), *others = part.items()
     for name, own in others:
         if len(own) != len(values):
@@ -231,7 +231,7 @@ def _lengths(where: Path, part: Mapping[str, tuple[str, ...]]) -> Iterator[Probl
             yield Problem((*where, name), what, "make the lists under 'list' equally long")
 
 
-def _draws(where: Path, part: Random) -> Iterator[Problem]:
+def _check_draws(where: Path, part: Random) -> Iterator[Problem]:
     for name, how in part.draw.items():
         (kind,) = how.model_fields_set
         ends = how.bounds
@@ -242,8 +242,8 @@ def _draws(where: Path, part: Random) -> Iterator[Problem]:
             yield Problem((*where, name, kind), "log_uniform needs numbers above 0", hint)
 
 
-def _launch(spec: Spec) -> Iterator[Problem]:
-    processes = max(one.cluster.nodes.max * one.processes_per_node for one in sizes(spec))
+def _check_launch(spec: Spec) -> Iterator[Problem]:
+    processes = max(one.cluster.nodes.max * one.processes_per_node for one in list_sizes(spec))
     if spec.global_batch is not None and spec.global_batch < processes:
         what = f"{processes} processes cannot share a batch of {spec.global_batch} samples"
         yield Problem(("global_batch",), what, "make global_batch larger, or use fewer nodes")
@@ -262,9 +262,7 @@ def _time(spec: Spec) -> Iterator[Problem]:
         yield Problem(("timeout",), what, "set timeout: 1m or longer, or remove it for no limit")
 
 
-def _smoke(spec: Spec) -> Iterator[Problem]:
-    if spec.smoke is not None and not compiled(NAME).match(smoke_name(spec.name)):
-        what = (
-            f"'{smoke_name(spec.name)}', the name of the smoke test, is longer than 40 characters"
-        )
+def _check_smoke(spec: Spec) -> Iterator[Problem]:
+    if spec.smoke is not None and not compiled(NAME).match(make_smoke_name(spec.name)):
+        what = f"'{make_smoke_name(spec.name)}', the name of the smoke test, is longer than 40 characters"
         yield Problem(("name",), what, "make it shorter")

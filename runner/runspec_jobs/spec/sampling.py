@@ -24,31 +24,31 @@ class Draw:
     def __init__(self, seed: int, trial: int, name: str) -> None:
         self.text = f"runspec-draw/v1 {seed} {trial} {name}"
 
-    def bits(self, again: int = 0) -> int:
+    def draw_bits(self, again: int = 0) -> int:
         """Return 64 bits: the first eight bytes of a SHA-256 digest, the most significant first."""
         digest = hashlib.sha256(f"{self.text} {again}".encode()).digest()
         return int.from_bytes(digest[: BITS // 8], "big")
 
-    def below(self, count: int) -> int:
+    def draw_below(self, count: int) -> int:
         """Return a whole number from 0 to *count* - 1, all equally likely."""
         fair, again = (1 << BITS) // count * count, 0
-        while (found := self.bits(again)) >= fair:
+        while (found := self.draw_bits(again)) >= fair:
             again += 1
         return found % count
 
-    def integer(self, low: int, high: int) -> str:
+    def draw_integer(self, low: int, high: int) -> str:
         """Return a whole number from *low* to *high*, both included, all equally likely."""
-        return str(low + self.below(high - low + 1))
+        return str(low + self.draw_below(high - low + 1))
 
-    def uniform(self, low: str, high: str) -> str:
+    def draw_uniform(self, low: str, high: str) -> str:
         """Return a number that is uniformly distributed from *low* to *high*.
 
         >>> Draw(7, 0, "dropout").uniform("0", "0.5")
         '0.3825583576400199'
         """
         ends = decimal.Decimal(low), decimal.Decimal(high)
-        with _context():
-            return _text(self._between(*ends), *ends)
+        with _make_context():
+            return _format_double(self._draw_between(*ends), *ends)
 
     def log_uniform(self, low: str, high: str) -> str:
         """Return a number from *low* to *high*, both above 0, whose logarithm is uniformly distributed.
@@ -57,17 +57,17 @@ class Draw:
         '0.0021335274662541105'
         """
         ends = decimal.Decimal(low), decimal.Decimal(high)
-        with _context():
-            return _text(self._between(ends[0].ln(), ends[1].ln()).exp(), *ends)
+        with _make_context():
+            return _format_double(self._draw_between(ends[0].ln(), ends[1].ln()).exp(), *ends)
 
-    def _between(self, low: decimal.Decimal, high: decimal.Decimal) -> decimal.Decimal:
-        return low + (high - low) * self.bits() / (1 << BITS)
+    def _draw_between(self, low: decimal.Decimal, high: decimal.Decimal) -> decimal.Decimal:
+        return low + (high - low) * self.draw_bits() / (1 << BITS)
 
 
-def _context() -> AbstractContextManager[decimal.Context]:
+def _make_context() -> AbstractContextManager[decimal.Context]:
     return decimal.localcontext(decimal.Context(prec=DIGITS, rounding=decimal.ROUND_HALF_EVEN))
 
 
-def _text(number: decimal.Decimal, low: decimal.Decimal, high: decimal.Decimal) -> str:
+def _format_double(number: decimal.Decimal, low: decimal.Decimal, high: decimal.Decimal) -> str:
     """Return the shortest text of the double nearest to *number*; rounding never leaves the range *low* to *high*."""
     return repr(float(min(max(number, low), high)))

@@ -18,7 +18,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
-from runspec_jobs.document.nodes import Text, kind, resolve
+from runspec_jobs.document.nodes import Text, resolve, resolve_kind
 from runspec_jobs.spec.base import Model
 from runspec_jobs.spec.types import (
     KEY,
@@ -27,9 +27,9 @@ from runspec_jobs.spec.types import (
     Natural,
     Whole,
     compiled,
-    problem,
-    whole,
-    written,
+    make_error,
+    make_serializer,
+    parse_whole,
 )
 
 if TYPE_CHECKING:
@@ -45,19 +45,19 @@ LIST, RANDOM = (
 )  # keys of a sweep with a meaning of their own if they hold a mapping
 
 
-def _values(value: Any) -> Any:
+def _check_values(value: Any) -> Any:
     if isinstance(value, str):
         if not compiled(RANGE).fullmatch(value):
-            raise problem(f"'{value}' is not a range", "write 1..50, or a list of values")
+            raise make_error(f"'{value}' is not a range", "write 1..50, or a list of values")
         first, last = (int(end) for end in value.split(".."))
         if not 0 <= last - first < MAX_TASKS:
-            raise problem(
+            raise make_error(
                 f"'{value}' has {max(0, last - first + 1):,} values, not 1 to {MAX_TASKS:,}"
             )
         return tuple(str(n) for n in range(first, last + 1))
     if isinstance(value, Mapping):
         hint = "write [0.1, 0.01] or 1..50; only list: and random: take mappings"
-        raise problem("a list or a range is expected here", hint)
+        raise make_error("a list or a range is expected here", hint)
     return value
 
 
@@ -74,43 +74,48 @@ VALUES_SCHEMA: dict[str, Any] = {
 Values = Annotated[
     tuple[Free, ...],
     Field(min_length=1),
-    BeforeValidator(_values),
+    BeforeValidator(_check_values),
     WithJsonSchema(VALUES_SCHEMA),
 ]
 
 
-def _number(value: Any) -> Any:
+def _normalize_number(value: Any) -> Any:
     """Return a number as text in base ten, which every language reads as the same number."""
     if isinstance(value, Text):
-        if kind(value) not in ("int", "float"):
-            raise problem(f"'{value}' is not a number")
-        text = str(resolve(value)) if kind(value) == "int" else str(value)
+        if resolve_kind(value) not in ("int", "float"):
+            raise make_error(f"'{value}' is not a number")
+        text = str(resolve(value)) if resolve_kind(value) == "int" else str(value)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         text = repr(value)
     else:
         return value
     if len(text) > NUMBER_CHARACTERS or not math.isfinite(float(text)):
-        raise problem(
+        raise make_error(
             f"'{str(value)[:NUMBER_CHARACTERS]}' is not a finite number of at most 40 characters"
         )
     return text
 
 
-Number = Annotated[str, BeforeValidator(_number), written(Text), WithJsonSchema({"type": "number"})]
+Number = Annotated[
+    str,
+    BeforeValidator(_normalize_number),
+    make_serializer(Text),
+    WithJsonSchema({"type": "number"}),
+]
 
 
-def _two(value: Any) -> Any:
+def _check_two(value: Any) -> Any:
     if isinstance(value, list) and len(value) != 2:
-        raise problem("two numbers are expected here", "write [LOWEST, HIGHEST]")
+        raise make_error("two numbers are expected here", "write [LOWEST, HIGHEST]")
     return value
 
 
-def _pair(of: str) -> WithJsonSchema:
+def _describe_pair(of: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "array", "items": {"type": of}, "minItems": 2, "maxItems": 2})
 
 
-Numbers = Annotated[tuple[Number, Number], BeforeValidator(_two), _pair("number")]
-Wholes = Annotated[tuple[Whole, Whole], BeforeValidator(_two), _pair("integer")]
+Numbers = Annotated[tuple[Number, Number], BeforeValidator(_check_two), _describe_pair("number")]
+Wholes = Annotated[tuple[Whole, Whole], BeforeValidator(_check_two), _describe_pair("integer")]
 
 
 class Distribution(Model):
@@ -134,10 +139,10 @@ class Distribution(Model):
     )
 
     @model_validator(mode="after")
-    def _one(self) -> Distribution:
+    def _require_one(self) -> Distribution:
         if len(self.model_fields_set) != 1:
             words = "uniform, log_uniform, integer or choice"
-            raise problem(f"one of {words} is expected here", "write {uniform: [0, 1]}")
+            raise make_error(f"one of {words} is expected here", "write {uniform: [0, 1]}")
         return self
 
     @property
@@ -146,19 +151,19 @@ class Distribution(Model):
         ends = self.uniform or self.log_uniform or self.integer
         return None if ends is None else (float(ends[0]), float(ends[1]))
 
-    def drawn(self, draw: Draw) -> str:
+    def draw_value(self, draw: Draw) -> str:
         """Return the value that *draw* takes in this distribution."""
         if self.uniform is not None:
-            return draw.uniform(*self.uniform)
+            return draw.draw_uniform(*self.uniform)
         if self.log_uniform is not None:
             return draw.log_uniform(*self.log_uniform)
         if self.integer is not None:
-            return draw.integer(*self.integer)
+            return draw.draw_integer(*self.integer)
         assert self.choice is not None, "BUG: a distribution without a field"
-        return self.choice[draw.below(len(self.choice))]
+        return self.choice[draw.draw_below(len(self.choice))]
 
 
-Trials = Annotated[int, Field(ge=1, le=MAX_TASKS), BeforeValidator(whole)]
+Trials = Annotated[int, Field(ge=1, le=MAX_TASKS), BeforeValidator(parse_whole)]
 
 
 class Random(Model):
@@ -182,7 +187,7 @@ class Random(Model):
         )  # imported here because it needs `decimal`, and few specs draw values
 
         return tuple(
-            tuple(how.drawn(Draw(self.seed, trial, name)) for name, how in self.draw.items())
+            tuple(how.draw_value(Draw(self.seed, trial, name)) for name, how in self.draw.items())
             for trial in range(self.trials)
         )
 
@@ -195,7 +200,7 @@ class _Drawn(dict[str, Any]):
     """The mapping under the key `random`."""
 
 
-def _parts(value: Any) -> Any:
+def _mark_parts(value: Any) -> Any:
     """Mark the mappings under `list` and `random` by their classes, so that `_which` recognises them."""
     if not isinstance(value, Mapping):
         return value
@@ -206,11 +211,13 @@ def _parts(value: Any) -> Any:
     }
 
 
-def _which(value: Any) -> str:
-    return "=together" if isinstance(value, _Listed) else "=drawn" if _drawn(value) else "=values"
+def _get_class(value: Any) -> str:
+    return (
+        "=together" if isinstance(value, _Listed) else "=drawn" if _is_drawn(value) else "=values"
+    )
 
 
-def _drawn(value: Any) -> bool:
+def _is_drawn(value: Any) -> bool:
     return isinstance(value, _Drawn | Random)
 
 
@@ -219,7 +226,7 @@ Part = Annotated[
     Annotated[Values, Tag("=values")]
     | Annotated[Together, Tag("=together")]
     | Annotated[Random, Tag("=drawn")],
-    Discriminator(_which),
+    Discriminator(_get_class),
 ]
 OTHER_KEY = rf"^(?!({LIST}|{RANDOM})$){KEY[1:]}"
 
@@ -240,4 +247,4 @@ class _Schema:
         return found
 
 
-Sweep = Annotated[Mapping[Key, Part], BeforeValidator(_parts), _Schema]
+Sweep = Annotated[Mapping[Key, Part], BeforeValidator(_mark_parts), _Schema]

@@ -23,7 +23,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from runspec_jobs.document.nodes import Text, kind, resolve
+from runspec_jobs.document.nodes import Text, resolve, resolve_kind
 from runspec_jobs.spec.grammars import image_reference
 
 KIB = 1024
@@ -48,7 +48,7 @@ FOLDER = r"^(?!.*/\.{1,2}(/|$))/([A-Za-z0-9._-]+/)*[A-Za-z0-9._-]+$"
 compiled = functools.cache(re.compile)
 
 
-def problem(what: str, hint: str | None = None, *, private: bool = False) -> PydanticCustomError:
+def make_error(what: str, hint: str | None = None, *, private: bool = False) -> PydanticCustomError:
     """Return the error of a validator, with its hint separate from its message.
 
     The rejected value is never shown if *private* is true: it may be a secret that was written instead of its name.
@@ -57,37 +57,37 @@ def problem(what: str, hint: str | None = None, *, private: bool = False) -> Pyd
     return PydanticCustomError("runspec", "{what}", context)
 
 
-def whole(value: Any) -> Any:
+def parse_whole(value: Any) -> Any:
     """Return the whole number in *value* if it is text; return other values unchanged."""
     if isinstance(value, Text):
-        if kind(value) != "int":
+        if resolve_kind(value) != "int":
             hint = "remove the quotes" if not value.plain and value.isdecimal() else None
-            raise problem(f"'{value}' is not a whole number", hint)
+            raise make_error(f"'{value}' is not a whole number", hint)
         found = resolve(value)
         if not -LARGEST <= found <= LARGEST:
-            raise problem(
+            raise make_error(
                 f"a number of {len(value)} digits is too large", f"the largest is {LARGEST}"
             )
         return found
     return value
 
 
-def _truth(value: Any) -> Any:
+def _parse_truth(value: Any) -> Any:
     if isinstance(value, Text):
-        if kind(value) != "bool":
-            raise problem(f"'{value}' is not true or false")
+        if resolve_kind(value) != "bool":
+            raise make_error(f"'{value}' is not true or false")
         return resolve(value)
     return value
 
 
-def _word(value: Any) -> Any:
-    if isinstance(value, Text) and kind(value) != "str":
-        raise problem(*_not_a_word(value))
+def _parse_word(value: Any) -> Any:
+    if isinstance(value, Text) and resolve_kind(value) != "str":
+        raise make_error(*_explain_not_a_word(value))
     return value
 
 
-def _not_a_word(value: Text) -> tuple[str, str | None]:
-    found = kind(value)
+def _explain_not_a_word(value: Text) -> tuple[str, str | None]:
+    found = resolve_kind(value)
     if found == "null":
         return "no value", None
     reads = "a number" if found in ("int", "float") else "true or false"
@@ -95,12 +95,12 @@ def _not_a_word(value: Text) -> tuple[str, str | None]:
 
 
 def _free(value: Any) -> Any:
-    if isinstance(value, Text) and kind(value) == "null":
-        raise problem("no value", 'write "" for an empty value')
+    if isinstance(value, Text) and resolve_kind(value) == "null":
+        raise make_error("no value", 'write "" for an empty value')
     return value
 
 
-def seconds(value: Any) -> Any:
+def parse_seconds(value: Any) -> Any:
     """Return the seconds in a duration such as "1h30m"; return values that are not text unchanged.
 
     >>> seconds("1h30m")
@@ -110,11 +110,11 @@ def seconds(value: Any) -> Any:
         return value
     if not compiled(DURATION).fullmatch(value):
         hint = f"write {value}s" if value.isdecimal() else "write it as 90s, 10m, 2h or 1h30m"
-        raise problem(f"'{value}' is not a length of time", hint)
+        raise make_error(f"'{value}' is not a length of time", hint)
     return sum(int(n) * SECONDS[unit] for n, unit in re.findall(r"([0-9]+)([dhms])", value))
 
 
-def saves(value: Any) -> Any:
+def parse_saves(value: Any) -> Any:
     """Return the number of saves in "last 3", or 1 for "last"; return values that are not text unchanged.
 
     >>> saves("last 3")
@@ -123,11 +123,11 @@ def saves(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     if not compiled(SAVES).fullmatch(value):
-        raise problem(f"'{value}' is not a number of saves to keep", "write it as last 3")
+        raise make_error(f"'{value}' is not a number of saves to keep", "write it as last 3")
     return int(value.partition(" ")[2] or "1")
 
 
-def size_bytes(value: Any) -> Any:
+def parse_size(value: Any) -> Any:
     """Return the bytes in a size such as "16GiB"; return values that are not text unchanged.
 
     >>> size_bytes("2KiB")
@@ -138,23 +138,25 @@ def size_bytes(value: Any) -> Any:
     if not compiled(BYTES).fullmatch(value):
         near = re.match(r"^([0-9]+) ?([KMGTkmgt])i?[bB]?$", value)
         hint = f"write {near[1]}{near[2].upper()}iB" if near else "write it as 512MiB or 16GiB"
-        raise problem(f"'{value}' is not a size", hint)
+        raise make_error(f"'{value}' is not a size", hint)
     return int(value[:-3]) * UNITS[value[-3:]]
 
 
-def matching(pattern: str, what: str, hint: str, *, private: bool = False) -> Callable[[Any], Any]:
+def make_match_validator(
+    pattern: str, what: str, hint: str, *, private: bool = False
+) -> Callable[[Any], Any]:
     """Return a validator for text that matches *pattern*; its message says that the value is not *what*.
 
     The message does not show the value if *private* is true.
     """
 
     def check(value: Any) -> Any:
-        if private and isinstance(value, Text) and kind(value) != "str":
-            raise problem(f"this is not {what}", hint, private=True)
-        value = _word(value)
+        if private and isinstance(value, Text) and resolve_kind(value) != "str":
+            raise make_error(f"this is not {what}", hint, private=True)
+        value = _parse_word(value)
         if isinstance(value, str) and not compiled(pattern).fullmatch(value):
             shown = "this" if private else f"'{value}'"
-            raise problem(f"{shown} is not {what}", hint, private=private)
+            raise make_error(f"{shown} is not {what}", hint, private=private)
         return value
 
     return check
@@ -163,23 +165,23 @@ def matching(pattern: str, what: str, hint: str, *, private: bool = False) -> Ca
 def text_like(pattern: str, what: str, hint: str) -> tuple[BeforeValidator, WithJsonSchema]:
     """Return the validator of `matching` and the JSON Schema of *pattern*, to be put into `Annotated[str, ...]`."""
     schema = WithJsonSchema({"type": "string", "pattern": pattern})
-    return BeforeValidator(matching(pattern, what, hint)), schema
+    return BeforeValidator(make_match_validator(pattern, what, hint)), schema
 
 
 RECORDED = {"recorded": True}  # the context in which the spec of an earlier run is read
 
 
-def _image(value: str, info: ValidationInfo) -> str:
+def _check_image(value: str, info: ValidationInfo) -> str:
     is_new = info.context is None or "recorded" not in info.context
-    if is_new and (wrong := image_reference.mistake(value)):
-        raise problem(f"'{value}' is no image that a registry has: {wrong[0]}", wrong[1])
+    if is_new and (wrong := image_reference.find_mistake(value)):
+        raise make_error(f"'{value}' is no image that a registry has: {wrong[0]}", wrong[1])
     return value
 
 
 AS_WRITTEN = {"as written": True}  # the context in which a spec is dumped as the file would have it
 
 
-def written(form: Callable[[Any], str]) -> PlainSerializer:
+def make_serializer(form: Callable[[Any], str]) -> PlainSerializer:
     """Return the serializer of a value that a file writes differently; it acts in the context AS_WRITTEN only."""
 
     def serialize(value: Any, info: SerializationInfo) -> Any:
@@ -188,61 +190,67 @@ def written(form: Callable[[Any], str]) -> PlainSerializer:
     return PlainSerializer(serialize)
 
 
-Whole = Annotated[int, BeforeValidator(whole)]
-Natural = Annotated[int, Field(ge=0), BeforeValidator(whole)]
-Positive = Annotated[int, Field(ge=1), BeforeValidator(whole)]
-Tries = Annotated[int, Field(ge=1, le=10), BeforeValidator(whole)]
-Truth = Annotated[bool, BeforeValidator(_truth)]
-Word = Annotated[str, Field(min_length=1), BeforeValidator(_word)]
+Whole = Annotated[int, BeforeValidator(parse_whole)]
+Natural = Annotated[int, Field(ge=0), BeforeValidator(parse_whole)]
+Positive = Annotated[int, Field(ge=1), BeforeValidator(parse_whole)]
+Tries = Annotated[int, Field(ge=1, le=10), BeforeValidator(parse_whole)]
+Truth = Annotated[bool, BeforeValidator(_parse_truth)]
+Word = Annotated[str, Field(min_length=1), BeforeValidator(_parse_word)]
 Free = Annotated[
     str, BeforeValidator(_free), WithJsonSchema({"type": ["string", "number", "boolean"]})
 ]
 Saves = Annotated[
     int,
     Field(ge=1, le=999),
-    BeforeValidator(saves),
-    written(lambda count: f"last {count}"),
+    BeforeValidator(parse_saves),
+    make_serializer(lambda count: f"last {count}"),
     WithJsonSchema({"type": "string", "pattern": SAVES, "examples": ["last 3"]}),
 ]
 Seconds = Annotated[
     int,
-    BeforeValidator(seconds),
-    written(lambda count: f"{count}s"),
+    BeforeValidator(parse_seconds),
+    make_serializer(lambda count: f"{count}s"),
     WithJsonSchema({"type": "string", "pattern": DURATION, "examples": ["90s", "1h30m"]}),
 ]
 Bytes = Annotated[
     int,
-    BeforeValidator(size_bytes),
-    written(lambda count: f"{count // KIB}KiB"),
+    BeforeValidator(parse_size),
+    make_serializer(lambda count: f"{count // KIB}KiB"),
     WithJsonSchema({"type": "string", "pattern": BYTES, "examples": ["16GiB"]}),
 ]
 Image = Annotated[
     str,
-    AfterValidator(_image),
-    BeforeValidator(matching(IMAGE, "an image", "write it without spaces, as repository:tag")),
+    AfterValidator(_check_image),
+    BeforeValidator(
+        make_match_validator(IMAGE, "an image", "write it without spaces, as repository:tag")
+    ),
     WithJsonSchema({"type": "string", "pattern": IMAGE}),
 ]
 Name = Annotated[
     str,
     BeforeValidator(
-        matching(NAME, "a name", "use a-z, 0-9 and '-', begin with a letter, 40 at most")
+        make_match_validator(
+            NAME, "a name", "use a-z, 0-9 and '-', begin with a letter, 40 at most"
+        )
     ),
     WithJsonSchema({"type": "string", "pattern": NAME}),
 ]
 Variable = Annotated[
     str,
-    BeforeValidator(matching(VARIABLE, "a variable's name", "use letters, digits and '_'")),
+    BeforeValidator(
+        make_match_validator(VARIABLE, "a variable's name", "use letters, digits and '_'")
+    ),
     WithJsonSchema({"type": "string", "pattern": VARIABLE}),
 ]
 Key = Annotated[
     str,
-    BeforeValidator(matching(KEY, "a parameter's name", "use a-z, 0-9, '_' and '-'")),
+    BeforeValidator(make_match_validator(KEY, "a parameter's name", "use a-z, 0-9, '_' and '-'")),
     WithJsonSchema({"type": "string", "pattern": KEY}),
 ]
 SecretName = Annotated[
     str,
     BeforeValidator(
-        matching(
+        make_match_validator(
             KEY,
             "a secret's name",
             "write its name here, and where it is stored in the profile under 'secrets'",
@@ -254,7 +262,9 @@ SecretName = Annotated[
 Folder = Annotated[
     str,
     BeforeValidator(
-        matching(FOLDER, "a folder in the job", "write an absolute path of plain names: /job/data")
+        make_match_validator(
+            FOLDER, "a folder in the job", "write an absolute path of plain names: /job/data"
+        )
     ),
     WithJsonSchema({"type": "string", "pattern": FOLDER}),
 ]

@@ -12,10 +12,10 @@ from pydantic_core import ErrorDetails
 
 from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean
 from runspec_jobs.document.reader import Document, Value
-from runspec_jobs.spec.field_marks import models_in
+from runspec_jobs.spec.field_marks import list_models
 from runspec_jobs.spec.model import Spec
-from runspec_jobs.spec.placeholders import PLACE, unescaped
-from runspec_jobs.spec.rules import NOTHING_TO_RUN, broken
+from runspec_jobs.spec.placeholders import PLACE, unescape_placeholders
+from runspec_jobs.spec.rules import NOTHING_TO_RUN, find_broken
 from runspec_jobs.spec.types import RECORDED
 
 M = TypeVar("M", bound=BaseModel)
@@ -37,35 +37,35 @@ PRIVATE = (
 NO_SECRETS = ("key_pair", "kms_key", "public_key")  # names and places of keys
 
 
-def spec(document: Document) -> tuple[Spec | None, list[Problem]]:
+def parse_spec(document: Document) -> tuple[Spec | None, list[Problem]]:
     """Return the spec in *document*, or None, and all problems in it."""
-    found, problems = model(Spec, document.value)
+    found, problems = parse_model(Spec, document.value)
     if found is None:
-        known = _without(document.value, [p.path for p in problems if p.what.startswith(UNKNOWN)])
-        rest, _ = model(Spec, known)
-        problems += broken(rest) if rest is not None else ()
-        return None, [p for p in problems if p.what not in _explained(problems)]
-    problems = list(broken(found))
+        known = _drop_keys(document.value, [p.path for p in problems if p.what.startswith(UNKNOWN)])
+        rest, _ = parse_model(Spec, known)
+        problems += find_broken(rest) if rest is not None else ()
+        return None, [p for p in problems if p.what not in _find_explained(problems)]
+    problems = list(find_broken(found))
     if problems:
         return None, problems
-    return _unescaped(found), []
+    return _unescape(found), []
 
 
-def recorded(document: Document) -> tuple[Spec | None, list[Problem]]:
+def parse_recorded(document: Document) -> tuple[Spec | None, list[Problem]]:
     """Return the spec in *document*, with which a run was started, or None and the problems in it.
 
     Rules that are newer than the run do not count: its record stays readable.
     """
-    found, problems = model(Spec, document.value, context=RECORDED)
-    return (None if found is None else _unescaped(found)), problems
+    found, problems = parse_model(Spec, document.value, context=RECORDED)
+    return (None if found is None else _unescape(found)), problems
 
 
-def _unescaped(found: Spec) -> Spec:
-    env = {name: unescaped(value) for name, value in found.env.items()}
+def _unescape(found: Spec) -> Spec:
+    env = {name: unescape_placeholders(value) for name, value in found.env.items()}
     return found if env == found.env else found.model_copy(update={"env": env})
 
 
-def _explained(problems: Iterable[Problem]) -> set[str]:
+def _find_explained(problems: Iterable[Problem]) -> set[str]:
     """Return the problems that are gone once unknown keys are spelt as their hints say."""
     meant = re.findall(
         r"did you mean '(\w+)'",
@@ -75,21 +75,21 @@ def _explained(problems: Iterable[Problem]) -> set[str]:
     return found | ({NOTHING_TO_RUN} if {*meant} & {"command", "run"} else set())
 
 
-def _without(value: Any, paths: Iterable[Path]) -> Any:
+def _drop_keys(value: Any, paths: Iterable[Path]) -> Any:
     """Return *value* without the keys at *paths*, so that the rest can be checked."""
     gone = set(paths)
 
-    def kept(value: Any, at: Path) -> Any:
+    def keep(value: Any, at: Path) -> Any:
         if isinstance(value, Mapping):
-            return {k: kept(v, (*at, k)) for k, v in value.items() if (*at, k) not in gone}
+            return {k: keep(v, (*at, k)) for k, v in value.items() if (*at, k) not in gone}
         if isinstance(value, list):
-            return [kept(item, (*at, n)) for n, item in enumerate(value)]
+            return [keep(item, (*at, n)) for n, item in enumerate(value)]
         return value
 
-    return kept(value, ())
+    return keep(value, ())
 
 
-def model(
+def parse_model(
     kind: type[M],
     value: Value | Mapping[str, Any],
     at: Path = (),
@@ -105,21 +105,23 @@ def model(
         # A default that depends on an invalid field is no mistake of its own.
         found = exc.errors(include_url=False)
         errors = [error for error in found if error["type"] != "default_factory_not_called"]
-    return None, sorted((_problem(kind, value, at, e) for e in errors), key=lambda p: str(p.path))
+    return None, sorted(
+        (_translate_error(kind, value, at, e) for e in errors), key=lambda p: str(p.path)
+    )
 
 
-def _problem(kind: type[BaseModel], value: Any, at: Path, error: ErrorDetails) -> Problem:
+def _translate_error(kind: type[BaseModel], value: Any, at: Path, error: ErrorDetails) -> Problem:
     """Translate one error of pydantic; an error of a type without a case here keeps pydantic's message."""
-    path, is_key = real(value, error["loc"])
+    path, is_key = locate_error(value, error["loc"])
     context = error.get("ctx", {})
     match error["type"]:
         case "missing":
             name = error["loc"][-1]
             return Problem((*at, *path, name), f"'{name}' is missing", at="key")
         case "extra_forbidden":
-            return _unknown(kind, (*at, *path), path)
+            return _explain_unknown(kind, (*at, *path), path)
         case "literal_error" | "enum":
-            return _choice((*at, *path), error["input"], context["expected"])
+            return _explain_choice((*at, *path), error["input"], context["expected"])
         case "runspec":
             what, hint = context["what"], context["hint"]
         case "greater_than_equal":
@@ -131,7 +133,7 @@ def _problem(kind: type[BaseModel], value: Any, at: Path, error: ErrorDetails) -
         case "int_type":
             what, hint = "a whole number is expected here", None
         case "tuple_type" | "list_type":
-            what, hint = "a list is expected here", _as_list(error["input"], (*at, *path))
+            what, hint = "a list is expected here", _suggest_list(error["input"], (*at, *path))
         case "model_type" | "dict_type" | "mapping_type" | "model_attributes_type":
             what, hint = "a mapping is expected here", "write key: value lines"
         case "too_short" | "string_too_short":
@@ -142,7 +144,7 @@ def _problem(kind: type[BaseModel], value: Any, at: Path, error: ErrorDetails) -
     return Problem((*at, *path), what, hint, at="key" if is_key else "value", private=private)
 
 
-def _as_list(given: Any, path: Path) -> str:
+def _suggest_list(given: Any, path: Path) -> str:
     """Return the hint to write *given* as a list: a command is split as a shell would do it, or belongs to `run`.
 
     >>> _as_list('python x.py --name "a b"', ("command",))
@@ -153,28 +155,28 @@ def _as_list(given: Any, path: Path) -> str:
     if not isinstance(given, str) or not given.strip() or not given.isprintable():
         return "write [one, two]"
     if path != ("command",):
-        return f"write {_as_flow([given])}"
+        return f"write {_format_flow([given])}"
     if SHELL & set(QUOTED.sub("", PLACE.sub("", given))):
         return f"write run: {given}"
     try:
-        return f"write {_as_flow(shlex.split(given))}"
+        return f"write {_format_flow(shlex.split(given))}"
     except ValueError:  # quotes that are never closed
         return "write [one, two]"
 
 
-def _as_flow(words: list[str]) -> str:
+def _format_flow(words: list[str]) -> str:
     """Return *words* as a list in YAML, on one line."""
-    return f"[{', '.join(map(_as_scalar, words))}]"
+    return f"[{', '.join(map(_format_scalar, words))}]"
 
 
-def _as_scalar(word: str) -> str:
+def _format_scalar(word: str) -> str:
     is_text = PLAIN.fullmatch(word) and word.lower() not in WORDS_OF_YAML
     return word if is_text else "'" + word.replace("'", "''") + "'"
 
 
-def _unknown(kind: type[BaseModel], full: Path, path: Path) -> Problem:
+def _explain_unknown(kind: type[BaseModel], full: Path, path: Path) -> Problem:
     name = str(path[-1])
-    hint = _meant(kind, path) or did_you_mean(name, _known(kind, path[:-1]))
+    hint = _suggest_field(kind, path) or did_you_mean(name, _list_known_keys(kind, path[:-1]))
     return Problem(full, f"{UNKNOWN}{name}'", hint, at="key", private=is_private(name))
 
 
@@ -188,26 +190,26 @@ def is_private(name: str) -> bool:
     return plain not in NO_SECRETS and any(word in plain for word in PRIVATE)
 
 
-def _meant(kind: type[BaseModel], path: Path) -> str | None:
+def _suggest_field(kind: type[BaseModel], path: Path) -> str | None:
     """Return a hint if the last part of *path* is another word for a field, or a field that belongs elsewhere."""
     name, here = str(path[-1]), path[:-1]
     if kind is Spec and name in SPOT:
         return "write capacity: spot" if here == ("cluster",) else "write cluster: {capacity: spot}"
     for above, field in Spec.model_fields.items() if kind is Spec else ():
-        inner = [one for one in models_in(field.annotation) if above not in LISTS]
+        inner = [one for one in list_models(field.annotation) if above not in LISTS]
         if here != (above,) and any(name in one.model_fields for one in inner):
             return f"did you mean '{above}.{name}'?"
     return None
 
 
-def _choice(path: Path, given: Any, expected: str) -> Problem:
+def _explain_choice(path: Path, given: Any, expected: str) -> Problem:
     words = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
     shown = f"'{given}'" if isinstance(given, str) else "this"
     listed = " or ".join(words) if len(words) < 3 else f"{', '.join(words[:-1])} or {words[-1]}"
     return Problem(path, f"{shown} is not {listed}", did_you_mean(str(given), words))
 
 
-def real(value: Any, loc: Iterable[str | int]) -> tuple[Path, bool]:
+def locate_error(value: Any, loc: Iterable[str | int]) -> tuple[Path, bool]:
     """Return the path in *value* to which pydantic's *loc* refers, and whether it refers to a key.
 
     A loc also contains tags of unions and "[key]", which are not in the file.
@@ -216,22 +218,22 @@ def real(value: Any, loc: Iterable[str | int]) -> tuple[Path, bool]:
     parts = list(loc)
     is_key = bool(parts) and parts[-1] == "[key]"
     for part in parts[:-1] if is_key else parts:
-        if _holds(value, part):
+        if _has_part(value, part):
             value = value[part]
             path.append(part)
     return tuple(path), is_key
 
 
-def _holds(value: Any, part: str | int) -> bool:
+def _has_part(value: Any, part: str | int) -> bool:
     if isinstance(value, Mapping):
         return part in value
     return isinstance(value, list | tuple) and isinstance(part, int) and part < len(value)
 
 
-def _known(kind: type[BaseModel], path: Path) -> list[str]:
+def _list_known_keys(kind: type[BaseModel], path: Path) -> list[str]:
     """Return the keys that the model at *path* inside *kind* accepts."""
     for part in path:
         if part not in kind.model_fields:  # the number of an item, or a name that the user chose
             continue
-        kind = next(iter(models_in(kind.model_fields[str(part)].annotation)), kind)
+        kind = next(iter(list_models(kind.model_fields[str(part)].annotation)), kind)
     return [field.alias or name for name, field in kind.model_fields.items()]

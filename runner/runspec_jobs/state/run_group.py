@@ -11,9 +11,9 @@ from pathlib import Path
 from runspec_jobs.document import reader
 from runspec_jobs.errors import UsageError
 from runspec_jobs.provider import Spec, paths
-from runspec_jobs.spec.scaling import named
+from runspec_jobs.spec.scaling import make_name
 from runspec_jobs.spec.types import NAME
-from runspec_jobs.spec.validate import spec as checked
+from runspec_jobs.spec.validate import parse_spec as checked
 from runspec_jobs.state import atomic_io, run_record
 from runspec_jobs.state.run_record import Record
 
@@ -51,7 +51,7 @@ def runs(spec: Spec) -> dict[int, Record | None]:
     assert spec.scaling is not None, "BUG: the spec of a group has no scaling"
     found: dict[int, Record | None] = {}
     for size in spec.scaling.sizes:
-        of = run_record.of_name(named(spec, size))
+        of = run_record.of_name(make_name(spec, size))
         found[size] = of[-1] if of else None
     return found
 

@@ -66,7 +66,7 @@ class Record:
     def spec(self) -> Spec:
         """The spec as it was applied."""
         with self._read("job.yaml") as data:
-            found, problems = validate.recorded(reader.read(data))
+            found, problems = validate.parse_recorded(reader.read(data))
         if found is None:
             what = f"{self.folder / 'job.yaml'}: this version of runspec refuses it: {problems[0].what}"
             raise Damaged(what, "use the version of runspec that started this run")

@@ -25,7 +25,7 @@ from runspec_jobs.provider import (
     SupportsDiscovery,
     SupportsDoctor,
 )
-from runspec_jobs.spec.field_marks import unmarked
+from runspec_jobs.spec.field_marks import find_unmarked
 from runspec_jobs.spec.types import NAME
 from runspec_jobs.testing import promises
 from runspec_jobs.testing.contracts.read_requests import ReadingContract
@@ -141,7 +141,7 @@ class ProviderContract(ReadingContract):
 
     def test_its_settings_say_who_may_set_them(self, world: World) -> None:
         """Each field is `User[...]` or `Anyone[...]`, those of models within it too."""
-        assert unmarked(world.provider.options_model) == []
+        assert find_unmarked(world.provider.options_model) == []
 
     def test_what_it_surveys_is_plain_and_needs_no_credentials(
         self, world: World, spec: Spec, monkeypatch: pytest.MonkeyPatch

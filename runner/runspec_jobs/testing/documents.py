@@ -13,7 +13,7 @@ from runspec_jobs.spec import validate
 
 def spec(document: Mapping[str, Any]) -> tuple[Spec | None, list[Problem]]:
     """Return the spec in *document*, or None, and the problems in it."""
-    return validate.spec(Document(written(document)))
+    return validate.parse_spec(Document(written(document)))
 
 
 def written(value: Any) -> Value:

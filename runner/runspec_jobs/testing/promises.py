@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from runspec_jobs.diagnostics.problem import Path, Problem, dotted
+from runspec_jobs.diagnostics.problem import Path, Problem, format_path
 from runspec_jobs.plan.model import FILE, REF, SECRET, canonical, marked, step_json
 from runspec_jobs.provider import Facts, Model, Options, Scope, Spec, Step
 
@@ -20,7 +20,7 @@ def problems_are_told_well(problems: Iterable[Problem], spec: Spec, options: typ
     """
     for found in problems:
         assert has_place(spec, found.path, options), (
-            f"{dotted(found.path)} is not a path of the spec"
+            f"{format_path(found.path)} is not a path of the spec"
         )
         assert found.what.strip(), f"no message: {found}"
         assert found.severity == "note" or found.hint, f"no hint: {found}"

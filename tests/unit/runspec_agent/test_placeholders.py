@@ -45,7 +45,7 @@ def by_the_job(shell: str, form: str, texts: list[str]) -> list[str]:
 
 def test_the_core_fills_in_and_keeps_as_the_table_says() -> None:
     assert {text: by_the_core(text) for text in TABLE} == TABLE
-    assert not [text for text in TABLE if list(placeholders.unknown_places(text))]
+    assert not [text for text in TABLE if list(placeholders.find_unknown_placeholders(text))]
 
 
 @pytest.mark.process
@@ -56,8 +56,10 @@ def test_the_job_fills_in_and_keeps_as_the_table_says(shell: str, form: str) -> 
 
 def accepted(text: str) -> bool:
     """Say whether a spec with *text* gets as far as a job."""
-    known = all(placeholders.variable(*place) in VALUES for place in placeholders.places(text))
-    return known and not list(placeholders.unknown_places(text))
+    known = all(
+        placeholders.variable(*place) in VALUES for place in placeholders.find_placeholders(text)
+    )
+    return known and not list(placeholders.find_unknown_placeholders(text))
 
 
 @pytest.mark.process

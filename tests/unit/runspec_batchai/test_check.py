@@ -12,7 +12,7 @@ from runspec_batchai import PROVIDER, emulator
 from runspec_batchai.decision import decide
 from runspec_batchai.discover import survey
 from runspec_batchai.options import BatchAiOptions
-from runspec_jobs.diagnostics.problem import dotted
+from runspec_jobs.diagnostics.problem import format_path
 from tests.support.azure.batch_ai_specs import facts, problems, spec
 
 TORCH = {"launch": "torchrun", "command": ["python", "a.py"]}
@@ -22,7 +22,7 @@ MOUNT = {"name": "all", "source": "shared://all", "target": "/job/all"}
 def one(at: str, severity: str = "error", settings: Any = None, **fields: Any) -> str:
     """Give the words of the only problem there is, which is at *at*."""
     found = problems(spec(**fields), severity, **(settings or {}))
-    (mine,) = [p for p in found if dotted(p.path) == at]
+    (mine,) = [p for p in found if format_path(p.path) == at]
     assert severity == "note" or (len(found) == 1 and mine.hint), found
     return f"{mine.what} / {mine.hint}"
 
@@ -60,7 +60,7 @@ def test_a_job_with_an_image_says_what_its_success_rests_on() -> None:
     words = one("container", "note", container={"image": "python:3.12"})
 
     assert "the job has succeeded when the service says so" in words
-    assert not [p for p in problems(spec(), "note") if dotted(p.path) == "container"]
+    assert not [p for p in problems(spec(), "note") if format_path(p.path) == "container"]
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_where_a_secret_lives_is_said_under_secrets_and_nowhere_else(
 def _placed(path: str, contract: bool, **fields: Any) -> list[str]:
     output = {"name": "model", "path": path}
     found = problems(spec(outputs=[output], **fields), "note", contract=contract)
-    return [dotted(p.path) for p in found if p.path[0] == "outputs"]
+    return [format_path(p.path) for p in found if p.path[0] == "outputs"]
 
 
 def test_a_place_that_import_made_up_needs_no_word() -> None:
@@ -217,7 +217,7 @@ TWO = {"cluster": {"nodes": 2}, "launch": "mpi", "command": ["train"]}
 def _kept(**fields: Any) -> list[tuple[str, str]]:
     wanted = spec(outputs=[{"name": "model", "path": "/job/model", **fields.pop("how")}], **fields)
     found = [*problems(wanted), *problems(wanted, "note")]
-    return [(dotted(p.path), p.severity) for p in found if "to one folder" in p.what]
+    return [(format_path(p.path), p.severity) for p in found if "to one folder" in p.what]
 
 
 def test_that_all_nodes_write_into_one_folder_is_told() -> None:

@@ -20,7 +20,7 @@ from runspec_jobs import api
 from runspec_jobs.api.lifecycle import get_all
 from runspec_jobs.api.reports import Asked, sizes
 from runspec_jobs.api.specs import read_spec
-from runspec_jobs.document.nodes import flow
+from runspec_jobs.document.nodes import format_flow
 from runspec_jobs.errors import Conflict, TimedOut, UsageError
 from runspec_jobs.load.source import InvalidSpec, read
 from runspec_jobs.spec import validate
@@ -61,13 +61,13 @@ def test_the_page_runs_from_top_to_bottom(
 def test_a_spec_is_the_same_as_text_as_a_mapping_and_as_a_model(text: str) -> None:
     document = read("a.yaml", text.encode()).document
     assert document is not None
-    spec, _ = validate.spec(document)
+    spec, _ = validate.parse_spec(document)
     assert spec is not None
 
     again = read_spec(spec).document
 
     assert again is not None
-    assert validate.spec(again) == (spec, [])
+    assert validate.parse_spec(again) == (spec, [])
 
 
 def test_every_name_is_there_and_nothing_is_imported_before_it_is_used() -> None:
@@ -191,7 +191,7 @@ def test_folders_whose_names_are_not_utf_8_hold_a_spec_and_its_run(
     folder.mkdir()
     monkeypatch.setenv("RUNSPEC_HOME", str(tmp_path / state))
     path = folder / "job.yaml"
-    path.write_bytes(flow(value("raw", "true")).encode())
+    path.write_bytes(format_flow(value("raw", "true")).encode())
 
     run = api.apply(api.load(path), detach=False)
 

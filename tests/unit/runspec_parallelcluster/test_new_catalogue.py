@@ -107,7 +107,7 @@ def test_another_request_changes_a_cluster_with_a_name_unless_its_machines_suffi
 def test_a_run_that_is_alive_keeps_its_machines_and_is_no_conflict(
     without: Without, tmp_path: Path
 ) -> None:
-    of, _ = validate.spec(reader.read(JOB))
+    of, _ = validate.parse_spec(reader.read(JOB))
     assert of is not None
     given = facts(of)
     text: Any = SimpleNamespace(name="n", applied=JOB)

@@ -37,10 +37,10 @@ def integer(text: str | int) -> int:
 
 def duration(text: str | int) -> int:
     """Return the seconds in a duration such as "7d" or "1h30m", in the notation of specs."""
-    from runspec_jobs.api.specs import seconds  # only here, because importing it takes time
+    from runspec_jobs.api.specs import parse_seconds  # only here, because importing it takes time
 
     try:
-        return int(seconds(str(text)))
+        return int(parse_seconds(str(text)))
     except ValueError:
         what = f"'{text}' is not a length of time: write it as 30m, 12h or 7d"
         raise ValueError(what) from None

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 
 from runspec_jobs.api.lifecycle import State, Status
-from runspec_jobs.diagnostics.render import columns, plain
-from runspec_jobs.diagnostics.terminal_text import clipped
+from runspec_jobs.diagnostics.render import count_columns, escape_control
+from runspec_jobs.diagnostics.terminal_text import clip
 from runspec_jobs.report.numbers import brief, seconds
 
 COLOURS = {"waiting": 33, "starting": 36, "running": 32, "ending": 36}
@@ -53,9 +53,9 @@ class AboutRun:
         age = _age(max(0.0, self._clock() - since_s))
         parts = [f"{word} {age}", *self._parts()]
         if why:
-            room = width - columns(parts[0]) - 2
+            room = width - count_columns(parts[0]) - 2
             return self._tinted(word, f"{parts[0]}: {_cut(why, max(LEAST, room))}", width)
-        while len(parts) > 1 and columns(SEPARATOR.join(parts)) > width:
+        while len(parts) > 1 and count_columns(SEPARATOR.join(parts)) > width:
             parts.pop()
         return self._tinted(word, SEPARATOR.join(parts), width)
 
@@ -73,7 +73,7 @@ class AboutRun:
         if ended and len({node.task for node in nodes}) == self._tasks:
             return "ending", since_s, ""
         if found.state is not State.RUNNING and not ended:
-            return "waiting", self._born, plain(found.reason)
+            return "waiting", self._born, escape_control(found.reason)
         runs = not found.nodes or any(node.state is not State.WAITING for node in found.nodes)
         return ("running", since_s, "") if runs else ("starting", since_s, "")
 
@@ -82,7 +82,7 @@ class AboutRun:
         if self._metric is not None:
             task, value = self._metric
             of = f" (task {task})" if self._tasks > 1 else ""
-            yield f"{plain(self._name)} {brief(value)}{of}"
+            yield f"{escape_control(self._name)} {brief(value)}{of}"
         nodes = () if self._status is None else self._status.nodes
         if len(nodes) > 1:
             run = sum(node.state is State.RUNNING for node in nodes)
@@ -91,7 +91,7 @@ class AboutRun:
         yield self._interrupt
 
     def _tinted(self, word: str, text: str, width: int) -> str:
-        shown = clipped(text, width)
+        shown = clip(text, width)
         if not self._coloured or not shown.startswith(word):
             return shown
         return f"\x1b[{COLOURS[word]}m{word}\x1b[0m{shown.removeprefix(word)}"
@@ -107,4 +107,4 @@ def _cut(text: str, width: int) -> str:
     >>> _cut("the queue is full", 12), _cut("short", 12)
     ('the queue...', 'short')
     """
-    return text if columns(text) <= width else f"{clipped(text, width - 3).rstrip()}..."
+    return text if count_columns(text) <= width else f"{clip(text, width - 3).rstrip()}..."

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 from runspec_jobs.cli import output
-from runspec_jobs.diagnostics.terminal_text import clipped
+from runspec_jobs.diagnostics.terminal_text import clip
 
 MOST_LINES = 8  # that have not ended
 TICK_S = 0.5  # between two updates of the line about the run
@@ -94,7 +94,7 @@ class LiveArea:
             self._footer = self._about(self._columns())
             shown.append(self._footer)
         self._drawn = len(shown)
-        return "\n".join(clipped(line, size.columns - 1) for line in shown)
+        return "\n".join(clip(line, size.columns - 1) for line in shown)
 
     def _columns(self) -> int:
         return shutil.get_terminal_size().columns - 1

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from runspec_jobs.api.lifecycle import Run, Status, doubt, get
 from runspec_jobs.cli import spending
-from runspec_jobs.diagnostics.render import plain
-from runspec_jobs.diagnostics.terminal_text import clipped
+from runspec_jobs.diagnostics.render import escape_control
+from runspec_jobs.diagnostics.terminal_text import clip
 from runspec_jobs.errors import RunspecError
 from runspec_jobs.machines import spent
 from runspec_jobs.report.numbers import brief, brief_text, seconds
@@ -53,7 +53,7 @@ def log_end(run: Run, status: Status, *, reads: bool = True) -> Iterator[str]:
         yield f"{whose} is empty"
     else:
         yield f"{whose} ends with the lines below, and {logs} shows all"
-        yield from (f"  {clipped(text, WIDTH)}" for text in found.lines)
+        yield from (f"  {clip(text, WIDTH)}" for text in found.lines)
 
 
 def _result(run: Run, status: Status) -> Iterator[str]:
@@ -73,7 +73,7 @@ def _values(values: Mapping[str, str]) -> str:
     >>> _values({"lr": "0.00015642140528861185", "seed": "1"})
     'lr 0.0001564, seed 1'
     """
-    shown = [plain(f"{name} {brief_text(value)}") for name, value in values.items()]
+    shown = [escape_control(f"{name} {brief_text(value)}") for name, value in values.items()]
     return ", ".join(shown[:VALUES]) + (", ..." if len(shown) > VALUES else "")
 
 

@@ -11,8 +11,8 @@ from typing import Protocol, Self
 from runspec_jobs.api.lifecycle import Line, line_text, prefix
 from runspec_jobs.cli import output
 from runspec_jobs.cli.live.area import MOST_LINES
-from runspec_jobs.diagnostics.render import as_json
-from runspec_jobs.diagnostics.terminal_text import Colours, tinted, without_sequences
+from runspec_jobs.diagnostics.render import format_json
+from runspec_jobs.diagnostics.terminal_text import Colours, strip_sequences, tint
 
 BAR_EVERY_S = 10.0  # between two texts of a progress bar in a pipe
 
@@ -201,9 +201,9 @@ class LogPrinter:
     def _shown(self, whose: Whose, text: bytes, *, once: bool = False) -> str:
         if self.coloured:
             colours = self._colours.setdefault(whose, Colours())
-            return line_text(text, colours.once if once else colours.shown)
-        shown = line_text(text, without_sequences)
-        return as_json(shown)[1:-1] if self.json else shown
+            return line_text(text, colours.show_once if once else colours.show)
+        shown = line_text(text, strip_sequences)
+        return format_json(shown)[1:-1] if self.json else shown
 
     def _head(self, whose: Whose, at: float | None = None) -> str:
         if self.json and self.timed:
@@ -215,9 +215,9 @@ class LogPrinter:
     def _new_head(self, task: int, node: int, more: Mapping[str, float | None] = {}) -> str:
         if self.json:
             found = {"task": task, "node": node, **more, "line": ""}
-            return as_json({"format": "runspec.log/v1", **found})[:-2]
+            return format_json({"format": "runspec.log/v1", **found})[:-2]
         head = prefix(Line(task, node, b""), self.nodes, self.tasks)
-        return f"{tinted(head[:-1], task * self.nodes + node)} " if self.coloured and head else head
+        return f"{tint(head[:-1], task * self.nodes + node)} " if self.coloured and head else head
 
     def _tail(self) -> str:
         return '"}\n' if self.json else "\n"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from runspec_jobs.api.events import Event
 from runspec_jobs.cli import output
-from runspec_jobs.diagnostics.render import plain
+from runspec_jobs.diagnostics.render import escape_control
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -118,7 +118,9 @@ class ProgressPrinter:
                 work.task = self._shown.add_task("", total=None)
             self._shown.update(
                 work.task,
-                description=": ".join(plain(text) for text in (work.title, work.line) if text),
+                description=": ".join(
+                    escape_control(text) for text in (work.title, work.line) if text
+                ),
                 completed=work.done,
                 total=work.total or None,
                 moved=work.done > 0 or work.total > 0,

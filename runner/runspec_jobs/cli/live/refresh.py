@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 
 from runspec_jobs.cli import output
-from runspec_jobs.diagnostics.terminal_text import clipped
+from runspec_jobs.diagnostics.terminal_text import clip
 from runspec_jobs.errors import OK
 
 EVERY_S = 2.0
@@ -44,5 +44,5 @@ def _redraw(before: list[str], found: list[str]) -> None:
     most = room()
     kept = found if most is None else found[:most]
     up = f"\x1b[{min(len(before), most or len(before))}A" if before else ""
-    text = "".join(f"{clipped(line, width - 1)}\n" for line in kept)
+    text = "".join(f"{clip(line, width - 1)}\n" for line in kept)
     output.write(f"\r{up}\x1b[J{text}")

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 
 from runspec_jobs.diagnostics.problem import Path, Problem
 from runspec_jobs.spec.model import Launch, Spec
-from runspec_jobs.spec.placeholders import shell_script, swept, variable
-from runspec_jobs.spec.script.bash_words import bash_words, unquoted
+from runspec_jobs.spec.placeholders import list_parameters, shell_script, variable
+from runspec_jobs.spec.script.bash_words import find_bash_words, strip_quoted
 from runspec_jobs.spec.script.interpreter import interpreter
 
 OPERATORS = frozenset("&& || | ; & > >> < << 2> 2>> 1> &> 2>&1 >&2 1>&2".split())
@@ -119,7 +119,7 @@ def _env(spec: Spec) -> Iterator[Problem]:
 
 def _bash(spec: Spec) -> Iterator[Problem]:
     for where, text in scripts(spec):
-        found = bash_words(shell_script(text)) if interpreter(text) is None else []
+        found = find_bash_words(shell_script(text)) if interpreter(text) is None else []
         if found:
             told = ", ".join(f"'{name}' in line {line}" for line, name in found)
             what = f"/bin/sh reads this script, and not every /bin/sh knows {told}"
@@ -142,7 +142,7 @@ def _known(spec: Spec) -> set[str]:
     made = [
         *(variable("mounts", mount.name) for mount in spec.mounts),
         *(variable("outputs", output.name) for output in spec.outputs),
-        *(variable("sweep", name) for name in swept(spec.sweep)),
+        *(variable("sweep", name) for name in list_parameters(spec.sweep)),
     ]
     return {*(f"RUNSPEC_{name}" for name in NAMES), *made, *spec.env, *spec.secrets}
 
@@ -159,12 +159,12 @@ def _torch(spec: Spec) -> Iterator[Problem]:
     """Yield a note for variables of torchrun in a script of a job without it; a file that is read may set them."""
     for where, text in scripts(spec):
         reads = interpreter(text)
-        bare = unquoted(text)
+        bare = strip_quoted(text)
         if (reads is not None and not reads.is_shell) or re.search(
             r"(?m)(?:^|[;&|]\s*)\s*(?:\.|source)\s", bare
         ):
             continue
-        found = OF_TORCH.findall(unquoted(text, double=False))
+        found = OF_TORCH.findall(strip_quoted(text, double=False))
         for name in dict.fromkeys(one or other for one, other in found):
             if (
                 name in spec.env

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from runspec_jobs.diagnostics.problem import Path as Path_, Problem
 from runspec_jobs.provider import Spec
-from runspec_jobs.spec.script.bash_words import unquoted
+from runspec_jobs.spec.script.bash_words import strip_quoted
 from runspec_jobs.spec.script.interpreter import interpreter
 
 PROGRAM = re.compile(r"(?:\./)?[\w-][\w./-]*\.(?:py|sh|R|r|jl|pl|lua|js|ipynb)")
@@ -40,7 +40,7 @@ def _started(spec: Spec) -> Iterator[tuple[Path_, str]]:
             return
     if spec.run is None or interpreter(spec.run) is not None:
         return
-    bare = unquoted(spec.run)
+    bare = strip_quoted(spec.run)
     if MOVES.search(bare):
         return  # the script makes its own folders and files
     for name in dict.fromkeys(STARTED.findall(bare)):

@@ -16,7 +16,7 @@ LOWER = "write the name of the image in lower case"
 SHAPE = "write it as [REGISTRY/]NAME[:TAG], such as python:3.12-slim"
 
 
-def mistake(image: str) -> tuple[str, str] | None:
+def find_mistake(image: str) -> tuple[str, str] | None:
     """Return what is wrong with the name of an image, and a hint; None if registries take it.
 
     A file, which begins with `/`, `.` or `~`, is not looked at. A scheme such as `docker://` and enroot's notation
@@ -33,7 +33,7 @@ def mistake(image: str) -> tuple[str, str] | None:
     if "#" in image:
         image = re.sub(r"^[^@/#]+@", "", image).replace("#", "/", 1)
     name, at, digest = image.partition("@")
-    if at and (wrong := _of_digest(digest)):
+    if at and (wrong := _check_digest(digest)):
         return wrong
     first, _, last = name.rpartition("/")
     last, colon, tag = last.partition(":")
@@ -43,10 +43,10 @@ def mistake(image: str) -> tuple[str, str] | None:
             what,
             "a tag has at most 128 letters, digits, '_', '.' and '-', and begins with none of the last two",
         )
-    return _of_name(f"{first}/{last}" if first else last)
+    return _check_name(f"{first}/{last}" if first else last)
 
 
-def _of_digest(digest: str) -> tuple[str, str] | None:
+def _check_digest(digest: str) -> tuple[str, str] | None:
     algorithm, _, number = digest.partition(":")
     length = LENGTHS.get(algorithm)
     if re.fullmatch(DIGEST, digest) and length in (None, len(number)):
@@ -54,7 +54,7 @@ def _of_digest(digest: str) -> tuple[str, str] | None:
     return f"'@{digest}' is no digest of an image", "write @sha256: and 64 hexadecimal digits"
 
 
-def _of_name(name: str) -> tuple[str, str] | None:
+def _check_name(name: str) -> tuple[str, str] | None:
     """Return what is wrong with the name of an image without its tag."""
     if len(name) > LONGEST:
         return f"the name has {len(name)} characters", f"a registry takes at most {LONGEST}"
@@ -65,13 +65,13 @@ def _of_name(name: str) -> tuple[str, str] | None:
         return f"'{host}' is no registry", "write HOST or HOST:PORT before the first slash"
     for part in path.split("/"):
         if not re.fullmatch(PART, part):
-            return _of_part(part)
+            return _explain_part(part)
     if not host and re.fullmatch("[0-9a-f]{64}", path):
         return "this is the id of an image on one machine", SHAPE
     return None
 
 
-def _of_part(part: str) -> tuple[str, str]:
+def _explain_part(part: str) -> tuple[str, str]:
     if not part:
         return "a part of the name is empty", SHAPE
     if re.fullmatch(PART, part.lower()):

@@ -39,13 +39,13 @@ EXPANSIONS = (
 HEREDOC = re.compile(r"<<(-?)[ \t]*(\\?)(['\"]?)([A-Za-z_]\w*)\3")
 
 
-def bash_words(script: str) -> list[tuple[int, str]]:
+def find_bash_words(script: str) -> list[tuple[int, str]]:
     """Return the line, from 1, and the name of each thing in *script* that /bin/sh may not know, each name once.
 
     >>> bash_words("echo '[['  # source x\\nif [[ a == b ]]; then x=(1 2); fi")
     [(2, '[['), (2, 'an array')]
     """
-    bare, expanded = unquoted(script), unquoted(script, double=False)
+    bare, expanded = strip_quoted(script), strip_quoted(script, double=False)
     found: dict[str, int] = {}
     for names, text in ((COMMANDS, bare), (EXPANSIONS, expanded)):
         for name, pattern in names:
@@ -57,7 +57,7 @@ def bash_words(script: str) -> list[tuple[int, str]]:
     return sorted((line, name) for name, line in found.items())
 
 
-def unquoted(script: str, *, double: bool = True) -> str:
+def strip_quoted(script: str, *, double: bool = True) -> str:
     """Return *script* without comments, here-documents and escaped characters, with `Q` for each quoted text.
 
     Without *double*, text in double quotes stays. Lines keep their numbers.
@@ -75,19 +75,19 @@ class _Pieces:
 
     def __iter__(self) -> Iterator[str]:
         while self.at < len(self.script):
-            yield self._next()
+            yield self._read_next()
 
-    def _next(self) -> str:
+    def _read_next(self) -> str:
         script, at = self.script, self.at
         letter = script[at]
         if letter == "\\":
             self.at += 2
             return "\n" if script[at : at + 2] == "\\\n" else "Q"
         if letter == "'" and not self.within:
-            return self._skipped(script.find("'", at + 1))
+            return self._skip(script.find("'", at + 1))
         if letter == '"':
             if self.double:
-                return self._skipped(_closing(script, at))
+                return self._skip(_find_closing(script, at))
             self.within = not self.within
         elif not self.within and letter == "#" and (at == 0 or script[at - 1] in " \t\n;&|("):
             end = script.find("\n", at)
@@ -102,15 +102,15 @@ class _Pieces:
             self.at += 3
             return "<<<"
         elif letter == "\n" and self.bodies:
-            return self._bodies()
+            return self._skip_bodies()
         self.at += 1
         return letter
 
-    def _skipped(self, end: int) -> str:
+    def _skip(self, end: int) -> str:
         begin, self.at = self.at, len(self.script) if end < 0 else end + 1
         return "Q" + "\n" * self.script.count("\n", begin, self.at)
 
-    def _bodies(self) -> str:
+    def _skip_bodies(self) -> str:
         begin = self.at
         for word, tabs in self.bodies:
             indent = r"\t*" if tabs else ""
@@ -121,7 +121,7 @@ class _Pieces:
         return "\n" * self.script.count("\n", begin, self.at)
 
 
-def _closing(script: str, at: int) -> int:
+def _find_closing(script: str, at: int) -> int:
     """Return where the double quotes that open at *at* are closed, or -1."""
     match = re.compile(r'"(?:\\.|[^"\\])*"', re.DOTALL).match(script, at)
     return -1 if match is None else match.end() - 1

@@ -336,7 +336,7 @@ def test_the_checks_of_the_core_find_nothing_in_a_taken_profile() -> None:
     assert read.document is not None
     value, problems = profiles.read(read.document.value)
     assert value is not None and problems == []
-    options, wrong = validate.model(PROVIDER.options_model, value.providers["azure-batch-ai"])
+    options, wrong = validate.parse_model(PROVIDER.options_model, value.providers["azure-batch-ai"])
     assert wrong == [] and options is not None
 
 
@@ -411,7 +411,7 @@ def options_of(text: str) -> tuple[Any, list[Any]]:
     assert read.document is not None
     value, problems = profiles.read(read.document.value)
     assert value is not None, problems
-    return validate.model(PROVIDER.options_model, value.providers["azure-batch-ai"])
+    return validate.parse_model(PROVIDER.options_model, value.providers["azure-batch-ai"])
 
 
 def test_an_empty_text_is_as_if_it_were_not_there() -> None:

@@ -75,7 +75,7 @@ def test_the_first_profile_of_a_provider_is_right_as_it_stands(name: str) -> Non
 
     settings = found.providers[name]
 
-    assert validate.model(provider.options_model, settings)[1] == []
+    assert validate.parse_model(provider.options_model, settings)[1] == []
 
 
 @pytest.mark.parametrize("name", ["azure-batch", "azure-batch-ai"])

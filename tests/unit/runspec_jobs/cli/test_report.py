@@ -21,7 +21,7 @@ from runspec_jobs.logs import measure
 from runspec_jobs.logs.follow import Line
 from runspec_jobs.spec import validate
 from runspec_jobs.spec.metric import Metric
-from runspec_jobs.spec.scaling import of_size, text_of_size
+from runspec_jobs.spec.scaling import select_size, write_size
 from runspec_jobs.state import run_group, run_record
 from runspec_local.provider import PROVIDER
 from tests.e2e.test_slurm_nodes import TORCHRUN
@@ -629,13 +629,13 @@ def test_the_text_of_a_size_reads_as_the_spec_of_that_size(
         document = reader.read(text)
     except reader.YamlError:
         return  # what no reader takes is in no spec
-    found, wrong = validate.spec(document)
+    found, wrong = validate.parse_spec(document)
     assert found is not None, wrong
 
-    again, problems = validate.spec(reader.read(text_of_size(document.value, size)))
+    again, problems = validate.parse_spec(reader.read(write_size(document.value, size)))
 
     assert problems == []
-    assert again == of_size(found, size)
+    assert again == select_size(found, size)
 
 
 # Figures from elsewhere

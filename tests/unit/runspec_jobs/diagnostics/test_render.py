@@ -7,7 +7,7 @@ import json
 import pytest
 
 from runspec_jobs.diagnostics.problem import did_you_mean
-from runspec_jobs.diagnostics.render import Diagnostic, Format, as_json, render
+from runspec_jobs.diagnostics.render import Diagnostic, Format, format_json, render
 from runspec_jobs.document import reader
 from runspec_jobs.load import source
 from runspec_jobs.provider import Options
@@ -194,7 +194,7 @@ def test_a_line_that_is_no_yaml_is_not_shown_beyond_the_name_of_a_secret() -> No
 def test_a_secret_in_the_place_of_its_source_is_refused_and_not_shown(place: str) -> None:
     text = f"secrets:\n  hf: '{place}'\n"
 
-    _, problems = validate.model(Options, reader.read(text).value)
+    _, problems = validate.parse_model(Options, reader.read(text).value)
 
     (problem,) = problems
     assert problem.private
@@ -229,7 +229,7 @@ def test_no_form_shows_a_control_character_as_it_is(form: Format, name: str) -> 
 def test_json_is_escaped_and_still_the_same_value() -> None:
     value = {"日本": ["\u202e\x1b", "\U000e0001", "é\n"]}
 
-    text = as_json(value, indent=1)
+    text = format_json(value, indent=1)
 
     assert json.loads(text) == value
     assert "日本" in text and text.replace("\n", "").isprintable()

@@ -7,7 +7,7 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from runspec_jobs.diagnostics.terminal_text import RESET, Colours, clipped, without_sequences
+from runspec_jobs.diagnostics.terminal_text import RESET, Colours, clip, strip_sequences
 
 SGR = re.compile(r"\x1b\[[0-9;:]*m")
 PIECES = [
@@ -73,12 +73,12 @@ def harmless(text: str) -> bool:
 
 @given(TEXTS)
 def test_without_colours_no_control_character_is_left(text: str) -> None:
-    assert without_sequences(text).isprintable()
+    assert strip_sequences(text).isprintable()
 
 
 @given(TEXTS)
 def test_with_colours_only_sgr_is_left(text: str) -> None:
-    assert harmless(without_sequences(text, colours=True))
+    assert harmless(strip_sequences(text, colours=True))
 
 
 @given(st.lists(TEXTS, max_size=5), st.integers(0, 30))
@@ -86,8 +86,8 @@ def test_no_part_of_a_stream_leaves_a_colour_behind(texts: list[str], width: int
     colours = Colours()
 
     for text in texts:
-        for shown in (colours.once(text), colours.shown(text)):
-            for cut in (shown, clipped(shown, width)):
+        for shown in (colours.show_once(text), colours.show(text)):
+            for cut in (shown, clip(shown, width)):
                 assert harmless(cut)
                 assert "\x1b" not in cut or cut.endswith(RESET)
 
@@ -97,7 +97,7 @@ def test_text_without_escapes_stays(text: str) -> None:
     """A terminal shows the text, whatever surrounds it."""
     words = f"{text}\x1b\\ and then "
 
-    assert Colours().shown(words).removesuffix(RESET).endswith(" and then ")
+    assert Colours().show(words).removesuffix(RESET).endswith(" and then ")
 
 
 @pytest.mark.parametrize(
@@ -125,13 +125,13 @@ def test_text_without_escapes_stays(text: str) -> None:
     ],
 )
 def test_other_sequences_are_left_out(sequence: str, what: str) -> None:
-    assert without_sequences(f"a{sequence}b", colours=True) == "ab", what
+    assert strip_sequences(f"a{sequence}b", colours=True) == "ab", what
 
 
 @pytest.mark.parametrize("begun", ["\x1b[31", "\x1b]0;title", "\x1bP", "\x9b31m", "\x1b"])
 def test_what_is_no_whole_sequence_is_shown(begun: str) -> None:
     """Text after a string that never ends is not swallowed."""
-    shown = without_sequences(begun, colours=True)
+    shown = strip_sequences(begun, colours=True)
 
     assert shown == begun.replace("\x1b", "\\x1b").replace("\x9b", "\\x9b")
 
@@ -153,16 +153,16 @@ def test_what_is_no_whole_sequence_is_shown(begun: str) -> None:
 def test_the_next_part_goes_on_in_the_same_colours(first: str, second: str) -> None:
     colours = Colours()
 
-    colours.shown(first)
+    colours.show(first)
 
-    assert colours.shown("y") == second
+    assert colours.show("y") == second
 
 
 def test_sequences_of_any_length_take_no_long_time() -> None:
     """Each of these would take minutes if the time grew with the square of the length."""
     for text in ("\x1b]" * 500_000, "\x1b[" * 500_000, "\x1b[1;" * 300_000, "\x1b " * 500_000):
-        assert without_sequences(text, colours=True).isprintable()
-    assert "\x1b" not in without_sequences("\x1b[" + "1;" * 500_000 + "m", colours=True)
+        assert strip_sequences(text, colours=True).isprintable()
+    assert "\x1b" not in strip_sequences("\x1b[" + "1;" * 500_000 + "m", colours=True)
     colours = Colours()
-    colours.shown("".join(f"\x1b[38;5;{number % 256}m" for number in range(100_000)))
-    assert len(colours.shown("")) < 200
+    colours.show("".join(f"\x1b[38;5;{number % 256}m" for number in range(100_000)))
+    assert len(colours.show("")) < 200

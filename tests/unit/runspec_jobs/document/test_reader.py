@@ -21,10 +21,10 @@ from runspec_jobs.document.reader import (
     Text,
     Value,
     YamlError,
-    kind,
-    lines,
     read,
     resolve,
+    resolve_kind,
+    split_lines,
 )
 from tests.support.yaml_corpus import hostile
 
@@ -177,13 +177,18 @@ def test_resolve_follows_the_core_schema(text: str, value: Any) -> None:
 
     assert resolve(Text(text)) == value
     assert type(resolve(Text(text))) is type(value)
-    assert kind(Text(text)) == ("int" if is_huge and "e" not in text else names[type(value)])
+    assert resolve_kind(Text(text)) == (
+        "int" if is_huge and "e" not in text else names[type(value)]
+    )
     assert resolve(Text(text, plain=False)) == text
 
 
 def test_resolve_knows_what_is_not_a_number() -> None:
     """.nan in any of its three forms is a float, and "nan" is a word."""
-    assert [kind(Text(word)) for word in (".nan", ".NaN", ".NAN", "nan")] == [*["float"] * 3, "str"]
+    assert [resolve_kind(Text(word)) for word in (".nan", ".NaN", ".NAN", "nan")] == [
+        *["float"] * 3,
+        "str",
+    ]
     assert all(math.isnan(resolve(Text(word))) for word in (".nan", ".NaN", ".NAN"))
 
 
@@ -245,7 +250,7 @@ def test_values_copy_and_pickle() -> None:
 
     for other in (copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
         assert other == value
-        assert Document(other).key_mark(("env", "NO")) == Mark(11, 49)
+        assert Document(other).find_key_mark(("env", "NO")) == Mark(11, 49)
 
 
 def json_values(without: str) -> st.SearchStrategy[Any]:
@@ -288,44 +293,44 @@ def test_every_key_and_value_has_its_place() -> None:
     """Lines and columns count from 1, in characters; a list's items stand where they begin."""
     document = read(SPEC)
 
-    assert document.key_mark(("cluster", "nodes")) == Mark(5, 3)
-    assert document.value_mark(("cluster", "nodes")) == Mark(5, 10)
-    assert document.value_end(("cluster", "nodes")) == Mark(5, 11)
-    assert document.key_mark(("mounts", 0)) == Mark(8, 5)
-    assert document.key_mark(("mounts", 1, "source")) == Mark(10, 5)
-    assert document.value_mark(("command", 1)) == Mark(12, 19)
-    assert document.value_end(("command", 1)) == Mark(12, 44)
-    assert document.value_mark(("run",)) == Mark(13, 6)
-    assert document.key_mark(()) == document.value_mark(()) == Mark(2, 1)
+    assert document.find_key_mark(("cluster", "nodes")) == Mark(5, 3)
+    assert document.find_value_mark(("cluster", "nodes")) == Mark(5, 10)
+    assert document.find_value_end(("cluster", "nodes")) == Mark(5, 11)
+    assert document.find_key_mark(("mounts", 0)) == Mark(8, 5)
+    assert document.find_key_mark(("mounts", 1, "source")) == Mark(10, 5)
+    assert document.find_value_mark(("command", 1)) == Mark(12, 19)
+    assert document.find_value_end(("command", 1)) == Mark(12, 44)
+    assert document.find_value_mark(("run",)) == Mark(13, 6)
+    assert document.find_key_mark(()) == document.find_value_mark(()) == Mark(2, 1)
 
 
 def test_a_collection_ends_with_its_bracket_or_its_last_value() -> None:
     """A block ends where its last value does, not where the next key begins."""
     document = read(SPEC)
 
-    assert document.value_end(("cluster",)) == Mark(6, 16)
-    assert document.value_end(("mounts",)) == Mark(10, 35)
-    assert document.value_end(("mounts", 0)) == Mark(8, 53)
-    assert document.value_end(("env",)) == Mark(11, 58)
+    assert document.find_value_end(("cluster",)) == Mark(6, 16)
+    assert document.find_value_end(("mounts",)) == Mark(10, 35)
+    assert document.find_value_end(("mounts", 0)) == Mark(8, 53)
+    assert document.find_value_end(("env",)) == Mark(11, 58)
 
 
 def test_no_value_at_the_end_has_a_place() -> None:
     """What a file without a last line end leaves out stands at the end of its last line."""
     document = read("a:\n  ?")
 
-    assert document.key_mark(("a", "")) == Mark(2, 4)
-    assert document.value_mark(("a", "")) == Mark(2, 4)
-    assert document.value_end(()) == Mark(2, 4)
+    assert document.find_key_mark(("a", "")) == Mark(2, 4)
+    assert document.find_value_mark(("a", "")) == Mark(2, 4)
+    assert document.find_value_end(()) == Mark(2, 4)
 
 
 def test_what_an_alias_gives_stands_where_the_alias_does() -> None:
     """What is wrong with a repeated value is told where it is used; what is in it has one place."""
     document = read(SPEC)
 
-    assert document.value_mark(("env",)) == Mark(11, 6)
-    assert document.value_mark(("other",)) == Mark(16, 8)
-    assert document.value_end(("other",)) == Mark(16, 12)
-    assert document.key_mark(("other", "NO")) == Mark(11, 49)
+    assert document.find_value_mark(("env",)) == Mark(11, 6)
+    assert document.find_value_mark(("other",)) == Mark(16, 8)
+    assert document.find_value_end(("other",)) == Mark(16, 12)
+    assert document.find_key_mark(("other", "NO")) == Mark(11, 49)
 
 
 @pytest.mark.parametrize(
@@ -349,10 +354,10 @@ def test_nearest_goes_as_far_as_the_path_does(
     """What is missing is told at the nearest key above it."""
     document = read(SPEC)
 
-    assert document.nearest(path) == (found, mark)
-    assert (document.key_mark(path) is None) == (path != found)
-    assert (document.value_mark(path) is None) == (path != found)
-    assert (document.value_end(path) is None) == (path != found)
+    assert document.find_nearest(path) == (found, mark)
+    assert (document.find_key_mark(path) is None) == (path != found)
+    assert (document.find_value_mark(path) is None) == (path != found)
+    assert (document.find_value_end(path) is None) == (path != found)
 
 
 @settings(deadline=None)
@@ -373,10 +378,14 @@ def test_the_text_at_a_mark_is_what_stands_there(
     document = read(text)
 
     for path, found in walk_texts(document.value):
-        mark = document.key_mark(path) if path and found is path[-1] else document.value_mark(path)
+        mark = (
+            document.find_key_mark(path)
+            if path and found is path[-1]
+            else document.find_value_mark(path)
+        )
         assert found.mark == mark
         if found.mark.line == found.end.line:
-            rest = lines(text)[found.mark.line - 1][found.mark.column - 1 :]
+            rest = split_lines(text)[found.mark.line - 1][found.mark.column - 1 :]
             written = rest[: found.end.column - found.mark.column]
             assert written == found if found.plain else written[0] == written[-1] in "'\""
 
@@ -546,13 +555,13 @@ def test_both_parsers_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     without = read(SPEC)
 
     assert without == with_libyaml
-    assert [without.value_mark(path) for path, _ in walk(without.value)] == [
-        with_libyaml.value_mark(path) for path, _ in walk(with_libyaml.value)
+    assert [without.find_value_mark(path) for path, _ in walk(without.value)] == [
+        with_libyaml.find_value_mark(path) for path, _ in walk(with_libyaml.value)
     ]
 
 
 def check_mark(text: str | bytes, mark: Mark | None) -> None:
-    seen = lines(text)
+    seen = split_lines(text)
     assert mark is not None
     assert 1 <= mark.line <= len(seen)
     assert 1 <= mark.column <= len(seen[mark.line - 1]) + 1
@@ -570,10 +579,10 @@ def check_flaws(text: str | bytes) -> None:
                 assert not words.endswith(".")
     else:
         for path, _ in walk(document.value):
-            assert document.nearest(path)[0] == path
-            check_mark(text, document.key_mark(path))
-            check_mark(text, document.value_mark(path))
-            check_mark(text, document.value_end(path))
+            assert document.find_nearest(path)[0] == path
+            check_mark(text, document.find_key_mark(path))
+            check_mark(text, document.find_value_mark(path))
+            check_mark(text, document.find_value_end(path))
         resolve(document.value)
 
 

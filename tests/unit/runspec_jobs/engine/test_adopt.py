@@ -28,7 +28,7 @@ from runspec_jobs.provider import (
     Status,
     Step,
 )
-from runspec_jobs.spec.validate import spec as checked
+from runspec_jobs.spec.validate import parse_spec as checked
 from runspec_jobs.state import run_record
 from tests.support.profiles import own_profile
 

@@ -40,7 +40,7 @@ THERE = {**PROFILE, "region": "us-east-1"}  # a region with prices
 
 def inputs(word: bytes = b"one") -> PlanInputs:
     text = JOB % word
-    spec, problems = validate.spec(reader.read(text))
+    spec, problems = validate.parse_spec(reader.read(text))
     assert spec is not None, problems
     facts = Facts(AwsOptions.model_validate(THERE))
     own = SimpleNamespace(name="n", applied=text)

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from runspec_batchai.importing.importing import imported
-from runspec_jobs.diagnostics.problem import dotted
+from runspec_jobs.diagnostics.problem import format_path
 from runspec_jobs.errors import Unavailable
 from runspec_jobs.load import inputs, registry, source
 from runspec_jobs.load.notes import foreign_settings
@@ -41,7 +41,7 @@ def moved(name: str, **properties: Any) -> list[Problem]:
 
 
 def said(found: list[Problem], severity: str) -> dict[str, str]:
-    return {dotted(p.path): f"{p.what} / {p.hint}" for p in found if p.severity == severity}
+    return {format_path(p.path): f"{p.what} / {p.hint}" for p in found if p.severity == severity}
 
 
 on_each = pytest.mark.parametrize("name", ELSEWHERE)

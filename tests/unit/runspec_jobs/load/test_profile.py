@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runspec_jobs.diagnostics.problem import dotted
+from runspec_jobs.diagnostics.problem import format_path
 from runspec_jobs.document import reader
 from runspec_jobs.load import inputs, profile, registry, source
 from runspec_jobs.load.source import InvalidSpec
@@ -150,14 +150,14 @@ providers:
 
 def found(spec: str, text: str) -> tuple[Any, list[str], list[str]]:
     """Give the settings for *spec* with the profile *text*, and what is wrong with either."""
-    read, problems = validate.spec(reader.read(spec))
+    read, problems = validate.parse_spec(reader.read(spec))
     assert read is not None, problems
     settings, problems = profile.read(reader.read(text).value)
     assert settings is not None, problems
     kind = registry.load(read.provider).options_model
     options, in_spec, in_profile = profile.options(kind, read.provider, read, settings)
     first, second = (
-        [f"{dotted(p.path)}: {p.what}" for p in wrong] for wrong in (in_spec, in_profile)
+        [f"{format_path(p.path)}: {p.what}" for p in wrong] for wrong in (in_spec, in_profile)
     )
     return options, first, second
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from runspec_jobs.diagnostics.terminal_text import without_sequences
+from runspec_jobs.diagnostics.terminal_text import strip_sequences
 from runspec_jobs.errors import (
     Conflict,
     CredentialsError,
@@ -668,7 +668,7 @@ def test_a_stream_that_comes_while_others_are_saved_is_saved_too(tmp_path: Path)
     ],
 )
 def test_a_line_on_the_screen_is_harmless(raw: bytes, shown: str) -> None:
-    assert follow.line_text(raw, without_sequences) == shown
+    assert follow.line_text(raw, strip_sequences) == shown
 
 
 def test_lines_say_whose_they_are_only_where_there_are_several() -> None:

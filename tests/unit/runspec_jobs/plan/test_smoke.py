@@ -11,7 +11,7 @@ from runspec_agent.rendezvous import connectivity
 from runspec_agent.rendezvous.connectivity import Seat
 from runspec_jobs.cli.app import run
 from runspec_jobs.document import reader
-from runspec_jobs.document.nodes import Text, flow
+from runspec_jobs.document.nodes import Text, format_flow
 from runspec_jobs.plan import smoke
 from runspec_jobs.plan.smoke import Unreached
 from runspec_jobs.spec import validate
@@ -38,10 +38,10 @@ smoke: [train, --lr, "${sweep.lr}", "${mounts.code}", "${outputs.model}"]
 def derived(text: str) -> tuple[Spec, Spec]:
     """Give the spec in *text*, and its smoke test as it is read from its own text."""
     document = reader.read(text)
-    spec, _ = validate.spec(document)
+    spec, _ = validate.parse_spec(document)
     assert spec is not None
     assert isinstance(document.value, dict)
-    found, problems = validate.spec(reader.read(smoke.text(spec, document.value)))
+    found, problems = validate.parse_spec(reader.read(smoke.text(spec, document.value)))
     assert found is not None, problems
     return spec, found
 
@@ -78,7 +78,7 @@ def test_what_was_a_word_stays_one() -> None:
     """Text that is read again is what it was: no number becomes a word, and no word a number."""
     value = {"a": Text("010"), "b": Text("010", plain=False), "c": [Text("~"), Text("x: y # z")]}
 
-    found = reader.read(flow(value)).value
+    found = reader.read(format_flow(value)).value
 
     assert found == value
     assert isinstance(found, dict)

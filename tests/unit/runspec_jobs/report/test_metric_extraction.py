@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from runspec_jobs.report.log_tables import Reader, Row, table
 from runspec_jobs.report.metric_extraction import LINE_CHARACTERS, Measured, in_file, in_text
 from runspec_jobs.spec.metric import Metric
-from runspec_jobs.spec.regex_safety import trouble
+from runspec_jobs.spec.regex_safety import find_trouble
 
 HOROVOD = """\
 Horovod size:  8
@@ -186,7 +186,7 @@ def test_the_end_of_an_endless_line_is_not_looked_at() -> None:
     ],
 )
 def test_a_pattern_that_cannot_be_used_is_told(pattern: str) -> None:
-    assert trouble(pattern) is not None
+    assert find_trouble(pattern) is not None
 
 
 @pytest.mark.parametrize(
@@ -203,12 +203,12 @@ def test_a_pattern_that_cannot_be_used_is_told(pattern: str) -> None:
     ],
 )
 def test_a_pattern_that_can_be_used_is_not_in_the_way(pattern: str) -> None:
-    assert trouble(pattern) is None
+    assert find_trouble(pattern) is None
 
 
 @given(st.text("ab(){}[]|*+?\\,19^$.", max_size=16))
 def test_every_pattern_that_is_taken_ends_soon(pattern: str) -> None:
-    if trouble(pattern) is None:
+    if find_trouble(pattern) is None:
         began = time.process_time()
         in_text(metric(pattern=pattern), ["ab" * 15 + "!"])
         assert time.process_time() - began < 1

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from runspec_jobs.load import registry
 from runspec_jobs.provider import Anyone, Model, Options, User, Word
-from runspec_jobs.spec.field_marks import of_user, unmarked
+from runspec_jobs.spec.field_marks import find_unmarked, find_user_settings
 from runspec_jobs.testing.contract import ProviderContract
 
 
@@ -52,7 +52,7 @@ def test_the_contract_refuses_a_provider_with_a_field_that_nobody_marked() -> No
     with pytest.raises(AssertionError, match=r"Unmarked\.host"):
         ProviderContract().test_its_settings_say_who_may_set_them(world)
 
-    assert unmarked(Unmarked) == ["Unmarked.host", "Unmarked.both", "Half.more"]
+    assert find_unmarked(Unmarked) == ["Unmarked.host", "Unmarked.both", "Half.more"]
 
 
 def test_the_contract_takes_a_provider_whose_fields_are_marked() -> None:
@@ -60,12 +60,12 @@ def test_the_contract_takes_a_provider_whose_fields_are_marked() -> None:
 
     ProviderContract().test_its_settings_say_who_may_set_them(world)
 
-    assert unmarked(Marked) == []
+    assert find_unmarked(Marked) == []
 
 
 @pytest.mark.parametrize("name", registry.installed())
 def test_every_field_of_every_provider_is_marked(name: str) -> None:
-    assert unmarked(registry.load(name).options_model) == []
+    assert find_unmarked(registry.load(name).options_model) == []
 
 
 @pytest.mark.parametrize(
@@ -81,11 +81,11 @@ def test_every_field_of_every_provider_is_marked(name: str) -> None:
     ],
 )
 def test_what_is_of_the_user_is_found_wherever_it_stands(settings: Any, found: list[Any]) -> None:
-    assert list(of_user(Marked, settings)) == found
+    assert list(find_user_settings(Marked, settings)) == found
 
 
 def test_a_field_without_a_mark_is_the_users() -> None:
-    assert list(of_user(Unmarked, {"host": "h"})) == [("host",)]
+    assert list(find_user_settings(Unmarked, {"host": "h"})) == [("host",)]
 
 
 def test_a_mark_stands_in_the_schema_of_the_settings() -> None:

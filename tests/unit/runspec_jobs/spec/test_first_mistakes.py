@@ -15,7 +15,7 @@ HEAD = "apiVersion: runspec/v1\nname: a\nprovider: local\n"
 
 
 def problems(text: str) -> list[Problem]:
-    return validate.spec(reader.read((HEAD + text).encode()))[1]
+    return validate.parse_spec(reader.read((HEAD + text).encode()))[1]
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_the_list_to_write_is_read_back_as_the_words_of_a_shell(written: str) ->
     (found,) = problems(f"command: {written}\n")
     assert found.hint is not None and found.hint.startswith("write [")
 
-    again, wrong = validate.spec(reader.read(f"{HEAD}command: {found.hint[6:]}\n".encode()))
+    again, wrong = validate.parse_spec(reader.read(f"{HEAD}command: {found.hint[6:]}\n".encode()))
 
     assert wrong == [] and again is not None
     assert list(again.command or ()) == shlex.split(written)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runspec_jobs.cli.app import run
-from runspec_jobs.spec.grammars.image_reference import mistake
+from runspec_jobs.spec.grammars.image_reference import find_mistake
 
 SHA = "sha256:" + "0a" * 32
 
@@ -54,12 +54,12 @@ REFUSED = [
 
 @pytest.mark.parametrize("image", TAKEN)
 def test_an_image_of_a_registry_or_a_file_is_taken(image: str) -> None:
-    assert mistake(image) is None
+    assert find_mistake(image) is None
 
 
 @pytest.mark.parametrize(("image", "why"), REFUSED)
 def test_a_name_that_no_registry_takes_is_refused_with_the_reason(image: str, why: str) -> None:
-    wrong = mistake(image)
+    wrong = find_mistake(image)
 
     assert wrong is not None and why in wrong[0]
 

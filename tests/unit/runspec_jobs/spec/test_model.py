@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 from hypothesis import example, given, strategies as st
 
-from runspec_jobs.diagnostics.problem import Problem, dotted
+from runspec_jobs.diagnostics.problem import Problem, format_path
 from runspec_jobs.document import reader
 from runspec_jobs.document.nodes import Value, resolve
 from runspec_jobs.load import registry, source
@@ -29,7 +29,7 @@ def problems(text: str) -> list[Problem]:
 
 
 def spec(text: str) -> Spec:
-    found, wrong = validate.spec(reader.read(text))
+    found, wrong = validate.parse_spec(reader.read(text))
     assert found is not None, wrong
     return found
 
@@ -44,7 +44,7 @@ def test_what_is_right_is_right_for_the_models_and_for_the_schema(name: str) -> 
 def test_what_is_wrong_is_told_once_at_its_place(name: str) -> None:
     found = problems(BAD[name].text)
 
-    assert [dotted(p.path) for p in found] == [BAD[name].path]
+    assert [format_path(p.path) for p in found] == [BAD[name].path]
 
 
 @pytest.mark.parametrize("name", [name for name in BAD if BAD[name].shape])
@@ -170,7 +170,7 @@ def test_a_placeholder_that_does_not_exist_is_an_error(line: str, path: str, sai
     """The hint says what was probably meant, and how the text itself is written."""
     (found,) = problems(HEAD + line + "\n")
 
-    assert dotted(found.path) == path
+    assert format_path(found.path) == path
     assert said in (found.hint or "")
 
 
@@ -203,7 +203,7 @@ def test_machines_of_a_pool_are_there_and_nobody_takes_them_away() -> None:
 def test_the_word_of_batch_ai_for_a_capacity_is_told_what_it_is_here(word: str, mine: str) -> None:
     (found,) = problems(SHORT + f"cluster: {{capacity: {word}}}\n")
 
-    assert (dotted(found.path), found.hint) == ("cluster.capacity", f"did you mean '{mine}'?")
+    assert (format_path(found.path), found.hint) == ("cluster.capacity", f"did you mean '{mine}'?")
 
 
 def test_a_number_of_nodes_is_from_itself_to_itself() -> None:
@@ -231,7 +231,7 @@ def test_a_key_with_a_slip_is_met_with_the_right_one(near: str) -> None:
 def test_all_problems_are_told_at_once() -> None:
     text = HEAD.replace("job", "Job") + "cluster: {cpu: 1, memory: 1GB}\nlaunch: mpl\n"
 
-    assert {dotted(p.path) for p in problems(text)} == {
+    assert {format_path(p.path) for p in problems(text)} == {
         "name", "cluster.cpu", "cluster.memory", "launch",
     }  # fmt: skip
 
@@ -277,7 +277,7 @@ def test_a_timeout_without_time_is_refused(timeout: str, provider: str) -> None:
 
     (found,) = problems(f"{text}timeout: {timeout}\n")
 
-    assert (dotted(found.path), found.hint) == (
+    assert (format_path(found.path), found.hint) == (
         "timeout",
         "set timeout: 1m or longer, or remove it for no limit",
     )

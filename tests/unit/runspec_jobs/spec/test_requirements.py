@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from runspec_jobs.errors import UsageError
-from runspec_jobs.spec.requirements import RequirementsError, conda_lines, requirement_lines
+from runspec_jobs.spec.requirements import RequirementsError, list_conda_lines, list_requirements
 
 
 def diagnostic(text: str) -> str:
     with pytest.raises(UsageError) as told:
-        requirement_lines(text)
+        list_requirements(text)
     return told.value.message
 
 
@@ -36,7 +36,7 @@ def diagnostic(text: str) -> str:
 def test_comments_and_line_ends_mean_what_they_mean_to_pip(
     text: str, lines: tuple[str, ...]
 ) -> None:
-    assert requirement_lines(text) == lines
+    assert list_requirements(text) == lines
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_comments_and_line_ends_mean_what_they_mean_to_pip(
     ],
 )
 def test_every_kind_of_requirement_is_taken(line: str) -> None:
-    assert requirement_lines(line) == (line,)
+    assert list_requirements(line) == (line,)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_what_is_no_requirement_is_told_with_its_line(line: str, what: str) -> N
 
 def test_a_way_out_is_told() -> None:
     with pytest.raises(UsageError) as told:
-        requirement_lines("numpy=1.26")
+        list_requirements("numpy=1.26")
 
     assert told.value.hint == "write numpy==1.26"
 
@@ -112,7 +112,7 @@ def test_a_way_out_is_told() -> None:
 def test_all_bad_lines_are_told_at_once() -> None:
     """A line that is continued is told where it begins."""
     with pytest.raises(RequirementsError) as told:
-        requirement_lines("six\n-r a\n\n./b \\\n  \\\n\n-e c\n")
+        list_requirements("six\n-r a\n\n./b \\\n  \\\n\n-e c\n")
 
     assert told.value.message.endswith("(and 2 more)")
     assert [line for line, _, _ in told.value.problems] == [2, 4, 7]
@@ -126,11 +126,11 @@ def test_a_password_is_not_repeated() -> None:
 def test_reading_again_changes_nothing(text: str) -> None:
     """What was read is read as itself, so a plan's lines can be checked once more."""
     try:
-        lines = requirement_lines(text)
+        lines = list_requirements(text)
     except UsageError:
         return
 
-    assert requirement_lines("\n".join(lines)) == lines
+    assert list_requirements("\n".join(lines)) == lines
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_reading_again_changes_nothing(text: str) -> None:
 )
 def test_an_environment_of_conda_is_in_its_file_alone(text: str, line: int, what: str) -> None:
     with pytest.raises(RequirementsError) as error:
-        conda_lines(text)
+        list_conda_lines(text)
 
     (number, said, _), *_ = error.value.problems
     assert number == line

@@ -15,14 +15,14 @@ from runspec_jobs.provider import Facts, Spec, tasks
 from runspec_jobs.provider.job_manifest import job_record
 from runspec_jobs.provider.signed_urls import signed_job_lines
 from runspec_jobs.spec import validate
-from runspec_jobs.spec.placeholders import length, swept
+from runspec_jobs.spec.placeholders import count_tasks, list_parameters
 from runspec_jobs.spec.sampling import Draw
 from runspec_jobs.spec.types import LARGEST
 from tests.support.spec_examples import SHORT
 
 
 def spec(sweep: str) -> Spec:
-    found, wrong = validate.spec(reader.read(f"{SHORT}sweep: {sweep}\n"))
+    found, wrong = validate.parse_spec(reader.read(f"{SHORT}sweep: {sweep}\n"))
     assert found is not None, wrong
     return found
 
@@ -89,7 +89,7 @@ def test_each_draw_may_be_tried_with_each_value() -> None:
 def test_a_whole_number_is_among_those_it_is_drawn_from(
     seed: int, trial: int, low: int, more: int
 ) -> None:
-    assert low <= int(Draw(seed, trial, "n").integer(low, low + more)) <= low + more
+    assert low <= int(Draw(seed, trial, "n").draw_integer(low, low + more)) <= low + more
 
 
 @given(st.integers(0, 99), st.floats(1e-300, 1e300), st.floats(1, 1e6))
@@ -97,7 +97,7 @@ def test_a_number_lies_between_its_bounds_and_says_all_its_digits(
     seed: int, low: float, times: float
 ) -> None:
     high = low * times
-    for drawn in (Draw(seed, 0, "x").uniform, Draw(seed, 0, "x").log_uniform):
+    for drawn in (Draw(seed, 0, "x").draw_uniform, Draw(seed, 0, "x").log_uniform):
         text = drawn(repr(low), repr(high))
         assert low <= float(text) <= high
         assert repr(float(text)) == text
@@ -112,7 +112,7 @@ def test_each_magnitude_is_as_likely() -> None:
 
 
 def test_every_whole_number_is_as_likely() -> None:
-    found = [Draw(1, n, "n").integer(0, 4) for n in range(1000)]
+    found = [Draw(1, n, "n").draw_integer(0, 4) for n in range(1000)]
 
     assert all(150 < found.count(str(n)) < 250 for n in range(5))
 
@@ -131,10 +131,10 @@ def test_a_job_finds_the_values_that_were_planned(sweep: dict[str, Any]) -> None
     made = spec("{}").model_copy(update={"sweep": sweep})
     record = job_record(made, "job-abc123", Facts(None))
 
-    found = [values(record["sweep"], n) for n in range(length(sweep))]
+    found = [values(record["sweep"], n) for n in range(count_tasks(sweep))]
 
     assert found == [dict(task) for task in tasks(made)]
-    assert all(list(task) == swept(sweep) for task in tasks(made))
+    assert all(list(task) == list_parameters(sweep) for task in tasks(made))
 
 
 def test_signed_urls_say_which_values_go_together() -> None:
@@ -161,7 +161,7 @@ def test_a_whole_number_with_too_many_digits_is_refused_in_words_and_the_widest_
     wide = f"{{random: {{trials: 2, draw: {{n: {{integer: [{-LARGEST}, {LARGEST}]}}}}}}}}"
     text = f"{SHORT}sweep: {wide.replace(f', {LARGEST}', f', {10**399}')}\n"
 
-    _, problems = validate.spec(reader.read(text))
+    _, problems = validate.parse_spec(reader.read(text))
 
     assert [p.what for p in problems] == ["a number of 400 digits is too large"]
     assert all(abs(int(task["n"])) <= LARGEST for task in tasks(spec(wide)))

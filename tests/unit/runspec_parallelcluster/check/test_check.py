@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from runspec_jobs.diagnostics.problem import dotted
+from runspec_jobs.diagnostics.problem import format_path
 from tests.support.slurm.parallelcluster_specs import SUBNET, options, problems, spec
 
 OTHER = "subnet-0123456789abcdef1"
@@ -19,7 +19,7 @@ CPU: dict[str, Any] = {"instance_types": ["c6i.4xlarge"]}
 def only(of: Any, **settings: Any) -> str:
     (found,) = problems(of, **settings)
     assert found.hint, found
-    return f"{dotted(found.path)}: {found.what} / {found.hint}"
+    return f"{format_path(found.path)}: {found.what} / {found.hint}"
 
 
 def queue(**fields: Any) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def test_a_problem_points_to_the_setting_where_the_spec_has_it() -> None:
 
     (found,) = problems(spec(providers=own), **queue(min_count=5, max_count=4))
 
-    assert dotted(found.path) == "providers.parallelcluster.queues.cpu.min_count"
+    assert format_path(found.path) == "providers.parallelcluster.queues.cpu.min_count"
 
 
 def test_a_problem_of_the_profile_is_one_of_the_provider() -> None:

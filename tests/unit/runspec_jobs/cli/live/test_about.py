@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from runspec_jobs.cli.live.about import AboutRun
-from runspec_jobs.diagnostics.render import columns
-from runspec_jobs.diagnostics.terminal_text import without_sequences
+from runspec_jobs.diagnostics.render import count_columns
+from runspec_jobs.diagnostics.terminal_text import strip_sequences
 from runspec_jobs.provider import Attempt, NodeStatus, State, Status
 
 WAITS = Status(State.WAITING, "the queue has 3 jobs before this one, and no machine is free")
@@ -66,8 +66,8 @@ def test_it_fits_the_terminal_and_keeps_the_state(width: int) -> None:
     many.metric(0, 0.25)
 
     for one in (about(WAITS), many, about(WAITS, coloured=True)):
-        shown = without_sequences(one.text(width))
-        assert columns(shown) <= width
+        shown = strip_sequences(one.text(width))
+        assert count_columns(shown) <= width
         assert shown.split()[0] in ("waiting", "running")
     assert many.text(39).startswith("running 5 s | loss 0.25")
 

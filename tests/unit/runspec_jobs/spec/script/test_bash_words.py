@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runspec_jobs.spec.script.bash_words import bash_words
+from runspec_jobs.spec.script.bash_words import find_bash_words
 
 BASH = {
     "if [[ a == b ]]; then :; fi": ["[["],
@@ -57,16 +57,16 @@ POSIX = (
 
 @pytest.mark.parametrize("script", BASH)
 def test_what_only_bash_knows_is_named(script: str) -> None:
-    assert [name for _, name in bash_words(f"echo\n{script}\n")] == BASH[script]
+    assert [name for _, name in find_bash_words(f"echo\n{script}\n")] == BASH[script]
 
 
 @pytest.mark.parametrize("script", BASH)
 def test_it_has_the_line_where_it_is(script: str) -> None:
     text = f"echo 'a\nb'\ncat <<E\nx\nE\n{script}\n"
 
-    assert {line for line, _ in bash_words(text)} == {6}
+    assert {line for line, _ in find_bash_words(text)} == {6}
 
 
 @pytest.mark.parametrize("script", POSIX)
 def test_text_that_a_posix_shell_reads_the_same_is_not_named(script: str) -> None:
-    assert bash_words(script) == []
+    assert find_bash_words(script) == []
