@@ -14,7 +14,7 @@ from runspec_jobs.errors import Newer
 HINT = "upgrade runspec, as docs/upgrades.md says"
 
 
-def written(known: str) -> dict[str, str]:
+def make_format_keys(known: str) -> dict[str, str]:
     """Return the keys of a local record that name its format and the version of runspec that wrote it.
 
     A plan must not contain the version, because its digest would change with each version.
@@ -31,10 +31,10 @@ def check(found: object, known: str, what: str) -> None:
         return
     told: Mapping[str, Any] = found
     if (its := told.get("format", known)) != known:
-        raise newer(what, str(its), known, told.get("runspec"))
+        raise make_newer_error(what, str(its), known, told.get("runspec"))
 
 
-def newer(what: str, its: str, known: str, version: object = None) -> Newer:
+def make_newer_error(what: str, its: str, known: str, version: object = None) -> Newer:
     """Return the error for a record in the format *its*, when this version reads only *known*."""
     who = "a newer version of runspec" if version is None else f"runspec {version}"
     return Newer(

@@ -95,7 +95,7 @@ def without_rename() -> None:
         found = run_record.Record(run_record.runs_folder() / made.run)
         atomic_io.make_folder(found.folder)
         atomic_io.write(found.folder / "job.yaml", text)
-        atomic_io.write(found.folder / "plan.json", run_record.json_bytes(model.to_json(made)))
+        atomic_io.write(found.folder / "plan.json", run_record.json_bytes(model.write_plan(made)))
         atomic_io.write(
             found.folder / "facts.json",
             run_record.json_bytes(run_record.facts_json(facts, base, profile, machines)),

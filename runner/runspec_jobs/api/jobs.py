@@ -23,11 +23,14 @@ from runspec_jobs.machines.estimate import (
     Work,
     estimate as estimated,
 )
-from runspec_jobs.machines.exposure import Exposure as Exposure, exposure as exposure
+from runspec_jobs.machines.exposure import (
+    Exposure as Exposure,
+    compute_exposure as compute_exposure,
+)
 from runspec_jobs.plan import diff, model, shell_job as holding, smoke, spec_diff
 from runspec_jobs.plan.diff import Change as Change
 from runspec_jobs.plan.model import Plan as Plan
-from runspec_jobs.plan.smoke import UNREACHED as UNREACHED, unreached as unreached
+from runspec_jobs.plan.smoke import UNREACHED as UNREACHED, find_unreached as find_unreached
 from runspec_jobs.provider import (
     Capacity,
     Scope as Scope,
@@ -146,7 +149,7 @@ def smoke_test(job: Job) -> Job:
     if spec.smoke is None:
         what = f"{name} has no smoke test"
         raise UsageError(what, "add smoke: [program, argument] or smoke: |")
-    return _derived(job, f"the smoke test of {name}", smoke.text(spec, _value(job)))
+    return _derived(job, f"the smoke test of {name}", smoke.make_text(spec, _value(job)))
 
 
 def shell_job(job: Job) -> Job:
@@ -158,7 +161,7 @@ def shell_job(job: Job) -> Job:
     if spec.timeout is None:
         what = f"{name} has no timeout, and a shell that is left open would hold its node for ever"
         raise UsageError(what, "add timeout: 8h to the spec, or --set timeout=8h to the command")
-    return _derived(job, f"the job of a shell in {name}", holding.text(spec, _value(job)))
+    return _derived(job, f"the job of a shell in {name}", holding.make_text(spec, _value(job)))
 
 
 def _value(job: Job) -> Mapping[str, Value]:
@@ -191,7 +194,7 @@ def plan(job: Job) -> Plan:
 
 def plan_json(made: Plan) -> dict[str, Any]:
     """Return a plan as JSON."""
-    return model.to_json(made)
+    return model.write_plan(made)
 
 
 def last_applied(job: Job) -> Plan | None:
@@ -212,7 +215,7 @@ def _newest(job: Job) -> Record | None:
 
 def changes(before: Plan | None, made: Plan) -> list[Change] | None:
     """Return the fields in which *made* differs from *before*; None if there is no plan before it."""
-    return None if before is None else diff.differences(before, made)
+    return None if before is None else diff.find_differences(before, made)
 
 
 def spec_changes(job: Job) -> list[Change] | None:
@@ -227,7 +230,7 @@ def spec_changes(job: Job) -> list[Change] | None:
         before = (found.spec, found.facts(job.inputs.provider))
     except Damaged:
         return None
-    return spec_diff.differences(before, (job.spec, job.inputs.facts))
+    return spec_diff.find_differences(before, (job.spec, job.inputs.facts))
 
 
 def estimate(job: Job) -> Estimate | None:

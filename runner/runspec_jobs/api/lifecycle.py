@@ -47,7 +47,7 @@ from runspec_jobs.provider import (
     SupportsMembershipChanges,
     SupportsOutputs,
 )
-from runspec_jobs.provider.saved_outputs import with_content
+from runspec_jobs.provider.saved_outputs import select_with_content
 from runspec_jobs.report.ranking import Task as Task
 from runspec_jobs.report.usage import Used as Used
 from runspec_jobs.spec.metric import Metric
@@ -313,7 +313,7 @@ class Run:
 
     def outputs(self) -> list[OutputFile]:
         """Return the saved files of all outputs and saves. Raises Unavailable if the provider cannot read outputs."""
-        return with_content(self._reader(self.client()).outputs(self.id))
+        return select_with_content(self._reader(self.client()).outputs(self.id))
 
     def fetch(
         self,

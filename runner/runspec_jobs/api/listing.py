@@ -161,10 +161,8 @@ def spending(since_s: float | None = None, *, by_provider: bool = False) -> AllS
             stale.append(of.run)
         if found:
             groups.setdefault(group, []).append(found)
-    rows = [
-        Spending(name, len(each), spent.together(each)) for name, each in sorted(groups.items())
-    ]
-    whole = spent.together(row.cost for row in rows)
+    rows = [Spending(name, len(each), spent.combine(each)) for name, each in sorted(groups.items())]
+    whole = spent.combine(row.cost for row in rows)
     return AllSpending(rows, whole, stale, unpriced, unreadable)
 
 
@@ -225,7 +223,7 @@ def _cost(of: Record, memory: RunState, status: Status) -> Mapping[str, Any] | N
         found = attempt_history.cost(of, status, time.time())
     except (Damaged, Newer):
         return None
-    return None if not found else spent.part_json(spent.total(found))
+    return None if not found else spent.part_json(spent.sum_spent(found))
 
 
 def shown_state(of: Record, memory: RunState, status: Status) -> str:

@@ -202,14 +202,14 @@ def job_schema() -> str:
     """Return the JSON Schema of specs, as text."""
     from runspec_jobs.plan import schema
 
-    return json.dumps(schema.job_schema(_options_models()), indent=2) + "\n"
+    return json.dumps(schema.make_job_schema(_options_models()), indent=2) + "\n"
 
 
 def reference() -> str:
     """Return the reference of all fields of specs and profiles, as Markdown."""
     from runspec_jobs.plan import schema
 
-    return schema.reference(schema.full_schema(_options_models()))
+    return schema.format_reference(schema.make_full_schema(_options_models()))
 
 
 def providers() -> list[Installed]:

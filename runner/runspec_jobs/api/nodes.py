@@ -47,7 +47,7 @@ class Node:
 
     def new_shell(self, words: Sequence[str] = (), *, terminal: bool = False) -> ExecSpec:
         """Return what `shell` does for a run that holds this node for a shell: the run ends with the program."""
-        return self.shell(shell_job.words(words), terminal=terminal)
+        return self.shell(shell_job.make_command(words), terminal=terminal)
 
     def forward(
         self, port: int, local: int | None = None, *, on_event: OnEvent | None = None

@@ -12,8 +12,8 @@ from runspec_jobs.api.jobs import (
     Job,
     PricedMachine,
     StandingCost,
+    compute_exposure,
     estimate,
-    exposure,
 )
 from runspec_jobs.cli import output
 from runspec_jobs.diagnostics.render import escape_control
@@ -78,7 +78,7 @@ def summary(found: Estimate) -> Iterator[str]:
 
 def _with_standing(found: Sequence[Estimate]) -> Iterator[str]:
     """Yield what the jobs may cost with what stays after them, if anything does."""
-    of, stays = exposure(found), any(cost.hours for one in found for cost in one.standing)
+    of, stays = compute_exposure(found), any(cost.hours for one in found for cost in one.standing)
     if stays and of.usd is not None:
         yield f"at most with what stays, which counts for a day at least: {usd(of.usd)}"
 
@@ -139,7 +139,7 @@ def bound(found: Estimate) -> str:
     if found.bound_usd is None:
         known = found.most_usd_hour is not None and work.timeout_s is None
         what = f"at most: {'no limit' if known else 'unknown'}, because {found.unbounded}"
-        return what + _instead(exposure([found]))
+        return what + _instead(compute_exposure([found]))
     assert work.timeout_s is not None, "BUG: there is no bound without a timeout"
     parts = [_length(work.timeout_s), *_times(work.attempts, "attempt")]
     parts += [*_times(work.nodes, "node"), *_times(work.tasks, "task")]
@@ -176,7 +176,7 @@ def to_json(found: Estimate | None) -> dict[str, Any] | None:
     """Return an estimate as JSON, or None if there is none."""
     if found is None:
         return None
-    of = exposure([found])
+    of = compute_exposure([found])
     return {
         "machines": _machines(found.machines),
         "alternatives": _machines(found.alternatives),
@@ -224,7 +224,7 @@ def demand_below(jobs: Sequence[Job], most_usd: float | None) -> None:
     found = [one for one in map(estimate, jobs) if one is not None]
     if not found or most_usd is None:
         return
-    of = exposure(found)
+    of = compute_exposure(found)
     if of.usd is None:
         hint = "add a timeout to the spec, or a price to `prices` in the profile"
         what = f"--max-usd: the cost has no known limit: {of.unbounded}{_instead(of)}"
@@ -245,7 +245,7 @@ def together(jobs: Sequence[Job]) -> Iterator[str]:
     """Yield a line on the most that several jobs can cost in all; none for one job, or if nothing is charged."""
     found = [one for one in map(estimate, jobs) if one is not None and is_charged(one)]
     if len(found) > 1:
-        of = exposure(found)
+        of = compute_exposure(found)
         unknown = f"unknown, because {of.unbounded}{_instead(of)}"
         most = unknown if of.usd is None else usd(of.usd - of.standing_usd)
         yield escape_control(f"all {len(found)} jobs at most: {most}")
@@ -286,7 +286,7 @@ def is_much(jobs: Sequence[Job]) -> bool:
     hour as 1 USD where no price is known at all.
     """
     found = [(one, of) for of in jobs if (one := estimate(of)) is not None and is_charged(one)]
-    of, limit_usd = exposure([one for one, _ in found]), jobs[0].confirm_above_usd
+    of, limit_usd = compute_exposure([one for one, _ in found]), jobs[0].confirm_above_usd
     if of.usd is not None:
         return of.usd > limit_usd
     if of.machine_hours is None:

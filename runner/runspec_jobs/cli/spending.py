@@ -29,7 +29,7 @@ def of_run(of: Run, status: Status) -> Spent | None:
 
 def spent_json(found: Spent | None) -> dict[str, Any] | None:
     """Return what a run has cost as JSON."""
-    return None if found is None else spent.to_json(found)
+    return None if found is None else spent.write_spent(found)
 
 
 def spent_lines(found: Spent | None) -> Iterator[str]:
@@ -37,7 +37,7 @@ def spent_lines(found: Spent | None) -> Iterator[str]:
     if found is None:
         return
     so_far = " so far" if Outcome.RUNNING in found else ""
-    yield f"  cost: {amount(spent.total(found))}{so_far}"
+    yield f"  cost: {amount(spent.sum_spent(found))}{so_far}"
     if len(found) > 1:
         for outcome, part in found.items():
             attempts = "1 attempt" if part.attempts == 1 else f"{part.attempts:,} attempts"
@@ -75,7 +75,7 @@ def _unknown(part: Part) -> Iterator[str]:
 
 def short(cost: Mapping[str, Any] | None) -> str:
     """Return a cost as a column of `list`: `<` and `>` stand before bounds, and nothing stands for an unknown cost."""
-    part = None if cost is None else spent.from_json(cost)
+    part = None if cost is None else spent.read_part(cost)
     return "" if part is None or cost is None or cost["most_usd"] is None else _short(part)
 
 
@@ -110,9 +110,9 @@ def spent_by(since: int | None, *, by_provider: bool, as_json: bool) -> int:
 
 
 def _json(found: AllSpending) -> dict[str, Any]:
-    rows = [{**row._asdict(), "cost": spent.to_json(row.cost)} for row in found.groups]
+    rows = [{**row._asdict(), "cost": spent.write_spent(row.cost)} for row in found.groups]
     named = {name: list(getattr(found, name)) for name in ("stale", "unpriced", "unreadable")}
-    return {"groups": rows, "total": spent.to_json(found.cost), **named}
+    return {"groups": rows, "total": spent.write_spent(found.cost), **named}
 
 
 def _table(found: AllSpending, by: str) -> Table:
@@ -125,9 +125,9 @@ def _table(found: AllSpending, by: str) -> Table:
         (
             row.group,
             f"{row.runs:,}",
-            f"{spent.total(row.cost).hours:,.2f}",
+            f"{spent.sum_spent(row.cost).hours:,.2f}",
             *(_cell(row.cost.get(outcome)) for outcome in outcomes),
-            _cell(spent.total(row.cost)),
+            _cell(spent.sum_spent(row.cost)),
         )
         for row in shown
     )
@@ -139,7 +139,7 @@ def _cell(part: Part | None) -> str:
 
 
 def _notes(found: AllSpending) -> Iterator[str]:
-    total = spent.total(found.cost)
+    total = spent.sum_spent(found.cost)
     for more in _unknown(total):
         yield f"not in the amounts: {more}"
     if total.at_most:

@@ -96,7 +96,7 @@ def text(job_text: bytes, made: model.Plan, facts: Facts, born: float) -> bytes:
     Settings that only a user may set, and folders of this machine, are left out.
     """
     found = {
-        **record_formats.written(FORMAT),
+        **record_formats.make_format_keys(FORMAT),
         "provider": made.provider,
         "run": made.run,
         "born": born,
@@ -105,7 +105,7 @@ def text(job_text: bytes, made: model.Plan, facts: Facts, born: float) -> bytes:
         "sources": {name: source._asdict() for name, source in facts.sources.items()},
         "requirements": list(facts.requirements),
         "survey": facts.survey,
-        "plan": model.to_json(made),
+        "plan": model.write_plan(made),
     }
     return json.dumps(found, ensure_ascii=False).encode()
 
@@ -161,7 +161,7 @@ def understood(kept: Kept, provider: Provider, own: profile.Profile) -> Adopted:
         facts = Facts(options, sources, lines, kept.survey)
         _refuse(kept, source.checked(provider, spec, facts))
         mine = model.make_plan(provider, spec, kept.run[-6:], facts)
-        theirs = model.from_json(kept.plan)
+        theirs = model.read_plan(kept.plan)
         made, elsewhere = _agreed(kept, mine, theirs)
     except (*NOT_OURS, RequirementsError) as exc:
         raise _damaged(kept.run, "its spec cannot be planned") from exc
@@ -300,6 +300,6 @@ def _found(step: Step, client: Client) -> Response | None:
 
 def _note(step: Step, answer: Response | None, journal: Journal) -> None:
     journal.add("done", step=step.id, answer=dict(answer or {}))
-    refs = [] if step.undo is None else list(model.marked(step.undo.params, model.REF))
+    refs = [] if step.undo is None else list(model.find_marked(step.undo.params, model.REF))
     if answer is None and any(ref.split(".")[0] == step.id for ref in refs):
         journal.add("undone", step=step.id)  # the values that its undo refers to are lost

@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 from runspec_jobs.engine import clients, secrets
 from runspec_jobs.errors import AlreadyExists, Damaged, NoAnswer, RemoteError, UnknownOutcome
 from runspec_jobs.logs.outage import pauses
-from runspec_jobs.plan.model import FILE, REF, SECRET, Plan, answers_known, fill, marked
+from runspec_jobs.plan.model import FILE, REF, SECRET, Plan, fill, find_marked, resolve_answers
 from runspec_jobs.provider import (
     Bundle,
     Client,
@@ -77,7 +77,7 @@ def make(plan: Plan, journal: Journal, hands: ApplyContext) -> None:
     if a service refuses a request, and CredentialsError, before any request, if a secret cannot be read.
     """
     left = [step for step in plan.steps if step.id not in journal.memory.answers]
-    for name in {name for step in left for name in marked(step.do.params, SECRET)}:
+    for name in {name for step in left for name in find_marked(step.do.params, SECRET)}:
         secrets.value(name)  # check that all secrets can be read before anything is made
     keeps = next((s for s in plan.steps if s.scope is Scope.RUN and s.undo is not None), None)
     found = False
@@ -201,7 +201,7 @@ def _patiently(send: Callable[[], Done], hands: ApplyContext) -> Done:
 def _send(step: Step, request: Request, hands: ApplyContext, kept: str | None) -> Response:
     if kept is not None and hands.state is not None and isinstance(hands.client, SupportsAdoption):
         hands.client.keep_state(kept, hands.state)
-    files = list(marked(request.params, FILE))
+    files = list(find_marked(request.params, FILE))
     if not files:
         return hands.client.call(request)
     assert isinstance(hands.client, SupportsUpload), (
@@ -217,8 +217,8 @@ def ready(request: Request, answers: Mapping[str, Response]) -> Request:
     Raises CredentialsError if a secret cannot be read.
     """
     known = {
-        REF: answers_known(request, answers),
-        SECRET: {name: secrets.value(name) for name in marked(request.params, SECRET)},
+        REF: resolve_answers(request, answers),
+        SECRET: {name: secrets.value(name) for name in find_marked(request.params, SECRET)},
     }
     return Request(request.service, request.operation, fill(request.params, known))
 
@@ -344,7 +344,7 @@ def _undo(
     request: Request, answers: Mapping[str, Response], title: str, hands: ApplyContext
 ) -> None:
     hands.tell.step(f"undo: {title}")
-    if any(ref.split(".")[0] not in answers for ref in marked(request.params, REF)):
+    if any(ref.split(".")[0] not in answers for ref in find_marked(request.params, REF)):
         return  # the step was never made: a resource that its undo refers to does not exist
     try:
         _patiently(lambda: hands.client.call(ready(request, answers)), hands)

@@ -8,7 +8,7 @@ from typing import Any
 
 from runspec_jobs.errors import Damaged
 from runspec_jobs.load import registry
-from runspec_jobs.machines.spent import rates_json
+from runspec_jobs.machines.spent import write_rates
 from runspec_jobs.provider import (
     NOT_READ,
     Capacity,
@@ -79,7 +79,7 @@ def machine_rates(
     names = {one.machine.name for one in offer.machines}
     own = {**{name: usd for name, usd in listed.usd_hour.items() if name in names}, **own}
     spot = offers and spec.cluster.capacity is not Capacity.ON_DEMAND
-    return rates_json(offer, own, spot=spot)
+    return write_rates(offer, own, spot=spot)
 
 
 def shape(of: Record) -> tuple[int, int]:

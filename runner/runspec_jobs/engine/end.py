@@ -167,7 +167,7 @@ def _delete_shared(reporter: Reporter) -> list[str]:
 
 def _fresh(step: Step, seen: set[str]) -> bool:
     """Return whether no equal step is in *seen*, and add it: equal steps make the same resource."""
-    key = model.canonical(model.step_json(step)["do"])
+    key = model.format_canonical(model.write_step(step)["do"])
     if key in seen:
         return False
     seen.add(key)

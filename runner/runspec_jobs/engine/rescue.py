@@ -68,7 +68,7 @@ def with_way_out(of: Record, damage: Damaged) -> Damaged:
 def texts(of: Record) -> Iterator[str]:
     """Yield every text in the plan of a run. Raises Damaged if the plan cannot be read."""
     for step in of.plan.steps:
-        yield from _strings(model.step_json(step))
+        yield from _strings(model.write_step(step))
 
 
 def provider_name(of: Record) -> str | None:

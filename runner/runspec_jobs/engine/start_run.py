@@ -243,8 +243,8 @@ def _changed(old: Record, made: model.Plan, found: PlanInputs) -> str:
     changes: list[diff.Change] = []
     with contextlib.suppress(Damaged):
         of_old = (old.spec, old.facts(found.provider))
-        changes = spec_diff.differences(of_old, (found.spec, found.facts))
-    paths = [change.path for change in changes or diff.differences(before, made)]
+        changes = spec_diff.find_differences(of_old, (found.spec, found.facts))
+    paths = [change.path for change in changes or diff.find_differences(before, made)]
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
     return f"{', '.join(paths[:3])}{more} changed"
 

@@ -197,7 +197,7 @@ def strangers(folder: Path) -> list[Problem]:
             f"if it is meant, set RUNSPEC_PROFILE={shlex.quote(str(one.path))}",
             severity="note",
         )
-        for one in paths.profiles_of_strangers(folder)
+        for one in paths.find_profiles_of_strangers(folder)
     ]
 
 
@@ -280,7 +280,7 @@ class NotOfCheckout(UsageError):
 
 def _beside(base: Path, named: str) -> str:
     """Return the text of the file *named* in the checkout around *base*; raise NotOfCheckout if it is outside of it."""
-    top = paths.checkout(base)
+    top = paths.find_checkout(base)
     real = (base / named).resolve()
     if not real.is_relative_to(top):
         hint = "copy it beside the job file, or write the requirements here"
@@ -327,7 +327,7 @@ def _led_away(i: int, source: str, base: Path) -> list[Problem]:
         return []
     written = os.path.normpath(base.resolve() / source)
     real = os.path.realpath(base / source)
-    if real == written or Path(real).is_relative_to(paths.checkout(base)):
+    if real == written or Path(real).is_relative_to(paths.find_checkout(base)):
         return []
     what = f"{source} is a link to {real}, which is uploaded"
     return [Problem(("mounts", i, "source"), what, severity="note")]

@@ -11,7 +11,7 @@ from typing import Self, TypeVar
 from runspec_jobs.errors import Unavailable, UsageError
 from runspec_jobs.logs import follow
 from runspec_jobs.provider import Client, OutputFile, SupportsOutputs
-from runspec_jobs.provider.saved_outputs import newest, with_content
+from runspec_jobs.provider.saved_outputs import select_newest, select_with_content
 from runspec_jobs.report.metric_extraction import (
     LINE_CHARACTERS,
     Measured,
@@ -137,7 +137,7 @@ def saved(client: Client, run: str, metric: Metric) -> dict[int, Measured]:
     output, _, path = metric.file.partition("/")
     found: dict[int, Measured] = {}
     with Bounded() as bounded:
-        for file in with_content(newest(client.outputs(run))):  # by task and rank
+        for file in select_with_content(select_newest(client.outputs(run))):  # by task and rank
             if (file.output, file.path) == (output, path) and file.task not in found:
                 found[file.task] = _in(file, metric, bounded)
     return found

@@ -67,7 +67,7 @@ class ChosenMachine(NamedTuple):
     near_region: str = ""
 
 
-def nominal(machine: Machine) -> float:
+def get_nominal_memory(machine: Machine) -> float:
     """Return the memory of *machine* in GiB, or 0 if it is unknown."""
     return machine.memory_gib or 0
 
@@ -75,7 +75,7 @@ def nominal(machine: Machine) -> float:
 def choose(
     request: MachineRequest,
     catalogue: Catalogue,
-    usable_gib: Callable[[Machine], float] = nominal,
+    usable_gib: Callable[[Machine], float] = get_nominal_memory,
     runs: Callable[[Machine], bool] = lambda _: True,
 ) -> tuple[ChosenMachine, ...]:
     """Return the machines for *request*, the best one first; an empty tuple if there is none.
@@ -85,25 +85,27 @@ def choose(
     Machines without a known price come last. Where no prices are known, those of another region give the order, and
     the prices of the result are unknown.
     """
-    found = [m for m in holding(request, catalogue, usable_gib) if runs(m)]
+    found = [m for m in list_holding(request, catalogue, usable_gib) if runs(m)]
     fit = sorted(
         (
             (usd, region, machine)
             for machine in found
-            if not machine.gpus or machine.gpus <= most_gpus(request)
+            if not machine.gpus or machine.gpus <= compute_most_gpus(request)
             for usd, region in [order_price(machine, catalogue, request.region)]
         ),
         key=lambda one: _order(one, catalogue),
     )
-    there = _chosen(fit) if fit else ()
+    there = _list_chosen(fit) if fit else ()
     return tuple(
         chosen_machine(one.machine, catalogue, request.region, one.why)._replace(region=one.region)
         for one in there
     )
 
 
-def holding(
-    request: MachineRequest, catalogue: Catalogue, usable_gib: Callable[[Machine], float] = nominal
+def list_holding(
+    request: MachineRequest,
+    catalogue: Catalogue,
+    usable_gib: Callable[[Machine], float] = get_nominal_memory,
 ) -> Iterator[Machine]:
     """Yield the machines that are large enough for *request*, whatever they cost and however many GPUs they have.
 
@@ -129,7 +131,7 @@ def holding(
             yield machine
 
 
-def most_gpus(request: MachineRequest) -> int:
+def compute_most_gpus(request: MachineRequest) -> int:
     """Return the largest number of GPUs that a machine for *request* may have."""
     return GPU_MULTIPLE * max(1, request.gpus) * max(1, request.together)
 
@@ -144,7 +146,7 @@ def chosen_machine(
 ) -> ChosenMachine:
     """Return *machine* with its price in *region* or, if that is unknown, with the price of the nearest region."""
     usd = price(machine, catalogue, region)
-    near, there = (None, "") if usd is not None else _near_price(machine, catalogue, region)
+    near, there = (None, "") if usd is not None else _find_near_price(machine, catalogue, region)
     return ChosenMachine(machine, usd, region, why, near, there)
 
 
@@ -154,16 +156,18 @@ def listed_machine(one: ChosenMachine, listed: ListedPrices) -> ChosenMachine:
     return one if usd is None else one._replace(usd=usd, near_usd=None, near_region="")
 
 
-def _near_price(
+def _find_near_price(
     machine: Machine, catalogue: Catalogue, region: str | None
 ) -> tuple[float | None, str]:
-    for other in sorted(catalogue.regions, key=lambda one: _continent(one) != _continent(region)):
+    for other in sorted(
+        catalogue.regions, key=lambda one: _get_continent(one) != _get_continent(region)
+    ):
         if (usd := catalogue.usd(machine, other)) is not None:
             return usd, other
     return None, ""
 
 
-def _continent(region: str | None) -> str:
+def _get_continent(region: str | None) -> str:
     """Return the continent that the name of a region means, as far as prices differ by it.
 
     >>> [_continent(one) for one in ("eu-west-2", "germanywestcentral", "australiaeast", "us-gov-west-1")]
@@ -203,10 +207,10 @@ def _order(one: Priced, catalogue: Catalogue) -> tuple[Any, ...]:
     return (False, usd, *better, machine.name)
 
 
-def _chosen(fit: list[Priced]) -> Iterator[ChosenMachine]:
+def _list_chosen(fit: list[Priced]) -> Iterator[ChosenMachine]:
     """Yield the first machine, and the others of its kind that may stand in for it."""
     least, region, first = fit[0]
-    yield ChosenMachine(first, least, region, _first(least, region))
+    yield ChosenMachine(first, least, region, _explain_first(least, region))
     families = Counter([first.family])
     for usd, region, machine in fit[1:]:
         if families.total() == MOST:
@@ -226,7 +230,7 @@ def _chosen(fit: list[Priced]) -> Iterator[ChosenMachine]:
             yield ChosenMachine(machine, usd, region, why)
 
 
-def _first(usd: float | None, region: str | None) -> str:
+def _explain_first(usd: float | None, region: str | None) -> str:
     if usd is None:
         return "price unknown, the smallest that is large enough"
     return f"the cheapest that is large enough, by prices of {region}"

@@ -14,10 +14,10 @@ from typing import NamedTuple
 from runspec_jobs.machines.choice import (
     ChosenMachine,
     MachineRequest,
-    holding,
+    compute_most_gpus,
+    get_nominal_memory,
+    list_holding,
     listed_machine,
-    most_gpus,
-    nominal,
     order_price,
     price,
 )
@@ -149,23 +149,23 @@ def estimate(
     >>> estimate(Offer((), why="the queue chooses them"), work, "aws-batch", {}).unbounded
     'the queue chooses them'
     """
-    machines = [_priced(one, own, listed, work) for one in offer.machines]
+    machines = [_add_price(one, own, listed, work) for one in offer.machines]
     if not machines and provider in own:
         machines = [PricedMachine(f"a node of {provider}", own[provider], "the profile's price")]
     prices = {one.name: one.usd_hour for one in machines}
     known = {name: usd for name, usd in prices.items() if usd is not None}
     most = max(known.values()) if known and len(known) == len(prices) else None
-    counts = {name: _counts(name, work, offer) for name in prices}
-    caveat = offer.caveat or _more_attempts(offer, work)
-    work = work._replace(attempts=offer.attempts or most_attempts(work))
-    bound, unbounded = _bound(work, most, offer, machines)
-    fewest, at_once = next(iter(counts.values()), _counts("", work, offer))
+    counts = {name: _count_machines(name, work, offer) for name in prices}
+    caveat = offer.caveat or _explain_more_attempts(offer, work)
+    work = work._replace(attempts=offer.attempts or count_most_attempts(work))
+    bound, unbounded = _compute_bound(work, most, offer, machines)
+    fewest, at_once = next(iter(counts.values()), _count_machines("", work, offer))
     spot = {one.name: one.spot_usd_hour for one in machines if one.spot_usd_hour is not None}
     spot = spot if len(spot) == len(prices) else {}
-    at_spot, _ = _bound(work, max(spot.values(), default=None), offer, machines)
+    at_spot, _ = _compute_bound(work, max(spot.values(), default=None), offer, machines)
     return Estimate(
         machines,
-        [_priced(one, own, listed, work) for one in offer.alternatives],
+        [_add_price(one, own, listed, work) for one in offer.alternatives],
         work,
         at_once,
         fewest,
@@ -182,7 +182,7 @@ def estimate(
     )
 
 
-def _counts(name: str, work: Work, offer: Offer) -> tuple[int, int]:
+def _count_machines(name: str, work: Work, offer: Offer) -> tuple[int, int]:
     """Return how many machines called *name* run at once, at least and at most."""
     each = max(1, math.floor(1 / offer.shares.get(name, 1.0) + 1e-9))  # nodes on one machine
     most = min(work.nodes * work.parallel, offer.limits.get(name, work.nodes * work.parallel))
@@ -194,17 +194,17 @@ def alternatives(
     request: MachineRequest,
     catalogue: Catalogue,
     chosen: Sequence[ChosenMachine],
-    usable_gib: Callable[[Machine], float] = nominal,
+    usable_gib: Callable[[Machine], float] = get_nominal_memory,
     runs: Callable[[Machine], bool] = lambda _: True,
 ) -> tuple[ChosenMachine, ...]:
     """Return the cheapest machines for *request* of families of which none was *chosen*: one of each family."""
     families = {one.machine.family for one in chosen}
     found: dict[str, tuple[float, str, ChosenMachine]] = {}
-    for machine in holding(request, catalogue, usable_gib):
+    for machine in list_holding(request, catalogue, usable_gib):
         usd, region = order_price(machine, catalogue, request.region)
         if machine.family in families or usd is None or not runs(machine):
             continue
-        if machine.gpus and machine.gpus > most_gpus(request):
+        if machine.gpus and machine.gpus > compute_most_gpus(request):
             continue
         if machine.family not in found or usd < found[machine.family][0]:
             there = price(machine, catalogue, request.region)
@@ -229,7 +229,7 @@ def price_note(catalogue: Catalogue, region: str | None) -> str:
     return f"unknown {where}; machines are in the order of their prices in {order}"
 
 
-def _priced(
+def _add_price(
     one: ChosenMachine, own: Mapping[str, float], listed: ListedPrices, work: Work
 ) -> PricedMachine:
     name = one.machine.name
@@ -242,7 +242,7 @@ def _priced(
     return PricedMachine(name, one.usd, one.why, one.near_usd, one.near_region, spot)
 
 
-def _bound(
+def _compute_bound(
     work: Work, usd: float | None, offer: Offer, machines: Sequence[PricedMachine]
 ) -> tuple[float | None, str]:
     """Return timeout x attempts x nodes at the price *usd*, or the reason why there is no such number."""
@@ -256,7 +256,7 @@ def _bound(
     return usd * hours * work.nodes * work.tasks, ""
 
 
-def most_attempts(work: Work) -> int:
+def count_most_attempts(work: Work) -> int:
     """Return the most attempts of a task: each failure begins another, and each machine that was reclaimed.
 
     Only spot machines and those of an elastic job count as reclaimed.
@@ -269,7 +269,7 @@ def most_attempts(work: Work) -> int:
     return work.attempts + again
 
 
-def _more_attempts(offer: Offer, work: Work) -> str:
+def _explain_more_attempts(offer: Offer, work: Work) -> str:
     """Return what may exceed the bound of a job on machines that nobody reclaims."""
     if offer.attempts is not None or work.spot or work.elastic or work.spot_attempts == 1:
         return ""

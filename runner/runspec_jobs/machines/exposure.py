@@ -34,14 +34,14 @@ class _Part(NamedTuple):
     near_region: str
 
 
-def exposure(found: Sequence[Estimate]) -> Exposure:
+def compute_exposure(found: Sequence[Estimate]) -> Exposure:
     """Return what the jobs of *found* may cost together; what they share counts once."""
-    jobs = [_of_job(one) for one in found]
-    standing = list(_of_standing(found))
+    jobs = [_compute_job(one) for one in found]
+    standing = list(_compute_standing(found))
     parts = [*jobs, *standing]
     unknown = [one for one in parts if one.usd is None]
     near = [one.near_usd if one.usd is None else one.usd for one in parts]
-    hours = [_machine_hours(one.work) for one in found]
+    hours = [_count_machine_hours(one.work) for one in found]
     known_hours = [one for one in hours if one is not None]
     return Exposure(
         None if unknown else sum(one.usd or 0.0 for one in parts),
@@ -53,8 +53,8 @@ def exposure(found: Sequence[Estimate]) -> Exposure:
     )
 
 
-def _of_job(found: Estimate) -> _Part:
-    if found.bound_usd is not None or (hours := _machine_hours(found.work)) is None:
+def _compute_job(found: Estimate) -> _Part:
+    if found.bound_usd is not None or (hours := _count_machine_hours(found.work)) is None:
         return _Part(found.bound_usd, found.unbounded, None, "")
     prices = [
         (one.near_usd_hour, one.near_region) if one.usd_hour is None else (one.usd_hour, "")
@@ -67,13 +67,13 @@ def _of_job(found: Estimate) -> _Part:
     return _Part(None, found.unbounded, usd * hours, next((r for _, r in known if r), ""))
 
 
-def _of_standing(found: Sequence[Estimate]) -> Iterator[_Part]:
+def _compute_standing(found: Sequence[Estimate]) -> Iterator[_Part]:
     counted: dict[str, tuple[StandingCost, float]] = {}
     for one in found:
         for cost in one.standing:
             if cost.hours is not None:
                 _, before = counted.get(cost.what, (cost, 0.0))
-                counted[cost.what] = cost, max(before, cost.hours, _hours(one.work))
+                counted[cost.what] = cost, max(before, cost.hours, _count_hours(one.work))
     for cost, hours in counted.values():
         near = None if cost.near_usd_hour is None else cost.near_usd_hour * hours
         if cost.usd_hour is not None:
@@ -82,13 +82,13 @@ def _of_standing(found: Sequence[Estimate]) -> Iterator[_Part]:
             yield _Part(None, f"the price of {cost.what} is unknown", near, cost.near_region)
 
 
-def _hours(work: Work) -> float:
+def _count_hours(work: Work) -> float:
     """Return how many hours a job may last from its first attempt to its last; 0 without a timeout."""
     rounds = math.ceil(work.tasks / max(1, work.parallel))
     return (work.timeout_s or 0.0) / HOUR_S * work.attempts * rounds
 
 
-def _machine_hours(work: Work) -> float | None:
+def _count_machine_hours(work: Work) -> float | None:
     if work.timeout_s is None:
         return None
     return work.timeout_s / HOUR_S * work.attempts * work.nodes * work.tasks

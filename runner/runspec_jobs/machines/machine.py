@@ -58,12 +58,12 @@ class Machine(NamedTuple):
     prices: tuple[str, ...] = ()
 
 
-def unknown(name: str) -> Machine:
+def make_unknown(name: str) -> Machine:
     """Return a machine of which nothing is known but its name."""
     return Machine(name, name, None, None, None, None, None, None, None, None, None)
 
 
-def no_generation(_: Machine) -> int:
+def ignore_generation(_: Machine) -> int:
     """Return 0, for a catalogue whose names of machines say no generation."""
     return 0
 
@@ -80,7 +80,7 @@ class Catalogue(NamedTuple):
     regions: tuple[str, ...]
     machines: tuple[Machine, ...]
     offered: Mapping[str, frozenset[str]] = {}
-    generation: Callable[[Machine], int] = no_generation
+    generation: Callable[[Machine], int] = ignore_generation
 
     def named(self, name: str) -> Machine | None:
         """Return the machine called *name*, in upper or lower case, or None."""
@@ -108,7 +108,7 @@ def read(
     version: str,
     table: Iterable[str],
     offered: Mapping[str, str] | None = None,
-    generation: Callable[[Machine], int] = no_generation,
+    generation: Callable[[Machine], int] = ignore_generation,
 ) -> Catalogue:
     """Return the catalogue of the lines of a table: `COLUMNS` and one for each region, as its first line says.
 
@@ -117,12 +117,12 @@ def read(
     head, *lines = table
     columns = head.split(",")
     regions = tuple(columns[len(COLUMNS) :])
-    machines = tuple(_machine(line.split(","), len(columns)) for line in lines)
+    machines = tuple(_parse_machine(line.split(","), len(columns)) for line in lines)
     there = {region: frozenset(names.split()) for region, names in (offered or {}).items()}
     return Catalogue(version, regions, machines, there, generation)
 
 
-def _machine(cells: list[str], width: int) -> Machine:
+def _parse_machine(cells: list[str], width: int) -> Machine:
     if len(cells) != width:
         raise ValueError(f"{cells[0]}: {len(cells)} cells, not {width}")
     name, family, arch, cpus, memory, gpus, gpu, gpu_gib, disk, network, fabric, traits = cells[:12]

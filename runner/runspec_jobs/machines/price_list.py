@@ -38,14 +38,14 @@ NOT_READ = ListedPrices({})
 def from_json(found: Any) -> ListedPrices:
     """Return prices from JSON. Raises ValueError, KeyError, TypeError or AttributeError if it is something else."""
     return ListedPrices(
-        _prices(found["usd_hour"]),
-        _prices(found["spot_usd_hour"]),
+        _parse_prices(found["usd_hour"]),
+        _parse_prices(found["spot_usd_hour"]),
         str(found["source"]),
         str(found["date"]),
-        _prices(found.get("services", {})),  # a file of an earlier version has none
+        _parse_prices(found.get("services", {})),  # a file of an earlier version has none
     )
 
 
-def _prices(found: Mapping[str, Any]) -> dict[str, float]:
+def _parse_prices(found: Mapping[str, Any]) -> dict[str, float]:
     prices = {str(name): float(usd) for name, usd in found.items()}
     return {name: usd for name, usd in prices.items() if usd > 0 and math.isfinite(usd)}

@@ -54,7 +54,7 @@ class ServicePrice(NamedTuple):
 
 def read_services(table: Iterable[str]) -> tuple[ServicePrice, ...]:
     """Return the prices in the lines of a table. Raises ValueError for a line that has another number of cells."""
-    return tuple(_price(line) for line in table)
+    return tuple(_parse_price(line) for line in table)
 
 
 def service_price(
@@ -79,6 +79,6 @@ def service_price(
     return next((one for one in found if one.region in (region, GLOBAL)), unknown)
 
 
-def _price(line: str) -> ServicePrice:
+def _parse_price(line: str) -> ServicePrice:
     item, region, usd, unit, date, source = line.split("|")
     return ServicePrice(item, region, float(usd) if usd else None, unit, date, source)

@@ -7,7 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from runspec_jobs.machines.choice import GPU_MULTIPLE, MachineRequest, holding, nominal
+from runspec_jobs.machines.choice import (
+    GPU_MULTIPLE,
+    MachineRequest,
+    get_nominal_memory,
+    list_holding,
+)
 from runspec_jobs.machines.machine import Catalogue, Machine
 
 REGIONS = 4  # the most that a hint names
@@ -26,23 +31,23 @@ class Shortfall(NamedTuple):
     machine: Machine | None = None
 
 
-def shortfall(
+def explain_shortfall(
     request: MachineRequest,
     catalogue: Catalogue,
-    usable_gib: Callable[[Machine], float] = nominal,
+    usable_gib: Callable[[Machine], float] = get_nominal_memory,
     kind: str = "instance type",
 ) -> Shortfall:
     """Return why no machine is chosen for *request*; *kind* is what the provider calls a type of machine."""
-    if many := list(holding(request, catalogue, usable_gib)):
+    if many := list(list_holding(request, catalogue, usable_gib)):
         least = min(many, key=lambda m: (m.gpus or 0, m.cpus or 0, m.name))
         what = f"{request.gpus or 1}, but the smallest machine with such GPUs, {least.name}, has {least.gpus:g}"
         enough = math.ceil((least.gpus or 0) / GPU_MULTIPLE)
         return Shortfall("gpus", what, f"set gpus: {enough} or more, choose another GPU", least)
-    elsewhere = list(holding(request._replace(region=None), catalogue, usable_gib))
+    elsewhere = list(list_holding(request._replace(region=None), catalogue, usable_gib))
     if request.region and elsewhere:
         what = f"no {kind} that is large enough is offered in {request.region}"
         return Shortfall("", what, other_regions(elsewhere, catalogue, request.region))
-    for key, asked, most, unit in _limits(request, catalogue, usable_gib):
+    for key, asked, most, unit in _list_limits(request, catalogue, usable_gib):
         if asked > most:
             what = f"{asked:,.0f}{unit}, but the largest machine has {most:,.0f}"
             return Shortfall(key, what, "ask for less for each node")
@@ -65,7 +70,7 @@ def other_regions(machines: Iterable[Machine], catalogue: Catalogue, near: str) 
     return f"choose another GPU, or one of the regions {', '.join(names[:REGIONS])}{more}"
 
 
-def _limits(
+def _list_limits(
     request: MachineRequest, catalogue: Catalogue, usable_gib: Callable[[Machine], float]
 ) -> Iterator[tuple[str, float, float, str]]:
     """Yield the keys of `cluster`, with what is requested, the most that a machine has, and the unit of both."""

@@ -70,7 +70,7 @@ class Rates(NamedTuple):
         priced = any(rate.usd_hour is not None for rate in self.machines.values())
         return priced or self.node_usd_hour is not None
 
-    def usd_hour(self, machine: str) -> tuple[Decimal, Decimal] | None:
+    def find_usd_hour(self, machine: str) -> tuple[Decimal, Decimal] | None:
         """Return the lowest and the highest price that an hour on *machine* may have; None if it is unknown.
 
         An empty name stands for any of the machines that the run may get.
@@ -82,7 +82,7 @@ class Rates(NamedTuple):
             rates = [self.machines.get(machine, Rate(None))]
         else:
             rates = list(self.machines.values()) or [Rate(self.node_usd_hour)]
-        prices = [_usd(rate) for rate in rates]
+        prices = [_convert_rate(rate) for rate in rates]
         known = [usd for usd in prices if usd is not None]
         return (min(known), max(known)) if len(known) == len(prices) else None
 
@@ -116,7 +116,7 @@ Spent = Mapping[Outcome, Part]
 """What a run has cost, by how its attempts ended; outcomes without attempts are left out."""
 
 
-def spent(spans: Sequence[Span], rates: Rates, since_s: float | None = None) -> Spent:
+def compute_spent(spans: Sequence[Span], rates: Rates, since_s: float | None = None) -> Spent:
     """Return what the attempts *spans* have cost, counted from *since_s* on.
 
     >>> spans = [Span(0, 0, 1, Outcome.RECLAIMED, 0.0, 1800.0), Span(0, 0, 2, Outcome.SUCCEEDED, 1800.0, 9000.0)]
@@ -125,17 +125,19 @@ def spent(spans: Sequence[Span], rates: Rates, since_s: float | None = None) -> 
     {'succeeded': '1.00', 'reclaimed': '0.25'}
     """
     found: dict[Outcome, Part] = {}
-    for one, length in _lengths(spans, since_s):
-        found[one.outcome] = added((found.get(one.outcome, Part()), _cost(one, length, rates)))
+    for one, length in _measure_spans(spans, since_s):
+        found[one.outcome] = add_parts(
+            (found.get(one.outcome, Part()), _compute_cost(one, length, rates))
+        )
     return {outcome: found[outcome] for outcome in Outcome if outcome in found}
 
 
-def total(found: Spent) -> Part:
+def sum_spent(found: Spent) -> Part:
     """Return the sum of the parts of *found*."""
-    return added(found.values())
+    return add_parts(found.values())
 
 
-def added(parts: Iterable[Part]) -> Part:
+def add_parts(parts: Iterable[Part]) -> Part:
     """Return the sum of *parts*."""
     found = Part()
     for one in parts:
@@ -151,11 +153,13 @@ def added(parts: Iterable[Part]) -> Part:
     return found
 
 
-def together(several: Iterable[Spent]) -> Spent:
+def combine(several: Iterable[Spent]) -> Spent:
     """Return the sum of what several runs have cost, by outcome."""
     each = list(several)
     return {
-        o: added(one[o] for one in each if o in one) for o in Outcome if any(o in s for s in each)
+        o: add_parts(one[o] for one in each if o in one)
+        for o in Outcome
+        if any(o in s for s in each)
     }
 
 
@@ -166,20 +170,20 @@ class _Length(NamedTuple):
     exact: bool | None = True
 
 
-def _lengths(spans: Sequence[Span], since_s: float | None) -> Iterator[tuple[Span, _Length]]:
+def _measure_spans(spans: Sequence[Span], since_s: float | None) -> Iterator[tuple[Span, _Length]]:
     begun = {one[:3]: one.began_s for one in spans}
-    since_ms = None if since_s is None else _ms(since_s)
+    since_ms = None if since_s is None else _round_ms(since_s)
     for one in spans:
         following = begun.get((one.task, one.node, one.attempt + 1))
         end_s, exact = _end(one, following)
-        if since_ms is not None and end_s is not None and _ms(end_s) <= since_ms:
+        if since_ms is not None and end_s is not None and _round_ms(end_s) <= since_ms:
             continue
         if one.began_s is None or end_s is None:
             yield one, _Length(0, None)
         else:
-            began_ms = _ms(one.began_s)
+            began_ms = _round_ms(one.began_s)
             began_ms = began_ms if since_ms is None else max(began_ms, since_ms)
-            yield one, _Length(max(0, _ms(end_s) - began_ms), exact)
+            yield one, _Length(max(0, _round_ms(end_s) - began_ms), exact)
 
 
 def _end(one: Span, following_s: float | None) -> tuple[float | None, bool | None]:
@@ -193,9 +197,9 @@ def _end(one: Span, following_s: float | None) -> tuple[float | None, bool | Non
     return one.seen_s, None
 
 
-def _cost(one: Span, length: _Length, rates: Rates) -> Part:
+def _compute_cost(one: Span, length: _Length, rates: Rates) -> Part:
     hours, untimed = Decimal(length.ms) / HOUR_MS, int(length.exact is None)
-    usd_hour = rates.usd_hour(one.machine)
+    usd_hour = rates.find_usd_hour(one.machine)
     if usd_hour is None:
         return Part(1, hours, unpriced_hours=hours, untimed=untimed)
     least, most = (Decimal(length.ms) * usd / HOUR_MS for usd in usd_hour)
@@ -203,38 +207,38 @@ def _cost(one: Span, length: _Length, rates: Rates) -> Part:
     return Part(1, hours, least, most, untimed=untimed, at_most=is_bound)
 
 
-def _usd(rate: Rate) -> Decimal | None:
+def _convert_rate(rate: Rate) -> Decimal | None:
     return None if rate.usd_hour is None else Decimal(str(rate.usd_hour)) * Decimal(str(rate.share))
 
 
-def _ms(seconds: float) -> int:
+def _round_ms(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def to_json(found: Spent) -> dict[str, Any]:
+def write_spent(found: Spent) -> dict[str, Any]:
     """Return *found* as JSON: the sum, and `parts` by outcome."""
     parts = [{"outcome": str(outcome), **part_json(part)} for outcome, part in found.items()]
-    return {**part_json(total(found)), "parts": parts}
+    return {**part_json(sum_spent(found)), "parts": parts}
 
 
 def part_json(part: Part) -> dict[str, Any]:
     """Return one part as JSON, with amounts and hours rounded to six digits after the point."""
-    shown = {name: _rounded(value) for name, value in part._asdict().items()}
+    shown = {name: _round(value) for name, value in part._asdict().items()}
     return shown if part.is_priced else {**shown, "least_usd": None, "most_usd": None}
 
 
-def _rounded(value: Decimal | int) -> float | int | None:
+def _round(value: Decimal | int) -> float | int | None:
     return round(float(value), 6) if isinstance(value, Decimal) else value
 
 
-def from_json(found: Mapping[str, Any]) -> Part:
+def read_part(found: Mapping[str, Any]) -> Part:
     """Return the part that `part_json` returned; the amounts are rounded. Raises KeyError if it is incomplete."""
     read = {name: found[name] for name in Part._fields}
     amounts = ("hours", "least_usd", "most_usd", "unpriced_hours")
     return Part(**read | {name: Decimal(str(read[name] or 0)) for name in amounts})
 
 
-def rates_json(offer: Offer, own: Mapping[str, float], *, spot: bool) -> dict[str, Any]:
+def write_rates(offer: Offer, own: Mapping[str, float], *, spot: bool) -> dict[str, Any]:
     """Return for the record of a run the machines that it may get, in order, with their catalogue and prices.
 
     *own* are the prices of the profile, by the names of machines and providers.
@@ -251,7 +255,7 @@ def rates_json(offer: Offer, own: Mapping[str, float], *, spot: bool) -> dict[st
     return {"catalogue": offer.catalogue, "chosen": chosen, "prices": dict(own), "spot": spot}
 
 
-def rates(kept: Mapping[str, Any], provider: str) -> Rates:
+def read_rates(kept: Mapping[str, Any], provider: str) -> Rates:
     """Return the prices in the record of a run on *provider*; *kept* is the part `machines` of its facts."""
     own: Mapping[str, float] = kept.get("prices", {})
     machines = {
@@ -262,13 +266,13 @@ def rates(kept: Mapping[str, Any], provider: str) -> Rates:
     return Rates(machines, own, own.get(provider), kept.get("spot", False))
 
 
-def spans_json(spans: Iterable[Span]) -> list[dict[str, Any]]:
+def write_spans(spans: Iterable[Span]) -> list[dict[str, Any]]:
     """Return attempts as JSON for the record of a run; what is not known is left out."""
     given = ("", None)
     return [{k: v for k, v in one._asdict().items() if v not in given} for one in spans]
 
 
-def spans_from(found: Iterable[Mapping[str, Any]]) -> list[Span]:
+def read_spans(found: Iterable[Mapping[str, Any]]) -> list[Span]:
     """Return the attempts that `spans_json` returned; keys of later versions are ignored.
 
     An outcome of a later version is a failure here. Raises KeyError, TypeError or ValueError if they were not returned

@@ -75,12 +75,14 @@ def read_usage(
         node
         for place, content in zip(chosen, contents, strict=True)
         if content is not None
-        and (node := _node(place, newest[place][0], content, newest[place][1])) is not None
+        and (node := _parse_node(place, newest[place][0], content, newest[place][1])) is not None
     ]
     return Usage(tuple(found), len(newest))
 
 
-def _node(place: tuple[int, int], attempt: int, content: bytes, name: str) -> NodeUsage | None:
+def _parse_node(
+    place: tuple[int, int], attempt: int, content: bytes, name: str
+) -> NodeUsage | None:
     try:
         head, *rows = [json.loads(line) for line in content.decode().splitlines()]
         check(head, FORMAT, f"usage/{name}")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from runspec_jobs.plan.model import Plan, step_json, with_run
+from runspec_jobs.plan.model import Plan, replace_run, write_step
 
 
 @dataclass(frozen=True)
@@ -18,22 +18,22 @@ class Change:
     after: Any
 
 
-def differences(before: Plan, after: Plan) -> list[Change]:
+def find_differences(before: Plan, after: Plan) -> list[Change]:
     """Return the fields that differ apart from the run ids."""
-    old = {s.id: with_run(step_json(s), before.run, "RUN") for s in before.steps}
-    new = {s.id: with_run(step_json(s), after.run, "RUN") for s in after.steps}
+    old = {s.id: replace_run(write_step(s), before.run, "RUN") for s in before.steps}
+    new = {s.id: replace_run(write_step(s), after.run, "RUN") for s in after.steps}
     changes: list[Change] = []
     for step in [*old, *(step for step in new if step not in old)]:
-        changes += _differences(step, old.get(step), new.get(step))
+        changes += _find_differences(step, old.get(step), new.get(step))
     return changes
 
 
-def _differences(path: str, before: Any, after: Any) -> Iterator[Change]:
+def _find_differences(path: str, before: Any, after: Any) -> Iterator[Change]:
     if isinstance(before, dict) and isinstance(after, dict):
         for key in [*before, *(key for key in after if key not in before)]:
-            yield from _differences(f"{path}.{key}", before.get(key), after.get(key))
+            yield from _find_differences(f"{path}.{key}", before.get(key), after.get(key))
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for i, (one, other) in enumerate(zip(before, after, strict=True)):
-            yield from _differences(f"{path}[{i}]", one, other)
+            yield from _find_differences(f"{path}[{i}]", one, other)
     elif before != after:
         yield Change(path, before, after)

@@ -34,42 +34,42 @@ def make_plan(provider: Provider, spec: Spec, token: str, facts: Facts) -> Plan:
     """Return the plan of *spec*, which must be valid, for the run with *token* in its name."""
     run, preview = f"{spec.name}-{token}", f"{spec.name}-{PREVIEW}"
     steps = tuple(provider.plan(spec, run, facts))
-    neutral = with_run([step_json(step) for step in steps], run, preview)
+    neutral = replace_run([write_step(step) for step in steps], run, preview)
     return Plan(provider.name, run, _digest(neutral), steps)
 
 
 def digest(steps: Iterable[Step]) -> str:
     """Return the digest of *steps*, in hexadecimal after "sha256:"."""
-    return _digest([step_json(step) for step in steps])
+    return _digest([write_step(step) for step in steps])
 
 
 def _digest(steps: Any) -> str:
-    data = canonical(steps).encode(errors="backslashreplace")  # a path may have any bytes
+    data = format_canonical(steps).encode(errors="backslashreplace")  # a path may have any bytes
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def with_run(value: Any, run: str, other: str) -> Any:
+def replace_run(value: Any, run: str, other: str) -> Any:
     """Return JSON *value* with the name *other* wherever it contains the name *run*."""
     return json.loads(json.dumps(value).replace(json.dumps(run)[1:-1], other))
 
 
-def canonical(value: Any) -> str:
+def format_canonical(value: Any) -> str:
     """Return *value* as JSON in a canonical form: equal values have equal texts."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def to_json(plan: Plan) -> dict[str, Any]:
+def write_plan(plan: Plan) -> dict[str, Any]:
     """Return *plan* in the form that `plan --json` prints and the record of a run contains."""
     return {
         "format": FORMAT,
         "provider": plan.provider,
         "run": plan.run,
         "digest": plan.digest,
-        "steps": [step_json(step) for step in plan.steps],
+        "steps": [write_step(step) for step in plan.steps],
     }
 
 
-def step_json(step: Step) -> dict[str, Any]:
+def write_step(step: Step) -> dict[str, Any]:
     """Return *step* as JSON, with `settle_s` only if it is not 0."""
     found: dict[str, Any] = {"id": step.id, "title": step.title, "scope": str(step.scope)}
     found["do"] = step.do._asdict()
@@ -77,7 +77,7 @@ def step_json(step: Step) -> dict[str, Any]:
     return found | ({"settle_s": step.settle_s} if step.settle_s else {})
 
 
-def from_json(value: Mapping[str, Any]) -> Plan:
+def read_plan(value: Mapping[str, Any]) -> Plan:
     """Return the plan that `to_json` wrote."""
     steps = tuple(
         Step(
@@ -93,7 +93,7 @@ def from_json(value: Mapping[str, Any]) -> Plan:
     return Plan(value["provider"], value["run"], value["digest"], steps)
 
 
-def marked(value: Any, mark: str) -> Iterator[str]:
+def find_marked(value: Any, mark: str) -> Iterator[str]:
     """Yield the value of every mapping in *value* whose only key is *mark*.
 
     >>> list(marked({"a": [{"$ref": "queue.arn"}]}, "$ref"))
@@ -106,7 +106,7 @@ def marked(value: Any, mark: str) -> Iterator[str]:
         value = list(value.values())
     if isinstance(value, list | tuple):
         for item in value:
-            yield from marked(item, mark)
+            yield from find_marked(item, mark)
 
 
 def fill(value: Any, known: Mapping[str, Mapping[str, Any]]) -> Any:
@@ -126,10 +126,10 @@ def fill(value: Any, known: Mapping[str, Mapping[str, Any]]) -> Any:
     return value
 
 
-def answers_known(request: Request, answers: Mapping[str, Response]) -> dict[str, Any]:
+def resolve_answers(request: Request, answers: Mapping[str, Response]) -> dict[str, Any]:
     """Return the value of every `$ref` in *request* from the *answers* of earlier steps."""
     found: dict[str, Any] = {}
-    for ref in marked(request.params, REF):
+    for ref in find_marked(request.params, REF):
         step, *path = ref.split(".")
         value: Any = answers[step]
         for part in path:

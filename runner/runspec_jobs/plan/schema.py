@@ -33,18 +33,18 @@ See also [which files of a mounted folder are uploaded](mounts.md) and [what a j
 """
 
 
-def job_schema(options: Mapping[str, type[Options]]) -> dict[str, Any]:
+def make_job_schema(options: Mapping[str, type[Options]]) -> dict[str, Any]:
     """Return the JSON Schema of a spec; *options* are the options models of the providers in it.
 
     It lacks the options that only the user may set, because they belong to a profile.
     """
-    schema: dict[str, Any] = _for_anyone(full_schema(options))
-    needed = _referred(schema["properties"], schema["definitions"])
+    schema: dict[str, Any] = _drop_user_options(make_full_schema(options))
+    needed = _find_referred(schema["properties"], schema["definitions"])
     schema["definitions"] = {k: v for k, v in schema["definitions"].items() if k in needed}
     return schema
 
 
-def full_schema(options: Mapping[str, type[Options]]) -> dict[str, Any]:
+def make_full_schema(options: Mapping[str, type[Options]]) -> dict[str, Any]:
     """Return the schema of a spec with all options of the providers, those of profiles too, each with its mark."""
     found = Spec.model_json_schema(ref_template=LOCATION + "{model}")
     definitions = found.pop("$defs", {})
@@ -66,17 +66,17 @@ def full_schema(options: Mapping[str, type[Options]]) -> dict[str, Any]:
     return schema
 
 
-def _for_anyone(value: Any) -> Any:
+def _drop_user_options(value: Any) -> Any:
     """Return a schema without the options that only the user may set, and without all marks."""
     if isinstance(value, list):
-        return [_for_anyone(item) for item in value]
+        return [_drop_user_options(item) for item in value]
     if not isinstance(value, dict):
         return value
     kept = {k: v for k, v in value.items() if not (isinstance(v, dict) and v.get(KEY) == USER.who)}
-    return {k: _for_anyone(v) for k, v in kept.items() if k != KEY}
+    return {k: _drop_user_options(v) for k, v in kept.items() if k != KEY}
 
 
-def _referred(value: Any, definitions: Mapping[str, Any]) -> set[str]:
+def _find_referred(value: Any, definitions: Mapping[str, Any]) -> set[str]:
     """Return the names of the *definitions* to which *value* refers, directly or indirectly."""
     found: set[str] = set()
     waiting = [value]
@@ -107,7 +107,7 @@ def _clean(value: Any) -> Any:
         return [_clean(item) for item in value]
     if not isinstance(value, dict):
         return value
-    found = {k: _clean(v) for k, v in value.items() if not _noise(k, v)}
+    found = {k: _clean(v) for k, v in value.items() if not _is_noise(k, v)}
     kinds = [kind for kind in found.pop("anyOf", []) if kind != {"type": "null"}]
     if len(kinds) == 1:
         found = {**kinds[0], **found}
@@ -120,44 +120,44 @@ def _clean(value: Any) -> Any:
     return found
 
 
-def _noise(key: str, value: Any) -> bool:
+def _is_noise(key: str, value: Any) -> bool:
     if key == "default":
         return value in (None, [], {}) or isinstance(value, dict)
     return key == "title" and isinstance(value, str)
 
 
-def reference(schema: Mapping[str, Any]) -> str:
+def format_reference(schema: Mapping[str, Any]) -> str:
     """Return the reference page of *schema*, as Markdown."""
     definitions = schema["definitions"]
-    lines = [*HEADER.splitlines(), "", *_table(schema, definitions)]
+    lines = [*HEADER.splitlines(), "", *_format_table(schema, definitions)]
     for name, part in definitions.items():
         if part.get("type") == "object":
             described = part.get("description", "")
-            lines += ["", f"## {name}", "", described, "", *_table(part, definitions)]
+            lines += ["", f"## {name}", "", described, "", *_format_table(part, definitions)]
     for name, part in schema["properties"]["providers"]["properties"].items():
         described = part.get("description", "")
-        lines += ["", f"## providers: {name}", "", described, "", *_table(part, definitions)]
+        lines += ["", f"## providers: {name}", "", described, "", *_format_table(part, definitions)]
     return "\n".join(lines) + "\n"
 
 
-def _table(part: Mapping[str, Any], definitions: Mapping[str, Any]) -> Iterator[str]:
+def _format_table(part: Mapping[str, Any], definitions: Mapping[str, Any]) -> Iterator[str]:
     marked = any(KEY in field for field in part["properties"].values())
     yield f"| key | type | default | {'set by | ' * marked}description |"
     yield f"| --- | --- | --- | {'--- | ' * marked}--- |"
     for name, field in part["properties"].items():
-        default = "required" if name in part.get("required", ()) else _default(field)
+        default = "required" if name in part.get("required", ()) else _format_default(field)
         what = field.get("description", "").replace("|", "\\|")
         mark = f"{field.get(KEY, '')} | " * marked
-        yield f"| `{name}` | {_type(field, definitions)} | {default} | {mark}{what} |"
+        yield f"| `{name}` | {_format_type(field, definitions)} | {default} | {mark}{what} |"
 
 
-def _default(field: Mapping[str, Any]) -> str:
+def _format_default(field: Mapping[str, Any]) -> str:
     """Return the default of a field in the notation of specs."""
     value = field.get("default")
     if value in (None, {}, [], "") or isinstance(value, dict):
         return ""
     if field.get("pattern") == DURATION:
-        value = _duration(value)
+        value = _format_duration(value)
     elif field.get("pattern") == SAVES:
         value = "last" if value == 1 else f"last {value}"
     elif isinstance(value, bool):
@@ -165,7 +165,7 @@ def _default(field: Mapping[str, Any]) -> str:
     return f"`{value}`"
 
 
-def _duration(seconds: int) -> str:
+def _format_duration(seconds: int) -> str:
     """Return a duration in the notation of specs, in the largest unit that divides it.
 
     >>> _duration(43200), _duration(90)
@@ -175,24 +175,24 @@ def _duration(seconds: int) -> str:
     return f"{seconds // SECONDS[unit]}{unit}"
 
 
-def _type(field: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
+def _format_type(field: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
     """Return the type of a field in a few words, without `|`, which would end the cell."""
     if "$ref" in field:
         name = field["$ref"].removeprefix(LOCATION)
         if definitions[name].get("type") != "object":  # it has no section on the page
-            return _type(definitions[name], definitions)
+            return _format_type(definitions[name], definitions)
         return f"[{name}](#{name.lower()})"
     for key in ("anyOf", "oneOf", "allOf"):
         if key in field:
-            return " or ".join(_type(kind, definitions) for kind in field[key])
+            return " or ".join(_format_type(kind, definitions) for kind in field[key])
     if "const" in field or "enum" in field:
         return ", ".join(f"`{word}`" for word in field.get("enum", [field.get("const")]))
     if examples := field.get("examples"):
         return "such as " + ", ".join(f"`{word}`" for word in examples)
     if field.get("type") == "array":
-        return f"list of {_type(field.get('items', {}), definitions)}"
+        return f"list of {_format_type(field.get('items', {}), definitions)}"
     if field.get("type") == "object":
         inner = list(field.get("patternProperties", {}).values())
-        return f"mapping to {_type(inner[0], definitions)}" if inner else "mapping"
+        return f"mapping to {_format_type(inner[0], definitions)}" if inner else "mapping"
     kind = field.get("type", "value")
     return "scalar" if isinstance(kind, list) else str(kind)

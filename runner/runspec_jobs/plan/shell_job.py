@@ -66,7 +66,7 @@ exit $code
 """
 
 
-def text(spec: Spec, value: Mapping[str, Value]) -> str:
+def make_text(spec: Spec, value: Mapping[str, Value]) -> str:
     """Return the text of the spec of the job that holds a node of *spec*, whose parsed text is *value*.
 
     It has one node with the same files, packages, variables and timeout, and the first task of a sweep. It makes one
@@ -90,6 +90,6 @@ def text(spec: Spec, value: Mapping[str, Value]) -> str:
     return format_flow(found)
 
 
-def words(asked: Sequence[str]) -> list[str]:
+def make_command(asked: Sequence[str]) -> list[str]:
     """Return the command that is the shell of the job, or the command *asked* in its place."""
     return ["/bin/sh", "-c", OPEN, "sh", *asked]

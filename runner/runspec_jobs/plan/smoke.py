@@ -23,7 +23,7 @@ WAY = re.compile(r"runspec: node (\d+) \((.*)\) -> node (\d+) \((.*)\) port (\d+
 RULE = re.compile(r"runspec: (?:check|look at): (.+)")  # agents of version 0.1.0 print "look at"
 
 
-def text(spec: Spec, value: Mapping[str, Value]) -> str:
+def make_text(spec: Spec, value: Mapping[str, Value]) -> str:
     """Return the text of the spec of a smoke test for *spec*, whose parsed text is *value*.
 
     It has the same machines and files, but only the first task of a sweep, one attempt, and its own timeout.
@@ -57,7 +57,7 @@ class Unreached(NamedTuple):
     why: str
 
 
-def unreached(lines: Iterable[str]) -> tuple[list[Unreached], str | None]:
+def find_unreached(lines: Iterable[str]) -> tuple[list[Unreached], str | None]:
     """Return the pairs of nodes in the log that could not reach each other, and the setting that the log says to check.
 
     >>> unreached(["runspec: node 1 (10.0.0.2) -> node 0 (10.0.0.1) port 40213: timed out"])[0][0].why

@@ -41,12 +41,12 @@ from runspec_jobs.machines.estimate import (
 from runspec_jobs.machines.machine import (
     Catalogue,
     Machine,
+    make_unknown as unknown_machine,
     read as read_catalogue,
-    unknown as unknown_machine,
 )
 from runspec_jobs.machines.price_list import NOT_READ, ListedPrices, PriceList
 from runspec_jobs.machines.service import MONTH_H, ServicePrice, read_services, service_price
-from runspec_jobs.machines.shortfall import other_regions, shortfall as machine_shortfall
+from runspec_jobs.machines.shortfall import explain_shortfall as machine_shortfall, other_regions
 from runspec_jobs.machines.usage import Usage, read_usage
 from runspec_jobs.provider.capabilities import (
     SupportsAccessHints,

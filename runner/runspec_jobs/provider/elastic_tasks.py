@@ -34,7 +34,7 @@ def tasks_in_all(spec: Spec) -> int:
     return count_tasks(spec.sweep) * (spec.cluster.nodes.max if spec.cluster.nodes.elastic else 1)
 
 
-def width(record: Record) -> int:
+def count_nodes(record: Record) -> int:
     """Return the number of tasks of the service that are nodes of one task of the job."""
     elastic = record.get("elastic")
     return int(elastic["max"]) if elastic and record["nodes"] == 1 else 1
@@ -46,7 +46,7 @@ def seat(record: Record, task: int, rank: int) -> tuple[int, int]:
     >>> seat({"nodes": 1, "elastic": {"min": 1, "max": 4}}, 5, 0)
     (1, 1)
     """
-    return divmod(task, width(record)) if width(record) > 1 else (task, rank)
+    return divmod(task, count_nodes(record)) if count_nodes(record) > 1 else (task, rank)
 
 
 def task_of(record: Record, task: int, rank: int) -> tuple[int, int]:
@@ -55,7 +55,7 @@ def task_of(record: Record, task: int, rank: int) -> tuple[int, int]:
     >>> task_of({"nodes": 1, "elastic": {"min": 1, "max": 4}}, 1, 1)
     (5, 0)
     """
-    return (task * width(record) + rank, 0) if width(record) > 1 else (task, rank)
+    return (task * count_nodes(record) + rank, 0) if count_nodes(record) > 1 else (task, rank)
 
 
 def seats_of(record: Record, tasks: Collection[int]) -> set[int]:
@@ -64,13 +64,13 @@ def seats_of(record: Record, tasks: Collection[int]) -> set[int]:
     >>> sorted(seats_of({"nodes": 1, "elastic": {"min": 1, "max": 3}}, [1]))
     [3, 4, 5]
     """
-    many = width(record)
+    many = count_nodes(record)
     return {task * many + rank for task in tasks for rank in range(many)}
 
 
 def seated(found: Status, record: Record) -> Status:
     """Return *found*, a status with the tasks of the service, with the tasks and nodes of the job instead."""
-    if width(record) == 1:
+    if count_nodes(record) == 1:
         return found
     seats = (seat(record, *node[:2]) for node in found.nodes)
     nodes = (
@@ -115,14 +115,14 @@ def elastic_changes(
     *names* returns the names in a folder of the run, *read* the contents of paths below the run.
     """
     found: list[tuple[int, bytes]] = []
-    for task in range(_tasks(record) if record.get("elastic") else 0):
+    for task in range(_count_tasks(record) if record.get("elastic") else 0):
         folder = f"elastic/{task}/changes/"
         paths = [f"{folder}{name}" for name in sorted(names(folder))[-CHANGES:]]
         found += ((task, content) for content in read(paths) if content is not None)
     return changes_of(found)
 
 
-def _tasks(record: Record) -> int:
+def _count_tasks(record: Record) -> int:
     return math.prod(len(values) for _, values in record["sweep"])
 
 

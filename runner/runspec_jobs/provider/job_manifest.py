@@ -71,13 +71,13 @@ def job_record(spec: Spec, run: str, facts: Facts, **more: Any) -> dict[str, Any
         "attempts": spec.retry.attempts,
         "timeout_s": spec.timeout,
         **({"limit_s": limit_s(spec)} if more.get("ends") and spec.timeout else {}),
-        "sweep": [_axis(axis) for axis in list_axes(spec.sweep)],
+        "sweep": [_write_axis(axis) for axis in list_axes(spec.sweep)],
         "mounts": [_mount(mount, facts) for mount in spec.mounts],
         "outputs": kept_outputs(spec),
         "requirements": list(facts.requirements),
         "build_constraints": list(spec.container.build_constraints),
         **({"conda": True} if spec.container.conda else {}),
-        **_shared(spec),
+        **_make_optional_fields(spec),
         **more,
     }
 
@@ -112,7 +112,7 @@ def kept_outputs(spec: Spec) -> list[dict[str, Any]]:
     ]
 
 
-def _shared(spec: Spec) -> dict[str, Any]:
+def _make_optional_fields(spec: Spec) -> dict[str, Any]:
     """Return the fields that only some jobs have, so that the records of other jobs do not change."""
     found: dict[str, Any] = {}
     if spec.global_batch is not None:
@@ -135,7 +135,7 @@ def reach(spec: Spec, rule: str) -> dict[str, Any]:
     return found
 
 
-def _axis(axis: Axis) -> list[Any]:
+def _write_axis(axis: Axis) -> list[Any]:
     """Return a parameter and its values, or several parameters that go together and their rows of values."""
     if len(axis.names) == 1:
         return [axis.names[0], [value for (value,) in axis.rows]]

@@ -35,8 +35,8 @@ def find_profile(folder: Path) -> ProfilePlace | None:
     """
     if named := os.environ.get("RUNSPEC_PROFILE"):
         return ProfilePlace(expanded(named), own=True)
-    for above in _project(folder):
-        if (above / PROFILE).is_file() and _stranger(above, folder) is None:
+    for above in _list_project_folders(folder):
+        if (above / PROFILE).is_file() and _find_stranger(above, folder) is None:
             return ProfilePlace(above / PROFILE, own=False)
     try:
         config = expanded(os.environ.get("XDG_CONFIG_HOME") or "~/.config")
@@ -46,14 +46,14 @@ def find_profile(folder: Path) -> ProfilePlace | None:
     return ProfilePlace(own, own=True) if own.is_file() else None
 
 
-def profiles_of_strangers(folder: Path) -> Iterator[StrangerProfile]:
+def find_profiles_of_strangers(folder: Path) -> Iterator[StrangerProfile]:
     """Yield the profiles for a spec in *folder* that other users put there, which therefore do not count."""
-    for above in _project(folder):
-        if (above / PROFILE).is_file() and (owner := _stranger(above, folder)) is not None:
+    for above in _list_project_folders(folder):
+        if (above / PROFILE).is_file() and (owner := _find_stranger(above, folder)) is not None:
             yield StrangerProfile(above / PROFILE, owner)
 
 
-def _stranger(above: Path, folder: Path) -> int | None:
+def _find_stranger(above: Path, folder: Path) -> int | None:
     """Return the owner of the profile in *above* if it is not root, this user, or the owner of *folder*.
 
     Anybody may put a file into /tmp. Whoever owns the folder of the spec may write all that a profile says into the
@@ -67,13 +67,13 @@ def _stranger(above: Path, folder: Path) -> int | None:
     )
 
 
-def checkout(folder: Path) -> Path:
+def find_checkout(folder: Path) -> Path:
     """Return the top of the git checkout that contains *folder*, or *folder*, with links resolved."""
-    above = list(_project(folder.resolve()))
+    above = list(_list_project_folders(folder.resolve()))
     return above[-1] if (above[-1] / ".git").exists() else above[0]
 
 
-def _project(folder: Path) -> Iterator[Path]:
+def _list_project_folders(folder: Path) -> Iterator[Path]:
     folder = folder.absolute()
     for above in (folder, *folder.parents):
         yield above

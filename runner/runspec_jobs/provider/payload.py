@@ -15,17 +15,17 @@ START = "job/zipapp_main.py"  # the main module of the zipapp
 
 def inside_sh() -> str:
     """Return inside.sh without comments and indentation, the form that requests contain."""
-    return _stripped("inside.sh")
+    return _strip_script("inside.sh")
 
 
-def signed_sh() -> str:
+def strip_signed() -> str:
     """Return signed.sh without comments and indentation, the form that requests contain."""
-    return _stripped("signed.sh")
+    return _strip_script("signed.sh")
 
 
-def usage_sh() -> str:
+def strip_usage() -> str:
     """Return usage.sh without comments and indentation, the form that lists of signed URLs contain."""
-    return _stripped("usage.sh")
+    return _strip_script("usage.sh")
 
 
 def inside_sh_file() -> bytes:
@@ -35,10 +35,10 @@ def inside_sh_file() -> bytes:
 
 def signed_scripts() -> tuple[str, str]:
     """Return signed.sh and inside.sh, in the form that requests contain; the second is the `$0` of the first."""
-    return signed_sh(), inside_sh()
+    return strip_signed(), inside_sh()
 
 
-def _stripped(name: str) -> str:
+def _strip_script(name: str) -> str:
     text = (FOLDER / name).read_text("utf-8")
     lines = (line.strip() for line in text.splitlines())
     return "".join(f"{line}\n" for line in lines if line and not line.startswith("#"))
@@ -47,7 +47,7 @@ def _stripped(name: str) -> str:
 def boot_py() -> str:
     """Return boot.py without comments and docstrings and with short indentation, the form that requests contain."""
     text = (FOLDER / "base/boot.py").read_text("utf-8")
-    left_out = set(_documenting(ast.parse(text)))
+    left_out = set(_find_docstrings(ast.parse(text)))
     kept = []
     for number, line in enumerate(text.splitlines(), 1):
         code = line.lstrip(" ")
@@ -56,14 +56,14 @@ def boot_py() -> str:
     return "".join(kept)
 
 
-def _documenting(node: ast.Module | ast.ClassDef | ast.FunctionDef) -> Iterator[int]:
+def _find_docstrings(node: ast.Module | ast.ClassDef | ast.FunctionDef) -> Iterator[int]:
     """Yield the line numbers of docstrings of *node* and below, except where the docstring is the whole body."""
     first = node.body[0]
     if len(node.body) > 1 and ast.get_docstring(node, clean=False) is not None:
         yield from range(first.lineno, (first.end_lineno or first.lineno) + 1)
     for inner in node.body:
         if isinstance(inner, ast.ClassDef | ast.FunctionDef):
-            yield from _documenting(inner)
+            yield from _find_docstrings(inner)
 
 
 def zipapp_bytes() -> bytes:

@@ -13,7 +13,7 @@ from runspec_agent.base.failure import Failure
 from runspec_agent.store import manifest
 from runspec_jobs.errors import RemoteError
 from runspec_jobs.provider.job_manifest import OUTPUT_TAR
-from runspec_jobs.provider.streams.tar_stream import members
+from runspec_jobs.provider.streams.tar_stream import list_members
 from runspec_jobs.provider.types import OutputFile
 
 MANIFEST = f"/{manifest.MANIFEST}"
@@ -40,22 +40,22 @@ def read_saved_outputs(
     """
     found: list[OutputFile] = []
     for key, size in entries:
-        for end, files in ((MANIFEST, _listed), (SENT, _sent)):
+        for end, files in ((MANIFEST, _list_files), (SENT, _list_sent)):
             parts = key[len(base) : -len(end)].split("/") if key.endswith(end) else []
             # A longer key is a file of the job with its plain name.
             if len(parts) == 3 and all(map(NUMBER.fullmatch, parts[1:])):
                 name, task, rank = parts
-                of = OutputFile(name, int(task), int(rank), "", size, _none, key=key)
+                of = OutputFile(name, int(task), int(rank), "", size, _refuse_open, key=key)
                 found += files(of, opened)
     return sorted(found, key=lambda f: (f.output, f.task, f.rank, f.save, f.path))
 
 
-def newest(files: Iterable[OutputFile]) -> list[OutputFile]:
+def select_newest(files: Iterable[OutputFile]) -> list[OutputFile]:
     """Return those of *files* that are in the last save of their output and node."""
     return [file for file in files if file.newest]
 
 
-def with_content(files: Iterable[OutputFile]) -> list[OutputFile]:
+def select_with_content(files: Iterable[OutputFile]) -> list[OutputFile]:
     """Return the files, and links to files, among *files*."""
     return [file for file in files if file.kind == "file"]
 
@@ -94,7 +94,7 @@ class Publication(NamedTuple):
         return json.dumps({"save": 0, "files": files}).encode()
 
 
-def unpublished(base: str, keys: Iterable[str], read: Reads) -> list[Publication]:
+def find_unpublished(base: str, keys: Iterable[str], read: Reads) -> list[Publication]:
     """Return the outputs below *base* whose newest saves do not have plain names yet, with the steps for each.
 
     *keys* are all keys that exist. The number of a save is unique in its output, because its manifest is replaced only
@@ -109,7 +109,8 @@ def unpublished(base: str, keys: Iterable[str], read: Reads) -> list[Publication
     wanted = [*manifests, *(note for note in notes if note in there)]
     found = dict(zip(wanted, read(wanted), strict=True))
     left = (
-        _left(key, found[key], found.get(note)) for key, note in zip(manifests, notes, strict=True)
+        _plan_publication(key, found[key], found.get(note))
+        for key, note in zip(manifests, notes, strict=True)
     )
     return [publication for publication in left if publication is not None]
 
@@ -139,7 +140,7 @@ def publish(store: PublicationStore, base: str, keys: Iterable[str]) -> list[str
     *keys* are all keys that exist. Raises the errors of `unpublished` and of *store*.
     """
     refused: list[str] = []
-    for left in unpublished(base, keys, store.read_all):
+    for left in find_unpublished(base, keys, store.read_all):
         refused += _finish(store, left)
     return [key[len(base) :] for key in refused]
 
@@ -156,27 +157,31 @@ def _finish(store: PublicationStore, left: Publication) -> list[str]:
     return refused
 
 
-def _left(key: str, content: bytes | None, note: bytes | None) -> Publication | None:
+def _plan_publication(key: str, content: bytes | None, note: bytes | None) -> Publication | None:
     """Return the steps for the output whose manifest is at *key*, or None if there are none."""
     folder = key.removesuffix(MANIFEST)
     if content is None:
         return None  # the manifest was deleted meanwhile
-    saves = _manifest(key, content).saves
+    saves = _read_manifest(key, content).saves
     if not saves or not saves[-1].number:
         return None  # nothing was saved, or the first format was used, whose files have plain names
-    before, names = _noted(folder + PUBLISHED, note)
+    before, names = _parse_note(folder + PUBLISHED, note)
     if before == saves[-1].number:
         return None
     every = (
-        Copy(manifest.object_key(f"{folder}/", path, entry), _plain(folder, path), entry.size)
+        Copy(
+            manifest.object_key(f"{folder}/", path, entry),
+            _make_plain_key(folder, path),
+            entry.size,
+        )
         for path, entry in saves[-1].files.items()
     )
     copies = tuple(copy for copy in every if copy.source != copy.target)
-    stale = {_plain(folder, name) for name in names} - {copy.target for copy in copies}
+    stale = {_make_plain_key(folder, name) for name in names} - {copy.target for copy in copies}
     return Publication(folder, copies, tuple(sorted(stale)), saves[-1].number)
 
 
-def _noted(key: str, note: bytes | None) -> tuple[int, list[str]]:
+def _parse_note(key: str, note: bytes | None) -> tuple[int, list[str]]:
     """Return the number of the published save, and its files, from a note."""
     if note is None:
         return 0, []
@@ -187,7 +192,7 @@ def _noted(key: str, note: bytes | None) -> tuple[int, list[str]]:
         raise RemoteError(f"{key} is not a list of published files: {exc}") from exc
 
 
-def _plain(folder: str, path: str) -> str:
+def _make_plain_key(folder: str, path: str) -> str:
     """Return the plain key of *path*; check it, because anyone who may write to the store may have changed it."""
     parts = path.split("/")
     try:
@@ -199,14 +204,14 @@ def _plain(folder: str, path: str) -> str:
     return f"{folder}/{path}"
 
 
-def _none() -> BinaryIO:
+def _refuse_open() -> BinaryIO:
     raise AssertionError("BUG: this is not a file")
 
 
-def _listed(of: OutputFile, opened: Opens) -> Iterator[OutputFile]:
+def _list_files(of: OutputFile, opened: Opens) -> Iterator[OutputFile]:
     with opened(of.key, 0, None) as stream:
         text = stream.read(LARGEST_BYTES + 1)
-    saves = _manifest(of.key, text).saves
+    saves = _read_manifest(of.key, text).saves
     folder = of.key.removesuffix(manifest.MANIFEST)
     for save in saves:
         of = of._replace(save=save.number, newest=save is saves[-1])
@@ -222,10 +227,10 @@ def _listed(of: OutputFile, opened: Opens) -> Iterator[OutputFile]:
                 mode=entry.mode,
                 mtime_ns=entry.mtime_ns,
             )
-        yield from _without_content(of._replace(bytes=0, key=""), save.shape)
+        yield from _list_without_content(of._replace(bytes=0, key=""), save.shape)
 
 
-def _without_content(of: OutputFile, shape: manifest.Shape) -> Iterator[OutputFile]:
+def _list_without_content(of: OutputFile, shape: manifest.Shape) -> Iterator[OutputFile]:
     for path, folder in shape.folders.items():
         yield of._replace(path=path, kind="folder", mode=folder.mode, mtime_ns=folder.mtime_ns)
     for path, link in shape.links.items():
@@ -234,7 +239,7 @@ def _without_content(of: OutputFile, shape: manifest.Shape) -> Iterator[OutputFi
         yield of._replace(path=path, kind="lost", target=why)
 
 
-def _manifest(key: str, text: bytes) -> manifest.Manifest:
+def _read_manifest(key: str, text: bytes) -> manifest.Manifest:
     """Return a manifest. Raises RemoteError if it is damaged, or if a newer version wrote it."""
     if len(text) > LARGEST_BYTES:
         raise RemoteError(f"{key} has more than {LARGEST_BYTES:,} bytes", DAMAGED)
@@ -254,15 +259,17 @@ def _manifest(key: str, text: bytes) -> manifest.Manifest:
     return made._replace(saves=tuple(save._replace(number=0) for save in made.saves))
 
 
-def _sent(of: OutputFile, opened: Opens) -> Iterator[OutputFile]:
+def _list_sent(of: OutputFile, opened: Opens) -> Iterator[OutputFile]:
     def read(start: int, end: int) -> bytes:
         with opened(of.key, start, end) as stream:
             return stream.read()
 
     try:
-        for file in members(read, of.bytes):
+        for file in list_members(read, of.bytes):
             end = file.start + file.bytes
-            opens = partial(opened, of.key, file.start, end) if file.kind == "file" else _none
+            opens = (
+                partial(opened, of.key, file.start, end) if file.kind == "file" else _refuse_open
+            )
             yield of._replace(
                 path=file.path,
                 bytes=file.bytes,

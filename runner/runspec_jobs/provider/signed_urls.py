@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from runspec_jobs.diagnostics.problem import Problem
-from runspec_jobs.provider.payload import usage_sh
+from runspec_jobs.provider.payload import strip_usage
 from runspec_jobs.spec.model import Launch, Mount, Spec
 from runspec_jobs.spec.placeholders import Axis, list_axes, tasks, variable
 
-USAGE_SH = usage_sh()  # read here, because a plan reads nothing from the disk
+USAGE_SH = strip_usage()  # read here, because a plan reads nothing from the disk
 SIGNED_OUTPUTS = 100  # the most tasks whose outputs one list of URLs can contain
 
 Line = str | list[Any]
@@ -41,7 +41,7 @@ def signed_job_lines(
         yield f"at={one.target}"
         yield from mount(one)
     for axis in reversed(list_axes(spec.sweep)):
-        yield from _swept(axis)
+        yield from _list_sweep_lines(axis)
     for made in spec.outputs:
         yield f"output={variable('outputs', made.name)}"
         yield f"at={made.path}"
@@ -53,7 +53,7 @@ def signed_job_lines(
         yield f"hidden={hidden}"
     if proves_end(spec):
         yield from map(end, range(len(tasks(spec))))
-        yield f"sample={_one_line(USAGE_SH)}"
+        yield f"sample={_escape_line(USAGE_SH)}"
         yield from map(usage, range(len(tasks(spec))))
 
 
@@ -62,16 +62,16 @@ def proves_end(spec: Spec) -> bool:
     return len(tasks(spec)) <= SIGNED_OUTPUTS
 
 
-def _swept(axis: Axis) -> Iterator[str]:
+def _list_sweep_lines(axis: Axis) -> Iterator[str]:
     """Yield the lines of one factor of a sweep; the other parameters of the factor follow the first one as `with=`."""
     for i, name in enumerate(axis.names):
         of = variable("sweep", name)
         yield f"with={of}" if i else f"sweep={of} {len(axis.rows)}"
         for row in axis.rows:
-            yield f"value={_one_line(row[i])}"
+            yield f"value={_escape_line(row[i])}"
 
 
-def _one_line(value: str) -> str:
+def _escape_line(value: str) -> str:
     """Return *value* escaped for the format %b of printf."""
     return value.replace("\\", "\\\\").replace("\n", "\\n")
 

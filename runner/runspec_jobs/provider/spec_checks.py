@@ -57,7 +57,7 @@ def secret_problems(
             yield from check(at, key, source)
 
 
-def _numbered(key: str, words: Iterable[str]) -> list[tuple[Path, str]]:
+def _list_paths(key: str, words: Iterable[str]) -> list[tuple[Path, str]]:
     return [((key, i), word) for i, word in enumerate(words)]
 
 
@@ -70,7 +70,7 @@ def literal_paths(spec: Spec, why: str) -> Iterator[Problem]:
     found += [(o.path, f"${{outputs.{o.name}}}", variable("outputs", o.name)) for o in spec.outputs]
     texts: list[tuple[Path, str]] = [
         (("run",), spec.run or ""),
-        *_numbered("command", spec.command or ()),
+        *_list_paths("command", spec.command or ()),
     ]
     texts += [(("env", name), value) for name, value in spec.env.items()]
     for at, text in texts:

@@ -27,13 +27,13 @@ WRITE_EVERY_S = (
 def spans(memory: RunState) -> list[Span]:
     """Return the attempts on record, ordered by task, node and number. Raises Damaged if they cannot be read."""
     with _read("attempts"):
-        return spent.spans_from(memory.attempts[key] for key in sorted(memory.attempts))
+        return spent.read_spans(memory.attempts[key] for key in sorted(memory.attempts))
 
 
 def rates(of: Record) -> Rates:
     """Return the prices that the run was planned with. Raises Damaged if they cannot be read."""
     with _read("prices"):
-        return spent.rates(of.machines, of.plan.provider)
+        return spent.read_rates(of.machines, of.plan.provider)
 
 
 @contextlib.contextmanager
@@ -57,7 +57,7 @@ def cost(
         return None
     known = spans(of.memory())
     found = known if status is None else merged(known, status, seen_s)
-    return spent.spent(found, priced, since_s)
+    return spent.compute_spent(found, priced, since_s)
 
 
 def ran_s(memory: RunState, status: Status | None, now_s: float) -> float | None:
@@ -99,7 +99,7 @@ def keep(journal: Journal, status: Status, seen_s: float) -> None:
     found = merged(list(before.values()), status, seen_s)
     new = [one for one in found if _timeless(before.get(one[:3])) != _timeless(one)]
     if new:
-        journal.add("attempts", attempts=spent.spans_json(new), **_sum(journal, found))
+        journal.add("attempts", attempts=spent.write_spans(new), **_sum(journal, found))
     elif any(_seen_again(before[one[:3]], one) for one in found):
         journal.add("seen")
 
@@ -112,7 +112,7 @@ def _sum(journal: Journal, found: Sequence[Span]) -> dict[str, object]:
         return {}
     if not priced.known:
         return {}
-    return {"cost": spent.part_json(spent.total(spent.spent(found, priced)))}
+    return {"cost": spent.part_json(spent.sum_spent(spent.compute_spent(found, priced)))}
 
 
 class Keeper:

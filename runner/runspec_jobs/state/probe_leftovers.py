@@ -87,7 +87,11 @@ class Session:
             for one in self.made
         ]
         with atomic_io.translate_os_errors(self.path):
-            found = {**record_formats.written(FORMAT), "options": self.options, "made": made}
+            found = {
+                **record_formats.make_format_keys(FORMAT),
+                "options": self.options,
+                "made": made,
+            }
             atomic_io.write(self.path, json.dumps(found).encode())
 
 

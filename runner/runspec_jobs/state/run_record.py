@@ -54,7 +54,7 @@ class Record:
         with self._read("plan.json") as data:
             found = json.loads(data)
             record_formats.check(found, model.FORMAT, str(self.folder / "plan.json"))
-            return model.from_json(found)
+            return model.read_plan(found)
 
     @property
     def job(self) -> bytes:
@@ -248,7 +248,7 @@ def _created(
         atomic_io.write(fresh / "job.yaml", text)
         atomic_io.write(
             fresh / "plan.json",
-            json_bytes({**model.to_json(made), **record_formats.written(model.FORMAT)}),
+            json_bytes({**model.write_plan(made), **record_formats.make_format_keys(model.FORMAT)}),
         )
         known = facts_json(facts, base, profile, machines)
         atomic_io.write(fresh / "facts.json", json_bytes(known))
@@ -261,7 +261,11 @@ def _created(
 
 
 def _born(made: model.Plan) -> dict[str, Any]:
-    return {"run": made.run, "digest": made.digest, **record_formats.written(journal.FORMAT)}
+    return {
+        "run": made.run,
+        "digest": made.digest,
+        **record_formats.make_format_keys(journal.FORMAT),
+    }
 
 
 def _next_number() -> int:
@@ -271,7 +275,7 @@ def _next_number() -> int:
         content = path.read_bytes()
         if content.startswith(b"runspec."):
             its = content.split(b"\n", 1)[0].decode("ascii", "replace")
-            raise record_formats.newer(str(path), its, SEQUENCE)
+            raise record_formats.make_newer_error(str(path), its, SEQUENCE)
         if found := re.fullmatch(rb"(\d{19})\n", content):
             number = int(found[1]) + 1
         else:
@@ -293,7 +297,7 @@ def facts_json(
     facts: Facts, base: Path, profile: Path | None, machines: Mapping[str, Any] | None = None
 ) -> Mapping[str, Any]:
     return {
-        **record_formats.written(FACTS),
+        **record_formats.make_format_keys(FACTS),
         "base": str(base),
         "profile": profile and str(profile),
         "options": _options_json(facts.options),

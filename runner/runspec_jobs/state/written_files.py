@@ -296,7 +296,7 @@ def _inode(folder: str) -> list[int]:
 
 def _content(folder: str, files: Mapping[str, Written], **more: list[str]) -> bytes:
     content = {
-        **record_formats.written(FORMAT),
+        **record_formats.make_format_keys(FORMAT),
         "folder": folder,
         "inode": _inode(folder) if os.path.isdir(folder) else None,
         "files": {name: list(one) for name, one in sorted(files.items())},

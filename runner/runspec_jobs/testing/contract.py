@@ -321,7 +321,7 @@ class ProviderContract(ReadingContract):
         other = model.make_plan(world.provider, spec, "zzzzzz", facts)
 
         assert one.digest == other.digest
-        assert diff.differences(one, other) == []
+        assert diff.find_differences(one, other) == []
 
     def test_a_secret_is_only_ever_named(self, world: World, spec: Spec, canary: str) -> None:
         facts = world.facts(spec)
@@ -336,7 +336,7 @@ class ProviderContract(ReadingContract):
     ) -> None:
         made = planned(world.provider, spec, world.facts(spec))
 
-        there = model.from_json(json.loads(json.dumps(model.to_json(made))))
+        there = model.read_plan(json.loads(json.dumps(model.write_plan(made))))
 
         assert there == made
 
@@ -361,7 +361,7 @@ def steps_of(world: World, spec: Spec, run: str = "job-000001") -> tuple[Step, .
 
 
 def text_of(made: model.Plan) -> str:
-    return model.canonical(model.to_json(made))
+    return model.format_canonical(model.write_plan(made))
 
 
 def accepted(world: World) -> list[Spec]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from runspec_jobs.diagnostics.problem import Path, Problem, format_path
-from runspec_jobs.plan.model import FILE, REF, SECRET, canonical, marked, step_json
+from runspec_jobs.plan.model import FILE, REF, SECRET, find_marked, format_canonical, write_step
 from runspec_jobs.provider import Facts, Model, Options, Scope, Spec, Step
 
 
@@ -57,7 +57,7 @@ def values_are_json(steps: Sequence[Step]) -> None:
             assert list(_not_json(request.params, f"{step.id}: {request.operation}")) == []
             there = json.loads(json.dumps(request.params, allow_nan=False))
             assert there == request.params
-    "".join(canonical(step_json(step)) for step in steps).encode()
+    "".join(format_canonical(write_step(step)) for step in steps).encode()
 
 
 def _not_json(value: Any, at: str) -> Iterator[str]:
@@ -99,13 +99,13 @@ def refs_point_back(steps: Sequence[Step]) -> None:
 
 
 def _refs(params: Any) -> set[str]:
-    return {ref.partition(".")[0] for ref in marked(params, REF)}
+    return {ref.partition(".")[0] for ref in find_marked(params, REF)}
 
 
 def run_steps_hold_the_run(steps: Sequence[Step], run: str) -> None:
     """Assert that requests of run steps contain the run's id, since otherwise two runs would make the same resource."""
     run_steps = [step for step in steps if step.scope is Scope.RUN]
-    assert [s.id for s in run_steps if run not in canonical(dict(s.do.params))] == []
+    assert [s.id for s in run_steps if run not in format_canonical(dict(s.do.params))] == []
 
 
 def site_steps_are_shared(steps: Sequence[Step], others: Sequence[Step]) -> None:
@@ -119,10 +119,12 @@ def folders_are_those_of_the_spec(steps: Sequence[Step], spec: Spec) -> None:
     """Assert that each request has at most one `$file`, which names a mount with a folder of this machine."""
     known = {mount.name for mount in spec.mounts if mount.scheme == "file"}
     for step in steps:
-        files = list(marked(step.do.params, FILE))
+        files = list(find_marked(step.do.params, FILE))
         assert set(files) <= known and len(files) <= 1, f"{step.id} has {files}"
         if step.undo is not None:
-            assert list(marked(step.undo.params, FILE)) == [], f"undoing {step.id} has a folder"
+            assert list(find_marked(step.undo.params, FILE)) == [], (
+                f"undoing {step.id} has a folder"
+            )
 
 
 def secrets_are_marks(steps: Sequence[Step], spec: Spec, facts: Facts) -> None:
@@ -132,7 +134,7 @@ def secrets_are_marks(steps: Sequence[Step], spec: Spec, facts: Facts) -> None:
     """
     wanted = {facts.options.secrets[name] for name in spec.secrets.values()}
     local = {source for source in wanted if source.startswith(("env:", "file:"))}
-    found = {source for step in steps for source in marked(step.do.params, SECRET)}
+    found = {source for step in steps for source in find_marked(step.do.params, SECRET)}
     assert local <= found <= set(facts.options.secrets.values())
 
 

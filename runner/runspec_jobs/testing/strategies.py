@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from runspec_jobs.diagnostics.problem import Path
-from runspec_jobs.plan.schema import LOCATION, job_schema
+from runspec_jobs.plan.schema import LOCATION, make_job_schema
 from runspec_jobs.provider import Spec
 from runspec_jobs.spec.placeholders import KINDS
 from runspec_jobs.testing import documents
@@ -26,7 +26,7 @@ def specs(provider: str) -> SearchStrategy[Spec]:
 
     The schema does not contain the rules between fields, so fields that break a rule are removed.
     """
-    schema, skipped = job_schema({}), {"provider", "providers"}
+    schema, skipped = make_job_schema({}), {"provider", "providers"}
     ways = [way["required"] for way in schema["oneOf"]]  # command or run
     jobs = []
     for way in ways:

@@ -242,7 +242,7 @@ def test_a_tar_is_read_without_what_lies_between(tmp_path: Path) -> None:
         got.append(end - start)
         return content[start:end]
 
-    found = {m.path: m for m in tar_stream.members(read, len(content))}
+    found = {m.path: m for m in tar_stream.list_members(read, len(content))}
 
     assert {path: member.kind for path, member in found.items()} == {
         "big": "file",
@@ -268,7 +268,7 @@ def test_what_leaves_the_folder_is_left_out(name: str) -> None:
         archive.addfile(tarfile.TarInfo(name))
     content = made.getvalue()
 
-    assert list(tar_stream.members(lambda start, end: content[start:end], len(content))) == []
+    assert list(tar_stream.list_members(lambda start, end: content[start:end], len(content))) == []
 
 
 @pytest.mark.parametrize("count,told", [(100, False), (101, True)])

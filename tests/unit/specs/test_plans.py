@@ -277,7 +277,7 @@ def planned(path: Path, provider: str, engine: str) -> plan.Plan:
 
 def shown(made: plan.Plan) -> str:
     """Give *made* for review; what travels into jobs is tested where it is made, and only named here."""
-    text = json.dumps(plan.to_json(made), indent=1, ensure_ascii=False) + "\n"
+    text = json.dumps(plan.write_plan(made), indent=1, ensure_ascii=False) + "\n"
     if made.provider == "local":
         return text
     text = text.replace(json.dumps(inside_boot(), ensure_ascii=False), '"BOOT"')

@@ -23,7 +23,7 @@ def line(run: Run, status: Status, *, kept: bool = True) -> str:
     outputs = _outputs(run) if kept else ""
     parts += [outputs] if outputs else []
     cost = spending.of_run(run, status)
-    parts += [spending.amount(spent.total(cost))] if cost is not None else []
+    parts += [spending.amount(spent.sum_spent(cost))] if cost is not None else []
     text = ", ".join(parts) + (f": runspec fetch {_name(run)}" if outputs else "")
     head = f"{run.id} {status.state}"
     if status.reason:

@@ -17,7 +17,7 @@ from runspec_jobs.engine.outputs.layout import (
 )
 from runspec_jobs.errors import Conflict, RemoteError, UsageError
 from runspec_jobs.provider import OutputFile, Progress, SupportsOutputs
-from runspec_jobs.provider.saved_outputs import newest
+from runspec_jobs.provider.saved_outputs import select_newest
 from runspec_jobs.state import written_files
 
 NO_SAVE = "nothing has been saved yet"
@@ -104,7 +104,7 @@ def _chosen(
             f"{run} has no save of an output '{output}'", did_you_mean(output, known) or saved
         )
     if save is None:
-        return newest(files)
+        return select_newest(files)
     if not (found := [file for file in files if file.save == save]):
         there = ", ".join(str(number) for number in sorted({file.save for file in files}))
         hint = f"saves that exist: {there}" if there else NO_SAVE

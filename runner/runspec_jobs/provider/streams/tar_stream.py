@@ -45,7 +45,7 @@ class _Header(tarfile.TarInfo):
         return blocks
 
 
-def members(read: ReadRange, size: int) -> Iterator[Member]:
+def list_members(read: ReadRange, size: int) -> Iterator[Member]:
     """Yield what is in a tar. A hard link is another file, and so is a link to a file, which also has a target.
 
     Members outside of the folder are skipped, because runspec never writes them. Links that lead out, and what is
@@ -56,9 +56,9 @@ def members(read: ReadRange, size: int) -> Iterator[Member]:
     with tarfile.open(fileobj=stream, mode="r:", encoding="utf-8", tarinfo=_Header) as archive:
         for info in archive:
             path = posixpath.normpath(info.name)
-            if path == "." or not _inside(path):
+            if path == "." or not _is_inside(path):
                 continue
-            member = _member(path, info)
+            member = _make_member(path, info)
             if info.islnk():
                 same = found.get(posixpath.normpath(info.linkname))
                 member = member._replace(kind="lost") if same is None else same._replace(path=path)
@@ -66,11 +66,11 @@ def members(read: ReadRange, size: int) -> Iterator[Member]:
             found[path] = member
     files = {path: member for path, member in found.items() if member.kind == "file"}
     for path, member in found.items():
-        end = files.get(_followed(path, found)) if member.kind == "link" else None
+        end = files.get(_follow_link(path, found)) if member.kind == "link" else None
         yield member if end is None else end._replace(path=path, target=member.target)
 
 
-def _member(path: str, info: tarfile.TarInfo) -> Member:
+def _make_member(path: str, info: tarfile.TarInfo) -> Member:
     mode, time_ns = info.mode & PERMISSIONS, int(info.mtime) * 10**9
     mtime_ns = time_ns if abs(time_ns) < LONGEST_NS else None  # os.utime takes no other
     if info.isreg():
@@ -84,11 +84,11 @@ def _member(path: str, info: tarfile.TarInfo) -> Member:
     return Member(path, 0, 0, "lost", f"a link to {info.linkname}, outside of the output")
 
 
-def _inside(path: str) -> bool:
+def _is_inside(path: str) -> bool:
     return not path.startswith(("/", "../")) and path != ".."
 
 
-def _followed(path: str, found: dict[str, Member]) -> str:
+def _follow_link(path: str, found: dict[str, Member]) -> str:
     """Return where the link at *path* leads; each folder of a target may be a link as well."""
     parts, done = path.split("/"), list[str]()
     for _ in range(STEPS):
@@ -117,10 +117,10 @@ def tar_blocks(bundle: Bundle, progress: Progress) -> Iterator[bytes]:
     Folders that are equal, with their dates, give equal tars. Raises Conflict if a file differs from what was hashed.
     """
     whole = sum(file.bytes for file in bundle.files)
-    return blocks(pieces(bundle), progress, whole)
+    return join_blocks(make_pieces(bundle), progress, whole)
 
 
-def pieces(bundle: Bundle) -> Iterator[bytes]:
+def make_pieces(bundle: Bundle) -> Iterator[bytes]:
     """Yield the tar without owners, in GNU's format, because busybox reads long names in no other."""
     size = 0
     for entry in bundle.files:
@@ -138,16 +138,16 @@ def pieces(bundle: Bundle) -> Iterator[bytes]:
     yield bytes(2 * tarfile.BLOCKSIZE + -size % tarfile.RECORDSIZE)
 
 
-def blocks(pieces: Iterator[bytes], progress: Progress, whole: int) -> Iterator[bytes]:
+def join_blocks(pieces: Iterator[bytes], progress: Progress, whole: int) -> Iterator[bytes]:
     """Yield *pieces*, with small ones joined to blocks, and call *progress* with the bytes so far."""
     done = 0
-    for block in _joined(pieces):
+    for block in _join_small(pieces):
         yield block
         done += len(block)
         progress(min(done, whole), whole)
 
 
-def _joined(pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _join_small(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """Yield *pieces* with small ones joined to blocks; large pieces are not copied."""
     block = bytearray()
     for piece in pieces:

@@ -10,8 +10,8 @@ from functools import partial
 import pytest
 
 from runspec_jobs.engine import apply
-from runspec_jobs.machines.spent import Outcome, Rates, Span, spent, total
-from runspec_jobs.plan.model import FILE, marked
+from runspec_jobs.machines.spent import Outcome, Rates, Span, compute_spent, sum_spent
+from runspec_jobs.plan.model import FILE, find_marked
 from runspec_jobs.provider import (
     Client,
     Conflict,
@@ -202,13 +202,13 @@ class ClientContract:
         status = trial.until(is_over)
 
         assert status.state is State.SUCCEEDED, status
-        found = spent(spans, Rates(node_usd_hour=USD_HOUR))
+        found = compute_spent(spans, Rates(node_usd_hour=USD_HOUR))
         assert list(found) == [Outcome.SUCCEEDED, Outcome.FAILED]
         whole_s = time.time() - began_s
         for part in found.values():
             assert (part.attempts, part.untimed) == (nodes, 0), spans
             assert nodes * (WORK_S - CLOCK_S) <= part.most_usd <= nodes * (whole_s + CLOCK_S), spans
-        assert total(found).most_usd <= nodes * (whole_s + CLOCK_S), spans
+        assert sum_spent(found).most_usd <= nodes * (whole_s + CLOCK_S), spans
 
     def test_a_job_can_be_ended(self, trials: Trials, world: World) -> None:
         trial = trials(world.sleeping())
@@ -415,7 +415,7 @@ def largest(world: World) -> str:
 
 
 def step_with_folder(trial: Trial) -> Step:
-    return next(step for step in trial.plan.steps if list(marked(step.do.params, FILE)))
+    return next(step for step in trial.plan.steps if list(find_marked(step.do.params, FILE)))
 
 
 def reading(trial: Trial) -> Trial:

@@ -60,7 +60,7 @@ class Machine(Recorder):
     begun: set[str] = field(default_factory=set)
 
     def _send(self, request: Request, send: Send) -> Response:
-        text = model.canonical([request.service, request.operation, request.params])
+        text = model.format_canonical([request.service, request.operation, request.params])
         if self.run not in text and text not in self.begun:
             self.begun.add(text)
             self.together.wait(text)

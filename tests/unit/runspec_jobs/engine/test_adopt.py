@@ -95,7 +95,7 @@ def test_the_plan_is_that_of_the_machine_that_began_the_run() -> None:
 
     adopted = understood(found)
 
-    assert model.to_json(adopted.plan) == found["plan"]
+    assert model.write_plan(adopted.plan) == found["plan"]
     assert (adopted.elsewhere, adopted.born) == (frozenset(), BORN)
     assert adopted.facts.options.queue == "theirs"
 
@@ -103,7 +103,7 @@ def test_the_plan_is_that_of_the_machine_that_began_the_run() -> None:
 def test_folders_with_files_of_several_parts_are_adopted() -> None:
     found = state(digest=f"sha256-parts:{'5a' * 32}")
 
-    assert model.to_json(understood(found).plan) == found["plan"]
+    assert model.write_plan(understood(found).plan) == found["plan"]
 
 
 def test_settings_of_the_user_alone_are_neither_kept_nor_taken() -> None:

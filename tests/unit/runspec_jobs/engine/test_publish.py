@@ -17,8 +17,8 @@ from runspec_jobs.provider import State, Status
 from runspec_jobs.provider.saved_outputs import (
     Copy,
     Publication,
+    find_unpublished,
     publish as finish_publishing,
-    unpublished,
 )
 from runspec_jobs.state import run_record
 from runspec_local.client import LocalClient
@@ -48,7 +48,7 @@ def left(store: Mapping[str, bytes]) -> list[Publication]:
     def read(keys: Sequence[str]) -> list[bytes | None]:
         return [store[key] for key in keys]
 
-    return unpublished("p/", store, read)
+    return find_unpublished("p/", store, read)
 
 
 def test_the_newest_save_is_copied_and_what_it_lacks_is_deleted() -> None:

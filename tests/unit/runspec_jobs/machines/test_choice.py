@@ -13,7 +13,7 @@ from runspec_jobs.machines.choice import (
     PER_FAMILY,
     MachineRequest,
     choose,
-    holding,
+    list_holding,
     order_price,
     price,
 )
@@ -212,7 +212,7 @@ def test_the_rule_holds_for_every_request(request: MachineRequest) -> None:
 
     fit = [
         m
-        for m in holding(request, catalogue)
+        for m in list_holding(request, catalogue)
         if m.gpus is not None and m.gpus <= GPU_MULTIPLE * max(1, request.gpus) * request.together
     ]
     assert bool(found) == bool(fit)

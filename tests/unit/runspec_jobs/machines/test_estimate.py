@@ -9,14 +9,14 @@ import pytest
 from runspec_ec2 import ec2_catalogue
 from runspec_jobs.machines.choice import ChosenMachine, MachineRequest, choose
 from runspec_jobs.machines.estimate import Offer, Work, alternatives, estimate
-from runspec_jobs.machines.exposure import exposure
-from runspec_jobs.machines.machine import unknown
+from runspec_jobs.machines.exposure import compute_exposure
+from runspec_jobs.machines.machine import make_unknown
 
 WORK = Work(nodes=2, tasks=10, parallel=4, timeout_s=1800, attempts=3)
 
 
 def machine(name: str, usd: float | None) -> ChosenMachine:
-    return ChosenMachine(unknown(name), usd, "somewhere", "it is there")
+    return ChosenMachine(make_unknown(name), usd, "somewhere", "it is there")
 
 
 def test_the_bound_counts_the_dearest_machine_for_all_attempts_of_all_nodes() -> None:
@@ -93,8 +93,8 @@ def test_several_jobs_have_a_limit_together_only_if_all_have_one() -> None:
     one, other = estimate(offer, WORK, "c", {}), estimate(offer, WORK._replace(nodes=1), "c", {})
     endless = estimate(offer, WORK._replace(timeout_s=None), "c", {})
 
-    assert exposure([one, other])[:2] == (45.0, "")
-    assert exposure([one, endless])[:2] == (None, "the spec has no timeout")
+    assert compute_exposure([one, other])[:2] == (45.0, "")
+    assert compute_exposure([one, endless])[:2] == (None, "the spec has no timeout")
 
 
 def test_a_job_without_a_timeout_has_no_bound() -> None:

@@ -9,22 +9,22 @@ import pytest
 
 from runspec_jobs.machines.choice import ChosenMachine
 from runspec_jobs.machines.estimate import Offer
-from runspec_jobs.machines.machine import unknown
+from runspec_jobs.machines.machine import make_unknown
 from runspec_jobs.machines.spent import (
     Outcome,
     Part,
     Rate,
     Rates,
     Span,
-    from_json,
+    compute_spent,
     part_json,
-    rates,
-    rates_json,
-    spans_from,
-    spans_json,
-    spent,
-    to_json,
-    total,
+    read_part,
+    read_rates,
+    read_spans,
+    sum_spent,
+    write_rates,
+    write_spans,
+    write_spent,
 )
 
 HOUR = 3600.0
@@ -91,16 +91,16 @@ def test_a_thousand_random_histories_agree_with_a_simulation_to_the_cent() -> No
     for seed in range(1000):
         spans = history(seed)
         since = random.Random(seed).choice((0, 1_700_050_000_000))
-        found = spent(spans, priced, since / 1000 if since else None)
+        found = compute_spent(spans, priced, since / 1000 if since else None)
         by_simulation, unpriced = counted(spans, since)
 
         for outcome in Outcome:
             part = found.get(outcome, Part())
             assert cents(part.most_usd) == cents(part.least_usd) == by_simulation[outcome], seed
             assert round(part.unpriced_hours * 3_600_000) == unpriced[outcome], seed
-        assert total(found).attempts == (len(spans) if not since else total(found).attempts)
-        read = spans_from(spans_json(spans))
-        assert spent(read, priced, since / 1000 if since else None) == found
+        assert sum_spent(found).attempts == (len(spans) if not since else sum_spent(found).attempts)
+        read = read_spans(write_spans(spans))
+        assert compute_spent(read, priced, since / 1000 if since else None) == found
 
 
 def test_reclaimed_and_failed_attempts_are_apart() -> None:
@@ -110,14 +110,14 @@ def test_reclaimed_and_failed_attempts_are_apart() -> None:
         Span(0, 0, 3, Outcome.SUCCEEDED, 3 * HOUR, 6 * HOUR),
     ]
 
-    found = spent(spans, ONE)
+    found = compute_spent(spans, ONE)
 
     assert {o: part.most_usd for o, part in found.items()} == {
         Outcome.SUCCEEDED: 6,
         Outcome.FAILED: 4,
         Outcome.RECLAIMED: 2,
     }
-    assert total(found) == Part(3, Decimal(6), Decimal(12), Decimal(12))
+    assert sum_spent(found) == Part(3, Decimal(6), Decimal(12), Decimal(12))
 
 
 def test_an_unknown_price_is_hours_and_not_0() -> None:
@@ -127,21 +127,21 @@ def test_an_unknown_price_is_hours_and_not_0() -> None:
     ]
     priced = Rates({"small": Rate(1.5), "new": Rate(None)})
 
-    found = total(spent(spans, priced))
-    of_new = total(spent(spans[:1], priced))
+    found = sum_spent(compute_spent(spans, priced))
+    of_new = sum_spent(compute_spent(spans[:1], priced))
 
     assert (found.most_usd, found.unpriced_hours, found.hours) == (Decimal("1.5"), N1, N2)
     assert (of_new.is_priced, part_json(of_new)["most_usd"]) == (False, None)
-    assert from_json(part_json(found)) == found
+    assert read_part(part_json(found)) == found
 
 
 def test_of_several_possible_machines_both_bounds_are_said() -> None:
     spans = [Span(0, 0, 1, Outcome.SUCCEEDED, 0.0, 2 * HOUR)]
     machines = {"a": Rate(1.0), "b": Rate(3.0, share=0.5)}
 
-    found = total(spent(spans, Rates(machines)))
-    of_spot = total(spent(spans, Rates(machines, spot=True)))
-    with_unknown = total(spent(spans, Rates({**machines, "c": Rate(None)})))
+    found = sum_spent(compute_spent(spans, Rates(machines)))
+    of_spot = sum_spent(compute_spent(spans, Rates(machines, spot=True)))
+    with_unknown = sum_spent(compute_spent(spans, Rates({**machines, "c": Rate(None)})))
 
     assert (found.least_usd, found.most_usd, found.at_most) == (N2, N3, False)
     assert of_spot.at_most
@@ -152,8 +152,8 @@ def test_an_attempt_without_an_end_counts_until_the_next_one_began() -> None:
     lost = Span(0, 0, 1, Outcome.RECLAIMED, 0.0, seen_s=0.5 * HOUR)
     spans = [lost, Span(0, 0, 2, Outcome.SUCCEEDED, HOUR, 2 * HOUR)]
 
-    part = spent(spans, ONE)[Outcome.RECLAIMED]
-    alone = spent([lost], ONE)[Outcome.RECLAIMED]
+    part = compute_spent(spans, ONE)[Outcome.RECLAIMED]
+    alone = compute_spent([lost], ONE)[Outcome.RECLAIMED]
 
     assert (part.most_usd, part.at_most, part.untimed) == (N2, True, 0)
     assert (alone.most_usd, alone.at_most, alone.untimed) == (N1, False, 1)
@@ -168,7 +168,7 @@ def test_an_attempt_without_an_end_counts_until_the_next_one_began() -> None:
     ],
 )
 def test_an_attempt_of_unknown_length_is_counted_as_such(span: Span) -> None:
-    found = total(spent([span], ONE))
+    found = sum_spent(compute_spent([span], ONE))
 
     assert (found.attempts, found.untimed, float(found.hours)) == (1, 1, 0.0)
 
@@ -179,7 +179,7 @@ def test_only_what_came_later_counts_since_a_time() -> None:
         Span(0, 0, 2, Outcome.SUCCEEDED, HOUR, 3 * HOUR),
     ]
 
-    found = spent(spans, ONE, since_s=2 * HOUR)
+    found = compute_spent(spans, ONE, since_s=2 * HOUR)
 
     assert list(found) == [Outcome.SUCCEEDED]
     assert found[Outcome.SUCCEEDED].most_usd == 2
@@ -187,26 +187,29 @@ def test_only_what_came_later_counts_since_a_time() -> None:
 
 def test_the_prices_on_record_are_those_of_the_profile_and_else_of_the_catalogue() -> None:
     chosen = [
-        ChosenMachine(unknown(name), usd, "here", "") for name, usd in (("a", 1.0), ("b", None))
+        ChosenMachine(make_unknown(name), usd, "here", "")
+        for name, usd in (("a", 1.0), ("b", None))
     ]
     offer = Offer(chosen, catalogue="of today", shares={"a": 0.25})
 
-    kept = rates_json(offer, {"b": 8.0, "aws-batch": 3.0}, spot=True)
-    found = rates(kept, "aws-batch")
+    kept = write_rates(offer, {"b": 8.0, "aws-batch": 3.0}, spot=True)
+    found = read_rates(kept, "aws-batch")
 
     assert found.machines == {"a": Rate(1.0, 0.25), "b": Rate(8.0)}
-    assert found.usd_hour("") == (Decimal("0.25"), N8)
-    assert found.usd_hour("b") == (N8, N8)
-    assert found.usd_hour("of another kind") is None
-    assert rates({}, "local").known is False
-    assert rates(rates_json(Offer(()), {"local": 1.0}, spot=False), "local").usd_hour("") == (
+    assert found.find_usd_hour("") == (Decimal("0.25"), N8)
+    assert found.find_usd_hour("b") == (N8, N8)
+    assert found.find_usd_hour("of another kind") is None
+    assert read_rates({}, "local").known is False
+    assert read_rates(write_rates(Offer(()), {"local": 1.0}, spot=False), "local").find_usd_hour(
+        ""
+    ) == (
         N1,
         N1,
     )
 
 
 def test_json_has_the_sum_and_the_parts() -> None:
-    found = to_json(spent([Span(0, 0, 1, Outcome.CANCELLED, 0.0, 1.0)], ONE))
+    found = write_spent(compute_spent([Span(0, 0, 1, Outcome.CANCELLED, 0.0, 1.0)], ONE))
 
     assert (found["most_usd"], found["hours"]) == (0.000556, 0.000278)
     assert [part["outcome"] for part in found["parts"]] == ["cancelled"]
@@ -216,6 +219,8 @@ def test_attempts_of_no_known_length_have_no_known_price() -> None:
     """Not 0: nothing is known."""
     none, known = Span(0, 0, 1, Outcome.FAILED), Span(0, 1, 1, Outcome.FAILED, 5.0, 5.0)
 
-    assert not total(spent([none], Rates(node_usd_hour=1.0))).is_priced
-    assert total(spent([none, known], Rates(node_usd_hour=1.0))).is_priced
-    assert part_json(total(spent([none], Rates(node_usd_hour=1.0))))["least_usd"] is None
+    assert not sum_spent(compute_spent([none], Rates(node_usd_hour=1.0))).is_priced
+    assert sum_spent(compute_spent([none, known], Rates(node_usd_hour=1.0))).is_priced
+    assert (
+        part_json(sum_spent(compute_spent([none], Rates(node_usd_hour=1.0))))["least_usd"] is None
+    )

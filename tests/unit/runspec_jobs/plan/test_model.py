@@ -38,11 +38,11 @@ def made(token: str = "abcdef", size: int = 1) -> model.Plan:
 
 
 def test_a_plan_survives_its_json() -> None:
-    assert model.from_json(json.loads(json.dumps(model.to_json(made())))) == made()
+    assert model.read_plan(json.loads(json.dumps(model.write_plan(made())))) == made()
 
 
 def test_json_has_the_fields_that_were_promised() -> None:
-    found = model.to_json(made())
+    found = model.write_plan(made())
 
     assert list(found) == ["format", "provider", "run", "digest", "steps"]
     assert list(found["steps"][1]) == ["id", "title", "scope", "do", "undo"]
@@ -55,15 +55,15 @@ def test_the_digest_is_of_what_is_done_and_not_of_the_run() -> None:
 
 
 def test_differences_name_the_fields_and_not_the_runs() -> None:
-    assert diff.differences(made("abcdef"), made("ghjkmn")) == []
-    assert diff.differences(made(), made(size=2)) == [Change("queue.do.params.size", 1, 2)]
+    assert diff.find_differences(made("abcdef"), made("ghjkmn")) == []
+    assert diff.find_differences(made(), made(size=2)) == [Change("queue.do.params.size", 1, 2)]
 
 
 def test_a_step_that_came_or_went_is_one_difference() -> None:
     whole, short = made(), model.Plan("fake", "job-abcdef", "", made().steps[:1])
 
-    assert [c.path for c in diff.differences(short, whole)] == ["job"]
-    assert [c.path for c in diff.differences(whole, short)] == ["job"]
+    assert [c.path for c in diff.find_differences(short, whole)] == ["job"]
+    assert [c.path for c in diff.find_differences(whole, short)] == ["job"]
 
 
 def test_what_was_not_known_is_put_in_wherever_it_stands() -> None:
@@ -77,11 +77,11 @@ def test_what_was_not_known_is_put_in_wherever_it_stands() -> None:
 def test_a_reference_goes_into_answers_as_deep_as_it_says() -> None:
     request = Request("svc", "op", {"x": {"$ref": "queue.list.1.arn"}})
 
-    known = model.answers_known(request, {"queue": {"list": [{}, {"arn": "arn:2"}]}})
+    known = model.resolve_answers(request, {"queue": {"list": [{}, {"arn": "arn:2"}]}})
 
     assert known == {"queue.list.1.arn": "arn:2"}
 
 
 @pytest.mark.parametrize("mark", ["$ref", "$secret", "$file"])
 def test_marks_are_found_at_any_depth(mark: str) -> None:
-    assert list(model.marked([{"a": ({mark: "x"},)}, {mark: "y"}], mark)) == ["x", "y"]
+    assert list(model.find_marked([{"a": ({mark: "x"},)}, {mark: "y"}], mark)) == ["x", "y"]

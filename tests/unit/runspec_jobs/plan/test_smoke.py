@@ -41,7 +41,7 @@ def derived(text: str) -> tuple[Spec, Spec]:
     spec, _ = validate.parse_spec(document)
     assert spec is not None
     assert isinstance(document.value, dict)
-    found, problems = validate.parse_spec(reader.read(smoke.text(spec, document.value)))
+    found, problems = validate.parse_spec(reader.read(smoke.make_text(spec, document.value)))
     assert found is not None, problems
     return spec, found
 
@@ -92,14 +92,17 @@ def test_what_the_agent_prints_says_who_cannot_talk(capfd: pytest.CaptureFixture
     connectivity.say(SEATS, {1: {0: "timed out"}}, 1, "the security group")
     err = capfd.readouterr().err
 
-    found = smoke.unreached(["a line of the program", *err.splitlines()])
+    found = smoke.find_unreached(["a line of the program", *err.splitlines()])
 
     expected = Unreached(1, "10.0.0.2", 0, "10.0.0.1", 40213, "timed out")
     assert found == ([expected], "the security group")
 
 
 def test_an_agent_of_an_earlier_version_is_understood() -> None:
-    assert smoke.unreached(["runspec: look at: the security group"]) == ([], "the security group")
+    assert smoke.find_unreached(["runspec: look at: the security group"]) == (
+        [],
+        "the security group",
+    )
 
 
 # On this machine

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec_jobs.provider.payload import inside_sh, signed_sh, zipapp_bytes
+from runspec_jobs.provider.payload import inside_sh, strip_signed, zipapp_bytes
 from tests.support.agent.shells import FILE
 
 ENTRIES = zipfile.ZipFile(io.BytesIO(zipapp_bytes())).namelist()
@@ -73,7 +73,7 @@ def test_a_verb_brings_no_other_one(tmp_path: Path) -> None:
     assert not {"job.agent", "job.slurm_batch", "launch.file_rsh", "transfer.folder_sync"} & brought
 
 
-@pytest.mark.parametrize("name, text", [("inside.sh", inside_sh()), ("signed.sh", signed_sh())])
+@pytest.mark.parametrize("name, text", [("inside.sh", inside_sh()), ("signed.sh", strip_signed())])
 def test_the_shell_text_loses_its_comments_only(name: str, text: str) -> None:
     """The lines that do something are all there, in order."""
     lines = [line.strip() for line in FILE.with_name(name).read_text().splitlines()]
@@ -84,7 +84,7 @@ def test_the_shell_text_loses_its_comments_only(name: str, text: str) -> None:
 
 def test_the_python_in_the_shell_text_has_no_blocks_to_lose() -> None:
     """Indents are taken off."""
-    source = signed_sh().partition("_rs_py='")[2].partition("'")[0]
+    source = strip_signed().partition("_rs_py='")[2].partition("'")[0]
 
     assert "urllib" in source
     ast.parse(source, feature_version=(3, 6))

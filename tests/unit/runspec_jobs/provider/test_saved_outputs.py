@@ -10,7 +10,7 @@ import pytest
 from runspec_agent.base.failure import Failure
 from runspec_agent.store.manifest import parsed
 from runspec_jobs.errors import RemoteError
-from runspec_jobs.provider.saved_outputs import newest, read_saved_outputs
+from runspec_jobs.provider.saved_outputs import read_saved_outputs, select_newest
 
 KEY = "p/model/0/0/.runspec/manifest.json"
 
@@ -43,7 +43,7 @@ def test_files_of_every_save_are_given_and_those_of_the_last_are_the_newest() ->
         return io.BytesIO(text)
 
     found = read_saved_outputs("p/", [(KEY, len(text))], opened)
-    for file in newest(found):
+    for file in select_newest(found):
         file.open()
 
     assert [(f.save, f.path, f.bytes, f.sha256) for f in found] == [

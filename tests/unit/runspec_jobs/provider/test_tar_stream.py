@@ -14,9 +14,9 @@ from runspec_jobs.load.bundle import bundle
 from runspec_jobs.provider.streams.tar_stream import (
     BLOCK_BYTES,
     Member,
-    blocks,
-    members,
-    pieces as tar,
+    join_blocks,
+    list_members,
+    make_pieces as tar,
 )
 
 LARGE = os.urandom(2 * BLOCK_BYTES + 1)
@@ -86,7 +86,7 @@ def test_times_and_other_modes_do_not_change_the_digest(tmp_path: Path) -> None:
 
 
 def read_back(archive: bytes) -> dict[str, Member]:
-    return {m.path: m for m in members(lambda start, end: archive[start:end], len(archive))}
+    return {m.path: m for m in list_members(lambda start, end: archive[start:end], len(archive))}
 
 
 def test_a_tar_is_read_with_its_links_folders_modes_and_times(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_time_that_no_file_can_have_is_not_known(mtime: int) -> None:
         archive.addfile(info)
     content = file.getvalue()
 
-    (found,) = members(lambda start, end: content[start:end], len(content))
+    (found,) = list_members(lambda start, end: content[start:end], len(content))
 
     assert found.mtime_ns is None
 
@@ -153,7 +153,7 @@ def test_blocks_are_the_pieces_in_order_and_tell_how_far_they_are() -> None:
     pieces, told = [b"ab" * 200_000, b"c"] * 5 + [LARGE, b"d"], list[tuple[int, int]]()
     whole = sum(map(len, pieces))
 
-    found = list(blocks(iter(pieces), lambda done, of: told.append((done, of)), whole))
+    found = list(join_blocks(iter(pieces), lambda done, of: told.append((done, of)), whole))
 
     assert b"".join(found) == b"".join(pieces)
     assert [len(block) for block in found] == [800_002, 800_002, 400_001, len(LARGE), 1]

@@ -23,11 +23,11 @@ from runspec_jobs.machines.spent import (
     Rate,
     Rates,
     Span,
+    compute_spent,
     part_json,
-    spans_from,
-    spans_json,
-    spent,
-    total,
+    read_spans,
+    sum_spent,
+    write_spans,
 )
 from runspec_jobs.provider import Attempt, NodeStatus, State, Status
 from runspec_jobs.state import attempt_history, journal
@@ -176,7 +176,7 @@ def agrees(
     seed: int, spans: Sequence[Span], of: History, at: int, price: Prices, *, timed: bool
 ) -> None:
     since = random.Random(seed + 1).choice((0, 0, at - 2 * HOUR))
-    found = spent(spans, price.rates, since / 1000 if since else None)
+    found = compute_spent(spans, price.rates, since / 1000 if since else None)
     charged, used = bill(of, at, since, price, timed=timed)
     for outcome in Outcome:
         part, both = found.get(outcome, Part()), charged.get(outcome, (0, 0))
@@ -186,10 +186,10 @@ def agrees(
         else:
             assert (cents(part.least_usd), cents(part.most_usd)) == both, (seed, outcome)
         assert round(part.hours * HOUR) == used.get(outcome, 0), (seed, outcome)
-    assert total(found).untimed == 0, seed
+    assert sum_spent(found).untimed == 0, seed
     if not since:
         begun = sum(one.began <= at for each in of.values() for one in each)
-        assert total(found).attempts == begun, seed
+        assert sum_spent(found).attempts == begun, seed
 
 
 @pytest.mark.parametrize("timed", [True, False], ids=["all-times", "times-of-the-last"])
@@ -201,7 +201,7 @@ def test_a_thousand_random_runs_cost_what_their_machines_are_billed_for(timed: b
 
         for at in looks(dice, of, timed=timed):
             spans = merged(spans, status(of, at, timed=timed), at / 1000)
-            spans = spans_from(json.loads(json.dumps(spans_json(spans))))
+            spans = read_spans(json.loads(json.dumps(write_spans(spans))))
 
         agrees(seed, spans, of, at, price, timed=timed)
 
@@ -222,7 +222,7 @@ def test_the_records_of_random_runs_have_the_same_amounts(tmp_path: Path) -> Non
         charged, _ = bill(of, end, 0, price, timed=True)
         assert found is not None
         kept = record.memory().cost
-        assert kept == part_json(total(found)), seed
+        assert kept == part_json(sum_spent(found)), seed
         if not price.unknown:
             amounts = {
                 o: (cents(part.least_usd), cents(part.most_usd)) for o, part in found.items()
