@@ -9,17 +9,17 @@ from pathlib import Path
 from runspec_jobs.errors import UsageError
 
 
-def home() -> Path:
+def find_home() -> Path:
     """Return the folder of all state: RUNSPEC_HOME, or the one of the XDG base directory specification.
 
     Raises UsageError if something else than a folder is there.
     https://specifications.freedesktop.org/basedir-spec/latest/
     """
     if named := os.environ.get("RUNSPEC_HOME"):
-        path = expanded(named).absolute()
+        path = expand_home(named).absolute()
     else:
         state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-        path = expanded(state).absolute() / "runspec"
+        path = expand_home(state).absolute() / "runspec"
     if not _can_be_folder(path):
         what = f"{path} is no folder, so it has no records of runs"
         raise UsageError(what, "set RUNSPEC_HOME to a folder, or unset it")
@@ -38,12 +38,12 @@ def _can_be_folder(path: Path) -> bool:
         return True
 
 
-def runs_folder() -> Path:
+def find_runs_folder() -> Path:
     """Return the folder that has a folder for each run on record."""
-    return home() / "runs"
+    return find_home() / "runs"
 
 
-def expanded(path: str) -> Path:
+def expand_home(path: str) -> Path:
     """Return *path* with "~" expanded. Raises UsageError if there is no such home directory.
 
     A user without an entry in the passwd database, as in many containers, has the home directory in HOME alone.

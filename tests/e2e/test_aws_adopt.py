@@ -31,7 +31,7 @@ def out(capsys: Capture, *words: str) -> tuple[int, str]:
 
 
 def only_run() -> str:
-    (of,) = run_record.all_runs()
+    (of,) = run_record.list_all()
     return of.run
 
 

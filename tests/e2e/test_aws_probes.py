@@ -64,7 +64,7 @@ def test_what_holds_is_confirmed_and_nothing_is_left(
 
     assert verdicts(found) == ALL, found
     assert found["left"] == left(region, tmp_path) == []
-    assert probe_leftovers.sessions("aws-batch") == []
+    assert probe_leftovers.list_sessions("aws-batch") == []
 
 
 def unconditional(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,7 @@ def test_what_a_killed_session_has_made_is_taken_away(
     for process in begun(region):
         process.kill()
         process.wait()
-    (session,) = probe_leftovers.sessions("aws-batch")
+    (session,) = probe_leftovers.list_sessions("aws-batch")
     assert os.stat(session.path).st_mode & 0o777 == 0o600
     assert left(region, tmp_path) != []
 
@@ -170,7 +170,7 @@ def test_what_a_killed_session_has_made_is_taken_away(
 
     assert code == 0
     assert left(region, tmp_path) == []
-    assert probe_leftovers.sessions("aws-batch") == []
+    assert probe_leftovers.list_sessions("aws-batch") == []
 
 
 def test_ctrl_c_ends_the_probes_and_takes_away_what_they_made(
@@ -184,7 +184,7 @@ def test_ctrl_c_ends_the_probes_and_takes_away_what_they_made(
         assert process.returncode == 130, said
         assert "interrupted; deleting the resources of the probes" in said
     assert left(region, tmp_path) == []
-    assert probe_leftovers.sessions("aws-batch") == []
+    assert probe_leftovers.list_sessions("aws-batch") == []
 
 
 def test_what_cannot_be_taken_away_is_told_with_the_command(

@@ -96,7 +96,7 @@ def test_nodes_run_in_a_queue_of_one_s_own_whatever_runspec_would_choose(
 
     assert run(["apply", write("true", cluster={"nodes": 2})]) == 0
 
-    (record,) = run_record.all_runs()
+    (record,) = run_record.list_all()
     survey = json.loads((record.folder / "facts.json").read_bytes())["survey"]
     assert survey == {
         "environments": [

@@ -64,7 +64,7 @@ def test_what_holds_is_confirmed_and_nothing_is_left(account: AzureBatch, capsys
 
     assert verdicts(found) == ALL, [r for r in found["probes"] if r["verdict"] != "confirmed"]
     assert found["left"] == left(capsys) == []
-    assert probe_leftovers.sessions("azure-batch") == []
+    assert probe_leftovers.list_sessions("azure-batch") == []
 
 
 def test_blobs_that_overlook_conditions_and_rights_are_seen(
@@ -141,10 +141,10 @@ def test_what_a_killed_session_has_made_is_taken_away(
     again = ["doctor", "azure-batch", "--probe", "--yes", "--only", "azure-2"]
     words = {"probe": again, "gc": ["gc", "azure-batch", "--yes"]}
     if way == "elsewhere":  # by names and metadata alone
-        shutil.rmtree(probe_leftovers.place("azure-batch"))
+        shutil.rmtree(probe_leftovers.find_file("azure-batch"))
         words[way] = ["gc", "azure-batch", "--yes", "--alive"]
     code = run(words[way])
 
     assert code == 0
     assert left(capsys) == []
-    assert probe_leftovers.sessions("azure-batch") == []
+    assert probe_leftovers.list_sessions("azure-batch") == []

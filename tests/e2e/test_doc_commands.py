@@ -92,7 +92,7 @@ def of_another_machine() -> None:
     here = os.environ["RUNSPEC_HOME"]
     os.environ["RUNSPEC_HOME"] = f"{here}-other"
     applied(write("mnist", "aws-batch"))
-    Path("name").write_text(next(iter(run_record.all_runs())).run)
+    Path("name").write_text(next(iter(run_record.list_all())).run)
     os.environ["RUNSPEC_HOME"] = here
 
 

@@ -91,7 +91,7 @@ def test_what_holds_is_confirmed_and_nothing_is_left(
     assert verdicts(found) == ALL, [r for r in found["probes"] if r["verdict"] != "confirmed"]
     assert found["left"] == []
     assert [p for p in (tmp_path / "workspace").rglob("*") if p.is_file()] == []
-    assert probe_leftovers.sessions("parallelcluster") == []
+    assert probe_leftovers.list_sessions("parallelcluster") == []
 
 
 def test_a_head_node_that_behaves_otherwise_is_seen(
@@ -150,4 +150,4 @@ def test_what_a_killed_session_has_made_is_taken_away(head: Path, tmp_path: Path
     assert [p for p in workspace.rglob("*") if p.is_file()] == []
     jobs = subprocess.run(["squeue", "-h", "-o", "%j"], capture_output=True, text=True, check=True)
     assert "probe-" not in jobs.stdout
-    assert probe_leftovers.sessions("parallelcluster") == []
+    assert probe_leftovers.list_sessions("parallelcluster") == []

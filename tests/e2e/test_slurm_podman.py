@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from runspec_emulators.slurm import Cluster
-from runspec_jobs.state_folder import runs_folder
+from runspec_jobs.state_folder import find_runs_folder
 from tests.e2e.test_podman import (
     CANNOT_START,
     IMAGE,
@@ -115,7 +115,7 @@ def test_an_image_of_a_private_registry_is_pulled_on_the_nodes(
             assert seen == {False}
             assert stat.S_IMODE(file.stat().st_mode) == 0o600
             assert private_registry.holding_password(tmp_path) == [file]
-            assert private_registry.holding_password(runs_folder()) == []
+            assert private_registry.holding_password(find_runs_folder()) == []
             assert project.said("destroy", "job")[0] == 0
             assert not file.exists()
 

@@ -153,7 +153,7 @@ def aws(
 
 def of_then(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the next job get the id that the journal of a run has."""
-    job = run_record.find(name).memory().answers["job"]["jobId"]
+    job = run_record.find(name).read_memory().answers["job"]["jobId"]
     ids = SimpleNamespace(uuid4=lambda: job)
     monkeypatch.setattr("runspec_emulators.aws.batch.submit.uuid", ids)
 

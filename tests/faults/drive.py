@@ -60,13 +60,13 @@ def without_locks() -> None:
 
 
 def without_run_lock() -> None:
-    real = atomic_io.locked
+    real = atomic_io.hold_lock
 
     def locked(path: Path, *args: Any, **how: Any) -> Any:
         own = path.with_name(f"{path.name}.{os.getpid()}") if path.name == "lock" else path
         return real(own, *args, **how)
 
-    atomic_io.locked = locked
+    atomic_io.hold_lock = locked
 
 
 def without_fsync() -> None:
@@ -92,15 +92,15 @@ def without_rename() -> None:
         machines: Any = None,
         about: Any = None,
     ) -> run_record.Record:
-        found = run_record.Record(run_record.runs_folder() / made.run)
+        found = run_record.Record(run_record.find_runs_folder() / made.run)
         atomic_io.make_folder(found.folder)
         atomic_io.write(found.folder / "job.yaml", text)
-        atomic_io.write(found.folder / "plan.json", run_record.json_bytes(model.write_plan(made)))
+        atomic_io.write(found.folder / "plan.json", run_record.format_json(model.write_plan(made)))
         atomic_io.write(
             found.folder / "facts.json",
-            run_record.json_bytes(run_record.facts_json(facts, base, profile, machines)),
+            run_record.format_json(run_record.write_facts(facts, base, profile, machines)),
         )
-        with found.opened() as opened:
+        with found.open_journal() as opened:
             opened.add("born", run=made.run, digest=made.digest)
         return found
 

@@ -47,7 +47,7 @@ calm = settings(
 
 
 def text(events: Sequence[Event]) -> bytes:
-    return b"".join(journal.line(event) for event in events)
+    return b"".join(journal.format_line(event) for event in events)
 
 
 def filled(folder: Path) -> bytes:

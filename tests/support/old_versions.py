@@ -65,7 +65,7 @@ def submitted_again(name: str) -> None:
     """Have the service of a run be asked for all that its plan says, word for word; the agent is there already."""
     of = run_record.find(name)
     _, client, _ = clients.connect(of)
-    answers = of.memory().answers
+    answers = of.read_memory().answers
     for step in of.plan.steps:
         if step.id == "inside" or client.find(step) is not None:
             continue

@@ -99,7 +99,7 @@ def _store(name: str) -> Store | None:
 
 def _not_here(store: Store) -> list[str]:
     """Return the runs of the store that have no record here; names that are no run ids are left out."""
-    here = {of.run for of in run_record.all_runs()}
+    here = {of.run for of in run_record.list_all()}
     return sorted(
         run for run in store.adopts.kept_runs() if run_record.RUN.fullmatch(run) and run not in here
     )
@@ -109,21 +109,21 @@ def _adopt(run: str, store: Store, reporter: Reporter) -> Record:
     if not run_record.RUN.fullmatch(run):
         what = f"'{run}' is not the full name of a run, such as mnist-7k2m9p"
         raise UsageError(what, "runspec list --remote shows the runs that can be adopted")
-    with run_record.name_lock(run[:-7], reporter.wait):
-        of = run_record.Record(run_record.runs_folder() / run)
+    with run_record.lock_name(run[:-7], reporter.wait):
+        of = run_record.Record(run_record.find_runs_folder() / run)
         if of.folder.exists():
             _refuse_known(of)
         else:
-            with run_record.site_lock(reporter.wait, shared=True):
+            with run_record.lock_site(reporter.wait, shared=True):
                 of = _put_on_record(run, store)
-    with of.opened(reporter.wait) as journal:
+    with of.open_journal(reporter.wait) as journal:
         engine.look(of.plan, journal, clients.connect(of)[1])
     return of
 
 
 def _refuse_known(of: Record) -> None:
     """Raise UsageError if the record of a run is complete here; a run that was adopted during its apply is not."""
-    memory = of.memory()
+    memory = of.read_memory()
     if memory.deleted or apply.is_made(of.plan, memory):
         deleted = ", which was destroyed" if memory.deleted else ""
         raise UsageError(

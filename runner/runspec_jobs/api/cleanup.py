@@ -103,7 +103,7 @@ def _standing(of: run_record.Record) -> Sequence[StandingCost]:
     """Return what costs money while nothing runs, after *of*; nothing if this version cannot read its record."""
     try:
         provider = registry.load(of.plan.provider)
-        return clients.offered(provider, of.spec, of.facts(provider))[0].standing
+        return clients.offered(provider, of.spec, of.read_facts(provider))[0].standing
     except RunspecError:
         return ()
 
@@ -129,16 +129,16 @@ class Known:
 
 
 def _known() -> Known:
-    records = run_record.all_runs()
+    records = run_record.list_all()
     unreadable = [of.run for of in records if _unreadable(of)]
-    kept = [of for of in records if of.run not in unreadable and not of.memory().deleted]
+    kept = [of for of in records if of.run not in unreadable and not of.read_memory().deleted]
     texts = {text for of in kept for text in rescue.texts(of)}
     return Known({*(of.run for of in kept), *unreadable}, texts, unreadable)
 
 
 def _unreadable(of: run_record.Record) -> bool:
     try:
-        of.memory()
+        of.read_memory()
         list(rescue.texts(of))
     except Damaged:
         return True
@@ -147,10 +147,10 @@ def _unreadable(of: run_record.Record) -> bool:
 
 def _of_probes(provider: Provider, *, delete: bool, tell: Callable[[str], None]) -> Iterator[Found]:
     """Yield the resources that killed sessions of `doctor --probe` made; with *delete*, delete them first."""
-    if not probe_leftovers.sessions(provider.name):
+    if not probe_leftovers.list_sessions(provider.name):
         return
-    with probe_leftovers.alone(provider.name) as free:
-        for session in probe_leftovers.sessions(provider.name):
+    with probe_leftovers.lock_probes(provider.name) as free:
+        for session in probe_leftovers.list_sessions(provider.name):
             made = session.made.copy()
             if delete and free:
                 probe_leftovers.clean(session, provider, tell)

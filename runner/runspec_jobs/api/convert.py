@@ -103,7 +103,7 @@ def write_files(folder: Path, files: Mapping[str, str], *, over: bool) -> list[s
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
-            with atomic_io.replaced(folder / name) as file:
+            with atomic_io.replace_atomically(folder / name) as file:
                 file.write(text.encode())
     except OSError as exc:
         raise UsageError(

@@ -207,9 +207,9 @@ def last_applied(job: Job) -> Plan | None:
 
 
 def _newest(job: Job) -> Record | None:
-    found = run_record.of_name(job.spec.name)
+    found = run_record.list_runs(job.spec.name)
     base = job.inputs.base.resolve()
-    own = [of for of in found if (at := origin.origin(of).folder) and at.resolve() == base]
+    own = [of for of in found if (at := origin.read_origin(of).folder) and at.resolve() == base]
     return next(reversed(own or found), None)
 
 
@@ -227,7 +227,7 @@ def spec_changes(job: Job) -> list[Change] | None:
     if found is None or found.plan.provider != job.spec.provider:
         return None
     try:
-        before = (found.spec, found.facts(job.inputs.provider))
+        before = (found.spec, found.read_facts(job.inputs.provider))
     except Damaged:
         return None
     return spec_diff.find_differences(before, (job.spec, job.inputs.facts))

@@ -104,17 +104,17 @@ class Run:
     @property
     def wanted(self) -> str:
         """What the last command wanted of it: "run", "cancel" or "destroy"."""
-        return self.record.memory().want
+        return self.record.read_memory().want
 
     @property
     def destroyed(self) -> bool:
         """Whether the run was destroyed, or forgotten; false if its record cannot be read."""
-        return not run_record.unreadable(self.record) and self.record.memory().deleted
+        return not run_record.find_damage(self.record) and self.record.read_memory().deleted
 
     @property
     def file(self) -> Path | None:
         """The file of its spec; None if the spec was no file, or an earlier version of runspec started the run."""
-        return origin.origin(self.record).file
+        return origin.read_origin(self.record).file
 
     def status(self) -> Status:
         """Return the status with all nodes: from the journal if the run has ended, else from the service.
@@ -130,12 +130,12 @@ class Run:
         *status*, which `status` has just returned, is counted too. No request is sent. Raises Damaged if the record of
         the attempts cannot be read.
         """
-        return attempt_history.cost(self.record, status, time.time())
+        return attempt_history.compute_cost(self.record, status, time.time())
 
     @property
     def began(self) -> float:
         """When `apply` began, in seconds since 1970."""
-        return self.record.memory().born
+        return self.record.read_memory().born
 
     def best(self) -> Best | None:
         """Return the best value of the metric that was seen while the run was followed; None if none was seen."""
@@ -146,7 +146,7 @@ class Run:
 
         *status*, which `status` has just returned, is counted too. No request is sent.
         """
-        return attempt_history.ran_s(self.record.memory(), status, time.time())
+        return attempt_history.measure_seconds(self.record.read_memory(), status, time.time())
 
     def usage(self, status: Status, most: int | None = None) -> Used | None:
         """Return what the nodes used, of the first *most* or all; None if the run has not started or was deleted.
@@ -239,7 +239,7 @@ class Run:
         Tasks are stopped early if the metric of the spec says so, and outputs are published. Raises TimedOut after
         *timeout_s* seconds; the run goes on then.
         """
-        memory = self.record.memory()
+        memory = self.record.read_memory()
         if memory.status is not None and on_line is None:
             return memory.status
         joined = log_lines.Joined(on_line or (lambda line: None))
@@ -299,7 +299,7 @@ class Run:
     def membership(self) -> Membership | None:
         """Return the membership changes; None, without a request, if the run is not elastic or was not made."""
         of = self.record
-        spec, memory = clients.spec(of), of.memory()
+        spec, memory = clients.spec(of), of.read_memory()
         elastic = spec is not None and spec.cluster.nodes.elastic
         if not elastic or memory.deleted or not engine.is_made(of.plan, memory):
             return None
@@ -449,6 +449,6 @@ def runs(name: str | None = None) -> list[Run]:
     Records that cannot be read are left out; `runspec list` shows them.
     """
     if name is not None:
-        return [Run(of) for of in run_record.of_name(name)]
-    readable = (of for of in run_record.all_runs() if not run_record.unreadable(of))
-    return [Run(of) for of in readable if not of.memory().deleted]
+        return [Run(of) for of in run_record.list_runs(name)]
+    readable = (of for of in run_record.list_all() if not run_record.find_damage(of))
+    return [Run(of) for of in readable if not of.read_memory().deleted]

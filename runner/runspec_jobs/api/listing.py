@@ -96,7 +96,7 @@ ALIVE = (str(State.WAITING), str(State.RUNNING))
 def summaries(chosen: RunFilter = RunFilter(destroyed=True)) -> list[Summary]:
     """Return the runs on record that are *chosen*, oldest first; a damaged record gives the reason."""
     found: list[Summary] = []
-    for of, memory in reversed(run_record.all_states()):
+    for of, memory in reversed(run_record.list_all_states()):
         if chosen.limit is not None and len(found) >= chosen.limit:
             break
         if chosen.may_have(of, memory) and chosen.has(one := _listed(of, memory)):
@@ -114,7 +114,7 @@ def demand_provider(name: str) -> None:
 
 def recorded() -> int:
     """Return the number of runs on record, destroyed ones too."""
-    return len(run_record.all_runs())
+    return len(run_record.list_all())
 
 
 class Spending(NamedTuple):
@@ -146,9 +146,9 @@ def spending(since_s: float | None = None, *, by_provider: bool = False) -> AllS
     """
     groups: dict[str, list[Spent]] = {}
     stale, unpriced, unreadable = list[str](), list[str](), list[str]()
-    for of in run_record.all_runs():
+    for of in run_record.list_all():
         try:
-            memory, found = of.memory(), attempt_history.cost(of, since_s=since_s)
+            memory, found = of.read_memory(), attempt_history.compute_cost(of, since_s=since_s)
             may_grow = attempt_history.may_grow(memory)
             group = of.plan.provider if by_provider else of.name
         except (Damaged, Newer):
@@ -168,7 +168,7 @@ def spending(since_s: float | None = None, *, by_provider: bool = False) -> AllS
 
 def summary(run: Run, status: Status) -> Summary:
     """Return *run* in short, with the *status* that was found."""
-    return _summary(run.record, run.record.memory(), status)
+    return _summary(run.record, run.record.read_memory(), status)
 
 
 def _listed(of: Record, memory: RunState | Damaged) -> Summary:
@@ -196,7 +196,7 @@ def _summary(of: Record, memory: RunState, status: Status) -> Summary:
         status.reason,
         memory.born,
         _cost(of, memory, status),
-        attempt_history.ran_s(memory, status, time.time()) if begun else None,
+        attempt_history.measure_seconds(memory, status, time.time()) if begun else None,
         about.get("nodes"),
         about.get("tasks"),
         None if best is None else {name: best[name] for name in ("name", "task", "value")},
@@ -220,7 +220,7 @@ def _cost(of: Record, memory: RunState, status: Status) -> Mapping[str, Any] | N
     if memory.status is not None or memory.deleted:
         return memory.cost
     try:
-        found = attempt_history.cost(of, status, time.time())
+        found = attempt_history.compute_cost(of, status, time.time())
     except (Damaged, Newer):
         return None
     return None if not found else spent.part_json(spent.sum_spent(found))

@@ -155,7 +155,7 @@ def _legal_name(text: str) -> str:
 def _write_schema(path: Path) -> None:
     try:
         path.parent.mkdir(exist_ok=True)
-        with atomic_io.replaced(path) as written:
+        with atomic_io.replace_atomically(path) as written:
             written.write(job_schema().encode())
     except OSError as exc:
         raise UsageError(f"cannot write {path}: {(exc.strerror or str(exc)).lower()}") from exc
@@ -329,4 +329,4 @@ def _looked(provider: SupportsDoctor, options: Options, *, node: bool) -> Iterat
 
 def file_error(exc: OSError) -> FileFailed:
     """Return the error of the user for *exc*, which names a file and which no other module has put into words."""
-    return atomic_io.failed(exc, Path(os.fsdecode(exc.filename)), "use")
+    return atomic_io.make_error(exc, Path(os.fsdecode(exc.filename)), "use")

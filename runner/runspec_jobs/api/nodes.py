@@ -113,7 +113,7 @@ def enter(run: Run, verb: str, *, node: int | None = None, task: int | None = No
     run.demand_node(node, task)
     of = run.record
     demand_access(run.provider, verb)
-    memory = of.memory()
+    memory = of.read_memory()
     if memory.status is not None:
         raise _over(run.id, memory.status)
     if not engine.is_submitted(of.plan, memory):

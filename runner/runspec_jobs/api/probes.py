@@ -78,7 +78,7 @@ class Probing:
         has left cannot be deleted; *left* says what it is.
         """
         reporter = Events(on_event)
-        with probe_leftovers.alone(self.provider.name) as free:
+        with probe_leftovers.lock_probes(self.provider.name) as free:
             if not free:
                 what = f"another runspec is running probes of '{self.provider.name}'"
                 raise Conflict(what, "wait until it has ended")
@@ -104,7 +104,7 @@ class Probing:
 
     def _clean_up(self, reporter: Reporter) -> None:
         """Delete the resources that killed sessions have left. Raises Unavailable if one cannot be deleted."""
-        for session in probe_leftovers.sessions(self.provider.name):
+        for session in probe_leftovers.list_sessions(self.provider.name):
             things = "1 resource" if len(session.made) == 1 else f"{len(session.made)} resources"
             reporter.note(f"deleting {things} that {session.name} has left")
             probe_leftovers.clean(session, self.provider, reporter.note)

@@ -95,7 +95,7 @@ def about(
 
     *found* is its ranking by *metric*, *known* its membership changes, and *now_s* the time in seconds since 1970.
     """
-    of, spec, memory = run.record, run.spec, run.record.memory()
+    of, spec, memory = run.record, run.spec, run.record.read_memory()
     plan, done = of.plan, memory.done_at
     last = plan.steps[-1].id if plan.steps else ""
     clock = Clock(memory.born or None, done.get(last), memory.ended_at, now_s)
@@ -157,7 +157,7 @@ def follow_metric(
             seen=seen,
             sleep=slept,
         )
-    with of.opened(tell) as journal:
+    with of.open_journal(tell) as journal:
         note_followed(of.run, journal, status, whole)
     return status
 
@@ -180,7 +180,7 @@ def stop_rest(
 
 def stopped_tasks(run: Run) -> list[int]:
     """Return the tasks that were stopped early."""
-    return sorted(run.record.memory().stopped)
+    return sorted(run.record.read_memory().stopped)
 
 
 def is_group(name: str) -> bool:
@@ -197,7 +197,7 @@ def sizes(name: str, asked: Asked, spec: Path | None = None) -> Sizes:
     if group is None:
         raise UsageError(f"there is no spec '{name}' with scaling", "see runspec list")
     metric = metric_of(group, spec)
-    points = [_point(size, of, metric) for size, of in run_group.runs(group).items()]
+    points = [_point(size, of, metric) for size, of in run_group.find_runs(group).items()]
     assert group.scaling is not None, "BUG: a group has sizes"
     unit, whole = group.scaling.unit, group.cluster.gpus or max(group.scaling.sizes)
     per_node = 1 if unit == "nodes" else whole  # a process has its share of the node
@@ -247,7 +247,7 @@ def write_page(path: Path, page: Callable[[], str], run: str = "", *, force: boo
     if not _is_page(path) or written_files.has_changed(path):
         free = {path: ""}
         written_files.demand_free(free, "report", run, force=force, way_out="name another file")
-    with atomic_io.translate_os_errors(path), atomic_io.written(path) as file:
+    with atomic_io.translate_os_errors(path), atomic_io.write_file(path) as file:
         file.write(page().encode())
     written_files.note(path.parent, "report", run, [path])
 
@@ -276,7 +276,7 @@ def _point(size: int, of: Record | None, metric: Metric) -> Point:
     if of is None:
         return Point(size, None, "not applied yet")
     status = full_status(of)
-    state = listing.shown_state(of, of.memory(), status)
+    state = listing.shown_state(of, of.read_memory(), status)
     if state == listing.NOT_STARTED:
         return Point(size, None, status.reason, f"{of.run} {state}")
     client = Run(of).client()

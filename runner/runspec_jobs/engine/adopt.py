@@ -87,7 +87,7 @@ class Adopted(NamedTuple):
 
 def state(of: Record, provider: Provider) -> bytes:
     """Return the state of a run on record, for the store."""
-    return text(of.job, of.plan, of.facts(provider), of.memory().born)
+    return text(of.job, of.plan, of.read_facts(provider), of.read_memory().born)
 
 
 def text(job_text: bytes, made: model.Plan, facts: Facts, born: float) -> bytes:

@@ -31,14 +31,14 @@ from runspec_jobs.state.run_record import Record
 def connect(of: Record) -> tuple[Provider, Client, Facts]:
     """Return the provider of a run on record, a client for it, and the facts that it was planned from."""
     provider = registry.load(of.plan.provider)
-    facts = of.facts(provider)
+    facts = of.read_facts(provider)
     return provider, rehydrated(provider.connect(facts), of), facts
 
 
 def rehydrated(client: Client, of: Record) -> Client:
     """Return *client*, after passing it the answers in the journal of a run if it can use them."""
     if isinstance(client, SupportsRehydration):
-        client.remember(of.run, of.memory().answers)
+        client.remember(of.run, of.read_memory().answers)
     return client
 
 
@@ -57,7 +57,7 @@ def offered(
     *own* are the prices of the profile, which come first.
     """
     if isinstance(provider, SupportsPrices):
-        listed = price_cache.of(provider.price_list(facts.options))
+        listed = price_cache.read_prices(provider.price_list(facts.options))
         first = listed._replace(usd_hour={**listed.usd_hour, **own})
         return provider.offer(spec, facts, first), listed
     if isinstance(provider, SupportsOffer):

@@ -32,7 +32,7 @@ def stop(of: Record, client: Client, numbers: Collection[int], why: str, tell: T
     if not isinstance(client, SupportsTaskStop):
         what = f"'{of.plan.provider}' cannot stop single tasks"
         raise Unavailable(what, f"runspec cancel {of.run} ends all of them")
-    with of.opened(tell) as journal:
+    with of.open_journal(tell) as journal:
         if not set(numbers) <= journal.memory.stopped:
             journal.add("stop", tasks=sorted(numbers), why=why)
     client.stop(of.run, numbers)

@@ -22,7 +22,7 @@ OF_SIZE = re.compile(r"(.+)-[np]\d+")  # the name of a run of a group
 def cancel(of: Record, reporter: Reporter) -> Status:
     """Cancel a run, wait until it has ended, and return its status. Calling it again is safe."""
     try:
-        with of.opened(reporter.wait) as journal:
+        with of.open_journal(reporter.wait) as journal:
             if journal.memory.deleted:
                 return journal.memory.status or Status(State.GONE, "the run was destroyed")
             if not journal.memory.attempted:
@@ -42,7 +42,7 @@ def destroy(of: Record, reporter: Reporter) -> None:
     The group of the run is forgotten with its last run.
     """
     try:
-        with of.opened(reporter.wait) as journal:
+        with of.open_journal(reporter.wait) as journal:
             if not journal.memory.deleted:
                 if not journal.memory.attempted:
                     rescue.end_unnoted(of, reporter, delete=True)
@@ -58,7 +58,7 @@ def destroy(of: Record, reporter: Reporter) -> None:
 def forget(of: Record, reporter: Reporter) -> list[str]:
     """Record a run as destroyed without asking its service, and return the titles of the steps that are not undone."""
     try:
-        with of.opened(reporter.wait) as journal:
+        with of.open_journal(reporter.wait) as journal:
             return engine.forget(of.plan, journal)
     except Newer:
         raise
@@ -75,7 +75,7 @@ def meant(name: str, note: Callable[[str], None]) -> list[Record]:
     """
     names = _names(name)
     for one in names:
-        if (wrong := run_record.damaged(one)) and run_record.readable(one):
+        if (wrong := run_record.find_damaged(one)) and run_record.list_readable(one):
             what = f"the newest run of '{one}' may be one whose record cannot be read"
             raise UsageError(f"{what}: {wrong.message}", "name a run by its id: see runspec list")
     return [named_run.newest(one, note) for one in names]
@@ -87,9 +87,9 @@ def _names(name: str) -> list[str]:
     if group is not None:
         assert group.scaling is not None, "BUG: the spec of a group has no scaling"
         of_sizes = [make_name(group, size) for size in group.scaling.sizes]
-        return [one for one in of_sizes if run_record.readable(one)]
-    of_sizes = run_record.sizes(name)
-    if of_sizes and not run_record.has(name) and not any(map(run_record.of_name, of_sizes)):
+        return [one for one in of_sizes if run_record.list_readable(one)]
+    of_sizes = run_record.list_sizes(name)
+    if of_sizes and not run_record.has(name) and not any(map(run_record.list_runs, of_sizes)):
         return of_sizes  # its last run was destroyed
     return [name]
 
@@ -97,7 +97,7 @@ def _names(name: str) -> list[str]:
 def forget_group(name: str) -> None:
     """Forget the group called *name*, if there is one and its last run was destroyed."""
     group = run_group.find(name)
-    if group is not None and not any(run_group.runs(group).values()):
+    if group is not None and not any(run_group.find_runs(group).values()):
         run_group.forget(name)
 
 
@@ -107,7 +107,7 @@ def destroy_shared(reporter: Reporter) -> list[str]:
     Raises Conflict while a run is left that may need them. If a service fails, what others have is deleted all the
     same, and the first error is raised at the end.
     """
-    with run_record.site_lock(reporter.wait, shared=False):
+    with run_record.lock_site(reporter.wait, shared=False):
         return _delete_shared(reporter)
 
 
@@ -118,10 +118,10 @@ def shared_steps() -> list[tuple[Record, list[Step]]]:
     """
     found = []
     seen: set[str] = set()
-    for of in reversed(run_record.all_runs()):
-        if run_record.unreadable(of):
+    for of in reversed(run_record.list_all()):
+        if run_record.find_damage(of):
             continue
-        memory = of.memory()
+        memory = of.read_memory()
         left = memory.attempted - memory.undone
         steps = [s for s in of.plan.steps if s.scope is Scope.SITE and s.id in left]
         if steps := [s for s in steps if _fresh(s, seen)]:
@@ -134,14 +134,14 @@ def _delete_shared(reporter: Reporter) -> list[str]:
 
     The caller holds the site lock, so that no apply finds a resource that is about to be deleted.
     """
-    records = run_record.all_runs()
-    unreadable = [r for r in records if run_record.unreadable(r)]
+    records = run_record.list_all()
+    unreadable = [r for r in records if run_record.find_damage(r)]
     if unreadable:
         raise Conflict(
             f"{unreadable[0].run} may still need shared resources, and its record cannot be read",
             f"runspec list says why; if you move {unreadable[0].folder} away, runspec forgets the run",
         )
-    alive = [r.run for r in records if not r.memory().deleted]
+    alive = [r.run for r in records if not r.read_memory().deleted]
     if alive:
         raise Conflict(
             f"{len(alive)} {'run' if len(alive) == 1 else 'runs'} may still need shared resources: "
@@ -154,7 +154,7 @@ def _delete_shared(reporter: Reporter) -> list[str]:
     for of, steps in shared_steps():
         try:
             _, client, _ = connect(of)
-            with of.opened(reporter.wait) as journal:
+            with of.open_journal(reporter.wait) as journal:
                 engine.undo(steps, journal, engine.ApplyContext(client, reporter))
             deleted += [step.title for step in steps]
         except RunspecError as exc:  # that service may be gone; what others have costs money

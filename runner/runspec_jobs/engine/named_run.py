@@ -21,7 +21,7 @@ def run(name: str, note: Note, *, alive: bool = False) -> Record:
     """Return the run that *name* means, as `newest` does, and note if it is of another folder."""
     chosen = newest(name, note, alive=alive)
     if chosen.run != name and origin.is_elsewhere(chosen):
-        note(f"{chosen.run} is of another folder: {origin.origin(chosen).text}")
+        note(f"{chosen.run} is of another folder: {origin.read_origin(chosen).text}")
     return chosen
 
 
@@ -34,9 +34,9 @@ def newest(name: str, note: Note, *, alive: bool = False) -> Record:
     exact = run_record.find(name)
     if exact.run == name:
         return exact
-    if wrong := run_record.damaged(name):
+    if wrong := run_record.find_damaged(name):
         note(f"ignoring a run of '{name}' whose record cannot be read: {wrong.message}")
-    near = origin.nearest(run_record.readable(name))
+    near = origin.select_nearest(run_record.list_readable(name))
     return _chosen(name, near, note, alive=alive) if near else exact
 
 
@@ -49,14 +49,16 @@ def _chosen(name: str, near: Sequence[Record], note: Note, *, alive: bool) -> Re
         return live[0]
     if others := [of.run for of in live if of != last]:
         note(f"'{name}' means {last.run}, its newest run; also alive: {', '.join(others)}")
-    elif last.memory().deleted and (left := [of.run for of in near if not of.memory().deleted]):
+    elif last.read_memory().deleted and (
+        left := [of.run for of in near if not of.read_memory().deleted]
+    ):
         note(f"'{name}' means {last.run}, its newest run, which was destroyed; {left[-1]} is older")
     return last
 
 
 def kept(name: str, note: Note, *, alive: bool = False) -> Record:
     """Return the run that *name* means, as `run` does. Raises UsageError also if it was destroyed."""
-    return run_record.kept(run(name, note, alive=alive))
+    return run_record.require_kept(run(name, note, alive=alive))
 
 
 def doubt(name: str, of: Record) -> str:
@@ -64,20 +66,20 @@ def doubt(name: str, of: Record) -> str:
 
     A command that ends a run asks then. The id of a run is always clear.
     """
-    if of.run == name or (not run_record.unreadable(of) and of.memory().deleted):
+    if of.run == name or (not run_record.find_damage(of) and of.read_memory().deleted):
         return ""
-    its = origin.origin(of)
+    its = origin.read_origin(of)
     if origin.is_elsewhere(of):
         return f"{of.run} is of another folder: {its.text}"
-    for other in reversed(origin.nearest(run_record.of_name(of.name))):
-        if origin.differ(other, of) and origin.is_there(other):
-            of_other = f"{other.run} is of {origin.origin(other).text}"
+    for other in reversed(origin.select_nearest(run_record.list_runs(of.name))):
+        if origin.is_different(other, of) and origin.is_there(other):
+            of_other = f"{other.run} is of {origin.read_origin(other).text}"
             return f"'{name}' is the name of several specs: {of.run} is of {its.text}, {of_other}"
     return ""
 
 
 def _may_be_alive(of: Record) -> bool:
-    memory = of.memory()
+    memory = of.read_memory()
     if memory.deleted:
         return False
     if memory.want == "destroy":
@@ -94,7 +96,7 @@ def _alive(of_name: Sequence[Record], last: Record) -> list[Record]:
 
 def _is_alive(of: Record) -> bool:
     """Return whether a run is alive, or may be because its state cannot be queried."""
-    memory = of.memory()
+    memory = of.read_memory()
     try:
         if memory.want == "destroy" or not engine.is_made(of.plan, memory):
             return True

@@ -23,7 +23,7 @@ def cancel(of: Record, damage: Damaged, reporter: Reporter) -> Status:
     Raises *damage*, with a way out, if the provider is not known or cannot do that.
     """
     _end(of, damage, reporter, delete=False)
-    with contextlib.suppress(RunspecError), of.opened(reporter.wait) as journal:
+    with contextlib.suppress(RunspecError), of.open_journal(reporter.wait) as journal:
         if journal.memory.want == "run":
             journal.add("want", want="cancel")
         if journal.memory.status is None:
@@ -49,7 +49,7 @@ def end_unnoted(of: Record, reporter: Reporter, *, delete: bool) -> None:
 def forget(of: Record, reporter: Reporter) -> None:
     """Note in a damaged record that the run was destroyed; remove the record if that cannot be written."""
     try:
-        with of.opened(reporter.wait) as journal:
+        with of.open_journal(reporter.wait) as journal:
             _note_destroyed(journal)
     except RunspecError:
         with atomic_io.translate_os_errors(of.folder, "remove"):
@@ -76,7 +76,7 @@ def provider_name(of: Record) -> str | None:
     with contextlib.suppress(Damaged):
         return of.plan.provider
     with contextlib.suppress(Damaged):
-        if name := of.memory().about.get("provider"):
+        if name := of.read_memory().about.get("provider"):
             return str(name)
     with contextlib.suppress(Damaged):
         return of.spec.provider

@@ -89,7 +89,7 @@ def save(
     parts = {part: (written_files.ANY, 0) for at in places for part in copying.unfinished(at)}
     _demand_own(of.run, places, force=wanted.force)
     folder = places[0].parent
-    with job_goes_on(of), written_files.writing(folder, "logs", of.run, parts):
+    with job_goes_on(of), written_files.record_writing(folder, "logs", of.run, parts):
         saved = copying.save(
             lambda: [s for s in source.streams(of.run) if wanted.streams(s)],
             lambda s: copying.name(s.task, s.rank, wanted.target, count, tasks),
@@ -102,7 +102,7 @@ def save(
         written_files.note(path.parent, "logs", of.run, [path])
     files = [SavedLog(path, size, s.rank, s.task) for s, path, size in saved]
     if status is not None:
-        with of.opened(reporter.wait) as journal:
+        with of.open_journal(reporter.wait) as journal:
             note_followed(of.run, journal, status, whole)
     return SavedLogs(files, status)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from runspec_jobs.errors import CredentialsError
-from runspec_jobs.provider.paths import expanded
+from runspec_jobs.provider.paths import expand_home
 
 
 def value(source: str) -> str:
@@ -32,7 +32,7 @@ def _read(source: str) -> str:
         return os.environ[place]
     if kind == "file":
         try:
-            return expanded(place).read_text(encoding="utf-8").removesuffix("\n")
+            return expand_home(place).read_text(encoding="utf-8").removesuffix("\n")
         except (OSError, UnicodeDecodeError) as exc:
             reason = getattr(exc, "strerror", None) or "it is not text"
             raise CredentialsError(f"the secret {source} cannot be read: {reason.lower()}") from exc

@@ -64,10 +64,10 @@ def start(
     *confirm* is called before a new run is recorded, and may raise an error to start none.
     Raises Conflict if a run of the name is alive with another spec, and Damaged if the record of one cannot be read.
     """
-    with run_record.name_lock(found.spec.name, reporter.wait):
+    with run_record.lock_name(found.spec.name, reporter.wait):
         choice = _choose(found, client, new, reporter, confirm)
         reporter.note(choice.message)
-        with run_record.site_lock(reporter.wait, shared=True):
+        with run_record.lock_site(reporter.wait, shared=True):
             ended = _make(choice, found, client, reporter)
     return Started(choice.record, choice.client, choice.status or ended)
 
@@ -76,10 +76,10 @@ def _choose(
     found: PlanInputs, client: Client, new: bool, reporter: Reporter, confirm: Confirm
 ) -> Choice:
     """Return the run that this spec already has, or else a new one. The caller holds the lock of the name."""
-    made = model.make_plan(found.provider, found.spec, run_record.new_token(), found.facts)
-    if not new and (wrong := run_record.damaged(found.spec.name)):
+    made = model.make_plan(found.provider, found.spec, run_record.make_token(), found.facts)
+    if not new and (wrong := run_record.find_damaged(found.spec.name)):
         raise wrong  # it may be alive
-    for age, old in enumerate(reversed([] if new else run_record.of_name(found.spec.name))):
+    for age, old in enumerate(reversed([] if new else run_record.list_runs(found.spec.name))):
         choice = earlier(old, made, client, found, reporter)
         # An older run that has ended does not count: the newest one has failed or was cancelled.
         if choice is not None and (age == 0 or choice.status is None):
@@ -117,7 +117,7 @@ def earlier(
 
     Raises Conflict if *old* is alive and has another spec.
     """
-    memory, before = old.memory(), old.plan
+    memory, before = old.read_memory(), old.plan
     succeeded = memory.status is not None and memory.status.state is State.SUCCEEDED
     if memory.want == "destroy" or (memory.want == "cancel" and not succeeded):
         return None
@@ -143,11 +143,11 @@ def earlier(
 
 def _name(old: Record, found: PlanInputs) -> str:
     """Return the id of *old*, with its file or folder if that is not the one of *found*."""
-    return f"{old.run} of {origin.origin(old).text}" if _is_of_another(old, found) else old.run
+    return f"{old.run} of {origin.read_origin(old).text}" if _is_of_another(old, found) else old.run
 
 
 def _is_of_another(old: Record, found: PlanInputs) -> bool:
-    its, file = origin.origin(old), spec_in_mounts.spec_file(found)
+    its, file = origin.read_origin(old), spec_in_mounts.spec_file(found)
     if its.file is not None and file is not None:
         return its.file.resolve() != file.resolve()
     return its.folder is not None and its.folder.resolve() != found.base.resolve()
@@ -183,7 +183,9 @@ def _is_equal(old: Record, made: model.Plan, found: PlanInputs) -> bool:
     if old.plan.provider != found.provider.name:
         return False
     try:
-        anew = model.make_plan(found.provider, old.spec, model.PREVIEW, old.facts(found.provider))
+        anew = model.make_plan(
+            found.provider, old.spec, model.PREVIEW, old.read_facts(found.provider)
+        )
     except (Damaged, LookupError):
         return False  # this version refuses the spec or the options, or discovers more of clusters
     return anew.digest == made.digest
@@ -199,7 +201,7 @@ def _is_equal_but_for_survey(old: Record, made: model.Plan, found: PlanInputs) -
     if old.plan.provider != found.provider.name:
         return False
     try:
-        before = old.facts(found.provider)
+        before = old.read_facts(found.provider)
         of_then = model.make_plan(found.provider, old.spec, model.PREVIEW, before)
         facts = found.facts._replace(survey=before.survey)
         of_now = model.make_plan(found.provider, found.spec, model.PREVIEW, facts)
@@ -217,7 +219,7 @@ def _unfinished(
     """
     if _is_equal_but_for_survey(old, made, found):
         return Choice(old, connect(old)[1], f"continuing run {old.run}, which was interrupted")
-    with old.opened(reporter.wait) as journal:
+    with old.open_journal(reporter.wait) as journal:
         of_run = {s.id for s in old.plan.steps if s.scope == "run"}
         if of_run & journal.memory.begun:
             name, changed = _name(old, found), _changed(old, made, found)
@@ -242,7 +244,7 @@ def _changed(old: Record, made: model.Plan, found: PlanInputs) -> str:
         return f"planned for '{before.provider}'"
     changes: list[diff.Change] = []
     with contextlib.suppress(Damaged):
-        of_old = (old.spec, old.facts(found.provider))
+        of_old = (old.spec, old.read_facts(found.provider))
         changes = spec_diff.find_differences(of_old, (found.spec, found.facts))
     paths = [change.path for change in changes or diff.find_differences(before, made)]
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
@@ -255,7 +257,7 @@ def _make(choice: Choice, found: PlanInputs, client: Client, reporter: Reporter)
     The end of a run that has ended is noted.
     """
     old = choice.record
-    with old.opened(reporter.wait) as journal:
+    with old.open_journal(reporter.wait) as journal:
         if choice.status is not None:
             engine.note_end(journal, choice.status)
         if journal.memory.want != "run":

@@ -78,7 +78,7 @@ def reconcile(of: Record, seen: Status | None = None) -> Sequence[str]:
     """
     if seen is not None:
         attempt_history.look(of, seen, time.time())
-    memory = of.memory()
+    memory = of.read_memory()
     if memory.status is not None or memory.deleted or not engine.is_submitted(of.plan, memory):
         return ()
     return reconciler(connect(of)[1], of.run)()
@@ -91,7 +91,7 @@ def is_known(found: Status) -> bool:
 
 def full_status(of: Record) -> Status:
     """Return the status of a run with its nodes, as far as the service knows them."""
-    memory = of.memory()
+    memory = of.read_memory()
     return with_nodes(of, memory, known_status(of, memory))
 
 
@@ -100,7 +100,7 @@ def used(of: Record, status: Status, most: int | None) -> Used | None:
 
     *status* is its status. One or two requests list and read the records; if that fails, `why` says so.
     """
-    memory = of.memory()
+    memory = of.read_memory()
     known = status.state not in (State.WAITING, State.GONE)
     if not known or memory.deleted or not engine.is_submitted(of.plan, memory):
         return None

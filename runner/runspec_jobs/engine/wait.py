@@ -54,7 +54,7 @@ def wait(
     metric = None if spec is None else spec.metric
     keeper = attempt_history.Keeper(of, time.time)
     if not (whole := is_whole(of)):
-        reporter.note(f"{of.run}: {status_of.unfinished(of.memory())}")
+        reporter.note(f"{of.run}: {status_of.unfinished(of.read_memory())}")
     try:
         with (
             early_stop.stopper(of, client, metric if stops else None, reporter.wait) as stopper,
@@ -94,7 +94,7 @@ def wait(
             )
     except TimedOut as exc:
         raise TimedOut(exc.message, ways(of.run)) from None
-    with of.opened(reporter.wait) as journal:
+    with of.open_journal(reporter.wait) as journal:
         if status.state is State.GONE and journal.memory.want != "run":
             status = ended_by_others(journal.memory)
         if wanted is follow.every:
@@ -107,7 +107,7 @@ def wait(
 
 def is_whole(of: Record) -> bool:
     """Return whether all jobs of a run are submitted, or were."""
-    memory = of.memory()
+    memory = of.read_memory()
     ended = memory.status is not None or memory.deleted
     return ended or engine.is_made(of.plan, memory)
 
@@ -145,7 +145,7 @@ def job_goes_on(of: Record) -> Iterator[None]:
 
 
 def _goes_on(of: Record) -> str:
-    memory = of.memory()
+    memory = of.read_memory()
     ended = memory.status is not None or memory.deleted
     return "" if ended else f"the job goes on. {ways(of.run)}"
 

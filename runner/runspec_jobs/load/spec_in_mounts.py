@@ -37,7 +37,7 @@ def as_then(old: Record, found: PlanInputs) -> Facts | None:
     A run of an earlier version has only the text after `--set` on record, which is the file if nothing was set.
     """
     sources = dict(found.facts.sources)
-    then = old.memory().about.get("spec_file")
+    then = old.read_memory().about.get("spec_file")
     for name, bundle, place in _mounted(found):
         if then is None:
             text = old.job

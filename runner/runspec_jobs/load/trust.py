@@ -29,13 +29,13 @@ def digest(data: bytes) -> str:
 
 def trusted() -> Mapping[str, str]:
     """Return the digest of each trusted file by path. Raises UsageError if the list is damaged."""
-    path = paths.home() / FILE
+    path = paths.find_home() / FILE
     try:
         found = json.loads(path.read_bytes())
     except FileNotFoundError:
         return {}
     except OSError as exc:
-        raise atomic_io.failed(exc, path, "read") from exc
+        raise atomic_io.make_error(exc, path, "read") from exc
     except ValueError as exc:
         hint = "remove it, and run runspec trust again for each profile"
         raise UsageError(f"cannot read {path}, the list of trusted profiles", hint) from exc
@@ -65,10 +65,10 @@ def remove(path: Path) -> bool:
 @contextlib.contextmanager
 def _changed() -> Iterator[dict[str, str]]:
     """Yield the trusted files, and write them to disk after the caller has changed them."""
-    folder = paths.home()
+    folder = paths.find_home()
     with atomic_io.translate_os_errors(folder):
         atomic_io.make_folder(folder)
-    with atomic_io.locked(folder / "trusted.lock", "another runspec trust"):
+    with atomic_io.hold_lock(folder / "trusted.lock", "another runspec trust"):
         found = dict(trusted())
         yield found
         with atomic_io.translate_os_errors(folder / FILE):

@@ -50,7 +50,7 @@ class Best(NamedTuple):
 
 def on_record(of: Record) -> Best | None:
     """Return the best value in the journal of a run; None if none was seen while it was followed."""
-    found = of.memory().metric
+    found = of.read_memory().metric
     if found is None:
         return None
     values: Mapping[str, str] = {}

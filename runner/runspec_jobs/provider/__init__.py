@@ -114,7 +114,7 @@ from runspec_jobs.provider.node_ends import (
     unproven,
     unrecorded,
 )
-from runspec_jobs.provider.paths import home as state_folder
+from runspec_jobs.provider.paths import find_home as state_folder
 from runspec_jobs.provider.payload import (
     boot_py as inside_boot,
     inside_sh_file as inside_sh,

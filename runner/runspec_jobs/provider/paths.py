@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from runspec_jobs.errors import UsageError
-from runspec_jobs.state_folder import expanded as expanded, home as home
+from runspec_jobs.state_folder import expand_home as expand_home, find_home as find_home
 
 PROFILE = "runspec-profile.yaml"
 
@@ -34,12 +34,12 @@ def find_profile(folder: Path) -> ProfilePlace | None:
     of its git checkout), or else `profile.yaml` in the user's config folder.
     """
     if named := os.environ.get("RUNSPEC_PROFILE"):
-        return ProfilePlace(expanded(named), own=True)
+        return ProfilePlace(expand_home(named), own=True)
     for above in _list_project_folders(folder):
         if (above / PROFILE).is_file() and _find_stranger(above, folder) is None:
             return ProfilePlace(above / PROFILE, own=False)
     try:
-        config = expanded(os.environ.get("XDG_CONFIG_HOME") or "~/.config")
+        config = expand_home(os.environ.get("XDG_CONFIG_HOME") or "~/.config")
     except UsageError:  # this user has no home directory
         return None
     own = config / "runspec" / "profile.yaml"

@@ -30,7 +30,7 @@ MORE_ROOM = "free some space, or set RUNSPEC_HOME to a folder on another disk"
 Waiting = Callable[[str], None]
 
 
-def silent(_: str) -> None:
+def ignore_waiting(_: str) -> None:
     """Do nothing: the default for callers that do not report waiting."""
 
 
@@ -40,18 +40,18 @@ def translate_os_errors(path: Path, verb: str = "write") -> Iterator[None]:
     try:
         yield
     except OSError as exc:
-        raise failed(exc, path, verb) from exc
+        raise make_error(exc, path, verb) from exc
 
 
-def failed(exc: OSError, path: Path, verb: str) -> FileFailed:
+def make_error(exc: OSError, path: Path, verb: str) -> FileFailed:
     """Return the error for *exc*, which was raised when runspec tried to *verb* the file or folder *path*."""
     reason = (exc.strerror or str(exc)).lower()
-    return FileFailed(f"cannot {verb} {path}: {reason}", way_out(exc.errno, path))
+    return FileFailed(f"cannot {verb} {path}: {reason}", suggest_way_out(exc.errno, path))
 
 
-def way_out(number: int | None, path: Path) -> str | None:
+def suggest_way_out(number: int | None, path: Path) -> str | None:
     """Return what to do about the error *number* of *path*, or None if that is not known."""
-    home = paths.home()
+    home = paths.find_home()
     own = path == home or home in path.parents
     match number:
         case errno.ENOSPC | errno.EDQUOT:
@@ -117,7 +117,7 @@ def write(path: Path, data: bytes) -> None:
 
 
 @contextlib.contextmanager
-def replaced(path: Path, begins: str = UNFINISHED) -> Iterator[BinaryIO]:
+def replace_atomically(path: Path, begins: str = UNFINISHED) -> Iterator[BinaryIO]:
     """Yield a new file to write, which replaces *path* atomically at the end. Until then its name *begins* so.
 
     It is for files that the user asked for by name. A link at *path*, which may come from a checkout, is replaced and
@@ -136,14 +136,14 @@ def replaced(path: Path, begins: str = UNFINISHED) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def written(path: Path) -> Iterator[BinaryIO]:
+def write_file(path: Path) -> Iterator[BinaryIO]:
     """Yield a file to write to *path*: that of `replaced`, or *path* itself where a file cannot take its place.
 
     That is a device, a pipe, or a link to an open file of this process, such as /dev/stdout.
     """
     special = open_special(path)
     if special is None:
-        with replaced(path) as file:
+        with replace_atomically(path) as file:
             yield file
     else:
         with special:
@@ -155,7 +155,7 @@ def open_special(path: Path) -> BinaryIO | None:
 
     Other links are not followed: a link of a checkout may lead to a disk.
     """
-    number = descriptor_of(path)
+    number = find_descriptor(path)
     if number is not None:
         return open(os.dup(number), "wb")  # it shares the position, and what was written stays
     try:
@@ -163,11 +163,11 @@ def open_special(path: Path) -> BinaryIO | None:
     except OSError:
         return None
     if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or stat.S_ISFIFO(mode):
-        return open(_opened_special(path), "wb")
+        return open(_open_special(path), "wb")
     return None
 
 
-def _opened_special(path: Path) -> int:
+def _open_special(path: Path) -> int:
     """Open a device or a pipe. Raises OSError if nothing begins to read the pipe in READER_S seconds."""
     until = time.monotonic() + READER_S
     while True:
@@ -184,7 +184,7 @@ def _opened_special(path: Path) -> int:
             return fd
 
 
-def descriptor_of(path: Path) -> int | None:
+def find_descriptor(path: Path) -> int | None:
     """Return the number of the open file of this process to which *path* leads, as /dev/stdout does, or None."""
     own = Path(f"/proc/{os.getpid()}/fd")
     for _ in range(LINKS):
@@ -215,8 +215,8 @@ def write_all(fd: int, data: bytes) -> None:
 
 
 @contextlib.contextmanager
-def locked(
-    path: Path, what: str, waiting: Waiting = silent, *, shared: bool = False
+def hold_lock(
+    path: Path, what: str, waiting: Waiting = ignore_waiting, *, shared: bool = False
 ) -> Iterator[None]:
     """Hold the lock *path*. The kernel releases it when the process ends, even after a crash.
 

@@ -24,13 +24,13 @@ WRITE_EVERY_S = (
 )
 
 
-def spans(memory: RunState) -> list[Span]:
+def read_spans(memory: RunState) -> list[Span]:
     """Return the attempts on record, ordered by task, node and number. Raises Damaged if they cannot be read."""
     with _read("attempts"):
         return spent.read_spans(memory.attempts[key] for key in sorted(memory.attempts))
 
 
-def rates(of: Record) -> Rates:
+def read_rates(of: Record) -> Rates:
     """Return the prices that the run was planned with. Raises Damaged if they cannot be read."""
     with _read("prices"):
         return spent.read_rates(of.machines, of.plan.provider)
@@ -44,7 +44,7 @@ def _read(what: str) -> Iterator[None]:
         raise Damaged(f"the {what} in its record cannot be read") from exc
 
 
-def cost(
+def compute_cost(
     of: Record, status: Status | None = None, seen_s: float = 0.0, since_s: float | None = None
 ) -> Spent | None:
     """Return what the attempts of a run have cost since *since_s*, or None if it has no price at all.
@@ -52,15 +52,15 @@ def cost(
     *status* is newer than the record, and was seen at *seen_s*; nothing is written. Raises Damaged if the record
     cannot be read.
     """
-    priced = rates(of)
+    priced = read_rates(of)
     if not priced.known:
         return None
-    known = spans(of.memory())
-    found = known if status is None else merged(known, status, seen_s)
+    known = read_spans(of.read_memory())
+    found = known if status is None else merge_spans(known, status, seen_s)
     return spent.compute_spent(found, priced, since_s)
 
 
-def ran_s(memory: RunState, status: Status | None, now_s: float) -> float | None:
+def measure_seconds(memory: RunState, status: Status | None, now_s: float) -> float | None:
     """Return the seconds from the first start of a node to the end of a run, or to *now_s*; None if unknown.
 
     *status* is newer than the record. If no service has reported a start, the submission of the job counts.
@@ -72,7 +72,7 @@ def ran_s(memory: RunState, status: Status | None, now_s: float) -> float | None
         began = [one["began_s"] for one in kept if "began_s" in one]
         ended = [one["ended_s"] for one in kept if "ended_s" in one]
     else:
-        found = merged(spans(memory), status, now_s)
+        found = merge_spans(read_spans(memory), status, now_s)
         began = [one.began_s for one in found if one.began_s is not None]
         ended = [one.ended_s for one in found if one.ended_s is not None]
     began = began or sorted(memory.done_at.values())[-1:]
@@ -86,7 +86,7 @@ def may_grow(memory: RunState) -> bool:
     """Return whether a run may have cost more than its record says: it ran when it was last seen, or never was seen."""
     if memory.status is not None or memory.deleted or not memory.attempted:
         return False
-    known = spans(memory)
+    known = read_spans(memory)
     return not known or any(one.outcome is Outcome.RUNNING for one in known)
 
 
@@ -95,19 +95,19 @@ def keep(journal: Journal, status: Status, seen_s: float) -> None:
 
     Only attempts of which something new is known are written, or that attempts still run.
     """
-    before = {one[:3]: one for one in spans(journal.memory)}
-    found = merged(list(before.values()), status, seen_s)
-    new = [one for one in found if _timeless(before.get(one[:3])) != _timeless(one)]
+    before = {one[:3]: one for one in read_spans(journal.memory)}
+    found = merge_spans(list(before.values()), status, seen_s)
+    new = [one for one in found if _drop_time(before.get(one[:3])) != _drop_time(one)]
     if new:
         journal.add("attempts", attempts=spent.write_spans(new), **_sum(journal, found))
-    elif any(_seen_again(before[one[:3]], one) for one in found):
+    elif any(_is_seen_again(before[one[:3]], one) for one in found):
         journal.add("seen")
 
 
 def _sum(journal: Journal, found: Sequence[Span]) -> dict[str, object]:
     """Return what *found* have cost as a field of an event; no field if there is no price, or it cannot be read."""
     try:
-        priced = rates(Record(journal.path.parent))
+        priced = read_rates(Record(journal.path.parent))
     except (Damaged, Newer):
         return {}
     if not priced.known:
@@ -146,7 +146,7 @@ def look(of: Record, status: Status, seen_s: float) -> None:
         of.note(write)
 
 
-def merged(known: Sequence[Span], status: Status, seen_s: float) -> list[Span]:
+def merge_spans(known: Sequence[Span], status: Status, seen_s: float) -> list[Span]:
     """Return the attempts in *known* and *status*, which is newer and was seen at *seen_s*.
 
     Services forget attempts, and times of attempts, so what is known stays. An attempt that ran and of which *status*
@@ -158,26 +158,26 @@ def merged(known: Sequence[Span], status: Status, seen_s: float) -> list[Span]:
         node._replace(rank=node.rank + n) for node in status.nodes for n in range(node.machines)
     ]
     for node in each:
-        for one in _of_node(node, seen_s):
-            found[one[:3]] = _joined(found.get(one[:3]), one)
+        for one in _list_spans(node, seen_s):
+            found[one[:3]] = _join_spans(found.get(one[:3]), one)
             if one.outcome is Outcome.RUNNING:
                 going.add(one[:3])
     places = {node[:2]: node for node in each}
     for key, one in found.items():
         if one.outcome is Outcome.RUNNING and key not in going:
-            found[key] = one._replace(outcome=_afterwards(one, places.get(key[:2]), status))
+            found[key] = one._replace(outcome=_judge_afterwards(one, places.get(key[:2]), status))
     return [found[key] for key in sorted(found)]
 
 
-def _of_node(node: NodeStatus, seen_s: float) -> Iterator[Span]:
+def _list_spans(node: NodeStatus, seen_s: float) -> Iterator[Span]:
     for one in node.attempts:
-        outcome = _outcome(node, one)
+        outcome = _judge_outcome(node, one)
         yield Span(node.task, node.rank, one.number, outcome, one.began_s, one.ended_s)
     if node.state is State.RUNNING and all(one.number != node.attempt for one in node.attempts):
         yield Span(node.task, node.rank, node.attempt, Outcome.RUNNING, node.began_s, seen_s=seen_s)
 
 
-def _outcome(node: NodeStatus, one: Attempt) -> Outcome:
+def _judge_outcome(node: NodeStatus, one: Attempt) -> Outcome:
     if one.reclaimed:
         return Outcome.RECLAIMED
     is_last = one.number == node.attempt and node.state.terminal
@@ -186,7 +186,7 @@ def _outcome(node: NodeStatus, one: Attempt) -> Outcome:
     return OUTCOMES.get(node.state, Outcome.FAILED) if is_last else Outcome.FAILED
 
 
-def _joined(before: Span | None, now: Span) -> Span:
+def _join_spans(before: Span | None, now: Span) -> Span:
     """Return *now* with the times that only *before* has; an attempt that has ended does not run again."""
     if before is None:
         return now
@@ -197,7 +197,7 @@ def _joined(before: Span | None, now: Span) -> Span:
     return now._replace(**kept, machine=now.machine or before.machine)
 
 
-def _afterwards(one: Span, node: NodeStatus | None, status: Status) -> Outcome:
+def _judge_afterwards(one: Span, node: NodeStatus | None, status: Status) -> Outcome:
     """Return how an attempt ended that ran before and is neither running now nor among the ended attempts."""
     if node is not None and node.attempt != one.attempt:
         return Outcome.FAILED
@@ -209,10 +209,10 @@ def _afterwards(one: Span, node: NodeStatus | None, status: Status) -> Outcome:
     return Outcome.RUNNING
 
 
-def _timeless(one: Span | None) -> Span | None:
+def _drop_time(one: Span | None) -> Span | None:
     """Return *one* without the time at which it was seen."""
     return None if one is None else one._replace(seen_s=None)
 
 
-def _seen_again(before: Span, now: Span) -> bool:
+def _is_seen_again(before: Span, now: Span) -> bool:
     return (now.seen_s or 0) - (before.seen_s or 0) >= SEEN_EVERY_S

@@ -128,7 +128,7 @@ class Journal:
         before = os.fstat(self._fd).st_size
         with atomic_io.translate_os_errors(self.path):
             try:
-                atomic_io.write_all(self._fd, line(found))
+                atomic_io.write_all(self._fd, format_line(found))
                 os.fsync(self._fd)
             except OSError:
                 os.ftruncate(self._fd, before)
@@ -145,7 +145,7 @@ def read(folder: Path) -> RunState:
     Raises Damaged if the journal cannot be read.
     """
     path = folder / "journal.jsonl"
-    events, _ = parse(content(path), str(path))
+    events, _ = parse(read_content(path), str(path))
     if not events or events[0].get("event") != "born":
         raise Damaged(f"{path}: its beginning is missing", hint(folder))
     try:
@@ -156,7 +156,7 @@ def read(folder: Path) -> RunState:
         ) from exc
 
 
-def content(path: Path) -> bytes:
+def read_content(path: Path) -> bytes:
     """Return the content of a file in a run's record. Raises Damaged if it cannot be read."""
     try:
         with open(path, "rb", buffering=0) as stream:  # a buffer takes as long as the rest
@@ -172,7 +172,9 @@ def content(path: Path) -> bytes:
 
 def _hint(exc: OSError, path: Path) -> str:
     """Return the hint for a file that cannot be read: it may be whole, and belong to another user."""
-    whole = None if isinstance(exc, IsADirectoryError) else atomic_io.way_out(exc.errno, path)
+    whole = (
+        None if isinstance(exc, IsADirectoryError) else atomic_io.suggest_way_out(exc.errno, path)
+    )
     return whole or hint(path.parent)
 
 
@@ -192,7 +194,7 @@ def fold(events: list[Event]) -> RunState:
     return memory
 
 
-def line(event: Event) -> bytes:
+def format_line(event: Event) -> bytes:
     """Return *event* as a line of JSON that begins with the checksum of the rest."""
     text = json.dumps(event, ensure_ascii=False)
     body = text.encode(errors="backslashreplace")  # a path may have any bytes
@@ -206,18 +208,18 @@ def parse(data: bytes, name: str) -> tuple[list[Event], int]:
     with a format that this version cannot read, because later lines may have any form.
     """
     lines = data.split(b"\n")[:-1]  # text after the last line break was never written completely
-    bodies = [body for body in takewhile(bool, map(_body, lines)) if body]
+    bodies = [body for body in takewhile(bool, map(_check_line, lines)) if body]
     count = len(bodies)
     events = []
-    for event in _events(bodies):
+    for event in _parse_events(bodies):
         record_formats.check(event, FORMAT, name)
         events.append(event)
-    if any(map(_body, lines[count:])):
+    if any(map(_check_line, lines[count:])):
         raise Damaged(f"{name}:{count + 1}: damaged line", hint(Path(name).parent))
     return events, sum(len(text) + 1 for text in lines[:count])
 
 
-def _events(bodies: Sequence[bytes]) -> Iterable[Event]:
+def _parse_events(bodies: Sequence[bytes]) -> Iterable[Event]:
     """Return the events in lines, read at once: a list of runs reads thousands of journals.
 
     If one cannot be read, those before it are yielded first, because it may be in a newer format.
@@ -229,7 +231,7 @@ def _events(bodies: Sequence[bytes]) -> Iterable[Event]:
     return found
 
 
-def _body(text: bytes) -> bytes | None:
+def _check_line(text: bytes) -> bytes | None:
     """Return the JSON of a line without its checksum, or None if the line is damaged."""
     head, mark, rest = text.partition(b'", ')
     if not mark or not head.startswith(b'{"crc": "'):

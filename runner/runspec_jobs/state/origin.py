@@ -37,7 +37,7 @@ class Origin(NamedTuple):
             return f"{self.file}"
         return "an unknown folder" if self.folder is None else f"{self.folder}"
 
-    def nearness(self, here: Path | None) -> Nearness:
+    def measure_nearness(self, here: Path | None) -> Nearness:
         """Return where the spec lies from the folder *here*, None if that does not exist. Links are followed."""
         if self.folder is None or here is None:
             return Nearness.ELSEWHERE
@@ -47,7 +47,7 @@ class Origin(NamedTuple):
         return Nearness.BELOW if folder.is_relative_to(top) else Nearness.ELSEWHERE
 
 
-def origin(of: Record) -> Origin:
+def read_origin(of: Record) -> Origin:
     """Return where a run comes from. Runs of earlier versions have the folder on record, but not the file.
 
     If one of the two files that say so is damaged, the other is believed.
@@ -56,12 +56,12 @@ def origin(of: Record) -> Origin:
     with contextlib.suppress(Damaged):
         folder = of.base
     with contextlib.suppress(Damaged):
-        named = of.memory().about.get("file")
+        named = of.read_memory().about.get("file")
         file = None if named is None else Path(named)
     return Origin(file.parent if folder is None and file is not None else folder, file)
 
 
-def here() -> Path | None:
+def find_current_folder() -> Path | None:
     """Return the current folder; None if it was deleted."""
     try:
         return Path.cwd()
@@ -69,22 +69,22 @@ def here() -> Path | None:
         return None
 
 
-def nearest(records: Sequence[Record]) -> list[Record]:
+def select_nearest(records: Sequence[Record]) -> list[Record]:
     """Return those of *records* whose specs lie nearest to the current folder, in the same order."""
-    top = here()
-    places = [(origin(of).nearness(top), of) for of in records]
+    top = find_current_folder()
+    places = [(read_origin(of).measure_nearness(top), of) for of in records]
     best = min((place for place, _ in places), default=Nearness.HERE)
     return [of for place, of in places if place == best]
 
 
 def is_elsewhere(of: Record) -> bool:
     """Return whether the spec of a run lies neither in the current folder nor below it."""
-    return origin(of).nearness(here()) is Nearness.ELSEWHERE
+    return read_origin(of).measure_nearness(find_current_folder()) is Nearness.ELSEWHERE
 
 
-def differ(first: Record, second: Record) -> bool:
+def is_different(first: Record, second: Record) -> bool:
     """Return whether two runs come from different files, or from different folders if a file is not known."""
-    one, other = origin(first), origin(second)
+    one, other = read_origin(first), read_origin(second)
     if one.file is None or other.file is None:
         return one.folder != other.folder
     return os.path.realpath(one.file) != os.path.realpath(other.file)
@@ -92,6 +92,6 @@ def differ(first: Record, second: Record) -> bool:
 
 def is_there(of: Record) -> bool:
     """Return whether the file of a run's spec, or its folder if no file is known, still exists."""
-    its = origin(of)
+    its = read_origin(of)
     place = its.file or its.folder
     return place is not None and place.exists()

@@ -9,21 +9,21 @@ from typing import Any
 
 from runspec_jobs.machines.price_list import NOT_READ, ListedPrices, PriceList, from_json
 from runspec_jobs.state import atomic_io
-from runspec_jobs.state_folder import home
+from runspec_jobs.state_folder import find_home
 
 FORMAT = "runspec.price-cache/v1"
 MOST_BYTES = 16 << 20
 
 
-def place() -> Path:
+def find_file() -> Path:
     """Return the file of the prices."""
-    return home() / "prices.json"
+    return find_home() / "prices.json"
 
 
 def read() -> Mapping[str, ListedPrices]:
     """Return all prices by the keys of their lists. A file that cannot be read has none: an update replaces it."""
     try:
-        with place().open("rb") as file:
+        with find_file().open("rb") as file:
             found = json.loads(file.read(MOST_BYTES))
         if found["format"] != FORMAT:
             return {}
@@ -32,14 +32,14 @@ def read() -> Mapping[str, ListedPrices]:
         return {}
 
 
-def of(wanted: PriceList | None) -> ListedPrices:
+def read_prices(wanted: PriceList | None) -> ListedPrices:
     """Return the prices of a list, or `NOT_READ`."""
     return NOT_READ if wanted is None else read().get(wanted.key, NOT_READ)
 
 
 def add(found: Mapping[PriceList, ListedPrices]) -> None:
     """Keep prices beside those of other lists, in a file that only the user can read."""
-    path = place()
+    path = find_file()
     with atomic_io.translate_os_errors(path):
         atomic_io.make_folder(path.parent)
         lists: dict[str, Any] = {key: one._asdict() for key, one in read().items()}

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 from runspec_jobs import record_formats
 from runspec_jobs.errors import Conflict, NoAnswer, RemoteError, RunspecError
 from runspec_jobs.provider import Client, Facts, Provider, Request
-from runspec_jobs.provider.paths import home
+from runspec_jobs.provider.paths import find_home
 from runspec_jobs.state import atomic_io
 
 FORMAT = "runspec.probes/v1"
@@ -37,7 +37,7 @@ class Session:
 
     @classmethod
     def begin(cls, provider: str, name: str, options: Any) -> Self:
-        folder = place(provider)
+        folder = find_file(provider)
         with atomic_io.translate_os_errors(folder):
             atomic_io.make_folder(folder)
         found = cls(folder / f"{name}.json", options, [])
@@ -67,7 +67,7 @@ class Session:
         """Delete all noted resources, the newest first; those that cannot be deleted stay in `made` and on disk."""
         end = time.monotonic() + CLEAN_S
         for left in reversed(self.made.copy()):
-            why = _removed(client, left, end)
+            why = _remove(client, left, end)
             if why is None:
                 self.made.remove(left)
                 self._write()
@@ -95,7 +95,7 @@ class Session:
             atomic_io.write(self.path, json.dumps(found).encode())
 
 
-def _removed(client: Client, left: Left, end: float) -> str | None:
+def _remove(client: Client, left: Left, end: float) -> str | None:
     """Delete *left*, and retry while it is in use; return why it cannot be deleted, or None if it is deleted."""
     for request in left.remove:
         while True:
@@ -112,13 +112,13 @@ def _removed(client: Client, left: Left, end: float) -> str | None:
     return None
 
 
-def place(provider: str) -> Path:
-    return home() / "probes" / provider
+def find_file(provider: str) -> Path:
+    return find_home() / "probes" / provider
 
 
-def sessions(provider: str) -> list[Session]:
+def list_sessions(provider: str) -> list[Session]:
     """Return the sessions whose resources were not all deleted, the oldest first."""
-    found = sorted(place(provider).glob("probe-*.json"), key=lambda path: path.stat().st_mtime)
+    found = sorted(find_file(provider).glob("probe-*.json"), key=lambda path: path.stat().st_mtime)
     return [Session.read(path) for path in found]
 
 
@@ -129,9 +129,9 @@ def clean(session: Session, provider: Provider, tell: Callable[[str], None]) -> 
 
 
 @contextlib.contextmanager
-def alone(provider: str) -> Iterator[bool]:
+def lock_probes(provider: str) -> Iterator[bool]:
     """Hold the lock of *provider*'s probes and yield True, or yield False if another session holds it."""
-    folder = place(provider)
+    folder = find_file(provider)
     with atomic_io.translate_os_errors(folder):
         atomic_io.make_folder(folder)
         fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, atomic_io.PRIVATE_FILE)

@@ -18,13 +18,13 @@ from runspec_jobs.state import atomic_io, run_record
 from runspec_jobs.state.run_record import Record
 
 
-def _path(name: str) -> Path:
-    return paths.home() / "groups" / f"{name}.yaml"
+def _find_path(name: str) -> Path:
+    return paths.find_home() / "groups" / f"{name}.yaml"
 
 
 def keep(spec: Spec, text: bytes) -> None:
     """Write the spec of a group to disk; it replaces an earlier group of the same name."""
-    path = _path(spec.name)
+    path = _find_path(spec.name)
     with atomic_io.translate_os_errors(path):
         atomic_io.make_folder(path.parent)
         atomic_io.write(path, text)
@@ -35,29 +35,29 @@ def find(name: str) -> Spec | None:
     if not re.fullmatch(NAME, name):
         return None
     try:
-        text = _path(name).read_bytes()
+        text = _find_path(name).read_bytes()
     except FileNotFoundError:
         return None
     found, _ = checked(reader.read(text))
     if found is None:
         raise UsageError(
-            f"{_path(name)} is not a valid spec", "apply the spec again, or remove the file"
+            f"{_find_path(name)} is not a valid spec", "apply the spec again, or remove the file"
         )
     return found
 
 
-def runs(spec: Spec) -> dict[int, Record | None]:
+def find_runs(spec: Spec) -> dict[int, Record | None]:
     """Return the newest run for each size of a group, or None where there is no run."""
     assert spec.scaling is not None, "BUG: the spec of a group has no scaling"
     found: dict[int, Record | None] = {}
     for size in spec.scaling.sizes:
-        of = run_record.of_name(make_name(spec, size))
+        of = run_record.list_runs(make_name(spec, size))
         found[size] = of[-1] if of else None
     return found
 
 
 def forget(name: str) -> None:
     """Delete the file of the group called *name*, if it exists."""
-    path = _path(name)
+    path = _find_path(name)
     with atomic_io.translate_os_errors(path):
         path.unlink(missing_ok=True)

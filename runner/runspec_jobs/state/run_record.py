@@ -23,7 +23,7 @@ from runspec_jobs.plan import model
 from runspec_jobs.provider import Facts, Options, Provider, Source, Spec, paths
 from runspec_jobs.spec import validate
 from runspec_jobs.state import atomic_io, journal
-from runspec_jobs.state_folder import runs_folder as runs_folder
+from runspec_jobs.state_folder import find_runs_folder as find_runs_folder
 
 TOKEN = "[0-9a-z]{6}"
 RUN = re.compile(rf"[a-z][a-z0-9-]*-{TOKEN}")
@@ -72,19 +72,19 @@ class Record:
             raise Damaged(what, "use the version of runspec that started this run")
         return found
 
-    def facts(self, provider: Provider) -> Facts:
+    def read_facts(self, provider: Provider) -> Facts:
         """Return the facts that the plan was made from."""
         with self._read("facts.json") as data:
             found = json.loads(data)
             record_formats.check(found, FACTS, str(self.folder / "facts.json"))
             return Facts(
-                options=self._options(provider, found),
+                options=self._read_options(provider, found),
                 sources={name: Source(**source) for name, source in found["sources"].items()},
                 requirements=tuple(found["requirements"]),
                 survey=found["survey"],
             )
 
-    def _options(self, provider: Provider, found: Mapping[str, Any]) -> Any:
+    def _read_options(self, provider: Provider, found: Mapping[str, Any]) -> Any:
         """Return the options that the run was planned with. Raises Damaged if this version does not accept them."""
         try:
             return provider.options_model.model_validate(found["options"])
@@ -115,7 +115,7 @@ class Record:
         with self._read("facts.json") as data:
             return Path(json.loads(data)["base"])
 
-    def memory(self) -> journal.RunState:
+    def read_memory(self) -> journal.RunState:
         """Return the state of the run from its journal. Raises Damaged if the journal cannot be read."""
         return journal.read(self.folder)
 
@@ -123,14 +123,16 @@ class Record:
     def _read(self, name: str) -> Iterator[bytes]:
         """Yield the content of a file; raise Damaged if it cannot be read, or the caller cannot parse it."""
         try:
-            yield journal.content(self.folder / name)
+            yield journal.read_content(self.folder / name)
         except NOT_OURS as exc:
             raise Damaged(
                 f"{self.folder / name}: it is damaged", journal.hint(self.folder)
             ) from exc
 
     @contextlib.contextmanager
-    def opened(self, waiting: atomic_io.Waiting = atomic_io.silent) -> Iterator[journal.Journal]:
+    def open_journal(
+        self, waiting: atomic_io.Waiting = atomic_io.ignore_waiting
+    ) -> Iterator[journal.Journal]:
         """Hold the run's lock, and yield its journal; *waiting* is called if another process holds the lock.
 
         Raises Damaged, and leaves the journal as it is, if it cannot be read.
@@ -138,7 +140,7 @@ class Record:
         path = self.folder / "lock"
         if path.exists() and not path.is_file():
             raise Damaged(f"{path}: it is no file", journal.hint(self.folder))
-        with atomic_io.locked(path, f"another runspec at work on {self.run}", waiting):
+        with atomic_io.hold_lock(path, f"another runspec at work on {self.run}", waiting):
             journal.read(self.folder)  # a journal without its beginning is not continued
             opened = journal.Journal(self.folder)
             try:
@@ -153,35 +155,35 @@ class Record:
         run; what notes its end fails with the reason.
         """
 
-        def busy(what: str) -> None:
+        def note_busy(what: str) -> None:
             raise RunspecError(what)
 
-        with contextlib.suppress(RunspecError), self.opened(busy) as opened:
+        with contextlib.suppress(RunspecError), self.open_journal(note_busy) as opened:
             write(opened)
 
 
 @contextlib.contextmanager
-def name_lock(name: str, waiting: atomic_io.Waiting = atomic_io.silent) -> Iterator[None]:
+def lock_name(name: str, waiting: atomic_io.Waiting = atomic_io.ignore_waiting) -> Iterator[None]:
     """Hold the lock of a name, so that two applies of it do not both decide that a run is needed."""
-    folder = paths.home() / "names"
+    folder = paths.find_home() / "names"
     with atomic_io.translate_os_errors(folder):
         atomic_io.make_folder(folder)
-    with atomic_io.locked(folder / f"{name}.lock", f"another apply of '{name}'", waiting):
+    with atomic_io.hold_lock(folder / f"{name}.lock", f"another apply of '{name}'", waiting):
         yield
 
 
 @contextlib.contextmanager
-def site_lock(waiting: atomic_io.Waiting, *, shared: bool) -> Iterator[None]:
+def lock_site(waiting: atomic_io.Waiting, *, shared: bool) -> Iterator[None]:
     """Hold the lock of shared resources: shared to make or find them, or exclusive to delete them."""
-    folder = paths.home()
+    folder = paths.find_home()
     with atomic_io.translate_os_errors(folder):
         atomic_io.make_folder(folder)
     what = "a destroy --shared" if shared else "an apply, or another destroy --shared"
-    with atomic_io.locked(folder / "site.lock", what, waiting, shared=shared):
+    with atomic_io.hold_lock(folder / "site.lock", what, waiting, shared=shared):
         yield
 
 
-def new_token() -> str:
+def make_token() -> str:
     return "".join(secrets.choice(ALPHABET) for _ in range(6))
 
 
@@ -200,10 +202,10 @@ def create(
     *profile* is the file that the options come from, *machines* what `machines.spent.rates_json` returned, and
     *about* what `RunState.about` describes. The caller holds the lock of the name.
     """
-    with _created(text, made, facts, base, name, profile, machines) as started:
+    with _create_folder(text, made, facts, base, name, profile, machines) as started:
         more = {} if about is None else {"about": dict(about)}
-        started.add("born", **_born(made), number=_next_number(), **more)
-    return Record(runs_folder() / made.run)
+        started.add("born", **_get_birth(made), number=_take_next_number(), **more)
+    return Record(find_runs_folder() / made.run)
 
 
 def adopt(
@@ -221,15 +223,15 @@ def adopt(
 
     *events* are written to its journal. The caller holds the lock of the name.
     """
-    with _created(text, made, facts, base, name, profile, machines) as started:
-        started.add("born", **_born(made), number=_number_at(born), at=born)
+    with _create_folder(text, made, facts, base, name, profile, machines) as started:
+        started.add("born", **_get_birth(made), number=_find_number_at(born), at=born)
         for event in events:
             started.add(**event)
-    return Record(runs_folder() / made.run)
+    return Record(find_runs_folder() / made.run)
 
 
 @contextlib.contextmanager
-def _created(
+def _create_folder(
     text: bytes,
     made: model.Plan,
     facts: Facts,
@@ -239,7 +241,7 @@ def _created(
     machines: Mapping[str, Any] | None = None,
 ) -> Iterator[journal.Journal]:
     """Yield the journal of a new record, which is renamed to its final name when it is complete."""
-    runs = runs_folder()
+    runs = find_runs_folder()
     fresh = runs / f".new-{name}"
     with atomic_io.translate_os_errors(fresh):
         atomic_io.make_folder(runs)
@@ -248,10 +250,12 @@ def _created(
         atomic_io.write(fresh / "job.yaml", text)
         atomic_io.write(
             fresh / "plan.json",
-            json_bytes({**model.write_plan(made), **record_formats.make_format_keys(model.FORMAT)}),
+            format_json(
+                {**model.write_plan(made), **record_formats.make_format_keys(model.FORMAT)}
+            ),
         )
-        known = facts_json(facts, base, profile, machines)
-        atomic_io.write(fresh / "facts.json", json_bytes(known))
+        known = write_facts(facts, base, profile, machines)
+        atomic_io.write(fresh / "facts.json", format_json(known))
         started = journal.Journal(fresh)
         yield started
         started.close()
@@ -260,7 +264,7 @@ def _created(
         atomic_io.sync_folder(runs)
 
 
-def _born(made: model.Plan) -> dict[str, Any]:
+def _get_birth(made: model.Plan) -> dict[str, Any]:
     return {
         "run": made.run,
         "digest": made.digest,
@@ -268,10 +272,10 @@ def _born(made: model.Plan) -> dict[str, Any]:
     }
 
 
-def _next_number() -> int:
+def _take_next_number() -> int:
     """Return the next number of a run on this machine, which orders runs even if the clock is set back."""
-    path = paths.home() / "sequence"
-    with atomic_io.locked(path, "another apply"):
+    path = paths.find_home() / "sequence"
+    with atomic_io.hold_lock(path, "another apply"):
         content = path.read_bytes()
         if content.startswith(b"runspec."):
             its = content.split(b"\n", 1)[0].decode("ascii", "replace")
@@ -279,28 +283,28 @@ def _next_number() -> int:
         if found := re.fullmatch(rb"(\d{19})\n", content):
             number = int(found[1]) + 1
         else:
-            number = max((memory.number for memory in _readable()), default=0) + 1
+            number = max((memory.number for memory in _list_readable()), default=0) + 1
         atomic_io.overwrite(path, b"%019d\n" % number)
     return number
 
 
-def _number_at(born: float) -> int:
+def _find_number_at(born: float) -> int:
     """Return the number of the last run of this machine before *born*, so that the adopted run is sorted after it."""
-    return max((memory.number for memory in _readable() if memory.born <= born), default=0)
+    return max((memory.number for memory in _list_readable() if memory.born <= born), default=0)
 
 
-def _readable() -> list[journal.RunState]:
-    return [memory for _, memory in all_states() if isinstance(memory, journal.RunState)]
+def _list_readable() -> list[journal.RunState]:
+    return [memory for _, memory in list_all_states() if isinstance(memory, journal.RunState)]
 
 
-def facts_json(
+def write_facts(
     facts: Facts, base: Path, profile: Path | None, machines: Mapping[str, Any] | None = None
 ) -> Mapping[str, Any]:
     return {
         **record_formats.make_format_keys(FACTS),
         "base": str(base),
         "profile": profile and str(profile),
-        "options": _options_json(facts.options),
+        "options": _write_options(facts.options),
         "sources": {name: source._asdict() for name, source in facts.sources.items()},
         "requirements": list(facts.requirements),
         "survey": facts.survey,
@@ -308,7 +312,7 @@ def facts_json(
     }
 
 
-def _options_json(options: Options) -> Mapping[str, Any]:
+def _write_options(options: Options) -> Mapping[str, Any]:
     """Return the options without those that are null by default and were not set.
 
     An earlier version of runspec may not know such an option, or demand a value for it.
@@ -318,41 +322,41 @@ def _options_json(options: Options) -> Mapping[str, Any]:
     return {k: v for k, v in found if v is not None or fields[k].default is not None}
 
 
-def json_bytes(value: Any) -> bytes:
+def format_json(value: Any) -> bytes:
     """Return *value* as JSON; bytes of paths that are not UTF-8 become escapes, which JSON reads as they were."""
     text = json.dumps(value, indent=1, ensure_ascii=False)
     return text.encode(errors="backslashreplace") + b"\n"
 
 
-def all_runs() -> list[Record]:
+def list_all() -> list[Record]:
     """Return all records, the damaged ones first, then the oldest first."""
-    return [of for of, _ in all_states()]
+    return [of for of, _ in list_all_states()]
 
 
-def all_states() -> list[tuple[Record, journal.RunState | Damaged]]:
+def list_all_states() -> list[tuple[Record, journal.RunState | Damaged]]:
     """Return all records in the order of `all_runs`, each with the state in its journal, or the error of reading it."""
-    return sorted(((of, _state(of)) for of in _records(RUN)), key=lambda one: _order(*one))
+    return sorted(
+        ((of, _read_state(of)) for of in _list_records(RUN)), key=lambda one: _order(*one)
+    )
 
 
-def _records(pattern: re.Pattern[str]) -> list[Record]:
-    runs = runs_folder()
+def _list_records(pattern: re.Pattern[str]) -> list[Record]:
+    runs = find_runs_folder()
     try:
         names = os.listdir(runs)
     except FileNotFoundError:
         return []
     except NotADirectoryError as exc:
-        what = (
-            f"{runs if runs.exists() else paths.home()} is no folder, so it has no records of runs"
-        )
+        what = f"{runs if runs.exists() else paths.find_home()} is no folder, so it has no records of runs"
         raise UsageError(what, "set RUNSPEC_HOME to a folder, or unset it") from exc
     except OSError as exc:
-        raise atomic_io.failed(exc, runs, "read") from exc
+        raise atomic_io.make_error(exc, runs, "read") from exc
     return [Record(runs / name) for name in names if pattern.fullmatch(name)]
 
 
-def _state(of: Record) -> journal.RunState | Damaged:
+def _read_state(of: Record) -> journal.RunState | Damaged:
     try:
-        return of.memory()
+        return of.read_memory()
     except Damaged as exc:
         return exc
 
@@ -364,36 +368,36 @@ def _order(of: Record, memory: journal.RunState | Damaged) -> tuple[int, float, 
     return memory.number, memory.born, of.run
 
 
-def unreadable(record: Record) -> Damaged | None:
+def find_damage(record: Record) -> Damaged | None:
     """Return the error from reading the journal of a run, or None if it can be read."""
-    found = _state(record)
+    found = _read_state(record)
     return found if isinstance(found, Damaged) else None
 
 
-def of_name(name: str) -> list[Record]:
+def list_runs(name: str) -> list[Record]:
     """Return the records of runs of the spec called *name* that are not destroyed, oldest first.
 
     Records that cannot be read are left out.
     """
-    return [r for r in readable(name) if not r.memory().deleted]
+    return [r for r in list_readable(name) if not r.read_memory().deleted]
 
 
-def readable(name: str) -> list[Record]:
+def list_readable(name: str) -> list[Record]:
     """Return the records of runs of the spec called *name*, destroyed ones too, oldest first.
 
     Records that cannot be read are left out.
     """
-    return [r for r in _named(name) if not unreadable(r)]
+    return [r for r in _list_with_name(name) if not find_damage(r)]
 
 
-def damaged(name: str) -> Damaged | None:
+def find_damaged(name: str) -> Damaged | None:
     """Return the error from the first damaged journal among the runs of the spec called *name*, or None."""
-    return next(filter(None, map(unreadable, _named(name))), None)
+    return next(filter(None, map(find_damage, _list_with_name(name))), None)
 
 
-def _named(name: str) -> list[Record]:
-    found = _records(re.compile(rf"{re.escape(name)}-{TOKEN}"))
-    return sorted(found, key=lambda of: _order(of, _state(of)))
+def _list_with_name(name: str) -> list[Record]:
+    found = _list_records(re.compile(rf"{re.escape(name)}-{TOKEN}"))
+    return sorted(found, key=lambda of: _order(of, _read_state(of)))
 
 
 def find(run: str) -> Record:
@@ -401,36 +405,38 @@ def find(run: str) -> Record:
 
     Raises UsageError if there is none.
     """
-    exact = _records(re.compile(re.escape(run)))
+    exact = _list_records(re.compile(re.escape(run)))
     if exact and RUN.fullmatch(run):
         return exact[0]
-    if found := of_name(run) or _named(run):
+    if found := list_runs(run) or _list_with_name(run):
         return found[-1]
-    records = _records(RUN)
-    if sizes := _sizes(run, records):
+    records = _list_records(RUN)
+    if sizes := _list_sizes(run, records):
         raise UsageError(
             f"'{run}' has a run for each size", f"name one of them: {', '.join(sizes)}"
         )
-    hint = _meant(run, records) or ("see runspec list" if records else "nothing was applied yet")
+    hint = _suggest_name(run, records) or (
+        "see runspec list" if records else "nothing was applied yet"
+    )
     raise UsageError(f"there is no run '{run}'", hint)
 
 
 def has(name: str) -> bool:
     """Return whether there is a record of a run called *name*, or of a spec of that name."""
-    return bool(_named(name)) or any(of.run == name for of in _records(RUN))
+    return bool(_list_with_name(name)) or any(of.run == name for of in _list_records(RUN))
 
 
-def sizes(name: str) -> list[str]:
+def list_sizes(name: str) -> list[str]:
     """Return the names of the runs of each size of the spec called *name*, in order."""
-    return _sizes(name, _records(RUN))
+    return _list_sizes(name, _list_records(RUN))
 
 
-def _sizes(name: str, records: Iterable[Record]) -> list[str]:
+def _list_sizes(name: str, records: Iterable[Record]) -> list[str]:
     of_size = re.compile(rf"{re.escape(name)}-[np]\d+")
     return sorted({of.name for of in records if of_size.fullmatch(of.name)})
 
 
-def _meant(typed: str, records: Sequence[Record]) -> str | None:
+def _suggest_name(typed: str, records: Sequence[Record]) -> str | None:
     """Return a hint with the specs or runs that begin with *typed*, or else with the most similar name, or None."""
     names, runs = {r.name for r in records}, {r.run for r in records}
     for known in (names, runs):
@@ -443,15 +449,15 @@ def _meant(typed: str, records: Sequence[Record]) -> str | None:
     return did_you_mean(typed, [*runs, *names])
 
 
-def newest(name: str) -> Record | None:
+def find_newest(name: str) -> Record | None:
     """Return the newest record of the spec called *name*, destroyed or not, or None."""
-    found = _named(name)
+    found = _list_with_name(name)
     return found[-1] if found else None
 
 
-def kept(found: Record) -> Record:
+def require_kept(found: Record) -> Record:
     """Return *found*. Raises UsageError if the run was destroyed."""
-    if found.memory().deleted:
+    if found.read_memory().deleted:
         raise UsageError(
             f"{found.run} was destroyed, and nothing is left of it", "see runspec list"
         )

@@ -54,19 +54,19 @@ class WrittenFiles:
     def __init__(self) -> None:
         self._names: frozenset[str] = frozenset()
         with contextlib.suppress(OSError):
-            self._names = frozenset(os.listdir(_place()))
+            self._names = frozenset(os.listdir(_find_place()))
         self._known: dict[str, Mapping[str, list[Written]]] = {}
 
-    def in_folder(self, folder: str) -> Mapping[str, list[Written]]:
+    def select_folder(self, folder: str) -> Mapping[str, list[Written]]:
         """Return what was written into *folder* by one name, by paths that start there.
 
         A file has several entries if a command was killed that was to write it again.
         """
         if folder not in self._known:
             known: dict[str, list[Written]] = {}
-            for name, one in _recorded(folder, self._names).items():
+            for name, one in _read_recorded(folder, self._names).items():
                 known.setdefault(name, []).append(one)
-            for path in _unfinished(folder, self._names):
+            for path in _list_unfinished(folder, self._names):
                 for name, one in _read(path, folder).items():
                     known.setdefault(name, []).append(one)
             self._known[folder] = known
@@ -75,7 +75,7 @@ class WrittenFiles:
     def has(self, path: Path) -> bool:
         """Return whether something is on record for *path*, which may have changed since."""
         folder = os.path.realpath(path.parent)
-        return path.name in self.in_folder(folder)
+        return path.name in self.select_folder(folder)
 
     def find(
         self,
@@ -93,7 +93,7 @@ class WrittenFiles:
             return None
         folder = os.path.dirname(path)
         while True:
-            for one in self.in_folder(folder).get(os.path.relpath(path, folder), ()):
+            for one in self.select_folder(folder).get(os.path.relpath(path, folder), ()):
                 if one.is_still(status) and by in (None, one[:2]):
                     return folder, one
             if folder in (top, "/"):
@@ -107,18 +107,18 @@ def note(folder: Path, command: str, run: str, files: Iterable[Path]) -> None:
     If the state folder cannot be written, they count as the user's own: what was asked for is done.
     """
     real = os.path.realpath(folder)
-    new = dict(_stated(real, command, run, files))
+    new = dict(_list_written(real, command, run, files))
     if not new:
         return
-    path = _place() / _name(real)
+    path = _find_place() / _make_file_name(real)
     with contextlib.suppress(FileFailed), atomic_io.translate_os_errors(path):
         atomic_io.make_folder(path.parent)
-        with atomic_io.locked(path.parent / "lock", "another runspec that notes what it wrote"):
+        with atomic_io.hold_lock(path.parent / "lock", "another runspec that notes what it wrote"):
             _add(real, new)
 
 
 @contextlib.contextmanager
-def writing(
+def record_writing(
     folder: Path,
     command: str,
     run: str,
@@ -133,7 +133,7 @@ def writing(
     nothing is on record.
     """
     real, token = os.path.realpath(folder), secrets.token_hex(8)
-    path = _place() / f"{_name(real)}-{token}"
+    path = _find_place() / f"{_make_file_name(real)}-{token}"
     parents = {p.parent: os.path.realpath(p.parent) for p in (*files, *others)}
     expected = {
         os.path.relpath(os.path.join(parents[p.parent], p.name), real): Written(
@@ -145,8 +145,8 @@ def writing(
     fd = None
     with contextlib.suppress(FileFailed), atomic_io.translate_os_errors(path):
         atomic_io.make_folder(path.parent)
-        with atomic_io.locked(path.parent / "lock", "another runspec that notes what it wrote"):
-            atomic_io.write(path, _content(real, expected, folders=folders))
+        with atomic_io.hold_lock(path.parent / "lock", "another runspec that notes what it wrote"):
+            atomic_io.write(path, _format_content(real, expected, folders=folders))
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             atomic_io.lock(fd, path)
             _clean_up(real, expected)
@@ -154,17 +154,17 @@ def writing(
         yield f"{UNFINISHED}{token}-"
     finally:
         if fd is not None:
-            if not any(_continued(real, expected)):
+            if not any(_find_continued(real, expected)):
                 path.unlink(missing_ok=True)
             os.close(fd)
 
 
 def _add(folder: str, new: Mapping[str, Written]) -> None:
     """Add to the record of *folder*. The caller holds the lock."""
-    path = _place() / _name(folder)
-    known = {**_recorded(folder, frozenset(os.listdir(path.parent))), **new}
-    atomic_io.write(path, _content(folder, known))
-    link = path.with_name(_inode_name(folder))
+    path = _find_place() / _make_file_name(folder)
+    known = {**_read_recorded(folder, frozenset(os.listdir(path.parent))), **new}
+    atomic_io.write(path, _format_content(folder, known))
+    link = path.with_name(_make_inode_name(folder))
     link.unlink(missing_ok=True)
     link.symlink_to(path.name)
 
@@ -174,7 +174,7 @@ def _clean_up(folder: str, new: Collection[str]) -> None:
 
     Their files that can be continued stay on record, unless the caller has recorded them: *new*.
     """
-    for path in _unfinished(folder, os.listdir(_place())):
+    for path in _list_unfinished(folder, os.listdir(_find_place())):
         with contextlib.suppress(OSError, *NOT_OURS), path.open("r+b") as file:
             if not atomic_io.lock(file.fileno(), path, wait=False):
                 continue
@@ -182,9 +182,9 @@ def _clean_up(folder: str, new: Collection[str]) -> None:
             for parent in json.loads(file.read())["folders"]:
                 _remove_parts(os.path.join(folder, parent), begins)
             files = _read(path, folder)
-            if finished := dict(_still(folder, files)):
+            if finished := dict(_find_unchanged(folder, files)):
                 _add(folder, finished)
-            if not set(_continued(folder, files)).difference(new):
+            if not set(_find_continued(folder, files)).difference(new):
                 path.unlink()
 
 
@@ -195,14 +195,14 @@ def _remove_parts(folder: str, begins: str) -> None:
                 os.unlink(os.path.join(folder, name))
 
 
-def _continued(folder: str, files: Mapping[str, Written]) -> Iterator[str]:
+def _find_continued(folder: str, files: Mapping[str, Written]) -> Iterator[str]:
     """Yield the names of the *files* with a size that changes which exist in *folder*."""
     for name, one in files.items():
         if one.bytes == ANY and os.path.lexists(os.path.join(folder, name)):
             yield name
 
 
-def _still(folder: str, files: Mapping[str, Written]) -> Iterator[tuple[str, Written]]:
+def _find_unchanged(folder: str, files: Mapping[str, Written]) -> Iterator[tuple[str, Written]]:
     for name, one in files.items():
         with contextlib.suppress(OSError):
             if one.bytes != ANY and one.is_still(os.lstat(os.path.join(folder, name))):
@@ -213,7 +213,7 @@ def has_changed(path: Path) -> bool:
     """Return whether runspec wrote the file *path*, as far as that is on record, and somebody has changed it since."""
     with contextlib.suppress(OSError):
         status = path.lstat()
-        known = WrittenFiles().in_folder(os.path.realpath(path.parent)).get(path.name, [])
+        known = WrittenFiles().select_folder(os.path.realpath(path.parent)).get(path.name, [])
         return bool(known) and not any(one.is_still(status) for one in known)
     return False
 
@@ -242,7 +242,7 @@ def demand_free(
 
 
 def _is_of_user(path: Path, sha256: str, known: WrittenFiles, command: str, run: str) -> bool:
-    if atomic_io.descriptor_of(path) is not None:
+    if atomic_io.find_descriptor(path) is not None:
         return False
     try:
         status = path.lstat()
@@ -255,16 +255,16 @@ def _is_of_user(path: Path, sha256: str, known: WrittenFiles, command: str, run:
     real = os.path.join(os.path.realpath(path.parent), path.name)
     if known.find(real, status, by=(command, run)):
         return False
-    return is_link or not sha256 or _sha256(path) != sha256
+    return is_link or not sha256 or _hash_file(path) != sha256
 
 
-def _sha256(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     with contextlib.suppress(OSError), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
     return ""
 
 
-def _stated(
+def _list_written(
     folder: str, command: str, run: str, files: Iterable[Path]
 ) -> Iterator[tuple[str, Written]]:
     for path in files:
@@ -276,49 +276,49 @@ def _stated(
                 yield os.path.relpath(real, folder), one
 
 
-def _place() -> Path:
-    return paths.home() / "written"
+def _find_place() -> Path:
+    return paths.find_home() / "written"
 
 
-def _name(folder: str) -> str:
+def _make_file_name(folder: str) -> str:
     return f"{hashlib.sha256(os.fsencode(folder)).hexdigest()[:32]}.json"
 
 
-def _inode_name(folder: str) -> str:
-    device, inode = _inode(folder)
+def _make_inode_name(folder: str) -> str:
+    device, inode = _read_inode(folder)
     return f"at-{device}-{inode}"
 
 
-def _inode(folder: str) -> list[int]:
+def _read_inode(folder: str) -> list[int]:
     status = os.stat(folder)
     return [status.st_dev, status.st_ino]
 
 
-def _content(folder: str, files: Mapping[str, Written], **more: list[str]) -> bytes:
+def _format_content(folder: str, files: Mapping[str, Written], **more: list[str]) -> bytes:
     content = {
         **record_formats.make_format_keys(FORMAT),
         "folder": folder,
-        "inode": _inode(folder) if os.path.isdir(folder) else None,
+        "inode": _read_inode(folder) if os.path.isdir(folder) else None,
         "files": {name: list(one) for name, one in sorted(files.items())},
         **more,
     }
     return json.dumps(content).encode()
 
 
-def _recorded(folder: str, names: Collection[str]) -> dict[str, Written]:
+def _read_recorded(folder: str, names: Collection[str]) -> dict[str, Written]:
     """Return the record of *folder*, also if it had another path; *names* are those of all records."""
-    if (name := _name(folder)) in names:
-        return _read(_place() / name, folder)
+    if (name := _make_file_name(folder)) in names:
+        return _read(_find_place() / name, folder)
     with contextlib.suppress(OSError):
-        if (link := _inode_name(folder)) in names:
-            return _read(_place() / link, folder)
+        if (link := _make_inode_name(folder)) in names:
+            return _read(_find_place() / link, folder)
     return {}
 
 
-def _unfinished(folder: str, names: Iterable[str]) -> list[Path]:
+def _list_unfinished(folder: str, names: Iterable[str]) -> list[Path]:
     """Return the records of commands that write into *folder*, or were killed."""
-    begins = f"{_name(folder)}-"
-    return [_place() / name for name in names if name.startswith(begins)]
+    begins = f"{_make_file_name(folder)}-"
+    return [_find_place() / name for name in names if name.startswith(begins)]
 
 
 def _read(path: Path, folder: str) -> dict[str, Written]:
@@ -327,7 +327,7 @@ def _read(path: Path, folder: str) -> dict[str, Written]:
         content = json.loads(path.read_bytes())
         if content["format"] != FORMAT:
             return {}
-        if content["folder"] != folder and content.get("inode") != _inode(folder):
+        if content["folder"] != folder and content.get("inode") != _read_inode(folder):
             return {}
         return {
             str(name): Written(str(one[0]), str(one[1]), int(one[2]), int(one[3]))

@@ -13,7 +13,7 @@ from runspec_batchai.attempts import End
 from runspec_batchai.status import TERMINATED, TIMED_OUT, node
 from runspec_jobs.machines.spent import Outcome
 from runspec_jobs.provider import State, Status
-from runspec_jobs.state.attempt_history import merged
+from runspec_jobs.state.attempt_history import merge_spans
 
 TWO = {1: End(3, 110.0), 2: End(0, 150.0)}
 
@@ -76,7 +76,7 @@ def test_the_attempt_that_runs_began_with_the_job_or_after_the_one_before(
 def test_all_nodes_of_a_job_are_charged_though_the_service_reports_one_status() -> None:
     found = node(0, job("succeeded", 0, nodes=3))
 
-    spans = merged([], Status(State.SUCCEEDED, "", 0, (found,)), 200.0)
+    spans = merge_spans([], Status(State.SUCCEEDED, "", 0, (found,)), 200.0)
 
     assert [one[:6] for one in spans] == [
         (0, rank, 1, Outcome.SUCCEEDED, 100.0, 151.0) for rank in range(3)

@@ -64,14 +64,14 @@ def test_applying_what_has_succeeded_starts_nothing(spec: Path, capsys: Capture)
     told = capsys.readouterr()
     assert (code, told.out) == (0, "")
     assert "has already succeeded; starting no other" in told.err
-    assert len(run_record.all_runs()) == 1
+    assert len(run_record.list_all()) == 1
 
 
 def test_new_starts_another(spec: Path) -> None:
     run(["apply", str(spec)])
     run(["apply", str(spec), "--new"])
 
-    assert len(run_record.all_runs()) == 2
+    assert len(run_record.list_all()) == 2
 
 
 def test_what_failed_is_started_again(spec: Path) -> None:
@@ -79,7 +79,7 @@ def test_what_failed_is_started_again(spec: Path) -> None:
     run(["apply", str(spec)])
     run(["apply", str(spec)])
 
-    assert len(run_record.all_runs()) == 2
+    assert len(run_record.list_all()) == 2
 
 
 def test_a_changed_spec_beside_a_living_run_is_a_conflict_that_names_the_change(

@@ -231,7 +231,7 @@ def test_what_a_probe_of_a_newer_version_left_is_refused_in_words(tmp_path: Path
     rewritten(session.path, **NEWER)
 
     with pytest.raises(Newer, match=r"runspec 9\.1\.0 wrote it"):
-        probe_leftovers.sessions("local")
+        probe_leftovers.list_sessions("local")
 
 
 # What lies in a store

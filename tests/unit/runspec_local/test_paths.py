@@ -72,7 +72,7 @@ def begun(script: str) -> Path:
     """Start a job that runs *script* and goes on, and return its folder."""
     write(f"{PATHS}providers: {{local: {{grace: 1s}}}}\nrun: |\n  {script}\n  exec sleep 600\n")
     assert run(["apply", "-d", "job.yaml"]) == 0
-    folder = Path(os.environ["RUNSPEC_HOME"], "local/runs", run_record.of_name("toy")[-1].run)
+    folder = Path(os.environ["RUNSPEC_HOME"], "local/runs", run_record.list_runs("toy")[-1].run)
     until((folder / "tasks/0/nodes/0/job/model/made").exists)
     return folder
 

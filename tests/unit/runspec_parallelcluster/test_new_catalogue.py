@@ -115,7 +115,7 @@ def test_a_run_that_is_alive_keeps_its_machines_and_is_no_conflict(
     made = model.make_plan(PROVIDER, of, "abc123", given)
     machines, before = machine_rates(PROVIDER, of, given, {}), types(of)
     old = run_record.create(JOB, made, given, tmp_path, "n", machines=machines)
-    with old.opened(lambda _: None) as journal:
+    with old.open_journal(lambda _: None) as journal:
         for step in made.steps:
             journal.add("done", step=step.id, answer={})
 

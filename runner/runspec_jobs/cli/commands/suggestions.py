@@ -60,7 +60,7 @@ def outputs(ctx: typer.Context, incomplete: str) -> list[str]:
 def _runs() -> Iterator[os.DirEntry[str]]:
     with (
         contextlib.suppress(OSError, RunspecError),
-        os.scandir(state_folder.runs_folder()) as entries,
+        os.scandir(state_folder.find_runs_folder()) as entries,
     ):
         yield from (entry for entry in entries if not entry.name.startswith("."))
 

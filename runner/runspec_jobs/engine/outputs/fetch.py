@@ -47,7 +47,7 @@ def fetch(
             wanted = {place(target, file, layout): file for file in files}
             _demand_free(wanted, brought, run, force=force)
             timed = _expected(wanted)
-            with written_files.writing(target, "fetch", run, timed, wanted) as begins:
+            with written_files.record_writing(target, "fetch", run, timed, wanted) as begins:
                 try:
                     _bring(files, target, layout, brought, begins, move)
                 finally:

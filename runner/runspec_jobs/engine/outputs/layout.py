@@ -105,7 +105,11 @@ def put_file(
     *begins* is how the name of the unfinished file begins.
     """
     digest, done = hashlib.sha256(), 0
-    with _writing(target, path), file.open() as source, atomic_io.replaced(path, begins) as copy:
+    with (
+        _writing(target, path),
+        file.open() as source,
+        atomic_io.replace_atomically(path, begins) as copy,
+    ):
         if file.mode is not None:  # nobody else may read it before it has its mode
             os.fchmod(copy.fileno(), 0o600)
         while data := source.read(CHUNK_BYTES):

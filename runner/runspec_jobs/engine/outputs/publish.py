@@ -20,8 +20,8 @@ def finish(of: Record, client: Client, tell: Tell) -> None:
     if not isinstance(client, SupportsPublishing):
         return
     try:
-        if _is_over(of.memory().status or client.state(of.run)):
-            with of.opened(tell) as journal:
+        if _is_over(of.read_memory().status or client.state(of.run)):
+            with of.open_journal(tell) as journal:
                 publish(journal, of.run, client, tell)
     except RunspecError as exc:
         tell(_unpublished(of.run, exc.message))

@@ -28,7 +28,7 @@ from runspec_jobs.provider import (
     SupportsUpload,
 )
 from runspec_jobs.spec.placeholders import tasks
-from runspec_jobs.state.attempt_history import merged
+from runspec_jobs.state.attempt_history import merge_spans
 from runspec_jobs.testing.faults import FAULTS, Changing, Flaky, Strike
 from runspec_jobs.testing.trial import Quiet, Trial, chunks, persist, token
 from runspec_jobs.testing.world import FILES, World
@@ -195,7 +195,7 @@ class ClientContract:
         began_s = time.time()
 
         def is_over(status: Status) -> bool:
-            spans[:] = merged(spans, status, time.time())
+            spans[:] = merge_spans(spans, status, time.time())
             return status.state.terminal
 
         trial.make()

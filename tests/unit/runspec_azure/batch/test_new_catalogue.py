@@ -50,7 +50,7 @@ def test_a_live_run_keeps_its_size_and_its_price(
     made = planned(found, "abc123")
     machines = machine_rates(AZURE, found.spec, found.facts, {})
     record = run_record.create(JOB, made, found.facts, tmp_path, "n", machines=machines)
-    with record.opened(lambda _: None) as journal:
+    with record.open_journal(lambda _: None) as journal:
         for step in made.steps:
             journal.add("done", step=step.id, answer={})
     left = tuple(machine for machine in vm_sizes.current() if machine.name != size(made))

@@ -201,7 +201,7 @@ def test_ctrl_c_ends_any_verb_with_130(monkeypatch: pytest.MonkeyPatch, capsys: 
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run_record, "all_states", interrupted)
+    monkeypatch.setattr(run_record, "list_all_states", interrupted)
 
     assert run(["list"]) == 130
     assert "run the same command again to continue" in capsys.readouterr().err
@@ -228,7 +228,7 @@ def test_an_abort_of_typer_is_a_bug_and_not_the_failure_of_a_job(
     def aborted() -> None:
         raise error
 
-    monkeypatch.setattr(run_record, "all_states", aborted)
+    monkeypatch.setattr(run_record, "list_all_states", aborted)
 
     assert run(["list"]) == (7 if isinstance(error, typer.Exit) else 70)
 

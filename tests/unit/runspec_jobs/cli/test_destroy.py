@@ -42,7 +42,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def applied(name: str, command: str, *options: str) -> str:
     Path("job.yaml").write_text(f"{HEAD}name: {name}\nrun: '{command}'\n")
     run(["apply", "job.yaml", *options])
-    return run_record.of_name(name)[-1].run
+    return run_record.list_runs(name)[-1].run
 
 
 def left() -> list[str]:
@@ -235,7 +235,7 @@ def kept_cluster(folder: Path) -> None:
     of = parallelcluster_specs.spec(run="true")
     given = parallelcluster_specs.facts(of)
     made = model.make_plan(PROVIDER, of, "abc123", given)
-    with run_record.create(text, made, given, folder, "job.yaml").opened() as journal:
+    with run_record.create(text, made, given, folder, "job.yaml").open_journal() as journal:
         for step in made.steps:
             journal.add("done", step=step.id, answer={})
             if step.scope is Scope.RUN:
@@ -281,8 +281,8 @@ def unreachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("RUNSPEC_PROFILE", str(tmp_path / "mine.yaml"))
     Path("job.yaml").write_text("apiVersion: runspec/v1\nprovider: slurm\nname: far\nrun: 'true'\n")
     assert run(["apply", "job.yaml"]) != 0
-    of = run_record.of_name("far")[-1]
-    with of.opened() as journal:
+    of = run_record.list_runs("far")[-1]
+    with of.open_journal() as journal:
         for step in of.plan.steps[:-1]:
             journal.add("done", step=step.id, answer={})
     return of.run

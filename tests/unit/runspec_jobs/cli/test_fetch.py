@@ -238,7 +238,7 @@ def test_two_that_fetch_into_one_folder_tear_no_file(tmp_path: Path) -> None:
             return super().read(size)
 
     def open_half(path: Path) -> BinaryIO:
-        context = atomic_io.replaced(path)
+        context = atomic_io.replace_atomically(path)
         half = context.__enter__()
         half.write(b"half")
         left.append(context)

@@ -130,10 +130,10 @@ def day(ago: int) -> str:
 
 def aged(days: int) -> None:
     """Make the prices that were read as old as that."""
-    found = json.loads(price_cache.place().read_text())
+    found = json.loads(price_cache.find_file().read_text())
     for one in found["lists"].values():
         one["date"] = day(days)
-    price_cache.place().write_text(json.dumps(found))
+    price_cache.find_file().write_text(json.dumps(found))
 
 
 def test_prices_of_the_profile_come_first(
@@ -157,7 +157,7 @@ def test_what_was_read_is_listed_with_its_date_and_source_in_a_private_file(
     assert (found["usd_hour"], found["spot_usd_hour"]) == ({"m5.4xlarge": 0.9}, {"m5.4xlarge": 0.1})
     assert run(["prices"]) == 0
     assert "ec2/eu-west-1" in capsys.readouterr().out
-    assert price_cache.place().stat().st_mode & 0o777 == 0o600
+    assert price_cache.find_file().stat().st_mode & 0o777 == 0o600
 
 
 def test_a_list_that_cannot_be_read_is_an_error_and_leaves_what_was_read(
@@ -199,7 +199,7 @@ def test_a_profile_without_a_region_is_told_what_to_write(spec: Path, capsys: Ca
     ],
 )
 def test_a_damaged_file_of_prices_has_none(spec: Path, text: str, capsys: Capture) -> None:
-    place = price_cache.place()
+    place = price_cache.find_file()
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(text)
 

@@ -126,7 +126,7 @@ def test_after_a_yes_each_says_what_it_has_seen_and_all_is_taken_away(
     ]
     assert "seen: no such luck" in lines[3]
     assert service.there == []
-    assert probe_leftovers.sessions("tiny") == []
+    assert probe_leftovers.list_sessions("tiny") == []
 
 
 def test_some_may_be_chosen_and_json_has_all(service: Service, capsys: Capture) -> None:
@@ -198,11 +198,11 @@ def test_a_mistake_of_ours_in_a_probe_takes_its_things_away(
     assert run(["doctor", "tiny", "--probe", "--yes"]) == 70
 
     assert service.there == []
-    assert probe_leftovers.sessions("tiny") == []
+    assert probe_leftovers.list_sessions("tiny") == []
 
 
 def test_one_session_at_a_time(service: Service, capsys: Capture) -> None:
-    with probe_leftovers.alone("tiny") as free:
+    with probe_leftovers.lock_probes("tiny") as free:
         assert free
         code = run(["doctor", "tiny", "--probe", "--yes"])
 

@@ -326,7 +326,7 @@ def test_the_rest_is_stopped_once_a_task_is_good_enough(spec: Path, capsys: Capt
         2: "cancelled",
         3: "cancelled",
     }
-    assert run_record.find("job").memory().stopped == {0, 2, 3}
+    assert run_record.find("job").read_memory().stopped == {0, 2, 3}
 
 
 def test_a_task_that_fails_stops_no_other(spec: Path, capsys: Capture) -> None:
@@ -356,7 +356,7 @@ def test_whoever_follows_the_report_stops_the_rest(spec: Path, capsys: Capture) 
         0.95,
     )
     assert applied(spec, STOPPED) == 0  # it is done: nothing is started again
-    assert len(run_record.of_name("job")) == 1
+    assert len(run_record.list_runs("job")) == 1
     capsys.readouterr()
     assert run(["report", "job", "--follow"]) == 0
     assert "are stopped" not in capsys.readouterr().err
@@ -368,7 +368,7 @@ def test_who_looks_at_logs_stops_nothing(spec: Path, capsys: Capture) -> None:
 
     assert run(["logs", "-f", "--timeout", "1s", "job"]) == 124
 
-    assert run_record.find("job").memory().stopped == set()
+    assert run_record.find("job").read_memory().stopped == set()
     assert run(["cancel", "job"]) == 0
 
 
@@ -436,12 +436,12 @@ def test_the_rest_is_stopped_by_the_same_command_after_it_was_killed(
     spec.write_text(HEAD + STOPPED)
     program = [sys.executable, "-m", "runspec_jobs", "apply", str(spec)]
     with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as killed:
-        until(lambda: run_record.all_runs() and run_record.find("job").memory().answers)
+        until(lambda: run_record.list_all() and run_record.find("job").read_memory().answers)
         killed.send_signal(signal.SIGKILL)
 
     assert applied(spec, STOPPED) == 0
 
-    assert len(run_record.of_name("job")) == 1
+    assert len(run_record.list_runs("job")) == 1
     assert reported(capsys, "job")["state"] == "succeeded"
 
 
@@ -502,7 +502,7 @@ def test_the_same_apply_again_starts_nothing(spec: Path, capsys: Capture) -> Non
     assert applied(spec, SCALING + SPEED + PRINT) == 0
 
     assert capsys.readouterr().err.count("starting no other") == 3
-    assert len(run_record.all_runs()) == 3
+    assert len(run_record.list_all()) == 3
 
 
 def test_a_size_that_failed_is_told_and_is_all_that_is_tried_again(
@@ -519,7 +519,7 @@ def test_a_size_that_failed_is_told_and_is_all_that_is_tried_again(
 
     assert applied(spec, "scaling: [1, 2]\n" + SPEED + broken) == 0
 
-    assert [len(run_record.of_name(f"job-n{n}")) for n in (1, 2)] == [1, 2]
+    assert [len(run_record.list_runs(f"job-n{n}")) for n in (1, 2)] == [1, 2]
     points = reported(capsys, "job")["series"][0]["points"]
     assert [p["throughput"] for p in points] == [7, 7]
 
@@ -535,7 +535,7 @@ def test_numbers_of_processes_on_one_node_are_compared(
 
     assert applied(spec, "launch: torchrun\nscaling: {processes: [1, 2]}\n" + SPEED + told) == 0
 
-    assert [r.name for r in run_record.all_runs()] == ["job-p1", "job-p2"]
+    assert [r.name for r in run_record.list_all()] == ["job-p1", "job-p2"]
     (found,) = reported(capsys, "job", "--price-per-node-hour", "3.6")["series"]
     assert (found["unit"], found["per_node"]) == ("processes", 2)
     shown = ("size", "throughput", "efficiency", "cost_per_million")
@@ -566,7 +566,7 @@ def test_every_size_is_planned_and_checked_before_any_is_run(spec: Path, capsys:
     assert capsys.readouterr().out.count("plan for local") == 2
 
     assert applied(spec, "scaling: [1, 2]\ncluster: {gpus: 64}\n" + PRINT) != 0
-    assert run_record.all_runs() == []
+    assert run_record.list_all() == []
 
 
 def test_a_group_is_cancelled_and_destroyed_by_its_name(spec: Path, capsys: Capture) -> None:
@@ -576,9 +576,9 @@ def test_a_group_is_cancelled_and_destroyed_by_its_name(spec: Path, capsys: Capt
     assert run(["status", "job"]) == 2
     assert "name one of them: job-n1, job-n2" in capsys.readouterr().err
     assert run(["cancel", "job"]) == 0
-    assert [r.memory().want for r in run_record.all_runs()] == ["cancel", "cancel"]
+    assert [r.read_memory().want for r in run_record.list_all()] == ["cancel", "cancel"]
     assert run(["destroy", "job"]) == 0
-    assert [r.memory().deleted for r in run_record.all_runs()] == [True, True]
+    assert [r.read_memory().deleted for r in run_record.list_all()] == [True, True]
     assert run_group.find("job") is None
 
 

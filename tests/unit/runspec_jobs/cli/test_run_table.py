@@ -19,7 +19,7 @@ from runspec_jobs.cli import run_table
 from runspec_jobs.cli.app import run
 from runspec_jobs.cli.commands.verbs import VERBS
 from runspec_jobs.state import journal
-from runspec_jobs.state_folder import runs_folder
+from runspec_jobs.state_folder import find_runs_folder
 
 pytestmark = pytest.mark.process
 
@@ -218,10 +218,10 @@ def test_an_age_is_in_its_largest_unit() -> None:
 def test_an_older_record_says_what_it_can(capsys: Capture) -> None:
     """A run that was adopted, or is older than what a list shows, has no such note in its journal."""
     name = applied("toy", SWEEP)
-    path = runs_folder() / name / "journal.jsonl"
+    path = find_runs_folder() / name / "journal.jsonl"
     events, _ = journal.parse(path.read_bytes(), "")
     shorter = [{k: v for k, v in e.items() if k not in ("about", "crc")} for e in events]
-    path.write_bytes(b"".join(map(journal.line, shorter)))
+    path.write_bytes(b"".join(map(journal.format_line, shorter)))
 
     (row,) = found(capsys, "list")["runs"]
 
@@ -234,14 +234,14 @@ def test_an_older_record_says_what_it_can(capsys: Capture) -> None:
 def test_5000_runs_are_listed_in_a_few_times_what_reading_them_takes() -> None:
     """Processor time, beside that of reading the journals: seconds say little where processors differ."""
     name = applied("toy", SWEEP)
-    folder = runs_folder()
+    folder = find_runs_folder()
     events, _ = journal.parse((folder / name / "journal.jsonl").read_bytes(), "")
     for number in range(4999):
         copied = folder / f"toy-a{number:05}"
         shutil.copytree(folder / name, copied)
         first = {**events[0], "run": copied.name, "number": number + 2}
         told = [{k: v for k, v in e.items() if k != "crc"} for e in (first, *events[1:])]
-        (copied / "journal.jsonl").write_bytes(b"".join(map(journal.line, told)))
+        (copied / "journal.jsonl").write_bytes(b"".join(map(journal.format_line, told)))
 
     ratios, lines = [], list[str]()
     for _ in range(3):

@@ -16,7 +16,7 @@ from runspec_jobs.cli.app import run
 from runspec_jobs.cli.spending import short
 from runspec_jobs.machines.spent import Part, part_json
 from runspec_jobs.provider import State, Status
-from runspec_jobs.state_folder import runs_folder
+from runspec_jobs.state_folder import find_runs_folder
 from runspec_local.client import LocalClient
 from tests.support.wait import until
 
@@ -99,7 +99,7 @@ def test_a_record_elsewhere_gives_the_same_amounts_even_of_a_destroyed_run(
     applied(TWICE)
     expected = printed(capsys, "cost")
     assert run(["destroy", "twice"]) == 0
-    home = runs_folder()
+    home = find_runs_folder()
     shutil.copytree(home, folder / "elsewhere" / "runs")
     shutil.rmtree(home)
     monkeypatch.setenv("RUNSPEC_HOME", str(folder / "elsewhere"))

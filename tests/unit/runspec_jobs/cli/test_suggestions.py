@@ -46,10 +46,10 @@ def runs(folder: Path) -> Sequence[str]:
     """Return the names of many runs that are on record."""
     made = [f"job{number % 20}-{number:06}" for number in range(RUNS)]
     for name in made:
-        record = state_folder.runs_folder() / name
+        record = state_folder.find_runs_folder() / name
         record.mkdir(parents=True)
         (record / "job.yaml").write_text(SPEC)
-    (state_folder.runs_folder() / ".new-job-000000").mkdir()
+    (state_folder.find_runs_folder() / ".new-job-000000").mkdir()
     return made
 
 
@@ -113,7 +113,7 @@ def test_outputs_are_those_of_the_run(run: str, runs: Sequence[str]) -> None:
 
 def test_a_damaged_record_completes_nothing(runs: Sequence[str]) -> None:
     for text in ("outputs: 3", "- a", "outputs: [x", ""):
-        (state_folder.runs_folder() / "job3-000003" / "job.yaml").write_text(text)
+        (state_folder.find_runs_folder() / "job3-000003" / "job.yaml").write_text(text)
         assert completed("runspec fetch job3-000003 --output ") == []
 
 
@@ -229,4 +229,4 @@ def test_one_command_installs_completion(shell: str, folder: Path) -> None:
 
 def test_the_few_imports_say_what_the_others_say(monkeypatch: pytest.MonkeyPatch) -> None:
     assert suggestions.PROVIDERS == registry.GROUP
-    assert state_folder.runs_folder() == run_record.runs_folder()
+    assert state_folder.find_runs_folder() == run_record.find_runs_folder()

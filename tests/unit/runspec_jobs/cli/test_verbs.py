@@ -57,7 +57,7 @@ def test_a_newest_run_that_failed_is_not_hidden_by_an_older_success(
     code = run(["apply", str(spec)])
 
     assert (code, "starting no other" in capsys.readouterr().err) == (1, False)
-    assert len(run_record.of_name("job")) == 3
+    assert len(run_record.list_runs("job")) == 3
 
 
 def test_cancelling_what_has_succeeded_changes_nothing(spec: Path, capsys: Capture) -> None:
@@ -128,10 +128,10 @@ def test_what_runs_share_goes_with_destroy_site_whoever_made_it(
     spec.write_text(HEAD + "mounts: [{name: m, source: ./src, target: /job/m}]\nrun: echo\n")
     assert run(["apply", str(spec)]) == 0
     assert run(["apply", str(spec), "--new"]) == 0
-    newest = run_record.of_name("job")[-1]
+    newest = run_record.list_runs("job")[-1]
     journal = newest.folder / "journal.jsonl"
     journal.write_bytes(journal.read_bytes().split(b"\n")[0] + b"\n")  # cut off at once
-    for old in run_record.of_name("job"):
+    for old in run_record.list_runs("job"):
         assert run(["destroy", old.run]) == 0
     capsys.readouterr()
 
@@ -151,7 +151,7 @@ def never_begun(spec: Path, monkeypatch: pytest.MonkeyPatch) -> run_record.Recor
         raise CredentialsError("nobody is logged in")
 
     monkeypatch.setattr(PROVIDER, "connect", refuse)
-    (of,) = run_record.of_name("job")
+    (of,) = run_record.list_runs("job")
     return of
 
 
@@ -160,8 +160,8 @@ def test_a_run_that_began_nothing_is_destroyed_without_a_client(
 ) -> None:
     assert run(["destroy", never_begun.run]) == 0
 
-    assert never_begun.memory().deleted
-    assert run_record.of_name("job") == []
+    assert never_begun.read_memory().deleted
+    assert run_record.list_runs("job") == []
     assert run(["destroy", "--site"]) == 0
 
 
@@ -174,8 +174,8 @@ def test_a_run_that_began_nothing_is_cancelled_without_a_client(
     assert "cancelled" in capsys.readouterr().out
     assert run(["destroy", never_begun.run]) == 0
 
-    assert never_begun.memory().want == "destroy"
-    assert never_begun.memory().deleted
+    assert never_begun.read_memory().want == "destroy"
+    assert never_begun.read_memory().deleted
 
 
 def test_apply_goes_on_where_the_service_is_down_right_after_it_took_the_run(
@@ -206,7 +206,7 @@ def test_a_damaged_record_does_not_hide_the_others(spec: Path, capsys: Capture) 
     other = spec.with_name("other.yaml")
     other.write_text(spec.read_text().replace("name: job", "name: other"))
     assert run(["apply", str(other)]) == 0
-    (damaged,) = run_record.of_name("job")
+    (damaged,) = run_record.list_runs("job")
     journal = damaged.folder / "journal.jsonl"
     journal.write_bytes(journal.read_bytes().replace(b'"born"', b'"burn"', 1))
     (homes() / "runs" / "backup").mkdir()
@@ -235,7 +235,7 @@ def test_a_damaged_file_stands_in_the_way_of_its_own_run_alone(
 ) -> None:
     """The message names the file and what to do; --new starts another run, and --site is not guessed at."""
     assert run(["apply", str(spec)]) == 0
-    (damaged,) = run_record.of_name("job")
+    (damaged,) = run_record.list_runs("job")
     (damaged.folder / name).unlink()
     if content is not None:
         (damaged.folder / name).write_bytes(content)
@@ -254,7 +254,7 @@ def test_a_damaged_file_stands_in_the_way_of_its_own_run_alone(
         assert run(["destroy", "--site"]) == 4
     assert run(["apply", "--new", str(spec)]) == 0
     assert run(["status", "job"]) == 0
-    newest = run_record.of_name("job")[-1].run
+    newest = run_record.list_runs("job")[-1].run
     if name == "journal.jsonl":  # nothing says whether the damaged one is newer
         capsys.readouterr()
         assert run(["destroy", "job"]) == 2
@@ -274,7 +274,7 @@ def test_a_live_run_without_the_beginning_of_its_journal_is_ended_by_its_id(
     """Its job is alive; and what is left of the file may help to restore it."""
     spec.write_text(f"{HEAD}command: [sleep, '300']\n")
     assert run(["apply", "-d", str(spec)]) == 0
-    (damaged,) = run_record.of_name("job")
+    (damaged,) = run_record.list_runs("job")
     path = damaged.folder / "journal.jsonl"
     whole = path.read_bytes()
     path.unlink() if content is None else path.write_bytes(content)
@@ -303,7 +303,7 @@ def test_a_spec_on_record_that_cannot_be_read_is_told_as_such(
     spec: Path, capsys: Capture, content: bytes, why: str
 ) -> None:
     assert run(["apply", str(spec)]) == 0
-    (damaged,) = run_record.of_name("job")
+    (damaged,) = run_record.list_runs("job")
     (damaged.folder / "job.yaml").write_bytes(content)
     capsys.readouterr()
 
@@ -319,7 +319,7 @@ def test_a_spec_on_record_that_a_newer_rule_refuses_is_read(
 ) -> None:
     """An earlier version accepted it, and its run must be followed, fetched and ended as any other."""
     assert run(["apply", str(spec)]) == 0
-    (of,) = run_record.of_name("job")
+    (of,) = run_record.list_runs("job")
     with (of.folder / "job.yaml").open("ab") as file:
         file.write(line)
     capsys.readouterr()
@@ -334,7 +334,7 @@ def test_an_empty_file_or_a_folder_in_its_place_is_told_and_no_bug(
     spec: Path, capsys: Capture, name: str, damage: str
 ) -> None:
     assert run(["apply", str(spec)]) == 0
-    (damaged,) = run_record.of_name("job")
+    (damaged,) = run_record.list_runs("job")
     path = damaged.folder / name
     path.unlink()
     path.touch() if damage == "empty" else path.mkdir()
@@ -379,7 +379,7 @@ def test_runs_are_suggested_whose_names_begin_with_what_was_typed(
 def sleeping(spec: Path, word: str) -> str:
     spec.write_text(HEAD + f"command: [sleep, '{word}']\n")
     assert run(["apply", "--new", "-d", str(spec)]) == 0
-    newest = run_record.newest("job")
+    newest = run_record.find_newest("job")
     assert newest is not None
     return newest.run
 
@@ -413,7 +413,7 @@ def test_what_reads_says_that_the_newest_run_was_destroyed_and_which_is_older(
 ) -> None:
     assert run(["apply", str(spec)]) == 0
     assert run(["apply", "--new", str(spec)]) == 0
-    older, newer = run_record.of_name("job")
+    older, newer = run_record.list_runs("job")
     assert run(["destroy", "job"]) == 0
     capsys.readouterr()
 
@@ -447,7 +447,7 @@ def test_a_clock_that_goes_back_changes_no_order(
         second = sleeping(spec, "601")
     capsys.readouterr()
 
-    assert [of.run for of in run_record.all_runs()] == [first, second]
+    assert [of.run for of in run_record.list_all()] == [first, second]
     assert run(["cancel", "job"]) == 0
     assert f"{second} cancelled" in capsys.readouterr().err
     assert run(["cancel", first]) == 0
@@ -460,7 +460,7 @@ def test_numbers_go_on_where_their_file_is_lost(spec: Path) -> None:
 
     assert run(["apply", "--new", str(spec)]) == 0
 
-    assert [of.memory().number for of in run_record.all_runs()] == [1, 2, 3]
+    assert [of.read_memory().number for of in run_record.list_all()] == [1, 2, 3]
 
 
 # What is asked for
@@ -709,9 +709,9 @@ def test_a_character_that_cannot_be_shown_is_an_escape(spec: Path) -> None:
 
 def test_a_wait_for_another_runspec_is_told(spec: Path) -> None:
     assert run(["apply", str(spec)]) == 0
-    (old,) = run_record.of_name("job")
-    assert engine.is_made(old.plan, old.memory())
-    with old.opened():
+    (old,) = run_record.list_runs("job")
+    assert engine.is_made(old.plan, old.read_memory())
+    with old.open_journal():
         words = [sys.executable, "-m", "runspec_jobs", "destroy", "job"]
         with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as child:
             assert child.stderr is not None

@@ -280,8 +280,8 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Store:
 def test_an_adopted_run_is_on_record_for_its_owner_alone(store: Store) -> None:
     assert run(["adopt", "aws-batch", RUN]) == 0
 
-    (of,) = run_record.all_runs()
-    memory = of.memory()
+    (of,) = run_record.list_all()
+    memory = of.read_memory()
     assert [of.run, memory.born, memory.want] == [RUN, BORN, "run"]
     assert list(memory.answers) == [s.id for s in of.plan.steps]
     modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in of.folder.iterdir()}
@@ -297,7 +297,7 @@ def test_names_that_are_no_runs_are_never_taken_for_one(store: Store, capsys: Ca
     assert run(["list", "--remote", "--json"]) == 0
     assert run(["adopt", "aws-batch", "../job-abc234"]) == 2
 
-    assert run_record.all_runs() == []
+    assert run_record.list_all() == []
     assert json.loads(capsys.readouterr().out.splitlines()[0])["runs"] == []
 
 
@@ -325,15 +325,15 @@ def test_what_cannot_be_adopted_is_told_with_a_code(store: Store, capsys: Captur
 def test_a_run_that_was_destroyed_here_is_not_taken_up_again(store: Store, capsys: Capture) -> None:
     store.done = 0
     assert run(["adopt", "aws-batch", RUN]) == 0
-    (of,) = run_record.all_runs()
-    with of.opened() as journal:
+    (of,) = run_record.list_all()
+    with of.open_journal() as journal:
         journal.add("deleted")
     store.done = 99
 
     code, why = said(run(["adopt", "aws-batch", RUN]), capsys)
 
     assert (code, f"a record of {RUN}, which was destroyed" in why) == (2, True)
-    assert of.memory().answers == {}
+    assert of.read_memory().answers == {}
 
 
 def test_runs_of_another_provider_in_the_same_store_are_left_to_it(
@@ -347,7 +347,7 @@ def test_runs_of_another_provider_in_the_same_store_are_left_to_it(
     assert [json.loads(line)["runs"] for line in capsys.readouterr().out.splitlines()] == [[], []]
     code, why = said(run(["adopt", "aws-batch", RUN]), capsys)
     assert (code, f"{RUN} runs on 'other-batch'" in why) == (2, True)
-    assert run_record.all_runs() == []
+    assert run_record.list_all() == []
 
 
 def test_what_could_be_adopted_is_listed_with_why_it_could_not(
@@ -383,7 +383,7 @@ def test_of_several_runs_one_that_is_damaged_stops_no_other(store: Store, capsys
 
     code = run(["adopt", "aws-batch", "--json"])
 
-    assert (code, [of.run for of in run_record.all_runs()]) == (69, [RUN])
+    assert (code, [of.run for of in run_record.list_all()]) == (69, [RUN])
     assert json.loads(capsys.readouterr().out)["runs"] == [{"run": RUN, "provider": "aws-batch"}]
 
 
@@ -393,15 +393,15 @@ def test_a_run_that_its_apply_is_still_at_work_on_is_completed_by_adopting_it_ag
     count = len(state()["plan"]["steps"])
     store.done = count - 1
     assert run(["adopt", "aws-batch", RUN]) == 0
-    (of,) = run_record.all_runs()
-    assert "job" in of.memory().begun
-    assert "job" not in of.memory().answers
+    (of,) = run_record.list_all()
+    assert "job" in of.read_memory().begun
+    assert "job" not in of.read_memory().answers
     store.done, store.looked = 99, []
 
     assert run(["adopt", "aws-batch", RUN]) == 0
 
     assert store.looked == ["job"]
-    assert len(of.memory().answers) == count
+    assert len(of.read_memory().answers) == count
 
 
 @pytest.mark.parametrize("which", ["made otherwise", "not planned"])
@@ -420,7 +420,7 @@ def test_a_run_without_a_job_is_not_adopted_where_it_could_not_be_gone_on_with(
     code, why = said(run(["adopt", "aws-batch", RUN]), capsys)
 
     assert (code, "has no job yet, and this machine plans its" in why) == (4, True)
-    assert (run_record.all_runs(), store.looked) == ([], ["job"])
+    assert (run_record.list_all(), store.looked) == ([], ["job"])
     store.done = 99
     assert run(["adopt", "aws-batch", RUN]) == 0
 
@@ -432,9 +432,9 @@ def test_what_comes_before_a_step_that_is_found_was_done(store: Store) -> None:
 
     assert run(["adopt", "aws-batch", RUN]) == 0
 
-    (of,) = run_record.all_runs()
-    assert of.memory().answers["definition"] == {}
-    assert of.memory().undone == {"definition"}
+    (of,) = run_record.list_all()
+    assert of.read_memory().answers["definition"] == {}
+    assert of.read_memory().undone == {"definition"}
 
 
 def test_runs_of_other_machines_are_ordered_by_when_they_began(
@@ -446,4 +446,4 @@ def test_runs_of_other_machines_are_ordered_by_when_they_began(
         store.states = {name: text.encode()}
         assert run(["adopt", "aws-batch"]) == 0
 
-    assert [of.memory().born for of in run_record.of_name("job")] == [100.0, 200.0, 300.0]
+    assert [of.read_memory().born for of in run_record.list_runs("job")] == [100.0, 200.0, 300.0]

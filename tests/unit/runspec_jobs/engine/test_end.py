@@ -27,7 +27,7 @@ def test_a_dead_service_keeps_nothing_of_another_one(monkeypatch: pytest.MonkeyP
     steps = [SimpleNamespace(title="make a queue")]
     shared = [(record("slurm"), steps), (record("aws-batch"), steps)]
     monkeypatch.setattr(end, "shared_steps", lambda: shared)
-    monkeypatch.setattr(run_record, "all_runs", list)
+    monkeypatch.setattr(run_record, "list_all", list)
     monkeypatch.setattr(end, "connect", connect)
     undo = lambda steps, journal, context: undone.append(context.client)  # noqa: E731
     monkeypatch.setattr(apply, "undo", undo)

@@ -34,16 +34,16 @@ def put(
         (folder / file).write_text(text)
         about = {"provider": "local", "file": str(folder / file)}
     found = api.load(text.encode(), base=folder).inputs
-    made = model.make_plan(found.provider, found.spec, run_record.new_token(), found.facts)
+    made = model.make_plan(found.provider, found.spec, run_record.make_token(), found.facts)
     of = run_record.create(text.encode(), made, found.facts, folder, name, about=about)
     if deleted:
-        with of.opened() as journal:
+        with of.open_journal() as journal:
             journal.add("deleted")
     return of
 
 
 def left() -> list[str]:
-    return [of.run for of in run_record.all_runs() if not of.memory().deleted]
+    return [of.run for of in run_record.list_all() if not of.read_memory().deleted]
 
 
 class Terminal(io.StringIO):
@@ -89,10 +89,10 @@ def test_a_run_of_another_folder_is_named_with_its_file_and_left_alone(
     told = capsys.readouterr().err
     assert f"{of.run} is of another folder: {two[0] / file if file else two[0]}" in told
     assert f"hint: if that run is meant, give its id: runspec {words[0]} {of.run}" in told
-    assert left() == [of.run] and of.memory().want == "run"
+    assert left() == [of.run] and of.read_memory().want == "run"
 
     assert run([words[0], of.run, *words[1:]]) == 0
-    assert of.memory().want == words[0]
+    assert of.read_memory().want == words[0]
 
 
 @pytest.mark.parametrize(("answer", "wants"), [("y\n", "destroy"), ("n\n", "run"), ("", "run")])
@@ -106,7 +106,10 @@ def test_at_a_terminal_the_answer_decides_about_a_run_of_another_folder(
     code = run(["destroy", "job"])
 
     assert f"{two[0]}/job.yaml. destroy {of.run}? [y/N]" in shown.getvalue()
-    assert (code, of.memory().want) == (0 if wants == "destroy" else UsageError.exit_code, wants)
+    assert (code, of.read_memory().want) == (
+        0 if wants == "destroy" else UsageError.exit_code,
+        wants,
+    )
 
 
 def test_a_run_of_this_folder_comes_before_a_newer_one_elsewhere(two: tuple[Path, Path]) -> None:
@@ -115,7 +118,7 @@ def test_a_run_of_this_folder_comes_before_a_newer_one_elsewhere(two: tuple[Path
 
     assert run(["destroy", "job"]) == 0
 
-    assert here.memory().deleted and left() == [elsewhere.run]
+    assert here.read_memory().deleted and left() == [elsewhere.run]
     assert run(["destroy", "job"]) == 0
     assert left() == [elsewhere.run]
 
@@ -133,7 +136,7 @@ def test_a_run_of_a_folder_below_is_clear_as_long_as_it_is_alone(
     assert f"{first.run} is of {tmp_path}/one/job.yaml" in told
     assert run(["destroy", first.run]) == 0
     assert run(["cancel", "job"]) == 0
-    assert second.memory().want == "cancel"
+    assert second.read_memory().want == "cancel"
 
 
 def test_two_files_of_one_folder_are_two_specs_and_a_renamed_one_is_not(
@@ -146,7 +149,7 @@ def test_two_files_of_one_folder_are_two_specs_and_a_renamed_one_is_not(
     (two[1] / "small.yaml").unlink()
     assert run(["destroy", "job"]) == 0
 
-    assert left() == [first.run] and second.memory().deleted
+    assert left() == [first.run] and second.read_memory().deleted
 
 
 def test_a_link_to_the_folder_is_the_folder(
@@ -157,7 +160,7 @@ def test_a_link_to_the_folder_is_the_folder(
     monkeypatch.chdir(two[0])
 
     assert run(["destroy", "job"]) == 0
-    assert of.memory().deleted
+    assert of.read_memory().deleted
 
 
 def test_reading_verbs_say_that_a_run_is_of_another_folder(
@@ -233,14 +236,14 @@ def test_a_damaged_record_that_may_be_the_newest_ends_no_other_run(
     assert (
         "the newest run of 'job' may be one whose record cannot be read" in capsys.readouterr().err
     )
-    assert not older.memory().deleted
+    assert not older.read_memory().deleted
 
 
 def test_apply_names_the_file_of_a_run_of_another_folder(
     two: tuple[Path, Path], capsys: Capture
 ) -> None:
     of = put(two[0])
-    with of.opened() as journal:
+    with of.open_journal() as journal:
         journal.add("begun", step=of.plan.steps[-1].id)
     Path("job.yaml").write_text((two[0] / "job.yaml").read_text() + "env: {A: b}\n")
 

@@ -66,7 +66,7 @@ def alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Record:
     machines = machine_rates(AWS, found.spec, found.facts, {})
     text = found.text.applied
     record = run_record.create(text, made, found.facts, tmp_path, "n", machines=machines)
-    with record.opened(lambda _: None) as journal:
+    with record.open_journal(lambda _: None) as journal:
         for step in made.steps:
             journal.add("done", step=step.id, answer={})
     return record
@@ -136,7 +136,7 @@ def test_a_record_of_an_earlier_version_names_no_machines(alive: Record) -> None
     file.write_text(json.dumps(found))
 
     assert alive.machines == {}
-    assert alive.facts(AWS).options == AwsOptions.model_validate(THERE)
+    assert alive.read_facts(AWS).options == AwsOptions.model_validate(THERE)
 
 
 def test_nodes_of_slurm_have_no_machines_on_record_unless_the_profile_has_a_price() -> None:

@@ -166,7 +166,7 @@ def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> run_record.Record:
     with monkeypatch.context() as patch:
         patch.setattr(LocalClient, "publish", lambda self, run: ["not now"])
         assert run(["apply", str(spec)]) == 1
-    (found,) = run_record.of_name("job")
+    (found,) = run_record.list_runs("job")
     return found
 
 
@@ -189,9 +189,9 @@ def test_a_run_that_goes_on_or_is_gone_is_never_published(
     ended: run_record.Record, monkeypatch: pytest.MonkeyPatch, state: State
 ) -> None:
     called: list[str] = []
-    memory = ended.memory()
+    memory = ended.read_memory()
     memory.status = None
-    monkeypatch.setattr(run_record.Record, "memory", lambda self: memory)
+    monkeypatch.setattr(run_record.Record, "read_memory", lambda self: memory)
     monkeypatch.setattr(LocalClient, "state", lambda self, run: Status(state))
     monkeypatch.setattr(LocalClient, "publish", lambda self, run: called.append(run))
 

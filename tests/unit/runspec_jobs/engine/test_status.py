@@ -59,9 +59,9 @@ def test_who_follows_a_run_of_which_a_part_was_submitted_notes_no_end(
         patch.setattr(apply, "is_made", lambda plan, memory: False)
         with pytest.raises(UnknownOutcome, match="had not been submitted completely"):
             followed[follow]()
-    assert run.record.memory().status is None
+    assert run.record.read_memory().status is None
 
     followed[follow]()
 
-    ended = run.record.memory().status
+    ended = run.record.read_memory().status
     assert ended is not None and ended.state is State.SUCCEEDED

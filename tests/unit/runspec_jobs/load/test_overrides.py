@@ -184,13 +184,13 @@ def test_the_same_options_mean_the_same_run(capsys: Capture) -> None:
     words = ["apply", "--provider", "local", "--set", "env.GREETING=bye", "--set", "run=~"]
     words = [*words[:5], "--", "c d"]
     assert run(words) == 0
-    first = run_record.of_name("toy")[-1]
+    first = run_record.list_runs("toy")[-1]
     capsys.readouterr()
 
     assert run(words) == 0
     assert run(["plan", "--diff", "--json", *words[1:]]) == 0
 
-    assert [of.run for of in run_record.of_name("toy")] == [first.run]
+    assert [of.run for of in run_record.list_runs("toy")] == [first.run]
     assert first.spec.command == ("echo", "a b", "c d") and first.spec.env["GREETING"] == "bye"
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["changes"] == []
 

@@ -41,13 +41,13 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def recorded(*settings: str, older: bool = False, ended: bool = True) -> Record:
     """Return the record of a run of job.yaml that has succeeded, or is alive; with *older*, as version 0.2.0 had it."""
     found = api.load("job.yaml", settings=settings).inputs
-    made = model.make_plan(found.provider, found.spec, run_record.new_token(), found.facts)
+    made = model.make_plan(found.provider, found.spec, run_record.make_token(), found.facts)
     about = start_run.about_run(found, cast("Client", None), made.run)
     if older:
         del about["spec_file"]
     base, text = found.base.absolute(), found.text.applied
     of = run_record.create(text, made, found.facts, base, "fb", about=about)
-    with of.opened() as journal:
+    with of.open_journal() as journal:
         for step in made.steps:
             journal.add("done", step=step.id, answer={})
         if ended:
@@ -119,11 +119,11 @@ def test_an_apply_that_was_interrupted_uploads_only_what_it_planned() -> None:
     """The folder with the comment is another upload than the one that was begun."""
     of = recorded(ended=False)
     found = api.load("job.yaml").inputs
-    made = model.make_plan(found.provider, found.spec, run_record.new_token(), found.facts)
+    made = model.make_plan(found.provider, found.spec, run_record.make_token(), found.facts)
     base, text = found.base.absolute(), found.text.applied
-    about = of.memory().about
+    about = of.read_memory().about
     begun = run_record.create(text, made, found.facts, base, "fb", about=about)
-    with begun.opened() as journal:
+    with begun.open_journal() as journal:
         run_step = next(step for step in made.steps if step.scope == "run")
         journal.add("begun", step=run_step.id)
     Path("job.yaml").write_text(SPEC + "# a comment\n")

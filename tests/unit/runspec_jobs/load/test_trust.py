@@ -154,7 +154,7 @@ def test_no_file_of_the_user_becomes_a_secret_of_a_job(checkout: Checkout) -> No
     assert run(["apply", spec]) == NOT_TRUSTED
 
     assert not checkout.mark.exists()
-    assert run_record.all_runs() == []
+    assert run_record.list_all() == []
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ def test_what_is_trusted_is_written_for_the_owner_alone(checkout: Checkout) -> N
     checkout.profile.write_text("providers: {local: {root: ~/elsewhere}}\n")
     run(["trust"])
 
-    path = paths.home() / "trusted.json"
+    path = paths.find_home() / "trusted.json"
 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert "elsewhere" not in path.read_text()
@@ -310,7 +310,7 @@ def test_a_damaged_list_trusts_nothing(
 ) -> None:
     checkout.profile.write_text("providers: {local: {root: ~/elsewhere}}\n")
     run(["trust"])
-    path = paths.home() / "trusted.json"
+    path = paths.find_home() / "trusted.json"
     path.write_text("{")
 
     assert run(["plan", checkout.spec(LOCAL + "command: [echo]\n")]) == REFUSED
@@ -321,7 +321,7 @@ def test_what_is_no_profile_is_not_trusted(checkout: Checkout) -> None:
     checkout.profile.write_text("providers: [\n")
 
     assert run(["trust"]) == REFUSED
-    assert not (paths.home() / "trusted.json").exists()
+    assert not (paths.find_home() / "trusted.json").exists()
 
 
 def test_trust_without_a_file_to_trust_says_so(checkout: Checkout) -> None:
@@ -362,5 +362,5 @@ def test_apply_names_the_profile_that_it_used(
     assert run(["apply", checkout.spec(LOCAL + "run: echo\n")]) == 0
 
     assert f"profile {checkout.profile}" in capsys.readouterr().err
-    facts = json.loads((run_record.all_runs()[0].folder / "facts.json").read_bytes())
+    facts = json.loads((run_record.list_all()[0].folder / "facts.json").read_bytes())
     assert facts["profile"] == str(checkout.profile)

@@ -154,7 +154,7 @@ def test_a_job_whose_smoke_test_fails_is_not_begun_until_it_succeeds(
     told = json.loads(capsys.readouterr().out)
     assert (code, told["exit_code"], told["unreached"], told["rule"]) == (1, 7, [], None)
     assert told["run"].startswith("job-smoke-")
-    assert run_record.of_name("job") == []
+    assert run_record.list_runs("job") == []
     (tmp_path / "mended").touch()
     assert run(["apply", "--smoke", str(path)]) == 0
     assert truth(tmp_path) == ["job-smoke 0 1", "job-smoke 0 1", "job 0"]
@@ -169,7 +169,7 @@ def test_an_interrupted_smoke_test_goes_on_and_begins_no_job(
     code = run(["apply", "--smoke", "--timeout", "1s", str(path)])
 
     assert code == 124
-    assert run_record.of_name("job") == []
+    assert run_record.list_runs("job") == []
     assert run(["cancel", "job-smoke"]) == 0
 
 
@@ -194,7 +194,7 @@ def test_a_spec_without_one_is_told_so(
 
     assert run(["apply", "--smoke", str(path)]) == 2
     assert "has no smoke test" in capsys.readouterr().err
-    assert run_record.all_runs() == []
+    assert run_record.list_all() == []
 
 
 def test_it_can_be_planned(

@@ -13,7 +13,7 @@ from runspec_jobs.errors import Damaged
 from runspec_jobs.machines.spent import Outcome, Span, Spent
 from runspec_jobs.provider import Attempt, NodeStatus, State, Status
 from runspec_jobs.state import attempt_history, journal
-from runspec_jobs.state.attempt_history import Keeper, merged
+from runspec_jobs.state.attempt_history import Keeper, merge_spans
 from runspec_jobs.state.run_record import Record
 
 RUNNING = Span(0, 0, 1, Outcome.RUNNING, 10.0, seen_s=20.0)
@@ -38,7 +38,7 @@ def status(state: State, *nodes: NodeStatus) -> Status:
 
 
 def cost_of(of: Record) -> Spent:
-    found = attempt_history.cost(of)
+    found = attempt_history.compute_cost(of)
     assert found is not None
     return found
 
@@ -53,7 +53,7 @@ def test_outcomes_are_told_from_the_attempts_of_a_node() -> None:
         NodeStatus(0, 4, 2, State.RUNNING, attempts=(Attempt(1, 1),), began_s=5.0),
     ]
 
-    found = merged([], status(State.RUNNING, *nodes), 7.0)
+    found = merge_spans([], status(State.RUNNING, *nodes), 7.0)
 
     assert [(*one[1:3], str(one.outcome), one.began_s, one.seen_s) for one in found] == [
         (0, 1, "failed", None, None),
@@ -69,8 +69,8 @@ def test_outcomes_are_told_from_the_attempts_of_a_node() -> None:
 def test_what_a_service_forgets_stays() -> None:
     node = NodeStatus(0, 0, 2, State.RUNNING, attempts=(Attempt(1, None, reclaimed=True),))
 
-    found = merged([RUNNING], status(State.RUNNING, node), 30.0)
-    later = merged(found, status(State.GONE), 40.0)
+    found = merge_spans([RUNNING], status(State.RUNNING, node), 30.0)
+    later = merge_spans(found, status(State.GONE), 40.0)
 
     assert found[0] == Span(0, 0, 1, Outcome.RECLAIMED, 10.0, seen_s=20.0)
     assert [one.outcome for one in later] == [Outcome.RECLAIMED, Outcome.FAILED]
@@ -91,13 +91,13 @@ def test_what_a_service_forgets_stays() -> None:
 def test_an_attempt_that_is_over_without_a_report_does_not_run(
     end: Status, outcome: Outcome
 ) -> None:
-    assert merged([RUNNING], end, 30.0) == [RUNNING._replace(outcome=outcome)]
+    assert merge_spans([RUNNING], end, 30.0) == [RUNNING._replace(outcome=outcome)]
 
 
 def test_an_older_answer_does_not_make_an_ended_attempt_run_again() -> None:
     ended = Span(0, 0, 1, Outcome.SUCCEEDED, 10.0, 25.0)
 
-    found = merged([ended], status(State.RUNNING, NodeStatus(0, 0, 1, State.RUNNING)), 20.0)
+    found = merge_spans([ended], status(State.RUNNING, NodeStatus(0, 0, 1, State.RUNNING)), 20.0)
 
     assert found == [ended]
 
@@ -105,15 +105,15 @@ def test_an_older_answer_does_not_make_an_ended_attempt_run_again() -> None:
 def test_the_journal_has_each_attempt_and_the_sum_once(record: Record) -> None:
     over = NodeStatus(0, 0, 1, State.FAILED, attempts=(Attempt(1, 1, "", False, 1000.0, 4600.0),))
 
-    with record.opened() as opened:
+    with record.open_journal() as opened:
         attempt_history.keep(opened, status(State.FAILED, over), 5000.0)
 
     assert cost_of(record)[Outcome.FAILED].most_usd == Decimal("3.6")
-    kept = record.memory().cost
+    kept = record.read_memory().cost
     assert kept is not None
     assert (kept["most_usd"], kept["hours"]) == (3.6, 1.0)
     before = (record.folder / "journal.jsonl").read_bytes()
-    with record.opened() as opened:
+    with record.open_journal() as opened:
         attempt_history.keep(opened, status(State.FAILED, over), 6000.0)
     assert (record.folder / "journal.jsonl").read_bytes() == before, "nothing is new"
 
@@ -126,50 +126,50 @@ def test_following_writes_when_something_changes_and_else_now_and_then(
     keeper = Keeper(record, lambda: now)
     running = status(State.RUNNING, NodeStatus(0, 0, 1, State.RUNNING, began_s=50.0))
     keeper(running)
-    assert record.memory().attempts == {}, "the run may end in a moment"
+    assert record.read_memory().attempts == {}, "the run may end in a moment"
     seen = []
 
     for now in (100.0, 101.0, 399.0, 400.0):  # noqa: B007 - the clock of the keeper
         keeper(running)
-        seen.append(attempt_history.spans(record.memory())[0].seen_s)
+        seen.append(attempt_history.read_spans(record.read_memory())[0].seen_s)
     lines = (record.folder / "journal.jsonl").read_text().splitlines()
     again = status(State.RUNNING, NodeStatus(0, 0, 2, State.RUNNING, began_s=160.0))
     keeper(again)
-    assert len(record.memory().attempts) == 1, "the record was written just now"
+    assert len(record.read_memory().attempts) == 1, "the record was written just now"
     now = 410.0
     keeper(again)
 
     assert seen == [100.0, 100.0, 100.0, 400.0]
     assert [json.loads(line)["event"] for line in lines] == ["born", "attempts", "seen"]
-    assert len(record.memory().attempts) == 2
+    assert len(record.read_memory().attempts) == 2
 
 
 def test_a_look_waits_for_nobody_who_is_at_work_on_the_run(record: Record) -> None:
     running = status(State.RUNNING, NodeStatus(0, 0, 1, State.RUNNING, began_s=50.0))
 
-    with record.opened():
+    with record.open_journal():
         attempt_history.look(record, running, 60.0)
 
-    assert record.memory().attempts == {}
+    assert record.read_memory().attempts == {}
 
 
 def test_a_run_whose_prices_cannot_be_read_keeps_its_attempts(record: Record) -> None:
     (record.folder / "facts.json").write_text("{")
     over = NodeStatus(0, 0, 1, State.FAILED, attempts=(Attempt(1, 1, "", False, 0.0, 1.0),))
 
-    with record.opened() as opened:
+    with record.open_journal() as opened:
         attempt_history.keep(opened, status(State.FAILED, over), 2.0)
 
-    assert len(attempt_history.spans(record.memory())) == 1
+    assert len(attempt_history.read_spans(record.read_memory())) == 1
     with pytest.raises(Damaged):
-        attempt_history.cost(record)
+        attempt_history.compute_cost(record)
 
 
 def test_a_job_that_was_suspended_goes_on() -> None:
     waiting = status(State.WAITING, NodeStatus(0, 0, 1, State.WAITING))
     running = status(State.RUNNING, NodeStatus(0, 0, 1, State.RUNNING, began_s=10.0))
 
-    found = merged(merged([RUNNING], waiting, 100.0), running, 7200.0)
+    found = merge_spans(merge_spans([RUNNING], waiting, 100.0), running, 7200.0)
 
     assert found == [RUNNING._replace(seen_s=7200.0)]
 
@@ -181,23 +181,23 @@ def test_prices_that_are_not_as_written_are_damage(record: Record, machines: obj
     (record.folder / "facts.json").write_text(json.dumps({"machines": machines}))
 
     with pytest.raises(Damaged, match="prices"):
-        attempt_history.cost(record)
+        attempt_history.compute_cost(record)
 
 
 def test_an_outcome_of_a_later_version_is_a_failure(record: Record) -> None:
     later = {"task": 0, "node": 0, "attempt": 1, "outcome": "hibernated", "began_s": 0.0}
-    with record.opened() as opened:
+    with record.open_journal() as opened:
         opened.add("attempts", attempts=[{**later, "ended_s": 3600.0}])
 
     assert cost_of(record)[Outcome.FAILED].most_usd == Decimal("3.6")
 
 
 def test_attempts_that_are_not_as_written_are_damage(record: Record) -> None:
-    with record.opened() as opened:
+    with record.open_journal() as opened:
         opened.add("attempts", attempts=[{"task": 0, "node": 0, "attempt": 1, "outcome": [1]}])
 
     with pytest.raises(Damaged, match="attempts"):
-        attempt_history.cost(record)
+        attempt_history.compute_cost(record)
 
 
 def test_who_follows_a_run_goes_on_when_the_disk_is_full(
@@ -214,23 +214,23 @@ def test_who_follows_a_run_goes_on_when_the_disk_is_full(
     with monkeypatch.context() as patched:
         patched.setattr("os.write", full)
         keeper(running)
-    assert record.memory().attempts == {}
+    assert record.read_memory().attempts == {}
     now = 500.0
     keeper(running)
 
-    assert len(record.memory().attempts) == 1
+    assert len(record.read_memory().attempts) == 1
 
 
 def test_a_run_may_cost_more_while_it_runs_or_was_never_seen(record: Record) -> None:
     node = NodeStatus(0, 0, 1, State.RUNNING, began_s=50.0)
     over = node._replace(state=State.SUCCEEDED, attempts=(Attempt(1, 0, "", False, 50.0, 60.0),))
-    found = [attempt_history.may_grow(record.memory())]
-    with record.opened() as opened:
+    found = [attempt_history.may_grow(record.read_memory())]
+    with record.open_journal() as opened:
         opened.add("begun", step="job")
-    found.append(attempt_history.may_grow(record.memory()))
+    found.append(attempt_history.may_grow(record.read_memory()))
 
     for one in (status(State.RUNNING, node), status(State.SUCCEEDED, over)):
         attempt_history.look(record, one, 70.0)
-        found.append(attempt_history.may_grow(record.memory()))
+        found.append(attempt_history.may_grow(record.read_memory()))
 
     assert found == [False, True, True, False]

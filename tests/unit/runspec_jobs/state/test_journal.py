@@ -14,7 +14,9 @@ def line(body: bytes) -> bytes:
     return b'{"crc": "%08x", %s\n' % (zlib.crc32(body), body[1:])
 
 
-LINES = [journal.line({"event": "want", "want": name}) for name in ("cancel", "destroy", "run")]
+LINES = [
+    journal.format_line({"event": "want", "want": name}) for name in ("cancel", "destroy", "run")
+]
 
 
 @pytest.mark.parametrize("cut", range(1, len(LINES[2]) + 1))

@@ -31,7 +31,7 @@ from runspec_jobs.machines.spent import (
 )
 from runspec_jobs.provider import Attempt, NodeStatus, State, Status
 from runspec_jobs.state import attempt_history, journal
-from runspec_jobs.state.attempt_history import merged
+from runspec_jobs.state.attempt_history import merge_spans
 from runspec_jobs.state.run_record import Record
 
 HOUR = 3_600_000  # milliseconds
@@ -200,7 +200,7 @@ def test_a_thousand_random_runs_cost_what_their_machines_are_billed_for(timed: b
         spans: list[Span] = []
 
         for at in looks(dice, of, timed=timed):
-            spans = merged(spans, status(of, at, timed=timed), at / 1000)
+            spans = merge_spans(spans, status(of, at, timed=timed), at / 1000)
             spans = read_spans(json.loads(json.dumps(write_spans(spans))))
 
         agrees(seed, spans, of, at, price, timed=timed)
@@ -214,14 +214,14 @@ def test_the_records_of_random_runs_have_the_same_amounts(tmp_path: Path) -> Non
         record = recorded(tmp_path / f"job-{seed:06}", price)
         end = max(one.ended for each in of.values() for one in each)
         for at in [*looks(dice, of, timed=True), end]:
-            with record.opened() as opened:
+            with record.open_journal() as opened:
                 attempt_history.keep(opened, status(of, at, timed=True), at / 1000)
 
-        found = attempt_history.cost(record)
+        found = attempt_history.compute_cost(record)
 
         charged, _ = bill(of, end, 0, price, timed=True)
         assert found is not None
-        kept = record.memory().cost
+        kept = record.read_memory().cost
         assert kept == part_json(sum_spent(found)), seed
         if not price.unknown:
             amounts = {

@@ -16,7 +16,7 @@ from runspec_jobs.state import atomic_io
 
 
 def write(path: Path, text: bytes) -> None:
-    with atomic_io.written(path) as file:
+    with atomic_io.write_file(path) as file:
         file.write(text)
 
 
@@ -82,7 +82,10 @@ def test_any_other_link_is_replaced_and_not_followed(tmp_path: Path, end: str) -
 def test_a_file_that_could_not_be_written_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("before")
 
-    with contextlib.suppress(KeyboardInterrupt), atomic_io.replaced(tmp_path / "a") as file:
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        atomic_io.replace_atomically(tmp_path / "a") as file,
+    ):
         file.write(b"half")
         raise KeyboardInterrupt
 

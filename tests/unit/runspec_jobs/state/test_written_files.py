@@ -390,7 +390,7 @@ def test_only_folders_that_a_killed_command_wrote_to_are_searched(
     (folder / "large").mkdir()
     pid = os.fork()
     if pid == 0:
-        with written_files.writing(folder, "fetch", RUN, {}, [folder / "a" / "x"]) as begins:
+        with written_files.record_writing(folder, "fetch", RUN, {}, [folder / "a" / "x"]) as begins:
             (folder / "a" / f"{begins}1.part").touch()
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(pid, 0)
@@ -407,7 +407,7 @@ def test_only_folders_that_a_killed_command_wrote_to_are_searched(
     with monkeypatch.context() as patch:
         for function in (os.listdir, os.scandir):
             patch.setattr(os, function.__name__, searching(function))
-        with written_files.writing(folder, "logs", RUN, {}):
+        with written_files.record_writing(folder, "logs", RUN, {}):
             pass
 
     assert parts(folder / "a") == []
@@ -415,11 +415,11 @@ def test_only_folders_that_a_killed_command_wrote_to_are_searched(
 
 
 def test_a_fetch_leaves_what_a_running_one_writes(folder: Path) -> None:
-    with written_files.writing(folder, "fetch", RUN, {}) as begins:
+    with written_files.record_writing(folder, "fetch", RUN, {}) as begins:
         part = folder / f"{begins}1.part"
         part.touch()
 
-        with written_files.writing(folder, "fetch", RUN, {}):
+        with written_files.record_writing(folder, "fetch", RUN, {}):
             pass
 
         assert part.exists()
@@ -488,7 +488,7 @@ def test_a_file_that_is_continued_stays_on_record_until_it_is_gone(folder: Path)
     part, status = folder / "a.partial", (written_files.ANY, 0)
 
     def write(run: str, *paths: Path) -> None:
-        with written_files.writing(folder, "logs", run, dict.fromkeys(paths, status)):
+        with written_files.record_writing(folder, "logs", run, dict.fromkeys(paths, status)):
             part.touch()
 
     def demand(run: str) -> None:
@@ -502,7 +502,7 @@ def test_a_file_that_is_continued_stays_on_record_until_it_is_gone(folder: Path)
     write("job-another", part)
     demand("job-another")
     part.unlink()
-    with written_files.writing(folder, "logs", RUN, {}):
+    with written_files.record_writing(folder, "logs", RUN, {}):
         pass
     part.touch()
 

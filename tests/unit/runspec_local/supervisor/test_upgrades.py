@@ -90,7 +90,7 @@ def test_all_of_an_older_versions_runs_are_listed(home: Path, capsys: Capture) -
 @pytest.mark.process
 def test_runs_that_have_no_number_are_in_the_order_of_the_clock(home: Path) -> None:
     """New ones come after them, whatever the clock says."""
-    old = [of.name for of in run_record.all_runs()]
+    old = [of.name for of in run_record.list_all()]
     Path("job.yaml").write_text(
         "apiVersion: runspec/v1\nname: job\nprovider: local\ncommand: ['true']\n"
     )
@@ -98,8 +98,8 @@ def test_runs_that_have_no_number_are_in_the_order_of_the_clock(home: Path) -> N
     assert run(["apply", "job.yaml"]) == 0
 
     assert old == ["ended", "failed", "array", "elastic", "running", "cut-off", "gone"]
-    assert [of.name for of in run_record.all_runs()] == [*old, "job"]
-    assert run_record.find("job").memory().number == 1
+    assert [of.name for of in run_record.list_all()] == [*old, "job"]
+    assert run_record.find("job").read_memory().number == 1
 
 
 @pytest.mark.parametrize("name", ENDED)
