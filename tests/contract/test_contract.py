@@ -10,7 +10,7 @@ from runspec_jobs.load import registry
 from runspec_jobs.testing import ProviderContract, World
 from tests.contract.harnesses import HARNESSES, MORE
 
-REGISTERED = list(registry.installed())
+REGISTERED = list(registry.list_installed())
 
 
 @pytest.mark.process

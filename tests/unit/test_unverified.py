@@ -34,7 +34,7 @@ def rows() -> list[Row]:
 ROWS = rows()
 PROBED = {
     probe.id
-    for provider in map(registry.load, registry.installed())
+    for provider in map(registry.load, registry.list_installed())
     if isinstance(provider, SupportsProbes)
     for probe in provider.probes(provider.options_model())
 }

@@ -68,9 +68,9 @@ def remote() -> tuple[list[Summary], Mapping[str, RunspecError]]:
     """Return the runs in the stores of the profile that have no record here, and the errors of stores by provider."""
     rows: list[Summary] = []
     failures: dict[str, RunspecError] = {}
-    for name in inputs.profile_in_use(Path.cwd()).found.providers:
+    for name in inputs.read_profile_in_use(Path.cwd()).found.providers:
         try:
-            with registry.extras():
+            with registry.translate_import_errors():
                 store = _store(name)
                 rows += _rows(store) if store is not None else []
         except InvalidSpec:
@@ -94,7 +94,7 @@ def _store(name: str) -> Store | None:
     client = provider.connect(Facts(options))
     if not isinstance(client, SupportsAdoption):
         return None
-    return Store(provider, client, client, inputs.profile_in_use(Path.cwd()))
+    return Store(provider, client, client, inputs.read_profile_in_use(Path.cwd()))
 
 
 def _not_here(store: Store) -> list[str]:

@@ -66,7 +66,7 @@ def import_job(file: Path, cluster: Path | None, provider: str | None = None) ->
 def _list_importers() -> dict[str, SupportsImport]:
     """Return the installed providers that read files of other tools. Raises Unavailable if there are none."""
     importers = {}
-    for name in registry.installed():
+    for name in registry.list_installed():
         with contextlib.suppress(Unavailable):
             importers[name] = _load_importer(name)
     if not importers:

@@ -17,7 +17,7 @@ from runspec_jobs.document.nodes import format_flow
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.errors import Unavailable, UsageError
 from runspec_jobs.load import inputs, profile, registry, source
-from runspec_jobs.load.overrides import Overrides, changed
+from runspec_jobs.load.overrides import Overrides, apply_overrides
 from runspec_jobs.provider import (
     Emulation,
     Spec,
@@ -59,14 +59,14 @@ def emulated(
         raise Unavailable(
             f"there is no emulator of '{provider.name}'", "run the job with runspec apply"
         )
-    own = inputs.profile_in_use(file.parent)
-    options, wrong = inputs.settings(text, own, spec, provider)
+    own = inputs.read_profile_in_use(file.parent)
+    options, wrong = inputs.read_settings(text, own, spec, provider)
     if options is None:
         raise InvalidSpec(*wrong)  # before anything is started, with lines of the user's own files
-    settings, pool = own.settings(provider.name), spec.cluster.pool
+    settings, pool = own.get_settings(provider.name), spec.cluster.pool
     with (
         work_folder(folder, reporter.note) as at,
-        provider.rehearse(profile.drawn(settings, pool), at, engine) as stage,
+        provider.rehearse(profile.select_pool(settings, pool), at, engine) as stage,
         _inside(stage, provider.name, at, pool, reporter),
     ):
         for name, source_folder in (containers or {}).items():
@@ -82,11 +82,11 @@ def _fill(provider: SupportsEmulation, stage: Emulation, name: str, folder: Path
 
 
 def _read(file: Path, overrides: Overrides) -> tuple[SourceFile, Spec]:
-    text = changed(source.read_file(file), overrides)
-    spec, problems = source.validated(text)
+    text = apply_overrides(source.read_file(file), overrides)
+    spec, problems = source.validate_text(text)
     if spec is None:
         if text.document is not None:
-            text.complain(problems)
+            text.add_problems(problems)
         raise InvalidSpec(text)
     return text, spec
 

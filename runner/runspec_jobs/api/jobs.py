@@ -14,8 +14,8 @@ from runspec_jobs.engine.clients import offered
 from runspec_jobs.errors import Damaged, Unavailable, UsageError
 from runspec_jobs.load import source
 from runspec_jobs.load.folder_scan import LeftOut
-from runspec_jobs.load.inputs import PlanInputs, at_size, gather, spec_in
-from runspec_jobs.load.overrides import Overrides as Overrides, changed
+from runspec_jobs.load.inputs import PlanInputs, gather, parse_spec, replace_size
+from runspec_jobs.load.overrides import Overrides as Overrides, apply_overrides
 from runspec_jobs.machines.estimate import (
     Estimate as Estimate,
     PricedMachine as PricedMachine,
@@ -72,7 +72,7 @@ class Job:
         """Return a job for each size in `scaling`, or this job if the spec has no `scaling`."""
         if self.spec.scaling is None:
             return (self,)
-        each = (at_size(self.inputs, size) for size in self.spec.scaling.sizes)
+        each = (replace_size(self.inputs, size) for size in self.spec.scaling.sizes)
         return tuple(Job(one, self.inputs) for one in each)
 
     @property
@@ -109,7 +109,7 @@ def load(
     schedulers of providers that ask them while planning. Raises InvalidSpec, whose `texts` have all problems with their
     positions, UsageError if the file cannot be read, and Unavailable if the provider is not installed.
     """
-    text = changed(read_spec(spec), Overrides(provider, settings, arguments))
+    text = apply_overrides(read_spec(spec), Overrides(provider, settings, arguments))
     if base is None:
         base = Path(spec).parent if isinstance(spec, str | Path) else "."
     return Job(gather(text, Path(base), Events(on_event).progress, provider))
@@ -175,8 +175,8 @@ def _derived(job: Job, name: str, content: str) -> Job:
     """Return the job of the spec *content*, which was made from the spec of *job*."""
     found = job.inputs
     text = source.read(name, content.encode())
-    spec = spec_in(text)
-    text.complain(found.provider.check(spec, found.facts))
+    spec = parse_spec(text)
+    text.add_problems(found.provider.check(spec, found.facts))
     if text.failed:
         raise InvalidSpec(text)
     return Job(replace(found, text=text, spec=spec), job.group)

@@ -106,10 +106,10 @@ def summaries(chosen: RunFilter = RunFilter(destroyed=True)) -> list[Summary]:
 
 def demand_provider(name: str) -> None:
     """Raise Unavailable if no provider called *name* is installed, and no run on record has it."""
-    if name not in registry.installed() and not any(
+    if name not in registry.list_installed() and not any(
         one.provider == name for one in summaries(RunFilter(provider=name, destroyed=True))
     ):
-        raise Unavailable(*registry.missing(name))
+        raise Unavailable(*registry.explain_missing(name))
 
 
 def recorded() -> int:
@@ -176,7 +176,7 @@ def _listed(of: Record, memory: RunState | Damaged) -> Summary:
         if isinstance(memory, Damaged):
             raise memory
         try:
-            with registry.extras():
+            with registry.translate_import_errors():
                 return _summary(of, memory, known_status(of, memory))
         except (CredentialsError, Lacking) as exc:
             return _summary(of, memory, Status(State.WAITING, UNKNOWN.format(exc.message)))

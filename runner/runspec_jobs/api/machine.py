@@ -14,7 +14,7 @@ from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.diagnostics.render import locate_problems
 from runspec_jobs.errors import Conflict, FileFailed, Lacking, RunspecError, Unavailable, UsageError
 from runspec_jobs.load import inputs, registry, source, trust
-from runspec_jobs.load.registry import extras as extras
+from runspec_jobs.load.registry import translate_import_errors as translate_import_errors
 from runspec_jobs.load.source import InvalidSpec, SourceFile
 from runspec_jobs.manual import entries
 from runspec_jobs.manual.entries import TEXTS as TEXTS, Entry as Entry
@@ -97,8 +97,8 @@ def write_first(path: Path, provider: str) -> FirstFiles:
     A spec that exists is kept if the profile has no settings of the provider; otherwise, Conflict is raised. Raises
     Unavailable if there is no such provider, and UsageError if a file cannot be written.
     """
-    if provider not in [*registry.installed(), *registry.EXPECTED]:
-        raise Unavailable(*registry.missing(provider))
+    if provider not in [*registry.list_installed(), *registry.EXPECTED]:
+        raise Unavailable(*registry.explain_missing(provider))
     schema = path.parent / ".runspec" / "job.schema.json"
     first = _profile_template(provider)
     there = paths.find_profile(path.parent)
@@ -175,14 +175,14 @@ def _write_profile(path: Path, text: str) -> Path:
 
 def _profile_template(name: str) -> str | None:
     """Return the profile template of a provider that needs a profile, else None."""
-    provider = registry.load(name) if name in registry.installed() else None
+    provider = registry.load(name) if name in registry.list_installed() else None
     return provider.first_profile() if isinstance(provider, SupportsProfileTemplate) else None
 
 
 def _tells(path: Path, name: str) -> bool:
     """Return whether the profile at *path* has settings of *name*, or is invalid, which `plan` reports."""
     try:
-        return name in inputs.profile_in(source.read_file(path)).providers
+        return name in inputs.parse_profile(source.read_file(path)).providers
     except (RunspecError, InvalidSpec):
         return True
 
@@ -190,7 +190,7 @@ def _tells(path: Path, name: str) -> bool:
 def _options_models() -> dict[str, type[Options]]:
     """Return the options models of the providers that are part of runspec itself."""
     own = {"runspec-jobs"}
-    points = registry.installed().items()
+    points = registry.list_installed().items()
     return {
         name: registry.load(name).options_model
         for name, point in points
@@ -215,7 +215,8 @@ def reference() -> str:
 def providers() -> list[Installed]:
     """Return the providers that are installed."""
     return [
-        _installed(name, registry.package(point)) for name, point in registry.installed().items()
+        _installed(name, registry.describe_package(point))
+        for name, point in registry.list_installed().items()
     ]
 
 
@@ -229,7 +230,7 @@ def _installed(name: str, package: str) -> Installed:
 
 def absent() -> list[str]:
     """Return the names of providers that runspec expects and that are not installed."""
-    return [name for name in registry.EXPECTED if name not in registry.installed()]
+    return [name for name in registry.EXPECTED if name not in registry.list_installed()]
 
 
 def explain(asked: str) -> list[Entry]:
@@ -241,7 +242,7 @@ def explain(asked: str) -> list[Entry]:
     if not found:
         takes = "name an exit code, a state, a term, a field of a spec, or words of a message"
         raise UsageError(
-            f"nothing explains '{asked}'", did_you_mean(asked, entries.known()) or takes
+            f"nothing explains '{asked}'", did_you_mean(asked, entries.list_known()) or takes
         )
     return found
 
@@ -256,22 +257,22 @@ def findings(provider: str | None = None, *, node: bool = False) -> Iterator[Abo
     used = [provider] if provider else _in_use()
     for name in used:
         try:
-            with registry.extras():
+            with registry.translate_import_errors():
                 for finding in _examine(name, node=node):
                     yield About(name, finding)
         except Lacking as exc:
             yield About(name, Finding(exc.message, False, exc.hint))
     if provider is None:
-        for name in [name for name in registry.installed() if name not in used]:
+        for name in [name for name in registry.list_installed() if name not in used]:
             what = "not checked, because no profile has settings of it"
             yield About(name, Finding(what, True), checked=False)
 
 
 def _in_use() -> list[str]:
     """Return `local` and the providers of the profile; all providers if it cannot be read, which is a finding."""
-    known = list(registry.installed())
+    known = list(registry.list_installed())
     try:
-        named = inputs.profile_in_use(Path.cwd()).found.providers
+        named = inputs.read_profile_in_use(Path.cwd()).found.providers
     except RunspecError:
         return known
     return [name for name in known if name == HERE or name in named]
@@ -283,7 +284,7 @@ def _profile() -> list[About]:
         none = "none found (runspec init --provider NAME writes one)"
         return [About("profile", Finding(none, True))]
     try:
-        inputs.profile_in_use(Path.cwd())
+        inputs.read_profile_in_use(Path.cwd())
     except InvalidSpec as exc:
         bad = Finding(f"{place.path} is invalid", False, "see the errors above")
         return [About("profile", bad, exc.texts)]
@@ -296,9 +297,9 @@ def _examine(name: str, *, node: bool) -> Iterable[Finding]:
     provider = registry.load(name)
     if not isinstance(provider, SupportsDoctor):
         return [Finding("this provider has no checks", True)]
-    own = inputs.profile_in_use(Path.cwd())
+    own = inputs.read_profile_in_use(Path.cwd())
     text, at = own.text, ("providers", name)
-    options, problems = validate.parse_model(provider.options_model, own.settings(name), at)
+    options, problems = validate.parse_model(provider.options_model, own.get_settings(name), at)
     if options is not None:
         inputs.demand_trust(own, provider)
         return _looked(provider, options, node=node)

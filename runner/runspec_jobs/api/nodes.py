@@ -205,7 +205,7 @@ def _enters(provider: object) -> tuple[str, ...]:
 
 def _cannot(what: str, provider: str) -> Unavailable:
     """Return the error that *provider* does not support the command, with those that do."""
-    able = [name for name in registry.installed() if what in _enters(_loaded(name))]
+    able = [name for name in registry.list_installed() if what in _enters(_loaded(name))]
     which = f"providers that support it: {', '.join(able)}"
     return Unavailable(f"'{provider}' does not support runspec {what}", which)
 

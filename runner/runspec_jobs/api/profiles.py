@@ -27,8 +27,8 @@ class Trusted(NamedTuple):
 def configured(name: str) -> tuple[Provider, Options]:
     """Return the provider of that name, and its options from the profile. Raises UsageError if these are wrong."""
     provider = registry.load(name)
-    own = inputs.profile_in_use(Path.cwd())
-    options, problems = validate.parse_model(provider.options_model, own.settings(name))
+    own = inputs.read_profile_in_use(Path.cwd())
+    options, problems = validate.parse_model(provider.options_model, own.get_settings(name))
     if options is None:
         raise UsageError(f"the profile: {problems[0].what}", problems[0].hint)
     inputs.demand_trust(own, provider)
@@ -50,7 +50,9 @@ def update_prices(on_event: OnEvent | None = None) -> Mapping[str, ListedPrices]
     found: dict[PriceList, ListedPrices] = {}
     failed: dict[PriceList, RunspecError] = {}
     names = [
-        n for n in inputs.profile_in_use(Path.cwd()).found.providers if n in registry.installed()
+        n
+        for n in inputs.read_profile_in_use(Path.cwd()).found.providers
+        if n in registry.list_installed()
     ]
     for name in names:
         provider, options = configured(name)
@@ -80,9 +82,9 @@ def trust_profile(file: Path | None = None) -> Trusted:
     """Trust *file*, or the profile that applies in this folder, until it changes."""
     path = _meant(file)
     text = source.read_file(path)
-    found = inputs.profile_in(text)
+    found = inputs.parse_profile(text)
     trust.add(path, text.data)
-    return Trusted(trust.place(path), True, _sets(found))
+    return Trusted(trust.resolve_path(path), True, _sets(found))
 
 
 def distrust_profile(file: Path | None = None) -> Trusted:
@@ -90,12 +92,12 @@ def distrust_profile(file: Path | None = None) -> Trusted:
     path = _meant(file)
     if not trust.remove(path):
         raise UsageError(f"{path} was not trusted", "see runspec trust --list")
-    return Trusted(trust.place(path), False)
+    return Trusted(trust.resolve_path(path), False)
 
 
 def trusted_profiles() -> list[Trusted]:
     """Return the profiles that were trusted; those that have changed since are no longer."""
-    return [Trusted(name, _same(name)) for name in sorted(trust.trusted())]
+    return [Trusted(name, _same(name)) for name in sorted(trust.read_trusted())]
 
 
 def _meant(file: Path | None) -> Path:
@@ -118,7 +120,7 @@ def _sets(found: profile.Profile) -> dict[str, list[str]]:
             kind = registry.load(name).options_model
         except RunspecError:
             continue
-        if marked := profile.of_user_alone(kind, settings, ()):
+        if marked := profile.list_user_settings(kind, settings, ()):
             sets[name] = [".".join(map(str, path)) for path in marked]
     return sets
 

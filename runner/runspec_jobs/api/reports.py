@@ -65,10 +65,10 @@ def metric_of(spec: Spec, other: Path | None = None) -> Metric:
     found = spec.metric
     if other is not None:
         text = source.read_file(other)
-        read, problems = source.validated(text)
+        read, problems = source.validate_text(text)
         if read is None or any(p.severity == "error" for p in problems):
             if text.document is not None:
-                text.complain(problems)
+                text.add_problems(problems)
             raise InvalidSpec(text)
         found = read.metric
     if found is None:

@@ -94,7 +94,7 @@ def _measured(asked: Question, text: SourceFile, spec: Spec | None) -> scaling.S
     if read is None:
         return None
     found, problems = scaling.chosen(read, asked.series, _most(asked, spec))
-    text.complain(problems)
+    text.add_problems(problems)
     return found
 
 
@@ -121,14 +121,14 @@ def _spec(text: SourceFile) -> Spec | None:
     if text.document is None:
         return None
     spec, problems = validate.parse_spec(text.document)
-    text.complain(problems)
+    text.add_problems(problems)
     return spec
 
 
 def _trace(text: SourceFile) -> trace.Trace | None:
     found = _read(text, trace.Trace)
     if found is not None:
-        text.complain(trace.broken(found))
+        text.add_problems(trace.broken(found))
     return found
 
 
@@ -136,7 +136,7 @@ def _read(text: SourceFile, kind: type[M]) -> M | None:
     if text.document is None:
         return None
     found, problems = validate.parse_model(kind, text.document.value)
-    text.complain(problems)
+    text.add_problems(problems)
     return found
 
 
@@ -144,7 +144,7 @@ def _take(asked: Question, spec: Spec, prices: trace.Trace, text: SourceFile) ->
     """Return the number of nodes of each pool that the job may use: those asked for, or else from its capacity."""
     if asked.take is None:
         take, problems = compare.wanted(spec, prices)
-        text.complain(problems)
+        text.add_problems(problems)
         return take
     for name in asked.take:
         if name not in prices.pools:

@@ -38,9 +38,9 @@ def read_spec(spec: Source, name: str | None = None) -> SourceFile:
 def check(spec: Source, name: str | None = None) -> SourceFile:
     """Return the text of a spec with its diagnostics, as `validate` finds them; its lines are what these point to."""
     text = read_spec(spec, name)
-    _, problems = source.validated(text)
+    _, problems = source.validate_text(text)
     if text.document is not None:
-        text.complain(problems)
+        text.add_problems(problems)
     return text
 
 

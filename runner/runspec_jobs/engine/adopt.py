@@ -159,7 +159,7 @@ def understood(kept: Kept, provider: Provider, own: profile.Profile) -> Adopted:
         lines = read_lines("\n".join(kept.requirements))
         sources = {name: Source(**one.model_dump()) for name, one in kept.sources.items()}
         facts = Facts(options, sources, lines, kept.survey)
-        _refuse(kept, source.checked(provider, spec, facts))
+        _refuse(kept, source.check_sizes(provider, spec, facts))
         mine = model.make_plan(provider, spec, kept.run[-6:], facts)
         theirs = model.read_plan(kept.plan)
         made, elsewhere = _agreed(kept, mine, theirs)
@@ -183,7 +183,7 @@ def _spec(kept: Kept, provider: Provider) -> Spec:
 def _options(kept: Kept, provider: Provider, spec: Spec, own: profile.Profile) -> Options:
     """Return this machine's options, updated with those of the run that a job file may set."""
     kind = provider.options_model
-    found, *problems = profile.options(kind, provider.name, spec, own, complete=False)
+    found, *problems = profile.merge_options(kind, provider.name, spec, own, complete=False)
     if found is None:
         _refuse(kept, [*problems[0], *problems[1]])
         raise AssertionError("BUG: options without problems")

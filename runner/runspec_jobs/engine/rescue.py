@@ -101,7 +101,7 @@ def _end(of: Record, damage: Damaged, reporter: Reporter, *, delete: bool) -> No
 def _providers(of: Record) -> Iterator[Provider]:
     """Yield the provider of a run, or all that are installed if no file of the record says which it was."""
     name = provider_name(of)
-    for one in registry.installed() if name is None else (name,):
+    for one in registry.list_installed() if name is None else (name,):
         with contextlib.suppress(RunspecError):
             yield registry.load(one)
 

@@ -96,9 +96,9 @@ def _choose(
 
 def about_run(found: PlanInputs, client: Client, run: str) -> dict[str, Any]:
     """Return what a list of runs shows of a new run: `journal.RunState.about`."""
-    file = spec_in_mounts.spec_file(found)
+    file = spec_in_mounts.find_spec_file(found)
     places = client.places(run) if isinstance(client, SupportsPlaces) else Places()
-    mounted = spec_in_mounts.on_record(found)
+    mounted = spec_in_mounts.describe_spec_file(found)
     return {
         **({} if mounted is None else {"spec_file": mounted}),
         "provider": found.provider.name,
@@ -147,7 +147,7 @@ def _name(old: Record, found: PlanInputs) -> str:
 
 
 def _is_of_another(old: Record, found: PlanInputs) -> bool:
-    its, file = origin.read_origin(old), spec_in_mounts.spec_file(found)
+    its, file = origin.read_origin(old), spec_in_mounts.find_spec_file(found)
     if its.file is not None and file is not None:
         return its.file.resolve() != file.resolve()
     return its.folder is not None and its.folder.resolve() != found.base.resolve()
@@ -166,7 +166,7 @@ def _says_the_same(old: Record, made: model.Plan, found: PlanInputs, equal: Equa
     """Return whether two specs are *equal*, also if the file of the spec is mounted and has other comments now."""
     if equal(old, made, found):
         return True
-    facts = spec_in_mounts.as_then(old, found)
+    facts = spec_in_mounts.restore_facts(old, found)
     if facts is None or old.plan.provider != found.provider.name:
         return False
     then = model.make_plan(found.provider, found.spec, model.PREVIEW, facts)

@@ -64,7 +64,7 @@ def with_nodes(of: Record, memory: RunState, found: Status) -> Status:
     if found.nodes or memory.deleted or not engine.is_submitted(of.plan, memory):
         return found
     try:
-        with registry.extras():
+        with registry.translate_import_errors():
             _, client, _ = connect(of)
             return found._replace(nodes=client.state(of.run).nodes)
     except RunspecError:

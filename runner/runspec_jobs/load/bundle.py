@@ -20,7 +20,16 @@ from typing import BinaryIO
 from runspec_jobs.errors import Conflict
 from runspec_jobs.load import file_digest
 from runspec_jobs.load.file_digest import PART_BYTES
-from runspec_jobs.load.folder_scan import MIB, Found, LeftOut, Opener, Trouble, Walk, opened, shown
+from runspec_jobs.load.folder_scan import (
+    MIB,
+    Found,
+    LeftOut,
+    Opener,
+    Trouble,
+    Walk,
+    open_top,
+    quote_path,
+)
 from runspec_jobs.provider import File, Progress, Source
 from runspec_jobs.provider.types import PARTS, WHOLE
 
@@ -51,7 +60,7 @@ class FolderBundle:
     def source(self) -> Source:
         return Source(self.digest, len(self.files), sum(file.bytes for file in self.files))
 
-    def source_with(self, path: str, size: int, sha256: str) -> Source:
+    def replace_file(self, path: str, size: int, sha256: str) -> Source:
         """Return `source` as if the file *path* had *size* bytes with the digest *sha256*."""
         changed = (
             file._replace(bytes=size, sha256=sha256) if file.path == path else file
@@ -62,11 +71,13 @@ class FolderBundle:
 
     def open(self, file: File) -> BinaryIO:
         """Open one file. Raises Conflict if it no longer exists or its size has changed."""
-        with _changed(file.path), Opener(self.folder) as opener:
+        with _translate_errors(file.path), Opener(self.folder) as opener:
             if opener.identity != self.identity:
-                raise Conflict(f"{shown(str(self.folder))} was replaced by another folder", AGAIN)
+                raise Conflict(
+                    f"{quote_path(str(self.folder))} was replaced by another folder", AGAIN
+                )
             raw = io.FileIO(opener.open(self.places[file.path]))
-        changed = Conflict(f"{shown(file.path)} changed while it was uploaded", AGAIN)
+        changed = Conflict(f"{quote_path(file.path)} changed while it was uploaded", AGAIN)
         return file_digest.open_checked(raw, file, changed)
 
 
@@ -78,11 +89,11 @@ def bundle(folder: Path, *, spec: str = "", progress: Progress | None = None) ->
     The digest depends only on paths, contents and executable bits. Raises BundleError with every
     problem that prevents the upload.
     """
-    with opened(folder) as opener:
+    with open_top(folder) as opener:
         walk = Walk(opener, os.path.realpath(folder), spec)
         walk.run()
         walk.complain()
-        opener.folder("")  # close the subfolders: hashing looks up each path again
+        opener.open_folder("")  # close the subfolders: hashing looks up each path again
         files = hash_file(walk, progress)
         walk.complain()
         return FolderBundle(
@@ -114,9 +125,9 @@ class _Meter:
 
     def add(self, read: int) -> None:
         """Note that *read* bytes of the present file were read."""
-        self.at(self.done + read)
+        self.report(self.done + read)
 
-    def at(self, done: int) -> None:
+    def report(self, done: int) -> None:
         if self.progress and (done - self.told >= MIB or done == self.total > self.told):
             self.progress(done, self.total)
             self.told = done
@@ -129,11 +140,11 @@ def hash_file(walk: Walk, progress: Progress | None) -> tuple[File, ...]:
         try:
             files.append(_hash(walk.opener, found, meter))
         except _Unsteady:
-            walk.trouble(Trouble.CHANGED, found.path)
+            walk.add_trouble(Trouble.CHANGED, found.path)
         except OSError as exc:
-            walk.unreadable(found.path, exc)
+            walk.add_unreadable(found.path, exc)
         meter.done += found.bytes
-        meter.at(meter.done)
+        meter.report(meter.done)
     return tuple(files)
 
 
@@ -165,9 +176,11 @@ def _digest(files: Sequence[File]) -> str:
 
 
 @contextlib.contextmanager
-def _changed(path: str) -> Iterator[None]:
+def _translate_errors(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as exc:
         reason = (exc.strerror or str(exc)).lower()
-        raise Conflict(f"{shown(path)} changed while it was uploaded: {reason}", AGAIN) from exc
+        raise Conflict(
+            f"{quote_path(path)} changed while it was uploaded: {reason}", AGAIN
+        ) from exc

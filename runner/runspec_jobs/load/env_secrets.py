@@ -61,7 +61,7 @@ def looks_secret(name: str, value: str) -> bool:
     return bool(named and compiled(RANDOM).fullmatch(value))
 
 
-def notes(spec: Spec) -> Iterator[Problem]:
+def find_notes(spec: Spec) -> Iterator[Problem]:
     """Yield a note for each variable in `env` that looks like a secret; the value is in no note."""
     for name, value in spec.env.items():
         if looks_secret(name, value):

@@ -29,7 +29,7 @@ AT_ONCE = 8  # parts of a file that is read for the upload, each of which is in 
 Tell = Callable[[int], None]
 
 
-def cores() -> int:
+def count_cores() -> int:
     """Return the number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
@@ -54,7 +54,7 @@ def _hash_parts(file: io.FileIO, expected: int, tell: Tell) -> tuple[int, str]:
     from concurrent.futures import ThreadPoolExecutor
 
     size, together = 0, hashlib.sha256()
-    with ThreadPoolExecutor(cores()) as pool:
+    with ThreadPoolExecutor(count_cores()) as pool:
         for count, digest in pool.map(
             partial(_hash_part, file.fileno()), range(0, expected, PART_BYTES)
         ):
@@ -120,7 +120,7 @@ class _PartReader(io.RawIOBase):
         self._raw, self._file, self._changed = raw, file, changed
         self._together = hashlib.sha256()
         self._part, self._at = HashedPart(), 0
-        threads = min(cores(), AT_ONCE)
+        threads = min(count_cores(), AT_ONCE)
         from concurrent.futures import ThreadPoolExecutor  # as above
 
         self._pool = ThreadPoolExecutor(threads)
@@ -144,7 +144,7 @@ class _PartReader(io.RawIOBase):
         if size is None or size < 0:
             return self.readall()
         if self._at == len(self._part) and self._ahead:
-            self._part, self._at = self._next(), 0
+            self._part, self._at = self._take_next(), 0
         if self._at == 0 and size >= PART_BYTES:
             part, self._part = self._part, HashedPart()  # its user may release it
             return cast("bytes", part)  # it has all that is used of it
@@ -163,7 +163,7 @@ class _PartReader(io.RawIOBase):
             size = min(PART_BYTES, self._file.bytes - start)
             self._ahead.append(self._pool.submit(self._read_part, start, size))
 
-    def _next(self) -> HashedPart:
+    def _take_next(self) -> HashedPart:
         """Return the next part. The digests of all parts are known before the last one is returned."""
         part = self._ahead.popleft().result()
         self._together.update(f"{part.sha256}\n".encode())
@@ -175,7 +175,7 @@ class _PartReader(io.RawIOBase):
         return part
 
     def _read_part(self, start: int, size: int) -> HashedPart:
-        part, read = self._memory(size), 0
+        part, read = self._get_buffer(size), 0
         with memoryview(part) as view:
             while read < size and (
                 count := os.preadv(self._raw.fileno(), [view[read:]], start + read)
@@ -187,7 +187,7 @@ class _PartReader(io.RawIOBase):
         part.reader = self._free
         return part
 
-    def _memory(self, size: int) -> HashedPart:
+    def _get_buffer(self, size: int) -> HashedPart:
         with contextlib.suppress(IndexError):
             if len(part := self._free.pop()) == size:
                 return part

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from runspec_jobs.errors import UsageError
-from runspec_jobs.load.ignore import IGNORE, IgnoreMatcher, Rule, Verdict, rules
+from runspec_jobs.load.ignore import IGNORE, IgnoreMatcher, Rule, Verdict, parse_rules
 from runspec_jobs.state.written_files import WrittenFiles
 
 MIB = 1024**2
@@ -80,11 +80,11 @@ class BundleError(UsageError):
         self.problems = tuple(problems)
 
 
-def shown(path: str) -> str:
-    return "'" + "".join(c if c.isprintable() else _escaped(c) for c in path) + "'"
+def quote_path(path: str) -> str:
+    return "'" + "".join(c if c.isprintable() else _escape(c) for c in path) + "'"
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in os.fsencode(character))
 
 
@@ -107,7 +107,7 @@ class Opener:
         for fd in self._fds:
             os.close(fd)
 
-    def folder(self, path: str) -> int:
+    def open_folder(self, path: str) -> int:
         """Return a descriptor of the folder *path*, valid until the next call; "" is the top folder."""
         names = path.split("/") if path else []
         pairs = zip(self._names, names, strict=False)
@@ -123,7 +123,7 @@ class Opener:
     def open(self, path: str) -> int:
         """Open the regular file *path* for reading; the caller closes the descriptor."""
         folder, _, name = path.rpartition("/")
-        fd = os.open(name, OPEN_FILE, dir_fd=self.folder(folder))
+        fd = os.open(name, OPEN_FILE, dir_fd=self.open_folder(folder))
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
             raise OSError(errno.ENXIO, "not a regular file")
@@ -166,91 +166,93 @@ class Walk:
     written: WrittenFiles = field(default_factory=WrittenFiles)
 
     def run(self) -> None:
-        self.judge = IgnoreMatcher((*self._rules(".gitignore"), *self._rules(IGNORE)))
+        self.judge = IgnoreMatcher((*self._read_rules(".gitignore"), *self._read_rules(IGNORE)))
         for name in self.real.split("/"):
-            if self.judge.verdict(name, folder=True) is Verdict.SECRET:
-                self.trouble(Trouble.SECRET, self.real)
+            if self.judge.judge(name, folder=True) is Verdict.SECRET:
+                self.add_trouble(Trouble.SECRET, self.real)
         folders: list[_Folder] = [("", Verdict.TAKEN)]
         while folders and len(self.found) <= MAX_FILES:
             path, verdict = folders.pop()
-            for name, status in self._entries(path):
+            for name, status in self._list_entries(path):
                 folders += self._look(f"{path}/{name}" if path else name, status, verdict)
         self.found.sort(key=lambda found: found.path)
         self.left_out.sort()
 
-    def trouble(self, kind: Trouble, path: str, detail: str = "") -> None:
-        self.troubles.setdefault(kind, []).append(shown(path) + (f" ({detail})" if detail else ""))
+    def add_trouble(self, kind: Trouble, path: str, detail: str = "") -> None:
+        self.troubles.setdefault(kind, []).append(
+            quote_path(path) + (f" ({detail})" if detail else "")
+        )
 
-    def unreadable(self, path: str, exc: OSError) -> None:
+    def add_unreadable(self, path: str, exc: OSError) -> None:
         if exc.errno in SWAPPED:
-            self.trouble(Trouble.CHANGED, path)
+            self.add_trouble(Trouble.CHANGED, path)
         elif exc.errno == errno.EACCES:
-            self.trouble(Trouble.UNREADABLE, path)
+            self.add_trouble(Trouble.UNREADABLE, path)
         else:
-            self.trouble(Trouble.UNREADABLE, path, (exc.strerror or str(exc)).lower())
+            self.add_trouble(Trouble.UNREADABLE, path, (exc.strerror or str(exc)).lower())
 
     def complain(self) -> None:
         """Raise BundleError if there are any problems."""
         kinds = [kind for kind in Trouble if kind in self.troubles]
         problems: list[tuple[str, str | None]] = [
-            (_message(kind, self.troubles[kind]), kind.value[1]) for kind in kinds
+            (_format_trouble(kind, self.troubles[kind]), kind.value[1]) for kind in kinds
         ]
-        problems += _too_much(self.found)
+        problems += _check_limits(self.found)
         if problems:
             raise BundleError(problems)
 
-    def _rules(self, name: str) -> tuple[Rule, ...]:
+    def _read_rules(self, name: str) -> tuple[Rule, ...]:
         try:
             with os.fdopen(self.opener.open(name), "rb") as file:
                 data = file.read(MAX_IGNORE_BYTES + 1)
             if len(data) > MAX_IGNORE_BYTES:
                 raise ValueError(f"above {MAX_IGNORE_BYTES:,} bytes")
-            return rules(data.decode(), ours=name == IGNORE)
+            return parse_rules(data.decode(), ours=name == IGNORE)
         except FileNotFoundError:
             return ()
         except (OSError, ValueError):
-            self.trouble(Trouble.IGNORE_FILE, name)
+            self.add_trouble(Trouble.IGNORE_FILE, name)
             return ()
 
-    def _entries(self, path: str) -> list[tuple[str, os.stat_result]]:
+    def _list_entries(self, path: str) -> list[tuple[str, os.stat_result]]:
         try:
-            with os.scandir(self.opener.folder(path)) as entries:
+            with os.scandir(self.opener.open_folder(path)) as entries:
                 return sorted((e.name, e.stat(follow_symlinks=False)) for e in entries)
         except OSError as exc:
-            self.unreadable(path + "/", exc)
+            self.add_unreadable(path + "/", exc)
             return []
 
     def _look(self, path: str, status: os.stat_result, above: Verdict) -> list[_Folder]:
         """Note what is at *path* as found or as trouble; give it back when it is to be walked."""
         folder = stat.S_ISDIR(status.st_mode)
-        verdict = self.judge.verdict(path, folder=folder, above=above)
+        verdict = self.judge.judge(path, folder=folder, above=above)
         if verdict is Verdict.LEFT_OUT:
-            why = self.judge.why(path, folder=folder)
+            why = self.judge.explain(path, folder=folder)
             self.left_out.append(LeftOut(path + "/" * folder, why))
             return []
-        if not folder and (why := self._why_own(path, status)):
+        if not folder and (why := self._explain_own(path, status)):
             self.left_out.append(LeftOut(path, why))
             return []
-        length = _utf8_bytes(path)
+        length = _count_utf8_bytes(path)
         if verdict is Verdict.SECRET:
-            self.trouble(Trouble.SECRET, path + "/" * folder)
+            self.add_trouble(Trouble.SECRET, path + "/" * folder)
         elif length is None:
-            self.trouble(Trouble.NAME, path)
+            self.add_trouble(Trouble.NAME, path)
         elif length > MAX_PATH_BYTES or path.count("/") > MAX_DEPTH:
-            self.trouble(Trouble.DEEP, path)
+            self.add_trouble(Trouble.DEEP, path)
         elif folder:
             return [(path, verdict)]
         else:
             self._take(path, status)
         return []
 
-    def _why_own(self, path: str, status: os.stat_result) -> str:
+    def _explain_own(self, path: str, status: os.stat_result) -> str:
         """Return why *path*, which runspec wrote, is left out; nothing if it is the user's, or the user wants it.
 
         A mount of a folder into which another run was fetched is meant to have these files.
         """
         found = self.written.find(f"{self.real.rstrip('/')}/{path}", status, self.real)
-        if found is None or self.judge.takes(path):
+        if found is None or self.judge.is_taken(path):
             return ""
         folder, one = found
         is_fetched = one.command == "fetch"
@@ -265,11 +267,11 @@ class Walk:
             if stat.S_ISLNK(status.st_mode):
                 self._take_link(path)
             elif not stat.S_ISREG(status.st_mode):
-                self.trouble(Trouble.SPECIAL, path)
+                self.add_trouble(Trouble.SPECIAL, path)
             else:
                 self._take_file(path, path, status.st_size)
         except OSError as exc:
-            self.unreadable(path, exc)
+            self.add_unreadable(path, exc)
 
     def _take_link(self, path: str) -> None:
         try:
@@ -277,34 +279,34 @@ class Walk:
         except OSError as exc:
             if exc.errno not in SWAPPED:
                 raise
-            self.trouble(Trouble.NOWHERE, path)
+            self.add_trouble(Trouble.NOWHERE, path)
             return
         top = self.real.rstrip("/") + "/"
         status = os.stat(real, follow_symlinks=False)
         if not f"{real}/".startswith(top):
-            self.trouble(Trouble.OUTSIDE, path, f"to {shown(real)}")
+            self.add_trouble(Trouble.OUTSIDE, path, f"to {quote_path(real)}")
         elif stat.S_ISDIR(status.st_mode):
-            self.trouble(Trouble.TO_FOLDER, path)
+            self.add_trouble(Trouble.TO_FOLDER, path)
         elif not stat.S_ISREG(status.st_mode):
-            self.trouble(Trouble.SPECIAL, path)
+            self.add_trouble(Trouble.SPECIAL, path)
         else:
             self._take_linked(path, real.removeprefix(top), status.st_size)
 
     def _take_linked(self, path: str, place: str, size: int) -> None:
-        verdict = self.judge.verdict_from_top(place)
+        verdict = self.judge.judge_from_top(place)
         if verdict is Verdict.SECRET:
-            self.trouble(Trouble.SECRET, path, f"a link to {shown(place)}")
+            self.add_trouble(Trouble.SECRET, path, f"a link to {quote_path(place)}")
         elif verdict is Verdict.LEFT_OUT:
-            self.trouble(Trouble.TO_LEFT_OUT, path, f"to {shown(place)}")
+            self.add_trouble(Trouble.TO_LEFT_OUT, path, f"to {quote_path(place)}")
         else:
             self._take_file(path, place, size)
 
     def _take_file(self, path: str, place: str, size: int) -> None:
         folder, _, name = place.rpartition("/")
-        if os.access(name, os.R_OK, dir_fd=self.opener.folder(folder), effective_ids=True):
+        if os.access(name, os.R_OK, dir_fd=self.opener.open_folder(folder), effective_ids=True):
             self.found.append(Found(path, place, size))
         else:
-            self.trouble(Trouble.UNREADABLE, path)
+            self.add_trouble(Trouble.UNREADABLE, path)
 
 
 def _is_run_of(run: str, spec: str) -> bool:
@@ -316,54 +318,56 @@ def _is_run_of(run: str, spec: str) -> bool:
     return re.fullmatch(rf"{re.escape(spec)}(-[np]\d+)?-[^-]+", run) is not None
 
 
-def _utf8_bytes(path: str) -> int | None:
+def _count_utf8_bytes(path: str) -> int | None:
     try:
         return len(path.encode())
     except UnicodeEncodeError:
         return None
 
 
-def _message(kind: Trouble, names: Sequence[str]) -> str:
+def _format_trouble(kind: Trouble, names: Sequence[str]) -> str:
     more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
     return f"{kind.value[0]}: {', '.join(names[:MAX_NAMED])}{more}"
 
 
-def _too_much(found: Sequence[Found]) -> list[tuple[str, str | None]]:
+def _check_limits(found: Sequence[Found]) -> list[tuple[str, str | None]]:
     hint = f"list what the job does not need in {IGNORE}, or mount large data as store://"
     size = sum(file.bytes for file in found)
     if len(found) > MAX_FILES:
-        most, _ = _heaviest((file.path, 1) for file in found)
-        return [(f"more than {MAX_FILES:,} files, most of them in {shown(most)}", hint)]
+        most, _ = _find_heaviest((file.path, 1) for file in found)
+        return [(f"more than {MAX_FILES:,} files, most of them in {quote_path(most)}", hint)]
     if size > MAX_BYTES:
-        most, most_bytes = _heaviest((file.path, file.bytes) for file in found)
-        limit = f"{_gib(size)}, above the {_gib(MAX_BYTES)} that are uploaded with a job"
-        return [(f"{limit}; {_gib(most_bytes)} of it in {shown(most)}", hint)]
+        most, most_bytes = _find_heaviest((file.path, file.bytes) for file in found)
+        limit = (
+            f"{_format_gib(size)}, above the {_format_gib(MAX_BYTES)} that are uploaded with a job"
+        )
+        return [(f"{limit}; {_format_gib(most_bytes)} of it in {quote_path(most)}", hint)]
     return []
 
 
-def _heaviest(weights: Iterable[tuple[str, int]]) -> tuple[str, int]:
+def _find_heaviest(weights: Iterable[tuple[str, int]]) -> tuple[str, int]:
     tops: dict[str, int] = defaultdict(int)
     for path, weight in weights:
         tops[path.split("/", 1)[0]] += weight
     return max(tops.items(), key=lambda top: top[1])
 
 
-def _gib(size: int) -> str:
+def _format_gib(size: int) -> str:
     return f"{size / GIB:.1f} GiB"
 
 
 @contextlib.contextmanager
-def opened(folder: Path) -> Iterator[Opener]:
+def open_top(folder: Path) -> Iterator[Opener]:
     try:
         opener = Opener(folder)
     except OSError as exc:
-        raise BundleError([_no_folder(folder, exc)]) from exc
+        raise BundleError([_explain_missing(folder, exc)]) from exc
     with opener:
         yield opener
 
 
-def _no_folder(folder: Path, exc: OSError) -> tuple[str, str | None]:
-    name = shown(str(folder))
+def _explain_missing(folder: Path, exc: OSError) -> tuple[str, str | None]:
+    name = quote_path(str(folder))
     match exc.errno:
         case errno.ENOENT:
             return f"there is no folder {name}", None

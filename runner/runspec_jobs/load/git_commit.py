@@ -20,14 +20,14 @@ def commit(folder: Path) -> str | None:
     """
     try:
         for place in (folder, *folder.parents):
-            if (own := _git_folder(place / ".git")) is not None:
-                return _of_head(own)
+            if (own := _find_git_folder(place / ".git")) is not None:
+                return _read_head(own)
     except (OSError, ValueError):
         pass
     return None
 
 
-def _git_folder(dot_git: Path) -> Path | None:
+def _find_git_folder(dot_git: Path) -> Path | None:
     """Return the folder that `.git` is or, in a worktree or a submodule, names; None if there is none."""
     if dot_git.is_dir():
         return dot_git
@@ -37,7 +37,7 @@ def _git_folder(dot_git: Path) -> Path | None:
     return dot_git.parent / named if head == "gitdir" else None
 
 
-def _of_head(own: Path) -> str | None:
+def _read_head(own: Path) -> str | None:
     """Return the commit that HEAD leads to. A worktree has HEAD of its own, and shares the other refs."""
     shared = own
     if (own / "commondir").is_file():
@@ -49,14 +49,14 @@ def _of_head(own: Path) -> str | None:
         mark, _, ref = text.partition(": ")
         if mark != "ref" or ".." in ref or not ref.startswith("refs/"):
             return None
-        found = _ref(own, shared, ref)
+        found = _read_ref(own, shared, ref)
         if found is None:
             return None
         text = found
     return None
 
 
-def _ref(own: Path, shared: Path, ref: str) -> str | None:
+def _read_ref(own: Path, shared: Path, ref: str) -> str | None:
     for place in (own / ref, shared / ref):
         if place.is_file():
             return place.read_text().strip()

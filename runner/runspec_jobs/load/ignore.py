@@ -33,11 +33,11 @@ SECRET_FILES = (
 NOT_SECRET = "*.pub .env.example .env.sample .env.template .env.dist".split()
 
 
-def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
+def _compile_any(patterns: Iterable[str]) -> re.Pattern[str]:
     return re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns))
 
 
-_SECRET, _NOT_SECRET = _any_of(SECRET_FILES), _any_of(NOT_SECRET)
+_SECRET, _NOT_SECRET = _compile_any(SECRET_FILES), _compile_any(NOT_SECRET)
 
 
 def looks_secret(name: str, *, folder: bool) -> bool:
@@ -105,35 +105,37 @@ class Rule:
     allows: bool
     origin: str = ""
 
-    def matches(self, path: str, name: str, *, folder: bool) -> bool:
+    def is_match(self, path: str, name: str, *, folder: bool) -> bool:
         if self.folders_only and not folder:
             return False
         return self.pattern.fullmatch(name if self.by_name else path) is not None
 
 
-def rules(text: str, *, ours: bool) -> tuple[Rule, ...]:
+def parse_rules(text: str, *, ours: bool) -> tuple[Rule, ...]:
     """Parse an ignore file; only in runspec's own (*ours*) may a line permit files that look like secrets."""
     lines = (line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n"))
-    kept = (_without_trailing_spaces(line) for line in lines if not line.startswith("#"))
-    return tuple(_rule(line, ours=ours) for line in kept if line)
+    kept = (_strip_trailing_spaces(line) for line in lines if not line.startswith("#"))
+    return tuple(_parse_rule(line, ours=ours) for line in kept if line)
 
 
-def _without_trailing_spaces(line: str) -> str:
+def _strip_trailing_spaces(line: str) -> str:
     kept = line.rstrip(" ")
     backslashes = len(kept) - len(kept.rstrip("\\"))
     return kept + " " if backslashes % 2 and kept != line else kept
 
 
-def _rule(line: str, *, ours: bool) -> Rule:
+def _parse_rule(line: str, *, ours: bool) -> Rule:
     takes, glob = line.startswith("!"), line.removeprefix("!")
     folders_only, glob = glob.endswith("/"), glob.removesuffix("/")
     by_name, glob = "/" not in glob, glob.removeprefix("/")
     named = any(c.isalnum() for c in glob.rsplit("/", 1)[-1])
     allows, origin = ours and named, f"{IGNORE if ours else '.gitignore'}: {line}"
-    return Rule(re.compile(_regex(glob), re.DOTALL), by_name, folders_only, takes, allows, origin)
+    return Rule(
+        re.compile(_make_regex(glob), re.DOTALL), by_name, folders_only, takes, allows, origin
+    )
 
 
-def _regex(glob: str) -> str:
+def _make_regex(glob: str) -> str:
     """Return the regular expression of a glob, which matches in linear time for each of its wildcards.
 
     If another wildcard of at least the same reach follows, the first match of a part is as good as any later one. An
@@ -153,18 +155,18 @@ def _regex(glob: str) -> str:
             return _NEVER  # as in git, '[' without ']' or a final backslash matches nothing
         at = token.end()
         if token.lastgroup in _FAR:
-            parts.append(_joined(inner))
+            parts.append(_join(inner))
             gaps.append(token.lastgroup)
             inner = []
         else:
             inner.append((token.lastgroup or "", _part(token)))
-    parts.append(_joined(inner))
+    parts.append(_join(inner))
     *some, last = zip(["", *gaps], parts, strict=True)
     atomic = (f"(?>{_FAR[gap]}{part})" if gap else part for gap, part in some)
     return "".join(atomic) + _GLOBS.get(last[0], "") + last[1]
 
 
-def _joined(tokens: list[tuple[str, str]]) -> str:
+def _join(tokens: list[tuple[str, str]]) -> str:
     """Join the parts between two wildcards across folders; all wildcards within names but the last become atomic."""
     chunks = [""]
     for kind, part in tokens:
@@ -180,11 +182,11 @@ def _joined(tokens: list[tuple[str, str]]) -> str:
 def _part(token: re.Match[str]) -> str:
     kind = token.lastgroup or ""
     if kind == "set":
-        return _members(token["set"], negated=bool(token["not"]))
+        return _translate_members(token["set"], negated=bool(token["not"]))
     return _GLOBS.get(kind) or re.escape(token[kind])
 
 
-def _members(text: str, *, negated: bool) -> str:
+def _translate_members(text: str, *, negated: bool) -> str:
     parts = []
     for member in _MEMBER.finditer(text):
         first, last = member["first"], member["last"]
@@ -213,12 +215,12 @@ class IgnoreMatcher:
 
     rules: tuple[Rule, ...] = ()
 
-    def verdict(self, path: str, *, folder: bool, above: Verdict = Verdict.TAKEN) -> Verdict:
+    def judge(self, path: str, *, folder: bool, above: Verdict = Verdict.TAKEN) -> Verdict:
         """Return the verdict on *path*, which is in a folder with the verdict *above*."""
         name = path.rsplit("/", 1)[-1]
         if name in LEFT_OUT or name.endswith(".pyc"):
             return Verdict.LEFT_OUT
-        matching = [rule for rule in self.rules if rule.matches(path, name, folder=folder)]
+        matching = [rule for rule in self.rules if rule.is_match(path, name, folder=folder)]
         if matching and not matching[-1].takes:
             return Verdict.LEFT_OUT
         if above is Verdict.ALLOWED:
@@ -228,28 +230,28 @@ class IgnoreMatcher:
         allowed = any(rule.takes and rule.allows for rule in matching)
         return Verdict.ALLOWED if allowed else Verdict.SECRET
 
-    def why(self, path: str, *, folder: bool) -> str:
+    def explain(self, path: str, *, folder: bool) -> str:
         """Return the rule by which *path* is left out, for people."""
         name = path.rsplit("/", 1)[-1]
-        matching = [rule for rule in self.rules if rule.matches(path, name, folder=folder)]
+        matching = [rule for rule in self.rules if rule.is_match(path, name, folder=folder)]
         return matching[-1].origin if matching and not matching[-1].takes else BUILT_IN
 
-    def takes(self, path: str) -> bool:
+    def is_taken(self, path: str) -> bool:
         """Return whether a line `!NAME` of runspec's own ignore file takes the file *path*, or a folder above it."""
         parts = path.split("/")
         for depth, name in enumerate(parts, 1):
             here, folder = "/".join(parts[:depth]), depth < len(parts)
-            matching = [rule for rule in self.rules if rule.matches(here, name, folder=folder)]
+            matching = [rule for rule in self.rules if rule.is_match(here, name, folder=folder)]
             if matching and matching[-1].takes and matching[-1].origin.startswith(f"{IGNORE}:"):
                 return True
         return False
 
-    def verdict_from_top(self, path: str) -> Verdict:
+    def judge_from_top(self, path: str) -> Verdict:
         """Return the verdict on the file *path* after those on all folders above it, as a walk would."""
         parts, verdict = path.split("/"), Verdict.TAKEN
         for depth in range(1, len(parts) + 1):
             here = "/".join(parts[:depth])
-            verdict = self.verdict(here, folder=depth < len(parts), above=verdict)
+            verdict = self.judge(here, folder=depth < len(parts), above=verdict)
             if verdict in (Verdict.LEFT_OUT, Verdict.SECRET):
                 break
         return verdict

@@ -16,7 +16,7 @@ from runspec_jobs.load import env_secrets, profile, registry, shell_syntax, sour
 from runspec_jobs.load.bundle import FolderBundle, bundle
 from runspec_jobs.load.folder_scan import MIB, BundleError, Opener
 from runspec_jobs.load.ignore import IGNORE
-from runspec_jobs.load.missing_settings import listed, told_once
+from runspec_jobs.load.missing_settings import join_missing_settings, join_words
 from runspec_jobs.load.notes import foreign_settings
 from runspec_jobs.load.profile import CONFIRM_ABOVE_USD
 from runspec_jobs.load.source import (
@@ -76,7 +76,7 @@ class ProfileInUse:
     def path(self) -> Path | None:
         return None if self.place is None else self.place.path
 
-    def settings(self, name: str) -> Mapping[str, Any]:
+    def get_settings(self, name: str) -> Mapping[str, Any]:
         """Return the settings of the provider *name*."""
         return self.found.providers.get(name, {})
 
@@ -88,19 +88,19 @@ def gather(
 
     Raises InvalidSpec with every problem found, and Unavailable if the provider is not installed.
     """
-    spec = spec_in(text)
-    provider = _provider(text, spec, provider_name)
-    own = profile_in_use(base)
-    text.complain(strangers(base))
-    options, wrong_options = settings(text, own, spec, provider)
-    lines, problems = _requirements(spec, base)
-    problems += shell_syntax.problems(spec)
-    problems += source.written(spec, base, provider)
-    problems += foreign_settings.find_lost_of_profile(spec, own.settings)
-    bundles, wrong = _bundles(spec, base, watch)
-    early = [] if options is None else _early(provider, spec, options, own)
+    spec = parse_spec(text)
+    provider = _load_provider(text, spec, provider_name)
+    own = read_profile_in_use(base)
+    text.add_problems(find_strangers(base))
+    options, wrong_options = read_settings(text, own, spec, provider)
+    lines, problems = _read_requirements(spec, base)
+    problems += shell_syntax.find_problems(spec)
+    problems += source.find_written_notes(spec, base, provider)
+    problems += foreign_settings.find_lost_of_profile(spec, own.get_settings)
+    bundles, wrong = _open_bundles(spec, base, watch)
+    early = [] if options is None else _check_early(provider, spec, options, own)
     if options is None or early:
-        text.complain([*problems, *wrong, *early])
+        text.add_problems([*problems, *wrong, *early])
         raise InvalidSpec(*wrong_options)
     facts = Facts(
         options,
@@ -108,7 +108,7 @@ def gather(
         lines,
         provider.survey(spec, options) if isinstance(provider, SupportsDiscovery) else {},
     )
-    text.complain([*problems, *wrong, *_checked(provider, spec, facts, own)])
+    text.add_problems([*problems, *wrong, *_check(provider, spec, facts, own)])
     if text.failed:
         raise InvalidSpec(text)
     return PlanInputs(
@@ -133,20 +133,22 @@ def _confirm_above(own: ProfileInUse) -> float:
     return wanted if trusted else min(CONFIRM_ABOVE_USD, wanted)
 
 
-def _early(provider: Provider, spec: Spec, options: Options, own: ProfileInUse) -> list[Problem]:
+def _check_early(
+    provider: Provider, spec: Spec, options: Options, own: ProfileInUse
+) -> list[Problem]:
     """Return the errors that can be found before the provider asks its service."""
-    found = _checked(provider, spec, Facts(options, complete=False), own)
+    found = _check(provider, spec, Facts(options, complete=False), own)
     return [problem for problem in found if problem.severity == "error"]
 
 
-def _checked(provider: Provider, spec: Spec, facts: Facts, own: ProfileInUse) -> list[Problem]:
+def _check(provider: Provider, spec: Spec, facts: Facts, own: ProfileInUse) -> list[Problem]:
     """Return the problems of *spec*; all settings that the profile *own* lacks are one of them."""
-    found = source.checked(provider, spec, facts)
-    empty = not own.settings(provider.name) and provider.name not in spec.providers
-    return told_once(found, provider, own.path, empty=empty)
+    found = source.check_sizes(provider, spec, facts)
+    empty = not own.get_settings(provider.name) and provider.name not in spec.providers
+    return join_missing_settings(found, provider, own.path, empty=empty)
 
 
-def at_size(found: PlanInputs, size: int) -> PlanInputs:
+def replace_size(found: PlanInputs, size: int) -> PlanInputs:
     """Return *found* at *size* of its `scaling`, with the text of the spec for the record of its run."""
     assert found.text.document is not None, "BUG: a job without a document"
     spec = select_size(found.spec, size)
@@ -158,37 +160,37 @@ def at_size(found: PlanInputs, size: int) -> PlanInputs:
     return replace(found, text=text, spec=spec, facts=facts)
 
 
-def spec_in(text: SourceFile) -> Spec:
+def parse_spec(text: SourceFile) -> Spec:
     """Return the spec in *text*. Raises InvalidSpec with all problems in it."""
     if text.document is not None:
         spec, problems = validate.parse_spec(text.document)
-        text.complain(problems)
+        text.add_problems(problems)
         if spec is not None:
-            text.complain(env_secrets.notes(spec))
+            text.add_problems(env_secrets.find_notes(spec))
             return spec
     raise InvalidSpec(text)
 
 
-def _provider(text: SourceFile, spec: Spec, named: str | None) -> Provider:
+def _load_provider(text: SourceFile, spec: Spec, named: str | None) -> Provider:
     try:
         return registry.load(spec.provider)
     except Unavailable as exc:
         if named:
             raise
-        text.complain([Problem(("provider",), exc.message, exc.hint)])
+        text.add_problems([Problem(("provider",), exc.message, exc.hint)])
         raise WrongProvider(text) from exc
 
 
-def profile_in_use(folder: Path) -> ProfileInUse:
+def read_profile_in_use(folder: Path) -> ProfileInUse:
     """Read the profile that applies to *folder*. Raises InvalidSpec with all problems in it."""
     place = paths.find_profile(folder)
     if place is None:
         return ProfileInUse()
     text = read_file(place.path)
-    return ProfileInUse(profile_in(text), place, text)
+    return ProfileInUse(parse_profile(text), place, text)
 
 
-def strangers(folder: Path) -> list[Problem]:
+def find_strangers(folder: Path) -> list[Problem]:
     """Return a note for each profile for *folder* that does not count, because another user put it there."""
     return [
         Problem(
@@ -201,21 +203,21 @@ def strangers(folder: Path) -> list[Problem]:
     ]
 
 
-def settings(
+def read_settings(
     text: SourceFile, own: ProfileInUse, spec: Spec, provider: Provider
 ) -> tuple[Options | None, list[SourceFile]]:
     """Return the options, and the files to which their problems were added.
 
     Raises UntrustedProfile if the profile has settings that need the user's trust.
     """
-    options, in_spec, in_profile = profile.options(
+    options, in_spec, in_profile = profile.merge_options(
         provider.options_model, spec.provider, spec, own.found
     )
-    text.complain(in_spec)
+    text.add_problems(in_spec)
     if own.text is not None:
-        own.text.complain(in_profile)
+        own.text.add_problems(in_profile)
     elif in_profile:
-        text.complain(in_profile)
+        text.add_problems(in_profile)
     if options is not None:
         demand_trust(own, provider)
     return options, [text, *([own.text] if own.text else [])]
@@ -226,43 +228,41 @@ def demand_trust(own: ProfileInUse, provider: Provider) -> None:
     if own.place is None or own.text is None or own.place.own:
         return
     at = ("providers", provider.name)
-    found = profile.of_user_alone(provider.options_model, own.settings(provider.name), at)
+    found = profile.list_user_settings(provider.options_model, own.get_settings(provider.name), at)
     if not found or trust.is_trusted(own.place.path, own.text.data):
         return
-    where = trust.place(own.place.path)
+    where = trust.resolve_path(own.place.path)
     names = list(dict.fromkeys(f"'{path[-1]}'" for path in found))
-    changed = "; it has changed since you did" if where in trust.trusted() else ""
-    what = (
-        f"{listed(names)} count{'s' * (len(names) == 1)} only in a profile that you trust{changed}"
-    )
+    changed = "; it has changed since you did" if where in trust.read_trusted() else ""
+    what = f"{join_words(names)} count{'s' * (len(names) == 1)} only in a profile that you trust{changed}"
     hint = f"read the file; if you trust it, run: runspec trust {shlex.quote(where)}"
     private = any(profile.is_private(str(part)) for part in found[0])
-    own.text.complain([Problem(found[0], what, hint, at="key", private=private)])
+    own.text.add_problems([Problem(found[0], what, hint, at="key", private=private)])
     raise UntrustedProfile(own.text)
 
 
-def profile_in(settings: SourceFile) -> profile.Profile:
+def parse_profile(settings: SourceFile) -> profile.Profile:
     """Return the profile in *settings*, which may be empty. Raises InvalidSpec with all problems in it."""
     if [problem.what for problem in settings.diagnostics] == [reader.EMPTY]:
         settings.document, settings.diagnostics = reader.read("{}"), []
     if settings.document is not None:
         found, problems = profile.read(settings.document.value)
-        settings.complain(problems)
+        settings.add_problems(problems)
         if found is not None:
             return found
     raise InvalidSpec(settings)
 
 
-def _requirements(spec: Spec, base: Path) -> tuple[tuple[str, ...], list[Problem]]:
+def _read_requirements(spec: Spec, base: Path) -> tuple[tuple[str, ...], list[Problem]]:
     """Return the requirements, which are in the spec or in a file, and the problems in them."""
     conda = spec.container.conda
     named = conda or spec.container.requirements
     where = ("container", "conda" if conda else "requirements")
     try:
         if conda:
-            return list_conda_lines(_beside(base, conda)), []
+            return list_conda_lines(_read_beside(base, conda)), []
         if isinstance(named, str):
-            return list_requirements(_beside(base, named)), []
+            return list_requirements(_read_beside(base, named)), []
         return list_requirements("\n".join(named or ())), []
     except NotOfCheckout as exc:
         return (), [Problem(where, exc.message, exc.hint)]
@@ -278,7 +278,7 @@ class NotOfCheckout(UsageError):
     """A job file names a file outside of its checkout."""
 
 
-def _beside(base: Path, named: str) -> str:
+def _read_beside(base: Path, named: str) -> str:
     """Return the text of the file *named* in the checkout around *base*; raise NotOfCheckout if it is outside of it."""
     top = paths.find_checkout(base)
     real = (base / named).resolve()
@@ -292,22 +292,24 @@ def _beside(base: Path, named: str) -> str:
     return data.decode()
 
 
-def _bundles(spec: Spec, base: Path, watch: Watch) -> tuple[dict[str, FolderBundle], list[Problem]]:
+def _open_bundles(
+    spec: Spec, base: Path, watch: Watch
+) -> tuple[dict[str, FolderBundle], list[Problem]]:
     found, problems = {}, []
     for i, mount in enumerate(spec.mounts):
         if mount.scheme != "file":
             continue
-        problems += _led_away(i, mount.source, base)
+        problems += _note_link(i, mount.source, base)
         try:
             found[mount.name] = open_bundle(mount.source, base, watch, spec.name)
-            problems += _fetched(i, found[mount.name].fetched)
+            problems += _note_fetched(i, found[mount.name].fetched)
         except BundleError as exc:
             where = ("mounts", i, "source")
             problems += [Problem(where, what, hint) for what, hint in exc.problems]
     return found, problems
 
 
-def _fetched(i: int, files: Sequence[str]) -> list[Problem]:
+def _note_fetched(i: int, files: Sequence[str]) -> list[Problem]:
     """Return a note if files are left out that the user may have fetched for this job."""
     if not files:
         return []
@@ -321,7 +323,7 @@ def _fetched(i: int, files: Sequence[str]) -> list[Problem]:
     ]
 
 
-def _led_away(i: int, source: str, base: Path) -> list[Problem]:
+def _note_link(i: int, source: str, base: Path) -> list[Problem]:
     """Return a note if the source of a mount is a link to a folder outside of the checkout."""
     if source.startswith(("/", "~")):
         return []

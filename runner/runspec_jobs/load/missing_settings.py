@@ -9,7 +9,7 @@ from runspec_jobs.diagnostics.problem import Problem
 from runspec_jobs.provider import Provider, SupportsProfileTemplate, paths
 
 
-def told_once(
+def join_missing_settings(
     problems: Iterable[Problem], provider: Provider, profile: Path | None, *, empty: bool
 ) -> list[Problem]:
     """Return *problems* with those of missing settings joined into one.
@@ -21,7 +21,7 @@ def told_once(
     missing = [problem for problem in found if problem.lacks]
     if not missing:
         return found
-    names = listed([f"`{problem.lacks.partition(':')[0]}`" for problem in missing])
+    names = join_words([f"`{problem.lacks.partition(':')[0]}`" for problem in missing])
     if profile is None:
         what = f"there is no profile, and {provider.name} needs {names}"
     elif empty:
@@ -53,7 +53,7 @@ def _hint(
     return "\n".join(["add to it:", "  providers:", f"    {provider.name}:", *lines])
 
 
-def listed(words: Sequence[str]) -> str:
+def join_words(words: Sequence[str]) -> str:
     """Return *words* joined as in an English sentence.
 
     >>> listed(["a"]), listed(["a", "b", "c"])

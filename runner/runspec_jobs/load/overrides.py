@@ -28,7 +28,7 @@ class Overrides(NamedTuple):
     words: Sequence[str] = ()
 
 
-def changed(text: SourceFile, overrides: Overrides) -> SourceFile:
+def apply_overrides(text: SourceFile, overrides: Overrides) -> SourceFile:
     """Return *text* with *overrides*; it is unchanged if there are none, or if it could not be parsed.
 
     Problems at the path of an override are reported with the option instead of a line of the file. Raises UsageError
@@ -38,10 +38,10 @@ def changed(text: SourceFile, overrides: Overrides) -> SourceFile:
         return text
     value: dict[str, Value] = text.document.value
     origins: dict[Path, str] = {}
-    for change in _changes(overrides):
+    for change in _list_changes(overrides):
         path, new, origin = change(value)
-        added = _added(path, new, value) if origin == WORDS else [path]
-        made = _with(value, path, new, origin)
+        added = _list_added_paths(path, new, value) if origin == WORDS else [path]
+        made = _replace_at(value, path, new, origin)
         assert isinstance(made, dict), "BUG: every change has a path"
         value = made
         origins |= dict.fromkeys(added, origin)
@@ -54,7 +54,7 @@ def changed(text: SourceFile, overrides: Overrides) -> SourceFile:
 Change = Callable[[dict[str, Value]], tuple[Path, Value, str]]
 
 
-def _changes(overrides: Overrides) -> Iterator[Change]:
+def _list_changes(overrides: Overrides) -> Iterator[Change]:
     """Yield a function for each change, which returns its path, the new value and its option for a given spec.
 
     Each sees the spec as the changes before it have left it.
@@ -65,31 +65,31 @@ def _changes(overrides: Overrides) -> Iterator[Change]:
     for setting in overrides.settings:
         yield partial(_set, setting)
     if overrides.words:
-        yield partial(_appended, overrides.words)
+        yield partial(_append_words, overrides.words)
 
 
 def _set(setting: str, value: dict[str, Value]) -> tuple[Path, Value, str]:
-    path, new = _parsed(setting, value)
+    path, new = _parse_setting(setting, value)
     return path, new, f"--set {format_path(path)}"
 
 
-def _appended(added: Sequence[str], value: dict[str, Value]) -> tuple[Path, Value, str]:
+def _append_words(added: Sequence[str], value: dict[str, Value]) -> tuple[Path, Value, str]:
     command = value.get("command")
     if not isinstance(command, list):
         what = "words after -- are added to `command`, and the spec has none"
         raise UsageError(what, "write command: [program, argument] in the spec")
     words = [Text(word, plain=False) for word in added]
-    return ("command",), _like(command, [*command, *words]), WORDS
+    return ("command",), _copy_span(command, [*command, *words]), WORDS
 
 
-def _added(path: Path, new: Value, value: dict[str, Value]) -> list[Path]:
+def _list_added_paths(path: Path, new: Value, value: dict[str, Value]) -> list[Path]:
     """Return the paths of the words that *new*, the command, has and that of *value* has not."""
     before = value[str(path[0])]
     assert isinstance(before, list) and isinstance(new, list), "BUG: words are added to a list"
     return [(*path, at) for at in range(len(before), len(new))]
 
 
-def _parsed(setting: str, value: Value) -> tuple[Path, Value]:
+def _parse_setting(setting: str, value: Value) -> tuple[Path, Value]:
     name, equals, new = setting.partition("=")
     if not equals or not name:
         raise UsageError(f"--set: '{setting.partition('=')[0]}' is not PATH=VALUE", EXAMPLE)
@@ -101,18 +101,18 @@ def _parsed(setting: str, value: Value) -> tuple[Path, Value]:
         if found is None:
             raise UsageError(f"--set: '{name}' is not a path in a spec", EXAMPLE)
         part = _part(found, here, path)
-        here = _inner(here, part)
+        here = _get_inner(here, part)
         path.append(part)
         at = found.end()
     try:
         return tuple(path), reader.read(new).value if new.startswith(
             ("[", "{", '"', "'")
-        ) else _scalar(new)
+        ) else _parse_scalar(new)
     except reader.YamlError as exc:
         raise UsageError(f"--set {name}: {exc.flaws[0].what}", "put the value in quotes") from exc
 
 
-def _scalar(text: str) -> Text:
+def _parse_scalar(text: str) -> Text:
     """Return a value that is no list, mapping or quoted text: it is as long as it is, and may contain `: ` and `#`."""
     return Text(text, plain=bool(text))
 
@@ -128,7 +128,7 @@ def _part(found: re.Match[str], here: Value | None, path: Sequence[str | int]) -
     return found[1]
 
 
-def _inner(here: Value | None, part: str | int) -> Value | None:
+def _get_inner(here: Value | None, part: str | int) -> Value | None:
     if isinstance(here, dict):
         return here.get(str(part))
     if isinstance(here, list) and isinstance(part, int) and part < len(here):
@@ -136,7 +136,7 @@ def _inner(here: Value | None, part: str | int) -> Value | None:
     return None
 
 
-def _with(value: Value | None, path: Path, new: Value, origin: str) -> Value:
+def _replace_at(value: Value | None, path: Path, new: Value, origin: str) -> Value:
     """Return *value* with *new* at *path*; mappings that are missing on the way are made."""
     if not path:
         return new
@@ -145,20 +145,21 @@ def _with(value: Value | None, path: Path, new: Value, origin: str) -> Value:
         if not isinstance(part, int) or part >= len(value):
             raise UsageError(f"{origin}: the list has no item '{part}'", "count items from 0")
         items = [
-            _with(item, rest, new, origin) if i == part else item for i, item in enumerate(value)
+            _replace_at(item, rest, new, origin) if i == part else item
+            for i, item in enumerate(value)
         ]
-        return _like(value, items)
+        return _copy_span(value, items)
     if isinstance(part, int) or (value is not None and not isinstance(value, dict)):
         raise UsageError(f"{origin}: '{part}' is not a field of the spec", EXAMPLE)
     known = value or {}
     key = next((one for one in known if one == part), Text(part))
-    inner = _with(known.get(part), rest, new, origin)
+    inner = _replace_at(known.get(part), rest, new, origin)
     made = Map({**known, key: inner})
     made.span = getattr(value, "span", NOWHERE)
     return made
 
 
-def _like(old: Value, items: Sequence[Value]) -> Seq:
+def _copy_span(old: Value, items: Sequence[Value]) -> Seq:
     made = Seq(items)
     made.span = getattr(old, "span", NOWHERE)
     return made

@@ -21,18 +21,18 @@ Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 MOVE = "move it to runspec-profile.yaml or ~/.config/runspec/profile.yaml"
 
 
-def _or_nothing(value: Any) -> Any:
+def _replace_null(value: Any) -> Any:
     """Return *value*, or no settings for a key whose lines are all comments: its value is null."""
     return {} if isinstance(value, Text) and value.plain and not value else value
 
 
-Settings = Annotated[Mapping[str, Any], BeforeValidator(_or_nothing)]
+Settings = Annotated[Mapping[str, Any], BeforeValidator(_replace_null)]
 
 
 class Profile(Model):
     """One file: `providers: {local: {...}, aws-batch: {...}}`."""
 
-    providers: Annotated[Mapping[Name, Settings], BeforeValidator(_or_nothing)] = Field(
+    providers: Annotated[Mapping[Name, Settings], BeforeValidator(_replace_null)] = Field(
         default={}, description="The settings of each provider, by name."
     )
     prices: Mapping[str, Usd] = Field(
@@ -46,7 +46,7 @@ class Profile(Model):
     )
 
 
-def options(
+def merge_options(
     kind: type[Options], name: str, spec: Spec, profile: Profile, *, complete: bool = True
 ) -> tuple[Options | None, list[Problem], list[Problem]]:
     """Return the options for *spec* on the provider *name*, the problems of the spec, and those of the profile.
@@ -56,50 +56,50 @@ def options(
     """
     own, common = spec.providers.get(name, {}), profile.providers.get(name, {})
     at = ("providers", name)
-    pools = _pools(own if "pools" in own else common)
+    pools = _get_pools(own if "pools" in own else common)
     drawn = pools.get(spec.cluster.pool or "", {})
     found, problems = parse_model(kind, {**common, **drawn, **own}, at)
     problems = [p for p in problems if len(p.path) < 3 or p.path[2] not in {*drawn} - {*own}]
-    not_of_spec = of_user_alone(kind, own, at)
-    problems = [p for p in problems if not _within(p.path, not_of_spec)]
-    problems += [_belongs_to_a_profile(path) for path in not_of_spec]
+    not_of_spec = list_user_settings(kind, own, at)
+    problems = [p for p in problems if not _is_within(p.path, not_of_spec)]
+    problems += [_make_profile_problem(path) for path in not_of_spec]
     for pool, settings in pools.items():
-        problems += _of_pool(kind, {**common, **own}, (*at, "pools", pool), settings)
+        problems += _check_pool(kind, {**common, **own}, (*at, "pools", pool), settings)
     in_spec = [p for p in problems if len(p.path) > 2 and p.path[2] in own]
     in_profile = [p for p in problems if p not in in_spec]
     if complete and kind.has_pools and (spec.cluster.pool or "") not in {"", *pools}:
-        in_spec.append(_no_pool(name, spec.cluster.pool or "", pools))
+        in_spec.append(_make_no_pool_problem(name, spec.cluster.pool or "", pools))
     if found is None or in_spec or in_profile:
         return None, in_spec, in_profile
     return found.model_copy(update={"pools": {}}), [], []
 
 
-def of_user_alone(kind: type[Options], settings: Mapping[str, Any], at: Path) -> list[Path]:
+def list_user_settings(kind: type[Options], settings: Mapping[str, Any], at: Path) -> list[Path]:
     """Return the paths of all values in *settings* of a provider and its pools that only the user may set."""
     found = list(find_user_settings(kind, settings, at))
-    for name, pool in _pools(settings).items():
+    for name, pool in _get_pools(settings).items():
         found += find_user_settings(kind, pool, (*at, "pools", name))
     return found
 
 
-def _within(path: Path, others: list[Path]) -> bool:
+def _is_within(path: Path, others: list[Path]) -> bool:
     return any(path[: len(other)] == other for other in others)
 
 
-def _belongs_to_a_profile(path: Path) -> Problem:
+def _make_profile_problem(path: Path) -> Problem:
     name = str(path[-1])
     what = f"'{name}' belongs to a profile, not to a job file"
     return Problem(path, what, MOVE, at="key", private=is_private(name))
 
 
-def drawn(settings: Mapping[str, Any], pool: str | None) -> dict[str, Any]:
+def select_pool(settings: Mapping[str, Any], pool: str | None) -> dict[str, Any]:
     """Return *settings* of a provider as they apply to jobs in *pool*, without the key `pools`."""
-    found = {**settings, **_pools(settings).get(pool or "", {})}
+    found = {**settings, **_get_pools(settings).get(pool or "", {})}
     found.pop("pools", None)
     return found
 
 
-def _pools(settings: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+def _get_pools(settings: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
     """Return the pools in *settings*; values of a wrong type are skipped, since validation reports them."""
     pools = settings.get("pools", {})
     if not isinstance(pools, Mapping):
@@ -107,7 +107,7 @@ def _pools(settings: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
     return {name: pool for name, pool in pools.items() if isinstance(pool, Mapping)}
 
 
-def _of_pool(
+def _check_pool(
     kind: type[Options], others: Mapping[str, Any], at: Path, settings: Mapping[str, Any]
 ) -> list[Problem]:
     """Return the problems of the *settings* of a pool, which override the *others* of its provider."""
@@ -117,7 +117,7 @@ def _of_pool(
     return [p._replace(path=(*at, *p.path)) for p in problems if p.path and p.path[0] in settings]
 
 
-def _no_pool(provider: str, name: str, pools: Mapping[str, Any]) -> Problem:
+def _make_no_pool_problem(provider: str, name: str, pools: Mapping[str, Any]) -> Problem:
     hint = did_you_mean(name, pools) or (
         f"add providers: {{{provider}: {{pools: {{{name}: {{...}}}}}}}} to the profile"
     )

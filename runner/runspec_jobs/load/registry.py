@@ -26,28 +26,28 @@ EXPECTED: tuple[str, ...] = ()
 MOST_EDITS = 2
 
 
-def entry_points() -> tuple[EntryPoint, ...]:
+def list_entry_points() -> tuple[EntryPoint, ...]:
     return tuple(installed_points.read(GROUP))
 
 
 @cache
-def installed() -> Mapping[str, EntryPoint]:
+def list_installed() -> Mapping[str, EntryPoint]:
     """Return the entry points of all installed providers by name.
 
     Raises Conflict if two packages have a provider of the same name.
     """
     found: dict[str, EntryPoint] = {}
-    for point in entry_points():
+    for point in list_entry_points():
         other = found.setdefault(point.name, point)
         if other.value != point.value:
             raise Conflict(
-                f"two packages have a provider '{point.name}': {package(other)} and {package(point)}",
+                f"two packages have a provider '{point.name}': {describe_package(other)} and {describe_package(point)}",
                 "uninstall one of them",
             )
     return dict(sorted(found.items()))
 
 
-def package(point: EntryPoint) -> str:
+def describe_package(point: EntryPoint) -> str:
     """Return the name and version of the package that contains *point*, as pip shows them."""
     return f"{point.dist.name} {point.dist.version}" if point.dist else point.value
 
@@ -57,40 +57,42 @@ def load(name: str) -> Provider:
 
     Raises Unavailable if it is not installed, with the names of those that are, or if it cannot be imported.
     """
-    point = installed().get(name)
+    point = list_installed().get(name)
     if point is None:
-        raise Unavailable(*missing(name))
+        raise Unavailable(*explain_missing(name))
     try:
-        with extras():
+        with translate_import_errors():
             provider: Provider = point.load()
     except Lacking:
         raise
     except Exception as exc:  # a third-party package may raise anything when it is loaded
-        what = f"the provider '{name}' of {package(point)} cannot be loaded: {exc}"
+        what = f"the provider '{name}' of {describe_package(point)} cannot be loaded: {exc}"
         raise Unavailable(what, "reinstall that package") from exc
     if provider.name != name:
-        what = f"{package(point)} registers '{provider.name}' as '{name}'"
+        what = f"{describe_package(point)} registers '{provider.name}' as '{name}'"
         raise Unavailable(what, "correct the entry point of that package")
     return provider
 
 
-def misspelt(name: str) -> str | None:
+def suggest_name(name: str) -> str | None:
     """Return a hint if *name* is almost the name of a known provider, or its first words, or None.
 
     >>> misspelt("locl"), misspelt("aws"), misspelt("gcp-batch")
     ("did you mean 'local'?", "did you mean 'aws-batch'?", None)
     """
-    known = [*installed(), *EXPECTED]
+    known = [*list_installed(), *EXPECTED]
     if name in known:
         return None
-    near = [one for one in known if one.startswith(f"{name}-") or _edits(name, one) <= MOST_EDITS]
+    near = [
+        one for one in known if one.startswith(f"{name}-") or _count_edits(name, one) <= MOST_EDITS
+    ]
     if not near:
         return None
-    best = min(near, key=lambda one: (not one.startswith(f"{name}-"), _edits(name, one)))
+    best = min(near, key=lambda one: (not one.startswith(f"{name}-"), _count_edits(name, one)))
     return f"did you mean '{best}'?"
 
 
-def _edits(one: str, other: str) -> int:
+def _count_edits(one: str, other: str) -> int:
     """Return how many letters must be inserted, removed or replaced to make *one* the *other* (Levenshtein, 1965).
 
     >>> _edits("slrm", "slurm"), _edits("aws-bacth", "aws-batch")
@@ -104,12 +106,12 @@ def _edits(one: str, other: str) -> int:
     return row[-1]
 
 
-def missing(name: str) -> tuple[str, str]:
+def explain_missing(name: str) -> tuple[str, str]:
     """Return the message and the hint for a provider *name* that is not installed."""
-    here = ", ".join(installed())
+    here = ", ".join(list_installed())
     if name in EXPECTED:
         return f"the provider '{name}' does not exist yet", f"installed providers: {here}"
-    near = misspelt(name) or did_you_mean(name, [*installed(), *EXPECTED])
+    near = suggest_name(name) or did_you_mean(name, [*list_installed(), *EXPECTED])
     return (
         f"the provider '{name}' is not installed",
         near or f"install the package that contains it; installed providers: {here}",
@@ -117,7 +119,7 @@ def missing(name: str) -> tuple[str, str]:
 
 
 @contextlib.contextmanager
-def extras() -> Iterator[None]:
+def translate_import_errors() -> Iterator[None]:
     """Raise Lacking, with the extra to install, if a provider cannot import a library.
 
     Providers import the libraries of their service when they connect, so a missing extra is noticed late, and in any
@@ -126,33 +128,33 @@ def extras() -> Iterator[None]:
     try:
         yield
     except ImportError as exc:
-        found = _lacking(exc)
+        found = _make_lacking(exc)
         if found is None:
             raise
         raise found from exc
 
 
-def _lacking(exc: ImportError) -> Lacking | None:
+def _make_lacking(exc: ImportError) -> Lacking | None:
     """Return the error that replaces *exc*, or None if the missing module belongs to runspec or to a provider."""
     frames = traceback.walk_tb(exc.__traceback__)
     modules = [str(frame.f_globals.get("__name__")) for frame, _ in frames]
-    for point in sorted(installed().values(), key=lambda point: -len(point.module)):
+    for point in sorted(list_installed().values(), key=lambda point: -len(point.module)):
         package = point.module.partition(".")[0]
         within = any(f"{name}.".startswith(f"{point.module}.") for name in modules)
         if within and point.dist and (exc.name or "").partition(".")[0] not in (package, "runspec"):
             what = f"the provider '{point.name}' cannot import a library: {exc}"
             return Lacking(
-                what, f"pip install {_with_extra(point.dist, exc.name or '', point.name)}"
+                what, f"pip install {_find_requirement(point.dist, exc.name or '', point.name)}"
             )
     return None
 
 
-def _with_extra(dist: metadata.Distribution, module: str, provider: str) -> str:
+def _find_requirement(dist: metadata.Distribution, module: str, provider: str) -> str:
     """Return the requirement for pip that installs *dist* with the extra that contains *module*.
 
     If several extras contain it, an extra that the name of *provider* contains is preferred, then the smallest.
     """
-    extras = _extras(dist)
+    extras = _list_extras(dist)
     like = re.sub(r"[._]", "-", module.lower()) + "-"
     fitting = [
         extra
@@ -165,7 +167,7 @@ def _with_extra(dist: metadata.Distribution, module: str, provider: str) -> str:
     return f"'{dist.name}[{chosen[0]}]'" if chosen else f"'{dist.name}'"
 
 
-def _extras(dist: metadata.Distribution) -> dict[str, list[str]]:
+def _list_extras(dist: metadata.Distribution) -> dict[str, list[str]]:
     """Return the packages that each extra of *dist* requires."""
     found: dict[str, list[str]] = {}
     for text in dist.requires or ():

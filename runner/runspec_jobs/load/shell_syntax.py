@@ -25,7 +25,7 @@ MOST_S = 5.0
 MESSAGE = re.compile(r"[^:]*: (?:line )?(\d+): (.*)")
 
 
-def problems(spec: Spec) -> Iterator[Problem]:
+def find_problems(spec: Spec) -> Iterator[Problem]:
     """Yield a problem for each script of *spec* that is no valid program of the shell which is to run it.
 
     It is an error if the shell of this machine runs the script, which is so on this machine without a container;
@@ -38,26 +38,26 @@ def problems(spec: Spec) -> Iterator[Problem]:
         if not isinstance(text, str):
             continue
         reads = interpreter(text)
-        if here and reads is not None and (lacking := _lacking(reads, spec)):
+        if here and reads is not None and (lacking := _find_lacking(reads, spec)):
             what = f"this machine has no '{lacking}', which the first line of the script names"
             yield Problem((key,), what, "install it, or name another interpreter", at="key")
             continue
-        shell = _shell(reads)
-        wrong = _syntax_error(shell, shell_script(text)) if shell else None
+        shell = _find_shell(reads)
+        wrong = _find_syntax_error(shell, shell_script(text)) if shell else None
         if wrong is None:
             continue
         what = wrong if here else f"{wrong}, says {shell} of this machine"
         yield Problem((key,), what, severity="error" if here else "note", at="key")
 
 
-def _lacking(reads: Interpreter, spec: Spec) -> str | None:
+def _find_lacking(reads: Interpreter, spec: Spec) -> str | None:
     """Return the program that this machine lacks to run a script; the job may have a PATH of its own."""
     if "PATH" in spec.env or spec.container.requirements or spec.container.conda:
         return None if shutil.which(reads.words[0]) else reads.words[0]
     return next((one for one in (reads.words[0], reads.program) if not shutil.which(one)), None)
 
 
-def _shell(reads: Interpreter | None) -> str | None:
+def _find_shell(reads: Interpreter | None) -> str | None:
     """Return the shell of this machine that can check a script; None for a script that is for something else.
 
     Only a shell of the system is started, and one that `env` finds by the user's PATH: a spec may name any file.
@@ -69,7 +69,7 @@ def _shell(reads: Interpreter | None) -> str | None:
     return reads.program if known else None
 
 
-def _syntax_error(shell: str, script: str) -> str | None:
+def _find_syntax_error(shell: str, script: str) -> str | None:
     """Return the first syntax error in *script*, or None if there is none, or no *shell* that could say so.
 
     The shell gets no variable of this process but PATH: a shell may read the file that ENV or BASH_ENV names.

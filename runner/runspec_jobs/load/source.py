@@ -56,15 +56,15 @@ class SourceFile:
         wrong = [c for c in self.diagnostics if c.severity == "error"]
         return all(c.path == "provider" and c.what.endswith("is not installed") for c in wrong)
 
-    def complain(self, problems: Iterable[Problem]) -> None:
+    def add_problems(self, problems: Iterable[Problem]) -> None:
         assert self.document is not None, "BUG: a text that could not be parsed was checked"
         found = list(problems)
-        of_options = [(one, option) for one in found if (option := self._option(one))]
+        of_options = [(one, option) for one in found if (option := self._find_option(one))]
         self.diagnostics += [locate_in_option(option, one) for one, option in of_options]
-        others = [one for one in found if not self._option(one)]
+        others = [one for one in found if not self._find_option(one)]
         self.diagnostics += locate_problems(self.name, self.document, others)
 
-    def _option(self, problem: Problem) -> str | None:
+    def _find_option(self, problem: Problem) -> str | None:
         """Return the option that set what *problem* is about, or made the mapping that contains it, if one did."""
         paths = [problem.path[:length] for length in range(len(problem.path), 0, -1)]
         if found := next((self.origins[path] for path in paths if path in self.origins), None):
@@ -117,7 +117,7 @@ def read(name: str, data: bytes) -> SourceFile:
 def read_file(path: Path, name: str | None = None) -> SourceFile:
     """Read and parse the file at *path*. Raises UsageError if it cannot be read."""
     try:
-        data = _head(path, reader.TEXT_BYTES + 1)
+        data = _read_head(path, reader.TEXT_BYTES + 1)
     except (OSError, ValueError) as exc:  # ValueError is for a path with NUL
         reason = getattr(exc, "strerror", None) or str(exc)
         hint = "runspec init writes a first spec" if isinstance(exc, FileNotFoundError) else None
@@ -125,7 +125,7 @@ def read_file(path: Path, name: str | None = None) -> SourceFile:
     return read(name or str(path), data)
 
 
-def _head(path: Path, limit: int) -> bytes:
+def _read_head(path: Path, limit: int) -> bytes:
     """Return the first *limit* bytes of a file, which may be endless, such as /dev/zero.
 
     It reads in small parts, because each read allocates as many bytes as it asks for.
@@ -137,59 +137,64 @@ def _head(path: Path, limit: int) -> bytes:
         return bytes(data)
 
 
-def validated(text: SourceFile) -> tuple[Spec | None, list[Problem]]:
+def validate_text(text: SourceFile) -> tuple[Spec | None, list[Problem]]:
     """Check *text* as a spec without anything else: no profile is read and no service is asked."""
     if text.document is None:
         return None, []
     spec, problems = validate.parse_spec(text.document)
     if spec is None:
-        return None, _with_provider(text.document, problems)
-    is_installed = spec.provider in registry.installed()
+        return None, _suggest_provider(text.document, problems)
+    is_installed = spec.provider in registry.list_installed()
     provider = registry.load(spec.provider) if is_installed else None
-    notes = [*env_secrets.notes(spec), *written(spec, Path(text.name).parent, provider)]
+    notes = [
+        *env_secrets.find_notes(spec),
+        *find_written_notes(spec, Path(text.name).parent, provider),
+    ]
     if provider is None:
-        what, hint = registry.missing(spec.provider)
-        if registry.misspelt(spec.provider):
+        what, hint = registry.explain_missing(spec.provider)
+        if registry.suggest_name(spec.provider):
             return spec, [*notes, Problem(("provider",), what, hint)]
         return spec, [*notes, Problem(("provider",), what, hint, severity="note")]
-    options, in_spec, _ = profile.options(
+    options, in_spec, _ = profile.merge_options(
         provider.options_model, spec.provider, spec, profile.Profile(), complete=False
     )
     if options is None:
         return spec, [*notes, *in_spec]
-    return spec, [*notes, *checked(provider, spec, Facts(options, complete=False))]
+    return spec, [*notes, *check_sizes(provider, spec, Facts(options, complete=False))]
 
 
-def written(spec: Spec, base: Path, provider: Provider | None) -> Iterator[Problem]:
+def find_written_notes(spec: Spec, base: Path, provider: Provider | None) -> Iterator[Problem]:
     """Yield notes about the command or script of a spec that lies in the folder *base*."""
-    yield from command.notes(spec, torch=not isinstance(provider, SupportsServiceRanks))
-    yield from unmounted.notes(spec, base)
+    yield from command.find_notes(spec, torch=not isinstance(provider, SupportsServiceRanks))
+    yield from unmounted.find_notes(spec, base)
 
 
-def _with_provider(document: Document, problems: Sequence[Problem]) -> list[Problem]:
+def _suggest_provider(document: Document, problems: Sequence[Problem]) -> list[Problem]:
     """Return *problems* of a spec with the provider that is probably meant, as by `AWS`, `aws_batch` and `locl`."""
     typed = document.value.get("provider") if isinstance(document.value, dict) else None
-    if not isinstance(typed, str) or typed in registry.installed():
+    if not isinstance(typed, str) or typed in registry.list_installed():
         return list(problems)
     named = typed.lower().replace("_", "-")
     meant = (
-        f"did you mean '{named}'?" if named in registry.installed() else registry.misspelt(named)
+        f"did you mean '{named}'?"
+        if named in registry.list_installed()
+        else registry.suggest_name(named)
     )
     if meant is None:
         return list(problems)
     if all(one.path != ("provider",) for one in problems):
-        return [*problems, Problem(("provider",), registry.missing(typed)[0], meant)]
+        return [*problems, Problem(("provider",), registry.explain_missing(typed)[0], meant)]
     return [one._replace(hint=meant) if one.path == ("provider",) else one for one in problems]
 
 
-def checked(provider: Provider, spec: Spec, facts: Facts) -> list[Problem]:
+def check_sizes(provider: Provider, spec: Spec, facts: Facts) -> list[Problem]:
     """Return the problems of *spec* on *provider* for all sizes in `scaling`, each problem once."""
     found = (p for one in list_sizes(spec) for p in provider.check(one, facts))
-    lost = [*foreign_settings.find_lost(spec), *_conda(provider, spec)]
+    lost = [*foreign_settings.find_lost(spec), *_check_conda(provider, spec)]
     return list(dict.fromkeys([*lost, *found]))
 
 
-def _conda(provider: Provider, spec: Spec) -> Iterator[Problem]:
+def _check_conda(provider: Provider, spec: Spec) -> Iterator[Problem]:
     if spec.container.conda and not isinstance(provider, SupportsConda):
         what = f"'{provider.name}' builds no conda environment"
         hint = "use container.requirements, or an image that has the packages"

@@ -18,7 +18,7 @@ from runspec_jobs.state import atomic_io
 FILE = "trusted.json"
 
 
-def place(path: Path) -> str:
+def resolve_path(path: Path) -> str:
     """Return the absolute path of the file *path*, with links in its folder resolved; the file itself may be a link."""
     return str(path.absolute().parent.resolve() / path.name)
 
@@ -27,7 +27,7 @@ def digest(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def trusted() -> Mapping[str, str]:
+def read_trusted() -> Mapping[str, str]:
     """Return the digest of each trusted file by path. Raises UsageError if the list is damaged."""
     path = paths.find_home() / FILE
     try:
@@ -47,29 +47,29 @@ def trusted() -> Mapping[str, str]:
 
 def is_trusted(path: Path, data: bytes) -> bool:
     """Return whether the file *path* was trusted when it held *data*."""
-    return trusted().get(place(path)) == digest(data)
+    return read_trusted().get(resolve_path(path)) == digest(data)
 
 
 def add(path: Path, data: bytes) -> None:
     """Trust the file *path* as long as it holds *data*."""
-    with _changed() as found:
-        found[place(path)] = digest(data)
+    with _change_trusted() as found:
+        found[resolve_path(path)] = digest(data)
 
 
 def remove(path: Path) -> bool:
     """Stop trusting the file *path*; return whether it was trusted."""
-    with _changed() as found:
-        return found.pop(place(path), None) is not None
+    with _change_trusted() as found:
+        return found.pop(resolve_path(path), None) is not None
 
 
 @contextlib.contextmanager
-def _changed() -> Iterator[dict[str, str]]:
+def _change_trusted() -> Iterator[dict[str, str]]:
     """Yield the trusted files, and write them to disk after the caller has changed them."""
     folder = paths.find_home()
     with atomic_io.translate_os_errors(folder):
         atomic_io.make_folder(folder)
     with atomic_io.hold_lock(folder / "trusted.lock", "another runspec trust"):
-        found = dict(trusted())
+        found = dict(read_trusted())
         yield found
         with atomic_io.translate_os_errors(folder / FILE):
             atomic_io.write(

@@ -50,9 +50,9 @@ class Entry(NamedTuple):
             return False
         part = above.rpartition(".")[2].split("[")[0]
         of = self.section.lower().rpartition(" ")[2]
-        return name in self.names() and part in ("", of, f"{of}s")
+        return name in self.list_names() and part in ("", of, f"{of}s")
 
-    def names(self) -> Iterator[str]:
+    def list_names(self) -> Iterator[str]:
         """Yield the words by which the row is looked up, in lower case."""
         for part in re.split(r"[,()]", self.words):
             if name := part.strip(" `").lower():
@@ -60,13 +60,13 @@ class Entry(NamedTuple):
 
 
 @cache
-def entries() -> tuple[Entry, ...]:
+def read_entries() -> tuple[Entry, ...]:
     """Return all rows of all pages, in their order."""
     pages = dict.fromkeys(page for page, _ in KINDS)
-    return tuple(e for page in pages for e in rows(page, (HERE / page).read_text("utf-8")))
+    return tuple(e for page in pages for e in parse_rows(page, (HERE / page).read_text("utf-8")))
 
 
-def rows(page: str, text: str) -> Iterator[Entry]:
+def parse_rows(page: str, text: str) -> Iterator[Entry]:
     """Yield the rows of the tables of a page whose first column is of a known kind."""
     titles: list[str] | None = None
     section = ""
@@ -79,7 +79,9 @@ def rows(page: str, text: str) -> Iterator[Entry]:
         if titles is None:
             titles = cells
         elif (kind := KINDS.get((page, titles[0]))) and not set(cells[0]) <= set("-: "):
-            texts = [(t, _plain(c)) for t, c in zip(titles[1:], cells[1:], strict=True) if c]
+            texts = [
+                (t, _strip_markdown(c)) for t, c in zip(titles[1:], cells[1:], strict=True) if c
+            ]
             texts.sort(key=lambda text: not text[0].startswith(TEXTS))
             of = f" of {section.removeprefix('providers: ') or 'a spec'}" if kind == FIELD else ""
             yield Entry(f"{kind}{of}", cells[0], tuple(texts), f"docs/{page}", section)
@@ -88,22 +90,22 @@ def rows(page: str, text: str) -> Iterator[Entry]:
 def find(asked: str) -> list[Entry]:
     """Return the rows about *asked*: a code, a state, a term or a field, or else a message or words of one."""
     word = " ".join(asked.lower().split()).removeprefix("runspec: ")
-    named = [e for e in entries() if e.kind != MESSAGE and e.is_about(word)]
+    named = [e for e in read_entries() if e.kind != MESSAGE and e.is_about(word)]
     if not named and word.endswith("s"):
-        named = [e for e in entries() if e.kind != MESSAGE and e.is_about(word[:-1])]
-    return named or _messages([e for e in entries() if e.kind == MESSAGE], word)
+        named = [e for e in read_entries() if e.kind != MESSAGE and e.is_about(word[:-1])]
+    return named or _find_messages([e for e in read_entries() if e.kind == MESSAGE], word)
 
 
-def _messages(known: Sequence[Entry], word: str) -> list[Entry]:
+def _find_messages(known: Sequence[Entry], word: str) -> list[Entry]:
     """Return the messages that *word* is, or else those that contain all of its words."""
-    printed = [entry for entry in known if pattern(entry.words).search(word)]
+    printed = [entry for entry in known if compile_pattern(entry.words).search(word)]
     if printed:
         return printed
     parts = word.split()
     return [e for e in known if parts and all(part in e.words.lower() for part in parts)]
 
 
-def pattern(message: str) -> re.Pattern[str]:
+def compile_pattern(message: str) -> re.Pattern[str]:
     """Return what finds a message of a page in printed text, whatever stands in place of its placeholders.
 
     >>> bool(pattern("`there is no run 'NAME'`").search("runspec: there is no run 'toy'"))
@@ -113,23 +115,25 @@ def pattern(message: str) -> re.Pattern[str]:
     return re.compile(".+?".join(map(re.escape, parts)), re.IGNORECASE)
 
 
-def known() -> list[str]:
+def list_known() -> list[str]:
     """Return all codes, states, terms and fields."""
-    return [name for entry in entries() if entry.kind != MESSAGE for name in entry.names()]
+    return [
+        name for entry in read_entries() if entry.kind != MESSAGE for name in entry.list_names()
+    ]
 
 
-def _plain(text: str) -> str:
+def _strip_markdown(text: str) -> str:
     """Return Markdown as it is printed: a link as its text, with the address or page behind it.
 
     >>> _plain("see [profiles](profile.md#trust)")
     'see profiles (docs/profile.md#trust)'
     """
 
-    def shown(link: re.Match[str]) -> str:
+    def show_link(link: re.Match[str]) -> str:
         text, target = link.groups()
         if "://" in target or target.startswith("#"):
             return text if target.startswith("#") else f"{text} ({target})"
         place = target.removeprefix("../") if target.startswith("../") else f"docs/{target}"
         return f"{text} ({place})"
 
-    return LINK.sub(shown, text)
+    return LINK.sub(show_link, text)

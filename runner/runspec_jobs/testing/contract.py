@@ -108,7 +108,7 @@ class ProviderContract(ReadingContract):
         name = world.provider.name
 
         assert re.fullmatch(NAME, name)
-        assert name in registry.installed(), "is its package installed, with its entry point?"
+        assert name in registry.list_installed(), "is its package installed, with its entry point?"
         assert type(registry.load(name)) is type(world.provider)
 
     def test_its_settings_all_have_defaults(self, world: World) -> None:

@@ -17,7 +17,7 @@ from runspec_jobs.provider import Facts, Source, Spec
 
 def main() -> None:
     asked: dict[str, Any] = json.load(sys.stdin)
-    registry.installed()
+    registry.list_installed()
     before = set(sys.modules)
     provider = registry.load(asked["provider"])
     plans = []

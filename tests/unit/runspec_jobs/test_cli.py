@@ -238,7 +238,7 @@ def test_an_unexpected_error_is_one_line_and_a_report_without_values(
     def broken(*args: object) -> None:
         raise ValueError("-".join(words))
 
-    monkeypatch.setattr(source, "validated", broken)
+    monkeypatch.setattr(source, "validate_text", broken)
 
     code = run(["validate", str(spec)])
 
@@ -259,7 +259,7 @@ def test_an_error_about_a_descriptor_is_reported_as_a_bug(
     def broken(*args: object) -> None:
         raise OSError(9, "Bad file descriptor", 7)
 
-    monkeypatch.setattr(source, "validated", broken)
+    monkeypatch.setattr(source, "validate_text", broken)
 
     code = run(["validate", str(spec)])
 

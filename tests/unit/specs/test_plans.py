@@ -50,7 +50,7 @@ MACHINE = {
 
 def read(path: Path, **fields: Any) -> Spec:
     """Give the example at *path*, with *fields* instead of its own."""
-    spec, problems = source.validated(source.read_file(path))
+    spec, problems = source.validate_text(source.read_file(path))
     assert spec is not None, problems
     return Spec.model_validate({**spec.model_dump(exclude_unset=True), **fields})
 
@@ -241,7 +241,7 @@ def cloud_facts(spec: Spec, more: dict[str, Any], found: dict[str, Any]) -> Fact
     there = Profile(providers={spec.provider: options})
     alone = spec.model_copy(update={"providers": {}})
     model = registry.load(spec.provider).options_model
-    typed, *problems = profiles.options(model, spec.provider, alone, there)
+    typed, *problems = profiles.merge_options(model, spec.provider, alone, there)
     assert typed is not None, problems
     return facts(spec, "batch")._replace(options=typed, survey=found)
 
@@ -252,7 +252,7 @@ def batch_ai_facts(spec: Spec, more: dict[str, Any]) -> Facts:
     secrets["storage-key"] = "env:STORAGE_KEY"
     there = Profile(providers={"azure-batch-ai": {**batch_ai.PROFILE, "secrets": secrets, **more}})
     model = registry.load("azure-batch-ai").options_model
-    typed, *problems = profiles.options(model, "azure-batch-ai", spec, there)
+    typed, *problems = profiles.merge_options(model, "azure-batch-ai", spec, there)
     assert typed is not None, problems
     return facts(spec, "batchai")._replace(options=typed, survey={})
 

@@ -63,7 +63,7 @@ class VerbCommand(TyperCommand):
         except ImportError:
             from runspec_jobs.api import machine  # not every verb needs it
 
-            with machine.extras():
+            with machine.translate_import_errors():
                 raise
         return code
 

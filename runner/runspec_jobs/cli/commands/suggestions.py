@@ -70,7 +70,7 @@ def explained(incomplete: str) -> list[str]:
     from runspec_jobs.manual import entries  # no other completion needs the pages
 
     with contextlib.suppress(OSError):
-        return sorted({name for name in entries.known() if name.startswith(incomplete)})
+        return sorted({name for name in entries.list_known() if name.startswith(incomplete)})
     return []
 
 

@@ -40,23 +40,23 @@ TORCH = {
 OF_TORCH = re.compile(rf"\$(?:({'|'.join(TORCH)})\b|\{{({'|'.join(TORCH)})\}})")
 
 
-def notes(spec: Spec, *, torch: bool = True) -> Iterator[Problem]:
+def find_notes(spec: Spec, *, torch: bool = True) -> Iterator[Problem]:
     """Yield a note for each such thing in *spec*, with what to write; about variables of torchrun only if *torch*."""
-    yield from _words(spec)
-    yield from _bash(spec)
-    yield from _names(spec)
+    yield from _check_words(spec)
+    yield from _check_bash(spec)
+    yield from _check_names(spec)
     if torch and spec.launch is not Launch.TORCHRUN:
-        yield from _torch(spec)
-    yield from _env(spec)
+        yield from _check_torch(spec)
+    yield from _check_env(spec)
 
 
-def texts(spec: Spec) -> Iterator[tuple[Path, str]]:
+def list_texts(spec: Spec) -> Iterator[tuple[Path, str]]:
     """Yield the words of the command, and the scripts of *spec*, each with its path."""
     yield from ((("command", i), word) for i, word in enumerate(spec.command or ()))
-    yield from ((where, text) for where, text in scripts(spec))
+    yield from ((where, text) for where, text in list_scripts(spec))
 
 
-def scripts(spec: Spec) -> Iterator[tuple[Path, str]]:
+def list_scripts(spec: Spec) -> Iterator[tuple[Path, str]]:
     """Yield the scripts of *spec* with their paths."""
     if spec.run is not None:
         yield ("run",), spec.run
@@ -72,9 +72,9 @@ def _note(where: Path, what: str, hint: str) -> Problem:
 # Words that only a shell reads
 
 
-def _words(spec: Spec) -> Iterator[Problem]:
+def _check_words(spec: Spec) -> Iterator[Problem]:
     """Yield a note for each word of the command that only a shell would act on."""
-    for where, text in texts(spec):
+    for where, text in list_texts(spec):
         for name in BRACELESS.findall(text):
             yield _note(where, f"'${name}' has no braces and is not replaced", f"write ${{{name}}}")
     words = spec.command or ()
@@ -85,12 +85,12 @@ def _words(spec: Spec) -> Iterator[Problem]:
         word if word in OPERATORS or _is_read(word) else shlex.quote(word) for word in words
     )
     for i, word in enumerate(words[1:], 1):
-        if _acts(program, words, i):
+        if _is_for_shell(program, words, i):
             what = f"no shell reads the words of command: the program gets '{word}' itself"
             yield _note(("command", i), what, f"write run: {line}")
 
 
-def _acts(program: str, words: tuple[str, ...], i: int) -> bool:
+def _is_for_shell(program: str, words: tuple[str, ...], i: int) -> bool:
     """Return whether word *i* is for a shell; the value of an option may be a delimiter, and `;` ends -exec of find."""
     word = words[i]
     if word in OPERATORS:
@@ -106,7 +106,7 @@ def _is_read(word: str) -> bool:
     return bool(REFERENCE.fullmatch(word)) or word.startswith("~/")
 
 
-def _env(spec: Spec) -> Iterator[Problem]:
+def _check_env(spec: Spec) -> Iterator[Problem]:
     """Yield a note for each variable whose value names another one, as in `PATH: "/x:$PATH"`."""
     for name, value in spec.env.items():
         if REFERENCE.fullmatch(str(value)):
@@ -117,8 +117,8 @@ def _env(spec: Spec) -> Iterator[Problem]:
 # What only bash has
 
 
-def _bash(spec: Spec) -> Iterator[Problem]:
-    for where, text in scripts(spec):
+def _check_bash(spec: Spec) -> Iterator[Problem]:
+    for where, text in list_scripts(spec):
         found = find_bash_words(shell_script(text)) if interpreter(text) is None else []
         if found:
             told = ", ".join(f"'{name}' in line {line}" for line, name in found)
@@ -129,16 +129,16 @@ def _bash(spec: Spec) -> Iterator[Problem]:
 # Variables that no job has
 
 
-def _names(spec: Spec) -> Iterator[Problem]:
-    known = _known(spec)
-    for where, text in texts(spec):
+def _check_names(spec: Spec) -> Iterator[Problem]:
+    known = _list_known_names(spec)
+    for where, text in list_texts(spec):
         own = set(re.findall(r"\b(RUNSPEC_[A-Z0-9_]+)=", text))
         for name in dict.fromkeys(OURS.findall(text)):
             if name not in known | own and not name.endswith("_"):
-                yield _note(where, f"a job has no variable {name}", _meant(name, known))
+                yield _note(where, f"a job has no variable {name}", _suggest_name(name, known))
 
 
-def _known(spec: Spec) -> set[str]:
+def _list_known_names(spec: Spec) -> set[str]:
     made = [
         *(variable("mounts", mount.name) for mount in spec.mounts),
         *(variable("outputs", output.name) for output in spec.outputs),
@@ -147,7 +147,7 @@ def _known(spec: Spec) -> set[str]:
     return {*(f"RUNSPEC_{name}" for name in NAMES), *made, *spec.env, *spec.secrets}
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
+def _suggest_name(name: str, known: Iterable[str]) -> str:
     short = name.removeprefix("RUNSPEC_")
     if short in MEANT:
         return f"write RUNSPEC_{MEANT[short]}"
@@ -155,9 +155,9 @@ def _meant(name: str, known: Iterable[str]) -> str:
     return f"did you mean {near[0]}?" if near else "docs/inside.md lists the variables of a job"
 
 
-def _torch(spec: Spec) -> Iterator[Problem]:
+def _check_torch(spec: Spec) -> Iterator[Problem]:
     """Yield a note for variables of torchrun in a script of a job without it; a file that is read may set them."""
-    for where, text in scripts(spec):
+    for where, text in list_scripts(spec):
         reads = interpreter(text)
         bare = strip_quoted(text)
         if (reads is not None and not reads.is_shell) or re.search(

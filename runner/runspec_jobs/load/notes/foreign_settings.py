@@ -20,7 +20,7 @@ LEAST_LETTERS = 4  # of a word of a variable that says whose it is
 def find_lost(spec: Spec) -> Iterator[Problem]:
     """Yield a problem for everything in *spec* that only another provider has."""
     words = _read_variables(spec)
-    for name in registry.installed():
+    for name in registry.list_installed():
         is_named = name in spec.providers or (words and _is_of(words, name))
         if is_named and (other := _load_other(spec, name)) is not None:
             yield from other.lost_settings(spec)
@@ -36,7 +36,7 @@ def find_lost_of_profile(
 
 
 def _load_other(spec: Spec, name: str) -> SupportsForeignSettings | None:
-    if name == spec.provider or name not in registry.installed():
+    if name == spec.provider or name not in registry.list_installed():
         return None
     with contextlib.suppress(Unavailable):  # the job itself does not need it
         other = registry.load(name)
@@ -60,6 +60,6 @@ def _is_of(words: Iterable[str], name: str) -> bool:
     A part that several names share, such as `batch`, does not count. This avoids the import of providers that a spec
     does not mention, which takes longer than all else.
     """
-    parts = Counter(part for one in registry.installed() for part in one.split("-"))
+    parts = Counter(part for one in registry.list_installed() for part in one.split("-"))
     letters = name.replace("-", "")
     return any(len(word) >= LEAST_LETTERS and parts[word] < 2 and word in letters for word in words)

@@ -19,12 +19,12 @@ STARTED = re.compile(
 MOVES = re.compile(r"(?m)(?:^|[\s;&|])(?:cd|pushd|git|curl|wget|tar|unzip|cp|ln|mv)\s")
 
 
-def notes(spec: Spec, base: Path) -> Iterator[Problem]:
+def find_notes(spec: Spec, base: Path) -> Iterator[Problem]:
     """Yield a note for each file below *base* that *spec* starts by a relative path.
 
     A job starts in a folder of its own. In an image, a file of that name may be in the working directory.
     """
-    for where, name in _started(spec):
+    for where, name in _find_started(spec):
         try:
             there = (base / name).is_file()
         except (OSError, ValueError):
@@ -33,9 +33,9 @@ def notes(spec: Spec, base: Path) -> Iterator[Problem]:
             yield _note(spec, base, where, name)
 
 
-def _started(spec: Spec) -> Iterator[tuple[Path_, str]]:
+def _find_started(spec: Spec) -> Iterator[tuple[Path_, str]]:
     for i, word in enumerate((spec.command or ())[:6]):
-        if PROGRAM.fullmatch(word) and ".." not in word and not _follows_option(spec, i):
+        if PROGRAM.fullmatch(word) and ".." not in word and not _is_option_value(spec, i):
             yield ("command", i), word
             return
     if spec.run is None or interpreter(spec.run) is not None:
@@ -48,7 +48,7 @@ def _started(spec: Spec) -> Iterator[tuple[Path_, str]]:
             yield ("run",), name
 
 
-def _follows_option(spec: Spec, i: int) -> bool:
+def _is_option_value(spec: Spec, i: int) -> bool:
     """Return whether word *i* of the command may be the value of an option such as --config."""
     return i > 1 and (spec.command or ())[i - 1].startswith("--")
 

@@ -27,7 +27,7 @@ def taken(job: Any, cluster: Any = None) -> Imported:
 
 
 def valid(found: Imported) -> Spec:
-    spec, problems = jobs_file.validated(jobs_file.read("job.yaml", found.spec.encode()))
+    spec, problems = jobs_file.validate_text(jobs_file.read("job.yaml", found.spec.encode()))
     assert spec is not None, problems
     return spec
 
@@ -47,7 +47,7 @@ def bodies(found: Imported) -> Mapping[str, Any]:
         **account.providers["azure-batch-ai"],
     }
     known = account.model_copy(update={"providers": {"azure-batch-ai": own}})
-    options, *wrong = profiles.options(PROVIDER.options_model, "azure-batch-ai", spec, known)
+    options, *wrong = profiles.merge_options(PROVIDER.options_model, "azure-batch-ai", spec, known)
     assert options is not None, wrong
     facts = Facts(options)
     assert [p for p in PROVIDER.check(spec, facts) if p.severity == "error"] == []

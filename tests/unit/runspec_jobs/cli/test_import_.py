@@ -137,7 +137,7 @@ def test_import_takes_the_only_provider_that_can_read_the_file(
     capsys: Capture,
 ) -> None:
     providers = {name: Importer(name, begins) for name, begins in importers.items()}
-    monkeypatch.setattr(registry, "installed", lambda: {"other": None, **providers})
+    monkeypatch.setattr(registry, "list_installed", lambda: {"other": None, **providers})
     monkeypatch.setattr(registry, "load", providers.get)
 
     assert run(["import", "job.json"]) == code

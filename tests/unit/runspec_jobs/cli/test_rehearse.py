@@ -60,7 +60,7 @@ def test_a_folder_that_cannot_be_made_is_an_error_with_a_reason(
 
 
 INTRODUCED = [
-    n for n in registry.installed() if isinstance(registry.load(n), SupportsProfileTemplate)
+    n for n in registry.list_installed() if isinstance(registry.load(n), SupportsProfileTemplate)
 ]
 
 

@@ -736,7 +736,7 @@ def test_the_doctor_leaves_out_providers_that_nobody_uses(spec: Path, capsys: Ca
 
     lines = capsys.readouterr().out.splitlines()
     (left_out,) = [line.partition("of them: ")[2] for line in lines if line.startswith("-   ")]
-    assert left_out.split(", ") == [name for name in registry.installed() if name != "local"]
+    assert left_out.split(", ") == [name for name in registry.list_installed() if name != "local"]
     assert not [line for line in lines if line.startswith("BAD") or "does not work" in line]
 
 

@@ -18,9 +18,9 @@ TEXT = "apiVersion: runspec/v1\nname: job\nprovider: local\nclutser: {nodes: 2}\
 
 def diagnostics(text: str) -> source.SourceFile:
     read = source.read("job.yaml", text.encode())
-    _, problems = source.validated(read)
+    _, problems = source.validate_text(read)
     if read.document is not None:
-        read.complain(problems)
+        read.add_problems(problems)
     return read
 
 
@@ -118,8 +118,8 @@ def test_a_byte_order_mark_and_any_line_ends_leave_line_and_caret_where_they_are
 ) -> None:
     """And no more of the file is shown than the line."""
     read = source.read("job.yaml", written)
-    _, problems = source.validated(read)
-    read.complain(problems)
+    _, problems = source.validate_text(read)
+    read.add_problems(problems)
 
     assert render(read.diagnostics, Format.TEXT, read.lines) == (
         "job.yaml:1:1: clutser: unknown key 'clutser'\n"

@@ -19,7 +19,7 @@ from runspec_jobs.provider import Facts, ForeignFile, Problem
 from runspec_jobs.testing import documents
 from tests.support.profiles import own_profile
 
-ELSEWHERE = [name for name in registry.installed() if name != "azure-batch-ai"]
+ELSEWHERE = [name for name in registry.list_installed() if name != "azure-batch-ai"]
 
 IMAGE = {"containerSettings": {"imageSourceRegistry": {"image": "tensorflow/tensorflow:1.8.0"}}}
 FOR_ALL = {"nodeCount": 2, "stdOutErrPathPrefix": "$AZ_BATCHAI_JOB_MOUNT_ROOT/logs", **IMAGE}
@@ -31,7 +31,7 @@ def problems(name: str, /, **fields: Any) -> list[Problem]:
     wanted, wrong = documents.spec(whole)
     assert wanted is not None, wrong
     provider = registry.load(name)
-    return source.checked(provider, wanted, Facts(provider.options_model(), complete=False))
+    return source.check_sizes(provider, wanted, Facts(provider.options_model(), complete=False))
 
 
 def moved(name: str, **properties: Any) -> list[Problem]:
@@ -164,7 +164,7 @@ def test_variables_of_torchrun_are_noted_where_runspec_numbers_the_processes(
 ) -> None:
     spec = {"apiVersion": "runspec/v1", "name": "n", "provider": name, "run": "echo $MASTER_ADDR"}
 
-    _, found = source.validated(source.read("job.yaml", json.dumps(spec).encode()))
+    _, found = source.validate_text(source.read("job.yaml", json.dumps(spec).encode()))
 
     assert any("MASTER_ADDR" in one.what for one in found) == is_noted
 

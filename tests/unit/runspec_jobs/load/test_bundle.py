@@ -21,7 +21,7 @@ from runspec_jobs.load import bundle as subject, file_digest, folder_scan
 from runspec_jobs.load.bundle import FolderBundle, bundle
 from runspec_jobs.load.file_digest import PART_BYTES
 from runspec_jobs.load.folder_scan import BundleError
-from runspec_jobs.load.ignore import IgnoreMatcher, Verdict, looks_secret, rules
+from runspec_jobs.load.ignore import IgnoreMatcher, Verdict, looks_secret, parse_rules
 from runspec_jobs.provider import Bundle, File, Source
 from tests.support.requirements import need
 
@@ -218,10 +218,10 @@ def checkout() -> Iterator[Path]:
     ],
 )
 def test_no_line_of_an_ignore_file_takes_for_ever(glob: str, name: str) -> None:
-    (rule,) = rules(glob, ours=True)
+    (rule,) = parse_rules(glob, ours=True)
     began = time.process_time()
 
-    assert not rule.matches(name, name, folder=False)
+    assert not rule.is_match(name, name, folder=False)
     assert time.process_time() - began < 5
 
 
@@ -237,9 +237,9 @@ def git_ignores(lines: list[str], checkout: Path) -> set[str]:
 
 def we_ignore(lines: list[str], path: str) -> bool:
     """Judge as a walk does, which never looks below a folder that is left out."""
-    judge, parts = IgnoreMatcher(rules("\n".join(lines), ours=False)), path.split("/")
+    judge, parts = IgnoreMatcher(parse_rules("\n".join(lines), ours=False)), path.split("/")
     return Verdict.LEFT_OUT in (
-        judge.verdict("/".join(parts[:n]), folder=n < len(parts) or path in FOLDERS)
+        judge.judge("/".join(parts[:n]), folder=n < len(parts) or path in FOLDERS)
         for n in range(1, len(parts) + 1)
     )
 
@@ -743,7 +743,7 @@ def test_a_large_file_that_changes_its_size_while_it_is_read_is_seen(
     change: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One processor core reads two parts in advance."""
-    monkeypatch.setattr(file_digest, "cores", lambda: 1)
+    monkeypatch.setattr(file_digest, "count_cores", lambda: 1)
     folder = made(tmp_path / "f", {"big": b""})
     os.truncate(folder / "big", 5 * PART_BYTES)
     found = bundle(folder)

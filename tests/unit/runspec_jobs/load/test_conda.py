@@ -28,7 +28,7 @@ def test_clusters_alone_take_it_and_the_others_say_what_to_write(
     job: Path, capsys: Capture
 ) -> None:
     able = set()
-    for name in registry.installed():
+    for name in registry.list_installed():
         text = f"{HEAD}provider: {name}\ncontainer: {{conda: environment.yml}}\n"
         job.write_text(text)
         run(["validate", "job.yaml"])

@@ -15,7 +15,7 @@ HEAD = "apiVersion: runspec/v1\nname: a\nprovider: local\ncommand: [a]\n"
 
 def checked(name: str, value: str) -> source.SourceFile:
     text = source.read("job.yaml", f"{HEAD}env: {{{name}: '{value}'}}\n".encode())
-    text.complain(source.validated(text)[1])
+    text.add_problems(source.validate_text(text)[1])
     return text
 
 

@@ -155,7 +155,7 @@ def found(spec: str, text: str) -> tuple[Any, list[str], list[str]]:
     settings, problems = profile.read(reader.read(text).value)
     assert settings is not None, problems
     kind = registry.load(read.provider).options_model
-    options, in_spec, in_profile = profile.options(kind, read.provider, read, settings)
+    options, in_spec, in_profile = profile.merge_options(kind, read.provider, read, settings)
     first, second = (
         [f"{format_path(p.path)}: {p.what}" for p in wrong] for wrong in (in_spec, in_profile)
     )
@@ -196,7 +196,7 @@ def test_a_pool_that_the_profile_does_not_know_is_told_in_the_spec(tmp_path: Pat
 
 
 def test_a_pool_is_looked_for_where_there_is_a_profile_and_validate_has_none() -> None:
-    _, problems = source.validated(source.read("job.yaml", POOLED.encode()))
+    _, problems = source.validate_text(source.read("job.yaml", POOLED.encode()))
 
     assert [p for p in problems if p.severity == "error"] == []
 
@@ -205,7 +205,7 @@ def test_a_pool_is_looked_for_where_there_is_a_profile_and_validate_has_none() -
     "pool,wanted", [(None, {"a": 1}), ("night", {"a": 2, "b": 3}), ("day", {"a": 1})]
 )
 def test_settings_drawn_from_a_pool_have_no_pools(pool: str | None, wanted: dict[str, int]) -> None:
-    assert profile.drawn({"a": 1, "pools": {"night": {"a": 2, "b": 3}}}, pool) == wanted
+    assert profile.select_pool({"a": 1, "pools": {"night": {"a": 2, "b": 3}}}, pool) == wanted
 
 
 @pytest.mark.parametrize("name", ["night", "day"])

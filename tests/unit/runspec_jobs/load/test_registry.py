@@ -13,14 +13,14 @@ from runspec_jobs.load import registry
 
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
-    registry.installed.cache_clear()
+    registry.list_installed.cache_clear()
     yield
-    registry.installed.cache_clear()
+    registry.list_installed.cache_clear()
 
 
 def offer(monkeypatch: pytest.MonkeyPatch, *points: tuple[str, str]) -> None:
     made = tuple(EntryPoint(name, value, registry.GROUP) for name, value in points)
-    monkeypatch.setattr(registry, "entry_points", lambda: made)
+    monkeypatch.setattr(registry, "list_entry_points", lambda: made)
 
 
 def test_the_local_provider_comes_with_runspec() -> None:
@@ -30,14 +30,14 @@ def test_the_local_provider_comes_with_runspec() -> None:
 def test_a_plugin_adds_to_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     offer(monkeypatch, ("local", "runspec_local:PROVIDER"), ("mine", "mine:PROVIDER"))
 
-    assert list(registry.installed()) == ["local", "mine"]
+    assert list(registry.list_installed()) == ["local", "mine"]
 
 
 def test_two_packages_with_one_name_are_both_named(monkeypatch: pytest.MonkeyPatch) -> None:
     offer(monkeypatch, ("local", "runspec_local:PROVIDER"), ("local", "other:PROVIDER"))
 
     with pytest.raises(Conflict, match=r"runspec_local:PROVIDER and other:PROVIDER"):
-        registry.installed()
+        registry.list_installed()
 
 
 def test_a_provider_that_is_to_come_is_told_apart_from_a_slip(
@@ -45,8 +45,8 @@ def test_a_provider_that_is_to_come_is_told_apart_from_a_slip(
 ) -> None:
     monkeypatch.setattr(registry, "EXPECTED", ("tomorrow",))
 
-    assert registry.missing("tomorrow")[0] == "the provider 'tomorrow' does not exist yet"
-    assert registry.missing("locla") == (
+    assert registry.explain_missing("tomorrow")[0] == "the provider 'tomorrow' does not exist yet"
+    assert registry.explain_missing("locla") == (
         "the provider 'locla' is not installed",
         "did you mean 'local'?",
     )

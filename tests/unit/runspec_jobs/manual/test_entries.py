@@ -20,7 +20,7 @@ from runspec_jobs.spec.model import Spec
 from tests.support.root import ROOT
 
 Capture = pytest.CaptureFixture[str]
-ENTRIES = entries.entries()
+ENTRIES = entries.read_entries()
 MESSAGES = [entry for entry in ENTRIES if entry.kind == entries.MESSAGE]
 CODES = {
     error.exit_code
@@ -94,7 +94,7 @@ def test_every_row_is_found_by_each_of_its_names() -> None:
     terms = [entry for entry in ENTRIES if entry not in MESSAGES]
 
     assert len(terms) > 90
-    assert [e for e in terms for name in e.names() if e not in entries.find(name)] == []
+    assert [e for e in terms for name in e.list_names() if e not in entries.find(name)] == []
     assert [e for e in MESSAGES if e not in entries.find(e.title)] == []
 
 

@@ -63,7 +63,7 @@ def test_the_contract_takes_a_provider_whose_fields_are_marked() -> None:
     assert find_unmarked(Marked) == []
 
 
-@pytest.mark.parametrize("name", registry.installed())
+@pytest.mark.parametrize("name", registry.list_installed())
 def test_every_field_of_every_provider_is_marked(name: str) -> None:
     assert find_unmarked(registry.load(name).options_model) == []
 

@@ -25,7 +25,7 @@ SCHEMA = json.loads((ROOT / "schemas" / "job.schema.json").read_text())
 def problems(text: str) -> list[Problem]:
     read = source.read("job.yaml", text.encode())
     assert read.document is not None, read.diagnostics
-    return [p for p in source.validated(read)[1] if p.severity == "error"]
+    return [p for p in source.validate_text(read)[1] if p.severity == "error"]
 
 
 def spec(text: str) -> Spec:
@@ -269,7 +269,7 @@ def test_torchrun_starts_a_process_for_each_gpu(more: dict[str, Any], expected: 
     assert Spec.model_validate({**base, **more}).processes_per_node == expected
 
 
-@pytest.mark.parametrize("provider", registry.installed())
+@pytest.mark.parametrize("provider", registry.list_installed())
 @pytest.mark.parametrize("timeout", ["0s", "0h0m"])
 def test_a_timeout_without_time_is_refused(timeout: str, provider: str) -> None:
     """It was no limit on some providers, and an error on others."""

@@ -62,7 +62,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def read(path: Path) -> Spec:
-    found, wrong = source.validated(source.read_file(path))
+    found, wrong = source.validate_text(source.read_file(path))
     assert found is not None, wrong
     return found
 

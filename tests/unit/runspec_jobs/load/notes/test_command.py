@@ -20,7 +20,7 @@ def spec(**fields: Any) -> Spec:
 
 
 def told(**fields: Any) -> list[tuple[str, str | None]]:
-    return [(".".join(map(str, p.path)), p.hint) for p in command.notes(spec(**fields))]
+    return [(".".join(map(str, p.path)), p.hint) for p in command.find_notes(spec(**fields))]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_variables_that_a_script_sets_itself_are_not_named(text: str) -> None:
 
 
 def test_a_script_for_sh_with_words_of_bash_gets_one_note() -> None:
-    (found,) = command.notes(spec(run="echo\nif [[ a ]]; then x=(1); fi\n"))
+    (found,) = command.find_notes(spec(run="echo\nif [[ a ]]; then x=(1); fi\n"))
 
     assert found.what == (
         "/bin/sh reads this script, and not every /bin/sh knows '[[' in line 2, 'an array' in line 2"

@@ -26,7 +26,7 @@ def told(folder: Path, **fields: Any) -> list[tuple[Any, str | None]]:
     spec = Spec.model_validate(
         {"apiVersion": "runspec/v1", "name": "a", "provider": "local", **fields}
     )
-    return [(p.path, p.hint) for p in unmounted.notes(spec, folder)]
+    return [(p.path, p.hint) for p in unmounted.find_notes(spec, folder)]
 
 
 def test_a_file_that_no_mount_holds_is_named_with_the_mount_to_write(folder: Path) -> None:
