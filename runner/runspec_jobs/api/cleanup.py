@@ -169,7 +169,7 @@ def _remove(client: Client, one: Orphan) -> None:
 def _end(client: Client, run: str) -> None:
     """Cancel *run* and wait until it has ended, so that its last save is deleted as well."""
     client.cancel(run)
-    until, looks = time.monotonic() + END_S, outage.pauses()
+    until, looks = time.monotonic() + END_S, outage.make_pauses()
     while not client.state(run).state.terminal:
         if time.monotonic() > until:
             raise UnknownOutcome(f"{run} has not ended yet", "run the same command again")

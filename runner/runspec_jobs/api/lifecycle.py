@@ -30,7 +30,11 @@ from runspec_jobs.engine.status import is_known as is_known
 from runspec_jobs.engine.wait import ways as ways
 from runspec_jobs.errors import RunspecError, Unavailable, UsageError
 from runspec_jobs.logs import follow as log, measured_tasks, metric_watch
-from runspec_jobs.logs.follow import Line as Line, line_text as line_text, prefix as prefix
+from runspec_jobs.logs.follow import (
+    Line as Line,
+    format_prefix as format_prefix,
+    show_line as show_line,
+)
 from runspec_jobs.logs.log_end import LogEnd as LogEnd, log_end
 from runspec_jobs.logs.metric_watch import Best as Best, Watcher
 from runspec_jobs.logs.select import ALL as ALL, Selection as Selection
@@ -139,7 +143,7 @@ class Run:
 
     def best(self) -> Best | None:
         """Return the best value of the metric that was seen while the run was followed; None if none was seen."""
-        return metric_watch.on_record(self.record)
+        return metric_watch.read_recorded_best(self.record)
 
     def ran_s(self, status: Status | None = None) -> float | None:
         """Return the seconds from the first start of a node to the end of the run, or until now; None if unknown.
@@ -200,7 +204,7 @@ class Run:
     ) -> Iterator[Line]:
         """Yield the log so far, one node after the other, as bytes and with lines of more than 1 MiB in parts."""
         wanted, timed = self._wanted(node, task), selection.needs_times
-        parts = log.everything(self.client(), self.id, wanted, timed=timed)
+        parts = log.read_everything(self.client(), self.id, wanted, timed=timed)
         yield from parts if selection.is_all else log_lines.selected(parts, selection)
 
     def log_end(self, status: Status, *, reads: bool = True) -> LogEnd | None:
@@ -294,7 +298,7 @@ class Run:
         if metric is None:
             raise UsageError("the spec has no metric", "add metric: {name, goal, pattern}")
         client = self.client()
-        return measured_tasks.measured_tasks(self.record, client, spec, metric, self.status())
+        return measured_tasks.measure_tasks(self.record, client, spec, metric, self.status())
 
     def membership(self) -> Membership | None:
         """Return the membership changes; None, without a request, if the run is not elastic or was not made."""
@@ -379,7 +383,7 @@ class Run:
 
     def _wanted(self, node: int | None, task: int | None) -> log.Wanted:
         self.demand_node(node, task)
-        return log.chosen(node, task)
+        return log.choose_streams(node, task)
 
     def _reader(self, client: Client) -> SupportsOutputs:
         if not isinstance(client, SupportsOutputs):

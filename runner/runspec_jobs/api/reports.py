@@ -79,7 +79,7 @@ def metric_of(spec: Spec, other: Path | None = None) -> Metric:
 def ranked(run: Run, metric: Metric, status: Status) -> list[Placed]:
     """Return all tasks of *run*, whose status is *status*, the best by *metric* first."""
     client, spec = run.client(), run.spec
-    tasks = measured_tasks.measured_tasks(run.record, client, spec, metric, status)
+    tasks = measured_tasks.measure_tasks(run.record, client, spec, metric, status)
     return list(ranking.ranked(metric, tasks))
 
 
@@ -280,7 +280,7 @@ def _point(size: int, of: Record | None, metric: Metric) -> Point:
     if state == listing.NOT_STARTED:
         return Point(size, None, status.reason, f"{of.run} {state}")
     client = Run(of).client()
-    (task,) = measured_tasks.measured_tasks(of, client, of.spec, metric, status)
+    (task,) = measured_tasks.measure_tasks(of, client, of.spec, metric, status)
     found = task.measured
     if found.value is not None and not scaling_law.sensible(found.value):
         found = Measured(None, f"{metric.name} is {found.value:g}")

@@ -14,7 +14,7 @@ from pathlib import Path
 from runspec_jobs.api import lifecycle as api
 from runspec_jobs.api.events import Event
 from runspec_jobs.api.jobs import Job, Overrides, smoke_test
-from runspec_jobs.api.lifecycle import ALL, Line, Run, Selection, State, Status, line_text, ways
+from runspec_jobs.api.lifecycle import ALL, Line, Run, Selection, State, Status, show_line, ways
 from runspec_jobs.cli import costs, output, plan, smoke
 from runspec_jobs.cli.live import closing, github_log
 from runspec_jobs.cli.live.about import AboutRun
@@ -142,7 +142,7 @@ def _smoke(
 
         def heard(line: Line) -> None:
             if line.rank == 0:
-                lines.append(line_text(line.text, strip_sequences))
+                lines.append(show_line(line.text, strip_sequences))
             shown(line)
 
         with printing(run, options.following) as printed:

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from runspec_jobs.api import jobs, lifecycle, nodes as api
 from runspec_jobs.api.jobs import Overrides
-from runspec_jobs.api.lifecycle import Line, Run, get, line_text
+from runspec_jobs.api.lifecycle import Line, Run, get, show_line
 from runspec_jobs.api.nodes import ExecSpec, Node, Status
 from runspec_jobs.cli import apply, costs, output, plan
 from runspec_jobs.cli.live.progress import ProgressPrinter
@@ -82,7 +82,7 @@ def _await(run: Run, words: Sequence[str], told: list[int]) -> ExecSpec | int:
 
 
 def _tell_line(line: Line) -> None:
-    output.tell_lines(line_text(line.text, strip_sequences))
+    output.tell_lines(show_line(line.text, strip_sequences))
 
 
 def _at_terminal() -> bool:

@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 from runspec_jobs.engine import clients, secrets
 from runspec_jobs.errors import AlreadyExists, Damaged, NoAnswer, RemoteError, UnknownOutcome
-from runspec_jobs.logs.outage import pauses
+from runspec_jobs.logs.outage import make_pauses
 from runspec_jobs.plan.model import FILE, REF, SECRET, Plan, fill, find_marked, resolve_answers
 from runspec_jobs.provider import (
     Bundle,
@@ -167,7 +167,7 @@ def _made_elsewhere(
     """
     if step.scope is not Scope.SITE and not isinstance(refusal, AlreadyExists):
         raise refusal
-    end, looks = hands.clock() + SETTLED_S, pauses(LOOK_S, LONGEST_LOOK_S)
+    end, looks = hands.clock() + SETTLED_S, make_pauses(LOOK_S, LONGEST_LOOK_S)
     told = False
     while (found := hands.client.find(step)) is None:
         if not isinstance(refusal, AlreadyExists) or hands.clock() > end:
@@ -224,7 +224,7 @@ def ready(request: Request, answers: Mapping[str, Response]) -> Request:
 
 
 def _settle(step: Step, hands: ApplyContext) -> None:
-    end, looks = hands.clock() + SETTLED_S, pauses(LOOK_S, LONGEST_SETTLE_S)
+    end, looks = hands.clock() + SETTLED_S, make_pauses(LOOK_S, LONGEST_SETTLE_S)
     while not hands.client.settled(step):
         if hands.clock() > end:
             what = f"{step.title}: the resource cannot be used after {SETTLED_S:.0f} s"
@@ -243,7 +243,7 @@ def cancel(plan: Plan, journal: Journal, hands: ApplyContext) -> Status:
     status = journal.memory.status or hands.client.state(plan.run)
     if journal.memory.attempted:
         _patiently(partial(hands.client.cancel, plan.run), hands)
-    end, looks = hands.clock() + CANCEL_S, pauses(LOOK_S, LONGEST_LOOK_S)
+    end, looks = hands.clock() + CANCEL_S, make_pauses(LOOK_S, LONGEST_LOOK_S)
     while not status.state.terminal:
         if hands.clock() > end:
             raise UnknownOutcome(f"{plan.run} has not ended yet", "run the same command again")

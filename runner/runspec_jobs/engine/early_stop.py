@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from runspec_jobs.errors import RunspecError, Unavailable
 from runspec_jobs.logs import measure
 from runspec_jobs.logs.follow import Line
-from runspec_jobs.logs.measured_tasks import standing
-from runspec_jobs.logs.outage import passes
+from runspec_jobs.logs.measured_tasks import choose_nodes
+from runspec_jobs.logs.outage import is_passing
 from runspec_jobs.provider import Client, State, Status, SupportsTaskStop
 from runspec_jobs.report import ranking
 from runspec_jobs.report.metric_extraction import Measured
@@ -63,11 +63,11 @@ class Stopper:
 
     def line(self, found: Line) -> None:
         """Extract the metric from a line."""
-        self.bounded.line(self.watch, found)
+        self.bounded.read_line(self.watch, found)
 
     def seen(self, status: Status) -> None:
         """Take the states of the tasks; the lines that they printed before are read before the next `look`."""
-        self._states = {number: node.state for number, node in standing(status).items()}
+        self._states = {number: node.state for number, node in choose_nodes(status).items()}
 
     def look(self) -> None:
         """Stop the other tasks that have not ended, if a task has won; call it repeatedly."""
@@ -81,7 +81,7 @@ class Stopper:
         try:
             self._stop(self.winner)
         except RunspecError as exc:
-            if not passes(exc):
+            if not is_passing(exc):
                 raise  # else the request is repeated after a pause
 
     def _stop(self, winner: Task) -> None:
@@ -92,7 +92,7 @@ class Stopper:
             stop(self.of, self.client, rest, f"task {winner.number} was good enough", self.tell)
 
     def _task(self, number: int) -> Task:
-        measured: Measured = self.watch.measured(number)
+        measured: Measured = self.watch.get_measured(number)
         state = self._states.get(number, State.RUNNING)
         return Task(number, self.values[number], str(state), measured)
 

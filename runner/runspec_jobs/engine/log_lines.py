@@ -11,7 +11,7 @@ from typing import NamedTuple
 from runspec_jobs.diagnostics.terminal_text import strip_sequences
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.engine.wait import wait
-from runspec_jobs.logs.follow import Line, Wanted, line_text
+from runspec_jobs.logs.follow import Line, Wanted, show_line
 from runspec_jobs.logs.select import ALL, Selection, Selector
 from runspec_jobs.provider import Client
 from runspec_jobs.state.run_record import Record
@@ -65,7 +65,7 @@ class Joined:
         text = b"".join(self._parts.pop(key))
         at_s = self._at.pop(key)
         at = None if at_s is None else datetime.fromtimestamp(at_s, UTC)
-        self._show(LogLine(*key, line_text(text, strip_sequences), at))
+        self._show(LogLine(*key, show_line(text, strip_sequences), at))
 
 
 def whole(lines: Iterator[Line]) -> Iterator[LogLine]:
@@ -89,10 +89,10 @@ def selected(parts: Iterable[Line], selection: Selection) -> Iterator[Line]:
     found: list[Line] = []
     with Selector(selection, found.append) as selector:
         for part in parts:
-            selector.line(part)
+            selector.take_line(part)
             yield from found
             found.clear()
-        selector.caught_up()
+        selector.catch_up()
     yield from found
 
 

@@ -60,7 +60,7 @@ def save(
     Raises Conflict if a file of the user would be replaced, unless *wanted.force* is true.
     """
     count, tasks = clients.shape(of)
-    source = log.tail(client)
+    source = log.get_log_client(client)
     pause_s = max(PAUSE_S, source.poll_s)
     status: Status | None = None
     began, whole = time.monotonic(), is_whole(of)
@@ -82,17 +82,21 @@ def save(
         return status is None or status.state.terminal
 
     places = [
-        copying.name(task, rank, wanted.target, count, tasks)
+        copying.choose_path(task, rank, wanted.target, count, tasks)
         for task in range(tasks)
         for rank in range(count)
     ]
-    parts = {part: (written_files.ANY, 0) for at in places for part in copying.unfinished(at)}
+    parts = {
+        part: (written_files.ANY, 0)
+        for at in places
+        for part in copying.choose_unfinished_paths(at)
+    }
     _demand_own(of.run, places, force=wanted.force)
     folder = places[0].parent
     with job_goes_on(of), written_files.record_writing(folder, "logs", of.run, parts):
         saved = copying.save(
             lambda: [s for s in source.streams(of.run) if wanted.streams(s)],
-            lambda s: copying.name(s.task, s.rank, wanted.target, count, tasks),
+            lambda s: copying.choose_path(s.task, s.rank, wanted.target, count, tasks),
             over,
             pause,
             Outage(reporter.wait, patient=wanted.follow),
@@ -113,7 +117,9 @@ def _demand_own(run: str, places: Iterable[Path], *, force: bool) -> None:
     Of those that versions without these records have left, the run is not known, and they are continued.
     """
     known = written_files.WrittenFiles()
-    pairs = [pair for at in places if not _is_older(pair := copying.unfinished(at), known)]
+    pairs = [
+        pair for at in places if not _is_older(pair := copying.choose_unfinished_paths(at), known)
+    ]
     free = dict.fromkeys((part for pair in pairs for part in pair), "")
     written_files.demand_free(free, "logs", run, force=force, way_out="name another file")
 

@@ -35,7 +35,7 @@ def wait(
     watcher: Watcher = SILENT,
     unfinished: Show | None = None,
     selection: select.Selection = select.ALL,
-    wanted: follow.Wanted = follow.every,
+    wanted: follow.Wanted = follow.accept_every,
     timeout_s: float | None = None,
     answered: bool = False,
     stops: bool = True,
@@ -58,22 +58,22 @@ def wait(
     try:
         with (
             early_stop.stopper(of, client, metric if stops else None, reporter.wait) as stopper,
-            metric_watch.watching(metric, _shared(stopper), watcher.metric) as watch,
+            metric_watch.watch_metric(metric, _shared(stopper), watcher.metric) as watch,
             job_goes_on(of),
             select.Selector(selection, show, unfinished) as selector,
         ):
 
             def line(found: follow.Line) -> None:
-                selector.line(found)
-                watch.line(found)
+                selector.take_line(found)
+                watch.read_line(found)
 
             def seen(status: Status) -> None:
                 watcher.status(status)
                 keeper(status)
-                watch.seen(status)
+                watch.note_states(status)
                 if stopper is not None:
                     stopper.seen(status)
-                if wanted is follow.every:
+                if wanted is follow.accept_every:
                     watch.keep_now_and_then(of)
 
             status = follow.follow(
@@ -81,9 +81,9 @@ def wait(
                 of.run,
                 show if selection.is_all and metric is None else line,
                 wanted,
-                unfinished=selector.unfinished if unfinished else None,
+                unfinished=selector.take_unfinished if unfinished else None,
                 timed=selection.needs_times,
-                caught_up=selector.caught_up,
+                caught_up=selector.catch_up,
                 waits=lambda why: reporter.note(f"{of.run} {why}"),
                 tell=reporter.wait,
                 timeout_s=timeout_s,
@@ -97,7 +97,7 @@ def wait(
     with of.open_journal(reporter.wait) as journal:
         if status.state is State.GONE and journal.memory.want != "run":
             status = ended_by_others(journal.memory)
-        if wanted is follow.every:
+        if wanted is follow.accept_every:
             watch.keep(journal)
         note_followed(of.run, journal, status, whole)
         if publishes and of.spec.outputs:

@@ -9,7 +9,7 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 
 from runspec_jobs.errors import RunspecError, TimedOut, Unavailable
-from runspec_jobs.logs.outage import Outage, Start, in_thread, pauses
+from runspec_jobs.logs.outage import Outage, Start, make_pauses, start_call
 from runspec_jobs.provider import (
     Chunk,
     Client,
@@ -76,7 +76,7 @@ class Reader:
     passed: int = 0  # and those that were yielded
     times: deque[tuple[int, float]] = field(default_factory=deque)  # by which byte each came
 
-    def lines(self) -> Iterator[Line]:
+    def read_lines(self) -> Iterator[Line]:
         """Yield the new lines; text after the last line break is kept for the next call."""
         while (chunk := self._read()).data:
             self.position = chunk.position
@@ -84,15 +84,15 @@ class Reader:
             whole, mark, rest = self.rest.rpartition(b"\n")
             if mark:
                 self.rest = bytearray(rest)
-                yield from (self._line(bytes(text)) for text in whole.split(b"\n"))
+                yield from (self._make_line(bytes(text)) for text in whole.split(b"\n"))
             if len(self.rest) > LINE_BYTES:
-                begun = self.rest[whole_characters(self.rest) :]
+                begun = self.rest[count_whole_characters(self.rest) :]
                 del self.rest[len(self.rest) - len(begun) :]
                 yield from self.flush()
                 self.rest = begun
         self.more = chunk.more
 
-    def unfinished(self) -> Line | None:
+    def read_unfinished(self) -> Line | None:
         """Return the current text of a line whose line break was not read yet, if more was read since the last call.
 
         It has at most UNFINISHED_BYTES, after a carriage return if it overwrites an earlier text of the line.
@@ -108,7 +108,7 @@ class Reader:
 
     def flush(self) -> Iterator[Line]:
         if self.rest:
-            yield self._line(bytes(self.rest), ended=False)
+            yield self._make_line(bytes(self.rest), ended=False)
             self.rest = bytearray()
 
     def _read(self) -> Chunk:
@@ -119,7 +119,7 @@ class Reader:
         self.read_to += len(found.chunk.data)
         return found.chunk
 
-    def _line(self, text: bytes, *, ended: bool = True) -> Line:
+    def _make_line(self, text: bytes, *, ended: bool = True) -> Line:
         continues, self.within = self.within, not ended
         found = Line(self.stream.task, self.stream.rank, text, continues, ended)
         if self.timer is not None:
@@ -130,7 +130,7 @@ class Reader:
         return found
 
 
-def whole_characters(data: bytes | bytearray) -> int:
+def count_whole_characters(data: bytes | bytearray) -> int:
     """Return the length of *data* without an incomplete UTF-8 character at its end.
 
     >>> whole_characters("aé".encode()), whole_characters("aé".encode()[:2])
@@ -146,14 +146,14 @@ def whole_characters(data: bytes | bytearray) -> int:
     return len(data)
 
 
-def tail(client: Client) -> SupportsLogs:
+def get_log_client(client: Client) -> SupportsLogs:
     """Return *client* as a client that can read logs. Raises Unavailable if it cannot."""
     if not isinstance(client, SupportsLogs):
         raise Unavailable("this provider cannot read logs")
     return client
 
 
-def timer(client: Client) -> Timer:
+def get_timer(client: Client) -> Timer:
     """Return the function that reads a part of a log with its times. Raises Unavailable if there are no times."""
     if not isinstance(client, SupportsLogTimes):
         what = "this provider has no times of the lines of a log"
@@ -178,7 +178,7 @@ def follow(
     seen: Callable[[Status], None] = lambda status: None,
     sleep: Sleep = time.sleep,
     clock: Callable[[], float] = time.monotonic,
-    start: Start[Status] = in_thread,
+    start: Start[Status] = start_call,
 ) -> Status:
     """Show every line of *run* until it has ended and all its logs are read; return its last status.
 
@@ -191,8 +191,8 @@ def follow(
     Raises TimedOut if the run does not end in *timeout_s*, or the rest of its logs cannot be read in that time.
     """
     outage = Outage(tell, answered=answered)
-    following = Following(client, run, show, wanted or every, outage, reconcile, unfinished)
-    following.timer = timer(client) if timed else None
+    following = Following(client, run, show, wanted or accept_every, outage, reconcile, unfinished)
+    following.timer = get_timer(client) if timed else None
     looks = Looks(following.look, start, clock)
     started = shown_s = clock()  # *shown_s* is the time when a line was last shown
     why = ""
@@ -203,8 +203,8 @@ def follow(
         sleep(pause_s)
 
     while True:
-        status = looks.taken(outage)
-        for line in following.ended():
+        status = looks.take_result(outage)
+        for line in following.take_lines():
             tell(line)
         if status is not None:
             seen(status)
@@ -221,7 +221,7 @@ def follow(
             raise TimedOut(f"{run} has not ended after {timeout_s:g} s; it goes on")
         shown_s = now if shown else shown_s
         pause_s = _pause_s(now - started, now - shown_s)
-        pause_s = pause_s if shown else max(pause_s, _least_s(following.source))
+        pause_s = pause_s if shown else max(pause_s, _get_least_pause(following.source))
         sleep(max(pause_s, outage.pause_s))
 
 
@@ -235,11 +235,11 @@ class Looks:
         self._began_s = self._ended_s = self._next_s = clock()
         self._asked: Future[Status] | None = None
 
-    def taken(self, outage: Outage) -> Status | None:
+    def take_result(self, outage: Outage) -> Status | None:
         """Return the result of the last request, once; return None while there is no new one."""
         if self._asked is None and self.clock() >= self._next_s:
             self._began_s = self.clock()
-            self._asked = self.start(self._timed)
+            self._asked = self.start(self._request_status)
             wait((self._asked,), BRIEFLY_S)
         if self._asked is None or not self._asked.done():
             return None
@@ -249,12 +249,12 @@ class Looks:
         try:
             found = asked.result()
         except RunspecError as exc:
-            outage.begun("state", exc)
+            outage.note_failure("state", exc)
             return None
-        outage.over("state")
+        outage.note_answer("state")
         return found
 
-    def _timed(self) -> Status:
+    def _request_status(self) -> Status:
         """Request the state, and note the time of the answer before other threads can see the answer."""
         try:
             return self.look()
@@ -275,7 +275,7 @@ class Following:
         reconcile: Callable[[], Sequence[str]],
         unfinished: Callable[[Line], None] | None = None,
     ) -> None:
-        self.source, self.client, self.run = tail(client), client, run
+        self.source, self.client, self.run = get_log_client(client), client, run
         self._reconcile = reconcile
         self._ended: list[str] = []  # lines of *reconcile* that were not told yet
         self.show, self.wanted, self.outage = show, wanted, outage
@@ -291,7 +291,7 @@ class Following:
         self._ended += self._reconcile()
         return status
 
-    def ended(self) -> list[str]:
+    def take_lines(self) -> list[str]:
         """Return the lines of *reconcile* since the last call."""
         lines, self._ended = self._ended, []
         return lines
@@ -306,24 +306,24 @@ class Following:
             for count in self._pass():  # noqa: B007 - only the last count is used
                 pass
         except RunspecError as exc:
-            self.outage.begun("logs", exc)
+            self.outage.note_failure("logs", exc)
         else:
             if self.streams:  # otherwise the service was not asked
-                self.outage.over("logs")
+                self.outage.note_answer("logs")
                 caught_up()
         return count
 
     def finish(self, sleep: Sleep) -> None:
         """Show the rest of the logs of a run that has ended."""
 
-        def rest() -> bool:
+        def read_rest() -> bool:
             self.streams = self.source.streams(self.run)
             for _ in self._pass():
                 pass
             return any(reader.more for reader in self._readers.values())
 
-        waits = pauses(FIRST_REST_S, LONGEST_PAUSE_S)
-        while self.outage.lived_through("logs", rest, sleep):
+        waits = make_pauses(FIRST_REST_S, LONGEST_PAUSE_S)
+        while self.outage.call_until_answered("logs", read_rest, sleep):
             sleep(next(waits))
         for reader in self._readers.values():
             for line in reader.flush():
@@ -336,11 +336,11 @@ class Following:
             if self.wanted(stream):
                 key = (stream.task, stream.rank)
                 reader = self._readers.setdefault(key, Reader(stream, self.timer))
-                for line in reader.lines():
+                for line in reader.read_lines():
                     self.show(line)
                     count += 1
                     yield count
-                if self.unfinished is not None and (begun := reader.unfinished()):
+                if self.unfinished is not None and (begun := reader.read_unfinished()):
                     self.unfinished(begun)
                     count += 1
                     yield count
@@ -352,36 +352,36 @@ def _pause_s(followed_s: float, quiet_s: float) -> float:
     return min(max(quiet_s / QUIET_SHARE, least_s), QUIET_PAUSE_S)
 
 
-def _least_s(source: SupportsLogs) -> float:
+def _get_least_pause(source: SupportsLogs) -> float:
     """Return the least pause that the service asks for; a provider that reads logs from this machine needs none."""
     return source.poll_s if source.poll_s >= LONGEST_PAUSE_S else 0.0
 
 
-def everything(
+def read_everything(
     client: Client, run: str, wanted: Wanted, *, timed: bool = False, sleep: Sleep = time.sleep
 ) -> Iterator[Line]:
     """Yield every line of *run* so far, one stream after the other; if *timed*, with their times.
 
     If the run has ended and the service may deliver more lines, *sleep* is called until the log is complete.
     """
-    times = timer(client) if timed else None
-    for stream in tail(client).streams(run):
+    times = get_timer(client) if timed else None
+    for stream in get_log_client(client).streams(run):
         if wanted(stream):
-            reader, waits = Reader(stream, times), pauses(FIRST_REST_S, LONGEST_PAUSE_S)
-            yield from reader.lines()
+            reader, waits = Reader(stream, times), make_pauses(FIRST_REST_S, LONGEST_PAUSE_S)
+            yield from reader.read_lines()
             while reader.more:
                 sleep(next(waits))
-                yield from reader.lines()
+                yield from reader.read_lines()
             yield from reader.flush()
 
 
-def line_text(line: bytes, plain: Callable[[str], str]) -> str:
+def show_line(line: bytes, plain: Callable[[str], str]) -> str:
     """Return a line as the screen shows it: only the last text of a progress bar that overwrites itself."""
     shown = line.rstrip(b"\r").rpartition(b"\r")[2]
     return plain(shown.decode("utf-8", "replace").replace("\t", "    "))
 
 
-def prefix(line: Line, nodes: int, tasks: int) -> str:
+def format_prefix(line: Line, nodes: int, tasks: int) -> str:
     """Return the prefix of a line on the screen, which names its task and node if there are several."""
     parts = ([f"task {line.task}"] if tasks > 1 else []) + (
         [f"node {line.rank}"] if nodes > 1 else []
@@ -389,16 +389,16 @@ def prefix(line: Line, nodes: int, tasks: int) -> str:
     return f"[{' '.join(parts)}] " if parts else ""
 
 
-def every(_: Stream) -> bool:
+def accept_every(_: Stream) -> bool:
     """Return True for every stream."""
     return True
 
 
-def chosen(node: int | None, task: int | None) -> Wanted:
+def choose_streams(node: int | None, task: int | None) -> Wanted:
     """Return a function that is true for the streams of *node* and *task*, where None stands for all.
 
     For all streams it is `every`.
     """
     if node is None and task is None:
-        return every
+        return accept_every
     return lambda s: (node is None or s.rank == node) and (task is None or s.task == task)

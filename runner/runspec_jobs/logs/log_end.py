@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from runspec_jobs.diagnostics.terminal_text import strip_sequences
-from runspec_jobs.logs.follow import chosen, line_text, tail
+from runspec_jobs.logs.follow import choose_streams, get_log_client, show_line
 from runspec_jobs.provider import Client, NodeStatus, State, Status, Stream
 
 LINES = 5
@@ -28,17 +28,17 @@ def log_end(connect: Callable[[], Client] | None, run: str, status: Status) -> L
 
     Without *connect*, no line is read.
     """
-    node = _failed(status)
+    node = _find_failed(status)
     if node is None:
         return None
     if connect is None:
         return LogEnd(node.task, node.rank, None)
-    wanted = chosen(node.rank, node.task)
-    stream = next(filter(wanted, tail(connect()).streams(run)), None)
-    return None if stream is None else LogEnd(node.task, node.rank, _last(stream))
+    wanted = choose_streams(node.rank, node.task)
+    stream = next(filter(wanted, get_log_client(connect()).streams(run)), None)
+    return None if stream is None else LogEnd(node.task, node.rank, _read_last(stream))
 
 
-def _failed(status: Status) -> NodeStatus | None:
+def _find_failed(status: Status) -> NodeStatus | None:
     """Return the first node whose exit code is that of the run, or else the first that has failed."""
     if status.state is not State.FAILED:
         return None
@@ -47,12 +47,12 @@ def _failed(status: Status) -> NodeStatus | None:
     return next(iter(same or failed), None)
 
 
-def _last(stream: Stream) -> list[str] | None:
+def _read_last(stream: Stream) -> list[str] | None:
     data, position = bytearray(), None
     while (chunk := stream.read(position)).data:
         data += chunk.data
         position = chunk.position
         if len(data) > MOST_BYTES:
             return None
-    texts = (line_text(line, strip_sequences).rstrip() for line in bytes(data).split(b"\n"))
+    texts = (show_line(line, strip_sequences).rstrip() for line in bytes(data).split(b"\n"))
     return [text for text in texts if text][-LINES:]

@@ -43,7 +43,7 @@ class MetricCollector:
         """The tasks of which a line was seen."""
         return sorted(self._of)
 
-    def line(self, found: follow.Line) -> None:
+    def read_line(self, found: follow.Line) -> None:
         ranks = self._of.setdefault(found.task, {})
         if found.rank not in ranks:
             ranks[found.rank] = MetricExtractor(self.metric)
@@ -54,7 +54,7 @@ class MetricCollector:
         if len(extractor.numbers) > before:
             self.last = found.task, extractor.numbers[-1]
 
-    def measured(self, task: int) -> Measured:
+    def get_measured(self, task: int) -> Measured:
         """Return the metric of the first node that printed one, or the reason why the first node has none."""
         found = [finder.measured() for _, finder in sorted(self._of.get(task, {}).items())]
         return next((one for one in found if one.value is not None), found[0] if found else SILENT)
@@ -74,7 +74,7 @@ class Bounded:
         self._busy, self._lines, self._before = False, 0, 0
 
     def __enter__(self) -> Self:
-        self._handler = signal.signal(signal.SIGVTALRM, self._late)
+        self._handler = signal.signal(signal.SIGVTALRM, self._interrupt)
         signal.setitimer(signal.ITIMER_VIRTUAL, self.limit_s, self.limit_s)
         return self
 
@@ -87,16 +87,16 @@ class Bounded:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, self._handler)
 
-    def line(self, watch: MetricCollector, found: follow.Line) -> None:
+    def read_line(self, watch: MetricCollector, found: follow.Line) -> None:
         """Pass a line to *watch* under the time limit."""
         self._lines += 1
         self._busy = True
         try:
-            watch.line(found)
+            watch.read_line(found)
         finally:
             self._busy = False
 
-    def file(self, metric: Metric, text: str) -> Measured:
+    def read_file(self, metric: Metric, text: str) -> Measured:
         """Return the metric in a file under the time limit."""
         return self.call(partial(in_file, metric), text)
 
@@ -109,7 +109,7 @@ class Bounded:
         finally:
             self._busy = False
 
-    def _late(self, number: int, frame: FrameType | None) -> None:
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
         if self._busy and self._lines == self._before:
             raise UsageError(f"{self.what} took more than {self.limit_s:g} s", self.hint)
         self._before = self._lines
@@ -117,16 +117,16 @@ class Bounded:
             self._handler(number, frame)  # that of the one around it
 
 
-def printed(client: Client, run: str, metric: Metric) -> MetricCollector:
+def collect_printed(client: Client, run: str, metric: Metric) -> MetricCollector:
     """Return a collector that has read everything that *run* has printed so far."""
     watch = MetricCollector(metric)
     with Bounded() as bounded:
-        for line in follow.everything(client, run, follow.every):
-            bounded.line(watch, line)
+        for line in follow.read_everything(client, run, follow.accept_every):
+            bounded.read_line(watch, line)
     return watch
 
 
-def saved(client: Client, run: str, metric: Metric) -> dict[int, Measured]:
+def read_saved(client: Client, run: str, metric: Metric) -> dict[int, Measured]:
     """Return the metric of each task from the saved file of its first node."""
     if not isinstance(client, SupportsOutputs):
         raise Unavailable(
@@ -139,13 +139,13 @@ def saved(client: Client, run: str, metric: Metric) -> dict[int, Measured]:
     with Bounded() as bounded:
         for file in select_with_content(select_newest(client.outputs(run))):  # by task and rank
             if (file.output, file.path) == (output, path) and file.task not in found:
-                found[file.task] = _in(file, metric, bounded)
+                found[file.task] = _measure_file(file, metric, bounded)
     return found
 
 
-def _in(file: OutputFile, metric: Metric, bounded: Bounded) -> Measured:
+def _measure_file(file: OutputFile, metric: Metric, bounded: Bounded) -> Measured:
     if file.bytes > FILE_BYTES:
         return Measured(None, f"{metric.file} has {file.bytes:,} bytes, more than {FILE_BYTES:,}")
     with file.open() as stream:
         data = stream.read(FILE_BYTES)
-    return bounded.file(metric, data.decode("utf-8-sig", "replace"))
+    return bounded.read_file(metric, data.decode("utf-8-sig", "replace"))

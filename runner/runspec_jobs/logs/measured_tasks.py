@@ -16,26 +16,26 @@ from runspec_jobs.state.run_record import Record
 SAYS = (State.FAILED, State.CANCELLED, State.RUNNING, State.WAITING, State.SUCCEEDED)
 
 
-def measured_tasks(
+def measure_tasks(
     of: Record, client: Client, spec: Spec, metric: Metric, status: Status
 ) -> list[Task]:
     """Return all tasks of a run, each with its state and the values of *metric*, from its log or its saved files."""
     values = tasks(spec)
     if metric.file is not None:
-        saved = measure.saved(client, of.run, metric)
+        saved = measure.read_saved(client, of.run, metric)
         nothing = Measured(None, f"{metric.file} was not saved")
         measured = [saved.get(number, nothing) for number in range(len(values))]
     else:
-        watch = measure.printed(client, of.run, metric)
-        measured = [watch.measured(number) for number in range(len(values))]
-    stand = standing(status)
+        watch = measure.collect_printed(client, of.run, metric)
+        measured = [watch.get_measured(number) for number in range(len(values))]
+    stand = choose_nodes(status)
     return [
-        _task(number, one, measured[number], stand.get(number), status)
+        _make_task(number, one, measured[number], stand.get(number), status)
         for number, one in enumerate(values)
     ]
 
 
-def _task(
+def _make_task(
     number: int, values: Mapping[str, str], found: Measured, node: NodeStatus | None, of: Status
 ) -> Task:
     if node is None and of.nodes:
@@ -49,7 +49,7 @@ def _task(
     return Task(number, values, str(node.state), found)
 
 
-def standing(status: Status) -> dict[int, NodeStatus]:
+def choose_nodes(status: Status) -> dict[int, NodeStatus]:
     """Return for each task the node whose state comes first in SAYS."""
     found: dict[int, NodeStatus] = {}
     for node in status.nodes:

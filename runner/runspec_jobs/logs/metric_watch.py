@@ -11,7 +11,7 @@ from typing import NamedTuple
 from runspec_jobs.errors import Damaged
 from runspec_jobs.logs import measure
 from runspec_jobs.logs.follow import Line
-from runspec_jobs.logs.measured_tasks import standing
+from runspec_jobs.logs.measured_tasks import choose_nodes
 from runspec_jobs.provider import State, Status
 from runspec_jobs.report.ranking import ENDED_BADLY, Task, ranked
 from runspec_jobs.spec import placeholders
@@ -48,7 +48,7 @@ class Best(NamedTuple):
     values: Mapping[str, str] = {}
 
 
-def on_record(of: Record) -> Best | None:
+def read_recorded_best(of: Record) -> Best | None:
     """Return the best value in the journal of a run; None if none was seen while it was followed."""
     found = of.read_memory().metric
     if found is None:
@@ -75,7 +75,7 @@ class MetricWatch:
         self._states: Mapping[int, State] = {}
         self._kept_s = clock()
 
-    def line(self, found: Line) -> None:
+    def read_line(self, found: Line) -> None:
         """Extract the metric from a line."""
         self._take(found)
         if self._collector is not None and self._collector.last is not self._last:
@@ -83,11 +83,11 @@ class MetricWatch:
             assert self._last is not None, "BUG: a last number was taken back"
             self._heard(*self._last)
 
-    def seen(self, status: Status) -> None:
+    def note_states(self, status: Status) -> None:
         """Take the states of the tasks: one that has failed is not the best."""
-        self._states = {number: node.state for number, node in standing(status).items()}
+        self._states = {number: node.state for number, node in choose_nodes(status).items()}
 
-    def best(self) -> Best | None:
+    def find_best(self) -> Best | None:
         """Return the best value of all tasks so far, chosen as the metric says; None if there is none."""
         collector = self._collector
         if collector is None or collector.last is None:
@@ -97,7 +97,7 @@ class MetricWatch:
                 number,
                 {},
                 str(self._states.get(number, State.RUNNING)),
-                collector.measured(number),
+                collector.get_measured(number),
             )
             for number in collector.tasks
         ]
@@ -109,7 +109,7 @@ class MetricWatch:
 
     def keep(self, journal: Journal) -> None:
         """Write the best value to *journal* if it is not there."""
-        found, before = self.best(), journal.memory.metric or {}
+        found, before = self.find_best(), journal.memory.metric or {}
         if found is not None:
             fields = {"name": found.metric, "task": found.task, "value": found.value}
         elif before and str(self._states.get(before["task"])) in ENDED_BADLY:
@@ -128,7 +128,7 @@ class MetricWatch:
 
 
 @contextlib.contextmanager
-def watching(
+def watch_metric(
     metric: Metric | None, shared: Shared | None, heard: Callable[[int, float], None]
 ) -> Iterator[MetricWatch]:
     """Yield what watches the metric, with the *shared* collector if there is one."""
@@ -140,7 +140,7 @@ def watching(
         return
     collector = measure.MetricCollector(metric)
     if threading.current_thread() is not threading.main_thread():
-        yield MetricWatch(collector, collector.line, heard)  # no search can be ended here
+        yield MetricWatch(collector, collector.read_line, heard)  # no search can be ended here
         return
     with measure.Bounded() as bounded:
-        yield MetricWatch(collector, lambda found: bounded.line(collector, found), heard)
+        yield MetricWatch(collector, lambda found: bounded.read_line(collector, found), heard)

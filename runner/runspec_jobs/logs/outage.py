@@ -16,7 +16,7 @@ FIRST_PAUSE_S, GROWS, LONGEST_PAUSE_S = 0.2, 1.5, 5.0
 Answered = TypeVar("Answered")
 
 
-def passes(exc: RunspecError) -> bool:
+def is_passing(exc: RunspecError) -> bool:
     """Return whether *exc* may pass by itself.
 
     Refused credentials, missing resources, and a full disk of this machine do not.
@@ -28,7 +28,9 @@ def passes(exc: RunspecError) -> bool:
     )
 
 
-def pauses(first_s: float = FIRST_PAUSE_S, longest_s: float = LONGEST_PAUSE_S) -> Iterator[float]:
+def make_pauses(
+    first_s: float = FIRST_PAUSE_S, longest_s: float = LONGEST_PAUSE_S
+) -> Iterator[float]:
     """Yield seconds to wait between two requests, each half as long again as the one before, up to *longest_s*.
 
     >>> import itertools
@@ -53,32 +55,32 @@ class Outage:
     wall: Callable[[], float] = time.time
     answered: bool = False
     _silent: set[str] = field(default_factory=set)
-    _pauses: Iterator[float] = field(default_factory=pauses)
+    _pauses: Iterator[float] = field(default_factory=make_pauses)
 
     @property
     def pause_s(self) -> float:
         """The seconds to wait until the next request; 0 while all parts answer."""
         return next(self._pauses) if self._silent else 0.0
 
-    def over(self, part: str) -> None:
+    def note_answer(self, part: str) -> None:
         """Note that *part* has answered."""
         self.answered = True
         if part in self._silent:
             self._silent.remove(part)
             if not self._silent:
-                self._pauses = pauses()
+                self._pauses = make_pauses()
                 self.tell("the service answers again")
 
-    def begun(self, part: str, exc: RunspecError) -> None:
+    def note_failure(self, part: str, exc: RunspecError) -> None:
         """Note that *part* has not answered. Raises *exc* if it will not pass by itself."""
-        if not (self.patient and self.answered and passes(exc)):
+        if not (self.patient and self.answered and is_passing(exc)):
             raise exc
         if not self._silent:
             since = time.strftime("%H:%M:%S", time.localtime(self.wall()))
             self.tell(f"the service does not answer since {since} ({exc.message}); still trying")
         self._silent.add(part)
 
-    def lived_through(
+    def call_until_answered(
         self, part: str, ask: Callable[[], Answered], sleep: Callable[[float], None]
     ) -> Answered:
         """Return the result of *ask*, which is called again while *part* does not answer."""
@@ -86,9 +88,9 @@ class Outage:
             try:
                 found = ask()
             except RunspecError as exc:
-                self.begun(part, exc)
+                self.note_failure(part, exc)
             else:
-                self.over(part)
+                self.note_answer(part)
                 return found
             sleep(self.pause_s)
 
@@ -96,7 +98,7 @@ class Outage:
 Start = Callable[[Callable[[], Answered]], Future[Answered]]
 
 
-def in_thread(ask: Callable[[], Answered]) -> Future[Answered]:
+def start_call(ask: Callable[[], Answered]) -> Future[Answered]:
     """Call *ask* in a new thread, and return the future of its result."""
     future: Future[Answered] = Future()
     threading.Thread(target=answer, args=(ask, future), daemon=True).start()

@@ -18,7 +18,7 @@ from runspec_jobs.provider import Stream
 from runspec_jobs.state import atomic_io
 
 
-def name(task: int, rank: int, target: Path, nodes: int, tasks: int) -> Path:
+def choose_path(task: int, rank: int, target: Path, nodes: int, tasks: int) -> Path:
     """Return the path for the log of a node of a run with *tasks* of *nodes* each: *target*, or a file in it."""
     if nodes == tasks == 1 and not target.is_dir():
         return target
@@ -26,7 +26,7 @@ def name(task: int, rank: int, target: Path, nodes: int, tasks: int) -> Path:
     return target / f"{of_task}node-{rank}.log"
 
 
-def unfinished(path: Path) -> tuple[Path, Path]:
+def choose_unfinished_paths(path: Path) -> tuple[Path, Path]:
     """Return the paths of the copy that is to become *path*, and of its position, until it is complete."""
     return path.with_name(f"{path.name}.partial"), path.with_name(f"{path.name}.cursor")
 
@@ -35,7 +35,7 @@ def is_unfinished(partial: Path, cursor: Path) -> bool:
     """Return whether *partial* is a copy that can be continued at the position in *cursor*."""
     with contextlib.suppress(OSError):
         status = partial.lstat()
-        position, size = _taken_up(cursor)
+        position, size = _read_cursor(cursor)
         regular = stat.S_ISREG(status.st_mode) and not cursor.is_symlink()
         return regular and position is not None and 0 <= size <= status.st_size
     return False
@@ -56,9 +56,9 @@ class Copy:
             self._special = atomic_io.open_special(path)
             self._own = None if self._special is None else tempfile.TemporaryDirectory()
             beside = path if self._own is None else Path(self._own.name, "log")
-            self._partial, self._cursor = unfinished(beside)
+            self._partial, self._cursor = choose_unfinished_paths(beside)
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._position, size = _taken_up(self._cursor)
+            self._position, size = _read_cursor(self._cursor)
             handle = os.open(self._partial, os.O_RDWR | os.O_CREAT, atomic_io.PRIVATE_FILE)
             self._file: BinaryIO = open(handle, "r+b")  # noqa: SIM115 - closed by close
             self._file.truncate(size)
@@ -115,7 +115,7 @@ class Copy:
         return size
 
 
-def _taken_up(cursor: Path) -> tuple[str | None, int]:
+def _read_cursor(cursor: Path) -> tuple[str | None, int]:
     try:
         found = json.loads(cursor.read_bytes())
         return found["position"], int(found["size"])
@@ -163,10 +163,12 @@ def save(
         return last and not any(copy.more for copy in copies.values())
 
     try:
-        while not outage.lived_through("service", advance, pause):
+        while not outage.call_until_answered("service", advance, pause):
             pause(0.0)
         found = [copy for _, copy in sorted(copies.items())]
-        sizes = [outage.lived_through("logs", partial(copy.finish, pause), pause) for copy in found]
+        sizes = [
+            outage.call_until_answered("logs", partial(copy.finish, pause), pause) for copy in found
+        ]
         return [(c.stream, c.path, size) for c, size in zip(found, sizes, strict=True)]
     finally:
         for copy in copies.values():

@@ -13,7 +13,7 @@ from typing import Self
 
 from runspec_jobs.diagnostics.terminal_text import strip_sequences
 from runspec_jobs.errors import UsageError
-from runspec_jobs.logs.follow import Line, line_text
+from runspec_jobs.logs.follow import Line, show_line
 from runspec_jobs.logs.measure import Bounded
 from runspec_jobs.spec.regex_safety import count_unlimited_repetitions, is_ambiguous
 
@@ -47,7 +47,7 @@ class Selection:
             what = "is negative" if self.tail < 0 else f"is more than {MOST_LINES:,}"
             raise UsageError(f"--tail: {self.tail} {what}", "write a number of lines")
         if self.grep is not None:
-            _compiled(self.grep)
+            _compile(self.grep)
 
     @property
     def is_all(self) -> bool:
@@ -61,7 +61,7 @@ class Selection:
 ALL = Selection()
 
 
-def _compiled(grep: str) -> re.Pattern[str]:
+def _compile(grep: str) -> re.Pattern[str]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -96,7 +96,7 @@ class Selector:
     def __init__(self, selection: Selection, show: Show, unfinished: Show | None = None) -> None:
         self._show, self._unfinished = show, unfinished
         self._tail, self._since_s = selection.tail, selection.since_s
-        self._pattern = None if selection.grep is None else _compiled(selection.grep)
+        self._pattern = None if selection.grep is None else _compile(selection.grep)
         self._bounded = None if selection.grep is None else limit()
         self._chosen: dict[Whose, bool] = {}  # whether the line that has not ended was chosen
         self._last: dict[Whose, deque[deque[Line]]] = {}  # the last lines, each with its parts
@@ -109,11 +109,11 @@ class Selector:
         if self._bounded is not None:
             self._bounded.__exit__(None, None, None)
 
-    def line(self, found: Line) -> None:
+    def take_line(self, found: Line) -> None:
         """Take a line, or a part of one."""
         whose = (found.task, found.rank)
         if not found.continues:
-            self._chosen[whose] = self._is_new(found) and self._matches(found)
+            self._chosen[whose] = self._is_new(found) and self._is_match(found)
         if not self._chosen.get(whose, True):
             return
         if self._tail is None:
@@ -125,14 +125,14 @@ class Selector:
         elif not found.continues:
             kept.append(deque([found], MOST_PARTS))
 
-    def unfinished(self, found: Line) -> None:
+    def take_unfinished(self, found: Line) -> None:
         """Take the current text of a line that has not ended."""
         if self._unfinished is not None and self._tail is None:
             whose = (found.task, found.rank)
-            if self._chosen.get(whose, True) if found.continues else self._matches(found):
+            if self._chosen.get(whose, True) if found.continues else self._is_match(found):
                 self._unfinished(found)
 
-    def caught_up(self) -> None:
+    def catch_up(self) -> None:
         """Show the last lines that were taken; those that follow are shown when they are taken."""
         if self._tail is None:
             return
@@ -148,10 +148,10 @@ class Selector:
         """Return whether a line was printed late enough; one without a time was printed just now."""
         return self._since_s is None or found.at is None or found.at >= self._since_s
 
-    def _matches(self, found: Line) -> bool:
+    def _is_match(self, found: Line) -> bool:
         if self._pattern is None:
             return True
-        text = line_text(found.text, strip_sequences)
+        text = show_line(found.text, strip_sequences)
         if self._bounded is None:
             return self._pattern.search(text[:SEARCHED]) is not None
         return self._bounded.call(self._pattern.search, text) is not None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-from runspec_jobs.api.lifecycle import Line, line_text, prefix
+from runspec_jobs.api.lifecycle import Line, format_prefix, show_line
 from runspec_jobs.cli import output
 from runspec_jobs.cli.live.area import MOST_LINES
 from runspec_jobs.diagnostics.render import format_json
@@ -201,8 +201,8 @@ class LogPrinter:
     def _shown(self, whose: Whose, text: bytes, *, once: bool = False) -> str:
         if self.coloured:
             colours = self._colours.setdefault(whose, Colours())
-            return line_text(text, colours.show_once if once else colours.show)
-        shown = line_text(text, strip_sequences)
+            return show_line(text, colours.show_once if once else colours.show)
+        shown = show_line(text, strip_sequences)
         return format_json(shown)[1:-1] if self.json else shown
 
     def _head(self, whose: Whose, at: float | None = None) -> str:
@@ -216,7 +216,7 @@ class LogPrinter:
         if self.json:
             found = {"task": task, "node": node, **more, "line": ""}
             return format_json({"format": "runspec.log/v1", **found})[:-2]
-        head = prefix(Line(task, node, b""), self.nodes, self.tasks)
+        head = format_prefix(Line(task, node, b""), self.nodes, self.tasks)
         return f"{tint(head[:-1], task * self.nodes + node)} " if self.coloured and head else head
 
     def _tail(self) -> str:

@@ -64,13 +64,17 @@ class FollowingContract(AdoptingContract):
         trial = reading(trials(world.spec(run=CLOCK)))
         if not isinstance(trial.client, SupportsLogTimes):
             with pytest.raises(Unavailable, match="no times"):
-                next(follow.everything(trial.client, trial.run, follow.every, timed=True))
+                next(
+                    follow.read_everything(trial.client, trial.run, follow.accept_every, timed=True)
+                )
             return
         trial.make()
         lines = list[follow.Line]()
 
         follow.follow(trial.client, trial.run, lines.append, timed=True, timeout_s=LIMIT_S)
-        again = list(follow.everything(trial.client, trial.run, follow.every, timed=True))
+        again = list(
+            follow.read_everything(trial.client, trial.run, follow.accept_every, timed=True)
+        )
 
         for found in (lines, again):
             timed = [(line.at, line.text) for line in found if line.text.startswith(b"at ")]
@@ -91,14 +95,16 @@ class FollowingContract(AdoptingContract):
                     follow.follow(
                         trial.client,
                         trial.run,
-                        selector.line,
-                        caught_up=selector.caught_up,
+                        selector.take_line,
+                        caught_up=selector.catch_up,
                         timeout_s=LIMIT_S,
                     )
                 else:
-                    for line in follow.everything(trial.client, trial.run, follow.every):
-                        selector.line(line)
-                    selector.caught_up()
+                    for line in follow.read_everything(
+                        trial.client, trial.run, follow.accept_every
+                    ):
+                        selector.take_line(line)
+                    selector.catch_up()
             assert lines == [b"line 4", b"line 5"]
 
 

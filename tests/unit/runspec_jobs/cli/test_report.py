@@ -254,9 +254,11 @@ def test_a_page_of_a_run_that_goes_on_can_be_written(spec: Path, tmp_path: Path)
 def test_a_long_progress_bar_is_read_to_its_end() -> None:
     watch = measure.MetricCollector(Metric(name="loss", goal="min", pattern="loss=([0-9.]+)"))
 
-    watch.line(Line(0, 0, b"\r".join(b"%d loss=%d" % (n, 9000 - n) for n in range(8000)) + b"\r"))
+    watch.read_line(
+        Line(0, 0, b"\r".join(b"%d loss=%d" % (n, 9000 - n) for n in range(8000)) + b"\r")
+    )
 
-    assert watch.measured(0).value == 1001
+    assert watch.get_measured(0).value == 1001
 
 
 @pytest.mark.parametrize(
@@ -287,7 +289,7 @@ def test_a_pattern_that_takes_too_long_is_ended() -> None:
     line = Line(0, 0, b"x" * 4000)
 
     with measure.Bounded(0.2) as bounded, pytest.raises(UsageError, match="took more than"):
-        bounded.line(measure.MetricCollector(metric), line)
+        bounded.read_line(measure.MetricCollector(metric), line)
 
 
 def test_many_lines_may_take_their_time() -> None:
@@ -296,9 +298,9 @@ def test_many_lines_may_take_their_time() -> None:
 
     with measure.Bounded(0.02) as bounded:
         while time.process_time() < end:
-            bounded.line(watch, Line(0, 0, b"xy x1"))
+            bounded.read_line(watch, Line(0, 0, b"xy x1"))
 
-    assert watch.measured(0).why == "the text that was found is not a number"
+    assert watch.get_measured(0).why == "the text that was found is not a number"
 
 
 # Stopping the rest

@@ -27,7 +27,7 @@ from runspec_jobs.errors import (
     Unavailable,
 )
 from runspec_jobs.logs import follow, save
-from runspec_jobs.logs.outage import LONGEST_PAUSE_S, Outage, answer, in_thread
+from runspec_jobs.logs.outage import LONGEST_PAUSE_S, Outage, answer, start_call
 from runspec_jobs.provider import Chunk, State, Status
 
 
@@ -382,8 +382,8 @@ def test_looks_are_spaced_by_an_answer_that_is_seen_before_its_callbacks_have_ru
 
     looks, outage = follow.Looks(look, start, lambda: now[0]), Outage(print)
 
-    assert looks.taken(outage) is not None
-    assert looks.taken(outage) is None, "it is asked again after two seconds"
+    assert looks.take_result(outage) is not None
+    assert looks.take_result(outage) is None, "it is asked again after two seconds"
 
 
 def test_logs_that_cannot_be_read_at_the_end_are_read_when_they_can() -> None:
@@ -434,7 +434,7 @@ def test_logs_do_not_wait_for_a_slow_answer_of_how_the_run_stands() -> None:
         show,
         sleep=lambda s: service.pass_by(10 * s),
         clock=lambda: service.now,
-        start=in_thread,
+        start=start_call,
     )
 
     assert shown == [b"begun", b"ended"]
@@ -528,7 +528,7 @@ def test_lines_that_come_after_the_end_of_the_run_are_waited_for() -> None:
 def test_a_log_is_read_to_its_end_with_pauses() -> None:
     service, slept = Service([], Late(LATE)), list[float]()
 
-    found = follow.everything(service, "run", follow.every, sleep=slept.append)  # type: ignore[arg-type]
+    found = follow.read_everything(service, "run", follow.accept_every, sleep=slept.append)  # type: ignore[arg-type]
 
     assert [line.text for line in found] == LATE.splitlines()
     assert len(slept) == 3
@@ -631,7 +631,9 @@ def test_where_a_stream_is_saved_is_known_before_others_come(
 ) -> None:
     stream = Kept(b"", 2, 1)
 
-    assert save.name(stream.task, stream.rank, tmp_path / "x", nodes, tasks) == tmp_path / name
+    assert (
+        save.choose_path(stream.task, stream.rank, tmp_path / "x", nodes, tasks) == tmp_path / name
+    )
 
 
 def test_a_stream_that_comes_while_others_are_saved_is_saved_too(tmp_path: Path) -> None:
@@ -642,7 +644,7 @@ def test_a_stream_that_comes_while_others_are_saved_is_saved_too(tmp_path: Path)
 
     found = save.save(
         lambda: tuple(begun),
-        lambda stream: save.name(stream.task, stream.rank, tmp_path, 1, 2),
+        lambda stream: save.choose_path(stream.task, stream.rank, tmp_path, 1, 2),
         lambda: next(overs),
         lambda _: begun.append(late) if late not in begun else None,
         Outage(print),
@@ -668,12 +670,12 @@ def test_a_stream_that_comes_while_others_are_saved_is_saved_too(tmp_path: Path)
     ],
 )
 def test_a_line_on_the_screen_is_harmless(raw: bytes, shown: str) -> None:
-    assert follow.line_text(raw, strip_sequences) == shown
+    assert follow.show_line(raw, strip_sequences) == shown
 
 
 def test_lines_say_whose_they_are_only_where_there_are_several() -> None:
     line = follow.Line(2, 3, b"")
 
-    assert follow.prefix(line, 1, 1) == ""
-    assert follow.prefix(line, 4, 1) == "[node 3] "
-    assert follow.prefix(line, 4, 9) == "[task 2 node 3] "
+    assert follow.format_prefix(line, 1, 1) == ""
+    assert follow.format_prefix(line, 4, 1) == "[node 3] "
+    assert follow.format_prefix(line, 4, 9) == "[task 2 node 3] "

@@ -28,7 +28,7 @@ def kept(tmp_path: Path) -> Iterator[journal.Journal]:
 
 def read(watch: metric_watch.MetricWatch, *lines: tuple[int, bytes]) -> None:
     for task, text in lines:
-        watch.line(Line(task, 0, text))
+        watch.read_line(Line(task, 0, text))
 
 
 def test_each_number_is_heard_and_the_best_task_is_kept_once(
@@ -36,13 +36,13 @@ def test_each_number_is_heard_and_the_best_task_is_kept_once(
 ) -> None:
     heard: list[tuple[int, float]] = []
 
-    with metric_watch.watching(LOSS, None, lambda *found: heard.append(found)) as watch:
+    with metric_watch.watch_metric(LOSS, None, lambda *found: heard.append(found)) as watch:
         read(watch, (0, b"loss=3"), (1, b"loss=1"), (1, b"hello"), (1, b"loss=1"), (0, b"loss=2"))
         watch.keep(kept)
         watch.keep(kept)
 
     assert heard == [(0, 3.0), (1, 1.0), (1, 1.0), (0, 2.0)]
-    assert watch.best() == metric_watch.Best("loss", 1.0, 1)
+    assert watch.find_best() == metric_watch.Best("loss", 1.0, 1)
     text = (tmp_path / "journal.jsonl").read_text()
     assert text.count('"metric"') == 1
     found = journal.read(tmp_path).metric
@@ -51,35 +51,35 @@ def test_each_number_is_heard_and_the_best_task_is_kept_once(
 
 
 def test_without_a_number_nothing_is_kept(kept: journal.Journal) -> None:
-    with metric_watch.watching(LOSS, None, lambda *_: None) as watch:
+    with metric_watch.watch_metric(LOSS, None, lambda *_: None) as watch:
         read(watch, (0, b"hello"))
         watch.keep(kept)
 
-    assert watch.best() is None
+    assert watch.find_best() is None
     assert kept.memory.metric is None
 
 
 def test_the_best_task_is_taken_back_once_it_has_failed(kept: journal.Journal) -> None:
-    with metric_watch.watching(LOSS, None, lambda *_: None) as watch:
+    with metric_watch.watch_metric(LOSS, None, lambda *_: None) as watch:
         read(watch, (0, b"loss=3"), (1, b"loss=1"))
         watch.keep(kept)
-        watch.seen(Status(State.FAILED, nodes=(NodeStatus(1, 0, 1, State.FAILED),)))
+        watch.note_states(Status(State.FAILED, nodes=(NodeStatus(1, 0, 1, State.FAILED),)))
         watch.keep(kept)
 
-    assert watch.best() == metric_watch.Best("loss", 3.0, 0)
+    assert watch.find_best() == metric_watch.Best("loss", 3.0, 0)
     assert kept.memory.metric is not None and kept.memory.metric["task"] == 0
 
 
 def test_a_run_whose_tasks_have_all_failed_has_no_best(
     kept: journal.Journal, tmp_path: Path
 ) -> None:
-    with metric_watch.watching(LOSS, None, lambda *_: None) as watch:
+    with metric_watch.watch_metric(LOSS, None, lambda *_: None) as watch:
         read(watch, (0, b"loss=3"))
         watch.keep(kept)
-        watch.seen(Status(State.FAILED, nodes=(NodeStatus(0, 0, 1, State.FAILED),)))
+        watch.note_states(Status(State.FAILED, nodes=(NodeStatus(0, 0, 1, State.FAILED),)))
         watch.keep(kept)
 
-    assert watch.best() is None
+    assert watch.find_best() is None
     assert kept.memory.metric is None and journal.read(tmp_path).metric is None
 
 

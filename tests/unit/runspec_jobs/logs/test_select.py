@@ -23,11 +23,11 @@ def chosen(selection: Selection, before: list[Line], after: list[Line] = []) -> 
     found: list[Line] = []
     with Selector(selection, found.append) as selector:
         for line in before:
-            selector.line(line)
-        selector.caught_up()
+            selector.take_line(line)
+        selector.catch_up()
         for line in after:
-            selector.line(line)
-        selector.caught_up()
+            selector.take_line(line)
+        selector.catch_up()
     return [line.text.decode() for line in found]
 
 
@@ -84,11 +84,11 @@ def test_the_text_that_is_searched_is_the_one_that_is_shown() -> None:
 def test_a_line_that_has_not_ended_is_shown_if_it_would_be_chosen() -> None:
     seen: list[Line] = []
     with Selector(Selection(tail=1, grep="a"), lambda line: None, seen.append) as selector:
-        selector.unfinished(Line(0, 0, b"a", ended=False))
+        selector.take_unfinished(Line(0, 0, b"a", ended=False))
         assert seen == [], "the earlier lines were not shown"
-        selector.caught_up()
-        selector.unfinished(Line(0, 0, b"b", ended=False))
-        selector.unfinished(Line(0, 0, b"ab", ended=False))
+        selector.catch_up()
+        selector.take_unfinished(Line(0, 0, b"b", ended=False))
+        selector.take_unfinished(Line(0, 0, b"ab", ended=False))
 
     assert [line.text for line in seen] == [b"ab"]
 

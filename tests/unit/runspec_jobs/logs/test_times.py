@@ -48,7 +48,7 @@ def test_each_line_has_the_first_time_at_which_all_of_it_was_there(
     log = Log(data, times, sizes)
     reader = Reader(log, log.timed)
 
-    found = list(reader.lines())
+    found = list(reader.read_lines())
 
     assert [line.text for line in found] == texts
     ends = [sum(len(text) + 1 for text in texts[: n + 1]) for n in range(len(texts))]
@@ -59,4 +59,4 @@ def test_each_line_has_the_first_time_at_which_all_of_it_was_there(
 def test_without_a_timer_no_line_has_a_time() -> None:
     log = Log(b"a\nb\n", [(4, 1.0)], [100])
 
-    assert [line.at for line in Reader(log).lines()] == [None, None]
+    assert [line.at for line in Reader(log).read_lines()] == [None, None]

@@ -46,7 +46,7 @@ def printed(
     readers = [follow.Reader(stream) for stream in streams]
     with LogPrinter(nodes, 1, json=as_json, exact=exact, coloured=coloured) as printer:
         for reader in readers:
-            for line in reader.lines():
+            for line in reader.read_lines():
                 printer.line(line)
         for reader in readers:
             for line in reader.flush():
@@ -198,9 +198,9 @@ class Follower:
         readers = [follow.Reader(One(stream)) for stream in self.streams]
         for _ in range(max(len(stream.pieces) for stream in self.streams)):
             for reader in readers:
-                for line in reader.lines():
+                for line in reader.read_lines():
                     printer.line(line)
-                if begun := reader.unfinished():
+                if begun := reader.read_unfinished():
                     printer.unfinished(begun)
             self.now += self.pause_s
         for reader in readers:
@@ -335,7 +335,7 @@ def test_no_line_is_swallowed(passes: list[list[bytes]]) -> None:
     """A line ends with its last text, however it comes, at a terminal and in a pipe."""
     pieces = [b"".join(parts) for parts in passes]
     whole = b"".join(pieces)
-    lines = [follow.line_text(line, str) for line in whole.split(b"\n")]
+    lines = [follow.show_line(line, str) for line in whole.split(b"\n")]
     for held in (3, 1 << 20):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(follow, "LINE_BYTES", held)
