@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from runspec_jobs.engine import clients
-from runspec_jobs.engine.apply import ready
+from runspec_jobs.engine.apply import fill_request
 from runspec_jobs.state import run_record
 from tests.support.root import ROOT
 from tests.support.wait import until
@@ -69,5 +69,5 @@ def submitted_again(name: str) -> None:
     for step in of.plan.steps:
         if step.id == "inside" or client.find(step) is not None:
             continue
-        client.call(ready(step.do, answers))
+        client.call(fill_request(step.do, answers))
         until(lambda step=step: client.settled(step))  # type: ignore[misc]

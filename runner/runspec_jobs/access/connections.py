@@ -66,18 +66,18 @@ class Socket:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def read(self) -> bytes:
-        with _noting(self):
+        with _note_refusals(self):
             return self._sock.recv(CHUNK_BYTES)
 
     def write(self, data: bytes) -> None:
-        with _noting(self):
+        with _note_refusals(self):
             self._sock.sendall(data)
 
     def finish(self) -> None:
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_WR)
 
-    def deafen(self) -> None:
+    def close_reading(self) -> None:
         """Close the reading direction, so that readers find the end of the data."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RD)
@@ -133,7 +133,7 @@ class Program:
         except OSError as exc:
             self._said.seek(0)
             raise OSError(
-                _last_line(self._said.read())
+                _get_last_line(self._said.read())
                 or "the program that connects to the node ended at once"
             ) from exc
         if first == b"refused":
@@ -142,11 +142,11 @@ class Program:
             raise OSError(first.decode(errors="replace"))
 
     def read(self) -> bytes:
-        with _noting(self):
-            (size,) = HEAD.unpack(self._exactly(HEAD.size))
-            return self._exactly(size)
+        with _note_refusals(self):
+            (size,) = HEAD.unpack(self._read_exactly(HEAD.size))
+            return self._read_exactly(size)
 
-    def _exactly(self, size: int) -> bytes:
+    def _read_exactly(self, size: int) -> bytes:
         assert self._process.stdout, "BUG: it was asked for"
         found = bytearray()
         while len(found) < size:
@@ -159,7 +159,7 @@ class Program:
     def write(self, data: bytes) -> None:
         assert self._process.stdin, "BUG: it was asked for"
         left = memoryview(HEAD.pack(len(data)) + data)
-        with _noting(self):
+        with _note_refusals(self):
             while left:
                 left = left[self._process.stdin.write(left) or 0 :]
 
@@ -215,13 +215,13 @@ class PersistentForward:
                 sock.close()
                 if self._closing or self.ended or time.monotonic() > until:
                     raise OSError(
-                        self._why() or "the program that connects to the node does not answer"
+                        self._explain() or "the program that connects to the node does not answer"
                     ) from exc
             time.sleep(PAUSE_S)
 
-    def _why(self) -> str:
+    def _explain(self) -> str:
         try:
-            return _last_line(self._said.read_bytes())
+            return _get_last_line(self._said.read_bytes())
         except FileNotFoundError:
             return ""
 
@@ -252,11 +252,11 @@ class Connector:
                 except ConnectionRefusedError as exc:
                     raise Refused from exc
             case StdioProxy(argv):
-                return self._begun(Program(argv))
+                return self._start(Program(argv))
             case Forward():
                 return self._keep(way).dial()
 
-    def _begun(self, program: Program) -> Program:
+    def _start(self, program: Program) -> Program:
         self._beginning.add(program)
         try:
             program.begin()
@@ -284,7 +284,7 @@ class Connector:
 
 
 @contextlib.contextmanager
-def _noting(end: End) -> Iterator[None]:
+def _note_refusals(end: End) -> Iterator[None]:
     try:
         yield
     except OSError:
@@ -307,6 +307,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
                 pipe.close()
 
 
-def _last_line(said: bytes) -> str:
+def _get_last_line(said: bytes) -> str:
     lines = said.decode(errors="replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "")

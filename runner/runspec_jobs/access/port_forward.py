@@ -100,8 +100,8 @@ class Tunnel:
             one.there = there
             if self._ended:  # close() could not cut it before
                 one.cut()
-            back = self._spawn(lambda: self._back(one, there))
-            pump(one.here, there)
+            back = self._spawn(lambda: self._send_back(one, there))
+            copy_data(one.here, there)
             back.join()
             there.close()
         finally:
@@ -109,21 +109,21 @@ class Tunnel:
             with self._lock:
                 self.connections.remove(one)
 
-    def _back(self, one: Connection, there: End) -> None:
+    def _send_back(self, one: Connection, there: End) -> None:
         """Forward data from the node; a forwarding program does not report that no program listens at the node."""
-        if pump(there, one.here):
+        if copy_data(there, one.here):
             self._told = ""
         elif isinstance(self._way, Forward) and not self._ended:
             what = "a connection ended without data from the node: perhaps no program listens"
             self._say(f"{what} at port {self._asked} of the node yet; the tunnel stays open")
         one.answered = True
         if self._ended:
-            one.here.deafen()
+            one.here.close_reading()
 
     def _reach(self) -> End | None:
         """Connect to the node, or report the failure once and return None."""
         try:
-            found = self._dialler.dial(self._current())
+            found = self._dialler.dial(self._get_route())
         except Refused:
             self._say(
                 f"no program listens at port {self._asked} of the node yet; the tunnel stays open"
@@ -142,7 +142,7 @@ class Tunnel:
         self._doubted = True
         return None
 
-    def _current(self) -> Route:
+    def _get_route(self) -> Route:
         """Return the route; request it again after a failure, since a later attempt may run on another machine."""
         with self._asking:
             if self._doubted and time.monotonic() > self._asked_s + ASK_S:
@@ -165,7 +165,7 @@ class Tunnel:
         self.listener.close()
         if drain_s:
             for one in [one for one in list(self.connections) if one.answered]:
-                one.here.deafen()
+                one.here.close_reading()
             self._await_open(time.monotonic() + drain_s)
         for one in list(self.connections):
             one.cut()
@@ -177,7 +177,7 @@ class Tunnel:
             time.sleep(0.01)
 
 
-def pump(source: End, target: End) -> int:
+def copy_data(source: End, target: End) -> int:
     """Forward all data of *source* and its end, complete or broken off; return the number of bytes."""
     done = 0
     while True:
@@ -201,16 +201,16 @@ def pump(source: End, target: End) -> int:
 
 def _listen(port: int, local: int | None, way: Route) -> socket.socket:
     """Listen at *local*, but never at a port that a node on this machine uses itself."""
-    same_machine = isinstance(way, Address) and _loopback(way.host)
+    same_machine = isinstance(way, Address) and _has_loopback(way.host)
     if local == port and same_machine:
         what = f"port {port} of this machine belongs to the node, which runs here"
         raise UsageError(what, f"choose another port; 0:{port} takes any free one")
     if local is None:
         with contextlib.suppress(OSError):
-            return _bound(0 if same_machine else port)
+            return _bind(0 if same_machine else port)
         local = 0
     try:
-        return _bound(local)
+        return _bind(local)
     except PermissionError as exc:
         what = f"port {local} of this machine needs privileges"
         raise UsageError(what, f"choose another port; 0:{port} takes any free one") from exc
@@ -219,30 +219,30 @@ def _listen(port: int, local: int | None, way: Route) -> socket.socket:
         raise UsageError(what, f"choose another port; 0:{port} takes any free one") from exc
 
 
-def _bound(port: int) -> socket.socket:
+def _bind(port: int) -> socket.socket:
     return socket.create_server((HERE, port), backlog=BACKLOG)
 
 
-def _loopback(host: str) -> bool:
+def _has_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 
 
-def ports(text: str) -> tuple[int | None, int]:
+def parse_ports(text: str) -> tuple[int | None, int]:
     """Return the local port, or None if it is missing, and the node's port of `[LOCAL:]PORT`.
 
     >>> ports("8888"), ports("9000:8888"), ports(":8888")
     ((None, 8888), (9000, 8888), (0, 8888))
     """
     local, mark, port = text.rpartition(":")
-    found = [_number(part) for part in (local or "0", port)]
+    found = [_parse_port(part) for part in (local or "0", port)]
     if found[0] is None or not found[1]:
         raise UsageError(f"'{text}' is not a port", "write PORT or LOCAL:PORT, each up to 65535")
     return (found[0] if mark else None), found[1]
 
 
-def _number(text: str) -> int | None:
+def _parse_port(text: str) -> int | None:
     plain = text.isascii() and text.isdecimal() and len(text) < 6 and int(text) < 1 << 16
     return int(text) if plain else None

@@ -147,10 +147,10 @@ def _put_on_record(run: str, store: Store) -> Record:
     if kept.provider != name:
         what = f"{run} runs on '{kept.provider}'"
         raise OfAnother(what, f"runspec adopt {kept.provider} {run}")
-    found = engine.understood(kept, store.provider, store.own.found)
+    found = engine.convert_state(kept, store.provider, store.own.found)
     engine.demand_submitted(found, store.provider.connect(found.facts))
     path, prices = store.own.path, store.own.found.prices
-    machines = clients.machine_rates(store.provider, found.spec, found.facts, prices)
+    machines = clients.record_rates(store.provider, found.spec, found.facts, prices)
     return engine.put_on_record(found, Path.cwd(), path and path.absolute(), machines)
 
 

@@ -90,7 +90,7 @@ def shared() -> Kept:
     titles: list[str] = []
     costs: dict[StandingCost, None] = {}
     try:
-        steps_of = end.shared_steps()
+        steps_of = end.list_shared_steps()
     except Damaged:
         return Kept((), ())
     for of, steps in steps_of:
@@ -103,7 +103,7 @@ def _standing(of: run_record.Record) -> Sequence[StandingCost]:
     """Return what costs money while nothing runs, after *of*; nothing if this version cannot read its record."""
     try:
         provider = registry.load(of.plan.provider)
-        return clients.offered(provider, of.spec, of.read_facts(provider))[0].standing
+        return clients.read_offer(provider, of.spec, of.read_facts(provider))[0].standing
     except RunspecError:
         return ()
 
@@ -132,14 +132,14 @@ def _known() -> Known:
     records = run_record.list_all()
     unreadable = [of.run for of in records if _unreadable(of)]
     kept = [of for of in records if of.run not in unreadable and not of.read_memory().deleted]
-    texts = {text for of in kept for text in rescue.texts(of)}
+    texts = {text for of in kept for text in rescue.list_texts(of)}
     return Known({*(of.run for of in kept), *unreadable}, texts, unreadable)
 
 
 def _unreadable(of: run_record.Record) -> bool:
     try:
         of.read_memory()
-        list(rescue.texts(of))
+        list(rescue.list_texts(of))
     except Damaged:
         return True
     return False

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.specs import Diagnostic, InvalidSpec, Source, SourceFile, read_spec
 from runspec_jobs.document.nodes import Value
-from runspec_jobs.engine.clients import offered
+from runspec_jobs.engine.clients import read_offer
 from runspec_jobs.errors import Damaged, Unavailable, UsageError
 from runspec_jobs.load import source
 from runspec_jobs.load.folder_scan import LeftOut
@@ -240,7 +240,7 @@ def estimate(job: Job) -> Estimate | None:
     """
     demand_one(job)
     found, spec = job.inputs, job.spec
-    offer, listed = offered(found.provider, spec, found.facts, found.prices)
+    offer, listed = read_offer(found.provider, spec, found.facts, found.prices)
     if not (offer.machines or offer.standing or offer.why) and spec.provider not in found.prices:
         return None
     tasks = placeholders.count_tasks(spec.sweep)

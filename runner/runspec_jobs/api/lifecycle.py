@@ -27,7 +27,7 @@ from runspec_jobs.engine.log_lines import LogLine as LogLine
 from runspec_jobs.engine.outputs import fetch as copying, layout as output_layout, publish
 from runspec_jobs.engine.save_logs import SavedLog as SavedLog, SavedLogs as SavedLogs
 from runspec_jobs.engine.status import is_known as is_known
-from runspec_jobs.engine.wait import ways as ways
+from runspec_jobs.engine.wait import suggest_commands as suggest_commands
 from runspec_jobs.errors import RunspecError, Unavailable, UsageError
 from runspec_jobs.logs import follow as log, measured_tasks, metric_watch
 from runspec_jobs.logs.follow import (
@@ -93,7 +93,7 @@ class Run:
     @property
     def provider(self) -> str:
         """The name of its provider. Raises Damaged if no file of the record has it."""
-        return rescue.provider_name(self.record) or self.record.plan.provider
+        return rescue.find_provider_name(self.record) or self.record.plan.provider
 
     @property
     def spec(self) -> Spec:
@@ -103,7 +103,7 @@ class Run:
     @property
     def shape(self) -> tuple[int, int]:
         """The number of nodes of each task, and the number of tasks."""
-        return clients.shape(self.record)
+        return clients.count_nodes(self.record)
 
     @property
     def wanted(self) -> str:
@@ -126,7 +126,7 @@ class Run:
         This changes nothing. If the service does not answer, the state is `waiting` and the reason says so. Raises
         CredentialsError if the service refuses the login, for example because it has expired.
         """
-        return standing.full_status(self.record)
+        return standing.read_full_status(self.record)
 
     def cost(self, status: Status | None = None) -> Spent | None:
         """Return what the attempts on record have cost, by outcome; None if the run has no price.
@@ -157,7 +157,7 @@ class Run:
 
         *status* is what `status` has returned. If the service does not answer, `Used.why` says so.
         """
-        return standing.used(self.record, status, most)
+        return standing.read_used(self.record, status, most)
 
     def reconcile(self, seen: Status | None = None) -> Sequence[str]:
         """End what the run does not need, such as nodes that wait while their job is over; return a line for each.
@@ -188,12 +188,12 @@ class Run:
         such node or task, or *grep* is no regular expression or takes too long for a line, and Unavailable if the
         provider has no times.
         """
-        selection = log_lines.selection(tail, grep, since, timestamps)
+        selection = log_lines.make_selection(tail, grep, since, timestamps)
         if follow:
             wanted, client = self._wanted(node, task), self.client()
-            yield from log_lines.followed(self.record, client, wanted, selection)
+            yield from log_lines.follow_lines(self.record, client, wanted, selection)
             return
-        yield from log_lines.whole(self.log_parts(node=node, task=task, selection=selection))
+        yield from log_lines.join_parts(self.log_parts(node=node, task=task, selection=selection))
 
     def log_parts(
         self,
@@ -205,7 +205,7 @@ class Run:
         """Yield the log so far, one node after the other, as bytes and with lines of more than 1 MiB in parts."""
         wanted, timed = self._wanted(node, task), selection.needs_times
         parts = log.read_everything(self.client(), self.id, wanted, timed=timed)
-        yield from parts if selection.is_all else log_lines.selected(parts, selection)
+        yield from parts if selection.is_all else log_lines.select_lines(parts, selection)
 
     def log_end(self, status: Status, *, reads: bool = True) -> LogEnd | None:
         """Return the last lines of the node that made it fail, as *status* has it; without *reads*, the node alone."""
@@ -303,7 +303,7 @@ class Run:
     def membership(self) -> Membership | None:
         """Return the membership changes; None, without a request, if the run is not elastic or was not made."""
         of = self.record
-        spec, memory = clients.spec(of), of.read_memory()
+        spec, memory = clients.read_spec(of), of.read_memory()
         elastic = spec is not None and spec.cluster.nodes.elastic
         if not elastic or memory.deleted or not engine.is_made(of.plan, memory):
             return None
@@ -343,13 +343,13 @@ class Run:
         events = Events(on_event)
         client = self.client()
         move = events.progress(f"fetch {self.id}")
-        layout = output_layout.layout_of(self.record.spec)
+        layout = output_layout.make_layout(self.record.spec)
         found = copying.fetch(
             self._reader(client), self.id, output, save, Path(to), move, layout, force=force
         )
         if found:
             publish.finish(self.record, client, events.wait)
-        for line in output_layout.lost_lines(found.values()):
+        for line in output_layout.describe_losses(found.values()):
             events.wait(f"{self.id}: {line}")
         return {path: file for path, file in found.items() if file.kind == "file"}
 
@@ -430,7 +430,7 @@ def get(
     newest that is alive, if there is one. Raises UsageError if there is none, or if it was destroyed, unless
     *destroyed* is true.
     """
-    find = named_run.run if destroyed else named_run.kept
+    find = named_run.run if destroyed else named_run.find_kept
     return Run(find(name, Events(on_event).note, alive=alive))
 
 
@@ -439,12 +439,12 @@ def get_all(name: str, *, on_event: OnEvent | None = None) -> list[Run]:
 
     Destroyed runs count. Raises UsageError if there is none, or if it is not clear which is the newest.
     """
-    return [Run(of) for of in end.meant(name, Events(on_event).note)]
+    return [Run(of) for of in end.resolve_name(name, Events(on_event).note)]
 
 
 def doubt(name: str, of: Run) -> str:
     """Return why a user may not mean the run *of* by *name*, such as its folder; nothing if that is clear."""
-    return named_run.doubt(name, of.record)
+    return named_run.explain_doubt(name, of.record)
 
 
 def runs(name: str | None = None) -> list[Run]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from runspec_jobs.api.lifecycle import Run
 from runspec_jobs.engine import apply as engine, clients
-from runspec_jobs.engine.status import UNKNOWN, known_status
+from runspec_jobs.engine.status import UNKNOWN, read_known_status
 from runspec_jobs.errors import CredentialsError, Damaged, Lacking, Newer, Unavailable
 from runspec_jobs.load import registry
 from runspec_jobs.machines import spent
@@ -177,7 +177,7 @@ def _listed(of: Record, memory: RunState | Damaged) -> Summary:
             raise memory
         try:
             with registry.translate_import_errors():
-                return _summary(of, memory, known_status(of, memory))
+                return _summary(of, memory, read_known_status(of, memory))
         except (CredentialsError, Lacking) as exc:
             return _summary(of, memory, Status(State.WAITING, UNKNOWN.format(exc.message)))
     except Damaged as exc:
@@ -211,7 +211,7 @@ def _about(of: Record) -> Mapping[str, Any]:
     """Return what is known of a run whose journal does not say it."""
     known: dict[str, Any] = {"provider": of.plan.provider}
     with contextlib.suppress(Damaged, Newer):
-        known["nodes"], known["tasks"] = clients.shape(of)
+        known["nodes"], known["tasks"] = clients.count_nodes(of)
     return known
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from runspec_jobs.access import port_forward
-from runspec_jobs.access.port_forward import HERE as HERE, ports as ports
+from runspec_jobs.access.port_forward import HERE as HERE, parse_ports as parse_ports
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.lifecycle import Run
 from runspec_jobs.engine import apply as engine, clients

@@ -12,7 +12,7 @@ from runspec_jobs.api import listing
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.lifecycle import Membership, Run, Status
 from runspec_jobs.engine import clients, early_stop
-from runspec_jobs.engine.status import full_status
+from runspec_jobs.engine.status import read_full_status
 from runspec_jobs.engine.wait import is_whole, note_followed
 from runspec_jobs.errors import UsageError
 from runspec_jobs.load import source
@@ -138,22 +138,22 @@ def follow_metric(
     of, client, tell = run.record, run.client(), Events(on_event).wait
     whole = is_whole(of)
     keeper = attempt_history.Keeper(of, time.time)
-    with early_stop.stopper(of, client, metric, tell) as stopper:
+    with early_stop.make_stopper(of, client, metric, tell) as stopper:
 
         def seen(status: Status) -> None:
             keeper(status)
             if stopper is not None:
-                stopper.seen(status)
+                stopper.note_states(status)
 
-        show = (lambda line: None) if stopper is None else stopper.line
-        slept = early_stop.watched(sleep, stopper)
+        show = (lambda line: None) if stopper is None else stopper.read_line
+        slept = early_stop.watch_sleep(sleep, stopper)
         status = follow.follow(
             client,
             of.run,
             show,
             tell=tell,
             timeout_s=timeout_s,
-            reconcile=clients.reconciler(client, of.run),
+            reconcile=clients.make_reconciler(client, of.run),
             seen=seen,
             sleep=slept,
         )
@@ -171,7 +171,7 @@ def stop_rest(
         hint = f"wait, or cancel all tasks with runspec cancel {run.id}"
         raise UsageError("no task has a value of the metric yet", hint)
     number = best.task.number
-    rest = early_stop.left(status, len(found)) - {number}
+    rest = early_stop.list_left(status, len(found)) - {number}
     if rest:
         tell = Events(on_event).wait
         early_stop.stop(run.record, run.client(), rest, f"task {number} is the best so far", tell)
@@ -275,7 +275,7 @@ def _scaled(series: Sequence[Series], asked: Asked) -> list[Scaled]:
 def _point(size: int, of: Record | None, metric: Metric) -> Point:
     if of is None:
         return Point(size, None, "not applied yet")
-    status = full_status(of)
+    status = read_full_status(of)
     state = listing.shown_state(of, of.read_memory(), status)
     if state == listing.NOT_STARTED:
         return Point(size, None, status.reason, f"{of.run} {state}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runspec_jobs.api import adoption
-from runspec_jobs.api.lifecycle import Run, ways
+from runspec_jobs.api.lifecycle import Run, suggest_commands
 from runspec_jobs.cli import output
 from runspec_jobs.errors import OK
 
@@ -31,4 +31,4 @@ def _say(adopted: Sequence[Run], *, as_json: bool) -> None:
         return
     for of in adopted:
         output.out(of.id)
-        output.tell(f"adopted {of.id}. {ways(of.id)}")
+        output.tell(f"adopted {of.id}. {suggest_commands(of.id)}")

@@ -14,7 +14,16 @@ from pathlib import Path
 from runspec_jobs.api import lifecycle as api
 from runspec_jobs.api.events import Event
 from runspec_jobs.api.jobs import Job, Overrides, smoke_test
-from runspec_jobs.api.lifecycle import ALL, Line, Run, Selection, State, Status, show_line, ways
+from runspec_jobs.api.lifecycle import (
+    ALL,
+    Line,
+    Run,
+    Selection,
+    State,
+    Status,
+    show_line,
+    suggest_commands,
+)
 from runspec_jobs.cli import costs, output, plan, smoke
 from runspec_jobs.cli.live import closing, github_log
 from runspec_jobs.cli.live.about import AboutRun
@@ -183,7 +192,9 @@ def _followed(run: Run, how: Following, limit_s: float | None, printed: Printed)
             )
     except KeyboardInterrupt:
         ended = "interrupted; the job is cancelled and its resources are deleted"
-        output.tell(ended if how.rehearsed else f"detached; the job goes on. {ways(run.id)}")
+        output.tell(
+            ended if how.rehearsed else f"detached; the job goes on. {suggest_commands(run.id)}"
+        )
         return None
 
 
@@ -265,7 +276,7 @@ def _detached(run: Run, *, as_json: bool) -> int:
         print_result(run, Status(State.WAITING), Following(as_json=True))
     else:
         output.out(run.id)
-        output.tell(ways(run.id))
+        output.tell(suggest_commands(run.id))
     return OK
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from runspec_jobs.api import listing, reports
-from runspec_jobs.api.lifecycle import Membership, Run, Status, get, ways
+from runspec_jobs.api.lifecycle import Membership, Run, Status, get, suggest_commands
 from runspec_jobs.api.reports import Asked, Metric, Placed, Scaled, Sizes
 from runspec_jobs.cli import destroy, node_table, output, spending
 from runspec_jobs.diagnostics.render import escape_control
@@ -209,7 +209,7 @@ def _follow(of: Run, metric: Metric | None, options: ReportOptions) -> bool:
                 of, metric, timeout_s=options.timeout, on_event=output.tell_event, sleep=sleep
             )
     except KeyboardInterrupt:
-        output.tell(f"interrupted; the job goes on. {ways(of.id)}")
+        output.tell(f"interrupted; the job goes on. {suggest_commands(of.id)}")
         return False
     return True
 

@@ -110,7 +110,7 @@ def _become(what: ExecSpec, note: str) -> NoReturn:
 
 def tunnel(run: str, ports: str, node: int | None, task: int | None, *, as_json: bool) -> int:
     """Forward a port, which *ports* names as `[LOCAL:]PORT`, until Ctrl-C or the end of the run."""
-    local, port = api.ports(ports)
+    local, port = api.parse_ports(ports)
     at = _node("tunnel", run, node, task)
     opened = at.forward(port, local, on_event=output.tell_event)
     with _listening() as asked:  # before the URL is printed

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from runspec_jobs import __version__, record_formats
 from runspec_jobs.diagnostics.problem import Problem
 from runspec_jobs.document import reader
-from runspec_jobs.engine.apply import submits
+from runspec_jobs.engine.apply import is_submitting
 from runspec_jobs.errors import Conflict, Damaged
 from runspec_jobs.load import profile, source
 from runspec_jobs.plan import model
@@ -85,12 +85,12 @@ class Adopted(NamedTuple):
     born: float
 
 
-def state(of: Record, provider: Provider) -> bytes:
+def make_state(of: Record, provider: Provider) -> bytes:
     """Return the state of a run on record, for the store."""
-    return text(of.job, of.plan, of.read_facts(provider), of.read_memory().born)
+    return format_state(of.job, of.plan, of.read_facts(provider), of.read_memory().born)
 
 
-def text(job_text: bytes, made: model.Plan, facts: Facts, born: float) -> bytes:
+def format_state(job_text: bytes, made: model.Plan, facts: Facts, born: float) -> bytes:
     """Return the state of a run in the format that `read` reads. *born* is its start, in seconds since 1970.
 
     Settings that only a user may set, and folders of this machine, are left out.
@@ -101,7 +101,7 @@ def text(job_text: bytes, made: model.Plan, facts: Facts, born: float) -> bytes:
         "run": made.run,
         "born": born,
         "job": job_text.decode(),
-        "options": _of_anyone(type(facts.options), facts.options.model_dump(mode="json")),
+        "options": _drop_user_settings(type(facts.options), facts.options.model_dump(mode="json")),
         "sources": {name: source._asdict() for name, source in facts.sources.items()},
         "requirements": list(facts.requirements),
         "survey": facts.survey,
@@ -110,7 +110,7 @@ def text(job_text: bytes, made: model.Plan, facts: Facts, born: float) -> bytes:
     return json.dumps(found, ensure_ascii=False).encode()
 
 
-def _of_anyone(kind: type[Options], settings: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_user_settings(kind: type[Options], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return those of *settings* that do not contain a setting that only the user may set."""
     return {
         name: value
@@ -129,31 +129,31 @@ def read(content: bytes, run: str) -> Kept:
         record_formats.check(found, FORMAT, f"the state of {run} in the store")
         kept = Kept.model_validate(found)
     except NOT_OURS as exc:  # ValidationError is a ValueError
-        raise _damaged(run, _why(exc)) from exc
+        raise _make_damaged(run, _explain_error(exc)) from exc
     if kept.run != run:
-        raise _damaged(run, f"its content is the state of '{kept.run}'")
+        raise _make_damaged(run, f"its content is the state of '{kept.run}'")
     return kept
 
 
-def _why(exc: Exception) -> str:
+def _explain_error(exc: Exception) -> str:
     if isinstance(exc, ValidationError):
         first = exc.errors(include_url=False)[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}"
     return "it is not JSON of runspec"
 
 
-def _damaged(run: str, why: str) -> Damaged:
+def _make_damaged(run: str, why: str) -> Damaged:
     hint = "use the machine that started the run, or delete what the run has left with runspec gc"
     return Damaged(f"the state of {run} in the store is damaged: {why}", hint)
 
 
-def understood(kept: Kept, provider: Provider, own: profile.Profile) -> Adopted:
+def convert_state(kept: Kept, provider: Provider, own: profile.Profile) -> Adopted:
     """Return *kept* as a run of this machine, with the settings of its *own* profile.
 
     Raises Damaged if the state is damaged, and Conflict if this machine would delete the run with other requests.
     """
-    spec = _spec(kept, provider)
-    options = _options(kept, provider, spec, own)
+    spec = _read_spec(kept, provider)
+    options = _merge_options(kept, provider, spec, own)
     try:
         read_lines = list_conda_lines if spec.container.conda else list_requirements
         lines = read_lines("\n".join(kept.requirements))
@@ -162,35 +162,37 @@ def understood(kept: Kept, provider: Provider, own: profile.Profile) -> Adopted:
         _refuse(kept, source.check_sizes(provider, spec, facts))
         mine = model.make_plan(provider, spec, kept.run[-6:], facts)
         theirs = model.read_plan(kept.plan)
-        made, elsewhere = _agreed(kept, mine, theirs)
+        made, elsewhere = _compare_plans(kept, mine, theirs)
     except (*NOT_OURS, RequirementsError) as exc:
-        raise _damaged(kept.run, "its spec cannot be planned") from exc
+        raise _make_damaged(kept.run, "its spec cannot be planned") from exc
     return Adopted(kept.job.encode(), spec, facts, made, elsewhere, kept.born)
 
 
-def _spec(kept: Kept, provider: Provider) -> Spec:
+def _read_spec(kept: Kept, provider: Provider) -> Spec:
     try:
         spec, problems = validate.parse_spec(reader.read(kept.job.encode()))
     except NOT_OURS as exc:
-        raise _damaged(kept.run, "its spec cannot be read") from exc
+        raise _make_damaged(kept.run, "its spec cannot be read") from exc
     if spec is None:
-        raise _damaged(kept.run, f"this version of runspec refuses its spec: {problems[0].what}")
+        raise _make_damaged(
+            kept.run, f"this version of runspec refuses its spec: {problems[0].what}"
+        )
     if (spec.name, spec.provider) != (kept.run[:-7], provider.name):
-        raise _damaged(kept.run, f"its spec is that of '{spec.name}' on '{spec.provider}'")
+        raise _make_damaged(kept.run, f"its spec is that of '{spec.name}' on '{spec.provider}'")
     return spec
 
 
-def _options(kept: Kept, provider: Provider, spec: Spec, own: profile.Profile) -> Options:
+def _merge_options(kept: Kept, provider: Provider, spec: Spec, own: profile.Profile) -> Options:
     """Return this machine's options, updated with those of the run that a job file may set."""
     kind = provider.options_model
     found, *problems = profile.merge_options(kind, provider.name, spec, own, complete=False)
     if found is None:
         _refuse(kept, [*problems[0], *problems[1]])
         raise AssertionError("BUG: options without problems")
-    settings = found.model_dump(mode="json") | _of_anyone(kind, kept.options)
+    settings = found.model_dump(mode="json") | _drop_user_settings(kind, kept.options)
     merged, wrong = validate.parse_model(kind, settings)
     if merged is None:
-        raise _damaged(kept.run, f"its settings: {wrong[0].what}")
+        raise _make_damaged(kept.run, f"its settings: {wrong[0].what}")
     return merged
 
 
@@ -201,7 +203,9 @@ def _refuse(kept: Kept, problems: Iterable[Problem]) -> None:
             raise Conflict(what, problem.hint)
 
 
-def _agreed(kept: Kept, mine: model.Plan, theirs: model.Plan) -> tuple[model.Plan, frozenset[str]]:
+def _compare_plans(
+    kept: Kept, mine: model.Plan, theirs: model.Plan
+) -> tuple[model.Plan, frozenset[str]]:
     """Return the plan for the record, and the ids of its steps that this machine plans differently.
 
     Steps of the run itself must be undone by exactly the requests that this machine plans. Shared resources may have
@@ -211,7 +215,7 @@ def _agreed(kept: Kept, mine: model.Plan, theirs: model.Plan) -> tuple[model.Pla
         return mine, frozenset()
     own, ids = {step.id: step for step in mine.steps}, {step.id for step in theirs.steps}
     if len(ids) < len(theirs.steps):
-        raise _damaged(kept.run, "two steps of its plan have the same id")
+        raise _make_damaged(kept.run, "two steps of its plan have the same id")
     of_run = [[(s.id, s.undo) for s in p.steps if s.scope is Scope.RUN] for p in (mine, theirs)]
     if of_run[0] != of_run[1]:
         what = f"runspec {kept.runspec} planned {kept.run} differently than this version, {__version__}, does"
@@ -238,7 +242,7 @@ def _own_or_left(mine: Step | None, theirs: Step) -> Step:
 def demand_submitted(found: Adopted, client: Client) -> None:
     """Raise Conflict if the run's job does not exist and this machine cannot continue as the other one would."""
     *_, job = (step for step in found.plan.steps if step.scope is Scope.RUN)
-    there = not found.elsewhere or _found(job, client) is not None
+    there = not found.elsewhere or _find_answer(job, client) is not None
     if not there and client.state(found.plan.run).state is State.GONE:
         shared = ", ".join(sorted(found.elsewhere))
         what = f"{found.plan.run} has no job yet, and this machine plans its {shared} differently"
@@ -273,7 +277,7 @@ def look(made: model.Plan, journal: Journal, client: Client) -> None:
     found: dict[str, Response] = {}
     for step in made.steps:
         if step.id not in journal.memory.answers:
-            answer = _found(step, client)
+            answer = _find_answer(step, client)
             if answer is not None:
                 found[step.id] = answer
                 if isinstance(client, SupportsRehydration):
@@ -281,7 +285,7 @@ def look(made: model.Plan, journal: Journal, client: Client) -> None:
     known = {*journal.memory.answers, *found}
     of_run = [n for n, s in enumerate(made.steps, 1) if s.scope is Scope.RUN and s.id in known]
     last = max(of_run, default=0)
-    in_part = any(step.id in known for step in made.steps if submits(step, made))
+    in_part = any(step.id in known for step in made.steps if is_submitting(step, made))
     if of_run and not in_part and client.state(made.run).state is not State.GONE:
         last = len(made.steps)  # its job exists
     for number, step in enumerate(made.steps, 1):
@@ -289,7 +293,7 @@ def look(made: model.Plan, journal: Journal, client: Client) -> None:
             _note(step, found.get(step.id), journal)
 
 
-def _found(step: Step, client: Client) -> Response | None:
+def _find_answer(step: Step, client: Client) -> Response | None:
     try:
         return client.find(step)
     except Conflict:

@@ -78,14 +78,14 @@ def make(plan: Plan, journal: Journal, hands: ApplyContext) -> None:
     """
     left = [step for step in plan.steps if step.id not in journal.memory.answers]
     for name in {name for step in left for name in find_marked(step.do.params, SECRET)}:
-        secrets.value(name)  # check that all secrets can be read before anything is made
+        secrets.read_secret(name)  # check that all secrets can be read before anything is made
     keeps = next((s for s in plan.steps if s.scope is Scope.RUN and s.undo is not None), None)
     found = False
     for step in left:
         was_there = _make(step, journal, hands, plan.run if step is keeps else None)
-        found = found or (was_there and submits(step, plan))
+        found = found or (was_there and is_submitting(step, plan))
     if found:  # there may be a second job
-        _reconcile(plan.run, hands)
+        _reconcile_found(plan.run, hands)
 
 
 def _make(step: Step, journal: Journal, hands: ApplyContext, kept: str | None) -> bool:
@@ -94,10 +94,10 @@ def _make(step: Step, journal: Journal, hands: ApplyContext, kept: str | None) -
     If *kept* names a run, its state is written to the store before the request.
     """
     hands.tell.step(step.title)
-    answer = _already(step, journal, hands)
+    answer = _find_existing(step, journal, hands)
     found = answer is not None
     if answer is None:
-        request = ready(step.do, journal.memory.answers)
+        request = fill_request(step.do, journal.memory.answers)
         journal.add("begun", step=step.id)
         answer, found = _call(step, lambda: _send(step, request, hands, kept), journal, hands)
     _settle(step, hands)
@@ -105,18 +105,18 @@ def _make(step: Step, journal: Journal, hands: ApplyContext, kept: str | None) -
     return found
 
 
-def submits(step: Step, plan: Plan) -> bool:
+def is_submitting(step: Step, plan: Plan) -> bool:
     """Return whether *step* submits jobs: the last step does, and those before it with the same operation."""
     last = plan.steps[-1]
     return (step.scope, step.do.operation) == (last.scope, last.do.operation)
 
 
-def _reconcile(run: str, hands: ApplyContext) -> None:
-    for line in clients.reconciler(hands.client, run)():
+def _reconcile_found(run: str, hands: ApplyContext) -> None:
+    for line in clients.make_reconciler(hands.client, run)():
         hands.tell.step(line)
 
 
-def _already(step: Step, journal: Journal, hands: ApplyContext) -> Response | None:
+def _find_existing(step: Step, journal: Journal, hands: ApplyContext) -> Response | None:
     """Return the answer of *step* if its resource exists; ask once if it is shared, longer if the step had begun."""
     if step.id in journal.memory.begun:
         return _look(step, hands)
@@ -139,7 +139,7 @@ def _call(
 ) -> tuple[Response, bool]:
     """Return the answer of *step*, and whether its resource was found instead of made with an answer."""
     try:
-        return _patiently(send, hands), False
+        return _retry(send, hands), False
     except NoAnswer as exc:
         found = _look(step, hands)
         if found is not None:
@@ -150,13 +150,13 @@ def _call(
         ) from exc
     except RemoteError as exc:
         try:
-            return _made_elsewhere(step, send, exc, hands), True
+            return _find_made_elsewhere(step, send, exc, hands), True
         except RemoteError as last:
             journal.add("refused", step=step.id, why=last.message)
             raise
 
 
-def _made_elsewhere(
+def _find_made_elsewhere(
     step: Step, send: Callable[[], Response], refusal: RemoteError, hands: ApplyContext
 ) -> Response:
     """Return the answer of a *step* that was refused because another machine made the resource meanwhile.
@@ -177,13 +177,13 @@ def _made_elsewhere(
         told = True
         hands.sleep(next(looks))
         try:
-            return _patiently(send, hands)
+            return _retry(send, hands)
         except AlreadyExists as exc:
             refusal = exc
     return found
 
 
-def _patiently(send: Callable[[], Done], hands: ApplyContext) -> Done:
+def _retry(send: Callable[[], Done], hands: ApplyContext) -> Done:
     """Return the result of *send*, which is called again, up to a limit, after transient errors."""
     pause_s = FIRST_PAUSE_S
     for _ in range(ATTEMPTS - 1):
@@ -211,14 +211,14 @@ def _send(step: Step, request: Request, hands: ApplyContext, kept: str | None) -
     return hands.client.stage(request, bundle, hands.tell.progress(step.title))
 
 
-def ready(request: Request, answers: Mapping[str, Response]) -> Request:
+def fill_request(request: Request, answers: Mapping[str, Response]) -> Request:
     """Return *request* with the values that were unknown while planning, secrets too: never store the result.
 
     Raises CredentialsError if a secret cannot be read.
     """
     known = {
         REF: resolve_answers(request, answers),
-        SECRET: {name: secrets.value(name) for name in find_marked(request.params, SECRET)},
+        SECRET: {name: secrets.read_secret(name) for name in find_marked(request.params, SECRET)},
     }
     return Request(request.service, request.operation, fill(request.params, known))
 
@@ -242,7 +242,7 @@ def cancel(plan: Plan, journal: Journal, hands: ApplyContext) -> Status:
         journal.add("want", want="cancel")
     status = journal.memory.status or hands.client.state(plan.run)
     if journal.memory.attempted:
-        _patiently(partial(hands.client.cancel, plan.run), hands)
+        _retry(partial(hands.client.cancel, plan.run), hands)
     end, looks = hands.clock() + CANCEL_S, make_pauses(LOOK_S, LONGEST_LOOK_S)
     while not status.state.terminal:
         if hands.clock() > end:
@@ -250,9 +250,9 @@ def cancel(plan: Plan, journal: Journal, hands: ApplyContext) -> Status:
         hands.sleep(next(looks))
         status = hands.client.state(plan.run)
         if not status.state.terminal:
-            _patiently(partial(hands.client.cancel, plan.run), hands)
+            _retry(partial(hands.client.cancel, plan.run), hands)
     if journal.memory.attempted and journal.memory.status is None:
-        _reconcile(plan.run, hands)
+        _reconcile_found(plan.run, hands)
     if status.state is State.GONE and not is_made(plan, journal.memory):
         status = Status(State.CANCELLED, "it had not started")
     note_end(journal, status)
@@ -294,7 +294,7 @@ def is_made(plan: Plan, memory: RunState) -> bool:
 
 def is_submitted(plan: Plan, memory: RunState) -> bool:
     """Return whether jobs of *plan* were submitted: all, or some of them by an apply that was interrupted."""
-    return any(step.id in memory.answers for step in plan.steps if submits(step, plan))
+    return any(step.id in memory.answers for step in plan.steps if is_submitting(step, plan))
 
 
 def note_end(journal: Journal, status: Status) -> None:
@@ -329,12 +329,12 @@ def undo(steps: Sequence[Step], journal: Journal, hands: ApplyContext) -> None:
         if step.id in journal.memory.attempted:
             answers = dict(journal.memory.answers)
             if step.id not in answers:
-                answers |= _found(step, journal, hands)
+                answers |= _find_answers(step, journal, hands)
             _undo(step.undo, answers, step.title, hands)
         journal.add("undone", step=step.id)
 
 
-def _found(step: Step, journal: Journal, hands: ApplyContext) -> dict[str, Response]:
+def _find_answers(step: Step, journal: Journal, hands: ApplyContext) -> dict[str, Response]:
     may_come = step.id in journal.memory.begun
     found = _look(step, hands) if may_come else hands.client.find(step)
     return {} if found is None else {step.id: found}
@@ -347,7 +347,7 @@ def _undo(
     if any(ref.split(".")[0] not in answers for ref in find_marked(request.params, REF)):
         return  # the step was never made: a resource that its undo refers to does not exist
     try:
-        _patiently(lambda: hands.client.call(ready(request, answers)), hands)
+        _retry(lambda: hands.client.call(fill_request(request, answers)), hands)
     except NoAnswer as exc:
         what = f"undo of '{title}': no answer: {exc.message}"
         raise UnknownOutcome(what, "run the same command again") from exc

@@ -32,24 +32,24 @@ def connect(of: Record) -> tuple[Provider, Client, Facts]:
     """Return the provider of a run on record, a client for it, and the facts that it was planned from."""
     provider = registry.load(of.plan.provider)
     facts = of.read_facts(provider)
-    return provider, rehydrated(provider.connect(facts), of), facts
+    return provider, rehydrate(provider.connect(facts), of), facts
 
 
-def rehydrated(client: Client, of: Record) -> Client:
+def rehydrate(client: Client, of: Record) -> Client:
     """Return *client*, after passing it the answers in the journal of a run if it can use them."""
     if isinstance(client, SupportsRehydration):
         client.remember(of.run, of.read_memory().answers)
     return client
 
 
-def reconciler(client: Client, run: str) -> Callable[[], Sequence[str]]:
+def make_reconciler(client: Client, run: str) -> Callable[[], Sequence[str]]:
     """Return a function that has *client* reconcile *run*, and returns a line for each thing that was ended."""
     if isinstance(client, SupportsReconcile):
         return partial(client.reconcile, run)
     return tuple
 
 
-def offered(
+def read_offer(
     provider: Provider, spec: Spec, facts: Facts, own: Mapping[str, float] = {}
 ) -> tuple[Offer, ListedPrices]:
     """Return the machines for *spec*, and the prices that were read for where it runs; no plan depends on these.
@@ -65,14 +65,14 @@ def offered(
     return Offer(()), NOT_READ
 
 
-def machine_rates(
+def record_rates(
     provider: Provider, spec: Spec, facts: Facts, own: Mapping[str, float]
 ) -> Mapping[str, Any] | None:
     """Return for the record of a run the machines that it may get, and their prices; None if there is no price.
 
     *own* are the prices of the profile.
     """
-    offer, listed = offered(provider, spec, facts, own)
+    offer, listed = read_offer(provider, spec, facts, own)
     offers = bool(offer.machines or offer.standing)  # not so for Slurm, whose nodes the user knows
     if not offers and provider.name not in own:
         return None
@@ -82,13 +82,13 @@ def machine_rates(
     return write_rates(offer, own, spot=spot)
 
 
-def shape(of: Record) -> tuple[int, int]:
+def count_nodes(of: Record) -> tuple[int, int]:
     """Return the number of nodes of each task of a run, and the number of its tasks."""
     found = of.spec
     return found.cluster.nodes.max, placeholders.count_tasks(found.sweep)
 
 
-def spec(of: Record) -> Spec | None:
+def read_spec(of: Record) -> Spec | None:
     """Return the spec of a run, or None if this version of runspec cannot read it."""
     try:
         return of.spec

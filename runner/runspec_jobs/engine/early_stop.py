@@ -38,7 +38,7 @@ def stop(of: Record, client: Client, numbers: Collection[int], why: str, tell: T
     client.stop(of.run, numbers)
 
 
-def left(found: Status, count: int) -> set[int]:
+def list_left(found: Status, count: int) -> set[int]:
     """Return the numbers of the tasks, of *count*, that have not ended."""
     if found.state.terminal:
         return set()
@@ -61,18 +61,18 @@ class Stopper:
         self._states: Mapping[int, State] = {}
         self._next_s, self._pause_s, self._announced = 0.0, AGAIN_S, False
 
-    def line(self, found: Line) -> None:
+    def read_line(self, found: Line) -> None:
         """Extract the metric from a line."""
         self.bounded.read_line(self.watch, found)
 
-    def seen(self, status: Status) -> None:
+    def note_states(self, status: Status) -> None:
         """Take the states of the tasks; the lines that they printed before are read before the next `look`."""
         self._states = {number: node.state for number, node in choose_nodes(status).items()}
 
     def look(self) -> None:
         """Stop the other tasks that have not ended, if a task has won; call it repeatedly."""
         if self.winner is None:
-            tasks_ = [self._task(number) for number in self.watch.tasks]
+            tasks_ = [self._get_task(number) for number in self.watch.tasks]
             self.winner = ranking.reached(self.metric, tasks_)
         if self.winner is None or time.monotonic() < self._next_s:
             return
@@ -85,13 +85,13 @@ class Stopper:
                 raise  # else the request is repeated after a pause
 
     def _stop(self, winner: Task) -> None:
-        rest = left(self.client.state(self.of.run), len(self.values)) - {winner.number}
+        rest = list_left(self.client.state(self.of.run), len(self.values)) - {winner.number}
         if rest:
             if not self._announced:
                 self._announce(winner)
             stop(self.of, self.client, rest, f"task {winner.number} was good enough", self.tell)
 
-    def _task(self, number: int) -> Task:
+    def _get_task(self, number: int) -> Task:
         measured: Measured = self.watch.get_measured(number)
         state = self._states.get(number, State.RUNNING)
         return Task(number, self.values[number], str(state), measured)
@@ -105,7 +105,7 @@ class Stopper:
 
 
 @contextlib.contextmanager
-def stopper(
+def make_stopper(
     of: Record, client: Client, metric: Metric | None, tell: Tell
 ) -> Iterator[Stopper | None]:
     """Yield a Stopper for the run if its *metric* has `stop` and the provider can stop tasks, else None."""
@@ -120,13 +120,13 @@ def stopper(
         yield Stopper(of, client, metric, bounded, tell)
 
 
-def watched(sleep: Sleep, stopper: Stopper | None) -> Sleep:
+def watch_sleep(sleep: Sleep, stopper: Stopper | None) -> Sleep:
     """Return a function that lets the stopper look before each *sleep*."""
     if stopper is None:
         return sleep
 
-    def slept(seconds: float) -> None:
+    def sleep_and_look(seconds: float) -> None:
         stopper.look()
         sleep(seconds)
 
-    return slept
+    return sleep_and_look

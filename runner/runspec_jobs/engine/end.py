@@ -67,21 +67,21 @@ def forget(of: Record, reporter: Reporter) -> list[str]:
         return [f"all that was made for {of.run}, because {exc.message}"]
 
 
-def meant(name: str, note: Callable[[str], None]) -> list[Record]:
+def resolve_name(name: str, note: Callable[[str], None]) -> list[Record]:
     """Return the run that *name* means, or the newest run of each size if *name* is a spec with `scaling`.
 
     Destroyed runs count, so that a command that is repeated ends no older run. Raises UsageError if there is none, or
     if a record that cannot be read may be the newest.
     """
-    names = _names(name)
+    names = _list_names(name)
     for one in names:
         if (wrong := run_record.find_damaged(one)) and run_record.list_readable(one):
             what = f"the newest run of '{one}' may be one whose record cannot be read"
             raise UsageError(f"{what}: {wrong.message}", "name a run by its id: see runspec list")
-    return [named_run.newest(one, note) for one in names]
+    return [named_run.find_newest(one, note) for one in names]
 
 
-def _names(name: str) -> list[str]:
+def _list_names(name: str) -> list[str]:
     """Return *name*, or the name of each size that has a run if *name* is a spec with `scaling`."""
     group = run_group.find(name)
     if group is not None:
@@ -111,7 +111,7 @@ def destroy_shared(reporter: Reporter) -> list[str]:
         return _delete_shared(reporter)
 
 
-def shared_steps() -> list[tuple[Record, list[Step]]]:
+def list_shared_steps() -> list[tuple[Record, list[Step]]]:
     """Return the steps that made what runs share and that is still there, each once, with the newest run that has it.
 
     Runs whose journal cannot be read are left out. Raises Damaged if the plan of another one cannot be read.
@@ -124,7 +124,7 @@ def shared_steps() -> list[tuple[Record, list[Step]]]:
         memory = of.read_memory()
         left = memory.attempted - memory.undone
         steps = [s for s in of.plan.steps if s.scope is Scope.SITE and s.id in left]
-        if steps := [s for s in steps if _fresh(s, seen)]:
+        if steps := [s for s in steps if _is_fresh(s, seen)]:
             found.append((of, steps))
     return found
 
@@ -151,7 +151,7 @@ def _delete_shared(reporter: Reporter) -> list[str]:
         )
     deleted: list[str] = []
     failures: list[RunspecError] = []
-    for of, steps in shared_steps():
+    for of, steps in list_shared_steps():
         try:
             _, client, _ = connect(of)
             with of.open_journal(reporter.wait) as journal:
@@ -165,7 +165,7 @@ def _delete_shared(reporter: Reporter) -> list[str]:
     return deleted
 
 
-def _fresh(step: Step, seen: set[str]) -> bool:
+def _is_fresh(step: Step, seen: set[str]) -> bool:
     """Return whether no equal step is in *seen*, and add it: equal steps make the same resource."""
     key = model.format_canonical(model.write_step(step)["do"])
     if key in seen:

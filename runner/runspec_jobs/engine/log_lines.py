@@ -31,7 +31,7 @@ class LogLine(NamedTuple):
     at: datetime | None = None
 
 
-def selection(
+def make_selection(
     tail: int | None, grep: str | None, since: datetime | timedelta | None, timestamps: bool
 ) -> Selection:
     """Return what chooses lines; *since* is a time, that of this machine if it has no zone, or a length of time."""
@@ -68,7 +68,7 @@ class Joined:
         self._show(LogLine(*key, show_line(text, strip_sequences), at))
 
 
-def whole(lines: Iterator[Line]) -> Iterator[LogLine]:
+def join_parts(lines: Iterator[Line]) -> Iterator[LogLine]:
     """Yield *lines* with their parts joined; lines without a line end come last."""
     found: list[LogLine] = []
     joined = Joined(found.append)
@@ -84,7 +84,7 @@ class _Closed(Exception):
     """The caller has closed the iterator over a followed log."""
 
 
-def selected(parts: Iterable[Line], selection: Selection) -> Iterator[Line]:
+def select_lines(parts: Iterable[Line], selection: Selection) -> Iterator[Line]:
     """Yield the lines of a whole log that *selection* chooses."""
     found: list[Line] = []
     with Selector(selection, found.append) as selector:
@@ -96,7 +96,7 @@ def selected(parts: Iterable[Line], selection: Selection) -> Iterator[Line]:
     yield from found
 
 
-def followed(
+def follow_lines(
     of: Record, client: Client, wanted: Wanted, selection: Selection = ALL
 ) -> Iterator[LogLine]:
     """Yield the lines of a run that another thread follows, which waits while QUEUED lines are not taken."""
@@ -115,7 +115,7 @@ def followed(
         if closed.wait(seconds):
             raise _Closed
 
-    def work() -> None:
+    def follow_streams() -> None:
         joined = Joined(put)
         try:
             wait(
@@ -135,7 +135,7 @@ def followed(
         except Exception as exc:  # noqa: BLE001 - it is raised in the thread of the caller
             put(exc)
 
-    thread = threading.Thread(target=work, name=f"logs of {of.run}", daemon=True)
+    thread = threading.Thread(target=follow_streams, name=f"logs of {of.run}", daemon=True)
     thread.start()
     try:
         while (line := lines.get()) is not None:

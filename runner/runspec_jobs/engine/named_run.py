@@ -19,13 +19,13 @@ ASKED = 20  # the most runs of a name whose state is queried, the newest ones
 
 def run(name: str, note: Note, *, alive: bool = False) -> Record:
     """Return the run that *name* means, as `newest` does, and note if it is of another folder."""
-    chosen = newest(name, note, alive=alive)
+    chosen = find_newest(name, note, alive=alive)
     if chosen.run != name and origin.is_elsewhere(chosen):
         note(f"{chosen.run} is of another folder: {origin.read_origin(chosen).text}")
     return chosen
 
 
-def newest(name: str, note: Note, *, alive: bool = False) -> Record:
+def find_newest(name: str, note: Note, *, alive: bool = False) -> Record:
     """Return the run that *name* means, and note if other runs of the name are alive.
 
     *name* is the id of a run, or the name of a spec; with *alive*, a name means its newest run that is alive, if there
@@ -37,13 +37,13 @@ def newest(name: str, note: Note, *, alive: bool = False) -> Record:
     if wrong := run_record.find_damaged(name):
         note(f"ignoring a run of '{name}' whose record cannot be read: {wrong.message}")
     near = origin.select_nearest(run_record.list_readable(name))
-    return _chosen(name, near, note, alive=alive) if near else exact
+    return _choose_run(name, near, note, alive=alive) if near else exact
 
 
-def _chosen(name: str, near: Sequence[Record], note: Note, *, alive: bool) -> Record:
+def _choose_run(name: str, near: Sequence[Record], note: Note, *, alive: bool) -> Record:
     """Return the newest run of *near*, or with *alive* the newest that is alive, and note which others are."""
     last = near[-1]
-    live = _alive([of for of in near if _may_be_alive(of)], last)
+    live = _list_alive([of for of in near if _may_be_alive(of)], last)
     if alive and live and last not in live:
         note(f"'{name}' means {live[0].run}, which is alive; {last.run} is newer but has ended")
         return live[0]
@@ -56,12 +56,12 @@ def _chosen(name: str, near: Sequence[Record], note: Note, *, alive: bool) -> Re
     return last
 
 
-def kept(name: str, note: Note, *, alive: bool = False) -> Record:
+def find_kept(name: str, note: Note, *, alive: bool = False) -> Record:
     """Return the run that *name* means, as `run` does. Raises UsageError also if it was destroyed."""
     return run_record.require_kept(run(name, note, alive=alive))
 
 
-def doubt(name: str, of: Record) -> str:
+def explain_doubt(name: str, of: Record) -> str:
     """Return why the user may not mean the run *of* by *name*; nothing if it is clear, or if nothing is left of it.
 
     A command that ends a run asks then. The id of a run is always clear.
@@ -87,7 +87,7 @@ def _may_be_alive(of: Record) -> bool:
     return memory.status is None and bool(memory.begun)
 
 
-def _alive(of_name: Sequence[Record], last: Record) -> list[Record]:
+def _list_alive(of_name: Sequence[Record], last: Record) -> list[Record]:
     """Return those that are alive, the newest first. No service is asked if *last* alone may be."""
     if list(of_name) in ([], [last]):
         return []

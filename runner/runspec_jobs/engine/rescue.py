@@ -39,9 +39,9 @@ def destroy(of: Record, damage: Damaged, reporter: Reporter) -> None:
 
 def end_unnoted(of: Record, reporter: Reporter, *, delete: bool) -> None:
     """End what may be left of a run whose journal says that nothing of it was begun: it may have lost its end."""
-    for provider in _providers(of):
+    for provider in _list_providers(of):
         if isinstance(provider, SupportsEndById) and provider.end_by_id(
-            of.run, _readable_texts(of), delete=delete
+            of.run, _read_texts(of), delete=delete
         ):
             reporter.note(f"{of.run} was there, although its record says that it had not started")
 
@@ -56,22 +56,22 @@ def forget(of: Record, reporter: Reporter) -> None:
             shutil.rmtree(of.folder)
 
 
-def with_way_out(of: Record, damage: Damaged) -> Damaged:
+def add_way_out(of: Record, damage: Damaged) -> Damaged:
     """Return *damage* with the commands that end the run, whose provider cannot end it by its id alone."""
-    name = provider_name(of) or "PROVIDER"
+    name = find_provider_name(of) or "PROVIDER"
     forget = f"runspec destroy {of.run} --forget"
     more = f"or give the record up: {forget}; then runspec gc {name} finds what is left of the run"
     damage.hint = f"{damage.hint}; {more}" if damage.hint else more
     return damage
 
 
-def texts(of: Record) -> Iterator[str]:
+def list_texts(of: Record) -> Iterator[str]:
     """Yield every text in the plan of a run. Raises Damaged if the plan cannot be read."""
     for step in of.plan.steps:
-        yield from _strings(model.write_step(step))
+        yield from _list_strings(model.write_step(step))
 
 
-def provider_name(of: Record) -> str | None:
+def find_provider_name(of: Record) -> str | None:
     """Return the name of the provider, from whichever file of the record has it; None if none does."""
     with contextlib.suppress(Damaged):
         return of.plan.provider
@@ -83,35 +83,35 @@ def provider_name(of: Record) -> str | None:
     return None
 
 
-def _readable_texts(of: Record) -> list[str]:
+def _read_texts(of: Record) -> list[str]:
     try:
-        return list(texts(of))
+        return list(list_texts(of))
     except Damaged:
         return []
 
 
 def _end(of: Record, damage: Damaged, reporter: Reporter, *, delete: bool) -> None:
-    able = [one for one in _providers(of) if isinstance(one, SupportsEndById)]
-    known = [one for one in able if one.end_by_id(of.run, _readable_texts(of), delete=delete)]
-    if not known and (not able or provider_name(of) is None):
-        raise with_way_out(of, damage)
+    able = [one for one in _list_providers(of) if isinstance(one, SupportsEndById)]
+    known = [one for one in able if one.end_by_id(of.run, _read_texts(of), delete=delete)]
+    if not known and (not able or find_provider_name(of) is None):
+        raise add_way_out(of, damage)
     reporter.note(f"{damage.message}; {of.run} was ended by its id")
 
 
-def _providers(of: Record) -> Iterator[Provider]:
+def _list_providers(of: Record) -> Iterator[Provider]:
     """Yield the provider of a run, or all that are installed if no file of the record says which it was."""
-    name = provider_name(of)
+    name = find_provider_name(of)
     for one in registry.list_installed() if name is None else (name,):
         with contextlib.suppress(RunspecError):
             yield registry.load(one)
 
 
-def _strings(value: Any) -> Iterator[str]:
+def _list_strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
-            yield from _strings(item)
+            yield from _list_strings(item)
 
 
 def _note_destroyed(journal: Journal) -> None:

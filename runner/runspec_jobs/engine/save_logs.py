@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from runspec_jobs.engine import clients
 from runspec_jobs.engine.reporter import Reporter
-from runspec_jobs.engine.wait import is_whole, job_goes_on, note_followed, ways
+from runspec_jobs.engine.wait import is_whole, note_followed, note_job_goes_on, suggest_commands
 from runspec_jobs.errors import Conflict, TimedOut
 from runspec_jobs.logs import follow as log, save as copying
 from runspec_jobs.logs.outage import Outage
@@ -59,7 +59,7 @@ def save(
 
     Raises Conflict if a file of the user would be replaced, unless *wanted.force* is true.
     """
-    count, tasks = clients.shape(of)
+    count, tasks = clients.count_nodes(of)
     source = log.get_log_client(client)
     pause_s = max(PAUSE_S, source.poll_s)
     status: Status | None = None
@@ -69,13 +69,15 @@ def save(
     def pause(least_s: float) -> None:
         if wanted.timeout_s is not None and time.monotonic() - began > wanted.timeout_s:
             what = f"the logs of {of.run} are not complete after {wanted.timeout_s:g} s"
-            raise TimedOut(f"{what}; run the same command again to continue", ways(of.run))
+            raise TimedOut(
+                f"{what}; run the same command again to continue", suggest_commands(of.run)
+            )
         sleep(max(pause_s, least_s))
 
-    def over() -> bool:
+    def is_over() -> bool:
         nonlocal status
         status = client.state(of.run) if wanted.follow else None
-        for line in clients.reconciler(client, of.run)() if wanted.follow else ():
+        for line in clients.make_reconciler(client, of.run)() if wanted.follow else ():
             reporter.wait(line)
         if status is not None:
             seen(status)
@@ -93,11 +95,11 @@ def save(
     }
     _demand_own(of.run, places, force=wanted.force)
     folder = places[0].parent
-    with job_goes_on(of), written_files.record_writing(folder, "logs", of.run, parts):
+    with note_job_goes_on(of), written_files.record_writing(folder, "logs", of.run, parts):
         saved = copying.save(
             lambda: [s for s in source.streams(of.run) if wanted.streams(s)],
             lambda s: copying.choose_path(s.task, s.rank, wanted.target, count, tasks),
-            over,
+            is_over,
             pause,
             Outage(reporter.wait, patient=wanted.follow),
             lambda stream, path: _demand_free(of.run, stream, path, force=wanted.force),

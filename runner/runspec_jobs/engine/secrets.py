@@ -8,7 +8,7 @@ from runspec_jobs.errors import CredentialsError
 from runspec_jobs.provider.paths import expand_home
 
 
-def value(source: str) -> str:
+def read_secret(source: str) -> str:
     """Return the value of the secret at *source*: `env:NAME` or `file:/path`.
 
     The last line break of a file is not part of the value. Raises CredentialsError, whose message has

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from runspec_jobs.engine import adopt, apply as engine
-from runspec_jobs.engine.clients import connect, machine_rates, rehydrated
+from runspec_jobs.engine.clients import connect, record_rates, rehydrate
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.errors import Conflict, Damaged
 from runspec_jobs.load import git_commit, spec_in_mounts
@@ -80,21 +80,21 @@ def _choose(
     if not new and (wrong := run_record.find_damaged(found.spec.name)):
         raise wrong  # it may be alive
     for age, old in enumerate(reversed([] if new else run_record.list_runs(found.spec.name))):
-        choice = earlier(old, made, client, found, reporter)
+        choice = judge_earlier(old, made, client, found, reporter)
         # An older run that has ended does not count: the newest one has failed or was cancelled.
         if choice is not None and (age == 0 or choice.status is None):
             return choice
     confirm()
     base, name = found.base.absolute(), found.spec.name
-    machines = machine_rates(found.provider, found.spec, found.facts, found.prices)
-    about = about_run(found, client, made.run)
+    machines = record_rates(found.provider, found.spec, found.facts, found.prices)
+    about = describe_run(found, client, made.run)
     fresh = run_record.create(
         found.text.applied, made, found.facts, base, name, found.profile, machines, about
     )
     return Choice(fresh, client, f"run {made.run}")
 
 
-def about_run(found: PlanInputs, client: Client, run: str) -> dict[str, Any]:
+def describe_run(found: PlanInputs, client: Client, run: str) -> dict[str, Any]:
     """Return what a list of runs shows of a new run: `journal.RunState.about`."""
     file = spec_in_mounts.find_spec_file(found)
     places = client.places(run) if isinstance(client, SupportsPlaces) else Places()
@@ -110,7 +110,7 @@ def about_run(found: PlanInputs, client: Client, run: str) -> dict[str, Any]:
     }
 
 
-def earlier(
+def judge_earlier(
     old: Record, made: model.Plan, client: Client, found: PlanInputs, reporter: Reporter
 ) -> Choice | None:
     """Return the earlier run *old* if this apply continues or reports it; None if a new run is needed.
@@ -122,26 +122,26 @@ def earlier(
     if memory.want == "destroy" or (memory.want == "cancel" and not succeeded):
         return None
     if not engine.is_made(before, memory):
-        return _unfinished(old, made, found, reporter)
+        return _judge_unfinished(old, made, found, reporter)
     same = before.provider == found.provider.name
-    old_client = rehydrated(client, old) if same else connect(old)[1]
+    old_client = rehydrate(client, old) if same else connect(old)[1]
     status = memory.status or old_client.state(old.run)
     if not status.state.terminal:
-        if _says_the_same(old, made, found, _is_equal_but_for_survey):
-            message = f"run {_name(old, found)} is already {status.state}; starting no other"
+        if _is_same_spec(old, made, found, _is_equal_but_for_survey):
+            message = f"run {_format_id(old, found)} is already {status.state}; starting no other"
             return Choice(old, client, message)
-        name, changed = _name(old, found), _changed(old, made, found)
+        name, changed = _format_id(old, found), _describe_changes(old, made, found)
         what = f"{name} is {status.state} with another spec: {changed}"
-        raise Conflict(what, _cure("cancel", old, found))
+        raise Conflict(what, _suggest_cure("cancel", old, found))
     has_ended = status.state in (State.SUCCEEDED, State.GONE)
-    if has_ended and _says_the_same(old, made, found, _is_equal):
+    if has_ended and _is_same_spec(old, made, found, _is_equal):
         ended = "is gone" if status.state is State.GONE else f"has already {status.state}"
-        message = f"run {_name(old, found)} {ended}; starting no other (--new starts one)"
+        message = f"run {_format_id(old, found)} {ended}; starting no other (--new starts one)"
         return Choice(old, client, message, status)
     return None
 
 
-def _name(old: Record, found: PlanInputs) -> str:
+def _format_id(old: Record, found: PlanInputs) -> str:
     """Return the id of *old*, with its file or folder if that is not the one of *found*."""
     return f"{old.run} of {origin.read_origin(old).text}" if _is_of_another(old, found) else old.run
 
@@ -153,7 +153,7 @@ def _is_of_another(old: Record, found: PlanInputs) -> bool:
     return its.folder is not None and its.folder.resolve() != found.base.resolve()
 
 
-def _cure(verb: str, old: Record, found: PlanInputs) -> str:
+def _suggest_cure(verb: str, old: Record, found: PlanInputs) -> str:
     """Return what to do about *old*, which is in the way; a run of another file should not be ended."""
     end = f"{verb} it with runspec {verb} {old.run}"
     rename = _is_of_another(old, found) and origin.is_there(old)
@@ -162,7 +162,7 @@ def _cure(verb: str, old: Record, found: PlanInputs) -> str:
     )
 
 
-def _says_the_same(old: Record, made: model.Plan, found: PlanInputs, equal: Equal) -> bool:
+def _is_same_spec(old: Record, made: model.Plan, found: PlanInputs, equal: Equal) -> bool:
     """Return whether two specs are *equal*, also if the file of the spec is mounted and has other comments now."""
     if equal(old, made, found):
         return True
@@ -210,7 +210,7 @@ def _is_equal_but_for_survey(old: Record, made: model.Plan, found: PlanInputs) -
     return of_then.digest == of_now.digest
 
 
-def _unfinished(
+def _judge_unfinished(
     old: Record, made: model.Plan, found: PlanInputs, reporter: Reporter
 ) -> Choice | None:
     """Return the run of an interrupted apply if its spec is that of *found*; else None, if that apply made nothing.
@@ -222,9 +222,9 @@ def _unfinished(
     with old.open_journal(reporter.wait) as journal:
         of_run = {s.id for s in old.plan.steps if s.scope == "run"}
         if of_run & journal.memory.begun:
-            name, changed = _name(old, found), _changed(old, made, found)
+            name, changed = _format_id(old, found), _describe_changes(old, made, found)
             what = f"{name} was started with another spec: {changed}"
-            raise Conflict(what, _cure("destroy", old, found))
+            raise Conflict(what, _suggest_cure("destroy", old, found))
         destroy_run(old, journal, reporter)
     return None
 
@@ -237,7 +237,7 @@ def destroy_run(of: Record, journal: Journal, reporter: Reporter) -> None:
         engine.abandon(journal, "destroy")
 
 
-def _changed(old: Record, made: model.Plan, found: PlanInputs) -> str:
+def _describe_changes(old: Record, made: model.Plan, found: PlanInputs) -> str:
     """Return which fields of the spec changed since *old*, or if its spec cannot be read, which of the plan."""
     before = old.plan
     if before.provider != found.provider.name:
@@ -261,15 +261,17 @@ def _make(choice: Choice, found: PlanInputs, client: Client, reporter: Reporter)
         if choice.status is not None:
             engine.note_end(journal, choice.status)
         if journal.memory.want != "run":
-            return ended_by_others(journal.memory)
+            return read_ended_status(journal.memory)
         if isinstance(client, SupportsProgress):
             client.listen(reporter.line)
-        state = adopt.state(old, found.provider) if isinstance(client, SupportsAdoption) else None
+        state = (
+            adopt.make_state(old, found.provider) if isinstance(client, SupportsAdoption) else None
+        )
         hands = engine.ApplyContext(client, reporter, found.bundles, state=state)
         engine.make(old.plan, journal, hands)
     return None
 
 
-def ended_by_others(memory: RunState) -> Status:
+def read_ended_status(memory: RunState) -> Status:
     """Return the status of a run that another command has cancelled or destroyed."""
     return memory.status or Status(State.CANCELLED, f"runspec {memory.want} ended it meanwhile")

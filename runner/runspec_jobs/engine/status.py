@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from runspec_jobs.engine import apply as engine
-from runspec_jobs.engine.clients import connect, reconciler
+from runspec_jobs.engine.clients import connect, make_reconciler
 from runspec_jobs.errors import CredentialsError, Damaged, RunspecError
 from runspec_jobs.load import registry
 from runspec_jobs.provider import State, Status, SupportsUsage
@@ -20,7 +20,7 @@ REPEAT = "if interrupted, run the same apply again to continue it"
 UNKNOWN = "its state is not known now: {}"
 
 
-def known_status(of: Record, memory: RunState) -> Status:
+def read_known_status(of: Record, memory: RunState) -> Status:
     """Return the status of a run: from its journal if it has ended, else from its service.
 
     Without an answer, its state is waiting, and the reason says so. Raise CredentialsError if the service refuses the
@@ -28,27 +28,27 @@ def known_status(of: Record, memory: RunState) -> Status:
     """
     if memory.status is not None or memory.deleted:
         return memory.status or Status(State.GONE)
-    hint = "" if engine.is_made(of.plan, memory) else unfinished(memory)
+    hint = "" if engine.is_made(of.plan, memory) else explain_unfinished(memory)
     if hint and not engine.is_submitted(of.plan, memory):
         return Status(State.WAITING, hint)
     try:
         _, client, _ = connect(of)
         found = client.state(of.run)
-        return found if not hint else _in_part(found, hint)
+        return found if not hint else _adjust_partial(found, hint)
     except (CredentialsError, Damaged):
         raise
     except RunspecError as exc:
         return Status(State.WAITING, UNKNOWN.format(exc.message))
 
 
-def unfinished(memory: RunState) -> str:
+def explain_unfinished(memory: RunState) -> str:
     """Return why a run is not submitted completely, and what to do."""
     if memory.refused:
         return f"its apply was refused: {memory.refused}"
     return f"its apply was interrupted or is still running; {REPEAT}"
 
 
-def _in_part(found: Status, hint: str) -> Status:
+def _adjust_partial(found: Status, hint: str) -> Status:
     """Return the status of a run whose last jobs are not submitted: unless cancelled, it has not ended."""
     if found.state is State.CANCELLED:
         return found
@@ -59,7 +59,7 @@ def _in_part(found: Status, hint: str) -> Status:
     return found._replace(reason=hint)
 
 
-def with_nodes(of: Record, memory: RunState, found: Status) -> Status:
+def add_nodes(of: Record, memory: RunState, found: Status) -> Status:
     """Return the status with its nodes from the service, if it has none and the service knows them."""
     if found.nodes or memory.deleted or not engine.is_submitted(of.plan, memory):
         return found
@@ -81,7 +81,7 @@ def reconcile(of: Record, seen: Status | None = None) -> Sequence[str]:
     memory = of.read_memory()
     if memory.status is not None or memory.deleted or not engine.is_submitted(of.plan, memory):
         return ()
-    return reconciler(connect(of)[1], of.run)()
+    return make_reconciler(connect(of)[1], of.run)()
 
 
 def is_known(found: Status) -> bool:
@@ -89,13 +89,13 @@ def is_known(found: Status) -> bool:
     return not found.reason.startswith(UNKNOWN.format(""))
 
 
-def full_status(of: Record) -> Status:
+def read_full_status(of: Record) -> Status:
     """Return the status of a run with its nodes, as far as the service knows them."""
     memory = of.read_memory()
-    return with_nodes(of, memory, known_status(of, memory))
+    return add_nodes(of, memory, read_known_status(of, memory))
 
 
-def used(of: Record, status: Status, most: int | None) -> Used | None:
+def read_used(of: Record, status: Status, most: int | None) -> Used | None:
     """Return what the nodes of a run used, of *most* nodes or all; None if it has not started or was deleted.
 
     *status* is its status. One or two requests list and read the records; if that fails, `why` says so.
@@ -113,10 +113,10 @@ def used(of: Record, status: Status, most: int | None) -> Used | None:
         found = client.usage(of.run, most)
     except RunspecError as exc:
         return Used(Asked(), why=f"not known: {exc.message}")
-    return Used(asked, found.nodes, found.total, "" if found.nodes else _why_unsampled(status))
+    return Used(asked, found.nodes, found.total, "" if found.nodes else _explain_unsampled(status))
 
 
-def _why_unsampled(status: Status) -> str:
+def _explain_unsampled(status: Status) -> str:
     """Return why a run has no samples, if it was not just too short."""
     if not status.state.terminal:
         return "no samples yet"

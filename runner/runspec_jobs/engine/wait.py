@@ -14,7 +14,7 @@ from runspec_jobs.engine import (
 )
 from runspec_jobs.engine.outputs import publish
 from runspec_jobs.engine.reporter import Reporter
-from runspec_jobs.engine.start_run import ended_by_others
+from runspec_jobs.engine.start_run import read_ended_status
 from runspec_jobs.errors import CredentialsError, FileFailed, TimedOut, UnknownOutcome
 from runspec_jobs.logs import follow, metric_watch, select
 from runspec_jobs.logs.metric_watch import SILENT, Watcher
@@ -50,16 +50,18 @@ def wait(
     the service has just answered for this run. Raises TimedOut if the run does not end within *timeout_s*; the run goes
     on then.
     """
-    spec = of.spec if stops else clients.spec(of)
+    spec = of.spec if stops else clients.read_spec(of)
     metric = None if spec is None else spec.metric
     keeper = attempt_history.Keeper(of, time.time)
     if not (whole := is_whole(of)):
-        reporter.note(f"{of.run}: {status_of.unfinished(of.read_memory())}")
+        reporter.note(f"{of.run}: {status_of.explain_unfinished(of.read_memory())}")
     try:
         with (
-            early_stop.stopper(of, client, metric if stops else None, reporter.wait) as stopper,
-            metric_watch.watch_metric(metric, _shared(stopper), watcher.metric) as watch,
-            job_goes_on(of),
+            early_stop.make_stopper(
+                of, client, metric if stops else None, reporter.wait
+            ) as stopper,
+            metric_watch.watch_metric(metric, _share_collector(stopper), watcher.metric) as watch,
+            note_job_goes_on(of),
             select.Selector(selection, show, unfinished) as selector,
         ):
 
@@ -72,7 +74,7 @@ def wait(
                 keeper(status)
                 watch.note_states(status)
                 if stopper is not None:
-                    stopper.seen(status)
+                    stopper.note_states(status)
                 if wanted is follow.accept_every:
                     watch.keep_now_and_then(of)
 
@@ -88,15 +90,15 @@ def wait(
                 tell=reporter.wait,
                 timeout_s=timeout_s,
                 answered=answered,
-                reconcile=clients.reconciler(client, of.run),
+                reconcile=clients.make_reconciler(client, of.run),
                 seen=seen,
-                sleep=early_stop.watched(sleep, stopper),
+                sleep=early_stop.watch_sleep(sleep, stopper),
             )
     except TimedOut as exc:
-        raise TimedOut(exc.message, ways(of.run)) from None
+        raise TimedOut(exc.message, suggest_commands(of.run)) from None
     with of.open_journal(reporter.wait) as journal:
         if status.state is State.GONE and journal.memory.want != "run":
-            status = ended_by_others(journal.memory)
+            status = read_ended_status(journal.memory)
         if wanted is follow.accept_every:
             watch.keep(journal)
         note_followed(of.run, journal, status, whole)
@@ -123,12 +125,12 @@ def note_followed(run: str, journal: Journal, status: Status, whole: bool) -> No
     engine.note_end(journal, status)
 
 
-def _shared(stopper: early_stop.Stopper | None) -> metric_watch.Shared | None:
-    return None if stopper is None else metric_watch.Shared(stopper.watch, stopper.line)
+def _share_collector(stopper: early_stop.Stopper | None) -> metric_watch.Shared | None:
+    return None if stopper is None else metric_watch.Shared(stopper.watch, stopper.read_line)
 
 
 @contextlib.contextmanager
-def job_goes_on(of: Record) -> Iterator[None]:
+def note_job_goes_on(of: Record) -> Iterator[None]:
     """Add to an error that only this command has, such as refused credentials or a full disk, that the job goes on.
 
     Nothing is added if the run is known to have ended.
@@ -136,20 +138,20 @@ def job_goes_on(of: Record) -> Iterator[None]:
     try:
         yield
     except FileFailed as exc:
-        if goes_on := _goes_on(of):
+        if goes_on := _explain_goes_on(of):
             exc.hint = f"{exc.hint}; {goes_on}" if exc.hint else goes_on
         raise
     except CredentialsError as exc:
-        hints = [exc.hint or "log in again", _goes_on(of)]
+        hints = [exc.hint or "log in again", _explain_goes_on(of)]
         raise CredentialsError(exc.message, "; ".join(filter(None, hints))) from exc
 
 
-def _goes_on(of: Record) -> str:
+def _explain_goes_on(of: Record) -> str:
     memory = of.read_memory()
     ended = memory.status is not None or memory.deleted
-    return "" if ended else f"the job goes on. {ways(of.run)}"
+    return "" if ended else f"the job goes on. {suggest_commands(of.run)}"
 
 
-def ways(run: str) -> str:
+def suggest_commands(run: str) -> str:
     """Return the commands that follow and stop a run, as a hint."""
     return f"follow: runspec logs -f {run}   stop: runspec cancel {run}"

@@ -87,7 +87,7 @@ class Trial:
 
     def keep(self, text: bytes) -> None:
         """Write the state of the run, whose spec is *text*, to the store when the run is made."""
-        state = adopt.text(text, self.plan, self.facts, time.time())
+        state = adopt.format_state(text, self.plan, self.facts, time.time())
         self.hands = dataclasses.replace(self.hands, state=state)
 
     def adopted(self) -> Trial:
@@ -101,7 +101,7 @@ class Trial:
         content = store.kept_state(self.run)
         assert content is not None, "the store has no state of this run"
         own = Profile(providers={provider.name: options.model_dump(mode="json")})
-        found = adopt.understood(adopt.read(content, self.run), provider, own)
+        found = adopt.convert_state(adopt.read(content, self.run), provider, own)
         other = copy.copy(self)
         other.plan, other.client = found.plan, self.world.connect(found.facts)
         other.hands = dataclasses.replace(self.hands, client=other.client, bundles={}, state=None)

@@ -20,7 +20,7 @@ from moto.batch.models import Job, batch_backends
 from runspec_aws import plan
 from runspec_aws.client import AwsClient
 from runspec_aws.options import AwsOptions
-from runspec_jobs.engine.apply import ready
+from runspec_jobs.engine.apply import fill_request
 from runspec_jobs.provider import Facts, Response, Spec, Step
 from tests.support.aws.specs import PROFILE
 
@@ -60,7 +60,7 @@ class MotoAccount:
         """Carry out the plan of *spec*, and give its jobs a *status*; return the answers by step."""
         answers: dict[str, Response] = {}
         for name, step in self.plan(spec, run).items():
-            answers[name] = self.client.call(ready(step.do, answers))
+            answers[name] = self.client.call(fill_request(step.do, answers))
         self.set_status(answers["job"]["jobId"], status)
         return answers
 

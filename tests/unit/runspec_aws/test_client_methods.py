@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 import pytest
 
-from runspec_jobs.engine.apply import ready
+from runspec_jobs.engine.apply import fill_request
 from runspec_jobs.provider import File, MembershipChange, Request, State
 from tests.support.aws.moto_account import QUEUE, MotoAccount, moto_account
 from tests.support.aws.specs import spec
@@ -201,7 +201,7 @@ def test_undo_of_a_definition_deregisters_it(account: MotoAccount) -> None:
     undo = account.plan(spec(), RUN)["definition"].undo
     assert undo is not None
 
-    account.client.call(ready(undo, answers))
+    account.client.call(fill_request(undo, answers))
 
     name = answers["definition"]["jobDefinitionName"]
     found = account.batch.describe_job_definitions(jobDefinitionName=name, status="ACTIVE")

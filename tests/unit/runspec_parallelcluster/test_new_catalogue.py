@@ -12,7 +12,7 @@ import pytest
 from runspec_ec2 import ec2_catalogue
 from runspec_jobs.document import reader
 from runspec_jobs.engine import start_run
-from runspec_jobs.engine.clients import machine_rates
+from runspec_jobs.engine.clients import record_rates
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.plan import model
 from runspec_jobs.provider import Machine, Spec, State, Status
@@ -113,7 +113,7 @@ def test_a_run_that_is_alive_keeps_its_machines_and_is_no_conflict(
     text: Any = SimpleNamespace(name="n", applied=JOB)
     inputs: Any = SimpleNamespace(provider=PROVIDER, spec=of, facts=given, text=text, base=tmp_path)
     made = model.make_plan(PROVIDER, of, "abc123", given)
-    machines, before = machine_rates(PROVIDER, of, given, {}), types(of)
+    machines, before = record_rates(PROVIDER, of, given, {}), types(of)
     old = run_record.create(JOB, made, given, tmp_path, "n", machines=machines)
     with old.open_journal(lambda _: None) as journal:
         for step in made.steps:
@@ -122,7 +122,9 @@ def test_a_run_that_is_alive_keeps_its_machines_and_is_no_conflict(
     without(lambda machine: machine.cpus == 1)
     anew = model.make_plan(PROVIDER, of, "zzz999", given)
     running: Any = SimpleNamespace(state=lambda run: Status(State.RUNNING))
-    choice = start_run.earlier(old, anew, running, inputs, cast("Reporter", SimpleNamespace()))
+    choice = start_run.judge_earlier(
+        old, anew, running, inputs, cast("Reporter", SimpleNamespace())
+    )
 
     assert anew.digest != made.digest
     assert choice is not None

@@ -9,8 +9,8 @@ from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.engine.outputs.layout import (
     PLAIN,
     Layout,
+    choose_path,
     is_link,
-    place,
     put_file,
     put_folders,
     put_link,
@@ -40,13 +40,13 @@ def fetch(
     That includes folders and links, and what was lost, which is at no path on this machine. Raises Conflict if files of
     the user would be replaced, unless *force* is true.
     """
-    files = _chosen(client, run, output, save)
+    files = _choose_files(client, run, output, save)
     brought: dict[Path, OutputFile] = {}
     for _ in range(ATTEMPTS):
         try:
-            wanted = {place(target, file, layout): file for file in files}
+            wanted = {choose_path(target, file, layout): file for file in files}
             _demand_free(wanted, brought, run, force=force)
-            timed = _expected(wanted)
+            timed = _expect_files(wanted)
             with written_files.record_writing(target, "fetch", run, timed, wanted) as begins:
                 try:
                     _bring(files, target, layout, brought, begins, move)
@@ -54,7 +54,7 @@ def fetch(
                     written_files.note(target, "fetch", run, brought)
             break
         except (RemoteError, Conflict, FileNotFoundError):
-            again = _chosen(client, run, output, save)
+            again = _choose_files(client, run, output, save)
             if [f.key for f in again] == [f.key for f in files]:
                 raise
             files = again
@@ -82,7 +82,7 @@ def _demand_free(
     written_files.demand_free(new, "fetch", run, force=force, way_out="fetch to another folder")
 
 
-def _expected(wanted: Mapping[Path, OutputFile]) -> dict[Path, tuple[int, int]]:
+def _expect_files(wanted: Mapping[Path, OutputFile]) -> dict[Path, tuple[int, int]]:
     """Return the sizes and times that files will have. Older saves have no times."""
     return {
         path: (file.bytes, file.mtime_ns)
@@ -91,7 +91,7 @@ def _expected(wanted: Mapping[Path, OutputFile]) -> dict[Path, tuple[int, int]]:
     }
 
 
-def _chosen(
+def _choose_files(
     client: SupportsOutputs, run: str, output: str | None, save: int | None
 ) -> list[OutputFile]:
     """Return the files of an output and a save. Raises UsageError if there is no such output or save."""
@@ -126,7 +126,7 @@ def _bring(
     """
     done, whole = 0, sum(file.bytes for file in files if not file.target)
 
-    def copied(count: int) -> None:
+    def note_copied(count: int) -> None:
         nonlocal done
         done += count
         move(done, whole)
@@ -134,15 +134,15 @@ def _bring(
     for file in files:
         if file.kind != "file" or file.target:
             continue
-        path = place(target, file, layout)
+        path = choose_path(target, file, layout)
         known = brought.get(path)
         if known is None or not file.sha256 or known.sha256 != file.sha256:
-            put_file(file, target, path, begins, copied)
+            put_file(file, target, path, begins, note_copied)
             brought[path] = file
         else:
-            copied(file.bytes)
+            note_copied(file.bytes)
     for file in files:
         if file.kind in ("file", "link") and file.target:
-            path = place(target, file, layout)
+            path = choose_path(target, file, layout)
             put_link(file, target, path, begins)
             brought[path] = file

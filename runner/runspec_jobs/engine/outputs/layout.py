@@ -33,14 +33,14 @@ PLAIN = Layout()
 OF_A_NODE = re.compile("node-[0-9]+")
 
 
-def layout_of(spec: Spec) -> Layout:
+def make_layout(spec: Spec) -> Layout:
     """Return how the outputs of a run of *spec* are laid out."""
     usual = "all" if spec.cluster.nodes.min == spec.cluster.nodes.max else "first"
     of_first = frozenset(o.name for o in spec.outputs if (o.origin or usual) == "first")
     return Layout(spec.cluster.nodes.max > 1, bool(spec.sweep), of_first)
 
 
-def place(target: Path, file: OutputFile, layout: Layout) -> Path:
+def choose_path(target: Path, file: OutputFile, layout: Layout) -> Path:
     """Return the path for *file* in *target*.
 
     Raises RemoteError if its name leads out of *target*, and Conflict if a symbolic link in *target* does.
@@ -63,14 +63,14 @@ def place(target: Path, file: OutputFile, layout: Layout) -> Path:
     try:
         inside = path.parent.resolve().is_relative_to(target.resolve())
     except (OSError, RuntimeError) as exc:  # the name is too long, or links lead to themselves
-        raise RemoteError(f"cannot write {shortened(path)}: {exc}") from exc
+        raise RemoteError(f"cannot write {shorten_path(path)}: {exc}") from exc
     if not inside:
         what = f"{path.parent} leads out of {target} through a symbolic link"
         raise Conflict(what, "remove the link, or fetch to another folder")
     return path
 
 
-def shortened(path: Path) -> str:
+def shorten_path(path: Path) -> str:
     """Return *path* for a message: a name from a store may have thousands of letters."""
     text = str(path)
     return text if len(text) <= 300 else f"{text[:200]}...{text[-60:]}"
@@ -106,7 +106,7 @@ def put_file(
     """
     digest, done = hashlib.sha256(), 0
     with (
-        _writing(target, path),
+        _translate_errors(target, path),
         file.open() as source,
         atomic_io.replace_atomically(path, begins) as copy,
     ):
@@ -143,7 +143,7 @@ def _link_text(file: OutputFile) -> str:
 def put_link(file: OutputFile, target: Path, path: Path, begins: str) -> None:
     """Make the link *file* at *path*, in the place of a file or a link. *begins* is as for `put_file`."""
     end = _link_text(file)
-    with _writing(target, path):
+    with _translate_errors(target, path):
         if is_link(file, path):
             return
         part = path.with_name(f"{begins}{secrets.token_hex(8)}.part")
@@ -157,7 +157,7 @@ def put_link(file: OutputFile, target: Path, path: Path, begins: str) -> None:
 
 
 @contextlib.contextmanager
-def _writing(target: Path, path: Path) -> Iterator[None]:
+def _translate_errors(target: Path, path: Path) -> Iterator[None]:
     """Make the folders of *path*, and translate errors of writing it."""
     with atomic_io.translate_os_errors(path):
         demand_place(target, path)
@@ -198,6 +198,6 @@ def _stamp(at: int | Path, file: OutputFile) -> None:
         os.utime(at, ns=(file.mtime_ns, file.mtime_ns))
 
 
-def lost_lines(files: Iterable[OutputFile]) -> list[str]:
+def describe_losses(files: Iterable[OutputFile]) -> list[str]:
     """Return a line for each thing that no save can contain."""
     return [f"{f.output}/{f.path} was not saved: {f.target}" for f in files if f.kind == "lost"]

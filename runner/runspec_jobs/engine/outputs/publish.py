@@ -24,7 +24,7 @@ def finish(of: Record, client: Client, tell: Tell) -> None:
             with of.open_journal(tell) as journal:
                 publish(journal, of.run, client, tell)
     except RunspecError as exc:
-        tell(_unpublished(of.run, exc.message))
+        tell(_explain_unpublished(of.run, exc.message))
 
 
 def publish_ended(journal: Journal, run: str, client: Client, status: Status, tell: Tell) -> None:
@@ -47,12 +47,12 @@ def publish(journal: Journal, run: str, client: Client, tell: Tell) -> None:
     except KeyboardInterrupt:  # the state of the job is printed nevertheless
         left = ["interrupted; runspec fetch completes it"]
     for line in left:
-        tell(_unpublished(run, line))
+        tell(_explain_unpublished(run, line))
 
 
 def _is_over(status: Status) -> bool:
     return status.state.terminal and status.state is not State.GONE
 
 
-def _unpublished(run: str, why: str) -> str:
+def _explain_unpublished(run: str, why: str) -> str:
     return f"{run}: outputs are saved, but not under their plain names yet: {why}"

@@ -96,7 +96,7 @@ class ClientContract:
         requests = [s.undo for s in reversed(trial.plan.steps) if s.undo is not None]
 
         for request in requests:
-            ready = apply.ready(request, answers)
+            ready = apply.fill_request(request, answers)
             trial.client.call(ready)
             trial.client.call(ready)
 
@@ -306,8 +306,10 @@ class ClientContract:
         answers: dict[str, Response] = {}
         for one in trial.plan.steps[: trial.plan.steps.index(step)]:
             found = client.find(one)
-            answers[one.id] = client.call(apply.ready(one.do, answers)) if found is None else found
-        request, bundle = apply.ready(step.do, answers), world.bundles(spec)["code"]
+            answers[one.id] = (
+                client.call(apply.fill_request(one.do, answers)) if found is None else found
+            )
+        request, bundle = apply.fill_request(step.do, answers), world.bundles(spec)["code"]
 
         for at in range(len(bundle.files)):
             with pytest.raises(Conflict):

@@ -10,7 +10,7 @@ import pytest
 
 from runspec_azure.resources import request, vm_sizes
 from runspec_jobs.engine import start_run
-from runspec_jobs.engine.clients import machine_rates
+from runspec_jobs.engine.clients import record_rates
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.load import registry
 from runspec_jobs.load.inputs import PlanInputs
@@ -48,7 +48,7 @@ def test_a_live_run_keeps_its_size_and_its_price(
 ) -> None:
     found = inputs(tmp_path)
     made = planned(found, "abc123")
-    machines = machine_rates(AZURE, found.spec, found.facts, {})
+    machines = record_rates(AZURE, found.spec, found.facts, {})
     record = run_record.create(JOB, made, found.facts, tmp_path, "n", machines=machines)
     with record.open_journal(lambda _: None) as journal:
         for step in made.steps:
@@ -58,7 +58,7 @@ def test_a_live_run_keeps_its_size_and_its_price(
 
     anew = planned(found, "zzz999")
     client, reporter = cast("Client", Running()), cast("Reporter", SimpleNamespace())
-    choice = start_run.earlier(record, anew, client, found, reporter)
+    choice = start_run.judge_earlier(record, anew, client, found, reporter)
 
     assert size(anew) != size(made)
     assert choice is not None

@@ -366,7 +366,7 @@ def test_a_connection_that_never_ends_ends_with_the_tunnel() -> None:
 @pytest.mark.parametrize("text", ["", ":", "x", "0", "1:0", "65536", "1:2:3", "-1", "8888:", "²"])
 def test_what_is_no_port_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is not a port"):
-        port_forward.ports(text)
+        port_forward.parse_ports(text)
 
 
 def test_frames_are_those_that_are_spoken_inside() -> None:

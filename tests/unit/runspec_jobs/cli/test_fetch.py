@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import pytest
 
 from runspec_jobs.engine.outputs import fetch
-from runspec_jobs.engine.outputs.layout import PLAIN, Layout, place
+from runspec_jobs.engine.outputs.layout import PLAIN, Layout, choose_path
 from runspec_jobs.errors import Conflict, FileFailed, RemoteError, UsageError
 from runspec_jobs.provider import OutputFile
 from runspec_jobs.provider.saved_outputs import read_saved_outputs
@@ -29,7 +29,7 @@ def named(path: str, task: int = 0, rank: int = 0) -> OutputFile:
 @pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/passwd", "", ".."])
 def test_no_file_is_put_outside_of_the_folder(path: str) -> None:
     with pytest.raises(RemoteError, match="leads out of"):
-        place(Path("out"), named(path), PLAIN)
+        choose_path(Path("out"), named(path), PLAIN)
 
 
 @pytest.mark.parametrize(
@@ -46,15 +46,17 @@ def test_the_shape_of_the_run_decides_where_files_are(layout: Layout, found: lis
     """And not which of its tasks and nodes have saved so far."""
     files = [named("a"), named("a", task=1, rank=2)]
 
-    assert [str(place(Path("out"), file, layout)) for file in files] == [f"out/{f}" for f in found]
+    assert [str(choose_path(Path("out"), file, layout)) for file in files] == [
+        f"out/{f}" for f in found
+    ]
 
 
 def test_no_name_of_an_output_leads_into_the_folder_of_a_node() -> None:
     layout = Layout(several_nodes=True, of_first=frozenset({"node-1"}))
     other = OutputFile("node-1", 0, 0, "model/a", 0, io.BytesIO)
 
-    assert place(Path("out"), other, layout) == Path("out/node-0/node-1/model/a")
-    assert place(Path("out"), named("a", rank=1), layout) == Path("out/node-1/model/a")
+    assert choose_path(Path("out"), other, layout) == Path("out/node-0/node-1/model/a")
+    assert choose_path(Path("out"), named("a", rank=1), layout) == Path("out/node-1/model/a")
 
 
 @pytest.mark.parametrize("path", ["a\0b", "\ud800", "x" * 5000, "/".join("x" * 3000)])

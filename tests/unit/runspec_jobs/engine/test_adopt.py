@@ -74,7 +74,7 @@ def state(
     options = provider().options_model.model_validate({**THEIRS, **settings})
     facts = Facts(options, {"code": Source(digest, 3, 4096)})
     made = model.make_plan(provider(), spec, RUN[-6:], facts)
-    found: dict[str, Any] = json.loads(adopt.text(text, made, facts, BORN))
+    found: dict[str, Any] = json.loads(adopt.format_state(text, made, facts, BORN))
     return found
 
 
@@ -82,7 +82,7 @@ def understood(found: dict[str, Any], **settings: Any) -> adopt.Adopted:
     """Return what this machine makes of a state, with *settings* over its own."""
     kept = adopt.read(json.dumps(found).encode(), RUN)
     own = Profile(providers={"aws-batch": {**SETTINGS, "secrets": SECRETS, **settings}})
-    return adopt.understood(kept, provider(), own)
+    return adopt.convert_state(kept, provider(), own)
 
 
 def step(found: dict[str, Any], name: str) -> dict[str, Any]:

@@ -39,11 +39,11 @@ class Sweep:
         return Status(State.RUNNING, nodes=nodes)
 
     def prints(self, task: int, text: bytes) -> None:
-        self.stopper.line(Line(task, 0, text))
+        self.stopper.read_line(Line(task, 0, text))
 
     def ends(self, task: int, state: State) -> None:
         self.states[task] = state
-        self.stopper.seen(self.status())
+        self.stopper.note_states(self.status())
 
 
 @pytest.fixture

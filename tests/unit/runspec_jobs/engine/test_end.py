@@ -26,7 +26,7 @@ def test_a_dead_service_keeps_nothing_of_another_one(monkeypatch: pytest.MonkeyP
     undone, told = list[str](), list[str]()
     steps = [SimpleNamespace(title="make a queue")]
     shared = [(record("slurm"), steps), (record("aws-batch"), steps)]
-    monkeypatch.setattr(end, "shared_steps", lambda: shared)
+    monkeypatch.setattr(end, "list_shared_steps", lambda: shared)
     monkeypatch.setattr(run_record, "list_all", list)
     monkeypatch.setattr(end, "connect", connect)
     undo = lambda steps, journal, context: undone.append(context.client)  # noqa: E731

@@ -221,8 +221,8 @@ def test_a_folder_that_is_gone_is_no_folder_of_a_run(
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
 
-    assert named_run.doubt("job", of)
-    assert not named_run.doubt(of.run, of)
+    assert named_run.explain_doubt("job", of)
+    assert not named_run.explain_doubt(of.run, of)
 
 
 def test_a_damaged_record_that_may_be_the_newest_ends_no_other_run(

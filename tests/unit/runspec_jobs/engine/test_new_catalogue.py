@@ -15,7 +15,7 @@ from runspec_aws.resources import instance_types
 from runspec_ec2 import ec2_catalogue
 from runspec_jobs.document import reader
 from runspec_jobs.engine import start_run
-from runspec_jobs.engine.clients import machine_rates
+from runspec_jobs.engine.clients import record_rates
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.errors import Conflict
 from runspec_jobs.load import registry
@@ -63,7 +63,7 @@ def alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Record:
     monkeypatch.chdir(tmp_path)
     found = inputs()
     made = planned(found, "abc123")
-    machines = machine_rates(AWS, found.spec, found.facts, {})
+    machines = record_rates(AWS, found.spec, found.facts, {})
     text = found.text.applied
     record = run_record.create(text, made, found.facts, tmp_path, "n", machines=machines)
     with record.open_journal(lambda _: None) as journal:
@@ -92,7 +92,7 @@ class Running:
 
 def apply_again(old: Record, found: PlanInputs) -> start_run.Choice | None:
     client, reporter = cast("Client", Running()), cast("Reporter", SimpleNamespace())
-    return start_run.earlier(old, planned(found, "zzz999"), client, found, reporter)
+    return start_run.judge_earlier(old, planned(found, "zzz999"), client, found, reporter)
 
 
 @pytest.mark.usefixtures("newer")
@@ -147,7 +147,7 @@ def test_nodes_of_slurm_have_no_machines_on_record_unless_the_profile_has_a_pric
     slurm = registry.load("slurm")
     facts = Facts(slurm.options_model())
 
-    assert machine_rates(slurm, spec, facts, {}) is None
-    kept = machine_rates(slurm, spec, facts, {"slurm": 1.5})
+    assert record_rates(slurm, spec, facts, {}) is None
+    kept = record_rates(slurm, spec, facts, {"slurm": 1.5})
     assert kept is not None
     assert (kept["prices"], kept["spot"]) == ({"slurm": 1.5}, False)

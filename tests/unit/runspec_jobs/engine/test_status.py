@@ -37,7 +37,7 @@ def test_a_run_of_which_a_part_was_submitted_has_ended_only_if_it_was_cancelled(
     monkeypatch.setattr(apply, "is_submitted", lambda plan, memory: True)
     record: Any = SimpleNamespace(plan=None, run="job-abcdef")
 
-    shown = status.known_status(record, RunState())
+    shown = status.read_known_status(record, RunState())
 
     assert shown.state is expected
     assert shown.reason.startswith("as Slurm says" if found is State.CANCELLED else HINT)

@@ -10,7 +10,7 @@ import pytest
 
 from runspec_jobs.api.convert import write_files
 from runspec_jobs.cli.app import run
-from runspec_jobs.engine.outputs.layout import PLAIN, place
+from runspec_jobs.engine.outputs.layout import PLAIN, choose_path
 from runspec_jobs.errors import Conflict, UsageError
 from runspec_jobs.provider import OutputFile, paths
 
@@ -144,4 +144,4 @@ def test_fetch_follows_no_link_in_the_folder(checkout: Path, tmp_path: Path) -> 
     file = OutputFile("model", 0, 0, "x/authorized_keys", 0, io.BytesIO)
 
     with pytest.raises(Conflict, match="through a symbolic link"):
-        place(out, file, PLAIN)
+        choose_path(out, file, PLAIN)

@@ -42,7 +42,7 @@ def recorded(*settings: str, older: bool = False, ended: bool = True) -> Record:
     """Return the record of a run of job.yaml that has succeeded, or is alive; with *older*, as version 0.2.0 had it."""
     found = api.load("job.yaml", settings=settings).inputs
     made = model.make_plan(found.provider, found.spec, run_record.make_token(), found.facts)
-    about = start_run.about_run(found, cast("Client", None), made.run)
+    about = start_run.describe_run(found, cast("Client", None), made.run)
     if older:
         del about["spec_file"]
     base, text = found.base.absolute(), found.text.applied
@@ -59,7 +59,7 @@ def again(of: Record, *settings: str) -> start_run.Choice | None:
     found = api.load("job.yaml", settings=settings).inputs
     made = model.make_plan(found.provider, found.spec, "zzz999", found.facts)
     client, reporter = cast("Client", Running()), cast("Reporter", SimpleNamespace())
-    return start_run.earlier(of, made, client, found, reporter)
+    return start_run.judge_earlier(of, made, client, found, reporter)
 
 
 OTHER_TEXT = [
@@ -129,7 +129,7 @@ def test_an_apply_that_was_interrupted_uploads_only_what_it_planned() -> None:
     Path("job.yaml").write_text(SPEC + "# a comment\n")
 
     with pytest.raises(Conflict, match="was started with another spec"):
-        start_run.earlier(
+        start_run.judge_earlier(
             begun,
             model.make_plan(
                 found.provider, found.spec, "zzz999", api.load("job.yaml").inputs.facts
