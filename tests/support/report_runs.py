@@ -16,10 +16,10 @@ from runspec_jobs.provider import (
     State,
     Status,
 )
-from runspec_jobs.report.metric_extraction import chosen
+from runspec_jobs.report.metric_extraction import choose_number
 from runspec_jobs.report.page.run_page import Changed, RunReport
 from runspec_jobs.report.page.timeline import Clock
-from runspec_jobs.report.ranking import Placed, Task, ranked
+from runspec_jobs.report.ranking import Placed, Task, rank_tasks
 from runspec_jobs.report.usage import Asked, Used
 from runspec_jobs.spec.metric import Metric
 
@@ -71,11 +71,11 @@ def placed(tasks: int, count: int, number: Callable[[int, int], float]) -> tuple
     """Return the ranking of *tasks*, of which each has *count* numbers, and a parameter with many digits."""
     found = []
     for n in range(tasks):
-        measured = chosen(LOSS, [number(n, i) for i in range(count)], "none")
+        measured = choose_number(LOSS, [number(n, i) for i in range(count)], "none")
         lr = repr(10 ** (-5 + 4 * ((n * 7) % tasks) / max(1, tasks - 1)) * 1.0000000000000002)
         values = {"lr": lr, "width": str(16 + n % 5 * 16), "optimizer": ("adam", "sgd")[n % 2]}
         found.append(Task(n, values, "succeeded", measured))
-    return ranked(LOSS, found)
+    return rank_tasks(LOSS, found)
 
 
 def descent(task: int, step: int) -> float:
@@ -120,8 +120,11 @@ def diverged() -> RunReport:
     found = sweep(10, 1)
     values = [0.031, 0.12, 9.04e10, 0.3, 0.05, 1.7, 0.0312, 2.2, 14.0, 130.0]
     tasks = [p.task for p in sorted(found.ranking, key=lambda p: p.task.number)]
-    told = [t._replace(measured=chosen(LOSS, [v], "")) for t, v in zip(tasks, values, strict=True)]
-    return found._replace(ranking=ranked(LOSS, told))
+    told = [
+        t._replace(measured=choose_number(LOSS, [v], ""))
+        for t, v in zip(tasks, values, strict=True)
+    ]
+    return found._replace(ranking=rank_tasks(LOSS, told))
 
 
 def mpi() -> RunReport:
@@ -185,12 +188,12 @@ def running() -> RunReport:
     tasks = [p.task for p in placed(3, 50, descent)]
     found = found._replace(clock=found.clock._replace(ended_s=None, now_s=BORN_S + 2000))
     states = ("succeeded", "running", "waiting")
-    none = chosen(LOSS, [], "it printed nothing")
+    none = choose_number(LOSS, [], "it printed nothing")
     told = [
         t._replace(state=states[t.number], measured=none if t.number == 2 else t.measured)
         for t in tasks
     ]
-    return found._replace(ranking=ranked(LOSS, told))
+    return found._replace(ranking=rank_tasks(LOSS, told))
 
 
 def node_usage(task: int, rank: int, gpus: int = 0, points: int = 200) -> NodeUsage:

@@ -80,7 +80,7 @@ def ranked(run: Run, metric: Metric, status: Status) -> list[Placed]:
     """Return all tasks of *run*, whose status is *status*, the best by *metric* first."""
     client, spec = run.client(), run.spec
     tasks = measured_tasks.measure_tasks(run.record, client, spec, metric, status)
-    return list(ranking.ranked(metric, tasks))
+    return list(ranking.rank_tasks(metric, tasks))
 
 
 def about(
@@ -212,7 +212,7 @@ def sizes_in(path: Path, asked: Asked) -> Sizes:
             found = json.loads(file.read(POINTS_BYTES))
         if found["format"] != FORMAT:
             raise ValueError(f"its format is not {FORMAT}")
-        series = [scaling_law.from_json(one) for one in found["series"]]
+        series = [scaling_law.read_series(one) for one in found["series"]]
         notes = [str(note) for note in found.get("notes", ())]
         title = str(found.get("title", path.stem))
     except OSError as exc:
@@ -227,13 +227,13 @@ def sizes_in(path: Path, asked: Asked) -> Sizes:
 
 def sizes_json(found: Sizes) -> dict[str, Any]:
     """Return a comparison as JSON, in the format that `sizes_in` reads."""
-    shown = [scaling_law.to_json(one) for one in found.series]
+    shown = [scaling_law.write_report(one) for one in found.series]
     return {"format": FORMAT, "title": found.title, "notes": list(found.notes), "series": shown}
 
 
 def sensible(number: float) -> bool:
     """Return whether *number* can be a size, a price or a count: finite and above 0."""
-    return scaling_law.sensible(number)
+    return scaling_law.is_sensible(number)
 
 
 def write_page(path: Path, page: Callable[[], str], run: str = "", *, force: bool = False) -> None:
@@ -261,7 +261,7 @@ def _is_page(path: Path) -> bool:
 
 
 def _scaled(series: Sequence[Series], asked: Asked) -> list[Scaled]:
-    found = [scaling_law.scaled(one, asked) for one in series]
+    found = [scaling_law.make_report(one, asked) for one in series]
     for one in found:
         if one.base is None and asked.base is not None:
             measured = ", ".join(f"{p.size:g}" for p in one.series.points if p.throughput)
@@ -282,7 +282,7 @@ def _point(size: int, of: Record | None, metric: Metric) -> Point:
     client = Run(of).client()
     (task,) = measured_tasks.measure_tasks(of, client, of.spec, metric, status)
     found = task.measured
-    if found.value is not None and not scaling_law.sensible(found.value):
+    if found.value is not None and not scaling_law.is_sensible(found.value):
         found = Measured(None, f"{metric.name} is {found.value:g}")
     why = found.why if found.value is None else ""
     note = of.run if status.state is State.SUCCEEDED else f"{of.run} {state}"
@@ -300,5 +300,5 @@ def _baseline(group: Spec, metric: Metric) -> Baseline:
         data=group.scaling.data,
         software=group.scaling.software or group.container.image or packages or None,
         provider=group.provider,
-        metric=f"{metric.name}: {tables.measured_by(metric)}",
+        metric=f"{metric.name}: {tables.describe_measurement(metric)}",
     )

@@ -83,9 +83,9 @@ def simulate(asked: Question) -> Answer:
     assert spec and prices and measured, "BUG: a file that could not be read has no diagnostic"
     costs = _costs(asked, spec)
     work = SimulatedJob(asked.samples, measured.curve, costs, take, spec.retry.spot_attempts)
-    compared = list(compare.cases(spec, work, prices, asked.fixed))
+    compared = list(compare.list_cases(spec, work, prices, asked.fixed))
     runs = asked.runs or (RUNS if _drawn(prices, compared) else 1)
-    results = [compare.result(case, prices, _dices(asked.seed, runs)) for case in compared]
+    results = [compare.simulate_case(case, prices, _dices(asked.seed, runs)) for case in compared]
     return Answer(work, results, measured.measured_to, prices.about)
 
 
@@ -93,7 +93,7 @@ def _measured(asked: Question, text: SourceFile, spec: Spec | None) -> scaling.S
     read = _read(text, scaling.Scaling)
     if read is None:
         return None
-    found, problems = scaling.chosen(read, asked.series, _most(asked, spec))
+    found, problems = scaling.choose_series(read, asked.series, _most(asked, spec))
     text.add_problems(problems)
     return found
 
@@ -128,7 +128,7 @@ def _spec(text: SourceFile) -> Spec | None:
 def _trace(text: SourceFile) -> trace.Trace | None:
     found = _read(text, trace.Trace)
     if found is not None:
-        text.add_problems(trace.broken(found))
+        text.add_problems(trace.find_broken(found))
     return found
 
 
@@ -143,7 +143,7 @@ def _read(text: SourceFile, kind: type[M]) -> M | None:
 def _take(asked: Question, spec: Spec, prices: trace.Trace, text: SourceFile) -> Mapping[str, int]:
     """Return the number of nodes of each pool that the job may use: those asked for, or else from its capacity."""
     if asked.take is None:
-        take, problems = compare.wanted(spec, prices)
+        take, problems = compare.count_wanted(spec, prices)
         text.add_problems(problems)
         return take
     for name in asked.take:

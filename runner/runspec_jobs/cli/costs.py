@@ -18,7 +18,7 @@ from runspec_jobs.api.jobs import (
 from runspec_jobs.cli import output
 from runspec_jobs.diagnostics.render import escape_control
 from runspec_jobs.errors import UsageError
-from runspec_jobs.report.numbers import usd
+from runspec_jobs.report.numbers import format_usd
 
 SHOWN = 4  # machines; --json lists all
 UNKNOWN_USD = 1.0  # what an hour of a machine counts that has no known price anywhere
@@ -33,7 +33,7 @@ def lines(found: Estimate) -> Iterator[str]:
     for number, one in enumerate(found.machines[:SHOWN]):
         head = f"{machines(found)} x " if number == 0 else "or "
         each = "each " if found.at_once > 1 else ""
-        spot = "" if one.spot_usd_hour is None else f", {usd(one.spot_usd_hour)} on spot"
+        spot = "" if one.spot_usd_hour is None else f", {format_usd(one.spot_usd_hour)} on spot"
         yield escape_control(
             f"     {head}{one.name}: {each}{hourly(one.usd_hour)}{spot} ({one.why})"
         )
@@ -80,7 +80,7 @@ def _with_standing(found: Sequence[Estimate]) -> Iterator[str]:
     """Yield what the jobs may cost with what stays after them, if anything does."""
     of, stays = compute_exposure(found), any(cost.hours for one in found for cost in one.standing)
     if stays and of.usd is not None:
-        yield f"at most with what stays, which counts for a day at least: {usd(of.usd)}"
+        yield f"at most with what stays, which counts for a day at least: {format_usd(of.usd)}"
 
 
 def is_charged(found: Estimate) -> bool:
@@ -100,7 +100,7 @@ def machines(found: Estimate) -> str:
 
 
 def hourly(amount: float | None) -> str:
-    return "price unknown" if amount is None else f"{usd(amount)} an hour"
+    return "price unknown" if amount is None else f"{format_usd(amount)} an hour"
 
 
 def rate(found: Estimate) -> str:
@@ -109,7 +109,7 @@ def rate(found: Estimate) -> str:
     if most is None or least is None:
         return "in all: unknown" if least is None else f"in all: at least {hourly(least)}"
     several = (
-        f"{usd(least).removesuffix(' USD')} to {usd(most)} an hour"
+        f"{format_usd(least).removesuffix(' USD')} to {format_usd(most)} an hour"
         if most > least
         else hourly(most)
     )
@@ -121,7 +121,7 @@ def _on_spot(found: Estimate) -> str:
     if found.spot_usd_hour is None:
         return ", less on spot machines" if found.work.spot else ""
     when = f"by prices of {found.listed_on}, {_age(found.listed_on)}"
-    return f", or {usd(found.spot_usd_hour)} on spot machines {when}"
+    return f", or {format_usd(found.spot_usd_hour)} on spot machines {when}"
 
 
 def _age(day: str) -> str:
@@ -144,14 +144,18 @@ def bound(found: Estimate) -> str:
     parts = [_length(work.timeout_s), *_times(work.attempts, "attempt")]
     parts += [*_times(work.nodes, "node"), *_times(work.tasks, "task")]
     caveat = f"; {found.caveat}" if found.caveat else ""
-    spot = "" if found.at_spot_usd is None else f", or {usd(found.at_spot_usd)} by the spot prices"
-    return f"at most: {usd(found.bound_usd)} ({' x '.join(parts)}{caveat}){spot}"
+    spot = (
+        ""
+        if found.at_spot_usd is None
+        else f", or {format_usd(found.at_spot_usd)} by the spot prices"
+    )
+    return f"at most: {format_usd(found.bound_usd)} ({' x '.join(parts)}{caveat}){spot}"
 
 
 def _instead(found: Exposure) -> str:
     """Return what is known in place of the most that jobs can cost."""
     if found.near_usd is not None:
-        return f"; {usd(found.near_usd)} by the prices of {found.near_region}"
+        return f"; {format_usd(found.near_usd)} by the prices of {found.near_region}"
     if found.machine_hours is None:
         return ""
     return f"; {found.machine_hours:,.4g} machine hours"
@@ -231,12 +235,12 @@ def demand_below(jobs: Sequence[Job], most_usd: float | None) -> None:
         raise UsageError(escape_control(what), hint)
     if of.usd > most_usd:
         jobs_ = "the job" if len(found) == 1 else f"the {len(found)} jobs"
-        what = f"--max-usd: {jobs_} may cost {usd(of.usd)}, and {usd(most_usd)} are allowed"
+        what = f"--max-usd: {jobs_} may cost {format_usd(of.usd)}, and {format_usd(most_usd)} are allowed"
         hint = (
             "shorten timeout, or ask for fewer nodes, tasks, retry.attempts or retry.spot_attempts"
         )
         if of.usd - of.standing_usd <= most_usd:
-            what += f"; {usd(of.standing_usd)} of it are for what stays beside the job"
+            what += f"; {format_usd(of.standing_usd)} of it are for what stays beside the job"
             hint = "runspec plan lists it; what stays until it is deleted counts for a day at least"
         raise UsageError(what, hint)
 
@@ -247,7 +251,7 @@ def together(jobs: Sequence[Job]) -> Iterator[str]:
     if len(found) > 1:
         of = compute_exposure(found)
         unknown = f"unknown, because {of.unbounded}{_instead(of)}"
-        most = unknown if of.usd is None else usd(of.usd - of.standing_usd)
+        most = unknown if of.usd is None else format_usd(of.usd - of.standing_usd)
         yield escape_control(f"all {len(found)} jobs at most: {most}")
         yield from map(escape_control, _with_standing(found))
 

@@ -25,7 +25,7 @@ from runspec_jobs.errors import (
     UnknownOutcome,
     UsageError,
 )
-from runspec_jobs.report.numbers import seconds
+from runspec_jobs.report.numbers import format_seconds
 
 SERVICE = (
     Damaged,
@@ -191,7 +191,7 @@ def _destroy_many(options: DestroyOptions) -> int:
 def _preview(runs: Sequence[Summary]) -> None:
     now = time.time()
     for one in runs:
-        age = "" if one.began is None else f"{seconds(round(now - one.began))} old"
+        age = "" if one.began is None else f"{format_seconds(round(now - one.began))} old"
         row = f"{one.run:48} {one.provider or '-':14} {one.state:11} {age:12} {one.file or ''}"
         output.tell(row.rstrip())
 

@@ -73,7 +73,7 @@ def changes_json(found: Membership | None) -> dict[str, Any]:
         return {}
     if found.unknown:
         return {"changes": None, "changes_total": None, "changes_unknown": found.unknown}
-    return elastic_costs.to_json(found.changes)
+    return elastic_costs.write_changes(found.changes)
 
 
 def when(at: float) -> str:
@@ -84,4 +84,6 @@ def change_lines(found: Membership | None) -> Iterator[str]:
     if found is not None and found.unknown:
         yield escape_control(f"  changes of nodes: {elastic_costs.NOT_KNOWN}: {found.unknown}")
     elif found is not None:
-        yield from map(escape_control, elastic_costs.lines(found.changes, CHANGES_LISTED, when))
+        yield from map(
+            escape_control, elastic_costs.format_lines(found.changes, CHANGES_LISTED, when)
+        )

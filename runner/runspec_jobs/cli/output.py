@@ -19,7 +19,7 @@ from runspec_jobs.diagnostics.render import (
     format_json,
 )
 from runspec_jobs.errors import OutputFailed
-from runspec_jobs.report.numbers import brief
+from runspec_jobs.report.numbers import format_number
 
 if TYPE_CHECKING:
     from runspec_jobs.report.tables import Cell, Table
@@ -150,7 +150,13 @@ def print_table(table: Table) -> None:
 
 
 def _cell(cell: Cell) -> str:
-    return escape_control(cell) if isinstance(cell, str) else "" if cell is None else brief(cell)
+    return (
+        escape_control(cell)
+        if isinstance(cell, str)
+        else ""
+        if cell is None
+        else format_number(cell)
+    )
 
 
 def _padded(text: str, width: int, word: bool) -> str:

@@ -139,7 +139,7 @@ def _show_drawn(job: Job) -> None:
 
     tasks = job.tasks()
     output.out("")
-    output.print_table(tables.drawn(tasks[:ROWS]))
+    output.print_table(tables.make_drawn_table(tasks[:ROWS]))
     if len(tasks) > ROWS:
         output.out(f"and {len(tasks) - ROWS:,} more tasks: --json lists all")
 

@@ -108,7 +108,7 @@ def _run(of: Run, options: ReportOptions) -> int:
         more = _cost_and_usage(of, status, used)
         output.out_json("runspec.ranking/v1", {**ranks, **more, **node_table.changes_json(known)})
         return OK
-    output.print_table(tables.ranking(metric, found))
+    output.print_table(tables.make_ranking_table(metric, found))
     _print_cost(of, status, used)
     if known is not None:
         output.out("")
@@ -142,8 +142,12 @@ def _page(
 
 
 def _ranks(of: Run, status: Status, metric: Metric, found: Sequence[Placed]) -> Mapping[str, Any]:
-    measured = {"name": metric.name, "goal": metric.goal, "measured": tables.measured_by(metric)}
-    rows = [ranking.row(placed) for placed in found]
+    measured = {
+        "name": metric.name,
+        "goal": metric.goal,
+        "measured": tables.describe_measurement(metric),
+    }
+    rows = [ranking.write_row(placed) for placed in found]
     stopped = reports.stopped_tasks(of)
     what = {"run": of.id, "state": status.state, "metric": measured, "stopped": stopped}
     return {**what, "tasks": rows}
@@ -182,13 +186,13 @@ def _without_metric(
 
 def _cost_and_usage(of: Run, status: Status, used: Used | None) -> dict[str, Any]:
     cost = spending.spent_json(spending.of_run(of, status))
-    return {"cost": cost, "usage": usage.to_json(used)}
+    return {"cost": cost, "usage": usage.write_usage(used)}
 
 
 def _print_cost(of: Run, status: Status, used: Used | None) -> None:
     for line in spending.spent_lines(spending.of_run(of, status)):
         output.out(line.removeprefix("  "))
-    for line in usage.lines(used):
+    for line in usage.format_lines(used):
         output.out(escape_control(line))
 
 
@@ -196,9 +200,9 @@ def _show(known: Membership) -> None:
     if known.unknown:
         output.out(escape_control(f"changes of nodes: {elastic_costs.NOT_KNOWN}: {known.unknown}"))
         return
-    for name, text in tables.changes_facts(known.changes):
+    for name, text in tables.list_changes_facts(known.changes):
         output.out(f"{name}: {text}")
-    output.print_table(tables.changes(known.changes, node_table.when))
+    output.print_table(tables.make_changes_table(known.changes, node_table.when))
 
 
 def _follow(of: Run, metric: Metric | None, options: ReportOptions) -> bool:
@@ -237,9 +241,9 @@ def _sizes(found: Sizes, options: ReportOptions) -> int:
 
 def _print_sizes(found: Scaled) -> None:
     output.out(f"\n{escape_control(found.series.name)}")
-    for name, text in tables.scaling_facts(found):
+    for name, text in tables.list_scaling_facts(found):
         output.out(f"  {name + ':':10} {escape_control(text)}")
-    output.print_table(tables.scaling(found))
+    output.print_table(tables.make_scaling_table(found))
 
 
 # Pages
@@ -248,7 +252,7 @@ def _print_sizes(found: Scaled) -> None:
 def _scaling_page(found: Sizes) -> str:
     from runspec_jobs.report.page import scaling_page  # only for --html
 
-    return scaling_page.scaling_page(found.title, found.series, found.notes)
+    return scaling_page.make_scaling_page(found.title, found.series, found.notes)
 
 
 def _write_page(options: ReportOptions, page: Callable[[], str]) -> None:

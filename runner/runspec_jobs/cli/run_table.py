@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from runspec_jobs.api.listing import UNREADABLE, Summary
 from runspec_jobs.cli import output, spending
 from runspec_jobs.diagnostics.render import count_columns, escape_control
-from runspec_jobs.report.numbers import brief, seconds
+from runspec_jobs.report.numbers import format_number, format_seconds
 
 GAP = 2
 COLOURS = {"running": 36, "succeeded": 32, "failed": 31, "unreadable": 31, "waiting": 33}
@@ -31,7 +31,7 @@ def age(row: Summary, now_s: float) -> str:
     """Return how long ago a run was started, in its largest unit."""
     if row.began is None:
         return "-"
-    count, unit = seconds(max(0.0, now_s - row.began)).split()[:2]
+    count, unit = format_seconds(max(0.0, now_s - row.began)).split()[:2]
     return f"{count.partition('.')[0]} {unit}"
 
 
@@ -45,7 +45,7 @@ def nodes(row: Summary) -> str:
 def metric(row: Summary) -> str:
     """Return the best value of the metric on record."""
     found = row.metric
-    return "-" if found is None else f"{found['name']} {brief(found['value'])}"
+    return "-" if found is None else f"{found['name']} {format_number(found['value'])}"
 
 
 def file(row: Summary) -> str:
@@ -60,7 +60,9 @@ COLUMNS = (
     Column("provider", 7, lambda row, now_s: row.provider or "-"),
     Column("state", 1, lambda row, now_s: row.state),
     Column("age", 2, age),
-    Column("duration", 3, lambda row, now_s: "-" if row.ran_s is None else seconds(row.ran_s)),
+    Column(
+        "duration", 3, lambda row, now_s: "-" if row.ran_s is None else format_seconds(row.ran_s)
+    ),
     Column("nodes", 6, lambda row, now_s: nodes(row)),
     Column("metric", 4, lambda row, now_s: metric(row)),
     Column("cost", 5, lambda row, now_s: spending.short(row.cost) or "-"),
@@ -99,7 +101,7 @@ def about(row: Summary) -> Iterator[str]:
     known = {
         "provider": row.provider,
         "started": None if row.began is None else f"{age(row, now_s)} ago, {_when(row.began)}",
-        "duration": None if row.ran_s is None else seconds(row.ran_s),
+        "duration": None if row.ran_s is None else format_seconds(row.ran_s),
         "asked for": _asked(row),
         "metric": None if row.metric is None else _metric(row.metric),
         "logs": row.logs,
@@ -124,7 +126,7 @@ def _asked(row: Summary) -> str | None:
 
 
 def _metric(found: Mapping[str, Any]) -> str:
-    return f"{found['name']} {brief(found['value'])} (task {found['task']})"
+    return f"{found['name']} {format_number(found['value'])} (task {found['task']})"
 
 
 def _shown(widths: Sequence[int], room: int | None) -> list[int]:

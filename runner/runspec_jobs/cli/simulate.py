@@ -93,7 +93,7 @@ def view(
     counts = sorted(
         {1, *(result.case.least for result in results), *(r.case.most for r in results)}
     )
-    speeds = ", ".join(f"{curve.samples_per_s(n):,.0f}/s on {n}" for n in counts)
+    speeds = ", ".join(f"{curve.compute_throughput(n):,.0f}/s on {n}" for n in counts)
     yield f"work     {asked.samples:,.0f} samples; {speeds} node{'s' * (counts != [1])}"
     if measured_to is not None and measured_to < counts[-1]:
         yield f"         above {measured_to:g} nodes: not measured, but extrapolated by Amdahl's law"

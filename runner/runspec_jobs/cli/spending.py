@@ -12,7 +12,7 @@ from runspec_jobs.api.listing import AllSpending
 from runspec_jobs.cli import output
 from runspec_jobs.errors import OK, Damaged, Newer
 from runspec_jobs.machines import spent
-from runspec_jobs.report.numbers import usd
+from runspec_jobs.report.numbers import format_usd
 from runspec_jobs.report.tables import Table
 
 NAMED = 3  # the most runs that a note names
@@ -56,7 +56,7 @@ def amount(part: Part) -> str:
     more = list(_unknown(part))
     if not part.is_priced:
         return f"unknown: {' and '.join(more)}"
-    least, most = usd(float(part.least_usd)), usd(float(part.most_usd))
+    least, most = format_usd(float(part.least_usd)), format_usd(float(part.most_usd))
     known = most if least == most else f"{least.removesuffix(' USD')} to {most}"
     if part.at_most:
         known = f"at most {most}"
@@ -83,8 +83,8 @@ def _short(part: Part) -> str:
     is_upper = part.at_most or part.most_usd > part.least_usd
     is_lower = bool(part.unpriced_hours or part.untimed)
     if is_upper and is_lower:
-        return f"~{usd(float(part.most_usd))}"
-    text = usd(float(part.most_usd))
+        return f"~{format_usd(float(part.most_usd))}"
+    text = format_usd(float(part.most_usd))
     return (
         text
         if text.startswith("under")

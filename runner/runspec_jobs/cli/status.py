@@ -139,7 +139,7 @@ def status(run: str, *, as_json: bool) -> int:
     shown = {**found._asdict(), "nodes": node_table.rows(found.nodes), "want": of.wanted}
     shown |= {**listing.summary(of, found)._asdict(), **node_table.changes_json(of.membership())}
     used = of.usage(found, FEW)
-    shown |= {"cost": spending.spent_json(cost), "usage": usage.to_json(used)}
+    shown |= {"cost": spending.spent_json(cost), "usage": usage.write_usage(used)}
     output.out_json("runspec.status/v1", shown)
     return OK
 
@@ -163,7 +163,7 @@ def _status_lines(of: Run, found: Status) -> Iterator[str]:
     yield from node_table.head(of.id, short.state, found)
     yield from run_table.about(short)
     yield from spending.spent_lines(spending.of_run(of, found))
-    yield from (escape_control(f"  {line}") for line in usage.lines(of.usage(found, FEW)))
+    yield from (escape_control(f"  {line}") for line in usage.format_lines(of.usage(found, FEW)))
     yield from node_table.lines(found.nodes)
     yield from (f"  {line}" for line in closing.log_end(of, found, reads=of.provider == HERE))
     yield from node_table.change_lines(of.membership())

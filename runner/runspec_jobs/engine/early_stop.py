@@ -14,7 +14,7 @@ from runspec_jobs.logs.outage import is_passing
 from runspec_jobs.provider import Client, State, Status, SupportsTaskStop
 from runspec_jobs.report import ranking
 from runspec_jobs.report.metric_extraction import Measured
-from runspec_jobs.report.numbers import brief
+from runspec_jobs.report.numbers import format_number
 from runspec_jobs.report.ranking import Task
 from runspec_jobs.spec.metric import Metric
 from runspec_jobs.spec.placeholders import tasks
@@ -73,7 +73,7 @@ class Stopper:
         """Stop the other tasks that have not ended, if a task has won; call it repeatedly."""
         if self.winner is None:
             tasks_ = [self._get_task(number) for number in self.watch.tasks]
-            self.winner = ranking.reached(self.metric, tasks_)
+            self.winner = ranking.find_reached(self.metric, tasks_)
         if self.winner is None or time.monotonic() < self._next_s:
             return
         self._next_s = time.monotonic() + self._pause_s
@@ -99,7 +99,7 @@ class Stopper:
     def _announce(self, winner: Task) -> None:
         value = winner.measured.value
         assert value is not None, "BUG: a task without a value has won"
-        reached = f"task {winner.number} has {self.metric.name} {brief(value)}"
+        reached = f"task {winner.number} has {self.metric.name} {format_number(value)}"
         self.tell(f"{reached}: stopping the others")
         self._announced = True
 

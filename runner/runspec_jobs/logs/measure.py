@@ -16,7 +16,7 @@ from runspec_jobs.report.metric_extraction import (
     LINE_CHARACTERS,
     Measured,
     MetricExtractor,
-    in_file,
+    measure_file,
 )
 from runspec_jobs.spec.metric import Metric
 
@@ -50,13 +50,13 @@ class MetricCollector:
         shown = found.text.rstrip(b"\r").rpartition(b"\r")[2]  # a progress bar may be long
         extractor = ranks[found.rank]
         before = len(extractor.numbers)
-        extractor.line(shown[:LINE_BYTES].decode("utf-8", "replace"))
+        extractor.read_line(shown[:LINE_BYTES].decode("utf-8", "replace"))
         if len(extractor.numbers) > before:
             self.last = found.task, extractor.numbers[-1]
 
     def get_measured(self, task: int) -> Measured:
         """Return the metric of the first node that printed one, or the reason why the first node has none."""
-        found = [finder.measured() for _, finder in sorted(self._of.get(task, {}).items())]
+        found = [finder.get_measured() for _, finder in sorted(self._of.get(task, {}).items())]
         return next((one for one in found if one.value is not None), found[0] if found else SILENT)
 
 
@@ -98,7 +98,7 @@ class Bounded:
 
     def read_file(self, metric: Metric, text: str) -> Measured:
         """Return the metric in a file under the time limit."""
-        return self.call(partial(in_file, metric), text)
+        return self.call(partial(measure_file, metric), text)
 
     def call(self, ask: Callable[[str], Answered], text: str) -> Answered:
         """Return the result of *ask* for *text*, under the time limit."""

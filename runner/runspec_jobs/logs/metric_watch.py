@@ -13,7 +13,7 @@ from runspec_jobs.logs import measure
 from runspec_jobs.logs.follow import Line
 from runspec_jobs.logs.measured_tasks import choose_nodes
 from runspec_jobs.provider import State, Status
-from runspec_jobs.report.ranking import ENDED_BADLY, Task, ranked
+from runspec_jobs.report.ranking import ENDED_BADLY, Task, rank_tasks
 from runspec_jobs.spec import placeholders
 from runspec_jobs.spec.metric import Metric
 from runspec_jobs.state.journal import Journal
@@ -101,7 +101,7 @@ class MetricWatch:
             )
             for number in collector.tasks
         ]
-        first = ranked(collector.metric, tasks)[0]
+        first = rank_tasks(collector.metric, tasks)[0]
         value = first.task.measured.value
         if first.place is None or value is None:
             return None

@@ -37,16 +37,16 @@ class Total(NamedTuple):
     exact: bool
 
 
-def costs(found: Sequence[MembershipChange]) -> list[Cost]:
+def compute_costs(found: Sequence[MembershipChange]) -> list[Cost]:
     """Return *found*, which must be in order, and for each whether the next change includes its cost."""
     told: list[Cost] = []
     for one in found:
         ended = one.gap_s is not None or one.first_step is not None
-        told.append(Cost(one, not ended and _spanned(one.task, one.generation, found)))
+        told.append(Cost(one, not ended and _is_spanned(one.task, one.generation, found)))
     return told
 
 
-def _spanned(task: int, generation: int, found: Sequence[MembershipChange]) -> bool:
+def _is_spanned(task: int, generation: int, found: Sequence[MembershipChange]) -> bool:
     """Return whether the gap of a later change began before *generation*, of which no step is known."""
     later = (one for one in found if (one.task, one.generation) > (task, generation))
     known = next((one for one in later if one.gap_s is not None), None)
@@ -55,7 +55,7 @@ def _spanned(task: int, generation: int, found: Sequence[MembershipChange]) -> b
     return known.since < generation
 
 
-def total(found: Sequence[MembershipChange]) -> Total:
+def sum_costs(found: Sequence[MembershipChange]) -> Total:
     """Add up *found*, which must be in order. Generations without a record count as changes too."""
     count = unread = 0
     for task, of_task in groupby(found, lambda one: one.task):
@@ -63,8 +63,10 @@ def total(found: Sequence[MembershipChange]) -> Total:
         numbers = range(2, told[-1].generation + 1)
         missing = set(numbers).difference(one.generation for one in told)
         count += len(numbers)
-        unread += sum(not _spanned(task, number, told) for number in missing)
-    own = [cost.change for cost in costs(found) if cost.change.before and not cost.with_next]
+        unread += sum(not _is_spanned(task, number, told) for number in missing)
+    own = [
+        cost.change for cost in compute_costs(found) if cost.change.before and not cost.with_next
+    ]
     gaps = [one.gap_s for one in own if one.gap_s is not None]
     steps = [one.lost_steps for one in own if one.lost_steps is not None]
     return Total(
@@ -77,47 +79,47 @@ def total(found: Sequence[MembershipChange]) -> Total:
     )
 
 
-def row(one: MembershipChange) -> dict[str, Any]:
+def write_change(one: MembershipChange) -> dict[str, Any]:
     """Return a change as JSON."""
     who = {name: [w._asdict() for w in getattr(one, name)] for name in ("came", "left", "lost")}
     return {**one._asdict(), **who}
 
 
-def to_json(found: Sequence[MembershipChange]) -> dict[str, Any]:
-    return {"changes": list(map(row, found)), "changes_total": total(found)._asdict()}
+def write_changes(found: Sequence[MembershipChange]) -> dict[str, Any]:
+    return {"changes": list(map(write_change, found)), "changes_total": sum_costs(found)._asdict()}
 
 
-def nodes(one: MembershipChange) -> str:
+def format_nodes(one: MembershipChange) -> str:
     return f"{one.before} to {one.nodes}" if one.before else str(one.nodes)
 
 
-def who(one: MembershipChange) -> str:
+def describe_nodes(one: MembershipChange) -> str:
     """Return the nodes that joined, left or were lost, or else the reason why the program was started again."""
     parts = [
-        f"{name} {_named(getattr(one, name))}"
+        f"{name} {_list_names(getattr(one, name))}"
         for name in ("came", "left", "lost")
         if getattr(one, name)
     ]
     return "; ".join(parts) or one.why
 
 
-def _named(found: Sequence[NodeRef]) -> str:
+def _list_names(found: Sequence[NodeRef]) -> str:
     told = [f"node {w.node} ({w.host}{', ' + w.why if w.why else ''})" for w in found[:NAMED]]
     more = len(found) - NAMED
     return ", ".join(told) + (f" and {more:,} more" if more > 0 else "")
 
 
-def seconds(cost: Cost) -> float | str | None:
+def get_seconds(cost: Cost) -> float | str | None:
     """Return a change's seconds without a step, or a text if they are not exact; None for the start of a task."""
-    return _amount(cost, cost.change.gap_s, "at most")
+    return _format_amount(cost, cost.change.gap_s, "at most")
 
 
-def steps(cost: Cost) -> float | str | None:
+def get_steps(cost: Cost) -> float | str | None:
     """Return the number of steps that were repeated after a change, in the same form as `seconds`."""
-    return _amount(cost, cost.change.lost_steps, "at least")
+    return _format_amount(cost, cost.change.lost_steps, "at least")
 
 
-def _amount(cost: Cost, value: float | None, bound: str) -> float | str | None:
+def _format_amount(cost: Cost, value: float | None, bound: str) -> float | str | None:
     if not cost.change.before:
         return None
     if value is None:
@@ -125,7 +127,7 @@ def _amount(cost: Cost, value: float | None, bound: str) -> float | str | None:
     return value if cost.change.exact else f"{bound} {value:g}"
 
 
-def in_all(found: Total) -> tuple[str, str]:
+def format_totals(found: Total) -> tuple[str, str]:
     """Return the texts of the seconds and of the steps that all changes have cost."""
     most, least = ("", "") if found.exact else ("at most ", "at least ")
     gap = None if found.gap_s is None else f"{most}{found.gap_s:,.1f} s"
@@ -139,25 +141,27 @@ def _sum(known: str | None, unknown: int) -> str:
     return f"{known} ({NOT_KNOWN} for {unknown:,} of them)" if unknown else known
 
 
-def lines(found: Sequence[MembershipChange], most: int, when: When) -> Iterator[str]:
+def format_lines(found: Sequence[MembershipChange], most: int, when: When) -> Iterator[str]:
     """Yield the sum and the last *most* changes as lines of text."""
     if not found:
         return
-    count = total(found).changes
-    gap, again = in_all(total(found))
+    count = sum_costs(found).changes
+    gap, again = format_totals(sum_costs(found))
     if count:
         yield f"  changes of nodes: {count:,}; without a step: {gap}; steps done again: {again}"
     if len(found) > most:
         yield f"  these are the last {most} generations: --json has all"
-    yield from (_line(cost, when) for cost in costs(found)[-most:])
+    yield from (_format_line(cost, when) for cost in compute_costs(found)[-most:])
 
 
-def _line(cost: Cost, when: When) -> str:
-    one, gap = cost.change, seconds(cost)
-    told = [who(one)] if who(one) else []
+def _format_line(cost: Cost, when: When) -> str:
+    one, gap = cost.change, get_seconds(cost)
+    told = [describe_nodes(one)] if describe_nodes(one) else []
     if one.before:
         unit = "" if one.gap_s is None else " s"
         told.append(f"without a step: {gap if isinstance(gap, str) else f'{gap:.1f}'}{unit}")
-        told.append(f"steps done again: {steps(cost)}")
-    begun = f"  task {one.task} generation {one.generation}, {when(one.at)}, {nodes(one)} nodes"
+        told.append(f"steps done again: {get_steps(cost)}")
+    begun = (
+        f"  task {one.task} generation {one.generation}, {when(one.at)}, {format_nodes(one)} nodes"
+    )
     return ": ".join((begun, "; ".join(told))) if told else begun

@@ -30,16 +30,16 @@ CHAINER_NAME = re.compile(r"\S+")
 class Table(Protocol):
     """Reads one log, line by line."""
 
-    def row(self, line: str) -> Row | None:
+    def read_row(self, line: str) -> Row | None:
         """Return the values in *line* by column, or None if it is not a row of the table."""
 
 
-def table(reader: Reader) -> Table:
+def make_table(reader: Reader) -> Table:
     """Return a new reader for one log of a framework."""
     return TABLES[reader]()
 
 
-def called(reader: Reader, column: str) -> str:
+def get_row_key(reader: Reader, column: str) -> str:
     """Return the key in rows of a column, from its name in a log or a title.
 
     >>> called("mxnet", "Time cost"), called("chainer", "main/MSE")
@@ -48,7 +48,7 @@ def called(reader: Reader, column: str) -> str:
     return column if reader == "chainer" else column.lower().replace(" ", "-")
 
 
-def plain(line: str) -> str:
+def strip_line(line: str) -> str:
     """Return a line as a terminal shows it: only the last text of a progress bar, without control sequences.
 
     >>> plain("1/2 loss: 0.9\\r2/2 loss: \\x1b[1m0.4\\x1b[0m\\r")
@@ -69,11 +69,11 @@ class Horovod:
     def __init__(self) -> None:
         self.begun = False
 
-    def row(self, line: str) -> Row | None:
-        words = BEFORE.sub("", plain(line)).split()
+    def read_row(self, line: str) -> Row | None:
+        words = BEFORE.sub("", strip_line(line)).split()
         if tuple(word.lower() for word in words) == HOROVOD:
             self.begun = True
-        elif self.begun and len(words) == len(HOROVOD) and (found := _numbers(words)):
+        elif self.begun and len(words) == len(HOROVOD) and (found := _parse_numbers(words)):
             return dict(zip(HOROVOD, found, strict=True))
         return None
 
@@ -85,8 +85,8 @@ class MxNet:
     {'epoch': 0.0, 'batch': 100.0, 'speed': 15554.63, 'train-accuracy': 0.5}
     """
 
-    def row(self, line: str) -> Row | None:
-        match = MXNET.search(plain(line))
+    def read_row(self, line: str) -> Row | None:
+        match = MXNET.search(strip_line(line))
         if match is None:
             return None
         found = {"epoch": float(match[1])}
@@ -94,7 +94,7 @@ class MxNet:
             found["batch"] = float(match[2])
         if speed := MXNET_SPEED.search(match[3]):
             found["speed"] = float(speed[1])
-        found |= {called("mxnet", k): float(v) for k, v in MXNET_PAIR.findall(match[3])}
+        found |= {get_row_key("mxnet", k): float(v) for k, v in MXNET_PAIR.findall(match[3])}
         return found if len(found) > 1 else None
 
 
@@ -110,23 +110,25 @@ class Chainer:
     def __init__(self) -> None:
         self.names: list[tuple[str, int]] = []
 
-    def row(self, line: str) -> Row | None:
-        shown = plain(line)
+    def read_row(self, line: str) -> Row | None:
+        shown = strip_line(line)
         text = BEFORE.sub("", shown) if not self.names or shown.startswith("[") else shown
         found = [(match[0], match.start()) for match in CHAINER_NAME.finditer(text)]
         words = [word for word, _ in found]
-        if words and words[0] in CHAINER_FIRST and _titles(words):
+        if words and words[0] in CHAINER_FIRST and _is_title_line(words):
             self.names = found
-        elif 0 < len(words) <= len(self.names) and (numbers := _numbers(words)):
-            return _placed(self.names, found, numbers)
+        elif 0 < len(words) <= len(self.names) and (numbers := _parse_numbers(words)):
+            return _assign_numbers(self.names, found, numbers)
         return None
 
 
-def _titles(words: list[str]) -> bool:
+def _is_title_line(words: list[str]) -> bool:
     return len(words) > 1 and any("/" in w or w == "elapsed_time" for w in words)
 
 
-def _placed(names: list[tuple[str, int]], words: list[tuple[str, int]], found: list[float]) -> Row:
+def _assign_numbers(
+    names: list[tuple[str, int]], words: list[tuple[str, int]], found: list[float]
+) -> Row:
     """Assign each number to its column: in order if all columns have one, or else by its position in the line."""
     if len(found) == len(names):
         return {name: value for (name, _), value in zip(names, found, strict=True)}
@@ -136,7 +138,7 @@ def _placed(names: list[tuple[str, int]], words: list[tuple[str, int]], found: l
     return of
 
 
-def _numbers(words: Iterable[str]) -> list[float] | None:
+def _parse_numbers(words: Iterable[str]) -> list[float] | None:
     try:
         return [float(word) for word in words]
     except ValueError:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from runspec_jobs.report.log_tables import COLUMNS, called, plain, table
+from runspec_jobs.report.log_tables import COLUMNS, get_row_key, make_table, strip_line
 from runspec_jobs.spec.metric import Metric
 from runspec_jobs.spec.regex_safety import GROUP
 
@@ -36,24 +36,26 @@ class MetricExtractor:
         self.numbers: list[float] = []
         self.nothing = "it printed nothing"
         self._wrong = ""
-        self._found = self._in_table(metric) if metric.reader else self._by_pattern(metric)
+        self._found = (
+            self._find_in_table(metric) if metric.reader else self._find_by_pattern(metric)
+        )
 
-    def line(self, text: str) -> None:
+    def read_line(self, text: str) -> None:
         """Search the next line as a terminal shows it; only the start of a very long line is searched."""
-        if (found := self._found(plain(text)[:LINE_CHARACTERS])) is None:
+        if (found := self._found(strip_line(text)[:LINE_CHARACTERS])) is None:
             return
         try:
             self.numbers.append(float(found))
         except ValueError:
             self._wrong = NO_NUMBER
 
-    def measured(self) -> Measured:
+    def get_measured(self) -> Measured:
         """Return the metric according to the lines so far."""
         if self._wrong:
             return Measured(None, self._wrong)
-        return chosen(self.metric, self.numbers, self.nothing)
+        return choose_number(self.metric, self.numbers, self.nothing)
 
-    def _by_pattern(self, metric: Metric) -> Finds:
+    def _find_by_pattern(self, metric: Metric) -> Finds:
         assert metric.pattern is not None, "BUG: a metric without a source was accepted"
         pattern = re.compile(metric.pattern)
         group = GROUP if GROUP in pattern.groupindex else 1
@@ -65,14 +67,14 @@ class MetricExtractor:
 
         return find
 
-    def _in_table(self, metric: Metric) -> Finds:
+    def _find_in_table(self, metric: Metric) -> Finds:
         assert metric.reader is not None, "BUG: no table without a reader"
-        read = table(metric.reader)
-        column = called(metric.reader, metric.column or COLUMNS[metric.reader])
+        read = make_table(metric.reader)
+        column = get_row_key(metric.reader, metric.column or COLUMNS[metric.reader])
         self.nothing = f"the log has no {metric.reader} table"
 
         def find(line: str) -> float | None:
-            row = read.row(line)
+            row = read.read_row(line)
             if row is not None and column not in row:
                 self.nothing = f"the {metric.reader} table has no column '{column}'"
             return None if row is None else row.get(column)
@@ -80,28 +82,28 @@ class MetricExtractor:
         return find
 
 
-def in_text(metric: Metric, lines: Iterable[str]) -> Measured:
+def measure_text(metric: Metric, lines: Iterable[str]) -> Measured:
     """Return the metric in *lines*, which are those of a log or of a text file."""
     finder = MetricExtractor(metric)
     for line in lines:
-        finder.line(line)
-    return finder.measured()
+        finder.read_line(line)
+    return finder.get_measured()
 
 
-def in_file(metric: Metric, text: str) -> Measured:
+def measure_file(metric: Metric, text: str) -> Measured:
     """Return the metric in *text*, the content of the file that the metric names."""
     match metric.table:
         case ".json":
-            return _in_json(metric, [text])
+            return _measure_json(metric, [text])
         case ".jsonl":
-            return _in_json(metric, text.splitlines())
+            return _measure_json(metric, text.splitlines())
         case ".csv":
-            return _in_csv(metric, text)
+            return _measure_csv(metric, text)
         case _:
-            return in_text(metric, text.splitlines())
+            return measure_text(metric, text.splitlines())
 
 
-def _in_json(metric: Metric, texts: Iterable[str]) -> Measured:
+def _measure_json(metric: Metric, texts: Iterable[str]) -> Measured:
     found: list[Any] = []
     for text in texts:
         if not text.strip():
@@ -110,11 +112,11 @@ def _in_json(metric: Metric, texts: Iterable[str]) -> Measured:
             value = json.loads(text)
         except (ValueError, RecursionError):
             return Measured(None, f"{metric.file} is not JSON")
-        found += _at(value, metric.key or "")
-    return _chosen(metric, found, f"{metric.file} has no '{metric.key}'")
+        found += _get_values(value, metric.key or "")
+    return _choose_number(metric, found, f"{metric.file} has no '{metric.key}'")
 
 
-def _at(value: Any, key: str) -> list[Any]:
+def _get_values(value: Any, key: str) -> list[Any]:
     """Return the values at the dotted *key*: all items if it is a list, one value otherwise, none if it is missing."""
     for part in key.split("."):
         if isinstance(value, dict) and part in value:
@@ -126,26 +128,26 @@ def _at(value: Any, key: str) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _in_csv(metric: Metric, text: str) -> Measured:
+def _measure_csv(metric: Metric, text: str) -> Measured:
     try:
         found = list(csv.DictReader(io.StringIO(text)))
     except csv.Error:
         return Measured(None, f"{metric.file} is not CSV")
     named = [row[metric.column] for row in found if row.get(metric.column)]
-    return _chosen(metric, named, f"{metric.file} has no column '{metric.column}'")
+    return _choose_number(metric, named, f"{metric.file} has no column '{metric.column}'")
 
 
-def _chosen(metric: Metric, found: Sequence[Any], nothing: str) -> Measured:
+def _choose_number(metric: Metric, found: Sequence[Any], nothing: str) -> Measured:
     numbers = []
     for value in found:
         try:
             numbers.append(float(value))
         except (TypeError, ValueError, OverflowError):  # no float is as large as an int may be
             return Measured(None, NO_NUMBER)
-    return chosen(metric, numbers, nothing)
+    return choose_number(metric, numbers, nothing)
 
 
-def chosen(metric: Metric, numbers: Sequence[float], nothing: str) -> Measured:
+def choose_number(metric: Metric, numbers: Sequence[float], nothing: str) -> Measured:
     """Return the metric chosen from *numbers* by `take`; nan and infinity are skipped unless the last one counts."""
     if not numbers:
         return Measured(None, nothing)
@@ -153,10 +155,10 @@ def chosen(metric: Metric, numbers: Sequence[float], nothing: str) -> Measured:
     if not real or (metric.take == "last" and not math.isfinite(numbers[-1])):
         return Measured(None, f"the number is {numbers[-1]}", len(numbers), numbers)
     best = max(real) if metric.goal == "max" else min(real)
-    of = {"last": real[-1], "best": best, "median": _median(real)}
+    of = {"last": real[-1], "best": best, "median": _compute_median(real)}
     return Measured(of[metric.take], "", len(numbers), numbers)
 
 
-def _median(numbers: Sequence[float]) -> float:
+def _compute_median(numbers: Sequence[float]) -> float:
     ordered, half = sorted(numbers), len(numbers) // 2
     return ordered[half] if len(ordered) % 2 else ordered[half - 1] / 2 + ordered[half] / 2

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86400
 
 
-def brief(value: float) -> str:
+def format_number(value: float) -> str:
     """Return a number for readers, with four significant digits.
 
     >>> brief(140000), brief(0.74481), brief(8.0), brief(1.157e-7)
@@ -21,17 +21,17 @@ def brief(value: float) -> str:
     return f"{value:.4g}"
 
 
-def brief_text(text: str) -> str:
+def shorten_text(text: str) -> str:
     """Return a parameter's value for readers: a fraction with many digits is rounded, all other texts stay.
 
     >>> brief_text("0.00015642140528861185"), brief_text("12345678901"), brief_text("tanh")
     ('0.0001564', '12345678901', 'tanh')
     """
-    value = fraction(text) if len(text) > 8 else None
-    return text if value is None else brief(value)
+    value = parse_fraction(text) if len(text) > 8 else None
+    return text if value is None else format_number(value)
 
 
-def fraction(text: str) -> float | None:
+def parse_fraction(text: str) -> float | None:
     """Return the value of a text that is a finite number with a point or an exponent, else None."""
     if text.isdecimal():
         return None
@@ -42,7 +42,7 @@ def fraction(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def labels(values: Sequence[float]) -> list[str]:
+def make_labels(values: Sequence[float]) -> list[str]:
     """Return short texts for the ticks of an axis, which differ from each other.
 
     >>> labels([0.0, 2e10, 4e10]), labels([1e-7, 0.001, 1.0, 50000.0])
@@ -52,7 +52,7 @@ def labels(values: Sequence[float]) -> list[str]:
     """
     for digits in range(1, 17):
         found = [_label(value, digits) for value in values]
-        if len(set(found)) == len(set(values)) and all(map(_near, values, found)):
+        if len(set(found)) == len(set(values)) and all(map(_is_near, values, found)):
             return found
     return [f"{value:g}" for value in values]
 
@@ -63,18 +63,18 @@ def _label(value: float, digits: int) -> str:
         head = head.rstrip("0").rstrip(".") if "." in head else head
         return f"{head}e{int(power)}"
     text = f"{value:.{digits}g}"
-    return f"{float(text):,.{_places(text)}f}"
+    return f"{float(text):,.{_count_places(text)}f}"
 
 
-def _places(text: str) -> int:
+def _count_places(text: str) -> int:
     return 0 if "e" in text else len(text.partition(".")[2])
 
 
-def _near(value: float, text: str) -> bool:
+def _is_near(value: float, text: str) -> bool:
     return math.isclose(float(text.replace(",", "")), value, rel_tol=1e-9, abs_tol=1e-300)
 
 
-def seconds(value: float) -> str:
+def format_seconds(value: float) -> str:
     """Return a length of time, with its two largest units.
 
     >>> seconds(0.42), seconds(75), seconds(7260), seconds(180000)
@@ -92,7 +92,7 @@ def seconds(value: float) -> str:
     return " ".join(parts)
 
 
-def usd(amount: float) -> str:
+def format_usd(amount: float) -> str:
     """Return an amount of money as text.
 
     >>> usd(0.0104), usd(0.5), usd(12345.678), usd(0.00001)
@@ -103,7 +103,7 @@ def usd(amount: float) -> str:
     return f"{amount:,.4f} USD" if 0 < amount < 0.1 else f"{amount:,.2f} USD"
 
 
-def size(count: float) -> str:
+def format_size(count: float) -> str:
     """Return a number of bytes as text.
 
     >>> size(9 << 30), size(315 << 20), size(25276510208)

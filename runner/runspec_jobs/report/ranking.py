@@ -29,32 +29,32 @@ class Placed(NamedTuple):
     task: Task
 
 
-def ended_badly(task: Task) -> bool:
+def has_ended_badly(task: Task) -> bool:
     """Return whether *task* failed, was cancelled or is gone: whatever it measured, it has no result."""
     return task.state in ENDED_BADLY
 
 
-def ranked(metric: Metric, tasks: Sequence[Task]) -> tuple[Placed, ...]:
+def rank_tasks(metric: Metric, tasks: Sequence[Task]) -> tuple[Placed, ...]:
     """Return the tasks with places, the best first; equal ones share a place.
 
     Those without a metric follow, and tasks that have ended badly are last. None of these has a place.
     """
-    healthy = [task for task in tasks if not ended_badly(task)]
+    healthy = [task for task in tasks if not has_ended_badly(task)]
     found: list[Placed] = []
-    for i, task in enumerate(_ordered(metric, healthy), 1):
+    for i, task in enumerate(_order_tasks(metric, healthy), 1):
         same = bool(found) and found[-1].task.measured.value == task.measured.value
         found.append(Placed(found[-1].place if same else i, task))
-    bad = [task for task in tasks if ended_badly(task)]
-    rest = [*_unmeasured(healthy), *_ordered(metric, bad), *_unmeasured(bad)]
+    bad = [task for task in tasks if has_ended_badly(task)]
+    rest = [*_list_unmeasured(healthy), *_order_tasks(metric, bad), *_list_unmeasured(bad)]
     return (*found, *(Placed(None, task) for task in rest))
 
 
-def _ordered(metric: Metric, tasks: Sequence[Task]) -> list[Task]:
+def _order_tasks(metric: Metric, tasks: Sequence[Task]) -> list[Task]:
     known = [task for task in tasks if task.measured.value is not None]
     return sorted(known, key=lambda task: (_rank(metric, task), task.number))
 
 
-def _unmeasured(tasks: Sequence[Task]) -> list[Task]:
+def _list_unmeasured(tasks: Sequence[Task]) -> list[Task]:
     return [task for task in tasks if task.measured.value is None]
 
 
@@ -64,28 +64,28 @@ def _rank(metric: Metric, task: Task) -> float:
     return -value if metric.goal == "max" else value
 
 
-def reached(metric: Metric, tasks: Sequence[Task]) -> Task | None:
+def find_reached(metric: Metric, tasks: Sequence[Task]) -> Task | None:
     """Return the best task that has succeeded and meets the stop condition of the metric, or None.
 
     A task that still runs does not count: if it fails, the others have the result.
     """
     if metric.stop is None:
         return None
-    for task in _ordered(metric, [one for one in tasks if one.state == State.SUCCEEDED]):
+    for task in _order_tasks(metric, [one for one in tasks if one.state == State.SUCCEEDED]):
         value = task.measured.value
         if value is not None and metric.stop.is_reached(value):
             return task
     return None
 
 
-def why(task: Task) -> str:
+def explain(task: Task) -> str:
     """Return why a task has no number or no place, or an empty text if it has both."""
-    if ended_badly(task) and not task.measured.why:
+    if has_ended_badly(task) and not task.measured.why:
         return f"the task {'failed' if task.state == State.FAILED else f'is {task.state}'}"
     return task.measured.why
 
 
-def row(placed: Placed) -> dict[str, Any]:
+def write_row(placed: Placed) -> dict[str, Any]:
     """Return a row of the ranking in the form of `--json`."""
     task, found = placed.task, placed.task.measured
     return {
@@ -94,6 +94,6 @@ def row(placed: Placed) -> dict[str, Any]:
         "values": dict(task.values),
         "state": task.state,
         "value": found.value,
-        "why": why(task),
+        "why": explain(task),
         "among": found.among,
     }

@@ -64,7 +64,7 @@ class Fit(NamedTuple):
     def parallel(self) -> float:
         return 1 - self.lost
 
-    def throughput(self, size: float) -> float | None:
+    def compute_throughput(self, size: float) -> float | None:
         """Return the samples per second at *size*, or None if the law gives no positive number."""
         n = size / self.base
         below = 1 + self.lost * (n - 1)
@@ -104,13 +104,13 @@ class Scaled(NamedTuple):
     asked: Asked
 
 
-def scaled(series: Series, asked: Asked) -> Scaled:
+def make_report(series: Series, asked: Asked) -> Scaled:
     """Return the report of *series*, compared with the size in *asked* or with the smallest that has a throughput."""
     known = [p for p in sorted(series.points, key=lambda p: p.size) if p.throughput]
     base = next((p for p in known if asked.base in (None, p.size)), None)
     law = fit(known, base.size) if base is not None else None
     ordered = sorted(series.points, key=lambda p: p.size)
-    rows = tuple(_row(series, point, base, law, asked) for point in ordered)
+    rows = tuple(_make_row(series, point, base, law, asked) for point in ordered)
     return Scaled(series, base.size if base is not None else None, law, rows, asked)
 
 
@@ -134,19 +134,24 @@ def fit(points: Sequence[Point], base: float) -> Fit | None:
     if start <= 0:
         return None
     law = Fit(base, 1 / start, slope / start, 0.0, len(found))
-    return law._replace(worst=max(_distance(law, p) for p in points if p.throughput))
+    return law._replace(worst=max(_compute_distance(law, p) for p in points if p.throughput))
 
 
-def _distance(law: Fit, point: Point) -> float:
-    expected, found = law.throughput(point.size), point.throughput
+def _compute_distance(law: Fit, point: Point) -> float:
+    expected, found = law.compute_throughput(point.size), point.throughput
     assert found, "BUG: a point without a number has no distance"
     return abs(expected / found - 1) if expected is not None else float("inf")
 
 
-def _row(series: Series, point: Point, base: Point | None, law: Fit | None, asked: Asked) -> Row:
-    found, expected = point.throughput, law.throughput(point.size) if law is not None else None
+def _make_row(
+    series: Series, point: Point, base: Point | None, law: Fit | None, asked: Asked
+) -> Row:
+    found, expected = (
+        point.throughput,
+        law.compute_throughput(point.size) if law is not None else None,
+    )
     best = found or expected
-    a_second = _dollars_a_second(series, point.size, asked)
+    a_second = _compute_usd_per_second(series, point.size, asked)
     hours = asked.samples / best / HOUR_S if asked.samples and best else None
     speedup = found / base.throughput if found and base and base.throughput else None
     return Row(
@@ -163,13 +168,13 @@ def _row(series: Series, point: Point, base: Point | None, law: Fit | None, aske
     )
 
 
-def _dollars_a_second(series: Series, size: float, asked: Asked) -> float | None:
+def _compute_usd_per_second(series: Series, size: float, asked: Asked) -> float | None:
     if asked.price_per_node_hour is None:
         return None
     return asked.price_per_node_hour * size / series.per_node / HOUR_S
 
 
-def to_json(found: Scaled) -> dict[str, Any]:
+def write_report(found: Scaled) -> dict[str, Any]:
     """Return a report in the form of `--json`; `from_json` reads it as a series."""
     law = found.fit
     return {
@@ -184,7 +189,7 @@ def to_json(found: Scaled) -> dict[str, Any]:
     }
 
 
-def from_json(value: Mapping[str, Any]) -> Series:
+def read_series(value: Mapping[str, Any]) -> Series:
     """Return the series in *value*. Raises ValueError, KeyError or TypeError if it is not a report."""
     told = value.get("baseline", {})
     return Series(
@@ -192,7 +197,7 @@ def from_json(value: Mapping[str, Any]) -> Series:
         unit=str(value["unit"]),
         points=tuple(_point(one) for one in value["points"]),
         baseline=Baseline(**{k: told[k] for k in Baseline._fields if k in told}),
-        per_node=_positive(value.get("per_node", 1)),
+        per_node=_parse_positive(value.get("per_node", 1)),
         source=str(value.get("source", "")),
     )
 
@@ -200,20 +205,20 @@ def from_json(value: Mapping[str, Any]) -> Series:
 def _point(value: Mapping[str, Any]) -> Point:
     found = value.get("throughput")
     return Point(
-        size=_positive(value["size"]),
-        throughput=None if found is None else _positive(found),
+        size=_parse_positive(value["size"]),
+        throughput=None if found is None else _parse_positive(found),
         why=str(value.get("why", "")),
         note=str(value.get("note", "")),
     )
 
 
-def _positive(value: Any) -> float:
+def _parse_positive(value: Any) -> float:
     number = float(value)
-    if not sensible(number):
+    if not is_sensible(number):
         raise ValueError(f"{value} is not a number above 0")
     return number
 
 
-def sensible(number: float) -> bool:
+def is_sensible(number: float) -> bool:
     """Return whether *number* is in the range of measured numbers; nan is not."""
     return LEAST <= number <= MOST

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from runspec_jobs.provider import MembershipChange
 from runspec_jobs.report import elastic_costs
-from runspec_jobs.report.ranking import Placed, why
+from runspec_jobs.report.ranking import Placed, explain
 from runspec_jobs.report.scaling_law import Fit, Scaled, Series
 from runspec_jobs.spec.metric import Metric
 
@@ -22,18 +22,18 @@ class Table(NamedTuple):
     rows: tuple[tuple[Cell, ...], ...]
 
 
-def drawn(tasks: Sequence[Mapping[str, str]]) -> Table:
+def make_drawn_table(tasks: Sequence[Mapping[str, str]]) -> Table:
     """Return a table of the parameter values of each task."""
     names = list(tasks[0]) if tasks else []
     return Table(("task", *names), tuple((i, *one.values()) for i, one in enumerate(tasks)))
 
 
-def ranking(metric: Metric, found: Sequence[Placed]) -> Table:
+def make_ranking_table(metric: Metric, found: Sequence[Placed]) -> Table:
     """Return a table of the tasks of a sweep in the order of their ranks, with all their values.
 
     The column `why` is there if a task has no number or no place.
     """
-    whys = any(why(p.task) for p in found)
+    whys = any(explain(p.task) for p in found)
     names = list(found[0].task.values) if found else []
     rows = tuple(
         (
@@ -42,42 +42,42 @@ def ranking(metric: Metric, found: Sequence[Placed]) -> Table:
             *(p.task.values[name] for name in names),
             p.task.measured.value,
             p.task.state,
-            *([why(p.task)] if whys else []),
+            *([explain(p.task)] if whys else []),
         )
         for p in found
     )
     return Table(("place", "task", *names, metric.name, "state", *(["why"] if whys else [])), rows)
 
 
-def changes(found: Sequence[MembershipChange], when: elastic_costs.When) -> Table:
+def make_changes_table(found: Sequence[MembershipChange], when: elastic_costs.When) -> Table:
     """Return a table of the membership changes in order, with the cost of each."""
     rows = tuple(
         (
             cost.change.task,
             cost.change.generation,
             when(cost.change.at),
-            elastic_costs.nodes(cost.change),
-            elastic_costs.seconds(cost),
-            elastic_costs.steps(cost),
-            elastic_costs.who(cost.change),
+            elastic_costs.format_nodes(cost.change),
+            elastic_costs.get_seconds(cost),
+            elastic_costs.get_steps(cost),
+            elastic_costs.describe_nodes(cost.change),
         )
-        for cost in elastic_costs.costs(found)
+        for cost in elastic_costs.compute_costs(found)
     )
     cost = "s without a step", "steps done again"
     return Table(("task", "generation", "when", "nodes", *cost, "nodes and reasons"), rows)
 
 
-def changes_facts(found: Sequence[MembershipChange]) -> Iterator[tuple[str, str]]:
+def list_changes_facts(found: Sequence[MembershipChange]) -> Iterator[tuple[str, str]]:
     """Yield the total cost of all membership changes."""
-    total = elastic_costs.total(found)
+    total = elastic_costs.sum_costs(found)
     yield "changes of nodes", f"{total.changes:,}"
     if total.changes:
-        gap, again = elastic_costs.in_all(total)
+        gap, again = elastic_costs.format_totals(total)
         yield "without a step", gap
         yield "steps done again", again
 
 
-def measured_by(metric: Metric) -> str:
+def describe_measurement(metric: Metric) -> str:
     """Return in one line how the metric was measured."""
     if metric.table is not None:
         return f"{metric.key or metric.column} in {metric.file}, {metric.take}"
@@ -87,7 +87,7 @@ def measured_by(metric: Metric) -> str:
     return f"{how} in {where}{column}, {metric.take}"
 
 
-def scaling(found: Scaled) -> Table:
+def make_scaling_table(found: Scaled) -> Table:
     """Return a table of the sizes in order, with columns for prices and times if they were requested."""
     asked = found.asked
     priced, timed = asked.price_per_node_hour is not None, asked.samples is not None
@@ -106,10 +106,10 @@ def scaling(found: Scaled) -> Table:
     return Table((*titles, "remarks"), tuple(rows))
 
 
-def scaling_facts(found: Scaled) -> Iterator[tuple[str, str]]:
+def list_scaling_facts(found: Scaled) -> Iterator[tuple[str, str]]:
     """Yield what the numbers were measured on, and the law that fits them."""
     series = found.series
-    yield "baseline", _baseline(found)
+    yield "baseline", _describe_baseline(found)
     yield "batch", NOT_SAID if series.baseline.batch is None else f"{series.baseline.batch:,}"
     yield "data", series.baseline.data or NOT_SAID
     yield "software", series.baseline.software or NOT_SAID
@@ -117,7 +117,7 @@ def scaling_facts(found: Scaled) -> Iterator[tuple[str, str]]:
         yield "provider", series.baseline.provider
     if series.baseline.metric:
         yield "measured", series.baseline.metric
-    yield "law", _law(found)
+    yield "law", _describe_law(found)
     if found.asked.price_per_node_hour is not None:
         yield (
             "price",
@@ -129,19 +129,19 @@ def scaling_facts(found: Scaled) -> Iterator[tuple[str, str]]:
         yield "source", series.source
 
 
-def _baseline(found: Scaled) -> str:
+def _describe_baseline(found: Scaled) -> str:
     if found.base is None:
         return "none: no size has a number to compare with"
-    return f"{found.base:g} {_unit(found.series, found.base)}{_node(found.series)}"
+    return f"{found.base:g} {_format_unit(found.series, found.base)}{_describe_node(found.series)}"
 
 
-def _unit(series: Series, count: float) -> str:
+def _format_unit(series: Series, count: float) -> str:
     if count != 1:
         return series.unit
     return series.unit.removesuffix("es" if series.unit == "processes" else "s")
 
 
-def _node(series: Series) -> str:
+def _describe_node(series: Series) -> str:
     of = series.baseline
     gpus = (
         "GPUs a node: not said" if of.gpus_per_node is None else f"{of.gpus_per_node} GPUs a node"
@@ -150,19 +150,19 @@ def _node(series: Series) -> str:
     return f"; {gpus}" + (f", {each} processes a node" if each is not None else "")
 
 
-def _law(found: Scaled) -> str:
+def _describe_law(found: Scaled) -> str:
     law = found.fit
     if law is None:
         return "none: at least two sizes with a throughput are needed"
-    one = f"{law.base:g} {_unit(found.series, law.base)}"
+    one = f"{law.base:g} {_format_unit(found.series, law.base)}"
     return (
         f"T(n) = n r / (1 + a (n - 1)), n in units of {one}: r = {law.rate:,.4g} samples/s, "
-        f"a = {law.lost:.5f}, {_parallel(law, one)}; fitted to {law.points} sizes, "
+        f"a = {law.lost:.5f}, {_describe_parallel(law, one)}; fitted to {law.points} sizes, "
         f"at most {law.worst:.1%} off"
     )
 
 
-def _parallel(law: Fit, one: str) -> str:
+def _describe_parallel(law: Fit, one: str) -> str:
     """Return what the law says of the work: outside of 0 to 1, *a* is no part of it."""
     if law.lost < 0:
         return "faster than linear"

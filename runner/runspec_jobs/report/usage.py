@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from runspec_jobs.machines.usage import NodeUsage
-from runspec_jobs.report.numbers import seconds, size
+from runspec_jobs.report.numbers import format_seconds, format_size
 
 GIB, STEP = 1 << 30, 256 << 20  # memory below FINE is rounded to a STEP
 FINE = 2 * GIB
@@ -47,7 +47,7 @@ class Advice(NamedTuple):
     text: str
 
 
-def lines(used: Used | None) -> Iterator[str]:
+def format_lines(used: Used | None) -> Iterator[str]:
     """Yield what was used as lines of text; none if nothing is known and nothing was to be expected."""
     if used is None:
         return
@@ -55,68 +55,68 @@ def lines(used: Used | None) -> Iterator[str]:
         if used.why:
             yield f"used: {used.why}"
         return
-    yield f"used: {', '.join(f'{name} {text}' for name, text in _of_machine(used))}{_of_nodes(used)}"
-    if gpus := gpu_text(used):
+    yield f"used: {', '.join(f'{name} {text}' for name, text in _list_machine_facts(used))}{_describe_nodes(used)}"
+    if gpus := describe_gpus(used):
         yield f"GPUs: {gpus}"
-    for one in advice(used):
+    for one in give_advice(used):
         yield one.text
 
 
-def facts(used: Used) -> Iterator[tuple[str, str]]:
+def list_facts(used: Used) -> Iterator[tuple[str, str]]:
     """Yield what was used as pairs of a name and a text."""
     if not used.nodes:
         yield "sampled", used.why
         return
-    yield from _of_machine(used)
-    if gpus := gpu_text(used):
+    yield from _list_machine_facts(used)
+    if gpus := describe_gpus(used):
         yield "GPUs", gpus
-    every = seconds(max(sampled_s(node) for node in used.nodes))
-    yield "sampled", f"for {every} at most{_of_nodes(used)}"
-    for one in advice(used):
+    every = format_seconds(max(get_sampled_seconds(node) for node in used.nodes))
+    yield "sampled", f"for {every} at most{_describe_nodes(used)}"
+    for one in give_advice(used):
         yield "advice", one.text
 
 
-def _of_nodes(used: Used) -> str:
+def _describe_nodes(used: Used) -> str:
     if used.total > len(used.nodes):
         return f" (of the first {len(used.nodes)} of {used.total:,} nodes)"
     return f" (the most of {used.total:,} nodes)" if used.total > 1 else ""
 
 
-def _of_machine(used: Used) -> Iterator[tuple[str, str]]:
+def _list_machine_facts(used: Used) -> Iterator[tuple[str, str]]:
     nodes = used.nodes
-    mean = max(mean_cpus(node) for node in nodes)
+    mean = max(compute_mean_cpus(node) for node in nodes)
     cpus = max(node.cpus for node in nodes)
     most = max(node.most_cpus for node in nodes)
     yield "CPUs" if cpus > 1 else "CPU", f"{most:.2g} of {cpus} (mean {mean:.2g})"
-    yield "memory", _of(most_memory(used), max(node.memory_bytes for node in nodes))
+    yield "memory", _format_share(find_most_memory(used), max(node.memory_bytes for node in nodes))
     if disk := max(node.disk_bytes for node in nodes):
-        yield "the machine's disk", _of(most_disk(used), disk)
+        yield "the machine's disk", _format_share(find_most_disk(used), disk)
 
 
-def _of(part: int, whole: int) -> str:
-    return f"{size(part)} of {size(whole)}"
+def _format_share(part: int, whole: int) -> str:
+    return f"{format_size(part)} of {format_size(whole)}"
 
 
-def gpu_text(used: Used) -> str:
+def describe_gpus(used: Used) -> str:
     """Return what the GPUs did; why they were not sampled if the spec asks for some; else an empty text."""
     nodes = [node for node in used.nodes if _has_sampled_gpus(node)]
     if not nodes:
         reasons = [node.no_gpus for node in used.nodes if node.no_gpus]
         return f"not sampled: {reasons[0]}" if used.asked.gpus and reasons else ""
-    busy = max(mean_busy(node) for node in nodes)
+    busy = max(compute_mean_busy(node) for node in nodes)
     memory = max(gpu[1] for node in nodes for point in node.points for gpu in point.gpus)
     each = max(count for node in nodes for count in node.gpu_bytes)
-    return f"busy {busy:.0f} % of the time, memory {_of(memory, each)}"
+    return f"busy {busy:.0f} % of the time, memory {_format_share(memory, each)}"
 
 
 # Figures
 
 
-def sampled_s(node: NodeUsage) -> float:
+def get_sampled_seconds(node: NodeUsage) -> float:
     return node.points[-1].at_s if node.points else 0.0
 
 
-def mean_cpus(node: NodeUsage) -> float:
+def compute_mean_cpus(node: NodeUsage) -> float:
     begins = (0.0, *(point.at_s for point in node.points))
     spans = [(p.cpus, p.at_s - b) for p, b in zip(node.points, begins, strict=False)]
     whole = sum(span for _, span in spans)
@@ -127,26 +127,26 @@ def _has_sampled_gpus(node: NodeUsage) -> bool:
     return any(point.gpus for point in node.points)
 
 
-def mean_busy(node: NodeUsage) -> float:
+def compute_mean_busy(node: NodeUsage) -> float:
     """Return the mean of all GPUs of a node, in percent."""
     found = [gpu[0] for point in node.points for gpu in point.gpus]
     return sum(found) / len(found) if found else 0.0
 
 
-def most_memory(used: Used) -> int:
+def find_most_memory(used: Used) -> int:
     return max((point.memory_bytes for node in used.nodes for point in node.points), default=0)
 
 
-def most_disk(used: Used) -> int:
+def find_most_disk(used: Used) -> int:
     return max((point.disk_bytes for node in used.nodes for point in node.points), default=0)
 
 
-def _most_gpus(used: Used) -> int:
+def _count_most_gpus(used: Used) -> int:
     """Return how many GPUs of a node worked, or had more in their memory than an idle one."""
-    return max(len(_worked(node)) for node in used.nodes)
+    return max(len(_list_busy_gpus(node)) for node in used.nodes)
 
 
-def _worked(node: NodeUsage) -> set[int]:
+def _list_busy_gpus(node: NodeUsage) -> set[int]:
     return {
         number
         for point in node.points
@@ -158,25 +158,25 @@ def _worked(node: NodeUsage) -> set[int]:
 # Advice
 
 
-def advice(used: Used) -> list[Advice]:
+def give_advice(used: Used) -> list[Advice]:
     """Return what to ask for instead, if a node was sampled for at least a minute."""
-    if max(map(sampled_s, used.nodes), default=0.0) < LONG_S:
+    if max(map(get_sampled_seconds, used.nodes), default=0.0) < LONG_S:
         return []
-    return [*_memory(used), *_cpus(used), *_disk(used), *_gpus(used)]
+    return [*_advise_memory(used), *_advise_cpus(used), *_advise_disk(used), *_advise_gpus(used)]
 
 
-def _memory(used: Used) -> Iterator[Advice]:
-    asked, most = used.asked.memory_bytes, most_memory(used)
+def _advise_memory(used: Used) -> Iterator[Advice]:
+    asked, most = used.asked.memory_bytes, find_most_memory(used)
     if not asked or not most:
         return
-    need = rounded(most * SPARE)
+    need = round_size(most * SPARE)
     if need * LESS <= asked or most > FULL * asked:
-        write = written(need)
-        text = f"asked {size(asked)} of memory, used {size(most)} at most: write memory: {write}"
+        write = format_spec_size(need)
+        text = f"asked {format_size(asked)} of memory, used {format_size(most)} at most: write memory: {write}"
         yield Advice("memory", asked, most, write, text)
 
 
-def _cpus(used: Used) -> Iterator[Advice]:
+def _advise_cpus(used: Used) -> Iterator[Advice]:
     asked, most = used.asked.cpus, max(node.most_cpus for node in used.nodes)
     need = max(1, math.ceil(most * 1.1))
     if asked and need * LESS <= asked:
@@ -184,26 +184,26 @@ def _cpus(used: Used) -> Iterator[Advice]:
         yield Advice("cpus", asked, round(most, 2), str(need), text)
 
 
-def _disk(used: Used) -> Iterator[Advice]:
-    asked, most = used.asked.disk_bytes, most_disk(used)
+def _advise_disk(used: Used) -> Iterator[Advice]:
+    asked, most = used.asked.disk_bytes, find_most_disk(used)
     low, high = OWN_DISK
     own = asked and all(low * asked <= node.disk_bytes <= high * asked for node in used.nodes)
-    need = rounded(most * SPARE)
+    need = round_size(most * SPARE)
     if asked and own and (need * LESS <= asked or most > FULL * asked):
-        write = written(need)
-        text = f"asked {size(asked)} of disk, used {size(most)} at most: write disk: {write}"
+        write = format_spec_size(need)
+        text = f"asked {format_size(asked)} of disk, used {format_size(most)} at most: write disk: {write}"
         yield Advice("disk", asked, most, write, text)
 
 
-def _gpus(used: Used) -> Iterator[Advice]:
-    asked, most = used.asked.gpus, _most_gpus(used)
+def _advise_gpus(used: Used) -> Iterator[Advice]:
+    asked, most = used.asked.gpus, _count_most_gpus(used)
     if not asked or most >= asked or not all(map(_has_sampled_gpus, used.nodes)):
         return
     what = f"used {most}: write gpus: {most}" if most else "used none: remove gpus"
     yield Advice("gpus", asked, most, str(most) if most else None, f"asked {asked} GPUs, {what}")
 
 
-def rounded(count: float) -> int:
+def round_size(count: float) -> int:
     """Return bytes rounded up to whole GiB, or less to quarters of one.
 
     >>> rounded(11.25 * GIB) // GIB, rounded(300 << 20) // (1 << 20)
@@ -213,7 +213,7 @@ def rounded(count: float) -> int:
     return max(1, math.ceil(count / step)) * step
 
 
-def written(count: int) -> str:
+def format_spec_size(count: int) -> str:
     """Return bytes as a spec has them.
 
     >>> written(12 * GIB), written(768 << 20)
@@ -225,29 +225,33 @@ def written(count: int) -> str:
 # JSON
 
 
-def to_json(used: Used | None) -> dict[str, Any] | None:
+def write_usage(used: Used | None) -> dict[str, Any] | None:
     """Return what was used as JSON, or None if there is nothing to say."""
     if used is None:
         return None
     return {
         "sampled": used.total,
         "why": used.why,
-        "nodes": [_node_json(node) for node in used.nodes],
-        "advice": [one._asdict() for one in advice(used)],
+        "nodes": [_write_node(node) for node in used.nodes],
+        "advice": [one._asdict() for one in give_advice(used)],
     }
 
 
-def _node_json(node: NodeUsage) -> Mapping[str, Any]:
+def _write_node(node: NodeUsage) -> Mapping[str, Any]:
     memory = max((point.memory_bytes for point in node.points), default=0)
     disk = max((point.disk_bytes for point in node.points), default=0)
-    gpus = [_gpu_json(node, number) for number in range(len(node.gpu_bytes))]
+    gpus = [_write_gpu(node, number) for number in range(len(node.gpu_bytes))]
     return {
         "task": node.task,
         "rank": node.rank,
         "attempt": node.attempt,
         "of": node.of,
-        "sampled_s": sampled_s(node),
-        "cpus": {"has": node.cpus, "most": node.most_cpus, "mean": round(mean_cpus(node), 3)},
+        "sampled_s": get_sampled_seconds(node),
+        "cpus": {
+            "has": node.cpus,
+            "most": node.most_cpus,
+            "mean": round(compute_mean_cpus(node), 3),
+        },
         "memory_bytes": {"has": node.memory_bytes, "most": memory},
         "disk_bytes": {"has": node.disk_bytes, "most": disk},
         "gpus": gpus,
@@ -255,7 +259,7 @@ def _node_json(node: NodeUsage) -> Mapping[str, Any]:
     }
 
 
-def _gpu_json(node: NodeUsage, number: int) -> Mapping[str, Any]:
+def _write_gpu(node: NodeUsage, number: int) -> Mapping[str, Any]:
     found = [point.gpus[number] for point in node.points if number < len(point.gpus)]
     percents = [percent for percent, _ in found]
     return {

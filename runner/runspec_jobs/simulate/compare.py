@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from runspec_jobs.diagnostics.problem import Problem
 from runspec_jobs.simulate.fleet import Dice
-from runspec_jobs.simulate.runs import Job, Outcome, elastic, gang
+from runspec_jobs.simulate.runs import Job, Outcome, simulate_elastic, simulate_gang
 from runspec_jobs.simulate.trace import Trace
 from runspec_jobs.spec.model import Capacity, Spec
 
@@ -29,8 +29,8 @@ class Case(NamedTuple):
 
     def run(self, trace: Trace, dice: Dice) -> Outcome:
         if self.kind == "elastic":
-            return elastic(self.job, self.least, self.most, trace, dice)
-        return gang(self.job, self.most, trace, dice)
+            return simulate_elastic(self.job, self.least, self.most, trace, dice)
+        return simulate_gang(self.job, self.most, trace, dice)
 
 
 class Spread(NamedTuple):
@@ -57,7 +57,7 @@ class Result(NamedTuple):
     idle_s: float
 
 
-def wanted(spec: Spec, trace: Trace) -> tuple[dict[str, int], list[Problem]]:
+def count_wanted(spec: Spec, trace: Trace) -> tuple[dict[str, int], list[Problem]]:
     """Return the number of nodes of each pool in *trace* that *spec* may use according to its capacity."""
     asked = (spec.cluster.pool,) if spec.cluster.pool else POOLS[spec.cluster.capacity]
     there = {name: spec.cluster.nodes.max for name in asked if name in trace.pools}
@@ -70,7 +70,7 @@ def wanted(spec: Spec, trace: Trace) -> tuple[dict[str, int], list[Problem]]:
     ]
 
 
-def cases(spec: Spec, job: Job, trace: Trace, fixed: int | None) -> Iterator[Case]:
+def list_cases(spec: Spec, job: Job, trace: Trace, fixed: int | None) -> Iterator[Case]:
     """Yield the cases; the others are compared with the last one."""
     nodes = spec.cluster.nodes
     yield Case("elastic", nodes.min if nodes.elastic else 1, nodes.max, job)
@@ -82,7 +82,7 @@ def cases(spec: Spec, job: Job, trace: Trace, fixed: int | None) -> Iterator[Cas
         yield Case("fixed", count, count, job._replace(take={STAYS: count}))
 
 
-def result(case: Case, trace: Trace, dices: Iterable[Dice]) -> Result:
+def simulate_case(case: Case, trace: Trace, dices: Iterable[Dice]) -> Result:
     """Simulate *case* once with each of *dices*."""
     all_ = [case.run(trace, dice) for dice in dices]
     done = [one for one in all_ if not one.why]

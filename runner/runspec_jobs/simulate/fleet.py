@@ -73,7 +73,7 @@ class Fleet:
         self.cost = 0.0
         self.node_s = 0.0
 
-    def next_s(self) -> float:
+    def find_next_time(self) -> float:
         """Return the time of the next event."""
         moments = [machine.ends_s for machine in self.machines]
         moments += [machine.up_s for machine in self.machines if not machine.up]
@@ -87,11 +87,11 @@ class Fleet:
             self.cost += place.held * place.price * seconds / 3600
             self.node_s += place.held * seconds
 
-    def at(self, now_s: float) -> Changes:
+    def apply_events(self, now_s: float) -> Changes:
         """Apply all events at *now_s*, and return the machines that started or were lost."""
         lost = [self._lose(m, now_s) for m in list(self.machines) if m.ends_s <= now_s]
         while self.events and self.events[0].time <= now_s:
-            lost += self._event(self.events.pop(0), now_s)
+            lost += self._apply_event(self.events.pop(0), now_s)
         for place in self.places.values():
             place.back_s = [back for back in place.back_s if back > now_s]
         self._take(now_s)
@@ -100,7 +100,7 @@ class Fleet:
             machine.up = True
         return Changes(tuple(m.node for m in up), tuple(one for one in lost if one))
 
-    def _event(self, event: Event, now_s: float) -> list[Lost | None]:
+    def _apply_event(self, event: Event, now_s: float) -> list[Lost | None]:
         place = self.places[event.pool]
         place.price = place.price if event.price is None else event.price
         place.nodes = place.nodes if event.nodes is None else event.nodes
@@ -116,7 +116,7 @@ class Fleet:
         place = self.places[machine.pool]
         place.held -= 1
         if place.settings.wait and not fewer:
-            place.back_s.append(now_s + self._drawn(place.settings.wait))
+            place.back_s.append(now_s + self._draw_time(place.settings.wait))
         return Lost(machine.node, place.settings.notice > 0) if machine.up else None
 
     def _take(self, now_s: float) -> None:
@@ -129,11 +129,11 @@ class Fleet:
 
     def _give(self, slot: int, name: str, place: Place, now_s: float) -> None:
         rate = place.settings.losses_per_hour
-        ends_s = now_s + self._drawn(3600 / rate) if rate else NEVER
+        ends_s = now_s + self._draw_time(3600 / rate) if rate else NEVER
         self.machines.append(Machine(self.made, slot, name, now_s + place.settings.boot, ends_s))
         self.made += 1
         self.left[slot] -= 1
         place.held += 1
 
-    def _drawn(self, mean_s: float) -> float:
+    def _draw_time(self, mean_s: float) -> float:
         return -mean_s * math.log(1 - self.dice())

@@ -42,12 +42,12 @@ class Elastic:
         self.looks_s = NEVER
         self.quiet_s = 0.0  # the time when all time-outs of the policy are over
 
-    def step(self, now_s: float, changes: Changes) -> None:
+    def take_step(self, now_s: float, changes: Changes) -> None:
         for node in changes.up:
             name = f"{node:09}"
             self.seen[name] = Seen(Node(name, 1, name), now_s, now_s)
         for lost in changes.lost:
-            self._gone(now_s, lost)
+            self._remove_lost(now_s, lost)
         if changes.up or changes.lost:
             self._wake(now_s)
         if self.looks_s <= now_s:
@@ -56,10 +56,10 @@ class Elastic:
             self.work.start(now_s, len(self.state.members))
             self.starts_s = NEVER
 
-    def next_s(self) -> float:
+    def find_next_time(self) -> float:
         return min(self.starts_s, self.looks_s)
 
-    def _gone(self, now_s: float, lost: Lost) -> None:
+    def _remove_lost(self, now_s: float, lost: Lost) -> None:
         name = f"{lost.node:09}"
         if self.state.rank(name) is None:
             del self.seen[name]
@@ -85,10 +85,10 @@ class Elastic:
         if found is not self.state:
             self._take_state(now_s, found)
         pause_s = self.timing.beat_s if self.state.phase == RUNNING else self.timing.hurry_s
-        over = now_s >= self.quiet_s or self._settled()
+        over = now_s >= self.quiet_s or self._is_settled()
         self.looks_s = NEVER if over else now_s + pause_s
 
-    def _settled(self) -> bool:
+    def _is_settled(self) -> bool:
         """Return whether all nodes that can take part do, so that the leader waits for nothing."""
         count = len(self.state.members)
         everyone = count in (len(self.seen), self.bounds.most)

@@ -40,9 +40,9 @@ class Work:
         return self.done >= self.samples * (1 - 1e-12)
 
     def start(self, now_s: float, nodes: int) -> None:
-        self.since_s, self.speed = now_s, self.curve.samples_per_s(nodes)
+        self.since_s, self.speed = now_s, self.curve.compute_throughput(nodes)
 
-    def next_s(self, now_s: float) -> float:
+    def find_next_time(self, now_s: float) -> float:
         """Return the time at which the work is done if nothing changes."""
         left = max(0.0, self.samples - self.done)
         return now_s + left / self.speed if self.speed else math.inf
@@ -53,12 +53,12 @@ class Work:
     def stop(self, now_s: float, *, told: bool) -> None:
         """Stop the work; if the nodes were *told* before, all of it is saved."""
         if self.speed and not told:
-            lost_s = min(self._unsaved(now_s), self.done / self.speed)
+            lost_s = min(self._get_unsaved(now_s), self.done / self.speed)
             self.done -= lost_s * self.speed
             self.redone_s += lost_s
         self.speed = 0.0
 
-    def _unsaved(self, now_s: float) -> float:
+    def _get_unsaved(self, now_s: float) -> float:
         if self.costs.lost_s is not None:
             return self.costs.lost_s
         if self.costs.checkpoint_s is None:

@@ -47,10 +47,10 @@ class Side(Protocol):
     work: Work
     why: str
 
-    def step(self, now_s: float, changes: Changes) -> None:
+    def take_step(self, now_s: float, changes: Changes) -> None:
         """Apply *changes*, and do everything that is due at *now_s*."""
 
-    def next_s(self) -> float:
+    def find_next_time(self) -> float:
         """Return the time of the next action that is due, apart from the end of the work."""
 
 
@@ -64,7 +64,7 @@ class Gang:
         self.starts_s = NEVER
         self.restarts = 0
 
-    def step(self, now_s: float, changes: Changes) -> None:
+    def take_step(self, now_s: float, changes: Changes) -> None:
         began = self.work.speed > 0 or self.starts_s < NEVER
         if changes.lost:
             self.work.stop(now_s, told=all(lost.told for lost in changes.lost))
@@ -80,41 +80,41 @@ class Gang:
             self.work.start(now_s, self.nodes)
             self.starts_s = NEVER
 
-    def next_s(self) -> float:
+    def find_next_time(self) -> float:
         return self.starts_s
 
 
-def gang(job: Job, nodes: int, trace: Trace, dice: Dice) -> Outcome:
+def simulate_gang(job: Job, nodes: int, trace: Trace, dice: Dice) -> Outcome:
     """Simulate *job* on a fixed number of *nodes*."""
     fleet = Fleet(trace, job.take, nodes, NEVER, dice)
     side = Gang(Work(job.samples, job.curve, job.costs), nodes, job.tries)
-    return _ended(side, fleet, _limit_s(job, nodes))
+    return _run_to_end(side, fleet, _limit_s(job, nodes))
 
 
-def elastic(
+def simulate_elastic(
     job: Job, least: int, most: int, trace: Trace, dice: Dice, timing: Timing = ELASTIC_TIMING
 ) -> Outcome:
     """Simulate *job* on *least* to *most* nodes, which join and leave."""
     fleet = Fleet(trace, job.take, most, job.tries, dice)
     side = Elastic(Work(job.samples, job.curve, job.costs), Bounds(least, most), timing)
-    return _ended(side, fleet, _limit_s(job, most))
+    return _run_to_end(side, fleet, _limit_s(job, most))
 
 
 def _limit_s(job: Job, nodes: int) -> float:
-    return PATIENCE * job.samples / job.curve.samples_per_s(nodes)
+    return PATIENCE * job.samples / job.curve.compute_throughput(nodes)
 
 
-def _ended(side: Side, fleet: Fleet, limit_s: float) -> Outcome:
+def _run_to_end(side: Side, fleet: Fleet, limit_s: float) -> Outcome:
     """Apply one event after the other until the work is done, or cannot be done any more."""
     now_s = idle_s = 0.0
     losses = 0
     while True:
-        changes = fleet.at(now_s)
+        changes = fleet.apply_events(now_s)
         losses += len(changes.lost)
         if side.work.finished:
             break
-        side.step(now_s, changes)
-        next_s = min(side.next_s(), side.work.next_s(now_s), fleet.next_s())
+        side.take_step(now_s, changes)
+        next_s = min(side.find_next_time(), side.work.find_next_time(now_s), fleet.find_next_time())
         if not side.why and next_s > limit_s:
             side.why = (
                 "too few machines or attempts are left"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pydantic import ConfigDict, Field
 
 from runspec_jobs.diagnostics.problem import Path, Problem
-from runspec_jobs.simulate.throughput import Curve, Point, amdahl
+from runspec_jobs.simulate.throughput import Curve, Point, make_amdahl
 from runspec_jobs.simulate.types import Known, Number, Rate
 from runspec_jobs.spec.base import Model
 from runspec_jobs.spec.types import Word
@@ -52,7 +52,7 @@ class Series(Open):
     @property
     def curve(self) -> Curve:
         if self.rate is not None:
-            return amdahl(self.rate, self.serial or 0.0)
+            return make_amdahl(self.rate, self.serial or 0.0)
         return Curve(self.measured)
 
 
@@ -62,10 +62,12 @@ class Scaling(Series):
     series: tuple[Series, ...] = ()
 
 
-def chosen(scaling: Scaling, name: str | None, most: int) -> tuple[Series | None, list[Problem]]:
+def choose_series(
+    scaling: Scaling, name: str | None, most: int
+) -> tuple[Series | None, list[Problem]]:
     """Return the series called *name*, or the only one, and the reasons why it cannot be used up to *most* nodes."""
     if not scaling.series:
-        return scaling, list(broken(scaling, most, ()))
+        return scaling, list(find_broken(scaling, most, ()))
     names = [one.name or "" for one in scaling.series]
     found = [i for i, known in enumerate(names) if name in (None, known)]
     if len(found) != 1:
@@ -73,10 +75,10 @@ def chosen(scaling: Scaling, name: str | None, most: int) -> tuple[Series | None
         hint = f"choose one: --series '{names[0]}'"
         return None, [Problem(("series",), f"{what}; the series are {', '.join(names)}", hint)]
     at = ("series", found[0])
-    return scaling.series[found[0]], list(broken(scaling.series[found[0]], most, at))
+    return scaling.series[found[0]], list(find_broken(scaling.series[found[0]], most, at))
 
 
-def broken(scaling: Series, most: int, at: Path) -> Iterator[Problem]:
+def find_broken(scaling: Series, most: int, at: Path) -> Iterator[Problem]:
     """Yield the reasons why *scaling*, which is at the path *at*, cannot be used for up to *most* nodes."""
     if bool(scaling.measured) == (scaling.rate is not None):
         hint = "write points: [{size: 1, throughput: 5874}, ...], or rate and serial"
@@ -92,7 +94,7 @@ def broken(scaling: Series, most: int, at: Path) -> Iterator[Problem]:
             yield Problem((*at, "points", last, "size"), f"the size {size:g} is listed twice")
             return
     curve = scaling.curve
-    silent = [n for n in range(1, most + 1) if not curve.samples_per_s(n)]
+    silent = [n for n in range(1, most + 1) if not curve.compute_throughput(n)]
     if silent:
         what = f"no positive throughput follows from these points for {silent[-1]} nodes"
         yield Problem((*at, "points"), what, "add measurements with fewer nodes")

@@ -30,12 +30,12 @@ class Curve(NamedTuple):
 
     points: tuple[Point, ...]
 
-    def samples_per_s(self, nodes: float) -> float:
+    def compute_throughput(self, nodes: float) -> float:
         """Return the throughput on *nodes*, or 0 if the points give no positive throughput there."""
-        node_s = self._node_s(nodes)
+        node_s = self._compute_node_seconds(nodes)
         return nodes / node_s if node_s > TINY * self.points[0].node_s else 0.0
 
-    def _node_s(self, nodes: float) -> float:
+    def _compute_node_seconds(self, nodes: float) -> float:
         first = self.points[0]
         if len(self.points) == 1:
             return first.node_s
@@ -50,7 +50,7 @@ class Curve(NamedTuple):
         return high.node_s + slope * (nodes - high.nodes)
 
 
-def amdahl(rate: float, serial: float) -> Curve:
+def make_amdahl(rate: float, serial: float) -> Curve:
     """Return the curve of Amdahl's law for *rate* samples/s on one node, and the part *serial* that does not scale.
 
     >>> round(amdahl(5874, 0.01105).samples_per_s(4))

@@ -45,7 +45,7 @@ class Event(Model):
     lost: Positive | None = None
 
     @model_validator(mode="after")
-    def _something(self) -> Self:
+    def _require_change(self) -> Self:
         if self.price is None and self.nodes is None and self.lost is None:
             raise make_error("this event changes nothing", "add price, nodes or lost")
         return self
@@ -59,7 +59,7 @@ class Trace(Model):
     events: tuple[Event, ...] = ()
 
 
-def broken(trace: Trace) -> Iterator[Problem]:
+def find_broken(trace: Trace) -> Iterator[Problem]:
     """Yield the contradictions in *trace*."""
     before = 0.0
     for i, event in enumerate(trace.events):

@@ -11,7 +11,7 @@ from runspec_jobs.document.nodes import Text, resolve, resolve_kind
 from runspec_jobs.spec.types import make_error, parse_seconds
 
 
-def _number(value: Any) -> Any:
+def _parse_number(value: Any) -> Any:
     if isinstance(value, Text):
         found = resolve(value) if resolve_kind(value) in ("int", "float") else None
         if found is None or not math.isfinite(found):
@@ -21,24 +21,24 @@ def _number(value: Any) -> Any:
     return value
 
 
-def _moment(value: Any) -> Any:
+def _parse_moment(value: Any) -> Any:
     plain = isinstance(value, Text) and resolve_kind(value) in ("int", "float")
-    return _number(value) if plain else parse_seconds(value)
+    return _parse_number(value) if plain else parse_seconds(value)
 
 
-def _rate(value: Any) -> Any:
-    found = _number(value)
+def _parse_rate(value: Any) -> Any:
+    found = _parse_number(value)
     if isinstance(found, int | float) and found <= 0:
         raise make_error(f"must be above 0 (got {found})")
     return found
 
 
-def _known(value: Any) -> Any:
-    return None if isinstance(value, Text) and resolve_kind(value) == "null" else _rate(value)
+def _refuse_unknown(value: Any) -> Any:
+    return None if isinstance(value, Text) and resolve_kind(value) == "null" else _parse_rate(value)
 
 
-Number = Annotated[float, Field(ge=0), BeforeValidator(_number)]
-Rate = Annotated[float, BeforeValidator(_rate)]
-Known = Annotated[float | None, BeforeValidator(_known)]
-Count = Annotated[int, Field(ge=0), BeforeValidator(_number)]
-Moment = Annotated[float, Field(ge=0), BeforeValidator(_moment)]
+Number = Annotated[float, Field(ge=0), BeforeValidator(_parse_number)]
+Rate = Annotated[float, BeforeValidator(_parse_rate)]
+Known = Annotated[float | None, BeforeValidator(_refuse_unknown)]
+Count = Annotated[int, Field(ge=0), BeforeValidator(_parse_number)]
+Moment = Annotated[float, Field(ge=0), BeforeValidator(_parse_moment)]

@@ -15,8 +15,8 @@ from runspec_agent.elastic.policy import Timing
 from runspec_jobs.simulate import members
 from runspec_jobs.simulate.fleet import Dice
 from runspec_jobs.simulate.progress import Costs
-from runspec_jobs.simulate.runs import Job, Outcome, elastic, gang
-from runspec_jobs.simulate.throughput import Curve, Point, amdahl
+from runspec_jobs.simulate.runs import Job, Outcome, simulate_elastic, simulate_gang
+from runspec_jobs.simulate.throughput import Curve, Point, make_amdahl
 from runspec_jobs.simulate.trace import Trace
 
 # The published throughput of ResNet-50 on 1 and on 32 machines with 8 V100 each, images a second.
@@ -33,7 +33,7 @@ def trace(*events: Mapping[str, Any], **pools: Mapping[str, Any]) -> Trace:
 
 
 def job(samples: float, costs: Costs | None = None, curve: Curve | None = None, **take: int) -> Job:
-    return Job(samples, curve or amdahl(1.0, 0.0), costs or Costs(), take)
+    return Job(samples, curve or make_amdahl(1.0, 0.0), costs or Costs(), take)
 
 
 def dices(count: int) -> Iterator[Dice]:
@@ -56,20 +56,22 @@ def test_two_points_are_a_fit_of_amdahls_law() -> None:
 
     assert serial == pytest.approx(0.01105, rel=1e-3)
     for nodes in (1, 2, 4, 12, 32, 128):
-        wanted = amdahl(5874, serial).samples_per_s(nodes)
-        assert RESNET.samples_per_s(nodes) == pytest.approx(wanted)
+        wanted = make_amdahl(5874, serial).compute_throughput(nodes)
+        assert RESNET.compute_throughput(nodes) == pytest.approx(wanted)
 
 
 def test_a_curve_goes_through_every_point() -> None:
     points = (Point(2, 190), Point(4, 360), Point(8, 500))
 
-    assert [Curve(points).samples_per_s(p.nodes) for p in points] == pytest.approx([190, 360, 500])
+    assert [Curve(points).compute_throughput(p.nodes) for p in points] == pytest.approx(
+        [190, 360, 500]
+    )
 
 
 def test_beyond_what_was_measured_nothing_is_better_than_without_loss() -> None:
     curve = Curve((Point(1, 100), Point(2, 220)))
 
-    assert curve.samples_per_s(4) == pytest.approx(440)
+    assert curve.compute_throughput(4) == pytest.approx(440)
 
 
 # What can be worked out on paper
@@ -80,8 +82,8 @@ def test_the_published_times_of_90_epochs_come_out(nodes: int, minutes: float) -
     """The blog says 90 to 110 minutes for 4 machines with their start, and below 15 for 32."""
     work = job(IMAGENET_90, None, RESNET, stays=nodes)
 
-    fixed = gang(work, nodes, trace(stays={}), random.random)
-    grows = elastic(work, 1, nodes, trace(stays={}), random.random, AT_ONCE)
+    fixed = simulate_gang(work, nodes, trace(stays={}), random.random)
+    grows = simulate_elastic(work, 1, nodes, trace(stays={}), random.random, AT_ONCE)
 
     assert hours(fixed) * 60 == pytest.approx(minutes, abs=0.51)
     assert hours(grows) == pytest.approx(hours(fixed), abs=0.001)
@@ -92,7 +94,7 @@ def test_nodes_that_come_make_it_faster_from_then_on() -> None:
     """Time = sum of D / T(n) + K R: 1000 s on 2 nodes, a gap of 50 s, and the rest on 4."""
     more = {"time": 1000, "pool": "stays", "nodes": 4}
 
-    found = elastic(
+    found = simulate_elastic(
         job(6000, Costs(join_s=50), stays=4),
         1,
         4,
@@ -110,7 +112,7 @@ def test_a_node_that_goes_untold_takes_the_work_since_the_last_save_with_it() ->
     less = {"time": 1000, "pool": "spot", "nodes": 3}
     work = job(6100, Costs(loss_s=30, checkpoint_s=300), spot=4)
 
-    found = elastic(work, 1, 4, trace(less, spot={"nodes": 4}), random.random, AT_ONCE)
+    found = simulate_elastic(work, 1, 4, trace(less, spot={"nodes": 4}), random.random, AT_ONCE)
 
     assert found.redone_s == pytest.approx(100, abs=0.5)
     assert found.time_s == pytest.approx(1000 + 30 + (6100 - 3600) / 3, abs=1)
@@ -121,7 +123,7 @@ def test_a_node_that_is_told_takes_nothing_with_it() -> None:
     work = job(6100, Costs(loss_s=30, checkpoint_s=300), spot=4)
     told = trace(less, spot={"nodes": 4, "notice": 120})
 
-    found = elastic(work, 1, 4, told, random.random, AT_ONCE)
+    found = simulate_elastic(work, 1, 4, told, random.random, AT_ONCE)
 
     assert found.redone_s == 0
     assert found.time_s == pytest.approx(1000 + 30 + 2100 / 3, abs=1)
@@ -138,7 +140,7 @@ def test_a_gang_with_saves_takes_what_daly_worked_out() -> None:
     spot = trace(spot={"losses_per_hour": 0.2})
     work = job(segments * tau * nodes, Costs(loss_s=restart, checkpoint_s=tau), spot=nodes)
 
-    times = [gang(work, nodes, spot, dice).time_s for dice in dices(1500)]
+    times = [simulate_gang(work, nodes, spot, dice).time_s for dice in dices(1500)]
 
     assert mean(times) == pytest.approx(wanted, rel=0.02)
 
@@ -148,7 +150,7 @@ def test_losses_come_as_often_as_the_rate_says() -> None:
     spot = trace(spot={"losses_per_hour": 0.5, "nodes": 8, "wait": "30m"})
     work = job(8 * 3600, Costs(15, 15, 300), spot=8)
 
-    found = [elastic(work, 1, 8, spot, dice, AT_ONCE) for dice in dices(400)]
+    found = [simulate_elastic(work, 1, 8, spot, dice, AT_ONCE) for dice in dices(400)]
 
     expected = 0.5 * mean(one.node_s for one in found) / 3600
     assert mean(one.losses for one in found) == pytest.approx(expected, rel=0.05)
@@ -159,7 +161,7 @@ def test_what_is_lost_is_back_after_the_wait_on_average() -> None:
     spot = trace(spot={"losses_per_hour": 1.0, "nodes": 10, "wait": "30m"})
     work = job(7 * 50 * 3600, Costs(lost_s=0), spot=10)
 
-    found = [elastic(work, 1, 10, spot, dice, AT_ONCE) for dice in dices(10)]
+    found = [simulate_elastic(work, 1, 10, spot, dice, AT_ONCE) for dice in dices(10)]
 
     there = sum(one.node_s for one in found) / 3600 / sum(map(hours, found))
     assert there == pytest.approx(10 * 2 / (1 + 2), rel=0.03)
@@ -185,14 +187,17 @@ def test_spot_machines_beside_those_that_stay(
     stays: int, spot: int, rate: float, time: int, cost_60: int, cost_70: int
 ) -> None:
     """Against 4 that stay. Within 2 percent; of waits, that table says 30 minutes and a start."""
-    base = gang(job(IMAGENET_90, None, RESNET, stays=4), 4, trace(stays={}), random.random)
+    base = simulate_gang(job(IMAGENET_90, None, RESNET, stays=4), 4, trace(stays={}), random.random)
     take = {"stays": stays, "spot": spot} if stays else {"spot": spot}
     work = job(IMAGENET_90, Costs(15, 15, lost_s=0), RESNET, **take)
 
     for discount, cost in ((0.6, cost_60), (0.7, cost_70)):
         pool = {"nodes": spot, "losses_per_hour": rate, "wait": "34m"}
         market = trace(stays={}, spot={**pool, "price": PRICE * (1 - discount)})
-        found = [elastic(work, max(1, stays), stays + spot, market, d, AT_ONCE) for d in dices(200)]
+        found = [
+            simulate_elastic(work, max(1, stays), stays + spot, market, d, AT_ONCE)
+            for d in dices(200)
+        ]
         assert against([one.time_s for one in found], base.time_s) == pytest.approx(time, abs=2)
         assert against([one.cost for one in found], base.cost) == pytest.approx(cost, abs=2)
 
@@ -217,14 +222,14 @@ def test_a_gang_and_an_elastic_job_on_8_spot_machines(
     rate: float, kind: str, costs: Costs, time: int, cost: int, within: int
 ) -> None:
     """Against 8 that stay, at 30 % of their price: time in percent as near as *within*, cost half as near."""
-    base = gang(job(IMAGENET_90, None, RESNET, stays=8), 8, trace(stays={}), random.random)
+    base = simulate_gang(job(IMAGENET_90, None, RESNET, stays=8), 8, trace(stays={}), random.random)
     pool = {"price": PRICE * 0.3, "nodes": 8, "losses_per_hour": rate, "wait": "34m"}
     work, market = job(IMAGENET_90, costs, RESNET, spot=8), trace(spot=pool)
 
     if kind == "gang":
-        found = [gang(work, 8, market, dice) for dice in dices(400)]
+        found = [simulate_gang(work, 8, market, dice) for dice in dices(400)]
     else:
-        found = [elastic(work, 1, 8, market, dice, AT_ONCE) for dice in dices(200)]
+        found = [simulate_elastic(work, 1, 8, market, dice, AT_ONCE) for dice in dices(200)]
 
     assert against([one.time_s for one in found], base.time_s) == pytest.approx(time, abs=within)
     near = max(2, within / 2)
@@ -235,9 +240,9 @@ def test_a_gang_on_spot_machines_that_last_an_hour_never_ends_in_practice() -> N
     pool = {"nodes": 8, "losses_per_hour": 1.0, "wait": "34m"}
     work = job(IMAGENET_90, Costs(15, 15, lost_s=300), RESNET, spot=8)
 
-    found = [gang(work, 8, trace(spot=pool), dice) for dice in dices(10)]
+    found = [simulate_gang(work, 8, trace(spot=pool), dice) for dice in dices(10)]
 
-    assert mean(one.time_s for one in found) > 30 * IMAGENET_90 / RESNET.samples_per_s(8)
+    assert mean(one.time_s for one in found) > 30 * IMAGENET_90 / RESNET.compute_throughput(8)
 
 
 def against(values: list[float], base: float) -> float:
@@ -255,7 +260,7 @@ def test_below_the_least_number_of_nodes_nothing_is_done() -> None:
     less = {"time": 630, "pool": "spot", "nodes": 2}
     again = {"time": 1630, "pool": "spot", "nodes": 4}
 
-    found = elastic(
+    found = simulate_elastic(
         job(4 * 1200, Costs(checkpoint_s=60), spot=4),
         3,
         4,
@@ -269,7 +274,9 @@ def test_below_the_least_number_of_nodes_nothing_is_done() -> None:
 
 
 def test_no_more_machines_are_taken_than_the_most() -> None:
-    found = elastic(job(3600, None, None, spot=9), 1, 4, trace(spot={}), random.random, AT_ONCE)
+    found = simulate_elastic(
+        job(3600, None, None, spot=9), 1, 4, trace(spot={}), random.random, AT_ONCE
+    )
 
     assert (found.time_s, found.node_s) == pytest.approx((900, 3600), abs=2)
 
@@ -279,7 +286,7 @@ def test_the_membership_takes_its_time() -> None:
     less = {"time": 1000, "pool": "spot", "nodes": 3}
     work = job(7000, Costs(lost_s=0), spot=4)
 
-    found = elastic(
+    found = simulate_elastic(
         work, 1, 4, trace(less, spot={"nodes": 4}), random.random, Timing.of(5.0, grace_s=30.0)
     )
 
@@ -293,7 +300,7 @@ def test_the_membership_takes_its_time() -> None:
 def test_a_change_of_price_counts_from_then_on() -> None:
     dear = {"time": 1800, "pool": "spot", "price": 10}
 
-    found = gang(
+    found = simulate_gang(
         job(2 * 3600, None, None, spot=2), 2, trace(dear, spot={"price": 2}), random.random
     )
 
@@ -301,7 +308,9 @@ def test_a_change_of_price_counts_from_then_on() -> None:
 
 
 def test_a_machine_that_boots_is_paid_for() -> None:
-    found = gang(job(3600, None, None, spot=1), 1, trace(spot={"boot": 600}), random.random)
+    found = simulate_gang(
+        job(3600, None, None, spot=1), 1, trace(spot={"boot": 600}), random.random
+    )
 
     assert (found.time_s, found.idle_s) == (4200, 600)
     assert found.cost == pytest.approx(PRICE * 4200 / 3600)
@@ -310,7 +319,7 @@ def test_a_machine_that_boots_is_paid_for() -> None:
 def test_pools_are_taken_from_in_the_order_given() -> None:
     market = trace(dear={"price": 10}, cheap={"price": 1, "nodes": 3})
 
-    found = gang(job(4 * 3600, None, None, cheap=4, dear=4), 4, market, random.random)
+    found = simulate_gang(job(4 * 3600, None, None, cheap=4, dear=4), 4, market, random.random)
 
     assert found.cost == pytest.approx(3 * 1 + 1 * 10)
 
@@ -320,7 +329,7 @@ def test_a_task_is_tried_as_often_as_the_spec_says() -> None:
     lost = [{"time": 100 * n, "pool": "spot", "lost": 1} for n in range(1, 5)]
     work = job(9000, Costs(checkpoint_s=10), spot=2)._replace(tries=2)
 
-    found = elastic(work, 1, 2, trace(*lost, spot={"wait": 5}), random.random, AT_ONCE)
+    found = simulate_elastic(work, 1, 2, trace(*lost, spot={"wait": 5}), random.random, AT_ONCE)
 
     assert (found.why, found.losses) == ("too few machines or attempts are left", 4)
 
@@ -329,7 +338,7 @@ def test_a_gang_is_tried_as_often_as_the_spec_says() -> None:
     lost = [{"time": 100 * n, "pool": "spot", "lost": 1} for n in range(1, 9)]
     work = job(9000, Costs(checkpoint_s=10), spot=2)._replace(tries=3)
 
-    found = gang(work, 2, trace(*lost, spot={}), random.random)
+    found = simulate_gang(work, 2, trace(*lost, spot={}), random.random)
 
     assert (found.why, found.losses) == ("all 3 attempts were reclaimed", 3)
 
@@ -338,7 +347,9 @@ def test_equal_dice_give_equal_runs() -> None:
     market = trace(spot={"losses_per_hour": 1.0, "nodes": 8, "wait": "30m"})
     work = job(8 * 3600, Costs(15, 15, 300), spot=8)
 
-    once, again = ([elastic(work, 1, 8, market, dice) for dice in dices(5)] for _ in range(2))
+    once, again = (
+        [simulate_elastic(work, 1, 8, market, dice) for dice in dices(5)] for _ in range(2)
+    )
 
     assert once == again
     assert len(set(once)) == 5
@@ -373,14 +384,14 @@ def test_a_run_ends_and_no_more_is_done_or_paid_for_than_there_was(seed: int) ->
     dice = random.Random(seed)
     market, most = any_trace(dice), dice.randint(1, 8)
     costs = Costs(10, 15, dice.choice([None, 1, 300]), dice.choice([None, 0, 300]))
-    work = job(dice.choice([1, 3600, 40_000]), costs, amdahl(1, 0.01), a=most, b=4)
+    work = job(dice.choice([1, 3600, 40_000]), costs, make_amdahl(1, 0.01), a=most, b=4)
     work = work._replace(tries=dice.choice([1, 3, math.inf]))
-    ideal_s = work.samples / work.curve.samples_per_s(most)
+    ideal_s = work.samples / work.curve.compute_throughput(most)
 
     least = dice.randint(1, most)
     for found in (
-        elastic(work, least, most, market, dice.random),
-        gang(work, most, market, dice.random),
+        simulate_elastic(work, least, most, market, dice.random),
+        simulate_gang(work, most, market, dice.random),
     ):
         assert found.why or found.time_s >= ideal_s * (1 - 1e-6)
         assert 0 <= found.node_s <= found.time_s * most * (1 + 1e-9)

@@ -11,7 +11,7 @@ import yaml
 
 from runspec_jobs.simulate.fleet import Dice
 from runspec_jobs.simulate.progress import Costs
-from runspec_jobs.simulate.runs import Job, Outcome, elastic, gang
+from runspec_jobs.simulate.runs import Job, Outcome, simulate_elastic, simulate_gang
 from runspec_jobs.simulate.scaling import Scaling
 from runspec_jobs.simulate.throughput import Curve
 from runspec_jobs.simulate.trace import Trace
@@ -52,7 +52,7 @@ def work(costs: Costs, take: Mapping[str, int]) -> Job:
 def stays(nodes: int) -> Outcome:
     pool = {"on-demand": {"price": PRICE, "nodes": nodes}}
     trace = Trace.model_validate({"pools": pool})
-    return gang(work(Costs(), {"on-demand": nodes}), nodes, trace, random.random)
+    return simulate_gang(work(Costs(), {"on-demand": nodes}), nodes, trace, random.random)
 
 
 def spot(nodes: int, rate: float, price: float) -> Trace:
@@ -77,7 +77,7 @@ def published() -> Table:
     rows = []
     for nodes in (1, 4, 8, 12, 32):
         found = stays(nodes)
-        speed = f"{curve().samples_per_s(nodes):,.0f}"
+        speed = f"{curve().compute_throughput(nodes):,.0f}"
         rows.append((str(nodes), speed, f"{found.time_s / 60:.0f} min", f"{found.cost:.0f}"))
     return Table(("machines", "images/s", "90 epochs", "cost"), tuple(rows))
 
@@ -92,7 +92,9 @@ def beside() -> Table:
             for price in (0.4, 0.3):
                 trace = spot(more, rate, price)
                 job = work(ELASTIC, take)
-                runs = [elastic(job, max(1, fixed), fixed + more, trace, d) for d in dices()]
+                runs = [
+                    simulate_elastic(job, max(1, fixed), fixed + more, trace, d) for d in dices()
+                ]
                 cells.append(both(runs, stays(4)))
             ((time, cheap), (_, cheaper)) = cells
             rows.append((f"{fixed} + up to {more} spot", f"{rate} an hour", time, cheap, cheaper))
@@ -107,10 +109,12 @@ def gangs() -> Table:
         trace, job = spot(8, rate, 0.3), work(ELASTIC, {"spot": 8})
         cells = ["never ends in practice"]
         if rate < 1:
-            cells = [", ".join(both([gang(job, 8, trace, dice) for dice in dices()], stays(8)))]
+            cells = [
+                ", ".join(both([simulate_gang(job, 8, trace, dice) for dice in dices()], stays(8)))
+            ]
         for costs in (ELASTIC, Costs(120, 120, 600)):
             changed = job._replace(costs=costs)
-            runs = [elastic(changed, 1, 8, trace, dice) for dice in dices()]
+            runs = [simulate_elastic(changed, 1, 8, trace, dice) for dice in dices()]
             cells.append(", ".join(both(runs, stays(8))))
         rows.append((f"{rate} an hour", *cells))
     head = (
@@ -128,7 +132,7 @@ def scheduled(pool: str, price: float) -> Outcome:
     given["pools"][pool]["price"] *= price
     trace = Trace.model_validate(given)
     job = work(ELASTIC, {"on-demand": 1, pool: 11})
-    return elastic(job, 1, 12, trace, random.Random(0).random)
+    return simulate_elastic(job, 1, 12, trace, random.Random(0).random)
 
 
 def dynamic() -> Table:

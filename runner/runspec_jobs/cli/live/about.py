@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from runspec_jobs.api.lifecycle import State, Status
 from runspec_jobs.diagnostics.render import count_columns, escape_control
 from runspec_jobs.diagnostics.terminal_text import clip
-from runspec_jobs.report.numbers import brief, seconds
+from runspec_jobs.report.numbers import format_number, format_seconds
 
 COLOURS = {"waiting": 33, "starting": 36, "running": 32, "ending": 36}
 SEPARATOR = " | "
@@ -82,7 +82,7 @@ class AboutRun:
         if self._metric is not None:
             task, value = self._metric
             of = f" (task {task})" if self._tasks > 1 else ""
-            yield f"{escape_control(self._name)} {brief(value)}{of}"
+            yield f"{escape_control(self._name)} {format_number(value)}{of}"
         nodes = () if self._status is None else self._status.nodes
         if len(nodes) > 1:
             run = sum(node.state is State.RUNNING for node in nodes)
@@ -98,7 +98,7 @@ class AboutRun:
 
 
 def _age(value: float) -> str:
-    return f"{int(value)} s" if value < 60 else seconds(int(value))
+    return f"{int(value)} s" if value < 60 else format_seconds(int(value))
 
 
 def _cut(text: str, width: int) -> str:

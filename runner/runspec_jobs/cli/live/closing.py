@@ -10,7 +10,7 @@ from runspec_jobs.diagnostics.render import escape_control
 from runspec_jobs.diagnostics.terminal_text import clip
 from runspec_jobs.errors import RunspecError
 from runspec_jobs.machines import spent
-from runspec_jobs.report.numbers import brief, brief_text, seconds
+from runspec_jobs.report.numbers import format_number, format_seconds, shorten_text
 
 READ = 50  # the most nodes of all tasks whose outputs are counted, because each needs a request
 WIDTH = 200  # the most columns of a line of a log
@@ -60,9 +60,9 @@ def _result(run: Run, status: Status) -> Iterator[str]:
     """Yield how long the run took, and the best value of its metric."""
     ran_s = run.ran_s(status)
     if ran_s is not None:
-        yield seconds(ran_s)
+        yield format_seconds(ran_s)
     if best := run.best():
-        value = f"{best.metric} {brief(best.value)}"
+        value = f"{best.metric} {format_number(best.value)}"
         named = f" ({_values(best.values)})" if best.values else ""
         yield f"best task {best.task}{named} with {value}" if best.values else value
 
@@ -73,7 +73,7 @@ def _values(values: Mapping[str, str]) -> str:
     >>> _values({"lr": "0.00015642140528861185", "seed": "1"})
     'lr 0.0001564, seed 1'
     """
-    shown = [escape_control(f"{name} {brief_text(value)}") for name, value in values.items()]
+    shown = [escape_control(f"{name} {shorten_text(value)}") for name, value in values.items()]
     return ", ".join(shown[:VALUES]) + (", ..." if len(shown) > VALUES else "")
 
 

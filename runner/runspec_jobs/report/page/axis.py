@@ -44,7 +44,7 @@ class Axis(NamedTuple):
         return (at - low) / (high - low) if high > low else 0.5
 
 
-def drawable(value: float, *, log: bool = False) -> bool:
+def is_drawable(value: float, *, log: bool = False) -> bool:
     """Return whether an axis can have *value*."""
     return (
         math.isfinite(value)
@@ -53,13 +53,13 @@ def drawable(value: float, *, log: bool = False) -> bool:
     )
 
 
-def around(title: str, values: Iterable[float], span: float = SPAN) -> Axis | None:
+def make_axis(title: str, values: Iterable[float], span: float = SPAN) -> Axis | None:
     """Return an axis for *values*, or None if none can be drawn.
 
     It is logarithmic if no value is negative and the largest is at least *span* times the smallest one above 0; then 0
     has no place on it.
     """
-    found = [value for value in values if drawable(value)]
+    found = [value for value in values if is_drawable(value)]
     above = [value for value in found if value >= LEAST_DRAWN]
     if not found:
         return None
@@ -73,7 +73,7 @@ def around(title: str, values: Iterable[float], span: float = SPAN) -> Axis | No
     return Axis(title, bottom, high + more)
 
 
-def ticks(axis: Axis) -> list[float]:
+def choose_ticks(axis: Axis) -> list[float]:
     """Return round values for the ticks of *axis*: about five, or powers of two or ten on a logarithmic axis.
 
     >>> ticks(Axis("", 0, 1))
@@ -81,9 +81,9 @@ def ticks(axis: Axis) -> list[float]:
     """
     if axis.high <= axis.low:
         return [axis.low]
-    if axis.log and (found := _magnitudes(axis)):
+    if axis.log and (found := _list_magnitudes(axis)):
         return found
-    step = _clock_step(axis) if axis.unit == "s" else _round_step((axis.high - axis.low) / 5)
+    step = _choose_clock_step(axis) if axis.unit == "s" else _round_step((axis.high - axis.low) / 5)
     first = math.ceil(axis.low / step - 1e-9)
     last = math.floor(axis.high / step + 1e-9)
     return [float(f"{n * step:.12g}") for n in range(first, last + 1)]
@@ -94,12 +94,12 @@ def _round_step(rough: float) -> float:
     return next(m * power for m in (1, 2, 5, 10) if m * power >= rough * 0.999)
 
 
-def _clock_step(axis: Axis) -> float:
+def _choose_clock_step(axis: Axis) -> float:
     rough = (axis.high - axis.low) / 6
     return next((step for step in CLOCK_S if step >= rough), None) or _round_step(rough)
 
 
-def _magnitudes(axis: Axis) -> list[float]:
+def _list_magnitudes(axis: Axis) -> list[float]:
     """Return the powers of two, or 1, 2, 5, 10 and so on; fewer over a long range, and none over a short one."""
     base, between = (2, (1,)) if axis.twos else (10, (1, 2, 5))
     first = math.floor(math.log(axis.low, base) + 1e-9)
@@ -112,15 +112,15 @@ def _magnitudes(axis: Axis) -> list[float]:
     return found[:: 1 + len(found) // (MOST + 1)] if len(found) > 1 else []
 
 
-def labels(axis: Axis) -> list[tuple[float, str]]:
+def label_ticks(axis: Axis) -> list[tuple[float, str]]:
     """Return the ticks of *axis* with their texts."""
-    found = ticks(axis)
+    found = choose_ticks(axis)
     if axis.unit == "s":
-        return [(value, _clock(value)) for value in found]
-    return list(zip(found, numbers.labels(found), strict=True))
+        return [(value, _format_clock(value)) for value in found]
+    return list(zip(found, numbers.make_labels(found), strict=True))
 
 
-def _clock(value: float) -> str:
+def _format_clock(value: float) -> str:
     if value == 0:
         return "0"
-    return numbers.seconds(value) if value >= MINUTE_S else f"{value:g} s"
+    return numbers.format_seconds(value) if value >= MINUTE_S else f"{value:g} s"

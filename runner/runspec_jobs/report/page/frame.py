@@ -7,9 +7,9 @@ from html import escape
 
 from runspec_jobs.provider import MembershipChange
 from runspec_jobs.report.elastic_costs import NOT_KNOWN, When
-from runspec_jobs.report.numbers import brief, brief_text, fraction
+from runspec_jobs.report.numbers import format_number, parse_fraction, shorten_text
 from runspec_jobs.report.page.style import STYLE
-from runspec_jobs.report.tables import Cell, Table, changes, changes_facts
+from runspec_jobs.report.tables import Cell, Table, list_changes_facts, make_changes_table
 
 # The page allows no scripts and no requests, so text from specs and logs can do nothing.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -21,7 +21,7 @@ HEAD = """<!doctype html>
 <meta name="generator" content="runspec">"""
 
 
-def page(title: str, body: Iterable[str]) -> str:
+def make_page(title: str, body: Iterable[str]) -> str:
     """Return a page; *title* is escaped here, *body* must be escaped already."""
     return "\n".join(
         [
@@ -37,19 +37,19 @@ def page(title: str, body: Iterable[str]) -> str:
     )
 
 
-def table(found: Table, best: int | None = None) -> str:
+def draw_table(found: Table, best: int | None = None) -> str:
     """Return a table with numbers aligned right and text aligned left; cells that are None are empty.
 
     The row of the number *best* is marked, by a star too.
     """
     words = [_is_word([row[i] for row in found.rows]) for i in range(len(found.titles))]
-    head = "".join(_in("th", escape(t), w) for t, w in zip(found.titles, words, strict=True))
-    body = "\n".join(_row(row, words, marked=n == best) for n, row in enumerate(found.rows))
+    head = "".join(_wrap_cell("th", escape(t), w) for t, w in zip(found.titles, words, strict=True))
+    body = "\n".join(_draw_row(row, words, marked=n == best) for n, row in enumerate(found.rows))
     inner = f"<thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody>"
     return f'<div class="wide"><table>{inner}</table></div>'
 
 
-def filled(found: Table) -> Table:
+def drop_empty_columns(found: Table) -> Table:
     """Return a table without the columns that have nothing in any row."""
     kept = [
         i for i in range(len(found.titles)) if any(row[i] not in (None, "") for row in found.rows)
@@ -61,28 +61,28 @@ def filled(found: Table) -> Table:
 def _is_word(cells: Sequence[Cell]) -> bool:
     """Return whether a column has texts that are no numbers."""
     texts = (cell for cell in cells if isinstance(cell, str) and cell)
-    return any(not text.isdecimal() and fraction(text) is None for text in texts)
+    return any(not text.isdecimal() and parse_fraction(text) is None for text in texts)
 
 
-def _row(row: Sequence[Cell], words: Sequence[bool], *, marked: bool) -> str:
-    cells = [_cell(value, word) for value, word in zip(row, words, strict=True)]
+def _draw_row(row: Sequence[Cell], words: Sequence[bool], *, marked: bool) -> str:
+    cells = [_draw_cell(value, word) for value, word in zip(row, words, strict=True)]
     if not marked:
         return f"<tr>{''.join(cells)}</tr>"
     return f'<tr class="best">{"".join(cells).replace(">", ">★ ", 1)}</tr>'
 
 
-def _cell(value: Cell, word: bool) -> str:
+def _draw_cell(value: Cell, word: bool) -> str:
     if value is None:
-        return _in("td", "", word)
+        return _wrap_cell("td", "", word)
     if not isinstance(value, str):
-        return _in("td", brief(value), word)
-    shown = brief_text(value)
+        return _wrap_cell("td", format_number(value), word)
+    shown = shorten_text(value)
     if shown != value:
-        return _in("td", escape(shown), word, f' title="{escape(value)}"')
-    return _in("td", escape(cut(value, MOST)), word, long=len(value) > LONG)
+        return _wrap_cell("td", escape(shown), word, f' title="{escape(value)}"')
+    return _wrap_cell("td", escape(cut(value, MOST)), word, long=len(value) > LONG)
 
 
-def _in(tag: str, inner: str, word: bool, more: str = "", *, long: bool = False) -> str:
+def _wrap_cell(tag: str, inner: str, word: bool, more: str = "", *, long: bool = False) -> str:
     names = " ".join([*(["word"] if word else []), *(["long"] if long else [])])
     look = f' class="{names}"' if names else ""
     return f"<{tag}{look}{more}>{inner}</{tag}>"
@@ -97,7 +97,7 @@ def cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def facts(pairs: Iterable[tuple[str, str]]) -> str:
+def list_facts(pairs: Iterable[tuple[str, str]]) -> str:
     each = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in pairs)
     return f"<dl>{each}</dl>" if each else ""
 
@@ -106,11 +106,11 @@ def note(text: str) -> str:
     return f'<p class="note">{escape(text)}</p>'
 
 
-def changes_section(found: Sequence[MembershipChange], unknown: str, when: When) -> Iterator[str]:
+def draw_changes(found: Sequence[MembershipChange], unknown: str, when: When) -> Iterator[str]:
     """Yield the section on membership changes; *unknown* says why they are not known, or is empty."""
     yield "<h2>Changes of nodes</h2>"
     if unknown:
         yield f"<p>{escape(f'{NOT_KNOWN}: {unknown}')}</p>"
         return
-    yield facts(changes_facts(found))
-    yield table(changes(found, when))
+    yield list_facts(list_changes_facts(found))
+    yield draw_table(make_changes_table(found, when))

@@ -6,24 +6,29 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from runspec_jobs.report.page.axis import Axis
-from runspec_jobs.report.page.frame import facts, page, table
-from runspec_jobs.report.page.svg import Line, Spot, plot
+from runspec_jobs.report.page.frame import draw_table, list_facts, make_page
+from runspec_jobs.report.page.svg import Line, Spot, draw_plot
 from runspec_jobs.report.scaling_law import Scaled
-from runspec_jobs.report.tables import scaling, scaling_facts
+from runspec_jobs.report.tables import list_scaling_facts, make_scaling_table
 
 STEPS = 60  # of a curve
 
 
-def scaling_page(title: str, found: Sequence[Scaled], notes: Sequence[str] = ()) -> str:
+def make_scaling_page(title: str, found: Sequence[Scaled], notes: Sequence[str] = ()) -> str:
     """Return the page of scaling reports."""
     body = [f"<p>{escape(note)}</p>" for note in notes]
     for one in found:
-        body += [f"<h2>{escape(one.series.name)}</h2>", facts(scaling_facts(one))]
-        body += [table(scaling(one)), '<div class="plots">', *_plots(one), "</div>"]
-    return page(title, body)
+        body += [f"<h2>{escape(one.series.name)}</h2>", list_facts(list_scaling_facts(one))]
+        body += [
+            draw_table(make_scaling_table(one)),
+            '<div class="plots">',
+            *_draw_plots(one),
+            "</div>",
+        ]
+    return make_page(title, body)
 
 
-def _plots(found: Scaled) -> Iterator[str]:
+def _draw_plots(found: Scaled) -> Iterator[str]:
     known = [row for row in found.rows if row.throughput]
     if found.base is None or not known:
         return
@@ -34,18 +39,18 @@ def _plots(found: Scaled) -> Iterator[str]:
     one = next(row.throughput for row in known if row.size == found.base) or 1.0
     ideal = [(size, one * size / found.base) for size in sizes]
     measured = [(row.size, row.throughput or 0.0) for row in known]
-    law = [(s, t) for s in sizes if found.fit and (t := found.fit.throughput(s))]
-    yield _figure("samples a second", across, measured, law, ideal, log=True)
+    law = [(s, t) for s in sizes if found.fit and (t := found.fit.compute_throughput(s))]
+    yield _draw_figure("samples a second", across, measured, law, ideal, log=True)
 
     base = found.base
 
     def share(spots: Sequence[Spot]) -> list[Spot]:
         return [(size, value / one * base / size) for size, value in spots]
 
-    yield _figure("efficiency", across, share(measured), share(law), share(ideal), log=False)
+    yield _draw_figure("efficiency", across, share(measured), share(law), share(ideal), log=False)
 
 
-def _figure(
+def _draw_figure(
     title: str,
     across: Axis,
     measured: Sequence[Spot],
@@ -59,4 +64,4 @@ def _figure(
     lines = [Line("linear", tuple(ideal), "ideal")]
     lines += [Line("Amdahl's law, fitted", tuple(law), "law")] if law else []
     lines.append(Line("measured", tuple(measured), "measured", dots=True))
-    return plot(f"{title} by {across.title}", across, up, lines)
+    return draw_plot(f"{title} by {across.title}", across, up, lines)

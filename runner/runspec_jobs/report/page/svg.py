@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import NamedTuple
 
-from runspec_jobs.report.numbers import brief
+from runspec_jobs.report.numbers import format_number
 from runspec_jobs.report.page import axis
 from runspec_jobs.report.page.axis import Axis
 
@@ -38,28 +38,28 @@ class Line(NamedTuple):
     told: tuple[str, ...] = ()
 
 
-def plot(
+def draw_plot(
     title: str, across: Axis, up: Axis, lines: Sequence[Line], desc: str = "", wide: int = WIDE
 ) -> str:
     """Return a figure with a plot of *lines*, the last one on top; all text is escaped.
 
     Screen readers read *title* and *desc*.
     """
-    room = max((len(text) for _, text in axis.labels(up)), default=1) + 1
+    room = max((len(text) for _, text in axis.label_ticks(up)), default=1) + 1
     parts = [
         f"<figure><figcaption>{escape(title)}</figcaption>",
         f'<svg class="area" style="--room:{room}ch" role="img" aria-label="{escape(title)}">',
         f"<desc>{escape(desc or title)}</desc>",
-        *_grid(across, up, wide),
-        *_joined(across, up, [line for line in lines if not line.dots]),
+        *_draw_grid(across, up, wide),
+        *_draw_lines(across, up, [line for line in lines if not line.dots]),
     ]
     for line in lines:
         if line.dots:
-            parts += _dots(across, up, line)
-    return "\n".join([*parts, "</svg>", legend(lines), "</figure>"])
+            parts += _draw_dots(across, up, line)
+    return "\n".join([*parts, "</svg>", draw_legend(lines), "</figure>"])
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """Return a share as a percentage.
 
     >>> percent(0.5), percent(1 / 3)
@@ -68,32 +68,32 @@ def percent(share: float) -> str:
     return f"{share * 100:.2f}".rstrip("0").rstrip(".") + "%"
 
 
-def _grid(across: Axis, up: Axis, wide: int) -> Iterator[str]:
-    for value, text in axis.labels(up):
-        y = percent(1 - up.share(value))
+def _draw_grid(across: Axis, up: Axis, wide: int) -> Iterator[str]:
+    for value, text in axis.label_ticks(up):
+        y = format_percent(1 - up.share(value))
         yield f'<line class="grid" x1="0" x2="100%" y1="{y}" y2="{y}"/>'
         yield f'<text x="-8" y="{y}" dy="4" text-anchor="end">{text}</text>'
-    yield from across_grid(across, wide)
+    yield from draw_bottom_grid(across, wide)
     yield f'<text x="50%" y="100%" dy="36" text-anchor="middle">{escape(across.title)}</text>'
     scale = " (log)" if up.log else ""
     yield f'<text x="0" y="0" dy="-9" text-anchor="start">{escape(up.title)}{scale}</text>'
 
 
-def across_grid(across: Axis, wide: int = WIDE) -> Iterator[str]:
+def draw_bottom_grid(across: Axis, wide: int = WIDE) -> Iterator[str]:
     """Yield the grid and labels of the axis at the bottom, *wide* pixels long; a narrow window has fewer labels."""
-    found = axis.labels(across)
+    found = axis.label_ticks(across)
     longest = max((len(text) for _, text in found), default=1) * LETTER + GAP
     every = math.ceil(len(found) * longest / wide)
     sparse = every * math.ceil(len(found) * longest / NARROW / every)
     for number, (value, text) in enumerate(found):
-        x = percent(across.share(value))
+        x = format_percent(across.share(value))
         yield f'<line class="grid" x1="{x}" x2="{x}" y1="0" y2="100%"/>'
         if number % every == 0:
             where = "" if number % sparse == 0 else ' class="wide-only"'
             yield f'<text{where} x="{x}" y="100%" dy="18" text-anchor="middle">{text}</text>'
 
 
-def _joined(across: Axis, up: Axis, lines: Sequence[Line]) -> Iterator[str]:
+def _draw_lines(across: Axis, up: Axis, lines: Sequence[Line]) -> Iterator[str]:
     if not lines:
         return
     yield f'<svg class="lines" viewBox="0 0 {INNER} {INNER}" preserveAspectRatio="none">'
@@ -106,28 +106,32 @@ def _joined(across: Axis, up: Axis, lines: Sequence[Line]) -> Iterator[str]:
     yield "</svg>"
 
 
-def _dots(across: Axis, up: Axis, line: Line) -> Iterator[str]:
+def _draw_dots(across: Axis, up: Axis, line: Line) -> Iterator[str]:
     yield f'<g class="{line.look}">'
     for number, (x, y) in enumerate(line.spots):
-        told = f"{line.name}: {brief(x)}, {brief(y)}" if not line.told else line.told[number]
-        cx, cy = percent(across.share(x)), percent(1 - up.share(y))
+        told = (
+            f"{line.name}: {format_number(x)}, {format_number(y)}"
+            if not line.told
+            else line.told[number]
+        )
+        cx, cy = format_percent(across.share(x)), format_percent(1 - up.share(y))
         inner = f"<title>{escape(told)}</title>" if told else ""
         yield f'<circle cx="{cx}" cy="{cy}" r="5">{inner}</circle>'
     yield "</g>"
 
 
-def legend(lines: Iterable[Line]) -> str:
+def draw_legend(lines: Iterable[Line]) -> str:
     """Return the names of *lines*, each with its look; lines of the same name have one entry."""
     each = {(line.name, line.look): line for line in lines}.values()
     if len(each) < 2:
         return ""
     shown = "".join(
-        f"<li>{key(line.look, dots=line.dots)}{escape(line.name)}</li>" for line in each
+        f"<li>{draw_key(line.look, dots=line.dots)}{escape(line.name)}</li>" for line in each
     )
     return f'<ul class="legend">{shown}</ul>'
 
 
-def key(look: str, *, dots: bool) -> str:
+def draw_key(look: str, *, dots: bool) -> str:
     """Return the sample of a look that stands before its name."""
     inner = (
         f'<g class="{look}"><circle cx="12" cy="6" r="5"/></g>'

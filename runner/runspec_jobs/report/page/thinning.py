@@ -11,7 +11,7 @@ EACH = (
 )
 
 
-def thinned(numbers: Sequence[float], most: int) -> tuple[Spot, ...]:
+def thin(numbers: Sequence[float], most: int) -> tuple[Spot, ...]:
     """Return *numbers* as points, counted from 1, at most *most* of them or eight.
 
     Numbers that are not finite are left out. Of each of several equal parts of the curve, the first, the lowest, the
@@ -29,18 +29,18 @@ def thinned(numbers: Sequence[float], most: int) -> tuple[Spot, ...]:
     kept: list[Spot] = []
     for part in range(parts):
         some = spots[part * len(spots) // parts : (part + 1) * len(spots) // parts]
-        kept += _extremes(some)
+        kept += _find_extremes(some)
     return tuple(kept)
 
 
-def _extremes(some: Sequence[Spot]) -> list[Spot]:
+def _find_extremes(some: Sequence[Spot]) -> list[Spot]:
     if not some:
         return []
     low, high = min(some, key=lambda at: at[1]), max(some, key=lambda at: at[1])
     return sorted({some[0], low, high, some[-1]})
 
 
-def evenly(count: int, most: int) -> list[int]:
+def choose_evenly(count: int, most: int) -> list[int]:
     """Return at most *most* numbers below *count*, at equal distances, the first and the last included.
 
     >>> evenly(3, 5), evenly(100, 3)

@@ -7,7 +7,7 @@ from html import escape
 from typing import NamedTuple
 
 from runspec_jobs.provider import Attempt, NodeStatus, State
-from runspec_jobs.report.numbers import seconds
+from runspec_jobs.report.numbers import format_seconds
 from runspec_jobs.report.page import svg
 from runspec_jobs.report.page.axis import Axis
 from runspec_jobs.report.tables import Cell, Table
@@ -53,7 +53,7 @@ class Lane(NamedTuple):
     bars: tuple[Bar, ...]
 
 
-def outcome(node: NodeStatus, attempt: Attempt) -> str:
+def judge_attempt(node: NodeStatus, attempt: Attempt) -> str:
     """Return what an attempt came to, as a word of LOOKS."""
     if attempt.reclaimed:
         return "reclaimed"
@@ -65,7 +65,7 @@ def outcome(node: NodeStatus, attempt: Attempt) -> str:
     return "succeeded" if attempt.exit_code == 0 else "failed"
 
 
-def phases(clock: Clock, nodes: Sequence[NodeStatus], *, ended: bool) -> tuple[Bar, ...]:
+def list_phases(clock: Clock, nodes: Sequence[NodeStatus], *, ended: bool) -> tuple[Bar, ...]:
     """Return the phases of a run that are known: it was prepared, it waited for machines, and it ran.
 
     The attempts are timed by the clocks of the service, so a phase that would be shorter than nothing is left out.
@@ -83,39 +83,41 @@ def phases(clock: Clock, nodes: Sequence[NodeStatus], *, ended: bool) -> tuple[B
     )
 
 
-def lanes(found: Sequence[Bar], nodes: Sequence[NodeStatus], shape: tuple[int, int]) -> list[Lane]:
+def make_lanes(
+    found: Sequence[Bar], nodes: Sequence[NodeStatus], shape: tuple[int, int]
+) -> list[Lane]:
     """Return a lane with the phases, and one for each node with attempts that have times."""
     first = [Lane("run", tuple(found))] if found else []
-    return [*first, *(lane for node in nodes if (lane := _lane(node, shape)).bars)]
+    return [*first, *(lane for node in nodes if (lane := _make_lane(node, shape)).bars)]
 
 
-def _lane(node: NodeStatus, shape: tuple[int, int]) -> Lane:
+def _make_lane(node: NodeStatus, shape: tuple[int, int]) -> Lane:
     bars = tuple(
-        Bar(outcome(node, one), one.began_s, max(one.began_s, one.ended_s))
+        Bar(judge_attempt(node, one), one.began_s, max(one.began_s, one.ended_s))
         for one in node.attempts
         if one.began_s is not None and one.ended_s is not None
     )
-    return Lane(named(node, shape), bars)
+    return Lane(label_node(node, shape), bars)
 
 
-def named(node: NodeStatus, shape: tuple[int, int]) -> str:
+def label_node(node: NodeStatus, shape: tuple[int, int]) -> str:
     """Return the name of a node in a run of *shape*: the number of nodes of each task, and of tasks."""
     task = [f"task {node.task}"] if shape[1] > 1 or shape[0] == 1 else []
     rank = [f"node {node.rank}"] if shape[0] > 1 else []
     return " ".join([*task, *rank])
 
 
-def chosen(nodes: Sequence[NodeStatus], most: int) -> list[NodeStatus]:
+def choose_nodes(nodes: Sequence[NodeStatus], most: int) -> list[NodeStatus]:
     """Return at most *most* of *nodes* in their order: first those that failed or were tried again, then the first."""
 
-    def dull(node: NodeStatus) -> bool:
+    def is_dull(node: NodeStatus) -> bool:
         return node.attempt <= 1 and node.state is not State.FAILED
 
-    kept = sorted(nodes, key=dull)[:most]
+    kept = sorted(nodes, key=is_dull)[:most]
     return sorted(kept, key=lambda node: (node.task, node.rank))
 
 
-def picture(found: Sequence[Lane]) -> str:
+def draw_lanes(found: Sequence[Lane]) -> str:
     """Return the lanes as a figure, or an empty text if there is nothing to draw."""
     bars = [bar for lane in found for bar in lane.bars]
     if not bars:
@@ -128,63 +130,67 @@ def picture(found: Sequence[Lane]) -> str:
         f"<figure><figcaption>{TITLE}</figcaption>",
         f'<svg class="area" style="--room:{room}ch;height:{height}px" role="img" aria-label="{TITLE}">',
         "<desc>Each row is a node; the table below has the same times.</desc>",
-        *svg.across_grid(across, svg.WHOLE),
+        *svg.draw_bottom_grid(across, svg.WHOLE),
     ]
     for number, lane in enumerate(found):
-        parts += _drawn(number, lane, across, zero)
+        parts += _draw_lane(number, lane, across, zero)
     parts.append(f'<text x="50%" y="100%" dy="36" text-anchor="middle">{across.title}</text></svg>')
-    return "\n".join([*parts, _legend(bars), "</figure>"])
+    return "\n".join([*parts, _draw_legend(bars), "</figure>"])
 
 
-def _drawn(number: int, lane: Lane, across: Axis, zero: float) -> Iterator[str]:
+def _draw_lane(number: int, lane: Lane, across: Axis, zero: float) -> Iterator[str]:
     top = number * ROW_PX + (ROW_PX - BAR_PX) // 2
     middle = top + BAR_PX - 3
     yield f'<text x="-8" y="{middle}" text-anchor="end">{escape(lane.name)}</text>'
     for bar in lane.bars:
         left, right = across.share(bar.began_s - zero), across.share(bar.ended_s - zero)
-        told = escape(f"{lane.name} {bar.what}, {seconds(bar.ended_s - bar.began_s)}")
+        told = escape(f"{lane.name} {bar.what}, {format_seconds(bar.ended_s - bar.began_s)}")
         yield (
-            f'<rect class="{LOOKS[bar.what]}" x="{svg.percent(left)}" y="{top}" '
-            f'width="{svg.percent(max(right - left, 0.003))}" height="{BAR_PX}"><title>{told}</title></rect>'
+            f'<rect class="{LOOKS[bar.what]}" x="{svg.format_percent(left)}" y="{top}" '
+            f'width="{svg.format_percent(max(right - left, 0.003))}" height="{BAR_PX}"><title>{told}</title></rect>'
         )
 
 
-def _legend(bars: Sequence[Bar]) -> str:
+def _draw_legend(bars: Sequence[Bar]) -> str:
     shown = {bar.what for bar in bars}
-    each = "".join(f"<li>{_key(look)}{what}</li>" for what, look in LOOKS.items() if what in shown)
+    each = "".join(
+        f"<li>{_draw_key(look)}{what}</li>" for what, look in LOOKS.items() if what in shown
+    )
     return f'<ul class="legend">{each}</ul>'
 
 
-def _key(look: str) -> str:
+def _draw_key(look: str) -> str:
     rect = f'<rect class="{look}" x="2" y="1" width="20" height="10"/>'
     return f'<svg class="key" viewBox="0 0 24 12" aria-hidden="true">{rect}</svg>'
 
 
-def phase_facts(found: Sequence[Bar]) -> Iterator[tuple[str, str]]:
+def list_phase_facts(found: Sequence[Bar]) -> Iterator[tuple[str, str]]:
     for bar in found:
-        yield bar.what, seconds(bar.ended_s - bar.began_s)
+        yield bar.what, format_seconds(bar.ended_s - bar.began_s)
 
 
-def step_table(titles: Mapping[str, str], took_s: Mapping[str, float]) -> Table:
+def make_step_table(titles: Mapping[str, str], took_s: Mapping[str, float]) -> Table:
     """Return a table of the steps that were done, by their titles, and the time that each took."""
-    rows = tuple((titles.get(step, step), seconds(s)) for step, s in took_s.items())
+    rows = tuple((titles.get(step, step), format_seconds(s)) for step, s in took_s.items())
     return Table(("step", "took"), rows)
 
 
-def attempts(nodes: Sequence[NodeStatus], shape: tuple[int, int], when: When) -> Table:
+def make_attempt_table(nodes: Sequence[NodeStatus], shape: tuple[int, int], when: When) -> Table:
     """Return a table of the attempts of *nodes* that have ended, and of the nodes that have not."""
-    rows = [(named(node, shape), *row) for node in nodes for row in _rows(node, when)]
+    rows = [(label_node(node, shape), *row) for node in nodes for row in _list_rows(node, when)]
     return Table(
         ("node", "attempt", "state", "exit code", "began", "took", "why"), tuple(rows[:ROWS])
     )
 
 
-def _rows(node: NodeStatus, when: When) -> Iterator[tuple[Cell, ...]]:
+def _list_rows(node: NodeStatus, when: When) -> Iterator[tuple[Cell, ...]]:
     for one in node.attempts:
         began = None if one.began_s is None else when(one.began_s)
         known = one.began_s is not None and one.ended_s is not None
-        took = seconds(max(0.0, (one.ended_s or 0.0) - (one.began_s or 0.0))) if known else None
-        state, code = outcome(node, one), one.exit_code
+        took = (
+            format_seconds(max(0.0, (one.ended_s or 0.0) - (one.began_s or 0.0))) if known else None
+        )
+        state, code = judge_attempt(node, one), one.exit_code
         yield one.number, state, code, began, took, one.reason
     if not node.attempts or not node.state.terminal:
         yield node.attempt, str(node.state), node.exit_code, None, None, node.reason

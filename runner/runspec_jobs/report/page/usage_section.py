@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from runspec_jobs.machines.usage import NodeUsage, UsagePoint
 from runspec_jobs.report import usage
-from runspec_jobs.report.numbers import seconds, size
+from runspec_jobs.report.numbers import format_seconds, format_size
 from runspec_jobs.report.page.axis import Axis
-from runspec_jobs.report.page.frame import facts, note, table
-from runspec_jobs.report.page.svg import Line, Spot, plot
+from runspec_jobs.report.page.frame import draw_table, list_facts, note
+from runspec_jobs.report.page.svg import Line, Spot, draw_plot
 from runspec_jobs.report.tables import Table
 from runspec_jobs.report.usage import GIB, Used
 
@@ -17,17 +17,17 @@ FEW = 5  # nodes or GPUs that have a line of their own
 ROWS = 100  # nodes in the table
 
 
-def section(used: Used | None) -> Iterator[str]:
+def draw_usage(used: Used | None) -> Iterator[str]:
     """Yield the section; nothing for a run that has not started, or was too short."""
     if used is None or not (used.nodes or used.why):
         return
     yield "<h2>Usage</h2>"
-    yield facts(usage.facts(used))
+    yield list_facts(usage.list_facts(used))
     if not used.nodes:
         return
-    nodes = sorted(sorted(used.nodes, key=_memory, reverse=True)[:FEW])
+    nodes = sorted(sorted(used.nodes, key=_find_most_memory, reverse=True)[:FEW])
     yield '<div class="plots">'
-    for drawn in _plots(used, nodes):
+    for drawn in _draw_plots(used, nodes):
         yield f"<div>{drawn}</div>"
     yield "</div>"
     if len(nodes) < len(used.nodes):
@@ -35,27 +35,27 @@ def section(used: Used | None) -> Iterator[str]:
             f"{len(nodes)} of {len(used.nodes):,} nodes are drawn: those that used the most memory"
         )
     if len(used.nodes) > 1:
-        rows = table(_table(used.nodes[:ROWS]))
+        rows = draw_table(_make_table(used.nodes[:ROWS]))
         yield f"<details><summary>The usage of each node</summary>{rows}</details>"
 
 
-def _memory(node: NodeUsage) -> int:
+def _find_most_memory(node: NodeUsage) -> int:
     return max((point.memory_bytes for point in node.points), default=0)
 
 
-def _plots(used: Used, nodes: Sequence[NodeUsage]) -> Iterator[str]:
+def _draw_plots(used: Used, nodes: Sequence[NodeUsage]) -> Iterator[str]:
     asked = used.asked
-    yield _plot("CPUs in use", "CPUs", nodes, lambda p: p.cpus, asked.cpus)
+    yield _draw_plot("CPUs in use", "CPUs", nodes, lambda p: p.cpus, asked.cpus)
     memory = None if asked.memory_bytes is None else asked.memory_bytes / GIB
-    yield _plot("Memory in use", "GiB", nodes, lambda p: p.memory_bytes / GIB, memory)
+    yield _draw_plot("Memory in use", "GiB", nodes, lambda p: p.memory_bytes / GIB, memory)
     if any(node.disk_bytes for node in nodes):
-        yield _plot("Disk in use", "GiB", nodes, lambda p: p.disk_bytes / GIB, None)
+        yield _draw_plot("Disk in use", "GiB", nodes, lambda p: p.disk_bytes / GIB, None)
     if any(node.gpu_bytes for node in nodes):
-        yield _gpus("GPUs busy", "%", nodes, lambda gpu: gpu[0])
-        yield _gpus("Memory of GPUs in use", "GiB", nodes, lambda gpu: gpu[1] / GIB)
+        yield _draw_gpus("GPUs busy", "%", nodes, lambda gpu: gpu[0])
+        yield _draw_gpus("Memory of GPUs in use", "GiB", nodes, lambda gpu: gpu[1] / GIB)
 
 
-def _plot(
+def _draw_plot(
     title: str,
     unit: str,
     nodes: Sequence[NodeUsage],
@@ -64,14 +64,14 @@ def _plot(
 ) -> str:
     """Return a plot of a value of each node over the time since it began, with what was *asked* for."""
     named = {
-        _name(node, nodes): tuple((p.at_s, value(p)) for p in node.points)
+        _label_node(node, nodes): tuple((p.at_s, value(p)) for p in node.points)
         for node in nodes
         if node.points
     }
-    return _drawn(title, unit, named, asked)
+    return _draw_lines(title, unit, named, asked)
 
 
-def _gpus(
+def _draw_gpus(
     title: str,
     unit: str,
     nodes: Sequence[NodeUsage],
@@ -79,7 +79,9 @@ def _gpus(
 ) -> str:
     """Return a plot of each GPU of the only node, or of the mean of the GPUs of each node."""
     if len(nodes) > 1:
-        return _plot(title, unit, nodes, lambda p: _mean([value(gpu) for gpu in p.gpus]), None)
+        return _draw_plot(
+            title, unit, nodes, lambda p: _compute_mean([value(gpu) for gpu in p.gpus]), None
+        )
     (node,) = nodes
     named = {
         f"GPU {number}": tuple(
@@ -87,14 +89,16 @@ def _gpus(
         )
         for number in range(len(node.gpu_bytes))
     }
-    return _drawn(title, unit, named, None)
+    return _draw_lines(title, unit, named, None)
 
 
-def _mean(values: Sequence[float]) -> float:
+def _compute_mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-def _drawn(title: str, unit: str, named: dict[str, tuple[Spot, ...]], asked: float | None) -> str:
+def _draw_lines(
+    title: str, unit: str, named: dict[str, tuple[Spot, ...]], asked: float | None
+) -> str:
     most = max((y for spots in named.values() for _, y in spots), default=0.0)
     last = max((x for spots in named.values() for x, _ in spots), default=0.0)
     across = Axis("time since the node began", 0.0, last or 1.0, unit="s")
@@ -106,10 +110,10 @@ def _drawn(title: str, unit: str, named: dict[str, tuple[Spot, ...]], asked: flo
     if asked is not None:
         lines.append(Line("asked for", ((0.0, asked), (across.high, asked)), "ideal"))
     told = f"{title}: at most {most:.3g} {unit}"
-    return plot(title, across, up, lines, told)
+    return draw_plot(title, across, up, lines, told)
 
 
-def _name(node: NodeUsage, nodes: Sequence[NodeUsage]) -> str:
+def _label_node(node: NodeUsage, nodes: Sequence[NodeUsage]) -> str:
     if len({one.task for one in nodes}) == 1:
         return f"node {node.rank}"
     if all(one.rank == 0 for one in nodes):
@@ -117,13 +121,13 @@ def _name(node: NodeUsage, nodes: Sequence[NodeUsage]) -> str:
     return f"task {node.task} node {node.rank}"
 
 
-def _table(nodes: Sequence[NodeUsage]) -> Table:
+def _make_table(nodes: Sequence[NodeUsage]) -> Table:
     rows = []
     for node in nodes:
         disk = max((point.disk_bytes for point in node.points), default=0)
-        cells = (node.task, node.rank, node.most_cpus, round(usage.mean_cpus(node), 2))
-        used = (size(_memory(node)), size(disk))
-        busy = round(usage.mean_busy(node), 1) if node.gpu_bytes else None
-        rows.append((*cells, *used, busy, seconds(usage.sampled_s(node))))
+        cells = (node.task, node.rank, node.most_cpus, round(usage.compute_mean_cpus(node), 2))
+        used = (format_size(_find_most_memory(node)), format_size(disk))
+        busy = round(usage.compute_mean_busy(node), 1) if node.gpu_bytes else None
+        rows.append((*cells, *used, busy, format_seconds(usage.get_sampled_seconds(node))))
     titles = ("task", "node", "most CPUs", "mean CPUs", "memory", "disk", "GPUs busy %", "sampled")
     return Table(titles, tuple(rows))

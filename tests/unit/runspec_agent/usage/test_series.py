@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from runspec_agent.usage.series import FORMAT, MOST, Point, Series
 from runspec_jobs.machines.usage import FORMAT as READ, read_usage
-from runspec_jobs.report.usage import Asked, Used, advice, gpu_text
+from runspec_jobs.report.usage import Asked, Used, describe_gpus, give_advice
 
 DAY_S, MIB = 86_400, 1 << 20
 ABOUT = {"of": "processes", "began_s": 1.0, "cpus": 96, "memory_bytes": 1 << 40, "disk_bytes": 9}
@@ -54,7 +54,7 @@ def test_gpus_of_which_only_the_first_samples_know_are_kept() -> None:
         gpus = ((50.0, 1 << 30),) if 1 < n < 9 else ()
         found.add(Point(10.0 * (n + 1), 1.0, MIB, MIB, gpus))
 
-    assert "memory 1 GiB of 80 GiB" in gpu_text(read(found.document()))
+    assert "memory 1 GiB of 80 GiB" in describe_gpus(read(found.document()))
 
 
 def test_gpus_of_which_no_sample_or_no_size_is_known_are_no_error() -> None:
@@ -64,8 +64,8 @@ def test_gpus_of_which_no_sample_or_no_size_is_known_are_no_error() -> None:
         unknown.add(Point(10.0 * (n + 1), 1.0, MIB, MIB, ((0.0, 5),)))
 
     for record in (unsampled.document(), unknown.document()):
-        assert gpu_text(read(record)) == ""
-        assert advice(read(record)) == []
+        assert describe_gpus(read(record)) == ""
+        assert give_advice(read(record)) == []
 
 
 def test_the_agent_and_the_client_name_the_same_format() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from runspec_jobs.provider import MembershipChange, NodeRef, RemoteError, changes_of
 from runspec_jobs.report import elastic_costs
-from runspec_jobs.report.page.frame import changes_section
-from runspec_jobs.report.tables import changes, changes_facts
+from runspec_jobs.report.page.frame import draw_changes
+from runspec_jobs.report.tables import list_changes_facts, make_changes_table
 from tests.support.change_records import record
 
 B, C = NodeRef(1, "10.0.0.1"), NodeRef(2, "10.0.0.2", "it was silent")
@@ -26,7 +26,7 @@ def when(at: float) -> str:
 
 
 def lines(*found: MembershipChange, most: int = 20) -> list[str]:
-    return list(elastic_costs.lines(found, most, when))
+    return list(elastic_costs.format_lines(found, most, when))
 
 
 def test_a_change_says_who_came_and_went_and_what_it_cost() -> None:
@@ -48,14 +48,14 @@ def test_where_nobody_came_or_went_the_reason_is_told() -> None:
 
 def test_what_no_step_followed_is_counted_with_the_next_change() -> None:
     """Its seconds are among those of the next one: so it is neither unknown nor counted twice."""
-    found = elastic_costs.total([START, JOINED, LOST, NO_STEP, AFTER])
+    found = elastic_costs.sum_costs([START, JOINED, LOST, NO_STEP, AFTER])
 
     assert found == elastic_costs.Total(4, 20.75, 0, 3, 0, True)
     assert "without a step: with the next one's" in lines(START, NO_STEP, AFTER)[2]
 
 
 def test_what_nobody_knows_is_said_and_is_no_zero() -> None:
-    assert elastic_costs.total([START, NO_STEP])[1:] == (None, 3, None, 3, True)
+    assert elastic_costs.sum_costs([START, NO_STEP])[1:] == (None, 3, None, 3, True)
     assert lines(START, NO_STEP)[0].endswith(
         "without a step: not known; steps done again: not known"
     )
@@ -70,22 +70,22 @@ def test_seconds_that_no_step_has_ended_are_nobodys_yet() -> None:
     again = NO_STEP._replace(generation=5)
     unclear = AFTER._replace(gap_s=None)
 
-    assert elastic_costs.total([START, JOINED, LOST, NO_STEP, again])[:3] == (4, 11.75, 2)
-    assert elastic_costs.total([START, JOINED, LOST, NO_STEP, unclear])[:3] == (4, 11.75, 2)
+    assert elastic_costs.sum_costs([START, JOINED, LOST, NO_STEP, again])[:3] == (4, 11.75, 2)
+    assert elastic_costs.sum_costs([START, JOINED, LOST, NO_STEP, unclear])[:3] == (4, 11.75, 2)
 
 
 def test_a_step_that_the_first_node_took_with_it_leaves_its_change_unknown() -> None:
     """It was lost between that step and writing it down: the seconds of the next change begin later."""
     after = AFTER._replace(since=4)
 
-    assert elastic_costs.total([START, JOINED, LOST, NO_STEP, after])[:3] == (4, 20.75, 1)
+    assert elastic_costs.sum_costs([START, JOINED, LOST, NO_STEP, after])[:3] == (4, 20.75, 1)
     assert "without a step: not known" in lines(START, NO_STEP, after)[2]
 
 
 def test_a_program_that_tells_no_steps_has_seconds_alone() -> None:
     silent = JOINED._replace(lost_steps=None, first_step=None)
 
-    assert elastic_costs.total(
+    assert elastic_costs.sum_costs(
         [START, silent, silent._replace(generation=3)]
     ) == elastic_costs.Total(2, 9.0, 0, None, 2, True)
 
@@ -100,23 +100,23 @@ def test_what_was_noted_before_the_end_is_a_bound() -> None:
 
 def test_generations_that_nobody_wrote_down_count() -> None:
     """The fourth was over at once, and the fifth has its seconds; of what was before the third, nothing was read."""
-    assert elastic_costs.total([START, JOINED, LOST, AFTER])[:3] == (4, 20.75, 0)
-    assert elastic_costs.total([START, JOINED, AFTER])[:3] == (4, 13.5, 1)
-    assert elastic_costs.total([LOST, AFTER])[:3] == (4, 16.25, 1)
+    assert elastic_costs.sum_costs([START, JOINED, LOST, AFTER])[:3] == (4, 20.75, 0)
+    assert elastic_costs.sum_costs([START, JOINED, AFTER])[:3] == (4, 13.5, 1)
+    assert elastic_costs.sum_costs([LOST, AFTER])[:3] == (4, 16.25, 1)
 
 
 def test_tasks_are_added_up_each_for_itself() -> None:
     """That a step follows in another task says nothing of this one."""
     other, waits = [one._replace(task=1) for one in (START, JOINED)], NO_STEP._replace(generation=3)
 
-    assert elastic_costs.total([START, JOINED, waits, *other]) == elastic_costs.Total(
+    assert elastic_costs.sum_costs([START, JOINED, waits, *other]) == elastic_costs.Total(
         3, 9.0, 1, 0, 1, True
     )
 
 
 def test_a_job_that_stays_as_it_began_has_no_changes() -> None:
     assert lines(START) == ["  task 0 generation 1, at 100, 2 nodes"]
-    assert dict(changes_facts([START])) == {"changes of nodes": "0"}
+    assert dict(list_changes_facts([START])) == {"changes of nodes": "0"}
     assert lines() == []
 
 
@@ -134,24 +134,24 @@ def test_of_many_the_last_ones_are_told_and_the_sum_is_of_all() -> None:
 def test_many_nodes_at_once_are_counted() -> None:
     many = JOINED._replace(came=tuple(NodeRef(n, f"h{n}") for n in range(300)))
 
-    assert elastic_costs.who(many).endswith("node 7 (h7) and 292 more")
+    assert elastic_costs.describe_nodes(many).endswith("node 7 (h7) and 292 more")
 
 
 def test_a_table_and_a_page_have_each_change() -> None:
     found = [START, JOINED, LOST]
 
-    page = "\n".join(changes_section(found, "", when))
+    page = "\n".join(draw_changes(found, "", when))
 
-    assert changes(found, when).rows[2] == (
+    assert make_changes_table(found, when).rows[2] == (
         *(0, 3, "at 300", "3 to 2", 7.25, 3),
         "lost node 2 (10.0.0.2, it was silent)",
     )
     assert "lost node 2 (10.0.0.2, it was silent)" in page and "11.8 s" in page
-    assert "not known: no answer" in "".join(changes_section((), "no answer", when))
+    assert "not known: no answer" in "".join(draw_changes((), "no answer", when))
 
 
 def test_nothing_that_a_node_says_becomes_html() -> None:
-    page = "".join(changes_section([LOST._replace(lost=(NodeRef(1, "<b>", "<i>"),))], "", when))
+    page = "".join(draw_changes([LOST._replace(lost=(NodeRef(1, "<b>", "<i>"),))], "", when))
 
     assert "<b>" not in page and "<i>" not in page
 
@@ -171,7 +171,9 @@ def test_records_are_read_in_order() -> None:
     assert found[2].came == (NodeRef(1, "h"),) and found[2].lost == (
         NodeRef(2, "i", "it was silent"),
     )
-    assert elastic_costs.row(found[2])["lost"] == [{"node": 2, "host": "i", "why": "it was silent"}]
+    assert elastic_costs.write_change(found[2])["lost"] == [
+        {"node": 2, "host": "i", "why": "it was silent"}
+    ]
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff", b'{"generation": 2}'])

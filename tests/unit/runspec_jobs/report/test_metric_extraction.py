@@ -8,8 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from runspec_jobs.report.log_tables import Reader, Row, table
-from runspec_jobs.report.metric_extraction import LINE_CHARACTERS, Measured, in_file, in_text
+from runspec_jobs.report.log_tables import Reader, Row, make_table
+from runspec_jobs.report.metric_extraction import (
+    LINE_CHARACTERS,
+    Measured,
+    measure_file,
+    measure_text,
+)
 from runspec_jobs.spec.metric import Metric
 from runspec_jobs.spec.regex_safety import find_trouble
 
@@ -47,12 +52,12 @@ def metric(**fields: Any) -> Metric:
 
 
 def rows(reader: Reader, lines: list[str]) -> list[Row]:
-    read = table(reader)
-    return [row for line in lines if (row := read.row(line)) is not None]
+    read = make_table(reader)
+    return [row for line in lines if (row := read.read_row(line)) is not None]
 
 
 def measured(of: str, **fields: Any) -> float | None:
-    return in_text(metric(**fields), of.splitlines()).value
+    return measure_text(metric(**fields), of.splitlines()).value
 
 
 # Tables
@@ -128,7 +133,7 @@ def test_no_text_breaks_a_reader(reader: Any, lines: list[str]) -> None:
 def test_of_many_matches_one_counts(take: str, value: float) -> None:
     lines = ["loss=3 loss=100", "nothing", "loss=9", "loss=2"]
 
-    found = in_text(metric(pattern="loss=([0-9]+)", take=take), lines)
+    found = measure_text(metric(pattern="loss=([0-9]+)", take=take), lines)
 
     assert found == Measured(value, among=3, numbers=[3.0, 9.0, 2.0])
 
@@ -148,7 +153,7 @@ def test_a_group_of_a_name_is_the_value() -> None:
     ],
 )
 def test_why_there_is_no_number_is_told(fields: dict[str, Any], text: str, why: str) -> None:
-    assert in_text(metric(**fields), text.splitlines()).why == why
+    assert measure_text(metric(**fields), text.splitlines()).why == why
 
 
 @pytest.mark.parametrize("end", ["", "\r"])
@@ -156,7 +161,7 @@ def test_of_a_line_that_draws_over_itself_the_last_that_it_shows_counts(end: str
     """As progress bars do, and programs whose lines end as in DOS."""
     text = "1/9 loss: 2.5\r5/9 loss: 1.5\r9/9 loss: \x1b[1m0.5\x1b[0m" + end
 
-    found = in_text(metric(pattern=r"loss: ([\d.]+)$", take="best"), [text])
+    found = measure_text(metric(pattern=r"loss: ([\d.]+)$", take="best"), [text])
 
     assert (found.value, found.among) == (0.5, 1)
 
@@ -210,7 +215,7 @@ def test_a_pattern_that_can_be_used_is_not_in_the_way(pattern: str) -> None:
 def test_every_pattern_that_is_taken_ends_soon(pattern: str) -> None:
     if find_trouble(pattern) is None:
         began = time.process_time()
-        in_text(metric(pattern=pattern), ["ab" * 15 + "!"])
+        measure_text(metric(pattern=pattern), ["ab" * 15 + "!"])
         assert time.process_time() - began < 1
 
 
@@ -234,7 +239,7 @@ JSON = '{"val": {"acc": 0.5, "all": [0.1, 0.7, 0.6]}, "name": "x"}'
 def test_a_file_of_an_output_says_it(
     file: str, fields: dict[str, Any], text: str, value: float
 ) -> None:
-    assert in_file(metric(file=file, **fields), text).value == value
+    assert measure_file(metric(file=file, **fields), text).value == value
 
 
 @pytest.mark.parametrize(
@@ -251,4 +256,4 @@ def test_a_file_of_an_output_says_it(
 def test_a_file_that_does_not_say_it_is_told(
     file: str, fields: dict[str, Any], text: str, why: str
 ) -> None:
-    assert in_file(metric(file=file, **fields), text).why == why
+    assert measure_file(metric(file=file, **fields), text).why == why

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from runspec_jobs.report.metric_extraction import Measured
-from runspec_jobs.report.ranking import Task, ranked, reached
+from runspec_jobs.report.ranking import Task, find_reached, rank_tasks
 from runspec_jobs.report.scaling_law import (
     Asked,
     Baseline,
@@ -17,11 +17,11 @@ from runspec_jobs.report.scaling_law import (
     Scaled,
     Series,
     fit,
-    from_json,
-    scaled,
-    to_json,
+    make_report,
+    read_series,
+    write_report,
 )
-from runspec_jobs.report.tables import scaling_facts
+from runspec_jobs.report.tables import list_scaling_facts
 from runspec_jobs.spec.metric import Metric, Stop
 from tests.support.root import ROOT
 
@@ -32,7 +32,7 @@ PRICE = 24.48  # of a P3.16xlarge and hour in 2018
 
 def published(name: str, **asked: float) -> Scaled:
     (found,) = (one for one in PUBLISHED["series"] if one["name"] == name)
-    return scaled(from_json(found), Asked(**asked))
+    return make_report(read_series(found), Asked(**asked))
 
 
 def series(*found: tuple[float, float | None], **fields: object) -> Series:
@@ -83,7 +83,7 @@ def test_the_published_256_gpus_take_less_than_15_minutes() -> None:
 
 
 def test_a_report_says_what_its_figures_are_of() -> None:
-    told = dict(scaling_facts(published("CUDA 9", price_per_node_hour=PRICE)))
+    told = dict(list_scaling_facts(published("CUDA 9", price_per_node_hour=PRICE)))
 
     assert told["baseline"] == "8 GPUs; 8 GPUs a node"
     assert (told["data"], told["batch"]) == ("synthetic", "2,048")
@@ -92,7 +92,7 @@ def test_a_report_says_what_its_figures_are_of() -> None:
 
 
 def test_what_nobody_has_said_is_told_as_such() -> None:
-    told = dict(scaling_facts(scaled(series((1, 10)), Asked())))
+    told = dict(list_scaling_facts(make_report(series((1, 10)), Asked())))
 
     assert (told["batch"], told["data"], told["software"]) == ("not said",) * 3
     assert told["law"] == "none: at least two sizes with a throughput are needed"
@@ -109,7 +109,7 @@ def test_what_nobody_has_said_is_told_as_such() -> None:
 def test_the_law_names_a_parallel_part_only_where_there_is_one(
     throughput: float, said: str
 ) -> None:
-    told = dict(scaling_facts(scaled(series((1, 10), (2, throughput)), Asked())))
+    told = dict(list_scaling_facts(make_report(series((1, 10), (2, throughput)), Asked())))
 
     assert said in told["law"]
     assert ("parallel part" in told["law"]) == said.startswith("parallel part")
@@ -143,7 +143,9 @@ def test_no_law_beside_the_fitted_one_is_nearer(rate: float, lost: float) -> Non
     assert found is not None
 
     def distance(law: Fit) -> float:
-        return sum(((p.throughput or 0) / (law.throughput(p.size) or 1) - 1) ** 2 for p in points)
+        return sum(
+            ((p.throughput or 0) / (law.compute_throughput(p.size) or 1) - 1) ** 2 for p in points
+        )
 
     other = found._replace(rate=found.rate * rate, lost=found.lost * lost)
     assert distance(found) <= distance(other)
@@ -164,25 +166,25 @@ def test_the_parallel_part_is_amdahls() -> None:
     found = fit([Point(*one) for one in of_law([1, 2, 4], 10, 0.1)], 1)
 
     assert found is not None and found.parallel == pytest.approx(0.9)
-    assert 99 < (found.throughput(10_000) or 0) < 100
+    assert 99 < (found.compute_throughput(10_000) or 0) < 100
 
 
 def test_sizes_without_a_number_are_told_and_do_not_count() -> None:
-    found = scaled(series((1, None), (2, 10), (4, 16)), Asked())
+    found = make_report(series((1, None), (2, 10), (4, 16)), Asked())
 
     assert found.base == 2
     assert [row.efficiency for row in found.rows] == [None, 1.0, 0.8]
 
 
 def test_the_baseline_can_be_named() -> None:
-    found = scaled(series((1, 10), (2, 16), (4, 24)), Asked(base=2))
+    found = make_report(series((1, 10), (2, 16), (4, 24)), Asked(base=2))
 
     assert [row.speedup for row in found.rows] == [0.625, 1.0, 1.5]
-    assert scaled(series((1, 10)), Asked(base=3)).base is None
+    assert make_report(series((1, 10)), Asked(base=3)).base is None
 
 
 def test_a_sample_costs_what_its_nodes_cost_while_it_takes() -> None:
-    found = scaled(series((1, 100), (4, 200)), Asked(price_per_node_hour=3.6, samples=720_000))
+    found = make_report(series((1, 100), (4, 200)), Asked(price_per_node_hour=3.6, samples=720_000))
 
     assert [row.cost_per_million for row in found.rows] == pytest.approx([10, 20])
     assert [row.hours for row in found.rows] == pytest.approx([2, 1])
@@ -197,7 +199,7 @@ def test_a_report_as_json_can_be_read_again() -> None:
     told = Baseline(8, 1, 256, "real", "torch", "slurm", "speed")
     before = series((1, 10.5), (2, None), baseline=told)
 
-    again = from_json(json.loads(json.dumps(to_json(scaled(before, Asked())))))
+    again = read_series(json.loads(json.dumps(write_report(make_report(before, Asked())))))
 
     assert again == before
 
@@ -207,7 +209,7 @@ def test_a_report_as_json_can_be_read_again() -> None:
 )
 def test_a_point_that_is_none_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises((ValueError, KeyError, TypeError)):
-        from_json({"name": "a", "unit": "nodes", "points": [wrong]})
+        read_series({"name": "a", "unit": "nodes", "points": [wrong]})
 
 
 # Rankings
@@ -221,13 +223,13 @@ def tasks(*values: float | None) -> list[Task]:
 
 
 def test_the_best_comes_first_and_equals_share_a_place() -> None:
-    found = ranked(METRIC, tasks(0.5, 0.9, None, 0.5, 0.1))
+    found = rank_tasks(METRIC, tasks(0.5, 0.9, None, 0.5, 0.1))
 
     assert [(p.place, p.task.number) for p in found] == [(1, 1), (2, 0), (2, 3), (4, 4), (None, 2)]
 
 
 def test_the_least_may_be_the_best() -> None:
-    found = ranked(Metric(name="loss", goal="min", pattern="(x)"), tasks(0.5, 0.1))
+    found = rank_tasks(Metric(name="loss", goal="min", pattern="(x)"), tasks(0.5, 0.1))
 
     assert [p.task.number for p in found] == [1, 0]
 
@@ -236,6 +238,6 @@ def test_the_least_may_be_the_best() -> None:
 def test_the_rest_is_not_needed_once_one_is_good_enough(above: str, number: int | None) -> None:
     metric = Metric(name="acc", goal="max", pattern="(x)", stop=Stop(above=above))
 
-    found = reached(metric, tasks(0.5, 0.9, None))
+    found = find_reached(metric, tasks(0.5, 0.9, None))
 
     assert (None if found is None else found.number) == number

@@ -11,9 +11,9 @@ from hypothesis import given, strategies as st
 
 from runspec_jobs.provider import State, Status
 from runspec_jobs.report.metric_extraction import Measured
-from runspec_jobs.report.page.frame import table
+from runspec_jobs.report.page.frame import draw_table
 from runspec_jobs.report.page.run_page import RunReport, run_page
-from runspec_jobs.report.ranking import Task, ranked
+from runspec_jobs.report.ranking import Task, rank_tasks
 from runspec_jobs.report.tables import Table
 from runspec_jobs.spec.metric import Metric
 from tests.support.pages import dots, parsed, rows_of, shown
@@ -141,7 +141,7 @@ def test_what_specs_and_logs_say_stays_text() -> None:
         EVIL,
         ((EVIL, EVIL),),
         metric,
-        ranked(metric, tasks),
+        rank_tasks(metric, tasks),
         machines={"catalogue": EVIL, "chosen": [{"name": EVIL, "usd_hour": 1.0}]},
     )
 
@@ -157,7 +157,7 @@ def test_what_specs_and_logs_say_stays_text() -> None:
 def test_a_page_can_be_made_of_any_ranking(found: list[tuple[float, float]]) -> None:
     measured = [(x, Measured(y if math.isfinite(y) else None, "none", 2, [x, y])) for x, y in found]
     rows = [Task(i, {"x": repr(x)}, "failed", one) for i, (x, one) in enumerate(measured)]
-    told = report(Status(State.FAILED), (1, len(rows)), metric=LOSS, ranking=ranked(LOSS, rows))
+    told = report(Status(State.FAILED), (1, len(rows)), metric=LOSS, ranking=rank_tasks(LOSS, rows))
 
     page = parsed(run_page(told, when))
 
@@ -194,7 +194,7 @@ def test_ten_thousand_tasks_with_ten_or_long_parameters_stay_below_2_mb() -> Non
 
 def test_of_equal_tasks_the_first_is_marked() -> None:
     tasks = [Task(n, {"x": str(n)}, "succeeded", Measured(0.5, "", 2, [1, 0.5])) for n in (0, 1, 2)]
-    told = report(Status(State.SUCCEEDED), (1, 3), metric=LOSS, ranking=ranked(LOSS, tasks))
+    told = report(Status(State.SUCCEEDED), (1, 3), metric=LOSS, ranking=rank_tasks(LOSS, tasks))
 
     page = parsed(run_page(told, when))
 
@@ -213,7 +213,7 @@ def test_a_title_stands_as_the_cells_below_it() -> None:
         ("n", "lr", "remarks"), ((1.0, "0.00015642140528861185", "a"), (2.0, "1e-3", None))
     )
 
-    made = table(found)
+    made = draw_table(found)
 
     assert '<th>n</th><th>lr</th><th class="word">remarks</th>' in made
     assert '<td title="0.00015642140528861185">0.0001564</td>' in made

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from runspec_jobs.report.page.scaling_page import scaling_page
-from runspec_jobs.report.scaling_law import Asked, Baseline, Point, Series, scaled
+from runspec_jobs.report.page.scaling_page import make_scaling_page
+from runspec_jobs.report.scaling_law import Asked, Baseline, Point, Series, make_report
 from tests.support.pages import dots, parsed, rows_of
 
 EVIL = "</title><script>alert(1)</script>&\"'"
@@ -19,7 +19,7 @@ def series(*found: tuple[float, float | None]) -> Series:
 def test_what_a_spec_says_stays_text_on_a_page() -> None:
     told = Series(EVIL, EVIL, (Point(1, 2, EVIL, EVIL), Point(2, 3)), Baseline(software=EVIL))
 
-    found = parsed(scaling_page(EVIL, [scaled(told, Asked())], [EVIL]))
+    found = parsed(make_scaling_page(EVIL, [make_report(told, Asked())], [EVIL]))
 
     assert "script" not in {one.tag for one in found.iter()}
     assert EVIL in "".join(found.itertext())
@@ -27,13 +27,15 @@ def test_what_a_spec_says_stays_text_on_a_page() -> None:
 
 @given(st.lists(st.tuples(st.floats(1e-9, 1e15), st.floats(1e-9, 1e15)), max_size=4))
 def test_a_page_can_be_made_of_any_figures(found: list[tuple[float, float]]) -> None:
-    told = scaled(series(*found), Asked(price_per_node_hour=1e15, samples=1e15))
+    told = make_report(series(*found), Asked(price_per_node_hour=1e15, samples=1e15))
 
-    assert rows_of(parsed(scaling_page("x", [told]))) == len(told.rows)
+    assert rows_of(parsed(make_scaling_page("x", [told]))) == len(told.rows)
 
 
 def test_a_plot_has_a_dot_for_each_size_and_they_go_up() -> None:
-    found = parsed(scaling_page("x", [scaled(series((1, 10), (2, 19), (4, 30)), Asked())]))
+    found = parsed(
+        make_scaling_page("x", [make_report(series((1, 10), (2, 19), (4, 30)), Asked())])
+    )
 
     throughput, efficiency = found.iter("figure")
     spots = dots(throughput)
@@ -47,6 +49,8 @@ def test_a_plot_has_a_dot_for_each_size_and_they_go_up() -> None:
     "found", [series(), series((1, None)), series((3, 5)), series((1, 5), (2, 5))]
 )
 def test_a_page_can_be_made_of_any_report(found: Series) -> None:
-    page = parsed(scaling_page("x", [scaled(found, Asked(price_per_node_hour=1, samples=1))]))
+    page = parsed(
+        make_scaling_page("x", [make_report(found, Asked(price_per_node_hour=1, samples=1))])
+    )
 
     assert rows_of(page) == len(found.points)

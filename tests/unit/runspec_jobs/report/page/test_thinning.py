@@ -6,14 +6,14 @@ import math
 
 from hypothesis import given, strategies as st
 
-from runspec_jobs.report.page.thinning import thinned
+from runspec_jobs.report.page.thinning import thin
 
 
 @given(st.lists(st.floats(), max_size=300), st.integers(8, 40))
 def test_the_extremes_and_the_ends_of_a_curve_stay(numbers: list[float], most: int) -> None:
     real = [(place, y) for place, y in enumerate(numbers, 1) if math.isfinite(y)]
 
-    found = thinned(numbers, most)
+    found = thin(numbers, most)
 
     assert len(found) <= most
     assert set(found) <= set(real) and list(found) == sorted(found)

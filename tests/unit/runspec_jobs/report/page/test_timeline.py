@@ -20,7 +20,7 @@ def timed(number: int, began_s: float | None, ended_s: float | None, code: int =
 def test_a_run_was_prepared_then_waited_then_ran() -> None:
     nodes = [NodeStatus(0, 0, 1, State.SUCCEEDED, "", 0, (timed(1, 1100, 1900),))]
 
-    found = timeline.phases(CLOCK, nodes, ended=True)
+    found = timeline.list_phases(CLOCK, nodes, ended=True)
 
     assert [tuple(bar) for bar in found] == [
         ("prepared", 1000, 1010),
@@ -32,15 +32,15 @@ def test_a_run_was_prepared_then_waited_then_ran() -> None:
 def test_a_run_that_goes_on_ran_until_now() -> None:
     nodes = [NodeStatus(0, 0, 2, State.RUNNING, "", None, (timed(1, 1100, 1200, 1),))]
 
-    assert timeline.phases(CLOCK, nodes, ended=False)[-1].ended_s == CLOCK.now_s
+    assert timeline.list_phases(CLOCK, nodes, ended=False)[-1].ended_s == CLOCK.now_s
 
 
 def test_what_no_clock_knows_and_what_clocks_disagree_on_is_left_out() -> None:
     early = [NodeStatus(0, 0, 1, State.SUCCEEDED, "", 0, (timed(1, 1005, 1900),))]
 
-    assert [b.what for b in timeline.phases(CLOCK, early, ended=True)] == ["prepared", "ran"]
+    assert [b.what for b in timeline.list_phases(CLOCK, early, ended=True)] == ["prepared", "ran"]
     adopted = Clock(1000.0, None, 2000.0, 3000.0)
-    assert timeline.phases(adopted, [], ended=True) == ()
+    assert timeline.list_phases(adopted, [], ended=True) == ()
 
 
 @pytest.mark.parametrize(
@@ -55,19 +55,19 @@ def test_what_no_clock_knows_and_what_clocks_disagree_on_is_left_out() -> None:
     ],
 )
 def test_an_attempt_came_to_one_thing(of: NodeStatus, word: str) -> None:
-    assert timeline.outcome(of, of.attempts[0]) == word
+    assert timeline.judge_attempt(of, of.attempts[0]) == word
 
 
 def test_of_many_nodes_those_that_failed_are_shown_first() -> None:
     nodes = [node(n, 0, State.FAILED if n == 70 else State.SUCCEEDED) for n in range(90)]
 
-    assert [one.task for one in timeline.chosen(nodes, 3)] == [0, 1, 70]
+    assert [one.task for one in timeline.choose_nodes(nodes, 3)] == [0, 1, 70]
 
 
 def test_the_picture_has_a_bar_for_each_attempt_in_its_place() -> None:
     of = node(3, 1, State.SUCCEEDED, attempt(1, 0, 100, 1), attempt(2, 150, 200))
 
-    found = parsed(f"\n{timeline.picture(timeline.lanes((), [of], (2, 4)))}")
+    found = parsed(f"\n{timeline.draw_lanes(timeline.make_lanes((), [of], (2, 4)))}")
 
     bars = [one.attrib for one in found.iter("rect") if one.attrib["x"].endswith("%")]
     assert [(b["class"], b["x"], b["width"]) for b in bars] == [
@@ -80,7 +80,7 @@ def test_the_picture_has_a_bar_for_each_attempt_in_its_place() -> None:
 def test_there_is_no_picture_of_nothing() -> None:
     unknown = node(0, 0, State.SUCCEEDED, timed(1, None, None))
 
-    assert timeline.picture([Lane("run", ())]) == ""
-    assert timeline.lanes((), [unknown], (1, 1)) == []
-    (row,) = timeline.attempts([unknown], (1, 1), when).rows
+    assert timeline.draw_lanes([Lane("run", ())]) == ""
+    assert timeline.make_lanes((), [unknown], (1, 1)) == []
+    (row,) = timeline.make_attempt_table([unknown], (1, 1), when).rows
     assert row == ("task 0", 1, "succeeded", 0, None, None, "")
