@@ -9,7 +9,7 @@ from typing import NamedTuple
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.lifecycle import Run
 from runspec_jobs.api.listing import UNREADABLE, Summary
-from runspec_jobs.api.profiles import configured
+from runspec_jobs.api.profiles import load_configured
 from runspec_jobs.engine import adopt as engine, apply, clients
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.errors import Conflict, Damaged, RunspecError, Unavailable, UsageError
@@ -47,14 +47,14 @@ def adopt(provider: str, run: str, *, on_event: OnEvent | None = None) -> Run:
     Raises Unavailable if other machines cannot read the store, UsageError if there is no such run or it is on record
     here, and Conflict or Damaged if its state in the store is missing or cannot be read.
     """
-    return Run(_adopt(run, _opened(provider), Events(on_event)))
+    return Run(_adopt(run, _open_store(provider), Events(on_event)))
 
 
 def adopt_all(provider: str, *, on_event: OnEvent | None = None) -> Adopted:
     """Adopt all runs of the store that have no record here; one that cannot be adopted does not stop the others."""
-    store = _opened(provider)
+    store = _open_store(provider)
     found = Adopted([], [])
-    for name in _not_here(store):
+    for name in _list_missing(store):
         try:
             found.runs.append(Run(_adopt(name, store, Events(on_event))))
         except OfAnother:
@@ -64,7 +64,7 @@ def adopt_all(provider: str, *, on_event: OnEvent | None = None) -> Adopted:
     return found
 
 
-def remote() -> tuple[list[Summary], Mapping[str, RunspecError]]:
+def list_remote() -> tuple[list[Summary], Mapping[str, RunspecError]]:
     """Return the runs in the stores of the profile that have no record here, and the errors of stores by provider."""
     rows: list[Summary] = []
     failures: dict[str, RunspecError] = {}
@@ -72,7 +72,7 @@ def remote() -> tuple[list[Summary], Mapping[str, RunspecError]]:
         try:
             with registry.translate_import_errors():
                 store = _store(name)
-                rows += _rows(store) if store is not None else []
+                rows += _summarize_missing(store) if store is not None else []
         except InvalidSpec:
             raise  # the profile is wrong, or not trusted: that stands in the way of all of them
         except RunspecError as exc:
@@ -80,7 +80,7 @@ def remote() -> tuple[list[Summary], Mapping[str, RunspecError]]:
     return rows, failures
 
 
-def _opened(name: str) -> Store:
+def _open_store(name: str) -> Store:
     """Return the store of the provider *name*. Raises Unavailable if other machines cannot read it."""
     found = _store(name)
     if found is None:
@@ -90,14 +90,14 @@ def _opened(name: str) -> Store:
 
 
 def _store(name: str) -> Store | None:
-    provider, options = configured(name)
+    provider, options = load_configured(name)
     client = provider.connect(Facts(options))
     if not isinstance(client, SupportsAdoption):
         return None
     return Store(provider, client, client, inputs.read_profile_in_use(Path.cwd()))
 
 
-def _not_here(store: Store) -> list[str]:
+def _list_missing(store: Store) -> list[str]:
     """Return the runs of the store that have no record here; names that are no run ids are left out."""
     here = {of.run for of in run_record.list_all()}
     return sorted(
@@ -154,12 +154,12 @@ def _put_on_record(run: str, store: Store) -> Record:
     return engine.put_on_record(found, Path.cwd(), path and path.absolute(), machines)
 
 
-def _rows(store: Store) -> list[Summary]:
-    rows = (_row(run, store) for run in _not_here(store))
+def _summarize_missing(store: Store) -> list[Summary]:
+    rows = (_summarize_run(run, store) for run in _list_missing(store))
     return [row for row in rows if row is not None]
 
 
-def _row(run: str, store: Store) -> Summary | None:
+def _summarize_run(run: str, store: Store) -> Summary | None:
     """Return a run in short, or None if it belongs to another provider.
 
     That of a run that cannot be adopted has the reason.
@@ -175,14 +175,14 @@ def _row(run: str, store: Store) -> Summary | None:
         if kept.provider != store.provider.name:
             return None
         began = kept.born
-        status = _standing(run, store)
+        status = _read_status(run, store)
         state, reason = str(status.state), status.reason
     except Damaged as exc:
         state, reason = UNREADABLE, exc.message
     return Summary(run, run[:-7], store.provider.name, state, reason, began)
 
 
-def _standing(run: str, store: Store) -> Status:
+def _read_status(run: str, store: Store) -> Status:
     try:
         return store.client.state(run)
     except RunspecError as exc:

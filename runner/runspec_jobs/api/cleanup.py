@@ -10,7 +10,7 @@ from typing import NamedTuple
 from runspec_jobs.api import listing
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.listing import Summary
-from runspec_jobs.api.profiles import configured
+from runspec_jobs.api.profiles import load_configured
 from runspec_jobs.engine import clients, end, rescue
 from runspec_jobs.engine.end import forget_group as forget_group
 from runspec_jobs.errors import Damaged, RunspecError, Unavailable, UnknownOutcome
@@ -40,7 +40,7 @@ class Found(NamedTuple):
     removed: bool
 
 
-def orphans(
+def list_orphans(
     provider: str, *, delete: bool = False, alive: bool = False, on_event: OnEvent | None = None
 ) -> list[Found]:
     """Return the resources of runspec in the service of *provider* that no record on this machine mentions.
@@ -49,12 +49,12 @@ def orphans(
     resources stay while a record cannot be read. Raises Unavailable if the provider leaves nothing to find.
     """
     events = Events(on_event)
-    of, options = configured(provider)
+    of, options = load_configured(provider)
     client = of.connect(Facts(options))
     if not isinstance(client, SupportsOrphans):
         raise Unavailable(f"'{provider}' leaves no resources that gc could find")
-    rows = list(_of_probes(of, delete=delete, tell=events.note))
-    known = _known()
+    rows = list(_list_probe_leftovers(of, delete=delete, tell=events.note))
+    known = _list_known_runs()
     found = list(client.find_orphans(known.runs, known.texts))
     removed = [one for one in found if delete and (alive or not one.alive)]
     for run in known.unreadable:  # it may need shared resources
@@ -82,7 +82,7 @@ class Kept(NamedTuple):
     costs: Sequence[StandingCost]
 
 
-def shared() -> Kept:
+def list_shared() -> Kept:
     """Return what `destroy_shared` would delete. No service is asked: it is what the records say.
 
     It is nothing if a record cannot be read, for which `destroy_shared` raises an error.
@@ -95,11 +95,11 @@ def shared() -> Kept:
         return Kept((), ())
     for of, steps in steps_of:
         titles += [step.title for step in steps]
-        costs |= dict.fromkeys(one for one in _standing(of) if one.shared)
+        costs |= dict.fromkeys(one for one in _list_standing_costs(of) if one.shared)
     return Kept(titles, list(costs))
 
 
-def _standing(of: run_record.Record) -> Sequence[StandingCost]:
+def _list_standing_costs(of: run_record.Record) -> Sequence[StandingCost]:
     """Return what costs money while nothing runs, after *of*; nothing if this version cannot read its record."""
     try:
         provider = registry.load(of.plan.provider)
@@ -108,15 +108,17 @@ def _standing(of: run_record.Record) -> Sequence[StandingCost]:
         return ()
 
 
-def ended(older_than_s: float = 0.0) -> list[Summary]:
+def list_ended(older_than_s: float = 0.0) -> list[Summary]:
     """Return the runs on record that have ended, and began more than *older_than_s* seconds ago, oldest first."""
     before = time.time() - older_than_s
-    return [one for one in left() if one.state in TERMINAL and (one.began or 0.0) < before]
+    return [
+        one for one in list_not_destroyed() if one.state in TERMINAL and (one.began or 0.0) < before
+    ]
 
 
-def left() -> list[Summary]:
+def list_not_destroyed() -> list[Summary]:
     """Return the runs on record that are not destroyed, alive ones too, oldest first."""
-    return [one for one in listing.summaries() if one.state != listing.DESTROYED]
+    return [one for one in listing.list_summaries() if one.state != listing.DESTROYED]
 
 
 @dataclass(frozen=True)
@@ -128,15 +130,15 @@ class Known:
     unreadable: Sequence[str]
 
 
-def _known() -> Known:
+def _list_known_runs() -> Known:
     records = run_record.list_all()
-    unreadable = [of.run for of in records if _unreadable(of)]
+    unreadable = [of.run for of in records if _is_unreadable(of)]
     kept = [of for of in records if of.run not in unreadable and not of.read_memory().deleted]
     texts = {text for of in kept for text in rescue.list_texts(of)}
     return Known({*(of.run for of in kept), *unreadable}, texts, unreadable)
 
 
-def _unreadable(of: run_record.Record) -> bool:
+def _is_unreadable(of: run_record.Record) -> bool:
     try:
         of.read_memory()
         list(rescue.list_texts(of))
@@ -145,7 +147,9 @@ def _unreadable(of: run_record.Record) -> bool:
     return False
 
 
-def _of_probes(provider: Provider, *, delete: bool, tell: Callable[[str], None]) -> Iterator[Found]:
+def _list_probe_leftovers(
+    provider: Provider, *, delete: bool, tell: Callable[[str], None]
+) -> Iterator[Found]:
     """Yield the resources that killed sessions of `doctor --probe` made; with *delete*, delete them first."""
     if not probe_leftovers.list_sessions(provider.name):
         return

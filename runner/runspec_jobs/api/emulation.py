@@ -65,9 +65,9 @@ def emulated(
         raise InvalidSpec(*wrong)  # before anything is started, with lines of the user's own files
     settings, pool = own.get_settings(provider.name), spec.cluster.pool
     with (
-        work_folder(folder, reporter.note) as at,
+        make_work_folder(folder, reporter.note) as at,
         provider.rehearse(profile.select_pool(settings, pool), at, engine) as stage,
-        _inside(stage, provider.name, at, pool, reporter),
+        _enter_emulation(stage, provider.name, at, pool, reporter),
     ):
         for name, source_folder in (containers or {}).items():
             _fill(provider, stage, name, source_folder)
@@ -92,7 +92,7 @@ def _read(file: Path, overrides: Overrides) -> tuple[SourceFile, Spec]:
 
 
 @contextlib.contextmanager
-def work_folder(keep_in: Path | None, note: Callable[[str], None]) -> Iterator[Path]:
+def make_work_folder(keep_in: Path | None, note: Callable[[str], None]) -> Iterator[Path]:
     """Yield *keep_in*, the folder of `--folder`, or a temporary one."""
     if keep_in is not None:
         folder = keep_in.absolute()
@@ -116,17 +116,17 @@ def work_folder(keep_in: Path | None, note: Callable[[str], None]) -> Iterator[P
 def _remove_dead() -> None:
     """Remove the temporary folders of rehearsals of this user that were killed: nobody holds their locks."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError), _opened(folder, os.O_RDONLY | os.O_DIRECTORY) as at:
+        with contextlib.suppress(OSError), _open_below(folder, os.O_RDONLY | os.O_DIRECTORY) as at:
             if os.fstat(at).st_uid != os.geteuid():
                 continue
-            with _opened(LOCK, os.O_RDWR | os.O_NONBLOCK, dir_fd=at) as lock:
+            with _open_below(LOCK, os.O_RDWR | os.O_NONBLOCK, dir_fd=at) as lock:
                 if file_lock.take(lock, wait=False):
                     _empty(at)
                     os.rmdir(folder)
 
 
 @contextlib.contextmanager
-def _opened(path: Path | str, flags: int, dir_fd: int | None = None) -> Iterator[int]:
+def _open_below(path: Path | str, flags: int, dir_fd: int | None = None) -> Iterator[int]:
     """Open *path*, which is no link, below the open folder *dir_fd*.
 
     In a folder that all users can write to, another user may replace what a path leads to at any time.
@@ -140,7 +140,7 @@ def _opened(path: Path | str, flags: int, dir_fd: int | None = None) -> Iterator
 
 def _remove(folder: Path) -> None:
     with contextlib.suppress(OSError):
-        with _opened(folder, os.O_RDONLY | os.O_DIRECTORY) as at:
+        with _open_below(folder, os.O_RDONLY | os.O_DIRECTORY) as at:
             _empty(at)
         os.rmdir(folder)
 
@@ -156,7 +156,7 @@ def _empty(folder: int) -> None:
 
 
 @contextlib.contextmanager
-def _inside(
+def _enter_emulation(
     stage: Emulation, provider: str, folder: Path, pool: str | None, reporter: Reporter
 ) -> Iterator[None]:
     """Point this process at the emulators, and at a state folder and a profile of their own, until the exit.

@@ -125,7 +125,7 @@ class Folder(NamedTuple):
     left_out: Sequence[LeftOut]
 
 
-def folders(job: Job) -> list[Folder]:
+def list_folders(job: Job) -> list[Folder]:
     """Return the folders that *job* uploads, in the order of its mounts."""
     sources = {mount.name: mount.source for mount in job.spec.mounts}
     return [
@@ -140,7 +140,7 @@ def folders(job: Job) -> list[Folder]:
     ]
 
 
-def smoke_test(job: Job) -> Job:
+def make_smoke_test(job: Job) -> Job:
     """Return the smoke test of *job* as a job with the same facts, machines and container.
 
     Raises UsageError if the spec has no smoke test, and InvalidSpec if the provider cannot run it.
@@ -149,10 +149,10 @@ def smoke_test(job: Job) -> Job:
     if spec.smoke is None:
         what = f"{name} has no smoke test"
         raise UsageError(what, "add smoke: [program, argument] or smoke: |")
-    return _derived(job, f"the smoke test of {name}", smoke.make_text(spec, _value(job)))
+    return _derive(job, f"the smoke test of {name}", smoke.make_text(spec, _parse_content(job)))
 
 
-def shell_job(job: Job) -> Job:
+def make_shell_job(job: Job) -> Job:
     """Return the job that holds one node of *job* for a shell, with the same facts, packages and files.
 
     Raises UsageError if the spec has no timeout, and InvalidSpec if the provider cannot run it.
@@ -161,17 +161,19 @@ def shell_job(job: Job) -> Job:
     if spec.timeout is None:
         what = f"{name} has no timeout, and a shell that is left open would hold its node for ever"
         raise UsageError(what, "add timeout: 8h to the spec, or --set timeout=8h to the command")
-    return _derived(job, f"the job of a shell in {name}", holding.make_text(spec, _value(job)))
+    return _derive(
+        job, f"the job of a shell in {name}", holding.make_text(spec, _parse_content(job))
+    )
 
 
-def _value(job: Job) -> Mapping[str, Value]:
+def _parse_content(job: Job) -> Mapping[str, Value]:
     document = job.text.document
     assert document is not None, "BUG: a spec was read"
     assert isinstance(document.value, dict), "BUG: a spec was checked"
     return document.value
 
 
-def _derived(job: Job, name: str, content: str) -> Job:
+def _derive(job: Job, name: str, content: str) -> Job:
     """Return the job of the spec *content*, which was made from the spec of *job*."""
     found = job.inputs
     text = source.read(name, content.encode())
@@ -187,7 +189,7 @@ def plan(job: Job) -> Plan:
 
     Raises UsageError if the spec has `scaling`: plan each of `job.sizes()`.
     """
-    demand_one(job)
+    demand_one_size(job)
     found = job.inputs
     return model.make_plan(found.provider, found.spec, model.PREVIEW, found.facts)
 
@@ -197,33 +199,33 @@ def plan_json(made: Plan) -> dict[str, Any]:
     return model.write_plan(made)
 
 
-def last_applied(job: Job) -> Plan | None:
+def find_last_plan(job: Job) -> Plan | None:
     """Return the plan of the newest run of the name of *job* that was not destroyed, or None.
 
     Runs of its folder come first.
     """
-    found = _newest(job)
+    found = _find_newest(job)
     return None if found is None else found.plan
 
 
-def _newest(job: Job) -> Record | None:
+def _find_newest(job: Job) -> Record | None:
     found = run_record.list_runs(job.spec.name)
     base = job.inputs.base.resolve()
     own = [of for of in found if (at := origin.read_origin(of).folder) and at.resolve() == base]
     return next(reversed(own or found), None)
 
 
-def changes(before: Plan | None, made: Plan) -> list[Change] | None:
+def compare_plans(before: Plan | None, made: Plan) -> list[Change] | None:
     """Return the fields in which *made* differs from *before*; None if there is no plan before it."""
     return None if before is None else diff.find_differences(before, made)
 
 
-def spec_changes(job: Job) -> list[Change] | None:
+def compare_specs(job: Job) -> list[Change] | None:
     """Return what changed since the newest run of the name of *job*, in the words of the spec.
 
     Return None if there is no such run, or if this version of runspec cannot read what it was made from.
     """
-    found = _newest(job)
+    found = _find_newest(job)
     if found is None or found.plan.provider != job.spec.provider:
         return None
     try:
@@ -238,7 +240,7 @@ def estimate(job: Job) -> Estimate | None:
 
     Raises UsageError if the spec has `scaling`: estimate each of `job.sizes()`.
     """
-    demand_one(job)
+    demand_one_size(job)
     found, spec = job.inputs, job.spec
     offer, listed = read_offer(found.provider, spec, found.facts, found.prices)
     if not (offer.machines or offer.standing or offer.why) and spec.provider not in found.prices:
@@ -258,7 +260,7 @@ def estimate(job: Job) -> Estimate | None:
     return estimated(offer, work, spec.provider, found.prices, listed)
 
 
-def policy(job: Job, *, of_job: bool = False) -> Mapping[str, Any]:
+def make_policy(job: Job, *, of_job: bool = False) -> Mapping[str, Any]:
     """Return the least permissions to apply *job*, or with *of_job* those that its own role needs.
 
     Raises Unavailable if the provider has no permissions that could be listed.
@@ -270,7 +272,7 @@ def policy(job: Job, *, of_job: bool = False) -> Mapping[str, Any]:
     return found.provider.policy(made.steps, found.facts.options, of_job=of_job)
 
 
-def demand_one(job: Job) -> None:
+def demand_one_size(job: Job) -> None:
     """Raise UsageError if *job* has several sizes."""
     if job.spec.scaling is not None:
         what = f"{job.spec.name} describes a job for each size in `scaling`"

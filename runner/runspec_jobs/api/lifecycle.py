@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from runspec_jobs.api.events import Events, OnEvent
-from runspec_jobs.api.jobs import Job, demand_one
+from runspec_jobs.api.jobs import Job, demand_one_size
 from runspec_jobs.engine import (
     apply as engine,
     clients,
@@ -128,7 +128,7 @@ class Run:
         """
         return standing.read_full_status(self.record)
 
-    def cost(self, status: Status | None = None) -> Spent | None:
+    def compute_cost(self, status: Status | None = None) -> Spent | None:
         """Return what the attempts on record have cost, by outcome; None if the run has no price.
 
         *status*, which `status` has just returned, is counted too. No request is sent. Raises Damaged if the record of
@@ -141,18 +141,18 @@ class Run:
         """When `apply` began, in seconds since 1970."""
         return self.record.read_memory().born
 
-    def best(self) -> Best | None:
+    def find_best(self) -> Best | None:
         """Return the best value of the metric that was seen while the run was followed; None if none was seen."""
         return metric_watch.read_recorded_best(self.record)
 
-    def ran_s(self, status: Status | None = None) -> float | None:
+    def measure_seconds(self, status: Status | None = None) -> float | None:
         """Return the seconds from the first start of a node to the end of the run, or until now; None if unknown.
 
         *status*, which `status` has just returned, is counted too. No request is sent.
         """
         return attempt_history.measure_seconds(self.record.read_memory(), status, time.time())
 
-    def usage(self, status: Status, most: int | None = None) -> Used | None:
+    def read_usage(self, status: Status, most: int | None = None) -> Used | None:
         """Return what the nodes used, of the first *most* or all; None if the run has not started or was deleted.
 
         *status* is what `status` has returned. If the service does not answer, `Used.why` says so.
@@ -190,7 +190,7 @@ class Run:
         """
         selection = log_lines.make_selection(tail, grep, since, timestamps)
         if follow:
-            wanted, client = self._wanted(node, task), self.client()
+            wanted, client = self._choose_streams(node, task), self.connect()
             yield from log_lines.follow_lines(self.record, client, wanted, selection)
             return
         yield from log_lines.join_parts(self.log_parts(node=node, task=task, selection=selection))
@@ -203,13 +203,13 @@ class Run:
         selection: Selection = ALL,
     ) -> Iterator[Line]:
         """Yield the log so far, one node after the other, as bytes and with lines of more than 1 MiB in parts."""
-        wanted, timed = self._wanted(node, task), selection.needs_times
-        parts = log.read_everything(self.client(), self.id, wanted, timed=timed)
+        wanted, timed = self._choose_streams(node, task), selection.needs_times
+        parts = log.read_everything(self.connect(), self.id, wanted, timed=timed)
         yield from parts if selection.is_all else log_lines.select_lines(parts, selection)
 
     def log_end(self, status: Status, *, reads: bool = True) -> LogEnd | None:
         """Return the last lines of the node that made it fail, as *status* has it; without *reads*, the node alone."""
-        return log_end(self.client if reads else None, self.id, status)
+        return log_end(self.connect if reads else None, self.id, status)
 
     def save_logs(
         self,
@@ -228,8 +228,10 @@ class Run:
         With *follow*, continue until the run has ended. A copy that was interrupted is continued. Raises TimedOut
         after *timeout_s* seconds, and Conflict if a file of the user would be replaced, unless *force* is true.
         """
-        want = saving.Wanted(Path(target), self._wanted(node, task), follow, timeout_s, force)
-        return saving.save(self.record, self.client(), want, Events(on_event), sleep)
+        want = saving.Wanted(
+            Path(target), self._choose_streams(node, task), follow, timeout_s, force
+        )
+        return saving.save(self.record, self.connect(), want, Events(on_event), sleep)
 
     def wait(
         self,
@@ -277,13 +279,13 @@ class Run:
         """
         return waiting.wait(
             self.record,
-            self._connected or self.client(),
+            self._connected or self.connect(),
             on_part,
             Events(on_event),
             watcher=Watcher(on_status, on_metric),
             unfinished=on_unfinished,
             selection=selection,
-            wanted=self._wanted(node, task),
+            wanted=self._choose_streams(node, task),
             timeout_s=timeout_s,
             answered=self._connected is not None,
             stops=stops,
@@ -297,7 +299,7 @@ class Run:
         metric = metric or spec.metric
         if metric is None:
             raise UsageError("the spec has no metric", "add metric: {name, goal, pattern}")
-        client = self.client()
+        client = self.connect()
         return measured_tasks.measure_tasks(self.record, client, spec, metric, self.status())
 
     def membership(self) -> Membership | None:
@@ -308,7 +310,7 @@ class Run:
         if not elastic or memory.deleted or not engine.is_made(of.plan, memory):
             return None
         try:
-            client = self.client()
+            client = self.connect()
             if isinstance(client, SupportsMembershipChanges):
                 return Membership(client.changes(of.run))
         except RunspecError as exc:
@@ -317,7 +319,7 @@ class Run:
 
     def outputs(self) -> list[OutputFile]:
         """Return the saved files of all outputs and saves. Raises Unavailable if the provider cannot read outputs."""
-        return select_with_content(self._reader(self.client()).outputs(self.id))
+        return select_with_content(self._get_reader(self.connect()).outputs(self.id))
 
     def fetch(
         self,
@@ -341,11 +343,11 @@ class Run:
             what = f"{self.id} has no outputs: its spec names none"
             raise UsageError(what, f"runspec logs {self.id} shows what it printed")
         events = Events(on_event)
-        client = self.client()
+        client = self.connect()
         move = events.progress(f"fetch {self.id}")
         layout = output_layout.make_layout(self.record.spec)
         found = copying.fetch(
-            self._reader(client), self.id, output, save, Path(to), move, layout, force=force
+            self._get_reader(client), self.id, output, save, Path(to), move, layout, force=force
         )
         if found:
             publish.finish(self.record, client, events.wait)
@@ -368,7 +370,7 @@ class Run:
         """
         return end.forget(self.record, Events(on_event))
 
-    def client(self) -> Client:
+    def connect(self) -> Client:
         """Return the provider's client for this run."""
         return clients.connect(self.record)[1]
 
@@ -381,11 +383,11 @@ class Run:
                 many = f"{count} {what}s, numbered from 0" if count > 1 else f"only {what} 0"
                 raise UsageError(f"there is no {what} {number}", f"the run has {many}")
 
-    def _wanted(self, node: int | None, task: int | None) -> log.Wanted:
+    def _choose_streams(self, node: int | None, task: int | None) -> log.Wanted:
         self.demand_node(node, task)
         return log.choose_streams(node, task)
 
-    def _reader(self, client: Client) -> SupportsOutputs:
+    def _get_reader(self, client: Client) -> SupportsOutputs:
         if not isinstance(client, SupportsOutputs):
             raise Unavailable(f"'{self.provider}' cannot read outputs")
         return client
@@ -408,7 +410,7 @@ def apply(
     Raises Conflict if a run of that name is alive with another spec, UnknownOutcome if a service did not answer (call
     again), UsageError if the spec has `scaling` (apply each of `job.sizes()`), and the errors of the service.
     """
-    demand_one(job)
+    demand_one_size(job)
     if job.group is None:
         run_group.forget(job.spec.name)  # from now on the name means this run
     else:
@@ -442,7 +444,7 @@ def get_all(name: str, *, on_event: OnEvent | None = None) -> list[Run]:
     return [Run(of) for of in end.resolve_name(name, Events(on_event).note)]
 
 
-def doubt(name: str, of: Run) -> str:
+def explain_doubt(name: str, of: Run) -> str:
     """Return why a user may not mean the run *of* by *name*, such as its folder; nothing if that is clear."""
     return named_run.explain_doubt(name, of.record)
 

@@ -93,13 +93,13 @@ class RunFilter:
 ALIVE = (str(State.WAITING), str(State.RUNNING))
 
 
-def summaries(chosen: RunFilter = RunFilter(destroyed=True)) -> list[Summary]:
+def list_summaries(chosen: RunFilter = RunFilter(destroyed=True)) -> list[Summary]:
     """Return the runs on record that are *chosen*, oldest first; a damaged record gives the reason."""
     found: list[Summary] = []
     for of, memory in reversed(run_record.list_all_states()):
         if chosen.limit is not None and len(found) >= chosen.limit:
             break
-        if chosen.may_have(of, memory) and chosen.has(one := _listed(of, memory)):
+        if chosen.may_have(of, memory) and chosen.has(one := _summarize_listed(of, memory)):
             found.append(one)
     return found[::-1]
 
@@ -107,12 +107,12 @@ def summaries(chosen: RunFilter = RunFilter(destroyed=True)) -> list[Summary]:
 def demand_provider(name: str) -> None:
     """Raise Unavailable if no provider called *name* is installed, and no run on record has it."""
     if name not in registry.list_installed() and not any(
-        one.provider == name for one in summaries(RunFilter(provider=name, destroyed=True))
+        one.provider == name for one in list_summaries(RunFilter(provider=name, destroyed=True))
     ):
         raise Unavailable(*registry.explain_missing(name))
 
 
-def recorded() -> int:
+def count_recorded() -> int:
     """Return the number of runs on record, destroyed ones too."""
     return len(run_record.list_all())
 
@@ -139,7 +139,7 @@ class AllSpending(NamedTuple):
     unreadable: Sequence[str]
 
 
-def spending(since_s: float | None = None, *, by_provider: bool = False) -> AllSpending:
+def sum_spending(since_s: float | None = None, *, by_provider: bool = False) -> AllSpending:
     """Return what the runs on record have cost since *since_s*, destroyed ones too, by the names of their specs.
 
     With *by_provider*, they are grouped by their providers. Nothing is asked of a service.
@@ -166,36 +166,36 @@ def spending(since_s: float | None = None, *, by_provider: bool = False) -> AllS
     return AllSpending(rows, whole, stale, unpriced, unreadable)
 
 
-def summary(run: Run, status: Status) -> Summary:
+def summarize(run: Run, status: Status) -> Summary:
     """Return *run* in short, with the *status* that was found."""
-    return _summary(run.record, run.record.read_memory(), status)
+    return _make_summary(run.record, run.record.read_memory(), status)
 
 
-def _listed(of: Record, memory: RunState | Damaged) -> Summary:
+def _summarize_listed(of: Record, memory: RunState | Damaged) -> Summary:
     try:
         if isinstance(memory, Damaged):
             raise memory
         try:
             with registry.translate_import_errors():
-                return _summary(of, memory, read_known_status(of, memory))
+                return _make_summary(of, memory, read_known_status(of, memory))
         except (CredentialsError, Lacking) as exc:
-            return _summary(of, memory, Status(State.WAITING, UNKNOWN.format(exc.message)))
+            return _make_summary(of, memory, Status(State.WAITING, UNKNOWN.format(exc.message)))
     except Damaged as exc:
         return Summary(of.run, of.name, None, UNREADABLE, exc.message, None)
 
 
-def _summary(of: Record, memory: RunState, status: Status) -> Summary:
-    about, best = memory.about or _about(of), memory.metric
+def _make_summary(of: Record, memory: RunState, status: Status) -> Summary:
+    about, best = memory.about or _describe_missing(of), memory.metric
     places = {} if memory.deleted else about  # nothing of a destroyed run is left
     begun = memory.status is not None or memory.deleted or engine.is_submitted(of.plan, memory)
     return Summary(
         of.run,
         of.name,
         about["provider"],
-        shown_state(of, memory, status),
+        choose_shown_state(of, memory, status),
         status.reason,
         memory.born,
-        _cost(of, memory, status),
+        _compute_cost(of, memory, status),
         attempt_history.measure_seconds(memory, status, time.time()) if begun else None,
         about.get("nodes"),
         about.get("tasks"),
@@ -207,7 +207,7 @@ def _summary(of: Record, memory: RunState, status: Status) -> Summary:
     )
 
 
-def _about(of: Record) -> Mapping[str, Any]:
+def _describe_missing(of: Record) -> Mapping[str, Any]:
     """Return what is known of a run whose journal does not say it."""
     known: dict[str, Any] = {"provider": of.plan.provider}
     with contextlib.suppress(Damaged, Newer):
@@ -215,7 +215,7 @@ def _about(of: Record) -> Mapping[str, Any]:
     return known
 
 
-def _cost(of: Record, memory: RunState, status: Status) -> Mapping[str, Any] | None:
+def _compute_cost(of: Record, memory: RunState, status: Status) -> Mapping[str, Any] | None:
     """Return what a run has cost, from the journal if the run has ended. The record of its attempts may be damaged."""
     if memory.status is not None or memory.deleted:
         return memory.cost
@@ -226,7 +226,7 @@ def _cost(of: Record, memory: RunState, status: Status) -> Mapping[str, Any] | N
     return None if not found else spent.part_json(spent.sum_spent(found))
 
 
-def shown_state(of: Record, memory: RunState, status: Status) -> str:
+def choose_shown_state(of: Record, memory: RunState, status: Status) -> str:
     """Return the state of a run as tables show it: a run of which nothing was submitted does not wait."""
     if memory.deleted:
         return DESTROYED

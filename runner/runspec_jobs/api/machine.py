@@ -100,23 +100,25 @@ def write_first(path: Path, provider: str) -> FirstFiles:
     if provider not in [*registry.list_installed(), *registry.EXPECTED]:
         raise Unavailable(*registry.explain_missing(provider))
     schema = path.parent / ".runspec" / "job.schema.json"
-    first = _profile_template(provider)
+    first = _get_profile_template(provider)
     there = paths.find_profile(path.parent)
-    kept = path.exists() and first is not None and not (there and _tells(there.path, provider))
+    kept = (
+        path.exists() and first is not None and not (there and _has_settings(there.path, provider))
+    )
     if not kept:
         _write_spec(path, schema.name, provider)
     _write_schema(schema)
     made, missing, existing = None, None, None
     if first is not None and there is None:
         made = _write_profile(path.parent / paths.PROFILE, first)
-    elif first is not None and there is not None and not _tells(there.path, provider):
+    elif first is not None and there is not None and not _has_settings(there.path, provider):
         missing, existing = first.rstrip("\n"), there.path
     return FirstFiles(path, schema, made, existing, missing, first is not None, kept)
 
 
 def _write_spec(path: Path, schema: str, provider: str) -> None:
     """Write a first spec. Raises Conflict if it exists."""
-    text = FIRST.format(name=first_name(path), provider=provider, schema=f".runspec/{schema}")
+    text = FIRST.format(name=propose_name(path), provider=provider, schema=f".runspec/{schema}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
@@ -127,7 +129,7 @@ def _write_spec(path: Path, schema: str, provider: str) -> None:
         raise UsageError(f"cannot write {path}: {(exc.strerror or str(exc)).lower()}") from exc
 
 
-def first_name(path: Path) -> str:
+def propose_name(path: Path) -> str:
     """Return the name of the job in a first spec: that of the file, or of its folder if the file has a usual name.
 
     Names are shared by all folders of a machine, so the usual names of files are no names of jobs.
@@ -137,10 +139,10 @@ def first_name(path: Path) -> str:
     """
     stem = path.name.split(".")[0]
     folder = Path(os.path.abspath(path)).parent.name
-    return ("" if stem in USUAL else _legal_name(stem)) or _legal_name(folder) or "job"
+    return ("" if stem in USUAL else _make_legal_name(stem)) or _make_legal_name(folder) or "job"
 
 
-def _legal_name(text: str) -> str:
+def _make_legal_name(text: str) -> str:
     """Return *text* as the name of a spec; nothing if nothing of it can be in a name.
 
     >>> _legal_name("Übung_3"), _legal_name("3D U-Net"), _legal_name("_")
@@ -156,7 +158,7 @@ def _write_schema(path: Path) -> None:
     try:
         path.parent.mkdir(exist_ok=True)
         with atomic_io.replace_atomically(path) as written:
-            written.write(job_schema().encode())
+            written.write(make_job_schema().encode())
     except OSError as exc:
         raise UsageError(f"cannot write {path}: {(exc.strerror or str(exc)).lower()}") from exc
 
@@ -173,13 +175,13 @@ def _write_profile(path: Path, text: str) -> Path:
     return path
 
 
-def _profile_template(name: str) -> str | None:
+def _get_profile_template(name: str) -> str | None:
     """Return the profile template of a provider that needs a profile, else None."""
     provider = registry.load(name) if name in registry.list_installed() else None
     return provider.first_profile() if isinstance(provider, SupportsProfileTemplate) else None
 
 
-def _tells(path: Path, name: str) -> bool:
+def _has_settings(path: Path, name: str) -> bool:
     """Return whether the profile at *path* has settings of *name*, or is invalid, which `plan` reports."""
     try:
         return name in inputs.parse_profile(source.read_file(path)).providers
@@ -187,7 +189,7 @@ def _tells(path: Path, name: str) -> bool:
         return True
 
 
-def _options_models() -> dict[str, type[Options]]:
+def _load_options_models() -> dict[str, type[Options]]:
     """Return the options models of the providers that are part of runspec itself."""
     own = {"runspec-jobs"}
     points = registry.list_installed().items()
@@ -198,29 +200,29 @@ def _options_models() -> dict[str, type[Options]]:
     }
 
 
-def job_schema() -> str:
+def make_job_schema() -> str:
     """Return the JSON Schema of specs, as text."""
     from runspec_jobs.plan import schema
 
-    return json.dumps(schema.make_job_schema(_options_models()), indent=2) + "\n"
+    return json.dumps(schema.make_job_schema(_load_options_models()), indent=2) + "\n"
 
 
-def reference() -> str:
+def make_reference() -> str:
     """Return the reference of all fields of specs and profiles, as Markdown."""
     from runspec_jobs.plan import schema
 
-    return schema.format_reference(schema.make_full_schema(_options_models()))
+    return schema.format_reference(schema.make_full_schema(_load_options_models()))
 
 
-def providers() -> list[Installed]:
+def list_providers() -> list[Installed]:
     """Return the providers that are installed."""
     return [
-        _installed(name, registry.describe_package(point))
+        _describe_installed(name, registry.describe_package(point))
         for name, point in registry.list_installed().items()
     ]
 
 
-def _installed(name: str, package: str) -> Installed:
+def _describe_installed(name: str, package: str) -> Installed:
     try:
         registry.load(name)
     except RunspecError as exc:
@@ -228,7 +230,7 @@ def _installed(name: str, package: str) -> Installed:
     return Installed(name, package, True, "")
 
 
-def absent() -> list[str]:
+def list_absent() -> list[str]:
     """Return the names of providers that runspec expects and that are not installed."""
     return [name for name in registry.EXPECTED if name not in registry.list_installed()]
 
@@ -247,14 +249,14 @@ def explain(asked: str) -> list[Entry]:
     return found
 
 
-def findings(provider: str | None = None, *, node: bool = False) -> Iterator[About]:
+def list_findings(provider: str | None = None, *, node: bool = False) -> Iterator[About]:
     """Check the profile and *provider*, and yield each finding as soon as it is made.
 
     Without *provider*, `local` is checked, and those of which the profile has settings; the others are only named. With
     *node*, the provider is checked from a node too, if nothing that was found before stops a job.
     """
-    yield from _profile()
-    used = [provider] if provider else _in_use()
+    yield from _check_profile()
+    used = [provider] if provider else _list_in_use()
     for name in used:
         try:
             with registry.translate_import_errors():
@@ -268,7 +270,7 @@ def findings(provider: str | None = None, *, node: bool = False) -> Iterator[Abo
             yield About(name, Finding(what, True), checked=False)
 
 
-def _in_use() -> list[str]:
+def _list_in_use() -> list[str]:
     """Return `local` and the providers of the profile; all providers if it cannot be read, which is a finding."""
     known = list(registry.list_installed())
     try:
@@ -278,7 +280,7 @@ def _in_use() -> list[str]:
     return [name for name in known if name == HERE or name in named]
 
 
-def _profile() -> list[About]:
+def _check_profile() -> list[About]:
     place = paths.find_profile(Path.cwd())
     if place is None:
         none = "none found (runspec init --provider NAME writes one)"
@@ -302,7 +304,7 @@ def _examine(name: str, *, node: bool) -> Iterable[Finding]:
     options, problems = validate.parse_model(provider.options_model, own.get_settings(name), at)
     if options is not None:
         inputs.demand_trust(own, provider)
-        return _looked(provider, options, node=node)
+        return _look_at(provider, options, node=node)
     assert text is not None and text.document is not None, (
         "BUG: settings that no file has are wrong"
     )
@@ -312,7 +314,7 @@ def _examine(name: str, *, node: bool) -> Iterable[Finding]:
     ]
 
 
-def _looked(provider: SupportsDoctor, options: Options, *, node: bool) -> Iterator[Finding]:
+def _look_at(provider: SupportsDoctor, options: Options, *, node: bool) -> Iterator[Finding]:
     """Yield the findings of a provider; with *node*, those from a node too, if nothing stops a job before."""
     well = True
     for finding in provider.examine(options):
@@ -328,6 +330,6 @@ def _looked(provider: SupportsDoctor, options: Options, *, node: bool) -> Iterat
         yield from provider.examine_node(options)
 
 
-def file_error(exc: OSError) -> FileFailed:
+def make_file_error(exc: OSError) -> FileFailed:
     """Return the error of the user for *exc*, which names a file and which no other module has put into words."""
     return atomic_io.make_error(exc, Path(os.fsdecode(exc.filename)), "use")

@@ -40,14 +40,14 @@ class Node:
     rank: int
     label: str
 
-    def shell(self, words: Sequence[str] = (), *, terminal: bool = False) -> ExecSpec:
+    def open_shell(self, words: Sequence[str] = (), *, terminal: bool = False) -> ExecSpec:
         """Return the program that is a shell on this node, or the command *words* there."""
         assert isinstance(self.client, SupportsExec), "BUG: its provider says that it supports exec"
         return self.client.shell(self.run, self.task, self.rank, words, terminal=terminal)
 
-    def new_shell(self, words: Sequence[str] = (), *, terminal: bool = False) -> ExecSpec:
+    def open_new_shell(self, words: Sequence[str] = (), *, terminal: bool = False) -> ExecSpec:
         """Return what `shell` does for a run that holds this node for a shell: the run ends with the program."""
-        return self.shell(shell_job.make_command(words), terminal=terminal)
+        return self.open_shell(shell_job.make_command(words), terminal=terminal)
 
     def forward(
         self, port: int, local: int | None = None, *, on_event: OnEvent | None = None
@@ -115,15 +115,15 @@ def enter(run: Run, verb: str, *, node: int | None = None, task: int | None = No
     demand_access(run.provider, verb)
     memory = of.read_memory()
     if memory.status is not None:
-        raise _over(run.id, memory.status)
+        raise _make_ended_error(run.id, memory.status)
     if not engine.is_submitted(of.plan, memory):
         what = f"{run.id} is not submitted yet"
         raise Unavailable(what, "run the same apply again to continue it")
     _, client, _ = clients.connect(of)
     status = client.state(run.id)
     if status.state.terminal:
-        raise _over(run.id, status)
-    at = _node(run.id, status, node, task)
+        raise _make_ended_error(run.id, status)
+    at = _find_running_node(run.id, status, node, task)
     count, tasks = run.shape
     label = ", ".join(
         [*([f"task {at[0]}"] if tasks > 1 else []), *([f"node {at[1]}"] if count > 1 else [])]
@@ -133,8 +133,8 @@ def enter(run: Run, verb: str, *, node: int | None = None, task: int | None = No
 
 def demand_access(provider: str, verb: str) -> None:
     """Raise Unavailable if the *provider* does not support the *verb*, with the providers that do."""
-    if verb not in _enters(registry.load(provider)):
-        raise _cannot(verb, provider)
+    if verb not in _list_entries(registry.load(provider)):
+        raise _make_unsupported_error(verb, provider)
 
 
 def await_shell(
@@ -172,7 +172,9 @@ class _Ready(Exception):
     """The job has printed that its node waits for the shell."""
 
 
-def _node(run: str, status: Status, rank: int | None, task: int | None) -> tuple[int, int]:
+def _find_running_node(
+    run: str, status: Status, rank: int | None, task: int | None
+) -> tuple[int, int]:
     """Return task and rank of the first running node with this *rank* and *task*, where they are given."""
     fits: Callable[[NodeStatus], bool] = lambda n: (  # noqa: E731 - it is one expression
         task in (None, n.task) and rank in (None, n.rank)
@@ -187,30 +189,36 @@ def _node(run: str, status: Status, rank: int | None, task: int | None) -> tuple
     if known:
         one = known[0]
         how = "is waiting" if one.state is State.WAITING else f"has ended ({one.state})"
-        raise Unavailable(f"task {one.task}, node {one.rank} of {run} {how}", _way(run))
+        raise Unavailable(
+            f"task {one.task}, node {one.rank} of {run} {how}", _suggest_commands(run)
+        )
     return task or 0, rank or 0  # the service reports the run only, not its nodes
 
 
-def _over(run: str, status: Status) -> Unavailable:
-    return Unavailable(f"{run} has ended ({status.state}): no node of it is running", _way(run))
+def _make_ended_error(run: str, status: Status) -> Unavailable:
+    return Unavailable(
+        f"{run} has ended ({status.state}): no node of it is running", _suggest_commands(run)
+    )
 
 
-def _way(run: str) -> str:
+def _suggest_commands(run: str) -> str:
     return f"see runspec status {run} and runspec logs {run}"
 
 
-def _enters(provider: object) -> tuple[str, ...]:
+def _list_entries(provider: object) -> tuple[str, ...]:
     return tuple(provider.enters) if isinstance(provider, SupportsAccessHints) else ()
 
 
-def _cannot(what: str, provider: str) -> Unavailable:
+def _make_unsupported_error(what: str, provider: str) -> Unavailable:
     """Return the error that *provider* does not support the command, with those that do."""
-    able = [name for name in registry.list_installed() if what in _enters(_loaded(name))]
+    able = [
+        name for name in registry.list_installed() if what in _list_entries(_load_provider(name))
+    ]
     which = f"providers that support it: {', '.join(able)}"
     return Unavailable(f"'{provider}' does not support runspec {what}", which)
 
 
-def _loaded(name: str) -> object:
+def _load_provider(name: str) -> object:
     try:
         return registry.load(name)
     except RunspecError:

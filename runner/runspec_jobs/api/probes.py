@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from runspec_jobs.api.events import Events, OnEvent
-from runspec_jobs.api.profiles import configured
+from runspec_jobs.api.profiles import load_configured
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.errors import Conflict, RunspecError, Unavailable, UsageError
 from runspec_jobs.provider import (
@@ -92,7 +92,7 @@ class Probing:
                 for one in self.probes:
                     sleep(0)  # raises an error if the user has asked to stop meanwhile
                     reporter.note(f"{one.id}: {one.title}")
-                    yield _observed(one, client, context)
+                    yield _observe(one, client, context)
             except KeyboardInterrupt:
                 reporter.note("interrupted; deleting the resources of the probes")
                 raise
@@ -118,13 +118,13 @@ def choose(provider: str, only: Sequence[str] | None = None) -> Probing:
 
     Raises Unavailable if the provider has no probes, and UsageError if there is none with that id.
     """
-    of, options = configured(provider)
+    of, options = load_configured(provider)
     if not isinstance(of, SupportsProbes):
         raise Unavailable(f"'{provider}' has no probes", f"see {PAGE}")
-    return Probing(of, options, _chosen(tuple(of.probes(options)), only))
+    return Probing(of, options, _choose_probes(tuple(of.probes(options)), only))
 
 
-def _chosen(probes: Sequence[Probe], only: Sequence[str] | None) -> list[Probe]:
+def _choose_probes(probes: Sequence[Probe], only: Sequence[str] | None) -> list[Probe]:
     if only is None:
         return list(probes)
     wanted = list(only)
@@ -140,7 +140,7 @@ def _chosen(probes: Sequence[Probe], only: Sequence[str] | None) -> list[Probe]:
     return [one for one in probes if one.id in wanted]
 
 
-def _observed(one: Probe, client: object, context: _Context) -> Observed:
+def _observe(one: Probe, client: object, context: _Context) -> Observed:
     began = time.monotonic()
     try:
         found = one.run(client, context)

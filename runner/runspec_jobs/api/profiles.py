@@ -24,7 +24,7 @@ class Trusted(NamedTuple):
     sets: Mapping[str, Sequence[str]] = {}
 
 
-def configured(name: str) -> tuple[Provider, Options]:
+def load_configured(name: str) -> tuple[Provider, Options]:
     """Return the provider of that name, and its options from the profile. Raises UsageError if these are wrong."""
     provider = registry.load(name)
     own = inputs.read_profile_in_use(Path.cwd())
@@ -35,7 +35,7 @@ def configured(name: str) -> tuple[Provider, Options]:
     return provider, options
 
 
-def known_prices() -> Mapping[str, ListedPrices]:
+def read_known_prices() -> Mapping[str, ListedPrices]:
     """Return the prices on this machine, by service and region, such as `ec2/eu-west-1`. Sends no request."""
     return dict(sorted(price_cache.read().items()))
 
@@ -55,7 +55,7 @@ def update_prices(on_event: OnEvent | None = None) -> Mapping[str, ListedPrices]
         if n in registry.list_installed()
     ]
     for name in names:
-        provider, options = configured(name)
+        provider, options = load_configured(name)
         if not isinstance(provider, SupportsPrices):
             continue
         which = provider.price_list(options)
@@ -75,32 +75,32 @@ def update_prices(on_event: OnEvent | None = None) -> Mapping[str, ListedPrices]
     for which, why in failed.items():
         tell(f"the prices of {which.key} cannot be read: {why.message}")
     price_cache.add(found)
-    return known_prices()
+    return read_known_prices()
 
 
 def trust_profile(file: Path | None = None) -> Trusted:
     """Trust *file*, or the profile that applies in this folder, until it changes."""
-    path = _meant(file)
+    path = _find_profile(file)
     text = source.read_file(path)
     found = inputs.parse_profile(text)
     trust.add(path, text.data)
-    return Trusted(trust.resolve_path(path), True, _sets(found))
+    return Trusted(trust.resolve_path(path), True, _list_trusted_settings(found))
 
 
 def distrust_profile(file: Path | None = None) -> Trusted:
     """Stop trusting *file*, or the profile that applies in this folder. Raises UsageError if it was not trusted."""
-    path = _meant(file)
+    path = _find_profile(file)
     if not trust.remove(path):
         raise UsageError(f"{path} was not trusted", "see runspec trust --list")
     return Trusted(trust.resolve_path(path), False)
 
 
-def trusted_profiles() -> list[Trusted]:
+def list_trusted_profiles() -> list[Trusted]:
     """Return the profiles that were trusted; those that have changed since are no longer."""
-    return [Trusted(name, _same(name)) for name in sorted(trust.read_trusted())]
+    return [Trusted(name, _is_unchanged(name)) for name in sorted(trust.read_trusted())]
 
 
-def _meant(file: Path | None) -> Path:
+def _find_profile(file: Path | None) -> Path:
     """Return *file*, or without one the profile that applies in this folder."""
     if file is not None:
         return file
@@ -112,7 +112,7 @@ def _meant(file: Path | None) -> Path:
     return place.path
 
 
-def _sets(found: profile.Profile) -> dict[str, list[str]]:
+def _list_trusted_settings(found: profile.Profile) -> dict[str, list[str]]:
     """Return the settings that require trust, by provider; settings of missing providers are left out."""
     sets = {}
     for name, settings in found.providers.items():
@@ -125,7 +125,7 @@ def _sets(found: profile.Profile) -> dict[str, list[str]]:
     return sets
 
 
-def _same(name: str) -> bool:
+def _is_unchanged(name: str) -> bool:
     """Return whether the file *name* has the content that was trusted."""
     try:
         return trust.is_trusted(Path(name), source.read_file(Path(name)).data)

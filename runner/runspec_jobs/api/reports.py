@@ -57,7 +57,7 @@ class Stopped(NamedTuple):
     rest: set[int]
 
 
-def metric_of(spec: Spec, other: Path | None = None) -> Metric:
+def choose_metric(spec: Spec, other: Path | None = None) -> Metric:
     """Return the metric of the spec, or of the spec in the file *other*.
 
     Raises UsageError if there is none, and InvalidSpec if the other spec has errors.
@@ -76,14 +76,14 @@ def metric_of(spec: Spec, other: Path | None = None) -> Metric:
     return found
 
 
-def ranked(run: Run, metric: Metric, status: Status) -> list[Placed]:
+def rank_tasks(run: Run, metric: Metric, status: Status) -> list[Placed]:
     """Return all tasks of *run*, whose status is *status*, the best by *metric* first."""
-    client, spec = run.client(), run.spec
+    client, spec = run.connect(), run.spec
     tasks = measured_tasks.measure_tasks(run.record, client, spec, metric, status)
     return list(ranking.rank_tasks(metric, tasks))
 
 
-def about(
+def gather_report(
     run: Run,
     status: Status,
     metric: Metric | None,
@@ -109,7 +109,7 @@ def about(
         {s.id: done[s.id] - memory.begun_at[s.id] for s in plan.steps if s.id in done},
         of.job.decode("utf-8", "replace"),
         plan.digest,
-        list(_asked(spec)),
+        list(_describe_request(spec)),
         metric,
         found,
         known and Changed(*known),
@@ -118,7 +118,7 @@ def about(
     )
 
 
-def _asked(spec: Spec) -> Iterator[tuple[str, str]]:
+def _describe_request(spec: Spec) -> Iterator[tuple[str, str]]:
     """Yield what a spec asks for, for people."""
     if spec.container.image:
         yield "image", spec.container.image
@@ -135,7 +135,7 @@ def follow_metric(
     sleep: Callable[[float], None] = time.sleep,
 ) -> Status:
     """Wait for the end of *run* without its log, and stop tasks early as *metric* says."""
-    of, client, tell = run.record, run.client(), Events(on_event).wait
+    of, client, tell = run.record, run.connect(), Events(on_event).wait
     whole = is_whole(of)
     keeper = attempt_history.Keeper(of, time.time)
     with early_stop.make_stopper(of, client, metric, tell) as stopper:
@@ -174,11 +174,11 @@ def stop_rest(
     rest = early_stop.list_left(status, len(found)) - {number}
     if rest:
         tell = Events(on_event).wait
-        early_stop.stop(run.record, run.client(), rest, f"task {number} is the best so far", tell)
+        early_stop.stop(run.record, run.connect(), rest, f"task {number} is the best so far", tell)
     return Stopped(number, rest)
 
 
-def stopped_tasks(run: Run) -> list[int]:
+def list_stopped_tasks(run: Run) -> list[int]:
     """Return the tasks that were stopped early."""
     return sorted(run.record.read_memory().stopped)
 
@@ -188,7 +188,7 @@ def is_group(name: str) -> bool:
     return run_group.find(name) is not None
 
 
-def sizes(name: str, asked: Asked, spec: Path | None = None) -> Sizes:
+def compare_sizes(name: str, asked: Asked, spec: Path | None = None) -> Sizes:
     """Compare the newest run of each size of the spec called *name*, by its metric or that of the file *spec*.
 
     Raises UsageError if there is no such spec with `scaling`, or if *asked* names a size that was not measured.
@@ -196,16 +196,16 @@ def sizes(name: str, asked: Asked, spec: Path | None = None) -> Sizes:
     group = run_group.find(name)
     if group is None:
         raise UsageError(f"there is no spec '{name}' with scaling", "see runspec list")
-    metric = metric_of(group, spec)
+    metric = choose_metric(group, spec)
     points = [_point(size, of, metric) for size, of in run_group.find_runs(group).items()]
     assert group.scaling is not None, "BUG: a group has sizes"
     unit, whole = group.scaling.unit, group.cluster.gpus or max(group.scaling.sizes)
     per_node = 1 if unit == "nodes" else whole  # a process has its share of the node
-    series = Series(group.name, unit, tuple(points), _baseline(group, metric), per_node)
-    return Sizes(group.name, (), _scaled([series], asked))
+    series = Series(group.name, unit, tuple(points), _find_baseline(group, metric), per_node)
+    return Sizes(group.name, (), _scale([series], asked))
 
 
-def sizes_in(path: Path, asked: Asked) -> Sizes:
+def read_sizes(path: Path, asked: Asked) -> Sizes:
     """Compare the measurements in a file in the format of `report --json`."""
     try:
         with path.open("rb") as file:
@@ -222,16 +222,16 @@ def sizes_in(path: Path, asked: Asked) -> Sizes:
         why = f"'{why}' is missing" if isinstance(exc, KeyError) else why
         what = f"cannot read measurements from {path}: {why}"
         raise UsageError(what, "specs/scaling/ has an example") from exc
-    return Sizes(title, notes, _scaled(series, asked))
+    return Sizes(title, notes, _scale(series, asked))
 
 
-def sizes_json(found: Sizes) -> dict[str, Any]:
+def write_sizes(found: Sizes) -> dict[str, Any]:
     """Return a comparison as JSON, in the format that `sizes_in` reads."""
     shown = [scaling_law.write_report(one) for one in found.series]
     return {"format": FORMAT, "title": found.title, "notes": list(found.notes), "series": shown}
 
 
-def sensible(number: float) -> bool:
+def is_sensible(number: float) -> bool:
     """Return whether *number* can be a size, a price or a count: finite and above 0."""
     return scaling_law.is_sensible(number)
 
@@ -260,7 +260,7 @@ def _is_page(path: Path) -> bool:
         return file.read(len(frame.HEAD)) == frame.HEAD.encode()
 
 
-def _scaled(series: Sequence[Series], asked: Asked) -> list[Scaled]:
+def _scale(series: Sequence[Series], asked: Asked) -> list[Scaled]:
     found = [scaling_law.make_report(one, asked) for one in series]
     for one in found:
         if one.base is None and asked.base is not None:
@@ -276,10 +276,10 @@ def _point(size: int, of: Record | None, metric: Metric) -> Point:
     if of is None:
         return Point(size, None, "not applied yet")
     status = read_full_status(of)
-    state = listing.shown_state(of, of.read_memory(), status)
+    state = listing.choose_shown_state(of, of.read_memory(), status)
     if state == listing.NOT_STARTED:
         return Point(size, None, status.reason, f"{of.run} {state}")
-    client = Run(of).client()
+    client = Run(of).connect()
     (task,) = measured_tasks.measure_tasks(of, client, of.spec, metric, status)
     found = task.measured
     if found.value is not None and not scaling_law.is_sensible(found.value):
@@ -289,7 +289,7 @@ def _point(size: int, of: Record | None, metric: Metric) -> Point:
     return Point(size, found.value, why, note)
 
 
-def _baseline(group: Spec, metric: Metric) -> Baseline:
+def _find_baseline(group: Spec, metric: Metric) -> Baseline:
     assert group.scaling is not None, "BUG: a group has sizes"
     wanted = group.container.requirements
     packages = wanted if isinstance(wanted, str) else ", ".join(wanted or ())

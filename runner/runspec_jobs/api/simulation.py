@@ -73,32 +73,34 @@ def simulate(asked: Question) -> Answer:
     """
     texts = [source.read_file(asked.spec), _trace_text(asked.prices)]
     texts.append(source.read_file(asked.scaling))
-    spec, prices = _spec(texts[0]), _trace(texts[1])
-    measured = _measured(asked, texts[2], spec)
+    spec, prices = _read_spec(texts[0]), _trace(texts[1])
+    measured = _choose_series(asked, texts[2], spec)
     take: Mapping[str, int] = {}
     if spec is not None and prices is not None and measured is not None:
         take = _take(asked, spec, prices, texts[1])
     if wrong := [text for text in texts if text.failed]:
         raise InvalidSpec(*wrong)
     assert spec and prices and measured, "BUG: a file that could not be read has no diagnostic"
-    costs = _costs(asked, spec)
+    costs = _compute_costs(asked, spec)
     work = SimulatedJob(asked.samples, measured.curve, costs, take, spec.retry.spot_attempts)
     compared = list(compare.list_cases(spec, work, prices, asked.fixed))
-    runs = asked.runs or (RUNS if _drawn(prices, compared) else 1)
-    results = [compare.simulate_case(case, prices, _dices(asked.seed, runs)) for case in compared]
+    runs = asked.runs or (RUNS if _draw_prices(prices, compared) else 1)
+    results = [
+        compare.simulate_case(case, prices, _make_dices(asked.seed, runs)) for case in compared
+    ]
     return Answer(work, results, measured.measured_to, prices.about)
 
 
-def _measured(asked: Question, text: SourceFile, spec: Spec | None) -> scaling.Series | None:
+def _choose_series(asked: Question, text: SourceFile, spec: Spec | None) -> scaling.Series | None:
     read = _read(text, scaling.Scaling)
     if read is None:
         return None
-    found, problems = scaling.choose_series(read, asked.series, _most(asked, spec))
+    found, problems = scaling.choose_series(read, asked.series, _find_most_nodes(asked, spec))
     text.add_problems(problems)
     return found
 
 
-def _most(asked: Question, spec: Spec | None) -> int:
+def _find_most_nodes(asked: Question, spec: Spec | None) -> int:
     most: int = max(spec.cluster.nodes.max if spec is not None else 1, asked.fixed or 1)
     if most > MOST:
         raise UsageError(f"cannot simulate {most:,} nodes", f"the largest number is {MOST:,}")
@@ -117,7 +119,7 @@ def _trace_text(path: Path) -> SourceFile:
     return text
 
 
-def _spec(text: SourceFile) -> Spec | None:
+def _read_spec(text: SourceFile) -> Spec | None:
     if text.document is None:
         return None
     spec, problems = validate.parse_spec(text.document)
@@ -153,7 +155,7 @@ def _take(asked: Question, spec: Spec, prices: trace.Trace, text: SourceFile) ->
     return asked.take
 
 
-def _costs(asked: Question, spec: Spec) -> Costs:
+def _compute_costs(asked: Question, spec: Spec) -> Costs:
     saved = [output.sync for output in spec.outputs if output.sync is not None]
     every = asked.checkpoint_s if asked.checkpoint_s is not None else min(saved, default=None)
     if every == 0:
@@ -161,12 +163,12 @@ def _costs(asked: Question, spec: Spec) -> Costs:
     return Costs(asked.join_s, asked.loss_s, every)
 
 
-def _drawn(prices: trace.Trace, compared: Iterable[Case]) -> bool:
+def _draw_prices(prices: trace.Trace, compared: Iterable[Case]) -> bool:
     pools = {prices.pools[name] for case in compared for name in case.job.take}
     return any(pool.losses_per_hour or pool.wait for pool in pools)
 
 
-def _dices(seed: int, runs: int) -> Iterator[Dice]:
+def _make_dices(seed: int, runs: int) -> Iterator[Dice]:
     """Yield the random numbers of each run: equal ones for each case, so that cases differ in nothing else."""
     for number in range(runs):
         yield random.Random(f"{seed}/{number}").random  # noqa: S311 - not used for secrets

@@ -27,8 +27,8 @@ def read_spec(spec: Source, name: str | None = None) -> SourceFile:
     if isinstance(spec, bytes):
         return source.read(name or "<spec>", spec)
     if isinstance(spec, Mapping | Spec):
-        value = spec if isinstance(spec, Mapping) else _mapping(spec)
-        return source.read(name or "<spec>", _text(value))
+        value = spec if isinstance(spec, Mapping) else _make_mapping(spec)
+        return source.read(name or "<spec>", _read_text(value))
     if isinstance(spec, str) and "\n" in spec:
         what = "a str is the path of a file with a spec, and this one has several lines"
         raise UsageError(what, "pass the text of a spec as bytes: text.encode()")
@@ -52,26 +52,28 @@ def validate(spec: Source) -> list[Diagnostic]:
     return check(spec).diagnostics
 
 
-def _text(spec: Mapping[str, Any]) -> bytes:
+def _read_text(spec: Mapping[str, Any]) -> bytes:
     try:
-        return format_flow(_plain(spec, "")).encode()
+        return format_flow(_make_plain(spec, "")).encode()
     except RecursionError:
         raise UsageError("the spec is nested too deeply, or contains itself") from None
     except ValueError:  # Python writes no integer of more than 4300 digits
         raise UsageError("a number of the spec has too many digits") from None
 
 
-def _plain(value: object, path: str) -> object:
+def _make_plain(value: object, path: str) -> object:
     """Return *value* with dictionaries and lists for mappings and sequences. Raises UsageError for what YAML lacks."""
     if isinstance(value, Mapping):
         inner = f"{path}." if path else ""
-        return {_scalar(key, path): _plain(one, f"{inner}{key}") for key, one in value.items()}
+        return {
+            _make_scalar(key, path): _make_plain(one, f"{inner}{key}") for key, one in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [_plain(one, f"{path}.{index}") for index, one in enumerate(value)]
-    return _scalar(value, path)
+        return [_make_plain(one, f"{path}.{index}") for index, one in enumerate(value)]
+    return _make_scalar(value, path)
 
 
-def _scalar(value: object, path: str) -> object:
+def _make_scalar(value: object, path: str) -> object:
     if value is None or isinstance(value, str | int | float):
         return value
     what = f"a spec cannot have a value of the type '{type(value).__name__}'"
@@ -79,7 +81,7 @@ def _scalar(value: object, path: str) -> object:
     raise UsageError(f"{path}: {what}" if path else what, hint)
 
 
-def _mapping(spec: Spec) -> Mapping[str, Any]:
+def _make_mapping(spec: Spec) -> Mapping[str, Any]:
     return spec.model_dump(
         by_alias=True, exclude_defaults=True, context=AS_WRITTEN, warnings="none"
     )

@@ -91,7 +91,7 @@ def _of_file(exc: OSError) -> errors.FileFailed:
     """Return the error for a file of this machine, such as one that belongs to another user; most verbs say more."""
     from runspec_jobs.api import machine  # not for help and completions, which should be quick
 
-    return machine.file_error(exc)
+    return machine.make_file_error(exc)
 
 
 def tolerant() -> None:

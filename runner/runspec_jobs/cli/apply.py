@@ -13,7 +13,7 @@ from pathlib import Path
 
 from runspec_jobs.api import lifecycle as api
 from runspec_jobs.api.events import Event
-from runspec_jobs.api.jobs import Job, Overrides, smoke_test
+from runspec_jobs.api.jobs import Job, Overrides, make_smoke_test
 from runspec_jobs.api.lifecycle import (
     ALL,
     Line,
@@ -82,7 +82,7 @@ def apply(options: ApplyOptions) -> int:
     if job.profile is not None and not options.as_json:
         output.tell(f"profile {job.profile}")
     code, sizes = OK, job.sizes()
-    smoked = [(smoke_test(one) if options.smoke else None, one) for one in sizes]
+    smoked = [(make_smoke_test(one) if options.smoke else None, one) for one in sizes]
     ask = _confirmation(smoked, options)
     for first, one in smoked:
         ended = _apply(first, one, options, printer, functools.partial(ask, one))

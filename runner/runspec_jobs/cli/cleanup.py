@@ -14,7 +14,7 @@ from runspec_jobs.errors import OK
 
 def gc(name: str, *, yes: bool, alive: bool, as_json: bool) -> int:
     """Print the orphans of the provider called *name*; with *yes*, delete them, and with *alive* those in use too."""
-    rows = cleanup.orphans(name, delete=yes, alive=alive, on_event=output.tell_event)
+    rows = cleanup.list_orphans(name, delete=yes, alive=alive, on_event=output.tell_event)
     if as_json:
         output.out_json("runspec.gc/v1", {"orphans": [row._asdict() for row in rows]})
         return OK
@@ -33,5 +33,5 @@ def policy(file: Path, *, of_job: bool, output_format: str, as_json: bool) -> in
     """Print the minimal permissions for the plan of a spec, or those of its job."""
     printer = ProgressPrinter()
     job = plan.load(file, printer, output_format=output_format, as_json=as_json)
-    output.out(json.dumps(jobs.policy(job, of_job=of_job), indent=2))
+    output.out(json.dumps(jobs.make_policy(job, of_job=of_job), indent=2))
     return OK

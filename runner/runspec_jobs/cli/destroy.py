@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runspec_jobs.api import cleanup, listing
-from runspec_jobs.api.lifecycle import Run, doubt, get, get_all
+from runspec_jobs.api.lifecycle import Run, explain_doubt, get, get_all
 from runspec_jobs.api.listing import Summary
 from runspec_jobs.cli import costs, output
 from runspec_jobs.cli.live.progress import ProgressPrinter
@@ -73,7 +73,7 @@ def demand_meant(name: str, runs: Sequence[Run], verb: str) -> None:
 
     *verb* is the command that ends them, with the word RUN in place of the run.
     """
-    doubtful = [(of, why) for of in runs if (why := doubt(name, of))]
+    doubtful = [(of, why) for of in runs if (why := explain_doubt(name, of))]
     if not doubtful:
         return
     why = "; ".join(why for _, why in doubtful)
@@ -156,7 +156,11 @@ def _with_forget(exc: RunspecError, run: str) -> str:
 
 def _destroy_many(options: DestroyOptions) -> int:
     """Destroy the runs that have ended, or all; one that fails does not keep the others."""
-    found = cleanup.left() if options.every else cleanup.ended(options.older_than_s or 0.0)
+    found = (
+        cleanup.list_not_destroyed()
+        if options.every
+        else cleanup.list_ended(options.older_than_s or 0.0)
+    )
     chosen = [one for one in found if one.state != listing.UNREADABLE]
     for one in found:
         if one.state == listing.UNREADABLE:
@@ -225,7 +229,7 @@ def _destroy_shared(options: DestroyOptions) -> int:
 
 def _kept() -> Sequence[str]:
     """Return what runs share, and what keeping it costs, as lines of text."""
-    shared = cleanup.shared()
+    shared = cleanup.list_shared()
     if not shared.titles:
         return ()
     costing = [f"{escape_control(one.what)}: {costs.price(one)}" for one in shared.costs]

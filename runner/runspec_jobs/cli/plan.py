@@ -73,7 +73,7 @@ def plan_(options: PlanOptions) -> int:
         return _files(job, as_json=options.as_json)
     found = list(job.sizes())
     if options.smoke:
-        found = [jobs.smoke_test(one) for one in found]
+        found = [jobs.make_smoke_test(one) for one in found]
     if options.export is not None and len(found) > 1:
         what = "--export writes one job, and a spec with `scaling` describes several"
         raise UsageError(what, "remove scaling, and set cluster.nodes")
@@ -89,7 +89,7 @@ def plan_(options: PlanOptions) -> int:
 
 def _files(job: Job, *, as_json: bool) -> int:
     """Print the files of the folders that are uploaded, and those that are left out."""
-    found = jobs.folders(job)
+    found = jobs.list_folders(job)
     if as_json:
         output.out_json(FILES, {"folders": [plan_view.folder_json(one) for one in found]})
         return OK
@@ -104,18 +104,18 @@ def _files(job: Job, *, as_json: bool) -> int:
 def _planned(job: Job, options: PlanOptions, keep: Callable[[dict[str, Any]], None]) -> bool:
     """Print one plan, or what changed in it; return whether it changed. With `--json`, *keep* gets it instead."""
     made = jobs.plan(job)
-    before = jobs.last_applied(job)
-    changes = jobs.changes(before, made)
+    before = jobs.find_last_plan(job)
+    changes = jobs.compare_plans(before, made)
     if options.export is not None:
         import_.export(job, options.export, as_json=options.as_json)
     elif options.as_json and options.diff:
         known = {"name": job.spec.name, "run": before and before.run}
-        in_spec = _changes_json(jobs.spec_changes(job))
+        in_spec = _changes_json(jobs.compare_specs(job))
         keep({"format": DIFF, **known, "changes": _changes_json(changes), "spec": in_spec})
     elif options.as_json:
         keep({**jobs.plan_json(made), "cost": costs.to_json(jobs.estimate(job))})
     elif options.diff:
-        _print_changes(before, changes, jobs.spec_changes(job), full=options.full)
+        _print_changes(before, changes, jobs.compare_specs(job), full=options.full)
     else:
         for line in plan_view.view(made, jobs.estimate(job), full=options.full):
             output.out(line)

@@ -43,14 +43,14 @@ def report(options: ReportOptions) -> int:
     asked = _asked(options)
     if options.points is not None:
         _refuse(options, ("run", "spec", *OF_A_RUN), "--points FILE")
-        return _sizes(reports.sizes_in(options.points, asked), options)
+        return _sizes(reports.read_sizes(options.points, asked), options)
     if options.run is None:
         raise UsageError("no run given", "name a run (see runspec list), or use --points FILE")
     if reports.is_group(options.run):
         _refuse(
             options, OF_A_RUN, f"{options.run}, which has several sizes, each with a run of its own"
         )
-        return _sizes(reports.sizes(options.run, asked, options.spec), options)
+        return _sizes(reports.compare_sizes(options.run, asked, options.spec), options)
     _refuse(options, OF_SIZES, f"{options.run}, which has no sizes to compare")
     of = get(options.run, on_event=output.tell_event)
     if options.stop_rest:
@@ -81,7 +81,7 @@ def _number(text: str | None, option: str) -> float | None:
         found = float(text)
     except ValueError:
         found = 0.0
-    if not reports.sensible(found):
+    if not reports.is_sensible(found):
         raise UsageError(f"{option}: '{text}' is not a number above 0")
     return found
 
@@ -95,11 +95,11 @@ def _run(of: Run, options: ReportOptions) -> int:
     if options.follow and not _follow(of, metric, options):
         return DETACHED
     status = of.status()
-    found = reports.ranked(of, metric, status) if metric is not None else []
+    found = reports.rank_tasks(of, metric, status) if metric is not None else []
     if options.stop_rest:
         _stop_rest(of, found, status, options)
     known = of.membership()
-    used = of.usage(status)
+    used = of.read_usage(status)
     _write_page(options, lambda: _page(of, status, metric, found, known, used))
     if metric is None:
         return _without_metric(of, status, known, used, options)
@@ -120,7 +120,7 @@ def _metric(of: Run, options: ReportOptions) -> Metric | None:
     """Return the metric to report by, or None if there is none and the command needs none."""
     if of.spec.metric is None and options.spec is None and not options.stop_rest:
         return None
-    return reports.metric_of(of.spec, options.spec)
+    return reports.choose_metric(of.spec, options.spec)
 
 
 def _page(
@@ -133,7 +133,7 @@ def _page(
 ) -> str:
     from runspec_jobs.report.page import run_page  # only for --html
 
-    about = reports.about(of, status, metric, found, known, time.time())
+    about = reports.gather_report(of, status, metric, found, known, time.time())
     lines = (
         line.strip().partition(": ") for line in spending.spent_lines(spending.of_run(of, status))
     )
@@ -148,7 +148,7 @@ def _ranks(of: Run, status: Status, metric: Metric, found: Sequence[Placed]) -> 
         "measured": tables.describe_measurement(metric),
     }
     rows = [ranking.write_row(placed) for placed in found]
-    stopped = reports.stopped_tasks(of)
+    stopped = reports.list_stopped_tasks(of)
     what = {"run": of.id, "state": status.state, "metric": measured, "stopped": stopped}
     return {**what, "tasks": rows}
 
@@ -176,7 +176,7 @@ def _without_metric(
     if options.html is None:
         output.tell(f"{reports.NO_METRIC}, so nothing is compared; {reports.ADD_METRIC}")
     for line in (
-        *node_table.head(of.id, listing.summary(of, status).state, status),
+        *node_table.head(of.id, listing.summarize(of, status).state, status),
         *node_table.lines(status.nodes),
     ):
         output.out(line)
@@ -231,7 +231,7 @@ def _stop_rest(of: Run, found: Sequence[Placed], status: Status, options: Report
 def _sizes(found: Sizes, options: ReportOptions) -> int:
     _write_page(options, lambda: _scaling_page(found))
     if options.as_json:
-        output.out_json(reports.FORMAT, reports.sizes_json(found))
+        output.out_json(reports.FORMAT, reports.write_sizes(found))
         return OK
     output.out(escape_control(found.title))
     for one in found.series:

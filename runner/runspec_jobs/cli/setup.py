@@ -41,7 +41,7 @@ def init(path: Path, provider: str, *, as_json: bool) -> int:
 def schema(form: str | None, *, reference: bool) -> int:
     if form is not None:
         return _format_schema(form, reference=reference)
-    sys.stdout.write(machine.reference() if reference else machine.job_schema())
+    sys.stdout.write(machine.make_reference() if reference else machine.make_job_schema())
     return OK
 
 
@@ -87,14 +87,14 @@ def _indented(text: str) -> str:
 
 
 def providers(*, as_json: bool) -> int:
-    rows = machine.providers()
+    rows = machine.list_providers()
     if as_json:
         found = {"providers": [row._asdict() for row in rows]}
         output.out_json("runspec.providers/v1", found)
         return OK
     for row in rows:
         output.out(f"{row.name:18} {row.package}{'' if row.works else '  ' + row.why}")
-    for name in machine.absent():
+    for name in machine.list_absent():
         output.out(f"{name:18} does not exist yet")
     return OK
 
@@ -102,7 +102,7 @@ def providers(*, as_json: bool) -> int:
 def doctor(provider: str | None, *, node: bool, as_json: bool) -> int:
     """Print each finding as soon as it is made, because some checks take long."""
     found, unused = [], []
-    for about, finding, invalid, checked in machine.findings(provider, node=node):
+    for about, finding, invalid, checked in machine.list_findings(provider, node=node):
         diagnostics.print_all(invalid, Format.TEXT)
         found.append((about, finding))
         if not checked:

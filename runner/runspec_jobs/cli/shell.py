@@ -24,7 +24,7 @@ from runspec_jobs.errors import DETACHED, OK, Unavailable
 def shell(run: str, words: Sequence[str], node: int | None, task: int | None) -> int:
     """Become a shell on a node of *run*, or the command *words* there."""
     at = _node("shell", run, node, task)
-    found = at.shell(words, terminal=_at_terminal())
+    found = at.open_shell(words, terminal=_at_terminal())
     ending = f"a shell at {at.run}{at.label}; `exit` leaves it, and the job goes on"
     _become(found, "" if words else ending)
 
@@ -45,7 +45,7 @@ def new(options: NewShell) -> int:
     printer = ProgressPrinter(live=True)
     asked = plan.load(options.file, printer, options.overrides, output_format="text", as_json=False)
     api.demand_access(asked.spec.provider, "shell")
-    job = jobs.shell_job(asked)
+    job = jobs.make_shell_job(asked)
     costs.demand_below([job], costs.limit(options.max_usd))
     confirm = costs.Confirmation([job], yes=options.yes, quiet=False)
     with printer:
@@ -70,7 +70,9 @@ def _await(run: Run, words: Sequence[str], told: list[int]) -> ExecSpec | int:
                 run, _tell_line, on_event=output.tell_event, sleep=_interrupted_by(told, sleep)
             )
         if status is None:
-            found = _node("shell", run.id, None, None).new_shell(words, terminal=_at_terminal())
+            found = _node("shell", run.id, None, None).open_new_shell(
+                words, terminal=_at_terminal()
+            )
             if told:
                 raise _Asked(told[0])
             return found

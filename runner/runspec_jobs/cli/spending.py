@@ -21,7 +21,7 @@ NAMED = 3  # the most runs that a note names
 def of_run(of: Run, status: Status) -> Spent | None:
     """Return what a run has cost; None if it has no price, no known attempt, or a damaged record, which is told."""
     try:
-        return of.cost(status) or None
+        return of.compute_cost(status) or None
     except (Damaged, Newer) as exc:
         output.tell(f"the cost of {of.id} is not known: {exc.message}")
         return None
@@ -95,7 +95,7 @@ def _short(part: Part) -> str:
 def spent_by(since: int | None, *, by_provider: bool, as_json: bool) -> int:
     """Print what the runs on record have cost."""
     since_s = None if since is None else time.time() - since
-    found = listing.spending(since_s, by_provider=by_provider)
+    found = listing.sum_spending(since_s, by_provider=by_provider)
     if as_json:
         by = "provider" if by_provider else "name"
         output.out_json("runspec.cost/v1", {"by": by, "since": since_s, **_json(found)})
@@ -162,7 +162,7 @@ def _named(runs: Sequence[str]) -> str:
 
 def show_prices(*, update: bool, as_json: bool) -> int:
     """Print which prices are known, with their dates and sources; with *update*, read them first."""
-    found = profiles.update_prices(output.tell_event) if update else profiles.known_prices()
+    found = profiles.update_prices(output.tell_event) if update else profiles.read_known_prices()
     if as_json:
         lists = [
             {

@@ -73,7 +73,7 @@ class ListOptions:
 
 def list_runs(options: ListOptions) -> int:
     """List the runs of this machine, the newest at the bottom."""
-    rows = listing.summaries(options.chosen())
+    rows = listing.list_summaries(options.chosen())
     if not rows and options.provider is not None:
         listing.demand_provider(options.provider)
     if not rows and not options.as_json:
@@ -87,7 +87,7 @@ def watch_runs(options: ListOptions) -> int:
 
     def look() -> Iterator[str]:
         room = refresh.room()
-        rows = listing.summaries(options.chosen(None if room is None else room - 1))
+        rows = listing.list_summaries(options.chosen(None if room is None else room - 1))
         return run_table.lines(rows) if rows else iter([_none(options)])
 
     return refresh.repeat(look)
@@ -97,7 +97,7 @@ def list_remote(*, as_json: bool) -> int:
     """List the runs of other machines that can be adopted."""
     from runspec_jobs.api import adoption  # only here, because importing it takes time
 
-    rows, failures = adoption.remote()
+    rows, failures = adoption.list_remote()
     for name, exc in failures.items():
         output.tell(f"{name}: {exc.message}")
     if not rows and not as_json:
@@ -116,7 +116,7 @@ def _print_rows(rows: Sequence[Summary], *, as_json: bool) -> None:
 
 def _none(options: ListOptions) -> str:
     """Return the message that replaces an empty list."""
-    recorded = listing.recorded()
+    recorded = listing.count_recorded()
     if recorded == 0:
         return "no runs yet: runspec apply job.yaml starts one"
     if options != ListOptions(as_json=options.as_json):
@@ -137,8 +137,8 @@ def status(run: str, *, as_json: bool) -> int:
         return OK
     cost = spending.of_run(of, found)
     shown = {**found._asdict(), "nodes": node_table.rows(found.nodes), "want": of.wanted}
-    shown |= {**listing.summary(of, found)._asdict(), **node_table.changes_json(of.membership())}
-    used = of.usage(found, FEW)
+    shown |= {**listing.summarize(of, found)._asdict(), **node_table.changes_json(of.membership())}
+    used = of.read_usage(found, FEW)
     shown |= {"cost": spending.spent_json(cost), "usage": usage.write_usage(used)}
     output.out_json("runspec.status/v1", shown)
     return OK
@@ -159,11 +159,13 @@ def watch_status(run: str) -> int:
 
 def _status_lines(of: Run, found: Status) -> Iterator[str]:
     """Yield the status of a run as lines of text."""
-    short = listing.summary(of, found)
+    short = listing.summarize(of, found)
     yield from node_table.head(of.id, short.state, found)
     yield from run_table.about(short)
     yield from spending.spent_lines(spending.of_run(of, found))
-    yield from (escape_control(f"  {line}") for line in usage.format_lines(of.usage(found, FEW)))
+    yield from (
+        escape_control(f"  {line}") for line in usage.format_lines(of.read_usage(found, FEW))
+    )
     yield from node_table.lines(found.nodes)
     yield from (f"  {line}" for line in closing.log_end(of, found, reads=of.provider == HERE))
     yield from node_table.change_lines(of.membership())

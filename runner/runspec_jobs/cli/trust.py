@@ -28,7 +28,7 @@ def add(file: Path | None, *, as_json: bool) -> int:
 
 
 def list_trusted(*, as_json: bool) -> int:
-    rows = profiles.trusted_profiles()
+    rows = profiles.list_trusted_profiles()
     if as_json:
         found = [{"file": row.file, "trusted": row.trusted} for row in rows]
         output.out_json("runspec.trusted/v1", {"files": found})

@@ -18,7 +18,7 @@ import pytest
 
 from runspec_jobs import api
 from runspec_jobs.api.lifecycle import get_all
-from runspec_jobs.api.reports import Asked, sizes
+from runspec_jobs.api.reports import Asked, compare_sizes
 from runspec_jobs.api.specs import read_spec
 from runspec_jobs.document.nodes import format_flow
 from runspec_jobs.errors import Conflict, TimedOut, UsageError
@@ -180,7 +180,7 @@ def test_a_node_that_does_not_exist_has_no_log(chosen: dict[str, Any], tmp_path:
 
 def test_sizes_of_a_spec_that_is_unknown_cannot_be_compared() -> None:
     with pytest.raises(UsageError, match="there is no spec 'unknown' with scaling"):
-        sizes("unknown", Asked(None, None, None))
+        compare_sizes("unknown", Asked(None, None, None))
 
 
 @pytest.mark.parametrize("state", ["state", "\udcff"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from runspec_jobs.api.lifecycle import Run, Status, doubt, get
+from runspec_jobs.api.lifecycle import Run, Status, explain_doubt, get
 from runspec_jobs.cli import spending
 from runspec_jobs.diagnostics.render import escape_control
 from runspec_jobs.diagnostics.terminal_text import clip
@@ -58,10 +58,10 @@ def log_end(run: Run, status: Status, *, reads: bool = True) -> Iterator[str]:
 
 def _result(run: Run, status: Status) -> Iterator[str]:
     """Yield how long the run took, and the best value of its metric."""
-    ran_s = run.ran_s(status)
+    ran_s = run.measure_seconds(status)
     if ran_s is not None:
         yield format_seconds(ran_s)
-    if best := run.best():
+    if best := run.find_best():
         value = f"{best.metric} {format_number(best.value)}"
         named = f" ({_values(best.values)})" if best.values else ""
         yield f"best task {best.task}{named} with {value}" if best.values else value
@@ -94,6 +94,6 @@ def _name(run: Run) -> str:
     """Return the name of the spec if that clearly means this run in a command, and else the run's id."""
     try:
         meant = get(run.name)
-        return run.name if meant.id == run.id and not doubt(run.name, meant) else run.id
+        return run.name if meant.id == run.id and not explain_doubt(run.name, meant) else run.id
     except RunspecError:
         return run.id

@@ -213,7 +213,7 @@ def test_what_runs_share_is_deleted_by_both_names(option: str, capsys: Capture) 
     assert run(["destroy", option]) == 0
 
     assert "1 shared resource destroyed" in capsys.readouterr().err
-    assert cleanup.shared() == cleanup.Kept([], [])
+    assert cleanup.list_shared() == cleanup.Kept([], [])
 
 
 @pytest.mark.parametrize(("answer", "count"), [("y\n", 0), ("n\n", 1)])
@@ -226,7 +226,7 @@ def test_at_a_terminal_what_runs_share_is_shown_first(
     run(["destroy", "--shared"])
 
     assert "copy ./src" in shown.getvalue() and "[y/N]" in shown.getvalue()
-    assert len(cleanup.shared().titles) == count
+    assert len(cleanup.list_shared().titles) == count
 
 
 def kept_cluster(folder: Path) -> None:
@@ -257,7 +257,7 @@ def test_what_keeping_costs_is_said_by_hour_and_by_what_is_kept(
     assert "`runspec destroy --shared`: 0.19 USD an hour\n" in told
     assert re.search(r"the disk of the head node, .*: 0\.08 USD a GB and month\n", told)
     assert re.search(r"its dashboard and logs .*: price unknown\n", told)
-    assert cleanup.shared().titles
+    assert cleanup.list_shared().titles
 
 
 def test_a_pipe_is_told_what_is_deleted_and_what_it_cost(capsys: Capture) -> None:
@@ -327,7 +327,7 @@ def test_a_run_that_was_never_submitted_has_no_duration_and_a_destroyed_one_no_p
 ) -> None:
     assert run(["destroy", three[0]]) == 0
 
-    found = {one.run: one for one in listing.summaries()}
+    found = {one.run: one for one in listing.list_summaries()}
 
     assert (found[unreachable].state, found[unreachable].ran_s) == ("not-started", None)
     assert (found[three[0]].logs, found[three[0]].outputs) == (None, None)

@@ -34,7 +34,7 @@ def test_the_hint_names_the_option_that_what_is_alive_needs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], alive: bool
 ) -> None:
     orphan = Orphan("a job", (), "job-abc234", alive=alive)
-    monkeypatch.setattr(api, "configured", lambda name: (Service(orphan), Options()))
+    monkeypatch.setattr(api, "load_configured", lambda name: (Service(orphan), Options()))
 
     assert cleanup.gc("fake", yes=False, alive=False, as_json=False) == 0
 
@@ -47,7 +47,7 @@ def test_programs_get_each_orphan_as_json(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     orphan = Orphan("a job", (), "job-abc234", alive=True)
-    monkeypatch.setattr(api, "configured", lambda name: (Service(orphan), Options()))
+    monkeypatch.setattr(api, "load_configured", lambda name: (Service(orphan), Options()))
 
     assert run(["gc", "fake", "--json"]) == 0
 

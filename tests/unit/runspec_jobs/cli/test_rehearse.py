@@ -30,7 +30,7 @@ Capture = pytest.CaptureFixture[str]
 def test_a_folder_that_goes_away_is_said_to() -> None:
     """Somebody may look for the outputs of the job."""
     notes: list[str] = []
-    with emulation.work_folder(None, notes.append) as folder:
+    with emulation.make_work_folder(None, notes.append) as folder:
         assert folder.is_dir()
 
     assert not folder.exists()
@@ -39,7 +39,7 @@ def test_a_folder_that_goes_away_is_said_to() -> None:
 
 def test_a_folder_that_was_named_stays(tmp_path: Path) -> None:
     notes: list[str] = []
-    with emulation.work_folder(tmp_path / "kept", notes.append) as folder:
+    with emulation.make_work_folder(tmp_path / "kept", notes.append) as folder:
         pass
 
     assert folder.is_dir()
@@ -208,7 +208,7 @@ def test_the_next_rehearsal_removes_what_a_killed_one_left(
     for name in ("runspec-rehearsal-of-a-stranger", "another"):
         (temporary / name).mkdir()
     before = set(temporary.iterdir())
-    with emulation.work_folder(None, lambda text: None) as alive:
+    with emulation.make_work_folder(None, lambda text: None) as alive:
         with monkeypatch.context() as patch:  # before the job starts, whose supervisor would go on
             patch.setattr(apply, "apply", lambda _: os.kill(os.getpid(), signal.SIGKILL))
             assert struck(job, signal.SIGKILL) == -signal.SIGKILL
@@ -216,7 +216,7 @@ def test_the_next_rehearsal_removes_what_a_killed_one_left(
         (dead / "closed" / "file").mkdir(parents=True)
         (dead / "closed").chmod(0)
 
-        with emulation.work_folder(None, lambda text: None):
+        with emulation.make_work_folder(None, lambda text: None):
             assert not dead.exists() and alive.exists()
 
     assert set(temporary.iterdir()) == before
@@ -240,7 +240,7 @@ def test_a_link_that_takes_the_place_of_a_dead_folder_is_not_followed(
 
     monkeypatch.setattr(file_lock, "take", replace_and_take)
 
-    with emulation.work_folder(None, lambda text: None):
+    with emulation.make_work_folder(None, lambda text: None):
         assert (other / "open").stat().st_mode & 0o777 == 0o755
         assert dead.is_symlink() and list(moved.iterdir()) == []
 

@@ -152,8 +152,8 @@ def test_what_is_not_listed_is_asked_for_no_state(
 
     monkeypatch.setattr(LocalClient, "state", state)
 
-    listing.summaries(RunFilter(alive=True))
-    listing.summaries()
+    listing.list_summaries(RunFilter(alive=True))
+    listing.list_summaries()
 
     assert asked == []
 
@@ -250,7 +250,7 @@ def test_5000_runs_are_listed_in_a_few_times_what_reading_them_takes() -> None:
             journal.parse(path.read_bytes(), "")
         read_s = time.process_time() - began_s
         began_s = time.process_time()
-        lines = list(run_table.lines(listing.summaries()))
+        lines = list(run_table.lines(listing.list_summaries()))
         ratios.append((time.process_time() - began_s) / read_s)
 
     assert len(lines) == 5001

@@ -32,7 +32,7 @@ def test_the_job_has_what_the_spec_says_but_one_node_one_attempt_and_no_program(
 ) -> None:
     job = jobs.load(SPEC.encode(), base=tmp_path)
 
-    found = jobs.shell_job(job).spec
+    found = jobs.make_shell_job(job).spec
 
     assert found.name == "a-name-of-thirty-eight-letters-and-shell"
     assert (found.cluster.nodes.max, found.cluster.memory) == (1, 1 << 30)
