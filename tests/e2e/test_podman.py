@@ -17,7 +17,7 @@ import pytest
 
 from runspec_jobs.cli.app import run
 from runspec_jobs.state import run_record
-from runspec_jobs.testing.contracts.entering import posted
+from runspec_jobs.testing.contracts.entering import post
 from runspec_jobs.testing.world import ECHO
 from tests.e2e.test_launch import mpi as mpi  # a fixture
 from tests.support import ends, private_registry, process_table
@@ -486,7 +486,7 @@ def test_a_shell_and_a_tunnel_lead_into_the_container_of_a_node(
         words = [*line, "tunnel", "boxed", "0:8080", "--node", "1"]
         tunnel = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
         assert tunnel.stdout is not None
-        assert posted(tunnel.stdout.readline().strip(), body, 30.0) == body
+        assert post(tunnel.stdout.readline().strip(), body, 30.0) == body
     finally:
         if tunnel is not None:
             tunnel.terminate()

@@ -29,8 +29,8 @@ from runspec_jobs.spec.field_marks import find_unmarked
 from runspec_jobs.spec.types import NAME
 from runspec_jobs.testing import promises
 from runspec_jobs.testing.contracts.read_requests import ReadingContract
-from runspec_jobs.testing.other_process import plans_elsewhere
-from runspec_jobs.testing.sealed import sealed
+from runspec_jobs.testing.other_process import plan_elsewhere
+from runspec_jobs.testing.sealed import seal
 from runspec_jobs.testing.strategies import specs
 from runspec_jobs.testing.world import EXAMPLES, SECRET, World
 
@@ -169,7 +169,7 @@ class ProviderContract(ReadingContract):
     def test_it_says_nothing_against_what_it_can_do(
         self, world: World, spec: Spec, complete: bool
     ) -> None:
-        found = problems(world.provider, spec, facts_for(world, spec, complete))
+        found = list_problems(world.provider, spec, make_facts(world, spec, complete))
 
         assert [p for p in found if p.severity == "error"] == []
 
@@ -177,16 +177,16 @@ class ProviderContract(ReadingContract):
         for name in world.refuses:
             spec = world.example(name)
 
-            found = problems(world.provider, spec, world.facts(spec))
+            found = list_problems(world.provider, spec, world.facts(spec))
 
             assert any(p.severity == "error" for p in found), f"it runs '{name}' after all"
-            promises.problems_are_told_well(found, spec, world.provider.options_model)
+            promises.assert_problems_are_complete(found, spec, world.provider.options_model)
 
     @pytest.mark.parametrize("name", ASKS)
     def test_nothing_a_job_asks_for_is_dropped_in_silence(self, world: World, name: str) -> None:
         plain, asking = world.spec(command=["true"]), world.spec(command=["true"], **ASKS[name])
 
-        heard = checked_and_planned(world, plain) != checked_and_planned(world, asking)
+        heard = check_and_plan(world, plain) != check_and_plan(world, asking)
 
         assert heard or name in world.overlooks, f"the provider ignores {ASKS[name]}"
         assert not (heard and name in world.overlooks), (
@@ -203,7 +203,7 @@ class ProviderContract(ReadingContract):
         def plan_of(**how: str) -> Any:
             output = {"name": "made", "path": "/job/made", **how}
             of = {"cluster": {"nodes": nodes}, "launch": launch, "outputs": [output]}
-            return checked_and_planned(world, world.spec(command=["train"], **of))[1]
+            return check_and_plan(world, world.spec(command=["train"], **of))[1]
 
         usual = plan_of()
         if usual is None:
@@ -221,9 +221,9 @@ class ProviderContract(ReadingContract):
         @drawn
         @given(specs(world.provider.name))
         def holds(spec: Spec) -> None:
-            found = problems(world.provider, spec, facts_for(world, spec, complete))
+            found = list_problems(world.provider, spec, make_facts(world, spec, complete))
 
-            promises.problems_are_told_well(found, spec, world.provider.options_model)
+            promises.assert_problems_are_complete(found, spec, world.provider.options_model)
 
         holds()
 
@@ -234,38 +234,38 @@ class ProviderContract(ReadingContract):
         @given(specs(world.provider.name))
         def holds(spec: Spec) -> None:
             facts = world.facts(spec)
-            if not any(p.severity == "error" for p in problems(world.provider, spec, facts)):
-                made = planned(world.provider, spec, facts)
+            if not any(p.severity == "error" for p in list_problems(world.provider, spec, facts)):
+                made = make_plan(world.provider, spec, facts)
 
-                promises.every_one_of_a_plan(made.steps, made.run, spec, facts)
-                assert planned(world.provider, spec, facts) == made
+                promises.assert_all_of_plan(made.steps, made.run, spec, facts)
+                assert make_plan(world.provider, spec, facts) == made
 
         holds()
 
     # What it plans.
 
     def test_equal_arguments_give_equal_plans(self, world: World, spec: Spec) -> None:
-        first = text_of(planned(world.provider, spec, world.facts(spec)))
+        first = format_plan(make_plan(world.provider, spec, world.facts(spec)))
 
-        again = text_of(planned(world.provider, copy.deepcopy(spec), world.facts(spec)))
+        again = format_plan(make_plan(world.provider, copy.deepcopy(spec), world.facts(spec)))
 
         assert first == again
 
     def test_another_process_makes_the_same_plans(self, world: World, tmp_path: Path) -> None:
         """It has another hash seed, home folder, working directory and environment, and plans later."""
-        jobs = [(spec, world.facts(spec)) for spec in accepted(world)]
+        jobs = [(spec, world.facts(spec)) for spec in list_accepted(world)]
 
-        found = plans_elsewhere(world, tmp_path, *jobs)
+        found = plan_elsewhere(world, tmp_path, *jobs)
 
-        expected = [text_of(planned(world.provider, *job)) for job in jobs]
+        expected = [format_plan(make_plan(world.provider, *job)) for job in jobs]
         assert found["plans"] == expected
 
     def test_validating_and_planning_import_no_sdk_and_no_network(
         self, world: World, tmp_path: Path
     ) -> None:
-        spec = accepted(world)[0]
+        spec = list_accepted(world)[0]
 
-        modules = set(plans_elsewhere(world, tmp_path, (spec, world.facts(spec)))["modules"])
+        modules = set(plan_elsewhere(world, tmp_path, (spec, world.facts(spec)))["modules"])
 
         assert {name.partition(".")[0] for name in modules} & SDKS == set()
         assert modules & NETWORK == set()
@@ -278,7 +278,7 @@ class ProviderContract(ReadingContract):
         list(provider.check(spec, facts))
         provider.plan(spec, "job-000001", facts)
 
-        with sealed(type(provider).__module__.partition(".")[0]) as touched:
+        with seal(type(provider).__module__.partition(".")[0]) as touched:
             list(provider.check(spec, facts))
             provider.plan(spec, "job-000001", facts)
 
@@ -294,25 +294,25 @@ class ProviderContract(ReadingContract):
         assert (spec, facts) == before
 
     def test_params_are_json_values(self, world: World, spec: Spec) -> None:
-        promises.values_are_json(steps_of(world, spec))
+        promises.assert_values_are_json(make_steps(world, spec))
 
     def test_steps_have_ids_and_titles_of_their_own(self, world: World, spec: Spec) -> None:
-        promises.ids_are_unique(steps_of(world, spec))
-        promises.titles_are_words(steps_of(world, spec))
+        promises.assert_ids_are_unique(make_steps(world, spec))
+        promises.assert_titles_exist(make_steps(world, spec))
 
     def test_refs_point_to_earlier_steps(self, world: World, spec: Spec) -> None:
-        promises.refs_point_back(steps_of(world, spec))
+        promises.assert_refs_point_back(make_steps(world, spec))
 
     def test_folders_come_from_the_mounts(self, world: World, spec: Spec) -> None:
-        promises.folders_are_those_of_the_spec(steps_of(world, spec), spec)
+        promises.assert_folders_of_spec(make_steps(world, spec), spec)
 
     def test_what_is_made_for_a_run_holds_its_id(self, world: World, spec: Spec) -> None:
-        promises.run_steps_hold_the_run(steps_of(world, spec, "job-abc234"), "job-abc234")
+        promises.run_steps_hold_the_run(make_steps(world, spec, "job-abc234"), "job-abc234")
 
     def test_what_runs_share_does_not_depend_on_the_run(self, world: World, spec: Spec) -> None:
-        one, other = steps_of(world, spec, "job-abc234"), steps_of(world, spec, "other-zzzzzz")
+        one, other = make_steps(world, spec, "job-abc234"), make_steps(world, spec, "other-zzzzzz")
 
-        promises.site_steps_are_shared(one, other)
+        promises.assert_site_steps_are_shared(one, other)
 
     def test_two_runs_of_a_spec_differ_in_the_run_id_alone(self, world: World, spec: Spec) -> None:
         facts = world.facts(spec)
@@ -325,53 +325,53 @@ class ProviderContract(ReadingContract):
 
     def test_a_secret_is_only_ever_named(self, world: World, spec: Spec, canary: str) -> None:
         facts = world.facts(spec)
-        made = planned(world.provider, spec, facts)
+        made = make_plan(world.provider, spec, facts)
 
-        promises.secrets_are_marks(made.steps, spec, facts)
-        assert canary not in text_of(made)
+        promises.assert_secrets_are_marks(made.steps, spec, facts)
+        assert canary not in format_plan(made)
         assert canary not in str(list(world.provider.check(spec, facts)))
 
     def test_a_plan_comes_back_equal_from_the_record_of_a_run(
         self, world: World, spec: Spec
     ) -> None:
-        made = planned(world.provider, spec, world.facts(spec))
+        made = make_plan(world.provider, spec, world.facts(spec))
 
         there = model.read_plan(json.loads(json.dumps(model.write_plan(made))))
 
         assert there == made
 
 
-def facts_for(world: World, spec: Spec, complete: bool) -> Facts:
+def make_facts(world: World, spec: Spec, complete: bool) -> Facts:
     """Return the facts for apply and plan if *complete*, or those for `runspec validate`."""
     if complete:
         return world.facts(spec)
     return Facts(world.provider.options_model(), complete=False)
 
 
-def problems(provider: Provider, spec: Spec, facts: Facts) -> list[Problem]:
+def list_problems(provider: Provider, spec: Spec, facts: Facts) -> list[Problem]:
     return list(provider.check(spec, facts))
 
 
-def planned(provider: Provider, spec: Spec, facts: Facts) -> model.Plan:
+def make_plan(provider: Provider, spec: Spec, facts: Facts) -> model.Plan:
     return model.make_plan(provider, spec, "000001", facts)
 
 
-def steps_of(world: World, spec: Spec, run: str = "job-000001") -> tuple[Step, ...]:
+def make_steps(world: World, spec: Spec, run: str = "job-000001") -> tuple[Step, ...]:
     return tuple(world.provider.plan(spec, run, world.facts(spec)))
 
 
-def text_of(made: model.Plan) -> str:
+def format_plan(made: model.Plan) -> str:
     return model.format_canonical(model.write_plan(made))
 
 
-def accepted(world: World) -> list[Spec]:
+def list_accepted(world: World) -> list[Spec]:
     return [world.example(name) for name in EXAMPLES if name not in world.refuses]
 
 
-def checked_and_planned(world: World, spec: Spec) -> tuple[Any, ...]:
+def check_and_plan(world: World, spec: Spec) -> tuple[Any, ...]:
     """Return the problems of *spec*, and its plan, or None if a problem is an error."""
     facts = world.facts(spec)
-    found = problems(world.provider, spec, facts)
+    found = list_problems(world.provider, spec, facts)
     if any(problem.severity == "error" for problem in found):
         return found, None
     return found, list(world.provider.plan(spec, "job-000001", facts))

@@ -11,27 +11,27 @@ from runspec_jobs.provider import Spec
 from runspec_jobs.spec import validate
 
 
-def spec(document: Mapping[str, Any]) -> tuple[Spec | None, list[Problem]]:
+def parse_spec(document: Mapping[str, Any]) -> tuple[Spec | None, list[Problem]]:
     """Return the spec in *document*, or None, and the problems in it."""
-    return validate.parse_spec(Document(written(document)))
+    return validate.parse_spec(Document(write_value(document)))
 
 
-def written(value: Any) -> Value:
+def write_value(value: Any) -> Value:
     """Return *value* as if it were parsed from a file: all scalars become text, and strings become quoted text.
 
     >>> written({"nodes": 2})
     {'nodes': '2'}
     """
     if isinstance(value, Mapping):
-        return {Text(key): written(item) for key, item in value.items()}
+        return {Text(key): write_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [written(item) for item in value]
+        return [write_value(item) for item in value]
     if isinstance(value, str):
         return Text(value, plain=False)
     return Text(str(value).lower() if isinstance(value, bool) else str(value))
 
 
-def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Return *below* overridden by *above*; mappings are merged recursively.
 
     >>> merged({"cluster": {"cpus": 1}}, {"cluster": {"nodes": 2}})
@@ -41,7 +41,7 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
     for key, value in above.items():
         old = found.get(key)
         if isinstance(old, Mapping) and isinstance(value, Mapping):
-            found[key] = merged(old, value)
+            found[key] = merge(old, value)
         else:
             found[key] = value
     return found

@@ -82,34 +82,34 @@ class Flaky(Recorder):
         return self.strike(kept) if self.begun == self.at + 1 else kept()
 
 
-def _lost(send: Send) -> Response:
+def _lose(send: Send) -> Response:
     send()
     raise NoAnswer("the connection was closed")
 
 
-def _unsent(_: Send) -> Response:
+def _drop_request(_: Send) -> Response:
     raise NoAnswer("the connection was closed")
 
 
-def _busy(_: Send) -> Response:
+def _refuse_busy(_: Send) -> Response:
     raise RemoteError("too many requests", transient=True)
 
 
-def _killed_before(_: Send) -> Response:
+def _kill_before(_: Send) -> Response:
     raise LightsOut
 
 
-def _killed_after(send: Send) -> Response:
+def _kill_after(send: Send) -> Response:
     send()
     raise LightsOut
 
 
 FAULTS: Mapping[str, Strike] = {
-    "its reply is lost": _lost,
-    "it never arrives": _unsent,
-    "it is refused for now": _busy,
-    "we are killed before it": _killed_before,
-    "we are killed after it": _killed_after,
+    "its reply is lost": _lose,
+    "it never arrives": _drop_request,
+    "it is refused for now": _refuse_busy,
+    "we are killed before it": _kill_before,
+    "we are killed after it": _kill_after,
 }
 
 

@@ -14,9 +14,9 @@ from runspec_jobs.testing import elsewhere
 from runspec_jobs.testing.world import World
 
 
-def plans_elsewhere(world: World, folder: Path, *jobs: tuple[Spec, Facts]) -> dict[str, Any]:
+def plan_elsewhere(world: World, folder: Path, *jobs: tuple[Spec, Facts]) -> dict[str, Any]:
     """Return what `elsewhere` prints: the plans of *jobs*, and the modules that were imported for them."""
-    asked = {"provider": world.provider.name, "jobs": [_job(*job) for job in jobs]}
+    asked = {"provider": world.provider.name, "jobs": [_write_job(*job) for job in jobs]}
     folder = folder / "elsewhere"
     folder.mkdir()
     env = {
@@ -36,7 +36,7 @@ def plans_elsewhere(world: World, folder: Path, *jobs: tuple[Spec, Facts]) -> di
     return found
 
 
-def _job(spec: Spec, facts: Facts) -> dict[str, Any]:
+def _write_job(spec: Spec, facts: Facts) -> dict[str, Any]:
     return {
         "token": "000001",
         "spec": spec.model_dump(mode="json"),

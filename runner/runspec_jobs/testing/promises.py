@@ -13,7 +13,9 @@ from runspec_jobs.plan.model import FILE, REF, SECRET, find_marked, format_canon
 from runspec_jobs.provider import Facts, Model, Options, Scope, Spec, Step
 
 
-def problems_are_told_well(problems: Iterable[Problem], spec: Spec, options: type[Options]) -> None:
+def assert_problems_are_complete(
+    problems: Iterable[Problem], spec: Spec, options: type[Options]
+) -> None:
     """Assert that each problem has a path in *spec*, a message, and a hint if it is an error.
 
     A message may quote a value of the spec with a newline in it, which is escaped when it is printed.
@@ -32,8 +34,8 @@ def has_place(spec: Spec, path: Path, options: type[Options]) -> bool:
         return len(path) == 2 or path[2] in options.model_fields
     value: Any = spec
     for i, part in enumerate(path):
-        if isinstance(value, Model) and part in _keys(value):
-            value = getattr(value, _keys(value)[str(part)])
+        if isinstance(value, Model) and part in _list_keys(value):
+            value = getattr(value, _list_keys(value)[str(part)])
         elif isinstance(value, Mapping) and isinstance(part, str):
             if part not in value:
                 return i == len(path) - 1
@@ -45,60 +47,62 @@ def has_place(spec: Spec, path: Path, options: type[Options]) -> bool:
     return True
 
 
-def _keys(model: Model) -> dict[str, str]:
+def _list_keys(model: Model) -> dict[str, str]:
     """Return the names of the fields of *model* by their keys in a file."""
     return {field.alias or name: name for name, field in type(model).model_fields.items()}
 
 
-def values_are_json(steps: Sequence[Step]) -> None:
+def assert_values_are_json(steps: Sequence[Step]) -> None:
     """Assert that params contain only JSON values, which JSON does not change."""
     for step in steps:
         for request in filter(None, (step.do, step.undo)):
-            assert list(_not_json(request.params, f"{step.id}: {request.operation}")) == []
+            assert list(_find_not_json(request.params, f"{step.id}: {request.operation}")) == []
             there = json.loads(json.dumps(request.params, allow_nan=False))
             assert there == request.params
     "".join(format_canonical(write_step(step)) for step in steps).encode()
 
 
-def _not_json(value: Any, at: str) -> Iterator[str]:
+def _find_not_json(value: Any, at: str) -> Iterator[str]:
     """Yield a message for every part of *value* that is not a JSON value."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             if not isinstance(key, str):
                 yield f"{at}: the key {key!r} is not a string"
-            yield from _not_json(item, f"{at}.{key}")
+            yield from _find_not_json(item, f"{at}.{key}")
     elif isinstance(value, list):
         for i, item in enumerate(value):
-            yield from _not_json(item, f"{at}[{i}]")
+            yield from _find_not_json(item, f"{at}[{i}]")
     elif isinstance(value, float) and not math.isfinite(value):
         yield f"{at}: {value} is not a number in JSON"
     elif not (value is None or isinstance(value, str | int | float)):
         yield f"{at}: {value!r} is not a JSON value but a {type(value).__name__}"
 
 
-def ids_are_unique(steps: Sequence[Step]) -> None:
+def assert_ids_are_unique(steps: Sequence[Step]) -> None:
     """Assert that step ids are unique, not empty, and contain no dot, so that a `$ref` can name them."""
     times = Counter(step.id for step in steps)
     assert [name for name, count in times.items() if count > 1] == []
     assert [name for name in times if not name or "." in name] == []
 
 
-def titles_are_words(steps: Sequence[Step]) -> None:
+def assert_titles_exist(steps: Sequence[Step]) -> None:
     """Assert that each step has a title."""
     assert [step.id for step in steps if not step.title.strip()] == []
 
 
-def refs_point_back(steps: Sequence[Step]) -> None:
+def assert_refs_point_back(steps: Sequence[Step]) -> None:
     """Assert that a step refers only to answers of earlier steps; its undo may also refer to its own."""
     known: set[str] = set()
     for step in steps:
-        assert _refs(step.do.params) <= known, f"{step.id} refers to a later step"
+        assert _find_refs(step.do.params) <= known, f"{step.id} refers to a later step"
         known.add(step.id)
         if step.undo is not None:
-            assert _refs(step.undo.params) <= known, f"undoing {step.id} refers to a later step"
+            assert _find_refs(step.undo.params) <= known, (
+                f"undoing {step.id} refers to a later step"
+            )
 
 
-def _refs(params: Any) -> set[str]:
+def _find_refs(params: Any) -> set[str]:
     return {ref.partition(".")[0] for ref in find_marked(params, REF)}
 
 
@@ -108,14 +112,14 @@ def run_steps_hold_the_run(steps: Sequence[Step], run: str) -> None:
     assert [s.id for s in run_steps if run not in format_canonical(dict(s.do.params))] == []
 
 
-def site_steps_are_shared(steps: Sequence[Step], others: Sequence[Step]) -> None:
+def assert_site_steps_are_shared(steps: Sequence[Step], others: Sequence[Step]) -> None:
     """Assert that two runs of one spec have exactly the same site steps."""
     assert [s for s in steps if s.scope is Scope.SITE] == [
         s for s in others if s.scope is Scope.SITE
     ]
 
 
-def folders_are_those_of_the_spec(steps: Sequence[Step], spec: Spec) -> None:
+def assert_folders_of_spec(steps: Sequence[Step], spec: Spec) -> None:
     """Assert that each request has at most one `$file`, which names a mount with a folder of this machine."""
     known = {mount.name for mount in spec.mounts if mount.scheme == "file"}
     for step in steps:
@@ -127,7 +131,7 @@ def folders_are_those_of_the_spec(steps: Sequence[Step], spec: Spec) -> None:
             )
 
 
-def secrets_are_marks(steps: Sequence[Step], spec: Spec, facts: Facts) -> None:
+def assert_secrets_are_marks(steps: Sequence[Step], spec: Spec, facts: Facts) -> None:
     """Assert that each secret that this machine reads appears as `{"$secret": source}`, which the core replaces.
 
     A service may need secrets of the profile beside those of the spec, such as the key of an account.
@@ -138,11 +142,11 @@ def secrets_are_marks(steps: Sequence[Step], spec: Spec, facts: Facts) -> None:
     assert local <= found <= set(facts.options.secrets.values())
 
 
-def every_one_of_a_plan(steps: Sequence[Step], run: str, spec: Spec, facts: Facts) -> None:
-    values_are_json(steps)
-    ids_are_unique(steps)
-    titles_are_words(steps)
-    refs_point_back(steps)
+def assert_all_of_plan(steps: Sequence[Step], run: str, spec: Spec, facts: Facts) -> None:
+    assert_values_are_json(steps)
+    assert_ids_are_unique(steps)
+    assert_titles_exist(steps)
+    assert_refs_point_back(steps)
     run_steps_hold_the_run(steps, run)
-    folders_are_those_of_the_spec(steps, spec)
-    secrets_are_marks(steps, spec, facts)
+    assert_folders_of_spec(steps, spec)
+    assert_secrets_are_marks(steps, spec, facts)

@@ -40,7 +40,7 @@ class Touched(AssertionError):
 
 
 @contextlib.contextmanager
-def sealed(package: str) -> Iterator[list[str]]:
+def seal(package: str) -> Iterator[list[str]]:
     """Replace the functions for this thread; yield the list of those that are called, even if the error is caught.
 
     *package* is the import name of the provider. Let it plan once before, because modules that it imports while
@@ -49,7 +49,7 @@ def sealed(package: str) -> Iterator[list[str]]:
     touched: list[str] = []
     refuse = partial(_refuse, touched, threading.get_ident())
     with pytest.MonkeyPatch.context() as patch:
-        walled = _wall(patch, refuse)
+        walled = _build_wall(patch, refuse)
         for module in list(sys.modules.values()):
             if getattr(module, "__name__", "").partition(".")[0] == package:
                 for name, value in list(vars(module).items()):
@@ -58,12 +58,12 @@ def sealed(package: str) -> Iterator[list[str]]:
         yield touched
 
 
-def _wall(patch: pytest.MonkeyPatch, refuse: Callable[..., Any]) -> dict[int, Any]:
+def _build_wall(patch: pytest.MonkeyPatch, refuse: Callable[..., Any]) -> dict[int, Any]:
     """Replace the functions; return each replacement by the identity of the original."""
     walled: dict[int, Any] = {}
     for outside, names in WAYS_OUT.items():
         for name in names.split():
-            owner, attribute = _owner(name)
+            owner, attribute = _find_owner(name)
             original = getattr(owner, attribute, None)
             if original is not None:
                 walled[id(original)] = guard = refuse(original, f"{outside}: {name}")
@@ -85,7 +85,7 @@ def _wall(patch: pytest.MonkeyPatch, refuse: Callable[..., Any]) -> dict[int, An
     return walled
 
 
-def _owner(name: str) -> tuple[Any, str]:
+def _find_owner(name: str) -> tuple[Any, str]:
     module, *inner, attribute = name.split(".")
     owner: Any = import_module(module)
     for part in inner:

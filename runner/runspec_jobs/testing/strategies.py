@@ -33,25 +33,25 @@ def specs(provider: str) -> SearchStrategy[Spec]:
         left_out = skipped.union(*ways) - set(way)
         fields = {k: v for k, v in schema["properties"].items() if k not in left_out}
         wanted = {"properties": fields, "required": [*schema["required"], *way]}
-        jobs.append(_objects(wanted, schema["definitions"]))
-    return st.one_of(jobs).map(lambda job: _mended({**job, "provider": provider}))
+        jobs.append(_make_objects(wanted, schema["definitions"]))
+    return st.one_of(jobs).map(lambda job: _mend({**job, "provider": provider}))
 
 
-def _values(schema: Schema, definitions: Schema) -> SearchStrategy[Any]:
+def _make_values(schema: Schema, definitions: Schema) -> SearchStrategy[Any]:
     """Return a strategy for values that *schema* accepts; it supports the forms of schemas that pydantic writes."""
     if "allOf" in schema:
-        return _values(schema["allOf"][0], definitions)
+        return _make_values(schema["allOf"][0], definitions)
     if "$ref" in schema:
-        return _values(definitions[schema["$ref"].removeprefix(LOCATION)], definitions)
+        return _make_values(definitions[schema["$ref"].removeprefix(LOCATION)], definitions)
     if "enum" in schema or "const" in schema:
         return st.sampled_from(schema.get("enum", [schema.get("const")]))
     if choices := schema.get("oneOf") or schema.get("anyOf"):
-        return st.one_of([_values(choice, definitions) for choice in choices])
+        return st.one_of([_make_values(choice, definitions) for choice in choices])
     match schema["type"]:
         case "object":
-            return _objects(schema, definitions)
+            return _make_objects(schema, definitions)
         case "array":
-            return _lists(schema, definitions)
+            return _make_lists(schema, definitions)
         case "integer":
             return st.integers(schema.get("minimum", -LARGEST), schema.get("maximum", LARGEST))
         case "number":
@@ -59,38 +59,42 @@ def _values(schema: Schema, definitions: Schema) -> SearchStrategy[Any]:
         case "boolean":
             return st.booleans()
         case "string":
-            return _texts(schema)
+            return _make_texts(schema)
         case ["string", "number", "boolean"]:
-            return st.one_of(_texts({}), st.integers(-LARGEST, LARGEST), st.booleans())
+            return st.one_of(_make_texts({}), st.integers(-LARGEST, LARGEST), st.booleans())
     raise AssertionError(f"BUG: this form of schema is not supported: {schema}")
 
 
-def _objects(schema: Schema, definitions: Schema) -> SearchStrategy[dict[str, Any]]:
-    fields = {k: _field(k, inner, definitions) for k, inner in schema.get("properties", {}).items()}
+def _make_objects(schema: Schema, definitions: Schema) -> SearchStrategy[dict[str, Any]]:
+    fields = {
+        k: _make_field(k, inner, definitions) for k, inner in schema.get("properties", {}).items()
+    }
     if schema.get("maxProperties") == 1:
         return st.one_of([st.fixed_dictionaries({k: inner}) for k, inner in fields.items()])
     needed = {key: fields.pop(key) for key in schema.get("required", ()) if key in fields}
     known = st.fixed_dictionaries(needed, optional=fields)
     if patterns := schema.get("patternProperties"):
         ((pattern, inner),) = patterns.items()
-        keys, least = _texts({"pattern": pattern}), schema.get("minProperties", 0)
-        named = st.dictionaries(keys, _values(inner, definitions), min_size=least, max_size=MOST)
+        keys, least = _make_texts({"pattern": pattern}), schema.get("minProperties", 0)
+        named = st.dictionaries(
+            keys, _make_values(inner, definitions), min_size=least, max_size=MOST
+        )
         return st.builds(lambda one, other: {**one, **other}, known, named)
     return known
 
 
-def _field(name: str, schema: Schema, definitions: Schema) -> SearchStrategy[Any]:
+def _make_field(name: str, schema: Schema, definitions: Schema) -> SearchStrategy[Any]:
     """Return the strategy of a field; `trials` is kept small, because each trial is a task."""
-    return st.integers(1, MOST) if name == "trials" else _values(schema, definitions)
+    return st.integers(1, MOST) if name == "trials" else _make_values(schema, definitions)
 
 
-def _lists(schema: Schema, definitions: Schema) -> SearchStrategy[list[Any]]:
-    items = _values(schema["items"], definitions)
+def _make_lists(schema: Schema, definitions: Schema) -> SearchStrategy[list[Any]]:
+    items = _make_values(schema["items"], definitions)
     most = min(MOST, schema.get("maxItems", MOST))
     return st.lists(items, min_size=schema.get("minItems", 0), max_size=most)
 
 
-def _texts(schema: Schema) -> SearchStrategy[str]:
+def _make_texts(schema: Schema) -> SearchStrategy[str]:
     if "pattern" not in schema:
         return st.text(CHARACTERS, min_size=schema.get("minLength", 0), max_size=60)
     found = st.from_regex(schema["pattern"], alphabet=CHARACTERS)
@@ -99,39 +103,43 @@ def _texts(schema: Schema) -> SearchStrategy[str]:
     )  # "$" also matches before a final newline
 
 
-def _mended(job: dict[str, Any]) -> Spec:
+def _mend(job: dict[str, Any]) -> Spec:
     """Return *job* as a spec that uses all its placeholders, without the fields that break a rule."""
     if "command" in job:
-        job = {**job, "command": [*job["command"], *_places(job)]}
+        job = {**job, "command": [*job["command"], *_find_placeholders(job)]}
     while True:
-        spec, problems = documents.spec(job)
+        spec, problems = documents.parse_spec(job)
         if spec is not None:
             return spec
-        job = _without(job, problems[0].path) if problems[0].path else {**job, "command": ["true"]}
+        job = (
+            _drop_path(job, problems[0].path) if problems[0].path else {**job, "command": ["true"]}
+        )
 
 
-def _places(job: Schema) -> Iterable[str]:
+def _find_placeholders(job: Schema) -> Iterable[str]:
     for kind in KINDS:
         for name in (
-            _swept(job) if kind == "sweep" else [item["name"] for item in job.get(kind, ())]
+            _list_parameters(job)
+            if kind == "sweep"
+            else [item["name"] for item in job.get(kind, ())]
         ):
             yield f"${{{kind}.{name}}}"
 
 
-def _swept(job: Schema) -> Iterable[str]:
+def _list_parameters(job: Schema) -> Iterable[str]:
     for name, part in job.get("sweep", {}).items():
         given = part.get("draw", part) if isinstance(part, dict) else [name]
         yield from given
 
 
-def _without(value: Any, path: Path) -> Any:
+def _drop_path(value: Any, path: Path) -> Any:
     """Return *value* without the item at *path*, or None if *path* does not exist."""
     first, *rest = path
     items: dict[Any, Any] = dict(value if isinstance(value, Mapping) else enumerate(value))
     if first not in items:
         return None
     inner = items[first]
-    left = _without(inner, tuple(rest)) if rest and isinstance(inner, Mapping | list) else None
+    left = _drop_path(inner, tuple(rest)) if rest and isinstance(inner, Mapping | list) else None
     if left:
         items[first] = left
     else:

@@ -39,10 +39,10 @@ AGAIN = 5  # the most times that a command is repeated until it succeeds
 
 def token(number: int) -> str:
     """Return the token of a run that no other process uses, because tests on one machine may see each other's jobs."""
-    return f"{_three(os.getpid())}{_three(number)}"
+    return f"{_write_number(os.getpid())}{_write_number(number)}"
 
 
-def _three(number: int) -> str:
+def _write_number(number: int) -> str:
     """Write *number* in three of the digits of a token.
 
     >>> _three(1), _three(46_655), _three(46_656)
@@ -162,7 +162,7 @@ class Trial:
         assert isinstance(self.client, SupportsLogs), "this client reads no logs"
         for stream in self.client.streams(self.run):
             if (stream.task, stream.rank) == (task, rank):
-                return b"".join(chunk.data for chunk in chunks(stream))
+                return b"".join(chunk.data for chunk in read_chunks(stream))
         return b""
 
     @contextlib.contextmanager
@@ -174,7 +174,7 @@ class Trial:
             journal.close()
 
 
-def chunks(stream: Stream) -> Iterator[Chunk]:
+def read_chunks(stream: Stream) -> Iterator[Chunk]:
     """Yield the chunks of *stream* so far, or all of them if its run has ended."""
     position: str | None = None
     while (chunk := stream.read(position)).data or chunk.more:

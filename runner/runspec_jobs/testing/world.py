@@ -106,7 +106,7 @@ class World:
 
     def spec(self, **fields: Any) -> Spec:
         """Return a validated spec for this provider: *base*, overridden by *fields*."""
-        spec, problems = documents.spec(self._job(fields))
+        spec, problems = documents.parse_spec(self._job(fields))
         assert spec is not None, f"this is not a valid spec: {problems}"
         return spec
 
@@ -116,7 +116,7 @@ class World:
 
     def _job(self, fields: Mapping[str, Any]) -> Any:
         job = {"apiVersion": "runspec/v1", "name": "job", "provider": self.provider.name}
-        return documents.merged({**job, **self.base}, fields)
+        return documents.merge({**job, **self.base}, fields)
 
     def example(self, name: str) -> Spec:
         return self.spec(**EXAMPLES[name])
@@ -124,7 +124,7 @@ class World:
     def facts(self, spec: Spec) -> Facts:
         """Return complete facts for *spec* from this machine alone; missing folders get invented digests."""
         secrets = dict.fromkeys(spec.secrets.values(), self.secret)
-        options = documents.merged({"secrets": secrets}, self.options)
+        options = documents.merge({"secrets": secrets}, self.options)
         found = self.provider.options_model.model_validate(options)
         survey = (
             self.provider.survey(spec, found)

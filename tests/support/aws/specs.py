@@ -24,7 +24,7 @@ PROFILE: dict[str, Any] = {
 def spec(**fields: Any) -> Spec:
     job: dict[str, Any] = {"apiVersion": "runspec/v1", "name": "n", "provider": "aws-batch"}
     job |= {} if "run" in fields else {"command": ["echo"]}
-    found, problems = documents.spec(documents.merged(job, fields))
+    found, problems = documents.parse_spec(documents.merge(job, fields))
     assert found is not None, problems
     return found
 

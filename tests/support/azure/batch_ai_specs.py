@@ -24,13 +24,13 @@ ACCOUNT = {
 def spec(**fields: Any) -> Spec:
     head = {"apiVersion": "runspec/v1", "name": "job", "provider": "azure-batch-ai"}
     fields = fields if "run" in fields else {"command": ["echo", "hi"], **fields}
-    found, problems = documents.spec({**head, **fields})
+    found, problems = documents.parse_spec({**head, **fields})
     assert found is not None, problems
     return found
 
 
 def facts(of: Spec, **settings: Any) -> Facts:
-    options = documents.merged(ACCOUNT, settings)
+    options = documents.merge(ACCOUNT, settings)
     sources = {m.name: Source("sha256:" + "5" * 64, 3, 4096) for m in of.mounts}
     model = PROVIDER.options_model.model_validate(options)
     wanted = of.container.requirements

@@ -28,7 +28,7 @@ STORE = {"name": "d", "source": "store://sets/d", "target": "/d"}
 def spec(**fields: Any) -> Spec:
     job: dict[str, Any] = {"apiVersion": "runspec/v1", "name": "n", "provider": "azure-batch"}
     job |= {} if "run" in fields else {"command": ["echo"]}
-    found, problems = documents.spec(documents.merged(job, fields))
+    found, problems = documents.parse_spec(documents.merge(job, fields))
     assert found is not None, problems
     return found
 

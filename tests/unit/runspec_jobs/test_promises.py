@@ -20,7 +20,7 @@ from runspec_jobs.testing import documents, promises
 def test_a_place_is_named_as_in_a_file(path: Path, there: bool) -> None:
     output = {"name": "made", "path": "/job/made", "from": "first"}
     job = {"apiVersion": "runspec/v1", "name": "job", "provider": "x", "command": ["true"]}
-    spec, problems = documents.spec({**job, "cluster": {"nodes": 2}, "outputs": [output]})
+    spec, problems = documents.parse_spec({**job, "cluster": {"nodes": 2}, "outputs": [output]})
     assert spec is not None, problems
 
     assert promises.has_place(spec, path, Options) is there

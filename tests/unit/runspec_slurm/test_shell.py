@@ -17,7 +17,7 @@ from runspec_emulators.slurm import Cluster
 from runspec_jobs.access.port_forward import Tunnel
 from runspec_jobs.provider import Address, ExecSpec, Unavailable
 from runspec_jobs.testing import Trial, World, token
-from runspec_jobs.testing.contracts.entering import posted, started
+from runspec_jobs.testing.contracts.entering import post, start_program
 from runspec_jobs.testing.world import ECHO, SECRET
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.provider import PROVIDER
@@ -90,7 +90,7 @@ def test_a_step_finds_the_programs_folder_environment_and_secrets(
     words = ["sh", "-c", text, "sh", "$HOME `x` 'y'"]
 
     found = client.shell(here.trial.run, 0, 1, words, terminal=False)
-    done = started(found)
+    done = start_program(found)
 
     said = f"here\n1 it's me {CANARY} $HOME `x` 'y'\n"
     assert (done.stdout.decode(), done.returncode) == (said, 7), done.stderr
@@ -128,7 +128,7 @@ def test_a_port_is_reached_through_the_login_node(here: Here, slurm: Cluster) ->
 
     tunnel = Tunnel(PORT, 0, lambda: client.tunnel(here.trial.run, 0, 0, PORT), told.append)
     try:
-        answer = posted(f"http://127.0.0.1:{tunnel.port}", body, WAIT_S)
+        answer = post(f"http://127.0.0.1:{tunnel.port}", body, WAIT_S)
     finally:
         tunnel.close()
 

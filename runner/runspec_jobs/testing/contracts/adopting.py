@@ -12,7 +12,7 @@ import pytest
 from runspec_jobs.provider import State, SupportsAdoption, SupportsLogs, SupportsOutputs
 from runspec_jobs.testing.contracts.client import Trials
 from runspec_jobs.testing.contracts.machines import MachinesContract
-from runspec_jobs.testing.contracts.outputs import content
+from runspec_jobs.testing.contracts.outputs import read_content
 from runspec_jobs.testing.trial import Trial, persist
 from runspec_jobs.testing.world import EXAMPLES, World
 
@@ -56,7 +56,7 @@ class AdoptingContract(MachinesContract):
         assert not isinstance(other.client, SupportsLogs) or other.log().split() == [b"hello"]
         if more:
             assert isinstance(other.client, SupportsOutputs)
-            files = {f.path: content(f) for f in other.client.outputs(other.run)}
+            files = {f.path: read_content(f) for f in other.client.outputs(other.run)}
             assert files == {"one": b"1\n"}
         other.destroy()
         trial.destroy()

@@ -30,7 +30,7 @@ from runspec_jobs.provider import (
 from runspec_jobs.spec.placeholders import tasks
 from runspec_jobs.state.attempt_history import merge_spans
 from runspec_jobs.testing.faults import FAULTS, Changing, Flaky, Strike
-from runspec_jobs.testing.trial import Quiet, Trial, chunks, persist, token
+from runspec_jobs.testing.trial import Quiet, Trial, persist, read_chunks, token
 from runspec_jobs.testing.world import FILES, World
 
 WORK_S, CLOCK_S = 2.0, 1.0  # of an attempt; some services report whole seconds
@@ -89,7 +89,7 @@ class ClientContract:
         assert {step.id: other.find(step) for step in trial.plan.steps} == trial.answers()
 
     def test_taking_away_twice_is_no_mistake(self, trials: Trials, world: World) -> None:
-        trial = trials(world.example(largest(world)))
+        trial = trials(world.example(find_largest(world)))
         trial.make()
         trial.wait()
         answers = trial.answers()
@@ -234,7 +234,7 @@ class ClientContract:
     # Its logs.
 
     def test_every_line_is_in_the_log(self, trials: Trials, world: World) -> None:
-        trial = reading(trials(world.printing(LINES)))
+        trial = start_and_read(trials(world.printing(LINES)))
         trial.make()
         trial.wait()
 
@@ -244,7 +244,7 @@ class ClientContract:
         assert [line for line in log if line in expected] == expected
 
     def test_the_log_of_a_job_that_failed_is_kept(self, trials: Trials, world: World) -> None:
-        trial = reading(trials(world.printing(LINES, 7)))
+        trial = start_and_read(trials(world.printing(LINES, 7)))
         trial.make()
         trial.wait()
 
@@ -253,7 +253,7 @@ class ClientContract:
     def test_a_log_read_twice_is_the_same(self, trials: Trials, world: World) -> None:
         """This holds for any position, and for another client."""
         spec = world.printing(LINES)
-        trial = reading(trials(spec))
+        trial = start_and_read(trials(spec))
         trial.make()
         trial.wait()
         other = world.connect(world.facts(spec))
@@ -262,17 +262,17 @@ class ClientContract:
         (one,), (two,) = trial.client.streams(trial.run), other.streams(trial.run)
 
         position: str | None = None
-        for chunk in chunks(one):
+        for chunk in read_chunks(one):
             assert two.read(position) == chunk == one.read(position)
             position = chunk.position
-        assert list(chunks(two)) == list(chunks(one))
+        assert list(read_chunks(two)) == list(read_chunks(one))
 
     def test_each_task_prints_into_a_stream_of_its_own(self, trials: Trials, world: World) -> None:
         name = "sweep"
         if name in world.refuses:
             pytest.skip("it runs no sweeps")
         spec = world.example(name)
-        trial = reading(trials(spec))
+        trial = start_and_read(trials(spec))
         trial.make()
         trial.wait()
 
@@ -283,7 +283,7 @@ class ClientContract:
     def test_each_node_prints_into_a_stream_of_its_own(self, trials: Trials, world: World) -> None:
         if "nodes" in world.refuses:
             pytest.skip("it runs on one node")
-        trial = reading(trials(world.example("nodes")))
+        trial = start_and_read(trials(world.example("nodes")))
         trial.make()
         trial.wait()
 
@@ -301,7 +301,7 @@ class ClientContract:
             pytest.skip("it mounts no folders")
         spec = world.example("mounts")
         trial = trials(spec)
-        client, step = trial.client, step_with_folder(trial)
+        client, step = trial.client, find_step_with_folder(trial)
         assert isinstance(client, SupportsUpload), "it mounts folders and cannot upload them"
         answers: dict[str, Response] = {}
         for one in trial.plan.steps[: trial.plan.steps.index(step)]:
@@ -351,7 +351,7 @@ class ClientContract:
         self, trials: Trials, world: World, fault: str
     ) -> None:
         """The test injects the fault into every request that makes or deletes a run, one at a time."""
-        made_once_and_taken_away(trials, world, FAULTS[fault])
+        assert_made_once_and_taken_away(trials, world, FAULTS[fault])
 
     def test_each_thing_is_made_once_and_taken_away_wherever_the_service_fails(
         self, trials: Trials, world: World
@@ -360,10 +360,10 @@ class ClientContract:
             pytest.skip("this service cannot be told to fail")
         for number, (name, strike) in enumerate(world.faults().items(), 1):
             reaches = partial(world.reaches, name)
-            made_once_and_taken_away(trials, world, strike, number, reaches)
+            assert_made_once_and_taken_away(trials, world, strike, number, reaches)
 
 
-def made_once_and_taken_away(
+def assert_made_once_and_taken_away(
     trials: Trials,
     world: World,
     strike: Strike,
@@ -374,8 +374,8 @@ def made_once_and_taken_away(
 
     Services remember the names of jobs that have ended, so each *series* has runs of its own.
     """
-    spec = world.example(largest(world))
-    trial, flaky = flaky_trial(trials, spec, 1000 * series)
+    spec = world.example(find_largest(world))
+    trial, flaky = make_flaky_trial(trials, spec, 1000 * series)
     trial.make()
     making, undoing = len(flaky.sent), sum(step.undo is not None for step in trial.plan.steps)
     trial.destroy()
@@ -384,7 +384,7 @@ def made_once_and_taken_away(
     # One run is struck twice: in a request that makes it and in a request that deletes it.
     turns = {at if at < making else at - making for at in wanted}
     for at in sorted(turns):
-        trial, flaky = flaky_trial(trials, spec, 1000 * series + at + 1)
+        trial, flaky = make_flaky_trial(trials, spec, 1000 * series + at + 1)
 
         flaky.next(at, strike)
         persist(trial.make)
@@ -401,7 +401,7 @@ def made_once_and_taken_away(
         assert flaky.begun > at or at >= undoing, "this request was never sent"
 
 
-def flaky_trial(trials: Trials, spec: Spec, number: int) -> tuple[Trial, Flaky]:
+def make_flaky_trial(trials: Trials, spec: Spec, number: int) -> tuple[Trial, Flaky]:
     made: list[Flaky] = []
 
     def wrap(client: Client) -> Client:
@@ -411,16 +411,16 @@ def flaky_trial(trials: Trials, spec: Spec, number: int) -> tuple[Trial, Flaky]:
     return trials(spec, number, wrap), made[0]
 
 
-def largest(world: World) -> str:
+def find_largest(world: World) -> str:
     """Return the example with the most steps, which uploads a folder if the provider can."""
     return "single" if "mounts" in world.refuses else "mounts"
 
 
-def step_with_folder(trial: Trial) -> Step:
+def find_step_with_folder(trial: Trial) -> Step:
     return next(step for step in trial.plan.steps if list(find_marked(step.do.params, FILE)))
 
 
-def reading(trial: Trial) -> Trial:
+def start_and_read(trial: Trial) -> Trial:
     if not isinstance(trial.client, SupportsLogs):
         pytest.skip("it reads no logs")
     return trial

@@ -47,7 +47,7 @@ class EnteringContract(OutputsContract):
     def test_a_shell_finds_what_the_job_finds_and_its_exit_code_is_its_own(
         self, trials: Trials, world: World, canary: str
     ) -> None:
-        trial = entering(trials, world, world.entered())
+        trial = enter_trial(trials, world, world.entered())
         assert isinstance(trial.client, SupportsExec)
         line = "$RUNSPEC_RUN $RUNSPEC_TASK $RUNSPEC_RANK ${TOKEN:+secret} $GREETING $1"
         text = f"cat mark; printf '%s\\n' \"{line}\"; exit 7"
@@ -55,7 +55,7 @@ class EnteringContract(OutputsContract):
         found = trial.client.shell(
             trial.run, 0, 0, ["sh", "-c", text, "sh", AWKWARD], terminal=False
         )
-        done = started(found)
+        done = start_program(found)
 
         assert canary not in f"{found} {found.argv} {found.notes}"
         secret = "" if any("TOKEN" in note for note in found.notes) else "secret"
@@ -63,18 +63,18 @@ class EnteringContract(OutputsContract):
         assert (done.stdout.decode(), done.returncode) == (expected, 7), done.stderr
 
     def test_a_shell_reads_what_is_typed(self, trials: Trials, world: World) -> None:
-        trial = entering(trials, world, world.entered())
+        trial = enter_trial(trials, world, world.entered())
         assert isinstance(trial.client, SupportsExec)
 
         found = trial.client.shell(trial.run, 0, 0, [], terminal=False)
-        done = started(found, b"cat mark\nexit 3\n")
+        done = start_program(found, b"cat mark\nexit 3\n")
 
         assert (done.stdout, done.returncode) == (b"here\n", 3), done.stderr
 
     def test_there_is_no_way_into_a_node_that_does_not_run(
         self, trials: Trials, world: World
     ) -> None:
-        trial = entering(trials, world, world.printing(["done"]), State.SUCCEEDED)
+        trial = enter_trial(trials, world, world.printing(["done"]), State.SUCCEEDED)
         client = trial.client
 
         for run in (trial.run, NOBODY):
@@ -88,7 +88,7 @@ class EnteringContract(OutputsContract):
     def test_a_tunnel_leads_to_what_the_job_listens_at(self, trials: Trials, world: World) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port: int = free.getsockname()[1]
-        trial = entering(trials, world, world.serving(port))
+        trial = enter_trial(trials, world, world.serving(port))
         client, body = trial.client, bytes(range(256)) * 8192
         if not isinstance(client, SupportsPortForward):
             pytest.skip("it cannot connect to ports of a job")
@@ -96,14 +96,14 @@ class EnteringContract(OutputsContract):
         told: list[str] = []
         tunnel = Tunnel(port, 0, lambda: client.tunnel(trial.run, 0, 0, port), told.append)
         try:
-            answer = posted(f"http://127.0.0.1:{tunnel.port}", body, world.limit_s)
+            answer = post(f"http://127.0.0.1:{tunnel.port}", body, world.limit_s)
         finally:
             tunnel.close()
 
         assert answer == body, told
 
 
-def entering(trials: Trials, world: World, spec: Spec, wanted: State = State.RUNNING) -> Trial:
+def enter_trial(trials: Trials, world: World, spec: Spec, wanted: State = State.RUNNING) -> Trial:
     """Return a run of *spec* in the state *wanted*; skip the test if the provider gives no access to jobs."""
     if not isinstance(world.provider, SupportsAccessHints):
         pytest.skip("it has no way into a job")
@@ -115,13 +115,13 @@ def entering(trials: Trials, world: World, spec: Spec, wanted: State = State.RUN
     return trial
 
 
-def started(found: ExecSpec, text: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+def start_program(found: ExecSpec, text: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(  # noqa: PLW1510 - callers check the exit code
         found.argv, env=found.env, cwd=found.folder, input=text, capture_output=True, timeout=60
     )
 
 
-def posted(url: str, body: bytes, limit_s: float) -> bytes:
+def post(url: str, body: bytes, limit_s: float) -> bytes:
     """Send *body* to *url*, and retry until a program listens there; return the answer."""
     end = time.monotonic() + limit_s
     while True:

@@ -12,7 +12,7 @@ from runspec_jobs.logs import follow
 from runspec_jobs.logs.select import Selection, Selector
 from runspec_jobs.provider import State, SupportsLogTimes
 from runspec_jobs.testing.contracts.adopting import AdoptingContract
-from runspec_jobs.testing.contracts.client import Trials, reading
+from runspec_jobs.testing.contracts.client import Trials, start_and_read
 from runspec_jobs.testing.world import World
 
 LIMIT_S = 240.0
@@ -33,7 +33,7 @@ class FollowingContract(AdoptingContract):
         outage = world.outage()
         if outage is None:
             pytest.skip("an outage of this service cannot be simulated")
-        trial = reading(trials(world.spec(run="echo begun\nsleep 4\necho ended\n")))
+        trial = start_and_read(trials(world.spec(run="echo begun\nsleep 4\necho ended\n")))
         trial.make()
         lines, told = list[bytes](), list[str]()
 
@@ -61,7 +61,7 @@ class FollowingContract(AdoptingContract):
         self, trials: Trials, world: World
     ) -> None:
         """To a second, while the log is followed and afterwards; the job's own clock shows whole seconds."""
-        trial = reading(trials(world.spec(run=CLOCK)))
+        trial = start_and_read(trials(world.spec(run=CLOCK)))
         if not isinstance(trial.client, SupportsLogTimes):
             with pytest.raises(Unavailable, match="no times"):
                 next(
@@ -84,7 +84,7 @@ class FollowingContract(AdoptingContract):
             assert max(late) < 2.1
 
     def test_the_last_lines_that_match_are_shown(self, trials: Trials, world: World) -> None:
-        trial = reading(trials(world.spec(run=COUNTED)))
+        trial = start_and_read(trials(world.spec(run=COUNTED)))
         trial.make()
         trial.wait()
 

@@ -74,7 +74,7 @@ class MachinesContract(StoppingContract):
         self, trials: Trials, world: World
     ) -> None:
         together, spec = Together(), world.sharing()
-        machines = [machine(trials, spec, number, together) for number in range(MACHINES)]
+        machines = [make_machine(trials, spec, number, together) for number in range(MACHINES)]
 
         with ThreadPoolExecutor(MACHINES) as pool:
             made = [pool.submit(together.make, one) for one in machines]
@@ -93,7 +93,7 @@ class MachinesContract(StoppingContract):
             persist(one.destroy_run)
 
 
-def machine(trials: Trials, spec: Spec, number: int, together: Together) -> Trial:
+def make_machine(trials: Trials, spec: Spec, number: int, together: Together) -> Trial:
     """Return a run of *spec* on a machine of its own, with its own journal and client."""
     made = trials(spec, number + 1, lambda client: Machine(client, together=together))
     assert isinstance(made.hands.client, Machine)

@@ -29,7 +29,7 @@ class OutputsContract(ClientContract):
         found = [f for f in trial.client.outputs(trial.run) if f.kind == "file"]
 
         assert [(f.output, f.task, f.rank) for f in found] == [("made", 0, 0)] * len(found)
-        assert {file.path: content(file) for file in found} == world.written()
+        assert {file.path: read_content(file) for file in found} == world.written()
         assert {f.path: f.bytes for f in found} == {k: len(v) for k, v in world.written().items()}
         assert [f.path for f in found] == sorted(world.written())
 
@@ -43,7 +43,7 @@ class OutputsContract(ClientContract):
         trial = trials(world.writing(exit_code))
         trial.make()
         trial.wait()
-        client = publisher(trial)
+        client = get_publisher(trial)
 
         assert list(client.publish(trial.run)) == []
         found = dict(world.plain(trial.client, trial.run))
@@ -62,7 +62,7 @@ class OutputsContract(ClientContract):
         trial = trials(world.writing())
         trial.make()
         trial.wait()
-        client = publisher(trial)
+        client = get_publisher(trial)
         world.discard(trial.client, trial.run, [EMPTY, NOTE])
 
         assert list(client.publish(trial.run)) == []
@@ -84,18 +84,18 @@ class OutputsContract(ClientContract):
         found = trial.client.outputs(trial.run)
 
         of_all = [(name, rank) for name in ("every", "usual") for rank in range(2)]
-        assert [(f.output, f.rank, f.path, content(f)) for f in found] == [
+        assert [(f.output, f.rank, f.path, read_content(f)) for f in found] == [
             (name, rank, "rank", f"{rank}\n".encode())
             for name, rank in sorted([*of_all, ("lead", 0)])
         ]
 
 
-def content(file: OutputFile) -> bytes:
+def read_content(file: OutputFile) -> bytes:
     with file.open() as opened:
         return opened.read()
 
 
-def publisher(trial: Trial) -> SupportsPublishing:
+def get_publisher(trial: Trial) -> SupportsPublishing:
     """Return the client of a run that has ended; skip the test if its saves have plain names from the start."""
     assert isinstance(trial.client, SupportsOutputs), "it saves outputs and cannot read them"
     found = list(trial.client.outputs(trial.run))

@@ -17,7 +17,7 @@ from runspec_jobs.provider import (
     SupportsOutputs,
     SupportsUsage,
 )
-from runspec_jobs.testing.contracts.client import LINES, Trials, reading
+from runspec_jobs.testing.contracts.client import LINES, Trials, start_and_read
 from runspec_jobs.testing.contracts.usage import UsageContract
 from runspec_jobs.testing.trial import Trial
 from runspec_jobs.testing.world import World
@@ -44,7 +44,7 @@ class ReadingContract(UsageContract):
     def test_reading_a_log_does_not_sleep(self, trials: Trials, world: World) -> None:
         """Pauses between reads are the reader's: it also follows other streams, and may have a time limit."""
         spec = world.printing(LINES)
-        trial = reading(trials(spec))
+        trial = start_and_read(trials(spec))
         trial.make()
         trial.wait()
         other = world.connect(world.facts(spec))
@@ -52,7 +52,7 @@ class ReadingContract(UsageContract):
         assert isinstance(other, SupportsLogs)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(time, "sleep", refused_here(time.sleep))
+            patch.setattr(time, "sleep", refuse_here(time.sleep))
             found = [read_once(client, trial.run) for client in (trial.client, other)]
 
         assert all(trial.log().startswith(data) for data in found)
@@ -77,20 +77,20 @@ def read_all(client: Client, trial: Trial) -> bool:
     return True
 
 
-def refused_here(sleep: Callable[[float], None]) -> Callable[[float], None]:
+def refuse_here(sleep: Callable[[float], None]) -> Callable[[float], None]:
     """Return *sleep*, but failing in this thread; emulators may run in other threads.
 
     `subprocess` may sleep, because it waits with it for a program that reads the logs.
     """
     here = threading.get_ident()
 
-    def refused(seconds: float) -> None:
+    def refuse(seconds: float) -> None:
         caller = inspect.stack(0)[1].frame.f_globals["__name__"]
         ours = threading.get_ident() == here and caller != "subprocess"
         assert not ours, f"{caller} slept for {seconds} s"
         sleep(seconds)
 
-    return refused
+    return refuse
 
 
 def read_once(client: SupportsLogs, run: str) -> bytes:

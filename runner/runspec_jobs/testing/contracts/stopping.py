@@ -35,11 +35,11 @@ class StoppingContract(EnteringContract):
     def test_tasks_that_are_stopped_end_and_the_run_succeeds_with_the_others(
         self, trials: Trials, world: World
     ) -> None:
-        trial = sweeping(trials, world, ["first", "second", "third"])
+        trial = start_sweep(trials, world, ["first", "second", "third"])
         trial.make()
         wait_for_print(trial, 1)
 
-        status = stopped(trial, {1, 2})
+        status = stop_tasks(trial, {1, 2})
 
         assert (status.state, status.exit_code) == (State.SUCCEEDED, 0)
         assert {node.task: node.state for node in status.nodes} == {
@@ -52,13 +52,13 @@ class StoppingContract(EnteringContract):
     def test_a_task_that_is_stopped_while_it_runs_is_told_and_what_it_wrote_is_saved(
         self, trials: Trials, world: World
     ) -> None:
-        trial = sweeping(trials, world, ["first", "second"], run=SAVES, outputs=[MADE])
+        trial = start_sweep(trials, world, ["first", "second"], run=SAVES, outputs=[MADE])
         if not isinstance(trial.client, SupportsOutputs):
             pytest.skip("it cannot read outputs")
         trial.make()
         wait_for_print(trial, 1)
 
-        status = stopped(trial, {1})
+        status = stop_tasks(trial, {1})
 
         assert {node.task: node.state for node in status.nodes} == {
             0: State.SUCCEEDED,
@@ -71,15 +71,15 @@ class StoppingContract(EnteringContract):
     def test_a_run_all_of_whose_tasks_are_stopped_is_cancelled(
         self, trials: Trials, world: World
     ) -> None:
-        trial = sweeping(trials, world, ["second", "third"])
+        trial = start_sweep(trials, world, ["second", "third"])
         trial.make()
 
-        assert stopped(trial, {0, 1}).state is State.CANCELLED
+        assert stop_tasks(trial, {0, 1}).state is State.CANCELLED
 
     def test_to_stop_what_has_ended_or_never_was_changes_nothing(
         self, trials: Trials, world: World
     ) -> None:
-        trial = sweeping(trials, world, ["first", "first"])
+        trial = start_sweep(trials, world, ["first", "first"])
         trial.make()
         ended = trial.wait()
         assert isinstance(trial.client, SupportsTaskStop)
@@ -91,7 +91,7 @@ class StoppingContract(EnteringContract):
         assert trial.client.state(trial.run).state is State.SUCCEEDED
 
 
-def sweeping(
+def start_sweep(
     trials: Trials, world: World, values: list[str], run: str = SCRIPT, **more: Any
 ) -> Trial:
     """Return a run of a sweep over *values*; skip the test if the client cannot stop single tasks."""
@@ -113,7 +113,7 @@ def wait_for_print(trial: Trial, task: int) -> None:
         time.sleep(PAUSE_S)
 
 
-def stopped(trial: Trial, tasks: set[int]) -> Status:
+def stop_tasks(trial: Trial, tasks: set[int]) -> Status:
     """Request repeatedly that *tasks* stop, until the run has ended, and return its status."""
     assert isinstance(trial.client, SupportsTaskStop)
     end = time.monotonic() + trial.world.limit_s

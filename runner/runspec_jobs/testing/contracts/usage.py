@@ -28,7 +28,7 @@ class UsageContract(FollowingContract):
 
     def test_what_a_job_used_is_known(self, trials: Trials, world: World) -> None:
         trial = trials(world.spec(run=HOLDING))
-        client = sampling(trial)
+        client = get_sampler(trial)
         trial.make()
 
         assert trial.wait().state is State.SUCCEEDED
@@ -47,7 +47,7 @@ class UsageContract(FollowingContract):
         if "sweep" in world.refuses:
             pytest.skip("it has no sweeps")
         trial = trials(world.spec(run="sleep 3", sweep={"lr": [1, 2]}, max_parallel=2))
-        client = sampling(trial)
+        client = get_sampler(trial)
         trial.make()
         trial.wait()
 
@@ -58,12 +58,12 @@ class UsageContract(FollowingContract):
         assert some.total == every.total == 2
 
     def test_a_run_that_never_was_used_nothing(self, trials: Trials, world: World) -> None:
-        client = sampling(trials(world.example("single")))
+        client = get_sampler(trials(world.example("single")))
 
         assert client.usage(NOBODY, None).nodes == ()
 
 
-def sampling(trial: Trial) -> SupportsUsage:
+def get_sampler(trial: Trial) -> SupportsUsage:
     """Return the client of *trial*; skip the test if no agent of ours is in its jobs."""
     if not isinstance(trial.client, SupportsUsage):
         pytest.skip("its jobs do not sample what they use")

@@ -27,7 +27,7 @@ PROFILE: dict[str, Any] = {
 def spec(**fields: Any) -> Spec:
     own: dict[str, Any] = {"apiVersion": "runspec/v1", "name": "n", "provider": "azure-batch"}
     own |= {} if "run" in fields else {"command": ["echo", 'a word\'s "own"']}
-    found, problems = documents.spec(documents.merged(own, fields))
+    found, problems = documents.parse_spec(documents.merge(own, fields))
     assert found is not None, problems
     return found
 

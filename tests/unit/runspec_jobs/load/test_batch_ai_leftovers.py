@@ -28,7 +28,7 @@ FOR_ALL = {"nodeCount": 2, "stdOutErrPathPrefix": "$AZ_BATCHAI_JOB_MOUNT_ROOT/lo
 def problems(name: str, /, **fields: Any) -> list[Problem]:
     """Give what is said of a spec for the provider *name*."""
     whole: dict[str, Any] = {"apiVersion": "runspec/v1", "name": "n", **fields, "provider": name}
-    wanted, wrong = documents.spec(whole)
+    wanted, wrong = documents.parse_spec(whole)
     assert wanted is not None, wrong
     provider = registry.load(name)
     return source.check_sizes(provider, wanted, Facts(provider.options_model(), complete=False))
@@ -144,7 +144,7 @@ def test_a_provider_that_a_spec_does_not_mention_is_not_imported(
 def test_a_job_runs_when_a_provider_that_its_spec_mentions_cannot_be_imported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    wanted, _ = documents.spec(
+    wanted, _ = documents.parse_spec(
         {"apiVersion": "runspec/v1", "name": "n", "provider": "local", "command": ["a"]}
         | {"providers": {"azure-batch-ai": {"preparation": "apt-get update"}}}
     )
