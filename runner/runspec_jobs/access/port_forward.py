@@ -233,7 +233,7 @@ def _has_loopback(host: str) -> bool:
 def parse_ports(text: str) -> tuple[int | None, int]:
     """Return the local port, or None if it is missing, and the node's port of `[LOCAL:]PORT`.
 
-    >>> ports("8888"), ports("9000:8888"), ports(":8888")
+    >>> parse_ports("8888"), parse_ports("9000:8888"), parse_ports(":8888")
     ((None, 8888), (9000, 8888), (0, 8888))
     """
     local, mark, port = text.rpartition(":")

@@ -366,7 +366,7 @@ class Run:
     def forget(self, *, on_event: OnEvent | None = None) -> list[str]:
         """Record the run as destroyed without asking its service; return what it may have left there, as texts.
 
-        This is for a run whose service is gone. If it can be reached again, `cleanup.orphans` finds what is left.
+        This is for a run whose service is gone. If it can be reached again, `cleanup.list_orphans` finds what is left.
         """
         return end.forget(self.record, Events(on_event))
 

@@ -27,10 +27,10 @@ UNREADABLE, NOT_STARTED, DESTROYED = "unreadable", "not-started", "destroyed"  #
 class Summary(NamedTuple):
     """One run in short. *began* is in seconds since 1970, and *state* a `State` or one of the words above.
 
-    *provider* and *began* are None if the record is unreadable. *cost* is the sum of `Run.cost` as JSON, and *ran_s*
-    what `Run.ran_s` returns. *node_count* is that of each task. *metric* has the name, the task and the value of the
-    best value on record. *logs* and *outputs* say where they are, *file* is the path of the spec, and *commit* that of
-    the checkout around it when the run was started. What is not known is None.
+    *provider* and *began* are None if the record is unreadable. *cost* is the sum of `Run.compute_cost` as JSON, and
+    *ran_s* what `Run.measure_seconds` returns. *node_count* is that of each task. *metric* has the name, the task and
+    the value of the best value on record. *logs* and *outputs* say where they are, *file* is the path of the spec, and
+    *commit* that of the checkout around it when the run was started. What is not known is None.
     """
 
     run: str
@@ -223,7 +223,7 @@ def _compute_cost(of: Record, memory: RunState, status: Status) -> Mapping[str, 
         found = attempt_history.compute_cost(of, status, time.time())
     except (Damaged, Newer):
         return None
-    return None if not found else spent.part_json(spent.sum_spent(found))
+    return None if not found else spent.write_part(spent.sum_spent(found))
 
 
 def choose_shown_state(of: Record, memory: RunState, status: Status) -> str:

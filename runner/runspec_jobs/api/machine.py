@@ -134,7 +134,7 @@ def propose_name(path: Path) -> str:
 
     Names are shared by all folders of a machine, so the usual names of files are no names of jobs.
 
-    >>> first_name(Path("/home/me/My Model v2/job.yaml")), first_name(Path("/home/me/lenet.job.yaml"))
+    >>> propose_name(Path("/home/me/My Model v2/job.yaml")), propose_name(Path("/home/me/lenet.job.yaml"))
     ('my-model-v2', 'lenet')
     """
     stem = path.name.split(".")[0]
@@ -145,7 +145,7 @@ def propose_name(path: Path) -> str:
 def _make_legal_name(text: str) -> str:
     """Return *text* as the name of a spec; nothing if nothing of it can be in a name.
 
-    >>> _legal_name("Übung_3"), _legal_name("3D U-Net"), _legal_name("_")
+    >>> _make_legal_name("Übung_3"), _make_legal_name("3D U-Net"), _make_legal_name("_")
     ('ubung-3', 'job-3d-u-net', '')
     """
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()

@@ -46,7 +46,7 @@ class Node:
         return self.client.shell(self.run, self.task, self.rank, words, terminal=terminal)
 
     def open_new_shell(self, words: Sequence[str] = (), *, terminal: bool = False) -> ExecSpec:
-        """Return what `shell` does for a run that holds this node for a shell: the run ends with the program."""
+        """Return what `open_shell` does for a run that holds this node for a shell: the run ends with the program."""
         return self.open_shell(shell_job.make_command(words), terminal=terminal)
 
     def forward(
@@ -144,7 +144,7 @@ def await_shell(
     on_event: OnEvent | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Status | None:
-    """Wait until a node of *run*, which `jobs.shell_job` made, can be entered by `Node.new_shell`.
+    """Wait until a node of *run*, which `jobs.make_shell_job` made, can be entered by `Node.open_new_shell`.
 
     *on_part* gets the log until then, such as what an installation of packages prints. Return None, or the status of
     the run if it has ended instead. *sleep* may raise an error to end the wait.

@@ -226,7 +226,7 @@ def read_sizes(path: Path, asked: Asked) -> Sizes:
 
 
 def write_sizes(found: Sizes) -> dict[str, Any]:
-    """Return a comparison as JSON, in the format that `sizes_in` reads."""
+    """Return a comparison as JSON, in the format that `read_sizes` reads."""
     shown = [scaling_law.write_report(one) for one in found.series]
     return {"format": FORMAT, "title": found.title, "notes": list(found.notes), "series": shown}
 

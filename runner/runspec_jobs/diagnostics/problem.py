@@ -29,7 +29,7 @@ class Problem(NamedTuple):
 def format_path(path: Path) -> str:
     """Return *path* as text, in the form that users write.
 
-    >>> dotted(("mounts", 0, "source"))
+    >>> format_path(("mounts", 0, "source"))
     'mounts[0].source'
     """
     text = ""

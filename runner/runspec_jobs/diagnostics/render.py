@@ -122,7 +122,7 @@ def _hide_values(lines: list[str], diagnostics: Iterable[Diagnostic]) -> list[st
 def _hide_value(line: str, at: int) -> str:
     """Return *line* with `***` for what begins at the position *at*, but with the colon of a key that ends there.
 
-    >>> _without_value("  batch_key: xyz", 11), _without_value("  batch_key: xyz", 13)
+    >>> _hide_value("  batch_key: xyz", 11), _hide_value("  batch_key: xyz", 13)
     ('  batch_key: ***', '  batch_key: ***')
     """
     colon = KEY_END.match(line, at)
@@ -186,7 +186,7 @@ def escape_control(text: str) -> str:
 def count_columns(text: str) -> int:
     """Return the number of terminal columns that *text* takes.
 
-    >>> columns("日本"), columns("e\u0301"), columns("\u2764\ufe0f")
+    >>> count_columns("日本"), count_columns("e\u0301"), count_columns("\u2764\ufe0f")
     (4, 1, 2)
     """
     if text.isascii():
@@ -210,7 +210,7 @@ def _format_github(c: Diagnostic) -> str:
 def format_annotation(message: str, kind: str = "error") -> str:
     """Return the workflow command that shows *message* on the page of a workflow run, at the place that *kind* names.
 
-    >>> annotation("100% wrong")
+    >>> format_annotation("100% wrong")
     '::error::100%25 wrong'
     """
     return escape_control(f"::{kind}::{_escape_data(message)}")

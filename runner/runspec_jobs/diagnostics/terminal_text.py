@@ -41,7 +41,7 @@ EXTENDED = {38, 48, 58}  # colours with parameters of their own: `38;5;N` and `3
 def tint(text: str, number: int) -> str:
     """Return *text* in a colour for *number*, always the same.
 
-    >>> tinted("[node 1]", 1)
+    >>> tint("[node 1]", 1)
     '\\x1b[33m[node 1]\\x1b[0m'
     """
     return f"\x1b[{PREFIXES[number % len(PREFIXES)]}m{text}{RESET}"
@@ -50,7 +50,7 @@ def tint(text: str, number: int) -> str:
 def strip_sequences(text: str, *, colours: bool = False) -> str:
     """Return *text* without control sequences; other control characters are escaped. With *colours*, SGR is kept.
 
-    >>> without_sequences("\\x1b]0;title\\a\\x1b[31mred\\x1b[0m \\x1b[2J\\x00")
+    >>> strip_sequences("\\x1b]0;title\\a\\x1b[31mred\\x1b[0m \\x1b[2J\\x00")
     'red \\\\x00'
     """
     if text.isprintable():
@@ -87,7 +87,7 @@ class Colours:
         return f"{before}{clean}{RESET}" if before or "\x1b" in clean else clean
 
     def show_once(self, text: str) -> str:
-        """Return what `shown` returns, for text that will be shown again: the next text does not continue it."""
+        """Return what `show` returns, for text that will be shown again: the next text does not continue it."""
         kept = dict(self._set)
         shown = self.show(text)
         self._set = kept
@@ -112,7 +112,7 @@ class Colours:
 def clip(text: str, width: int) -> str:
     """Return the beginning of *text*, which `Colours` has returned, that takes at most *width* terminal columns.
 
-    >>> clipped("\\x1b[31mabc\\x1b[0m", 2)
+    >>> clip("\\x1b[31mabc\\x1b[0m", 2)
     '\\x1b[31mab\\x1b[0m'
     """
     parts, end, left = [], 0, width

@@ -1,6 +1,6 @@
 """The nodes of a parsed YAML text: scalars as they were written, mappings and sequences, with their positions.
 
-A scalar keeps its source text. `kind` and `resolve` return what a YAML 1.2 reader (an editor, a
+A scalar keeps its source text. `resolve_kind` and `resolve` return what a YAML 1.2 reader (an editor, a
 schema checker) would read; in a spec, the type of the field interprets the text.
 """
 
@@ -128,7 +128,7 @@ class Document(NamedTuple):
 def resolve_kind(text: Text) -> Kind:
     """Return the type of *text* by the core schema of YAML 1.2.
 
-    >>> [kind(Text(word)) for word in ("NO", "010", "1e3", "~", "1:00")]
+    >>> [resolve_kind(Text(word)) for word in ("NO", "010", "1e3", "~", "1:00")]
     ['str', 'int', 'float', 'null', 'str']
     """
     if not text.plain:
@@ -153,7 +153,7 @@ def resolve(value: object) -> Any:
 def format_flow(value: object) -> str:
     """Return *value* as one line of YAML that parses to the same value: numbers get no quotes.
 
-    >>> flow({"max_vcpus": Text("64"), "region": Text("eu-central-1")})
+    >>> format_flow({"max_vcpus": Text("64"), "region": Text("eu-central-1")})
     '{"max_vcpus": 64, "region": "eu-central-1"}'
     """
     if isinstance(value, dict):

@@ -18,7 +18,7 @@ ASKED = 20  # the most runs of a name whose state is queried, the newest ones
 
 
 def run(name: str, note: Note, *, alive: bool = False) -> Record:
-    """Return the run that *name* means, as `newest` does, and note if it is of another folder."""
+    """Return the run that *name* means, as `find_newest` does, and note if it is of another folder."""
     chosen = find_newest(name, note, alive=alive)
     if chosen.run != name and origin.is_elsewhere(chosen):
         note(f"{chosen.run} is of another folder: {origin.read_origin(chosen).text}")

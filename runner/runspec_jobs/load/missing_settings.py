@@ -56,7 +56,7 @@ def _hint(
 def join_words(words: Sequence[str]) -> str:
     """Return *words* joined as in an English sentence.
 
-    >>> listed(["a"]), listed(["a", "b", "c"])
+    >>> join_words(["a"]), join_words(["a", "b", "c"])
     ('a', 'a, b and c')
     """
     return " and ".join([*([", ".join(words[:-1])] if words[1:] else []), words[-1]])

@@ -77,7 +77,7 @@ def load(name: str) -> Provider:
 def suggest_name(name: str) -> str | None:
     """Return a hint if *name* is almost the name of a known provider, or its first words, or None.
 
-    >>> misspelt("locl"), misspelt("aws"), misspelt("gcp-batch")
+    >>> suggest_name("locl"), suggest_name("aws"), suggest_name("gcp-batch")
     ("did you mean 'local'?", "did you mean 'aws-batch'?", None)
     """
     known = [*list_installed(), *EXPECTED]
@@ -95,7 +95,7 @@ def suggest_name(name: str) -> str | None:
 def _count_edits(one: str, other: str) -> int:
     """Return how many letters must be inserted, removed or replaced to make *one* the *other* (Levenshtein, 1965).
 
-    >>> _edits("slrm", "slurm"), _edits("aws-bacth", "aws-batch")
+    >>> _count_edits("slrm", "slurm"), _count_edits("aws-bacth", "aws-batch")
     (1, 2)
     """
     row = list(range(len(other) + 1))

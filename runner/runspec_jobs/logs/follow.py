@@ -70,7 +70,7 @@ class Reader:
     position: str | None = None
     rest: bytearray = field(default_factory=bytearray)
     within: bool = False  # inside a line of which a part was yielded
-    looked: str | None = None  # the position at the last call of `unfinished`
+    looked: str | None = None  # the position at the last call of `read_unfinished`
     more: bool = False  # whether the last chunk said that the log is not complete
     read_to: int = 0  # bytes that were read,
     passed: int = 0  # and those that were yielded
@@ -133,7 +133,7 @@ class Reader:
 def count_whole_characters(data: bytes | bytearray) -> int:
     """Return the length of *data* without an incomplete UTF-8 character at its end.
 
-    >>> whole_characters("aé".encode()), whole_characters("aé".encode()[:2])
+    >>> count_whole_characters("aé".encode()), count_whole_characters("aé".encode()[:2])
     (3, 1)
     """
     for back in range(1, min(4, len(data) + 1)):
@@ -182,7 +182,7 @@ def follow(
 ) -> Status:
     """Show every line of *run* until it has ended and all its logs are read; return its last status.
 
-    *unfinished* gets the current text of each line that has not ended, as `Reader.unfinished` returns it, and
+    *unfinished* gets the current text of each line that has not ended, as `Reader.read_unfinished` returns it, and
     *caught_up* is called after each pass in which all logs were read, so that what follows is new. While the run
     waits, *waits* is called with the reason, once for each. The state of the run is requested in another thread, so
     that logs do not wait for a slow answer; *reconcile* is called after it, and *tell* gets the lines that it returns;
@@ -397,7 +397,7 @@ def accept_every(_: Stream) -> bool:
 def choose_streams(node: int | None, task: int | None) -> Wanted:
     """Return a function that is true for the streams of *node* and *task*, where None stands for all.
 
-    For all streams it is `every`.
+    For all streams it is `accept_every`.
     """
     if node is None and task is None:
         return accept_every

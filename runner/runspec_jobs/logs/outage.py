@@ -34,7 +34,7 @@ def make_pauses(
     """Yield seconds to wait between two requests, each half as long again as the one before, up to *longest_s*.
 
     >>> import itertools
-    >>> [round(pause_s, 2) for pause_s in itertools.islice(pauses(1, 4), 5)]
+    >>> [round(pause_s, 2) for pause_s in itertools.islice(make_pauses(1, 4), 5)]
     [1, 1.5, 2.25, 3.38, 4]
     """
     pause_s = first_s

@@ -88,7 +88,7 @@ def limit() -> Bounded | None:
 
 
 class Selector:
-    """Passes on the lines that are chosen; the last ones once `caught_up` says that all earlier lines were read.
+    """Passes on the lines that are chosen; the last ones once `catch_up` says that all earlier lines were read.
 
     A line of several parts is chosen by its first one. Use it as a context manager.
     """

@@ -170,7 +170,7 @@ def _find_near_price(
 def _get_continent(region: str | None) -> str:
     """Return the continent that the name of a region means, as far as prices differ by it.
 
-    >>> [_continent(one) for one in ("eu-west-2", "germanywestcentral", "australiaeast", "us-gov-west-1")]
+    >>> [_get_continent(one) for one in ("eu-west-2", "germanywestcentral", "australiaeast", "us-gov-west-1")]
     ['europe', 'europe', 'asia', 'america']
     """
     name = (region or "").lower()

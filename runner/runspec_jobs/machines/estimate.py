@@ -55,7 +55,7 @@ class Offer(NamedTuple):
     has, by name, the fraction of each machine that a node requests, if several nodes of the job may share one.
 
     *limits* has, by name, how many such machines can run at once; a machine that is not there has no limit. *attempts*
-    is the most attempts of a task, if the provider does not count as `most_attempts` does. *caveat* says what may
+    is the most attempts of a task, if the provider does not count as `count_most_attempts` does. *caveat* says what may
     exceed the bound.
     """
 
@@ -262,7 +262,7 @@ def count_most_attempts(work: Work) -> int:
     Only spot machines and those of an elastic job count as reclaimed.
 
     >>> fixed = Work(nodes=1, tasks=1, parallel=1, timeout_s=60, attempts=2, spot_attempts=5)
-    >>> most_attempts(fixed), most_attempts(fixed._replace(spot=True))
+    >>> count_most_attempts(fixed), count_most_attempts(fixed._replace(spot=True))
     (2, 6)
     """
     again = work.spot_attempts - 1 if work.spot or work.elastic else 0

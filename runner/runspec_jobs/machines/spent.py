@@ -120,7 +120,7 @@ def compute_spent(spans: Sequence[Span], rates: Rates, since_s: float | None = N
     """Return what the attempts *spans* have cost, counted from *since_s* on.
 
     >>> spans = [Span(0, 0, 1, Outcome.RECLAIMED, 0.0, 1800.0), Span(0, 0, 2, Outcome.SUCCEEDED, 1800.0, 9000.0)]
-    >>> found = spent(spans, Rates(node_usd_hour=0.5))
+    >>> found = compute_spent(spans, Rates(node_usd_hour=0.5))
     >>> {str(outcome): str(part.most_usd) for outcome, part in found.items()}
     {'succeeded': '1.00', 'reclaimed': '0.25'}
     """
@@ -217,11 +217,11 @@ def _round_ms(seconds: float) -> int:
 
 def write_spent(found: Spent) -> dict[str, Any]:
     """Return *found* as JSON: the sum, and `parts` by outcome."""
-    parts = [{"outcome": str(outcome), **part_json(part)} for outcome, part in found.items()]
-    return {**part_json(sum_spent(found)), "parts": parts}
+    parts = [{"outcome": str(outcome), **write_part(part)} for outcome, part in found.items()]
+    return {**write_part(sum_spent(found)), "parts": parts}
 
 
-def part_json(part: Part) -> dict[str, Any]:
+def write_part(part: Part) -> dict[str, Any]:
     """Return one part as JSON, with amounts and hours rounded to six digits after the point."""
     shown = {name: _round(value) for name, value in part._asdict().items()}
     return shown if part.is_priced else {**shown, "least_usd": None, "most_usd": None}
@@ -232,7 +232,7 @@ def _round(value: Decimal | int) -> float | int | None:
 
 
 def read_part(found: Mapping[str, Any]) -> Part:
-    """Return the part that `part_json` returned; the amounts are rounded. Raises KeyError if it is incomplete."""
+    """Return the part that `write_part` returned; the amounts are rounded. Raises KeyError if it is incomplete."""
     read = {name: found[name] for name in Part._fields}
     amounts = ("hours", "least_usd", "most_usd", "unpriced_hours")
     return Part(**read | {name: Decimal(str(read[name] or 0)) for name in amounts})
@@ -273,7 +273,7 @@ def write_spans(spans: Iterable[Span]) -> list[dict[str, Any]]:
 
 
 def read_spans(found: Iterable[Mapping[str, Any]]) -> list[Span]:
-    """Return the attempts that `spans_json` returned; keys of later versions are ignored.
+    """Return the attempts that `write_spans` returned; keys of later versions are ignored.
 
     An outcome of a later version is a failure here. Raises KeyError, TypeError or ValueError if they were not returned
     by it.

@@ -108,7 +108,7 @@ def _find_messages(known: Sequence[Entry], word: str) -> list[Entry]:
 def compile_pattern(message: str) -> re.Pattern[str]:
     """Return what finds a message of a page in printed text, whatever stands in place of its placeholders.
 
-    >>> bool(pattern("`there is no run 'NAME'`").search("runspec: there is no run 'toy'"))
+    >>> bool(compile_pattern("`there is no run 'NAME'`").search("runspec: there is no run 'toy'"))
     True
     """
     parts = PLACEHOLDER.split(message.strip("`"))
@@ -125,7 +125,7 @@ def list_known() -> list[str]:
 def _strip_markdown(text: str) -> str:
     """Return Markdown as it is printed: a link as its text, with the address or page behind it.
 
-    >>> _plain("see [profiles](profile.md#trust)")
+    >>> _strip_markdown("see [profiles](profile.md#trust)")
     'see profiles (docs/profile.md#trust)'
     """
 

@@ -78,7 +78,7 @@ def write_step(step: Step) -> dict[str, Any]:
 
 
 def read_plan(value: Mapping[str, Any]) -> Plan:
-    """Return the plan that `to_json` wrote."""
+    """Return the plan that `write_plan` wrote."""
     steps = tuple(
         Step(
             step["id"],
@@ -96,7 +96,7 @@ def read_plan(value: Mapping[str, Any]) -> Plan:
 def find_marked(value: Any, mark: str) -> Iterator[str]:
     """Yield the value of every mapping in *value* whose only key is *mark*.
 
-    >>> list(marked({"a": [{"$ref": "queue.arn"}]}, "$ref"))
+    >>> list(find_marked({"a": [{"$ref": "queue.arn"}]}, "$ref"))
     ['queue.arn']
     """
     if isinstance(value, Mapping):

@@ -168,7 +168,7 @@ def _format_default(field: Mapping[str, Any]) -> str:
 def _format_duration(seconds: int) -> str:
     """Return a duration in the notation of specs, in the largest unit that divides it.
 
-    >>> _duration(43200), _duration(90)
+    >>> _format_duration(43200), _format_duration(90)
     ('12h', '90s')
     """
     unit = next(unit for unit, length in SECONDS.items() if seconds % length == 0)

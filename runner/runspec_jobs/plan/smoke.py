@@ -60,7 +60,7 @@ class Unreached(NamedTuple):
 def find_unreached(lines: Iterable[str]) -> tuple[list[Unreached], str | None]:
     """Return the pairs of nodes in the log that could not reach each other, and the setting that the log says to check.
 
-    >>> unreached(["runspec: node 1 (10.0.0.2) -> node 0 (10.0.0.1) port 40213: timed out"])[0][0].why
+    >>> find_unreached(["runspec: node 1 (10.0.0.2) -> node 0 (10.0.0.1) port 40213: timed out"])[0][0].why
     'timed out'
     """
     found, rule = [], None

@@ -137,7 +137,7 @@ class PublicationStore(Protocol):
 def publish(store: PublicationStore, base: str, keys: Iterable[str]) -> list[str]:
     """Copy the newest saves below *base* to plain names; return the names that *store* does not allow, without *base*.
 
-    *keys* are all keys that exist. Raises the errors of `unpublished` and of *store*.
+    *keys* are all keys that exist. Raises the errors of `find_unpublished` and of *store*.
     """
     refused: list[str] = []
     for left in find_unpublished(base, keys, store.read_all):

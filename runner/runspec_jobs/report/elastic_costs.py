@@ -115,7 +115,7 @@ def get_seconds(cost: Cost) -> float | str | None:
 
 
 def get_steps(cost: Cost) -> float | str | None:
-    """Return the number of steps that were repeated after a change, in the same form as `seconds`."""
+    """Return the number of steps that were repeated after a change, in the same form as `get_seconds`."""
     return _format_amount(cost, cost.change.lost_steps, "at least")
 
 

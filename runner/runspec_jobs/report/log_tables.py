@@ -42,7 +42,7 @@ def make_table(reader: Reader) -> Table:
 def get_row_key(reader: Reader, column: str) -> str:
     """Return the key in rows of a column, from its name in a log or a title.
 
-    >>> called("mxnet", "Time cost"), called("chainer", "main/MSE")
+    >>> get_row_key("mxnet", "Time cost"), get_row_key("chainer", "main/MSE")
     ('time-cost', 'main/MSE')
     """
     return column if reader == "chainer" else column.lower().replace(" ", "-")
@@ -51,7 +51,7 @@ def get_row_key(reader: Reader, column: str) -> str:
 def strip_line(line: str) -> str:
     """Return a line as a terminal shows it: only the last text of a progress bar, without control sequences.
 
-    >>> plain("1/2 loss: 0.9\\r2/2 loss: \\x1b[1m0.4\\x1b[0m\\r")
+    >>> strip_line("1/2 loss: 0.9\\r2/2 loss: \\x1b[1m0.4\\x1b[0m\\r")
     '2/2 loss: 0.4'
     """
     return ORDERS.sub("", line.rstrip("\r\n").rpartition("\r")[2])
@@ -61,8 +61,8 @@ class Horovod:
     """Reads the table that the ResNet training scripts for Horovod print.
 
     >>> read = Horovod()
-    >>> read.row("  Step Epoch Speed   Loss  FinLoss   LR")
-    >>> read.row("    50   0.3  5874.2  6.917  8.290 0.06400")["speed"]
+    >>> read.read_row("  Step Epoch Speed   Loss  FinLoss   LR")
+    >>> read.read_row("    50   0.3  5874.2  6.917  8.290 0.06400")["speed"]
     5874.2
     """
 
@@ -81,7 +81,7 @@ class Horovod:
 class MxNet:
     """Reads the lines that MXNet's Speedometer and its training loop log.
 
-    >>> MxNet().row("INFO:root:Epoch[0] Batch [100] Speed: 15554.63 samples/sec Train-accuracy=0.5")
+    >>> MxNet().read_row("INFO:root:Epoch[0] Batch [100] Speed: 15554.63 samples/sec Train-accuracy=0.5")
     {'epoch': 0.0, 'batch': 100.0, 'speed': 15554.63, 'train-accuracy': 0.5}
     """
 
@@ -102,8 +102,8 @@ class Chainer:
     """Reads the table of Chainer's PrintReport; a column is empty until its value exists.
 
     >>> read = Chainer()
-    >>> read.row("epoch       main/loss   validation/main/loss")
-    >>> read.row("1           1.28782")
+    >>> read.read_row("epoch       main/loss   validation/main/loss")
+    >>> read.read_row("1           1.28782")
     {'epoch': 1.0, 'main/loss': 1.28782}
     """
 

@@ -11,7 +11,7 @@ MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86400
 def format_number(value: float) -> str:
     """Return a number for readers, with four significant digits.
 
-    >>> brief(140000), brief(0.74481), brief(8.0), brief(1.157e-7)
+    >>> format_number(140000), format_number(0.74481), format_number(8.0), format_number(1.157e-7)
     ('140,000', '0.7448', '8', '1.157e-07')
     """
     if value == int(value) and abs(value) < 1e9:
@@ -24,7 +24,7 @@ def format_number(value: float) -> str:
 def shorten_text(text: str) -> str:
     """Return a parameter's value for readers: a fraction with many digits is rounded, all other texts stay.
 
-    >>> brief_text("0.00015642140528861185"), brief_text("12345678901"), brief_text("tanh")
+    >>> shorten_text("0.00015642140528861185"), shorten_text("12345678901"), shorten_text("tanh")
     ('0.0001564', '12345678901', 'tanh')
     """
     value = parse_fraction(text) if len(text) > 8 else None
@@ -45,9 +45,9 @@ def parse_fraction(text: str) -> float | None:
 def make_labels(values: Sequence[float]) -> list[str]:
     """Return short texts for the ticks of an axis, which differ from each other.
 
-    >>> labels([0.0, 2e10, 4e10]), labels([1e-7, 0.001, 1.0, 50000.0])
+    >>> make_labels([0.0, 2e10, 4e10]), make_labels([1e-7, 0.001, 1.0, 50000.0])
     (['0', '2e10', '4e10'], ['1e-7', '0.001', '1', '50,000'])
-    >>> labels([1000.01, 1000.02])
+    >>> make_labels([1000.01, 1000.02])
     ['1,000.01', '1,000.02']
     """
     for digits in range(1, 17):
@@ -77,7 +77,7 @@ def _is_near(value: float, text: str) -> bool:
 def format_seconds(value: float) -> str:
     """Return a length of time, with its two largest units.
 
-    >>> seconds(0.42), seconds(75), seconds(7260), seconds(180000)
+    >>> format_seconds(0.42), format_seconds(75), format_seconds(7260), format_seconds(180000)
     ('0.4 s', '1 min 15 s', '2 h 1 min', '2 d 2 h')
     """
     if value < 10:
@@ -95,7 +95,7 @@ def format_seconds(value: float) -> str:
 def format_usd(amount: float) -> str:
     """Return an amount of money as text.
 
-    >>> usd(0.0104), usd(0.5), usd(12345.678), usd(0.00001)
+    >>> format_usd(0.0104), format_usd(0.5), format_usd(12345.678), format_usd(0.00001)
     ('0.0104 USD', '0.50 USD', '12,345.68 USD', 'under 0.0001 USD')
     """
     if 0 < amount < 0.0001:
@@ -106,7 +106,7 @@ def format_usd(amount: float) -> str:
 def format_size(count: float) -> str:
     """Return a number of bytes as text.
 
-    >>> size(9 << 30), size(315 << 20), size(25276510208)
+    >>> format_size(9 << 30), format_size(315 << 20), format_size(25276510208)
     ('9 GiB', '315 MiB', '23.5 GiB')
     """
     gib = count / (1 << 30)

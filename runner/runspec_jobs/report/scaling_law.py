@@ -175,7 +175,7 @@ def _compute_usd_per_second(series: Series, size: float, asked: Asked) -> float 
 
 
 def write_report(found: Scaled) -> dict[str, Any]:
-    """Return a report in the form of `--json`; `from_json` reads it as a series."""
+    """Return a report in the form of `--json`; `read_series` reads it as a series."""
     law = found.fit
     return {
         "name": found.series.name,

@@ -206,7 +206,7 @@ def _advise_gpus(used: Used) -> Iterator[Advice]:
 def round_size(count: float) -> int:
     """Return bytes rounded up to whole GiB, or less to quarters of one.
 
-    >>> rounded(11.25 * GIB) // GIB, rounded(300 << 20) // (1 << 20)
+    >>> round_size(11.25 * GIB) // GIB, round_size(300 << 20) // (1 << 20)
     (12, 512)
     """
     step = GIB if count > FINE else STEP
@@ -216,7 +216,7 @@ def round_size(count: float) -> int:
 def format_spec_size(count: int) -> str:
     """Return bytes as a spec has them.
 
-    >>> written(12 * GIB), written(768 << 20)
+    >>> format_spec_size(12 * GIB), format_spec_size(768 << 20)
     ('12GiB', '768MiB')
     """
     return f"{count // GIB}GiB" if count % GIB == 0 else f"{count >> 20}MiB"

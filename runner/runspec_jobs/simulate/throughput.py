@@ -53,7 +53,7 @@ class Curve(NamedTuple):
 def make_amdahl(rate: float, serial: float) -> Curve:
     """Return the curve of Amdahl's law for *rate* samples/s on one node, and the part *serial* that does not scale.
 
-    >>> round(amdahl(5874, 0.01105).samples_per_s(4))
+    >>> round(make_amdahl(5874, 0.01105).compute_throughput(4))
     22742
     """
     return Curve((Point(1, rate), Point(2, 2 * rate / (1 + serial))))

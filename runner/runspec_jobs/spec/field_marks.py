@@ -65,7 +65,7 @@ def find_user_settings(kind: type[BaseModel], settings: Any, at: Path = ()) -> I
 
 
 def _find_nested(annotation: Any, value: Any, at: Path) -> Iterator[Path]:
-    """Yield the paths that `of_user` yields for the models in *value*, which is of the type *annotation*."""
+    """Yield the paths that `find_user_settings` yields for the models in *value*, which is of the type *annotation*."""
     kinds = get_args(annotation)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield from find_user_settings(annotation, value, at)

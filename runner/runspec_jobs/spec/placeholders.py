@@ -48,7 +48,7 @@ def make_smoke_name(name: str) -> str:
 def find_placeholders(text: str) -> Iterator[tuple[str, str]]:
     """Yield the (kind, name) of every placeholder in *text*.
 
-    >>> list(places("${mounts.code}/x $${mounts.data} $${sweep.a:-${sweep.lr}}"))
+    >>> list(find_placeholders("${mounts.code}/x $${mounts.data} $${sweep.a:-${sweep.lr}}"))
     [('mounts', 'code'), ('sweep', 'lr')]
     """
     for escaped, kind, name, _, _ in PLACE.findall(text):
@@ -59,7 +59,7 @@ def find_placeholders(text: str) -> Iterator[tuple[str, str]]:
 def find_unknown_placeholders(text: str) -> Iterator[tuple[str, str]]:
     """Yield both words of every `${word.word}` in *text* that is not a placeholder.
 
-    >>> list(unknown_places("${mount.code} $${mount.code} ${sweep.lr} ${HOST:-a.b}"))
+    >>> list(find_unknown_placeholders("${mount.code} $${mount.code} ${sweep.lr} ${HOST:-a.b}"))
     [('mount', 'code')]
     """
     for escaped, _, _, kind, name in PLACE.findall(text):
@@ -83,7 +83,7 @@ def literal(text: str) -> str:
 def unescape_placeholders(text: str) -> str:
     """Return *text* with `${` instead of each `$${` before a placeholder; no placeholder is replaced by its value.
 
-    >>> unescaped("$${mounts.code} $${HOME}")
+    >>> unescape_placeholders("$${mounts.code} $${HOME}")
     '${mounts.code} $${HOME}'
     """
     return PLACE.sub(lambda match: match[0][1:] if match[1] else match[0], text)
@@ -131,7 +131,7 @@ class Axis(NamedTuple):
 def list_axes(sweep: Sweep) -> tuple[Axis, ...]:
     """Return the factors whose product *sweep* is, in its order; the lists of a factor must be equally long.
 
-    >>> axes({"lr": ("1", "2")})
+    >>> list_axes({"lr": ("1", "2")})
     (Axis(names=('lr',), rows=(('1',), ('2',))),)
     """
     return tuple(_make_axis(name, part) for name, part in sweep.items())
@@ -157,7 +157,7 @@ def list_parameters(sweep: Sweep) -> list[str]:
 def count_tasks(sweep: Sweep) -> int:
     """Return the number of tasks without making them; where lists go together, the first one is counted.
 
-    >>> length({"lr": ("1", "2"), "list": {"a": ("1", "2", "3"), "b": ("4", "5", "6")}})
+    >>> count_tasks({"lr": ("1", "2"), "list": {"a": ("1", "2", "3"), "b": ("4", "5", "6")}})
     6
     """
     return math.prod(map(_count_values, sweep.values()))

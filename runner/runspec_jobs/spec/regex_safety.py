@@ -87,7 +87,7 @@ def count_unlimited_repetitions(text: str) -> int:
 
     A search takes time that grows with a line's length to the power of this number, plus one.
 
-    >>> [unlimited_repetitions(t) for t in (r"a.*b+", r"[*+]{2,}", r"x{3}y?\\*", r"(?:a{0,200})*")]
+    >>> [count_unlimited_repetitions(t) for t in (r"a.*b+", r"[*+]{2,}", r"x{3}y?\\*", r"(?:a{0,200})*")]
     [2, 1, 0, 2]
     """
     found, at = 0, 0

@@ -56,7 +56,7 @@ def list_requirements(text: str) -> tuple[str, ...]:
     Raises RequirementsError with every line that is something else. The format:
     https://pip.pypa.io/en/stable/reference/requirements-file-format/
 
-    >>> requirement_lines("numpy==1.26.4  # the last 1.x\\n\\nsix")
+    >>> list_requirements("numpy==1.26.4  # the last 1.x\\n\\nsix")
     ('numpy==1.26.4', 'six')
     """
     kept, problems = [], []
@@ -75,7 +75,7 @@ def list_conda_lines(text: str) -> tuple[str, ...]:
 
     The format: https://docs.conda.io/projects/conda/en/stable/user-guide/tasks/manage-environments.html
 
-    >>> conda_lines("dependencies: [python=3.11, numpy]")
+    >>> list_conda_lines("dependencies: [python=3.11, numpy]")
     ('dependencies: [python=3.11, numpy]',)
     """
     lines = tuple(text.splitlines())

@@ -197,7 +197,7 @@ def _suggest_placeholder(kind: str, name: str, known: Mapping[str, Iterable[str]
 
 
 def _find_parameter(spec: Spec, number: int) -> Path:
-    """Return the path of parameter *number* of the sweep, in the order of `swept`."""
+    """Return the path of parameter *number* of the sweep, in the order of `list_parameters`."""
     found: list[Path] = []
     for name, part in spec.sweep.items():
         if isinstance(part, Random):

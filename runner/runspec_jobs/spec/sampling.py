@@ -43,7 +43,7 @@ class Draw:
     def draw_uniform(self, low: str, high: str) -> str:
         """Return a number that is uniformly distributed from *low* to *high*.
 
-        >>> Draw(7, 0, "dropout").uniform("0", "0.5")
+        >>> Draw(7, 0, "dropout").draw_uniform("0", "0.5")
         '0.3825583576400199'
         """
         ends = decimal.Decimal(low), decimal.Decimal(high)

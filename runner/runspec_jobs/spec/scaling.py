@@ -17,7 +17,7 @@ def make_name(spec: Spec, size: int) -> str:
 def _format_name(name: str, unit: str, size: int) -> str:
     """Return the name of a size.
 
-    >>> _named("train", "nodes", 8), _named("train", "processes", 2)
+    >>> _format_name("train", "nodes", 8), _format_name("train", "processes", 2)
     ('train-n8', 'train-p2')
     """
     return f"{name}-{unit[0]}{size}"
@@ -43,7 +43,7 @@ def list_sizes(spec: Spec) -> list[Spec]:
 def write_size(value: Value, size: int) -> bytes:
     """Return *value*, a parsed spec, as the YAML text of the spec at *size*.
 
-    The text parses to the spec that `of_size` returns: every scalar keeps its text and its YAML type.
+    The text parses to the spec that `select_size` returns: every scalar keeps its text and its YAML type.
     """
     assert isinstance(value, dict), "BUG: a spec is a mapping"
     parts = {key: _write_value(inner) for key, inner in value.items() if key != "scaling"}

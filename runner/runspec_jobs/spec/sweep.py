@@ -201,7 +201,7 @@ class _Drawn(dict[str, Any]):
 
 
 def _mark_parts(value: Any) -> Any:
-    """Mark the mappings under `list` and `random` by their classes, so that `_which` recognises them."""
+    """Mark the mappings under `list` and `random` by their classes, so that `_get_class` recognises them."""
     if not isinstance(value, Mapping):
         return value
     kinds = {LIST: _Listed, RANDOM: _Drawn}

@@ -103,7 +103,7 @@ def _free(value: Any) -> Any:
 def parse_seconds(value: Any) -> Any:
     """Return the seconds in a duration such as "1h30m"; return values that are not text unchanged.
 
-    >>> seconds("1h30m")
+    >>> parse_seconds("1h30m")
     5400
     """
     if not isinstance(value, str):
@@ -117,7 +117,7 @@ def parse_seconds(value: Any) -> Any:
 def parse_saves(value: Any) -> Any:
     """Return the number of saves in "last 3", or 1 for "last"; return values that are not text unchanged.
 
-    >>> saves("last 3")
+    >>> parse_saves("last 3")
     3
     """
     if not isinstance(value, str):
@@ -130,7 +130,7 @@ def parse_saves(value: Any) -> Any:
 def parse_size(value: Any) -> Any:
     """Return the bytes in a size such as "16GiB"; return values that are not text unchanged.
 
-    >>> size_bytes("2KiB")
+    >>> parse_size("2KiB")
     2048
     """
     if not isinstance(value, str):
@@ -163,7 +163,7 @@ def make_match_validator(
 
 
 def text_like(pattern: str, what: str, hint: str) -> tuple[BeforeValidator, WithJsonSchema]:
-    """Return the validator of `matching` and the JSON Schema of *pattern*, to be put into `Annotated[str, ...]`."""
+    """Return what `make_match_validator` does, and the JSON Schema of *pattern*, for `Annotated[str, ...]`."""
     schema = WithJsonSchema({"type": "string", "pattern": pattern})
     return BeforeValidator(make_match_validator(pattern, what, hint)), schema
 

@@ -147,9 +147,9 @@ def _translate_error(kind: type[BaseModel], value: Any, at: Path, error: ErrorDe
 def _suggest_list(given: Any, path: Path) -> str:
     """Return the hint to write *given* as a list: a command is split as a shell would do it, or belongs to `run`.
 
-    >>> _as_list('python x.py --name "a b"', ("command",))
+    >>> _suggest_list('python x.py --name "a b"', ("command",))
     "write [python, x.py, --name, 'a b']"
-    >>> _as_list("make && ./a.out > log", ("command",))
+    >>> _suggest_list("make && ./a.out > log", ("command",))
     'write run: make && ./a.out > log'
     """
     if not isinstance(given, str) or not given.strip() or not given.isprintable():

@@ -137,7 +137,7 @@ def replace_atomically(path: Path, begins: str = UNFINISHED) -> Iterator[BinaryI
 
 @contextlib.contextmanager
 def write_file(path: Path) -> Iterator[BinaryIO]:
-    """Yield a file to write to *path*: that of `replaced`, or *path* itself where a file cannot take its place.
+    """Yield the file of `replace_atomically` to write to, or *path* itself where a file cannot take its place.
 
     That is a device, a pipe, or a link to an open file of this process, such as /dev/stdout.
     """

@@ -112,7 +112,7 @@ def _sum(journal: Journal, found: Sequence[Span]) -> dict[str, object]:
         return {}
     if not priced.known:
         return {}
-    return {"cost": spent.part_json(spent.sum_spent(spent.compute_spent(found, priced)))}
+    return {"cost": spent.write_part(spent.sum_spent(spent.compute_spent(found, priced)))}
 
 
 class Keeper:

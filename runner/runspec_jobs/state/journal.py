@@ -44,7 +44,7 @@ class RunState:
     attempts: dict[tuple[int, int, int], Event] = field(
         default_factory=dict
     )  # `machines.spent.Span`
-    cost: Event | None = None  # of all attempts, as `machines.spent.part_json` wrote it
+    cost: Event | None = None  # of all attempts, as `machines.spent.write_part` wrote it
     metric: Event | None = (
         None  # the best value so far: `name`, `task`, and `value` unless its task failed
     )

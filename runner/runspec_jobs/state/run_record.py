@@ -199,7 +199,7 @@ def create(
 ) -> Record:
     """Write the complete record of a run to disk, before any request is made for it.
 
-    *profile* is the file that the options come from, *machines* what `machines.spent.rates_json` returned, and
+    *profile* is the file that the options come from, *machines* what `machines.spent.write_rates` returned, and
     *about* what `RunState.about` describes. The caller holds the lock of the name.
     """
     with _create_folder(text, made, facts, base, name, profile, machines) as started:
@@ -334,7 +334,7 @@ def list_all() -> list[Record]:
 
 
 def list_all_states() -> list[tuple[Record, journal.RunState | Damaged]]:
-    """Return all records in the order of `all_runs`, each with the state in its journal, or the error of reading it."""
+    """Return all records in the order of `list_all`, each with the state in its journal, or the error of reading it."""
     return sorted(
         ((of, _read_state(of)) for of in _list_records(RUN)), key=lambda one: _order(*one)
     )

@@ -4,7 +4,8 @@
 the same command may replace it, as long as nobody has changed it. For each folder there is a file in the state folder;
 if it is lost, the files count as the user's own. A folder that was moved is recognized by its inode.
 
-While a command writes, another file says what it is about to write, and stays if the command is killed: see `writing`.
+While a command writes, another file says what it is about to write, and stays if the command is killed: see
+`record_writing`.
 """
 
 from __future__ import annotations

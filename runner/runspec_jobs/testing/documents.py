@@ -19,7 +19,7 @@ def parse_spec(document: Mapping[str, Any]) -> tuple[Spec | None, list[Problem]]
 def write_value(value: Any) -> Value:
     """Return *value* as if it were parsed from a file: all scalars become text, and strings become quoted text.
 
-    >>> written({"nodes": 2})
+    >>> write_value({"nodes": 2})
     {'nodes': '2'}
     """
     if isinstance(value, Mapping):
@@ -34,7 +34,7 @@ def write_value(value: Any) -> Value:
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Return *below* overridden by *above*; mappings are merged recursively.
 
-    >>> merged({"cluster": {"cpus": 1}}, {"cluster": {"nodes": 2}})
+    >>> merge({"cluster": {"cpus": 1}}, {"cluster": {"nodes": 2}})
     {'cluster': {'cpus': 1, 'nodes': 2}}
     """
     found = dict(below)

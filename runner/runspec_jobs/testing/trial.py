@@ -45,7 +45,7 @@ def token(number: int) -> str:
 def _write_number(number: int) -> str:
     """Write *number* in three of the digits of a token.
 
-    >>> _three(1), _three(46_655), _three(46_656)
+    >>> _write_number(1), _write_number(46_655), _write_number(46_656)
     ('001', 'zzz', '000')
     """
     return "".join(DIGITS[number // 36**place % 36] for place in (2, 1, 0))

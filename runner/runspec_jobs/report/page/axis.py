@@ -76,7 +76,7 @@ def make_axis(title: str, values: Iterable[float], span: float = SPAN) -> Axis |
 def choose_ticks(axis: Axis) -> list[float]:
     """Return round values for the ticks of *axis*: about five, or powers of two or ten on a logarithmic axis.
 
-    >>> ticks(Axis("", 0, 1))
+    >>> choose_ticks(Axis("", 0, 1))
     [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
     """
     if axis.high <= axis.low:

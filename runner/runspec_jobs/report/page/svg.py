@@ -62,7 +62,7 @@ def draw_plot(
 def format_percent(share: float) -> str:
     """Return a share as a percentage.
 
-    >>> percent(0.5), percent(1 / 3)
+    >>> format_percent(0.5), format_percent(1 / 3)
     ('50%', '33.33%')
     """
     return f"{share * 100:.2f}".rstrip("0").rstrip(".") + "%"

@@ -17,9 +17,9 @@ def thin(numbers: Sequence[float], most: int) -> tuple[Spot, ...]:
     Numbers that are not finite are left out. Of each of several equal parts of the curve, the first, the lowest, the
     highest and the last point stay.
 
-    >>> thinned([5.0, float("nan"), 4.0], 100)
+    >>> thin([5.0, float("nan"), 4.0], 100)
     ((1, 5.0), (3, 4.0))
-    >>> [y for _, y in thinned([1.0] * 50 + [99.0] + [1.0] * 50 + [-5.0] + [1.0] * 50, 8)]
+    >>> [y for _, y in thin([1.0] * 50 + [99.0] + [1.0] * 50 + [-5.0] + [1.0] * 50, 8)]
     [1.0, 99.0, 1.0, 1.0, -5.0, 1.0]
     """
     spots = [(place, y) for place, y in enumerate(numbers, 1) if math.isfinite(y)]
@@ -43,7 +43,7 @@ def _find_extremes(some: Sequence[Spot]) -> list[Spot]:
 def choose_evenly(count: int, most: int) -> list[int]:
     """Return at most *most* numbers below *count*, at equal distances, the first and the last included.
 
-    >>> evenly(3, 5), evenly(100, 3)
+    >>> choose_evenly(3, 5), choose_evenly(100, 3)
     ([0, 1, 2], [0, 50, 99])
     """
     if count <= most:

@@ -22,9 +22,9 @@ def find_mistake(image: str) -> tuple[str, str] | None:
     A file, which begins with `/`, `.` or `~`, is not looked at. A scheme such as `docker://` and enroot's notation
     `[USER@]REGISTRY#NAME` are accepted: providers say whether they know these.
 
-    >>> mistake("python:3.12"), mistake("docker://nvcr.io#nvidia/pytorch:24.05-py3"), mistake("./a.sif")
+    >>> find_mistake("python:3.12"), find_mistake("docker://nvcr.io#nvidia/pytorch:24.05-py3"), find_mistake("./a.sif")
     (None, None, None)
-    >>> mistake("Python:3.12")[0]
+    >>> find_mistake("Python:3.12")[0]
     'a registry takes no capital letters in a name'
     """
     if image.startswith(("/", ".", "~")):

@@ -42,7 +42,7 @@ HEREDOC = re.compile(r"<<(-?)[ \t]*(\\?)(['\"]?)([A-Za-z_]\w*)\3")
 def find_bash_words(script: str) -> list[tuple[int, str]]:
     """Return the line, from 1, and the name of each thing in *script* that /bin/sh may not know, each name once.
 
-    >>> bash_words("echo '[['  # source x\\nif [[ a == b ]]; then x=(1 2); fi")
+    >>> find_bash_words("echo '[['  # source x\\nif [[ a == b ]]; then x=(1 2); fi")
     [(2, '[['), (2, 'an array')]
     """
     bare, expanded = strip_quoted(script), strip_quoted(script, double=False)

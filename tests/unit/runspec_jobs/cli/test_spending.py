@@ -14,7 +14,7 @@ import pytest
 from runspec_jobs import api
 from runspec_jobs.cli.app import run
 from runspec_jobs.cli.spending import short
-from runspec_jobs.machines.spent import Part, part_json
+from runspec_jobs.machines.spent import Part, write_part
 from runspec_jobs.provider import State, Status
 from runspec_jobs.state_folder import find_runs_folder
 from runspec_local.client import LocalClient
@@ -196,4 +196,4 @@ NONE, ONE, TWO = Decimal(0), Decimal(1), Decimal(2)
     ],
 )
 def test_a_column_says_which_bound_it_is(part: Part, text: str) -> None:
-    assert short(part_json(part)) == text
+    assert short(write_part(part)) == text

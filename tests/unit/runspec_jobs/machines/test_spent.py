@@ -17,11 +17,11 @@ from runspec_jobs.machines.spent import (
     Rates,
     Span,
     compute_spent,
-    part_json,
     read_part,
     read_rates,
     read_spans,
     sum_spent,
+    write_part,
     write_rates,
     write_spans,
     write_spent,
@@ -131,8 +131,8 @@ def test_an_unknown_price_is_hours_and_not_0() -> None:
     of_new = sum_spent(compute_spent(spans[:1], priced))
 
     assert (found.most_usd, found.unpriced_hours, found.hours) == (Decimal("1.5"), N1, N2)
-    assert (of_new.is_priced, part_json(of_new)["most_usd"]) == (False, None)
-    assert read_part(part_json(found)) == found
+    assert (of_new.is_priced, write_part(of_new)["most_usd"]) == (False, None)
+    assert read_part(write_part(found)) == found
 
 
 def test_of_several_possible_machines_both_bounds_are_said() -> None:
@@ -222,5 +222,5 @@ def test_attempts_of_no_known_length_have_no_known_price() -> None:
     assert not sum_spent(compute_spent([none], Rates(node_usd_hour=1.0))).is_priced
     assert sum_spent(compute_spent([none, known], Rates(node_usd_hour=1.0))).is_priced
     assert (
-        part_json(sum_spent(compute_spent([none], Rates(node_usd_hour=1.0))))["least_usd"] is None
+        write_part(sum_spent(compute_spent([none], Rates(node_usd_hour=1.0))))["least_usd"] is None
     )

@@ -24,9 +24,9 @@ from runspec_jobs.machines.spent import (
     Rates,
     Span,
     compute_spent,
-    part_json,
     read_spans,
     sum_spent,
+    write_part,
     write_spans,
 )
 from runspec_jobs.provider import Attempt, NodeStatus, State, Status
@@ -222,7 +222,7 @@ def test_the_records_of_random_runs_have_the_same_amounts(tmp_path: Path) -> Non
         charged, _ = bill(of, end, 0, price, timed=True)
         assert found is not None
         kept = record.read_memory().cost
-        assert kept == part_json(sum_spent(found)), seed
+        assert kept == write_part(sum_spent(found)), seed
         if not price.unknown:
             amounts = {
                 o: (cents(part.least_usd), cents(part.most_usd)) for o, part in found.items()
