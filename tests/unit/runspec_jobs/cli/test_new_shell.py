@@ -37,7 +37,7 @@ def test_a_signal_while_the_shell_is_being_opened_cancels_the_run_and_keeps_no_h
     monkeypatch.setattr(lifecycle, "apply", lambda *_, **__: run)
     monkeypatch.setattr(api, "await_shell", lambda *_, **__: None)
     monkeypatch.setattr(shell, "get", lambda *_, **__: run)
-    monkeypatch.setattr(api, "enter", lambda *_, **__: SimpleNamespace(new_shell=opened))
+    monkeypatch.setattr(api, "enter", lambda *_, **__: SimpleNamespace(open_new_shell=opened))
     (tmp_path / "job.yaml").write_text(SPEC)
     before = handlers()
     try:

@@ -16,7 +16,7 @@ from runspec_jobs.state import run_record
 def test_a_dead_service_keeps_nothing_of_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def record(provider: str) -> Any:
         opened = lambda wait: contextlib.nullcontext()  # noqa: E731
-        return SimpleNamespace(plan=SimpleNamespace(provider=provider), opened=opened)
+        return SimpleNamespace(plan=SimpleNamespace(provider=provider), open_journal=opened)
 
     def connect(of: Any) -> Any:
         if of.plan.provider == "slurm":
