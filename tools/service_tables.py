@@ -16,7 +16,7 @@ from machine_cells import number
 from machines_azure import LIST as AZURE_LIST, pages
 from machines_ec2 import after_preface
 
-from runspec_aws.resources.price_list import SERVICES as AWS, is_usage
+from runspec_aws.price_list import SERVICES as AWS, is_usage
 from runspec_azure.resources.price_list import SERVICES as AZURE, metered
 from runspec_jobs.machines.service import ServicePrice, read_services
 

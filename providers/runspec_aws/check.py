@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from runspec_aws import job, signed
+from runspec_aws import job, resources, signed
 from runspec_aws.decision import MAX_ATTEMPTS, Decision, JobKind, JobShape, decide, decide_shape
 from runspec_aws.infrastructure import lustre, made_queue, own_queue
 from runspec_aws.infrastructure.launch_template import ROOT_DEVICE
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources import region
-from runspec_aws.resources.instance_types import NO_DRIVER, chosen, gpu_types, known, usable_gib
+from runspec_aws.resources import NO_DRIVER, chosen, gpu_types, known, usable_gib
 from runspec_ec2 import ec2_catalogue
 from runspec_jobs.provider import (
     Capacity,
@@ -52,7 +51,7 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from _container(spec)
     yield from _limits(spec, options)
     if facts.complete:
-        yield from region.problems(facts)
+        yield from resources.check_region(facts)
         decision = decide(spec, options)
         yield from _machines(spec, decision, facts)
         yield from _profile(spec, options)

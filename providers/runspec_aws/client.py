@@ -6,17 +6,15 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from runspec_aws import lookup, publish, timing
+from runspec_aws import lookup, resources, timing
+from runspec_aws.cleanup import OrphanFinder, Reconciler
 from runspec_aws.errors import translated
 from runspec_aws.logs import CloudStream, Logs
 from runspec_aws.naming import s3
 from runspec_aws.options import AwsOptions
-from runspec_aws.orphans import OrphanFinder
-from runspec_aws.reconcile import Reconciler
-from runspec_aws.resources import region
-from runspec_aws.session.clients import Session
+from runspec_aws.session import Session
 from runspec_aws.status.jobs import Jobs
-from runspec_aws.store import objects
+from runspec_aws.store import objects, publish
 from runspec_aws.store.layout import INSIDE_SHA256
 from runspec_aws.timing import Clock, Timing
 from runspec_jobs.provider import (
@@ -121,7 +119,7 @@ class AwsClient:
                 found = getattr(self.session.make(request.service), request.operation)(**params)
         except RemoteError as exc:
             types = params.get("computeResources", {}).get("instanceTypes", ())
-            exc.hint = exc.hint or region.way_out(exc.message, types)
+            exc.hint = exc.hint or resources.suggest_types(exc.message, types)
             raise
         kept = KEPT.get(request.operation, ())
         if any(key not in found for key in kept):

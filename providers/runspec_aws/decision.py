@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from runspec_aws import resources
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources import fargate
-from runspec_aws.resources.instance_types import (
+from runspec_aws.resources import (
     MIB,
     NodeRequest,
     chosen,
@@ -207,7 +207,7 @@ def _count_together(shape: JobShape, max_parallel: int | None) -> int:
 
 def _fargate_size(spec: Spec) -> tuple[str, int] | None:
     cpus = spec.cluster.cpus or (1 if spec.max_parallel else 0.25)  # the limit counts whole vCPUs
-    return fargate.choose_size(cpus, _mib(spec.cluster.memory))
+    return resources.choose_fargate_size(cpus, _mib(spec.cluster.memory))
 
 
 def _fargate_node(spec: Spec, size: tuple[str, int] | None) -> NodeRequest:
@@ -306,7 +306,7 @@ def _limit_vcpus(
 
 
 def _disk_gib(disk: int | None, options: AwsOptions) -> int | None:
-    least = fargate.LEAST_GB if options.fargate else LEAST_DISK_GIB
+    least = resources.FARGATE_LEAST_GB if options.fargate else LEAST_DISK_GIB
     return max(least, -(-disk // GIB)) if disk else None
 
 

@@ -9,8 +9,8 @@ from botocore.config import Config
 
 from runspec_aws.errors import got, translated
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources.region import OFFERED
-from runspec_aws.session.clients import Session
+from runspec_aws.resources import OFFERED
+from runspec_aws.session import Session
 from runspec_ec2 import ec2_catalogue
 from runspec_jobs.provider import RunspecError
 

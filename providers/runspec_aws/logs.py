@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from runspec_aws.errors import code_of, got, translated
-from runspec_aws.session.clients import Session
+from runspec_aws.session import Session
 from runspec_aws.status.jobs import Jobs
 from runspec_aws.status.nodes import Place
 from runspec_aws.status.poll import Job, has_ended

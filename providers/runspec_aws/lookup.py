@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from runspec_aws.errors import code_of, got, translated
 from runspec_aws.infrastructure import compute_environments
-from runspec_aws.session.clients import Session
+from runspec_aws.session import Session
 from runspec_jobs.provider import Finding, RemoteError, Request, Response, RunspecError
 
 LEAVING = ("DELETING", "DELETED")

@@ -1,10 +1,10 @@
-"""Requests in the words of the SDK, and the tags of what is made."""
+"""Requests in the words of the SDK, the tags of what is made, and the partitions of AWS."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from runspec_aws.options import AwsOptions
 from runspec_jobs.provider import Request
@@ -26,3 +26,38 @@ def tags(options: AwsOptions, **own: str) -> dict[str, str]:
     """Return the tags of the profile and of runspec, without characters that tags may not contain."""
     found: Mapping[str, str] = {**options.tags, **{f"runspec:{k}": v for k, v in own.items()}}
     return {UNFIT.sub("_", k)[:128]: UNFIT.sub("_", v)[:256] for k, v in found.items()}
+
+
+# The partitions of AWS: the prefix of ARNs in a region, and the domain of its services.
+#
+# https://docs.aws.amazon.com/whitepapers/latest/aws-fault-isolation-boundaries/partitions.html
+
+
+class Partition(NamedTuple):
+    id: str
+    domain: str
+
+
+STANDARD_PARTITION = Partition("aws", "amazonaws.com")
+# By the beginning of the region's name.
+OTHER_PARTITIONS = {
+    "cn-": Partition("aws-cn", "amazonaws.com.cn"),
+    "us-gov-": Partition("aws-us-gov", "amazonaws.com"),
+    "eusc-": Partition("aws-eusc", "amazonaws.eu"),
+    "us-iso-": Partition("aws-iso", "c2s.ic.gov"),
+    "us-isob-": Partition("aws-iso-b", "sc2s.sgov.gov"),
+    "eu-isoe-": Partition("aws-iso-e", "cloud.adc-e.uk"),
+    "us-isof-": Partition("aws-iso-f", "csp.hci.ic.gov"),
+}
+
+
+def partition(region: str) -> Partition:
+    """Return the partition of *region*.
+
+    >>> partition("cn-north-1")
+    Partition(id='aws-cn', domain='amazonaws.com.cn')
+    """
+    return next(
+        (OTHER_PARTITIONS[begin] for begin in OTHER_PARTITIONS if region.startswith(begin)),
+        STANDARD_PARTITION,
+    )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
+from runspec_aws import resources
 from runspec_aws.decision import Decision, decide
 from runspec_aws.infrastructure import made_queue, own_queue
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources import fargate
-from runspec_aws.resources.instance_types import known, runs_on, usable_gib
+from runspec_aws.resources import known, runs_on, usable_gib
 from runspec_ec2 import aws_price, ec2_catalogue
 from runspec_jobs.provider import (
     NOT_READ,
@@ -57,8 +57,10 @@ def _offer_fargate(
     node = decision.node
     if not decision.fits:
         return Offer((), standing=standing, why="no size of Fargate is large enough")
-    disk_gb = decision.disk_gib or fargate.FREE_GB
-    usd, first = fargate.hourly(float(node.cpus), node.memory_mib, disk_gb, options, listed)
+    disk_gb = decision.disk_gib or resources.FARGATE_FREE_GB
+    usd, first = resources.price_fargate(
+        float(node.cpus), node.memory_mib, disk_gb, options, listed
+    )
     name = (
         f"Fargate with {node.cpus} vCPU{'s' * (node.cpus != '1')} and {node.memory_mib / 1024:g} GB"
     )

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from runspec_aws.naming import partition
 from runspec_aws.options import OWN_GROUP, AwsOptions
-from runspec_aws.resources.region import is_asked
-from runspec_aws.session.partition import partition
+from runspec_aws.resources import asks_region
 from runspec_jobs.provider import Request, Step, requests_of
 
 VERSION = "2012-10-17"
@@ -179,7 +179,7 @@ def _machines(requests: Iterable[Request], options: AwsOptions) -> Iterator[dict
             arns = [_arn("ec2", row[1].format(**params), options) for row, params in mine]
             yield _statement(sid, [row[0] for row, _ in mine], arns)
     if not options.queue:  # `gc` also finds environments of other plans
-        offers = ["ec2:DescribeInstanceTypeOfferings"] if is_asked(options) else []
+        offers = ["ec2:DescribeInstanceTypeOfferings"] if asks_region(options) else []
         yield _statement("LookAtMachines", [*(row[2] for row in EC2.values()), *offers], ["*"])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from runspec_aws import check, plan
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources.region import is_asked, with_offers
+from runspec_aws.resources import asks_region, with_offers
 from runspec_jobs.provider import (
     NOT_READ,
     Client,
@@ -37,7 +37,7 @@ class AwsBatchProvider:
         return check.problems(spec, with_offers(facts))
 
     def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
-        if not (options.queue or is_asked(options)):
+        if not (options.queue or asks_region(options)):
             return {}  # runspec makes the environments, and knows what they are
         from runspec_aws import discover
 
@@ -60,24 +60,24 @@ class AwsBatchProvider:
         return PriceList("ec2", options.region) if options.region else None
 
     def read_prices(self, options: Any) -> ListedPrices:
-        from runspec_aws.resources import price_list
+        from runspec_aws import price_list
 
         return price_list.read(options)
 
     def first_profile(self) -> str:
-        from runspec_aws.profile_template import PROFILE
+        from runspec_aws.options import PROFILE_TEMPLATE
 
-        return PROFILE
+        return PROFILE_TEMPLATE
 
     def examine(self, options: Any) -> Iterable[Finding]:
-        from runspec_aws.doctor.findings import examine
+        from runspec_aws.doctor import examine
 
         return examine(options)
 
     def probes(self, options: Any) -> Sequence[Probe]:
-        from runspec_aws.probes import probes
+        from runspec_aws.probes import beliefs
 
-        return probes.probes(options)
+        return beliefs.probes(options)
 
     def rehearse(
         self, options: Mapping[str, Any], folder: Path, engine: str | None

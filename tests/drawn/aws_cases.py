@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
+from runspec_aws import doctor
 from runspec_aws.client import AwsClient
-from runspec_aws.doctor import findings
 from runspec_aws.infrastructure.compute_environments import (
     ENVIRONMENT as ENVIRONMENTS,
     QUEUE as QUEUES,
@@ -382,7 +382,7 @@ OFFERED = worlds(pages=pages("m5.large", "c5.large"))
 
 def examined(**more: Any) -> Callable[[Place], Any]:
     options = AwsOptions.model_validate({**OPTIONS, **more})
-    return lambda place: list(findings.examine(options))
+    return lambda place: list(doctor.examine(options))
 
 
 def all_well(account: Account, found: Any) -> bool:

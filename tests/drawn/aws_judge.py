@@ -16,12 +16,10 @@ from botocore.config import Config
 from hypothesis import strategies as st
 from urllib3 import HTTPResponse
 
-from runspec_aws import client
+from runspec_aws import client, doctor, session
 from runspec_aws.client import AwsClient
-from runspec_aws.doctor import findings
 from runspec_aws.options import AwsOptions
-from runspec_aws.session import clients
-from runspec_aws.status import array_children, jobs, poll
+from runspec_aws.status import jobs, poll
 from runspec_aws.store import multipart, objects
 from runspec_aws.timing import Clock
 from runspec_emulators.aws import models
@@ -76,7 +74,7 @@ class Quick:
 class Region:
     """An account with clients of it, which share one session, as its making costs more than an example."""
 
-    def __init__(self, account: Account, own: clients.Session, folder: Path) -> None:
+    def __init__(self, account: Account, own: session.Session, folder: Path) -> None:
         self.account, self.session, self.folder = account, own, folder
 
     def judge(self, case: Case, example: Example) -> None:
@@ -127,10 +125,10 @@ class Region:
 def region(patch: pytest.MonkeyPatch, folder: Path) -> Iterator[Region]:
     """Give a region whose clock is quick, with nothing of this machine's own settings."""
     clock = Quick()
-    patch.setattr(clients, "PATIENT", ONCE)
-    patch.setattr(clients, "UPLOADING", ONCE)
-    patch.setattr(findings, "QUOTAS", {"on-demand": "L-1216C47A"})
-    for module in (poll, array_children, jobs):  # so that a large array has more than two children
+    patch.setattr(session, "PATIENT", ONCE)
+    patch.setattr(session, "UPLOADING", ONCE)
+    patch.setattr(doctor, "QUOTAS", {"on-demand": "L-1216C47A"})
+    for module in (poll, poll, jobs):  # so that a large array has more than two children
         patch.setattr(module, "AT_ONCE", CHILDREN - 2)
     patch.setattr(jobs, "SHOWN", CHILDREN - 2)
     patch.setattr(objects, "PART_BYTES", PART_BYTES)
@@ -149,8 +147,8 @@ def region(patch: pytest.MonkeyPatch, folder: Path) -> Iterator[Region]:
         }.items():
             patch.setenv(name, value)
         times = Clock(clock.monotonic, clock.time, clock.sleep)
-        own = clients.Session(AwsOptions.model_validate(OPTIONS), clock=times)
-        for module in (client, findings):
+        own = session.Session(AwsOptions.model_validate(OPTIONS), clock=times)
+        for module in (client, doctor):
             patch.setattr(module, "Session", lambda *how: own)
         own._session.events.register("before-send", at_once(account))
         for service in SERVICES:  # while the endpoint is in the environment

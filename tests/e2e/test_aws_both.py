@@ -19,9 +19,8 @@ import pytest
 from runspec_agent.base import end_causes
 from runspec_agent.base.task_identity import TaskIdentity
 from runspec_agent.retry import end_record
-from runspec_aws import discover, timing
+from runspec_aws import discover, session, timing
 from runspec_aws.options import AwsOptions
-from runspec_aws.session import clients
 from runspec_emulators.aws.region import KEYS, Objects
 from runspec_jobs.cli.app import run
 from tests.support.aws.emulated_account import (
@@ -57,7 +56,7 @@ def moto(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def write_ends(monkeypatch: pytest.MonkeyPatch, prefix: str) -> None:
     """Have each job that is submitted leave the end records of agents whose programs succeeded."""
-    opened = clients.Session.new_client
+    opened = session.Session.new_client
 
     def write(params: dict[str, Any], **_: Any) -> None:
         at = f"{prefix}/runs/{params['jobName']}/"
@@ -66,14 +65,14 @@ def write_ends(monkeypatch: pytest.MonkeyPatch, prefix: str) -> None:
             key = end_record.key(at, place, end_record.End(0, end_causes.PROGRAM))
             boto3.client("s3").put_object(Bucket=BUCKET, Key=key, Body=b"{}")
 
-    def new_client(self: clients.Session, service: str, config: Any) -> Any:
+    def new_client(self: session.Session, service: str, config: Any) -> Any:
         client = opened(self, service, config)
         client.meta.events.register(
             "provide-client-params.batch.SubmitJob", write, unique_id="ends"
         )
         return client
 
-    monkeypatch.setattr(clients.Session, "new_client", new_client)
+    monkeypatch.setattr(session.Session, "new_client", new_client)
 
 
 @pytest.fixture(params=["region", "moto"], autouse=True)

@@ -9,7 +9,7 @@ from typing import Any
 import boto3
 import pytest
 
-from runspec_aws.doctor.network import ENDPOINTS
+from runspec_aws.doctor_network import ENDPOINTS
 from runspec_emulators.aws.region import Region
 from runspec_jobs.cli.app import run
 from tests.support.aws.emulated_account import (

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from runspec_aws import session as sessions
 from runspec_aws.options import AwsOptions
 from runspec_aws.probes import jobs
-from runspec_aws.probes.probes import probes
-from runspec_aws.session import clients as sessions
+from runspec_aws.probes.beliefs import probes
 from runspec_emulators.aws.batch import schedule
 from runspec_emulators.aws.batch.jobs import Job
 from runspec_emulators.aws.batch.world import World

@@ -9,9 +9,9 @@ import boto3
 import pytest
 from boto3.s3.transfer import TransferConfig
 
-from runspec_aws import publish
 from runspec_aws.options import AwsOptions
-from runspec_aws.session.clients import Session
+from runspec_aws.session import Session
+from runspec_aws.store import publish
 from runspec_aws.store.objects import Objects as Files
 from runspec_emulators.aws.region import Region
 from tests.support.aws.emulated_account import BUCKET, REGION

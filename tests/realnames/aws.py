@@ -8,7 +8,7 @@ from typing import Any
 
 import boto3
 
-from runspec_aws.session.partition import partition
+from runspec_aws.naming import partition
 from runspec_emulators.aws import signature
 from runspec_emulators.aws.batch import task_metadata
 from runspec_emulators.aws.http import serve

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from runspec_aws.emulator import ACCOUNT, SETTINGS
-from runspec_aws.session.partition import partition
+from runspec_aws.naming import partition
 from tests.realnames import aws
 from tests.realnames.world import Request, World
 from tests.support.profiles import own_profile

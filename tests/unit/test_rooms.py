@@ -15,9 +15,9 @@ PAGE = (ROOT / "docs/architecture.md").read_text().partition("## Modules of a pr
 MOST, MOST_AT_TOP = 15, 25  # modules in a folder
 ROOMS = set(
     """
-attempts check client decision discover doctor emulator errors infrastructure job logs lookup naming offer options
-orphans plan policy probes profile_template provider publish reasons reconcile resources session shell signed
-status store task_stop timing
+attempts check cleanup client decision discover doctor emulator errors infrastructure job logs lookup naming offer
+options orphans plan policy price_list probes profile_template provider publish reasons reconcile resources session
+shell signed status store task_stop timing
 """.split()
 )
 # Rooms that only one provider has.
@@ -59,7 +59,9 @@ def test_providers_have_rooms_of_the_same_names(top: str) -> None:
     packages = {file.parent.name for file in folder.glob("*/__init__.py")}
     files = {file.stem for file in folder.glob("*.py")} - {"__init__"}
 
-    assert (packages | files) - ROOMS - OWN.get(top, set()) - NESTED.get(top, set()) == set()
+    # A room that is too large for one file is several, whose names begin with its own.
+    names = {name for name in packages | files if name.partition("_")[0] not in ROOMS}
+    assert names - ROOMS - OWN.get(top, set()) - NESTED.get(top, set()) == set()
 
 
 def test_the_page_explains_every_name() -> None:

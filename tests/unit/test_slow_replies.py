@@ -13,10 +13,10 @@ import pytest
 from azure.core.exceptions import ClientAuthenticationError
 from azure.core.pipeline.transport import RequestsTransport
 
+from runspec_aws import price_list as aws_prices
 from runspec_aws.errors import translated as aws
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources import price_list as aws_prices
-from runspec_aws.session.clients import ONCE, Session as AwsSession
+from runspec_aws.session import ONCE, Session as AwsSession
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.errors import translated as azure
 from runspec_azure.resources import price_list as azure_prices

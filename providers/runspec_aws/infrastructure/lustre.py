@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from runspec_aws.naming import partition
 from runspec_aws.options import AwsOptions
-from runspec_aws.session.partition import partition
 
 ROOT = "/mnt/runspec"  # the folder on the machine with one folder for each file system
 BOUNDARY = "==RUNSPEC=="

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from runspec_aws.decision import Decision
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources.instance_types import (
+from runspec_aws.resources import (
     NO_DRIVER,
     NodeRequest,
     find_machines,

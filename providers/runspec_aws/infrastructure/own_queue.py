@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from runspec_aws.decision import Decision
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources.instance_types import find_machines
+from runspec_aws.resources import find_machines
 from runspec_jobs.provider import Facts, Machine, Problem
 
 NODES = ("cluster", "nodes")

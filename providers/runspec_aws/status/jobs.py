@@ -10,11 +10,10 @@ from runspec_aws import attempts, reasons
 from runspec_aws.decision import JobKind
 from runspec_aws.errors import got, translated
 from runspec_aws.lookup import QUEUE, described
-from runspec_aws.session.clients import Session
+from runspec_aws.session import Session
 from runspec_aws.status import nodes
-from runspec_aws.status.array_children import Children
 from runspec_aws.status.nodes import CANCELLED, STATES, Place
-from runspec_aws.status.poll import AT_ONCE, Job, JobPoller
+from runspec_aws.status.poll import AT_ONCE, Children, Job, JobPoller
 from runspec_aws.store.objects import Objects
 from runspec_jobs.provider import (
     Conflict,

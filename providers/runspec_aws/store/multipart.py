@@ -15,8 +15,7 @@ from typing import Any
 
 from runspec_aws.errors import got, listed, translated
 from runspec_aws.lookup import absent
-from runspec_aws.session.clients import Session
-from runspec_aws.session.pieces import Body
+from runspec_aws.session import Body, Session
 from runspec_jobs.provider import Conflict, HashedPart, NoAnswer, RunspecError
 
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html

@@ -11,8 +11,7 @@ from typing import Any, BinaryIO
 
 from runspec_aws.errors import code_of, listed, translated
 from runspec_aws.lookup import absent
-from runspec_aws.session.clients import Session
-from runspec_aws.session.pieces import Body
+from runspec_aws.session import Body, Session
 from runspec_aws.store import multipart
 from runspec_jobs.provider import (
     BodyReader,

@@ -12,9 +12,8 @@ import boto3
 import pytest
 
 from runspec_agent.store.manifest import MANIFEST, parsed
-from runspec_aws import errors, timing
+from runspec_aws import errors, session, timing
 from runspec_aws.emulator import ACCOUNT as ACCOUNT, SETTINGS
-from runspec_aws.session import clients
 from runspec_emulators.aws.region import Objects, Region
 from runspec_jobs.cli.app import run
 from tests.drawn.aws_truths import TRUTHS
@@ -63,7 +62,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         called.add(event["model"].name)
         errors.checked(parsed, **event)
 
-    monkeypatch.setattr(clients, "checked", checked)
+    monkeypatch.setattr(session, "checked", checked)
     return called
 
 

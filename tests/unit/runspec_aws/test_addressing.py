@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from runspec_aws.options import AwsOptions
-from runspec_aws.session.clients import Session
+from runspec_aws.session import Session
 from runspec_aws.store.objects import Objects
 
 ENDPOINT = "https://s3.example.com:9000"

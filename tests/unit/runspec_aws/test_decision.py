@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from runspec_aws.decision import decide
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources.instance_types import find_machines, known
+from runspec_aws.resources import find_machines, known
 from runspec_jobs.provider import Problem, Spec
 from tests.support.aws.specs import PROFILE, problems, spec
 from tests.support.root import ROOT

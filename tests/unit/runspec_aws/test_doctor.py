@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from runspec_aws.doctor import findings, network
+from runspec_aws import doctor, doctor_network
 from runspec_aws.options import AwsOptions
 from runspec_aws.policy import DOCTOR, policy
 from runspec_jobs.provider import Finding
@@ -28,7 +28,7 @@ def found_ways(public: bool, *routes: dict[str, str]) -> list[Finding]:
     )
     session: Any = SimpleNamespace(look=lambda service: ec2, region="eu-central-1")
     subnet = {"SubnetId": "subnet-1", "VpcId": "vpc-1", "MapPublicIpOnLaunch": public}
-    return list(network.ways_out(session, [subnet]))
+    return list(doctor_network.ways_out(session, [subnet]))
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ DENIED = ClientError({"Error": {"Code": "AccessDenied"}}, "SimulatePrincipalPoli
 def test_a_role_without_the_policy_is_no_good_role(iam: Iam, good: bool, what: str) -> None:
     session: Any = SimpleNamespace(look=lambda service: iam)
 
-    found = findings.rights(session, AwsOptions.model_validate(PROFILE))
+    found = doctor.rights(session, AwsOptions.model_validate(PROFILE))
 
     assert (found.ok, found.what.startswith(what)) == (good, True)
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
-from runspec_aws.orphans import OrphanFinder
+from runspec_aws.cleanup import OrphanFinder
 from runspec_aws.timing import CLOCK, DEFAULT
 from runspec_jobs.provider import Orphan
 

@@ -14,8 +14,7 @@ from runspec_aws import job as definition, plan, reasons
 from runspec_aws.decision import JobKind, decide, decide_shape
 from runspec_aws.infrastructure import compute_environments
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources import fargate
-from runspec_aws.resources.instance_types import known, usable_mib
+from runspec_aws.resources import SIZES, known, usable_mib
 from runspec_aws.status import nodes as job_nodes
 from runspec_jobs.provider import Facts, Source, Spec, Step, tasks
 from tests.support.aws.specs import PROFILE, SECRET, SHARED, spec
@@ -188,7 +187,7 @@ def test_a_size_of_fargate_is_never_less_than_was_asked_for(cpus: int, gib: int)
 
     assert decision.fits
     have, memory_mib = float(decision.node.cpus), decision.node.memory_mib
-    low, high, step = next(row[1:] for row in fargate.SIZES if row[0] == have)
+    low, high, step = next(row[1:] for row in SIZES if row[0] == have)
     assert have >= cpus
     assert memory_mib >= gib * 1024
     assert low <= memory_mib <= high

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runspec_aws.reconcile import SECOND, Reconciler
+from runspec_aws.cleanup import SECOND, Reconciler
 from runspec_aws.status.jobs import Jobs
 from runspec_aws.timing import CLOCK, DEFAULT, Clock
 from runspec_jobs.provider import NOT_NEEDED, RemoteError, State

@@ -9,8 +9,7 @@ import pytest
 from botocore.awsrequest import AWSResponse
 
 from runspec_aws.options import AwsOptions
-from runspec_aws.session.clients import Session
-from runspec_aws.session.pieces import Body
+from runspec_aws.session import Body, Session
 from runspec_aws.store.objects import Objects
 from runspec_jobs.provider import HashedPart, RemoteError
 from tests.support.aws.specs import PROFILE

@@ -14,7 +14,7 @@ import service_tables
 from machine_tables import main
 from service_tables import FILES, Found, aws_prices, merged, unanimous
 
-from runspec_aws.resources.price_list import SERVICES as AWS
+from runspec_aws.price_list import SERVICES as AWS
 from runspec_azure.resources.price_list import SERVICES as AZURE, Meter
 from runspec_jobs.machines.service import read_services
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runspec_aws.resources.instance_types import known
+from runspec_aws.resources import known
 from tests.support.aws.specs import PROFILE, problems, spec
 from tests.unit.runspec_aws.test_plan import container, resources, steps
 

@@ -8,7 +8,7 @@ import pytest
 
 from runspec_aws.options import AwsOptions
 from runspec_aws.provider import PROVIDER
-from runspec_aws.resources.fargate import hourly
+from runspec_aws.resources import price_fargate
 from runspec_jobs.machines.estimate import Work, estimate
 from runspec_jobs.provider import Facts, Offer
 from tests.support.aws.specs import spec
@@ -82,13 +82,13 @@ def test_a_node_that_no_size_holds_has_no_price() -> None:
 
 
 def test_one_unknown_part_makes_the_price_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    from runspec_aws.resources import fargate
+    from runspec_aws import resources
     from runspec_jobs.provider import ListedPrices, ServicePrice
 
     def known(item: str, region: str | None, listed: ListedPrices) -> ServicePrice:
         usd = None if item == "fargate memory" else 1.0
         return ServicePrice(item, "us-east-1", usd, "hour", "2026-08-12", "https://example.org")
 
-    monkeypatch.setattr(fargate, "aws_price", known)
+    monkeypatch.setattr(resources, "aws_price", known)
 
-    assert hourly(1, 2048, 20, AwsOptions())[0] is None
+    assert price_fargate(1, 2048, 20, AwsOptions())[0] is None

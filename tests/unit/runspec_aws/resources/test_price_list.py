@@ -12,8 +12,8 @@ import boto3
 import pytest
 from botocore.stub import ANY, Stubber
 
+from runspec_aws import price_list
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources import price_list
 from runspec_jobs.provider import RemoteError, Unavailable, UsageError
 
 

@@ -13,8 +13,8 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from runspec_aws.session import clients
-from runspec_aws.session.pieces import PIECE_BYTES, Body, GivenUp
+from runspec_aws import session
+from runspec_aws.session import PIECE_BYTES, Body, GivenUp
 from runspec_aws.store import multipart
 
 pytestmark = pytest.mark.process
@@ -67,7 +67,7 @@ def slow() -> Iterator[SlowServer]:
     server.socket.close()
 
 
-def s3(url: str, config: Config = clients.UPLOADING) -> Any:
+def s3(url: str, config: Config = session.UPLOADING) -> Any:
     return boto3.client(
         "s3",
         region_name="eu-central-1",
@@ -80,7 +80,7 @@ def s3(url: str, config: Config = clients.UPLOADING) -> Any:
 
 def test_each_piece_has_the_timeout_for_itself(slow: SlowServer) -> None:
     retries = {"mode": "standard", "total_max_attempts": 1}
-    hasty = clients.UPLOADING.merge(Config(connect_timeout=TIMEOUT_S, retries=retries))
+    hasty = session.UPLOADING.merge(Config(connect_timeout=TIMEOUT_S, retries=retries))
     where = {"Bucket": "jobs", "Key": "k", "UploadId": "u", "PartNumber": 1}
 
     found = s3(slow.url, hasty).upload_part(**where, Body=Body(bytearray(PART_BYTES)))

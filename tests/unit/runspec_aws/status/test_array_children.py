@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from runspec_aws.errors import Part
-from runspec_aws.status.array_children import Children
-from runspec_aws.status.poll import JobPoller
+from runspec_aws.status.poll import Children, JobPoller
 from runspec_aws.timing import DEFAULT, Clock, Timing
 from runspec_jobs.provider import NoAnswer
 

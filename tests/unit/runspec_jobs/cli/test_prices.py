@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runspec_aws.resources import price_list
+from runspec_aws import price_list
 from runspec_jobs.cli.app import run
 from runspec_jobs.errors import RemoteError, UsageError
 from runspec_jobs.machines.price_list import ListedPrices

@@ -10,8 +10,8 @@ from typing import cast
 
 import pytest
 
+from runspec_aws import resources
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources import instance_types
 from runspec_ec2 import ec2_catalogue
 from runspec_jobs.document import reader
 from runspec_jobs.engine import start_run
@@ -79,10 +79,10 @@ def newer(alive: Record, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     gone = set(types(alive.plan))
     left = tuple(machine for machine in here.machines if machine.name not in gone)
     fresh = here._replace(version="2099-01-01", machines=left)
-    monkeypatch.setattr(instance_types, "ec2_catalogue", lambda: fresh)
-    instance_types.chosen.cache_clear()
+    monkeypatch.setattr(resources, "ec2_catalogue", lambda: fresh)
+    resources.chosen.cache_clear()
     yield
-    instance_types.chosen.cache_clear()
+    resources.chosen.cache_clear()
 
 
 class Running:

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from runspec_aws import doctor_network
 from runspec_aws.decision import MAX_VCPUS
-from runspec_aws.doctor import network
 from runspec_aws.errors import LOGIN, got, translated
 from runspec_aws.lookup import ENVIRONMENT, QUEUE, asked, described
+from runspec_aws.naming import partition
 from runspec_aws.options import AwsOptions
 from runspec_aws.policy import job_policy
-from runspec_aws.session.clients import Session
-from runspec_aws.session.partition import partition
+from runspec_aws.session import Session
 from runspec_aws.store.objects import Objects
 from runspec_jobs.provider import Finding, RunspecError
 
@@ -57,7 +57,7 @@ def examine(options: AwsOptions) -> Iterator[Finding]:
     yield from _errors_as_findings(_queue(session, options))
     yield from _roles(session, options)
     yield from _image(session, options.image)
-    yield from _errors_as_findings(network.findings(session, options))
+    yield from _errors_as_findings(doctor_network.findings(session, options))
     if not options.queue:
         yield from _errors_as_findings(_places(session))
         yield from _quotas(session, options)

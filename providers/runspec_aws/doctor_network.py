@@ -10,8 +10,8 @@ from runspec_aws.errors import got
 from runspec_aws.infrastructure import lustre
 from runspec_aws.lookup import asked
 from runspec_aws.options import AwsOptions
-from runspec_aws.resources.instance_types import gpu_types, known
-from runspec_aws.session.clients import Session
+from runspec_aws.resources import gpu_types, known
+from runspec_aws.session import Session
 from runspec_jobs.provider import Finding
 
 ALL_TRAFFIC = "-1"

@@ -1,22 +1,31 @@
-"""What a node of a job requests, and the EC2 instance types that hold it.
-
-`instance_types` of the profile replaces the choice.
-"""
+"""The machines that a node may get: instance types, sizes of Fargate, and what the region offers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from runspec_ec2 import ec2_catalogue
+from runspec_aws.options import AwsOptions
+from runspec_ec2 import aws_price, ec2_catalogue
 from runspec_jobs.provider import (
+    NOT_READ,
     ChosenMachine,
+    Facts,
+    ListedPrices,
     Machine,
     MachineRequest,
+    Problem,
+    ServicePrice,
     choose_machines,
 )
+
+# What a node of a job requests, and the EC2 instance types that hold it.
+#
+# `instance_types` of the profile replaces the choice.
+
 
 MIB = 1 << 20
 # GPUs for which the default AMIs of AWS Batch have no driver:
@@ -147,3 +156,111 @@ def gpu_types() -> tuple[str, ...]:
         m.gpu for m in machines if m.gpu and (m.gpus or 0) >= 1 and m.architecture == "x86_64"
     }
     return tuple(sorted(models))
+
+
+# The sizes of tasks on Fargate, and what a task costs: vCPUs, memory, disk above 20 GB and a public address.
+#
+# https://aws.amazon.com/fargate/pricing/
+
+
+# vCPUs and the allowed memory in MiB: lowest, highest, step.
+# https://docs.aws.amazon.com/batch/latest/APIReference/API_ResourceRequirement.html
+SIZES: tuple[tuple[float, int, int, int], ...] = (
+    (0.25, 512, 2048, 512),
+    (0.5, 1024, 4096, 1024),
+    (1, 2048, 8192, 1024),
+    (2, 4096, 16384, 1024),
+    (4, 8192, 30720, 1024),
+    (8, 16384, 61440, 4096),
+    (16, 32768, 122880, 8192),
+)
+FARGATE_FREE_GB = 20  # of disk, for each task
+FARGATE_LEAST_GB = 21  # that a task with a disk of its own requests: see `decision`
+
+
+def choose_fargate_size(cpus: float, memory_mib: int) -> tuple[str, int] | None:
+    """Return the smallest size that holds *cpus* and *memory_mib*, as vCPUs and MiB, or None."""
+    for have, low, high, step in SIZES:
+        if have >= cpus and high >= memory_mib:
+            return f"{have:g}", max(low, low + -(-(memory_mib - low) // step) * step)
+    return None
+
+
+def price_fargate(
+    cpus: float,
+    memory_mib: int,
+    disk_gb: int,
+    options: AwsOptions,
+    listed: ListedPrices = NOT_READ,
+) -> tuple[float | None, ServicePrice]:
+    """Return the price of an hour of a task in USD, or None if it is unknown, and the price of its vCPUs.
+
+    Each part counts in proportion, by the second; a GB of memory is 1024 MiB.
+    """
+    amounts = {
+        "fargate vcpu": cpus,
+        "fargate memory": memory_mib / 1024,
+        "fargate storage": disk_gb - FARGATE_FREE_GB,
+        "public ipv4": 1 if options.public_ip else 0,
+    }
+    prices = {item: aws_price(item, options.region, listed) for item in amounts}
+    parts = [
+        None if one.usd is None else one.usd * amounts[item]
+        for item, one in prices.items()
+        if amounts[item]
+    ]
+    known = [part for part in parts if part is not None]
+    return sum(known) if len(known) == len(parts) else None, prices["fargate vcpu"]
+
+
+# Regions of which the catalogue does not say what EC2 offers there, and how a plan learns it.
+
+
+OFFERED = "offered"  # the key of `Facts.survey`: names of the instance types that EC2 offers in the region
+# How AWS Batch refuses an environment because of one instance type; it is not documented, and issues cite it:
+# https://github.com/outerbounds/metaflow-tools/issues/70 and https://github.com/aws/amazon-genomics-cli/issues/209
+ONE_OF = re.compile(r"nstance type can only be one of \[([^\]]*)\]")
+
+
+def asks_region(options: AwsOptions) -> bool:
+    """Return whether EC2 has to be asked what it offers: runspec chooses types, in a region that the table lacks."""
+    own = options.queue or options.instance_types or options.fargate
+    return not own and options.region is not None and options.region not in ec2_catalogue().offered
+
+
+def with_offers(facts: Facts) -> Facts:
+    """Return *facts* whose options have the instance types that discovery found in the region, if it found any."""
+    offered = facts.survey.get(OFFERED)
+    return facts if offered is None else facts._replace(options=facts.options.offering(offered))
+
+
+def check_region(facts: Facts) -> Iterator[Problem]:
+    """Yield a problem for a region of which nothing is known: one type that it lacks refuses the whole environment."""
+    options: AwsOptions = facts.options
+    if asks_region(options) and OFFERED not in facts.survey:
+        what = f"runspec does not know which instance types {options.region} offers, and could not ask EC2"
+        hint = (
+            "log in with the right ec2:DescribeInstanceTypeOfferings, or set instance_types in the profile, "
+            "such as [m7i.large, m7i.xlarge]"
+        )
+        yield Problem(("provider",), what, hint)
+
+
+def suggest_types(refusal: str, asked: Iterable[str]) -> str | None:
+    """Return the hint for a *refusal* of the instance types *asked*, some of which AWS Batch does not take.
+
+    >>> suggest_types("Instance type can only be one of [m5, m5.large, c5]", ["c7i.large", "m5.large"])
+    'set instance_types: [m5.large] in the profile: AWS Batch takes these of the types that were chosen'
+    """
+    listed = ONE_OF.search(refusal)
+    if listed is None:
+        return None
+    taken = {name.strip() for name in listed[1].split(",")}
+    both = [name for name in asked if name in taken or name.partition(".")[0] in taken]
+    if not both:
+        near = ", ".join(sorted(name for name in taken if "." in name)[:5] or sorted(taken)[:5])
+        return (
+            f"set instance_types in the profile to some that AWS Batch takes there, such as {near}"
+        )
+    names = ", ".join(both)
+    return f"set instance_types: [{names}] in the profile: AWS Batch takes these of the types that were chosen"

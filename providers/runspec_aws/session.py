@@ -1,21 +1,144 @@
-"""Clients of the AWS SDK: for each service, one that makes resources and one that only reads."""
+"""How requests and uploads are sent to AWS: the clients of the SDK, and what they are given for it."""
 
 from __future__ import annotations
 
+import io
+import os
+import socket
 import threading
+import time
 from collections.abc import Mapping
+from http.client import HTTPResponse
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 import boto3
+from botocore.auth import AUTH_TYPE_MAPS, S3SigV4Auth
+from botocore.awsrequest import (
+    AWSHTTPConnection,
+    AWSHTTPConnectionPool,
+    AWSHTTPSConnection,
+    AWSHTTPSConnectionPool,
+)
 from botocore.config import Config
 
 from runspec_aws.errors import LOGIN, checked, translated
+from runspec_aws.naming import partition
 from runspec_aws.options import AwsOptions
-from runspec_aws.session import part_signer, timed_connections
-from runspec_aws.session.partition import partition
 from runspec_aws.timing import CLOCK, DEFAULT, Clock, Timing
-from runspec_jobs.provider import CredentialsError, UsageError
+from runspec_jobs.provider import CredentialsError, HashedPart, TimedStream, UsageError
+
+# The content of an upload, as the SDK sends it: in pieces, and no more of them once the upload is given up.
+#
+# urllib3 sends bytes by one call, which must then end within the timeout for connecting; each piece has that time
+# for itself. https://docs.python.org/3/library/socket.html#socket.socket.sendall
+
+
+PIECE_BYTES = 1 << 18
+
+
+class GivenUp(BaseException):
+    """The upload was given up. No Exception, which the SDK would answer with another try."""
+
+
+class Body:
+    """A file-like object over *content*; reading it raises GivenUp once *given_up* is set.
+
+    *sha256* is the digest of the content in hexadecimal, if it is known.
+    """
+
+    def __init__(self, content: bytes | bytearray, given_up: threading.Event | None = None) -> None:
+        self.content, self.given_up = content, given_up
+        self.sha256 = content.sha256 if isinstance(content, HashedPart) else None
+        self._at = 0
+
+    def __len__(self) -> int:
+        return len(self.content)
+
+    def read(self, size: int | None = -1) -> memoryview | bytes:
+        """Return the next piece, whose size does not depend on *size*; b"" at the end."""
+        if self.given_up is not None and self.given_up.is_set():
+            raise GivenUp
+        begin, self._at = self._at, min(self._at + PIECE_BYTES, len(self.content))
+        return memoryview(self.content)[begin : self._at] if begin < self._at else b""
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        origin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: len(self.content)}[whence]
+        self._at = max(0, origin + offset)
+        return self._at
+
+
+# Signs parts of uploads with the SHA-256 that was computed when they were read.
+#
+# Botocore would compute it once more, which takes half a second of CPU time for each GiB. The signature is the
+# same. https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html
+
+
+SIGNER = "runspec-s3v4"
+REPLACED_SIGNERS = (
+    "v4",
+    "s3v4",
+)  # not those of other stores, of directory buckets or of several regions
+SIGNER_EVENT = "choose-signer.s3.UploadPart"
+
+
+class PartSigner(S3SigV4Auth):  # type: ignore[misc] # botocore has no types
+    def payload(self, request: Any) -> str:
+        """Return the SHA-256 of the body of *request*."""
+        body = request.body
+        known = body.sha256 if isinstance(body, Body) else None
+        return known or str(super().payload(request))
+
+
+AUTH_TYPE_MAPS[SIGNER] = PartSigner
+
+
+def choose_signer(signature_version: Any, **_: Any) -> str | None:
+    """Return the name of the signer for a part, for the event of botocore; None leaves the choice to others."""
+    return SIGNER if signature_version in REPLACED_SIGNERS else None
+
+
+# Connections of the SDK with a time limit for whole replies; see `TimedStream`.
+
+
+class TimedResponse(HTTPResponse):
+    def __init__(self, sock: socket.socket, *args: Any, **more: Any) -> None:
+        super().__init__(sock, *args, **more)
+        found: Any = self.fp  # a BufferedReader, as makefile("rb") gives
+        self.fp = io.BufferedReader(TimedStream(found.detach(), sock, time.monotonic))
+
+
+class TimedConnection(AWSHTTPConnection):  # type: ignore[misc]  # the SDK has no types
+    response_class = TimedResponse
+
+
+class TimedSecureConnection(AWSHTTPSConnection):  # type: ignore[misc]  # the SDK has no types
+    response_class = TimedResponse
+
+
+class TimedPool(AWSHTTPConnectionPool):  # type: ignore[misc]  # the SDK has no types
+    ConnectionCls = TimedConnection
+
+
+class TimedSecurePool(AWSHTTPSConnectionPool):  # type: ignore[misc]  # the SDK has no types
+    ConnectionCls = TimedSecureConnection
+
+
+def time_connections(client: Any) -> None:
+    """Have *client*, which has sent nothing yet, make such connections, also through a proxy.
+
+    The SDK has no public setting for them, so this changes the table of its HTTP session. A test shows that it is
+    effective with the SDK that is installed.
+    """
+    session = client._endpoint.http_session  # noqa: SLF001 - see above
+    session._pool_classes_by_scheme.update(http=TimedPool, https=TimedSecurePool)  # noqa: SLF001
+
+
+# Clients of the AWS SDK: for each service, one that makes resources and one that only reads.
+
 
 # SubmitJob has no client token: repeating it after a lost reply could submit a second job. Checksums only where a
 # call requires them: an upload in parts that began without them refuses them.
@@ -91,9 +214,9 @@ class Session:
         with self._making:
             if key not in self._clients:
                 client = self._session.client(service, config=config)
-                timed_connections.use(client)
+                time_connections(client)
                 client.meta.events.register("after-call", checked)
-                client.meta.events.register_first(part_signer.EVENT, part_signer.choose)
+                client.meta.events.register_first(SIGNER_EVENT, choose_signer)
                 self._clients[key] = client
             return self._clients[key]
 

@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 import boto3
 
 from runspec_aws.errors import LOGIN, translated
+from runspec_aws.naming import partition
 from runspec_aws.options import AwsOptions
-from runspec_aws.session import timed_connections
-from runspec_aws.session.clients import PATIENT
-from runspec_aws.session.partition import partition
+from runspec_aws.session import PATIENT, time_connections
 from runspec_jobs.provider import (
     CredentialsError,
     ListedPrices,
@@ -100,7 +99,7 @@ def read(options: AwsOptions) -> ListedPrices:
     pricing = session.client("pricing", region_name=AT, config=PATIENT)
     ec2 = session.client("ec2", config=PATIENT)
     for client in (pricing, ec2):
-        timed_connections.use(client)
+        time_connections(client)
     with translated("the prices"):
         on_demand = on_demand_prices(products(pricing, options.region, "AmazonEC2", WANTED))
         spot = spot_prices(ec2)

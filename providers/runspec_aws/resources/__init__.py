@@ -1,1 +1,0 @@
-"""What a node requests, the instance types and sizes of Fargate that hold it, and prices."""

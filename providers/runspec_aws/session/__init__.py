@@ -1,1 +1,0 @@
-"""AWS SDK clients, and the partition of a region."""
