@@ -13,8 +13,7 @@ from runspec_jobs.provider import (
     secret_problems,
     too_many_tasks,
 )
-from runspec_local.session.gpus import VISIBLE
-from runspec_local.supervisor.node import UNMOUNTABLE
+from runspec_local.naming import UNMOUNTABLE, VISIBLE
 
 READABLE = ("env:", "file:")
 MOST_TASKS = 10_000  # each is a process of its own, and one supervisor watches all of them

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-VISIBLE = "CUDA_VISIBLE_DEVICES"
+from runspec_local.naming import VISIBLE
+
 HIDDEN = {VISIBLE: ""}  # CUDA finds no GPU
 LIST = ("nvidia-smi", "-L")
 # https://docs.nvidia.com/datacenter/tesla/mig-user-guide/

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from runspec_local import errors
+from runspec_local.naming import UNMOUNTABLE
 from runspec_local.session import gpus
 from runspec_local.session.gpus import Gpu
 from runspec_local.supervisor import bytecode, elastic
 
 INSIDE = "/.runspec"  # where a container finds the agent
-UNMOUNTABLE = ',"\r\n'  # characters that no path for a container engine may contain
 # What the shell of an image does first. An engine may end with the same exit code if the container cannot start.
 # It empties the file, since a full disk has room for that.
 BEGIN = f"{{ true >{INSIDE}/begun; }} 2>/dev/null\n"

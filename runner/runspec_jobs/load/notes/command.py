@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import shlex
 from collections.abc import Iterable, Iterator
@@ -151,6 +150,8 @@ def _suggest_name(name: str, known: Iterable[str]) -> str:
     short = name.removeprefix("RUNSPEC_")
     if short in MEANT:
         return f"write RUNSPEC_{MEANT[short]}"
+    import difflib  # slow to import, and only a wrong name needs it
+
     near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.8)
     return f"did you mean {near[0]}?" if near else "docs/inside.md lists the variables of a job"
 
