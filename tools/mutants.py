@@ -212,14 +212,15 @@ class Clone:
         """Return which tests fail, all of them or those listed, or why no test could be run."""
         failed, listed = self._folder / "failed", self._folder / "listed"
         failed.write_text("")
+        # Of an option that pytest learns later, it would take a value of its own word for a path, and for the root.
         words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-        words += ["-p", "reached_lines", "--failed", str(failed), "--timeout", str(TEST_S)]
-        words += ["--basetemp", str(self._folder / "tests"), *more]
+        words += ["-p", "reached_lines", f"--failed={failed}", f"--timeout={TEST_S}"]
+        words += [f"--basetemp={self._folder / 'tests'}", *more]
         if tests is None:
             words += ["-n", str(self._workers)]
         else:
             listed.write_text("".join(f"{test}\n" for test in tests))
-            words += ["-n", "0", "--listed", str(listed)]
+            words += ["-n", "0", f"--listed={listed}"]
             words += sorted({test.partition("::")[0] for test in tests})
         code = self._wait(words)
         if names := list(dict.fromkeys(failed.read_text().splitlines())):
@@ -296,7 +297,7 @@ def recorded_tests(clone: Clone, commit: str) -> dict[str, Reached]:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            failed = clone.run(more=["--record-lines", folder])
+            failed = clone.run(more=[f"--record-lines={folder}"])
             print(f"{len(failed)} tests fail without a change and see nothing: {failed}")
             tests = {}
             for part in Path(folder).iterdir():

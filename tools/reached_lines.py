@@ -1,8 +1,8 @@
 """A plugin of pytest that records which test runs which lines of the product, and one that runs listed tests alone.
 
-    pytest -p reached_lines --record-lines FOLDER    write a file for each process of pytest into FOLDER
-    pytest -p reached_lines --listed FILE            run the tests whose ids are the lines of FILE, in that order
-    pytest -p reached_lines --failed FILE            write the ids of the tests that fail into FILE
+    pytest -p reached_lines --record-lines=FOLDER    write a file for each process of pytest into FOLDER
+    pytest -p reached_lines --listed=FILE            run the tests whose ids are the lines of FILE, in that order
+    pytest -p reached_lines --failed=FILE            write the ids of the tests that fail into FILE
 
 Lines that run in other processes are not recorded: the quick tests start none.
 """
