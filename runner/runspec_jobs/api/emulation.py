@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import stat
 import tempfile
@@ -102,8 +103,10 @@ def make_work_folder(keep_in: Path | None, note: Callable[[str], None]) -> Itera
         return
     note("outputs and logs are deleted at the end; --folder FOLDER keeps them")
     _remove_dead()
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    # The name is known before the folder exists, so that no interrupt comes between the two.
+    folder = Path(tempfile.gettempdir(), f"{PREFIX}{secrets.token_hex(8)}")
     try:
+        folder.mkdir(mode=0o700)
         with (folder / f"{LOCK}.new").open("w") as held:
             with contextlib.suppress(OSError):  # a file system has no locks
                 file_lock.take(held.fileno())

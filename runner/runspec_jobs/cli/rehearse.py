@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -34,7 +34,7 @@ def rehearse(options: RehearsalOptions, *, as_json: bool) -> int:
     """Apply, fetch and destroy a job against emulators; return the exit code of the apply."""
     keep_in = options.keep_in
     with (
-        _signals_as_interrupts(),
+        _signals_as_interrupts() as ignore_signals,
         emulated(
             options.file,
             engine=options.engine,
@@ -43,7 +43,9 @@ def rehearse(options: RehearsalOptions, *, as_json: bool) -> int:
             overrides=options.overrides,
             on_event=output.tell_event,
         ) as folder,
+        contextlib.ExitStack() as at_end,
     ):
+        at_end.callback(ignore_signals)  # what is left to do then is what they ask for
         applied = apply.ApplyOptions(
             options.file,
             new=True,
@@ -66,19 +68,22 @@ def rehearse(options: RehearsalOptions, *, as_json: bool) -> int:
 
 
 @contextlib.contextmanager
-def _signals_as_interrupts() -> Iterator[None]:
+def _signals_as_interrupts() -> Iterator[Callable[[], None]]:
     """Make SIGTERM and SIGHUP do what Ctrl-C does, so that nothing stays on this machine; only the first one counts.
 
-    At the exit, the signals do again what they did before.
+    Yield a function after which none counts. At the exit, the signals do again what they did before.
     """
     before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGHUP)}
     numbers = [n for n, handler in before.items() if handler not in (signal.SIG_IGN, None)]
     if threading.current_thread() is not threading.main_thread():
         numbers = []
 
-    def interrupt(_: int, frame: FrameType | None) -> None:
+    def ignore() -> None:
         for number in numbers:
             signal.signal(number, lambda *_: None)
+
+    def interrupt(_: int, frame: FrameType | None) -> None:
+        ignore()
         on_interrupt = signal.getsignal(signal.SIGINT)
         if not callable(on_interrupt):  # ignored, as in the background of a script
             on_interrupt = signal.default_int_handler
@@ -87,7 +92,7 @@ def _signals_as_interrupts() -> Iterator[None]:
     try:
         for number in numbers:
             signal.signal(number, interrupt)
-        yield
+        yield ignore
     finally:
         for number in numbers:
             signal.signal(number, before[number])

@@ -14,7 +14,7 @@ import pytest
 
 from runspec_agent.base import file_lock
 from runspec_jobs.api import emulation
-from runspec_jobs.cli import apply
+from runspec_jobs.cli import apply, destroy
 from runspec_jobs.cli.app import run
 from runspec_jobs.errors import RemoteError, Unavailable, UsageError
 from runspec_jobs.load import profile, registry, source as jobs
@@ -197,6 +197,42 @@ def test_a_signal_to_end_leaves_nothing(
     job: Path, temporary: Path, number: signal.Signals, ignored: signal.Signals | None
 ) -> None:
     assert struck(job, number, ignored) == 130
+
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_signal_at_the_end_of_a_rehearsal_leaves_nothing(
+    job: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder is removed then in any case."""
+    remove = emulation._remove
+
+    def remove_late(folder: Path) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        remove(folder)
+
+    monkeypatch.setattr(emulation, "_remove", remove_late)
+    monkeypatch.setattr(apply, "apply", lambda _: 0)
+    monkeypatch.setattr(destroy, "destroy", lambda _: 0)
+
+    assert run(["rehearse", str(job)]) == 0
+
+    assert list(temporary.iterdir()) == []
+
+
+def test_an_interrupt_when_the_folder_of_a_rehearsal_is_made_leaves_nothing(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = os.mkdir
+
+    def make_and_interrupt(path: str, mode: int) -> None:
+        make(path, mode)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "mkdir", make_and_interrupt)
+
+    with pytest.raises(KeyboardInterrupt), emulation.work_folder(None, lambda text: None):
+        pass
 
     assert list(temporary.iterdir()) == []
 
