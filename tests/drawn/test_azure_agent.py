@@ -16,6 +16,7 @@ from runspec_agent.base.job_env import Failure
 from runspec_agent.preemption.azure import ScheduledEventsWatcher
 from runspec_agent.secrets import key_vault
 from runspec_agent.store import blob, managed_identity, ranged_read, s3
+from runspec_agent.store.base import Bucket
 from runspec_agent.store.blob import BlobBucket
 from runspec_agent.store.managed_identity import Login
 from tests.drawn.azure_cloud import Truth, ranged
@@ -139,7 +140,7 @@ def token(job: Job) -> str:
 def secret(job: Job) -> str:
     listed = f'{{"HF": "{job.server.url}/secrets/s"}}'
     env = {**job.env, key_vault.LISTED: listed, key_vault.AUDIENCE: "https://vault.azure.net"}
-    key_vault.fill(env)
+    key_vault.fill(Bucket(), env)
     return env["HF"]
 
 

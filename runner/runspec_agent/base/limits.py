@@ -1,21 +1,18 @@
 """How long the agent waits for programs and for other nodes, in seconds, and the oldest time of a file.
 
-A node sends heartbeats. It counts as lost when its heartbeat has not changed for a lease, which is many heartbeats
-long, because a busy machine or store may delay some of them. Nodes meet in one of three ways, with intervals of its
-own: in a folder that they share, in the store of the run, or as members of an elastic job.
+A node sends heartbeats. It counts as lost when its heartbeat has not changed for a lease, which is several heartbeats
+long, because a busy machine or store may delay some of them. Nodes meet in one of three ways, each with intervals of
+its own: in a folder that they share, in the store of the run, or as members of an elastic job.
 """
 
 # The grace period: between SIGTERM and SIGKILL, for a program to save and exit. RUNSPEC_GRACE_S sets another one.
 GRACE_S = 10  # on the user's own machine, as with `docker stop`
-# Where a service ends jobs: most leave 30 s between their own two signals, and outputs have to be saved after it.
+# Where a service ends jobs: AWS Batch and Slurm (KillWait) leave 30 s between their own two signals.
 SERVICE_GRACE_S = 20  # signed.sh has the same number
-SIMULATED_GRACE_S = 30.0  # `runspec simulate` counts with a program that needs longer than most
-UNKNOWN_GRACE_S = (
-    30.0  # for a run whose settings are damaged: longer than the default, as nobody knows
-)
-SAVE_S = (
-    120.0  # after the grace period: for a node to save the outputs before others go on without it
-)
+SIMULATED_GRACE_S = 30.0  # with which `runspec simulate` and the benchmarks count
+UNKNOWN_GRACE_S = 30.0  # of a run whose settings are damaged: longer than each default
+# After the grace period: for a node to save its outputs, before others go on without it.
+SAVE_S = 120
 
 # In a folder that all nodes share, where a request takes milliseconds.
 BEAT_S = 1.0
@@ -31,14 +28,13 @@ STORE_MOMENT_S = 20.0  # the same, if nodes that never join need not be waited f
 # Members of an elastic job. Each heartbeat is a put and a get of each node: 17,280 of each a day at 5 s.
 ELASTIC_BEAT_S = 5.0  # RUNSPEC_BEAT_S sets another one
 ELASTIC_FOLDER_BEAT_S = 1.0  # the same in a folder
-ELASTIC_LEASE = 3  # heartbeats in a lease: a node that is lost stops the others for no longer
+ELASTIC_LEASE = 3  # heartbeats in a lease: a node that is lost stops the others for that long
 ELASTIC_JOIN_S = 3.0  # the least time for more nodes to join before a generation starts
 ELASTIC_START_S = 60.0  # for the first node to write the address at which its generation meets
 
 # The node that builds an environment in a shared folder, for which the others wait.
 BUILD_BEAT_S = 5.0
-BUILD_LEASE_S = (
-    60.0  # another node then takes its lock: a compiler may leave a machine no time for heartbeats
-)
+# Another node then takes its lock. A compiler may leave a machine no time for heartbeats.
+BUILD_LEASE_S = 60.0
 
 OLDEST_MTIME_S = 315532800  # 1 January 1980: zip, and with it wheels, refuses earlier dates

@@ -4,12 +4,11 @@ import math
 import time
 from typing import Any, Callable, Dict, Optional
 
+from runspec_agent import extensions
 from runspec_agent.base import end_causes
 from runspec_agent.base.job_env import STOPPED, Failure
 from runspec_agent.base.process import Signals
 from runspec_agent.base.task_identity import TaskIdentity
-from runspec_agent.preemption.azure import ScheduledEventsWatcher
-from runspec_agent.preemption.ec2 import Ec2PreemptionWatcher
 from runspec_agent.preemption.hold import PreemptionHold
 from runspec_agent.preemption.watcher import PreemptionWatcher
 from runspec_agent.retry.exit_barrier import ExitBarrier
@@ -17,12 +16,7 @@ from runspec_agent.retry.multi_instance import MultiInstanceTask
 from runspec_agent.retry.retry_rounds import AGAIN, TOO_LONG, RetryRound
 from runspec_agent.store.base import Bucket
 
-WATCHES: Dict[
-    Any, Callable[[Dict[str, str]], PreemptionWatcher]
-] = {  # they report the reclaim of a spot machine
-    True: Ec2PreemptionWatcher,
-    "azure": ScheduledEventsWatcher,
-}
+EC2 = "ec2"  # what `spot: true` in a record means
 
 
 class Leaving(Failure):
@@ -42,7 +36,7 @@ class Departure:
         self.env, self.record, self.say = env, record, say
         self.leaving: Optional[Leaving] = None
         self.taken: Optional[PreemptionHold] = None
-        self.watch: Optional[PreemptionWatcher] = None
+        self.watch = _make_watcher(record.get("spot"), env)
         # On Slurm, the batch script keeps the timeout, for all nodes at once; those of an elastic job have one each.
         kept = "RUNSPEC_TIMEOUT_S" in env and not record.get("elastic")
         limit_s = None if kept else record.get("timeout_s")
@@ -52,7 +46,7 @@ class Departure:
         self, bucket: Bucket, at: str, place: TaskIdentity, say: Callable[[str], None]
     ) -> None:
         """Keep the attempt running after a notice if the service wants that; *say* also uploads the log."""
-        if self.record.get("spot") == "azure":
+        if self.watch is not None and self.watch.holds:
             key = "{}taken/{}/{}/".format(at, place.task, place.attempt)
             self.taken = PreemptionHold(bucket, key, place.rank, say)
 
@@ -62,8 +56,7 @@ class Departure:
 
     def listen(self) -> None:
         """Watch for notices that the spot machine will be reclaimed."""
-        if self.record.get("spot"):
-            self.watch = WATCHES[self.record["spot"]](self.env)
+        if self.watch is not None:
             self.watch.start()
 
     def finish(self) -> None:
@@ -84,7 +77,7 @@ class Departure:
 
     def stay(self, signals: Signals) -> None:
         """Wait until this machine is reclaimed, if its service wants that after a notice."""
-        if self.taken is not None and isinstance(self.watch, ScheduledEventsWatcher):
+        if self.taken is not None and self.watch is not None:
             self.taken.stay(self.watch, signals)
 
     def look(
@@ -127,3 +120,14 @@ class Departure:
         if failed is not None:
             return Leaving("node {} has failed".format(failed), STOPPED, end_causes.PEER)
         return None if late is None else Leaving(late, TOO_LONG, end_causes.TIMEOUT)
+
+
+def _make_watcher(spot: Any, env: Dict[str, str]) -> Optional[PreemptionWatcher]:
+    """Return the watcher that *spot* of the run's record names, or None if the machine gives no notice."""
+    if not spot:
+        return None
+    name = EC2 if spot is True else spot
+    watcher: PreemptionWatcher = extensions.load(extensions.PREEMPTION, name, "preemption watcher")(
+        env
+    )
+    return watcher

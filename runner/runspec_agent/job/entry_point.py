@@ -4,6 +4,7 @@ import os
 import sys
 from typing import List, Optional
 
+from runspec_agent import extensions
 from runspec_agent.base import boot_folder, end_causes, process
 from runspec_agent.base.job_env import Failure, NoSpace
 from runspec_agent.base.process import Signals
@@ -12,7 +13,6 @@ from runspec_agent.job import agent_watch
 from runspec_agent.job.agent import RUN_PREFIX, Agent, print_line
 from runspec_agent.job.agent_watch import Watch
 from runspec_agent.retry import attempts, multi_instance
-from runspec_agent.secrets import secrets_file
 from runspec_agent.store import base as store
 from runspec_agent.transfer import log_times, log_uploader
 
@@ -28,12 +28,11 @@ def _main(argv: List[str]) -> int:
     rename(os.environ)
     restore_path(os.environ)
     bucket = store.connect()
-    if "RUNSPEC_VAULT" in os.environ:
-        from runspec_agent.secrets import key_vault  # imports the modules for network access
-
-        key_vault.fill(os.environ)
-    secrets_file.fill(bucket, os.environ)
-    for name in ("RUNSPEC_SAS", "RUNSPEC_IDENTITY"):  # a program may print its variables to the log
+    for variable in extensions.SECRETS:
+        if variable in os.environ:
+            fill = extensions.load(extensions.SECRETS, variable, "source of secrets for")
+            fill(bucket, os.environ)
+    for name in bucket.private:  # a program may print its variables to the log
         os.environ.pop(name, None)
     env = dict(os.environ)
     crew = multi_instance.read(bucket, RUN_PREFIX.format(env["RUNSPEC_RUN"]), env)

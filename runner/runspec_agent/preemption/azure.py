@@ -22,6 +22,7 @@ class ScheduledEventsWatcher(PreemptionWatcher):
     All machines of a scale set receive each other's events, so each has to know its own name.
     """
 
+    holds = True
     every_s = 1.0  # as Azure recommends, since a notice may be only 30 seconds long
     # The first answer may take two minutes, since the first request turns the service on.
     answer_s = 130.0
@@ -33,10 +34,6 @@ class ScheduledEventsWatcher(PreemptionWatcher):
         dedicated = env.get("AZ_BATCH_NODE_IS_DEDICATED", "").lower() == "true"
         super().__init__(env.get("AZURE_POD_IDENTITY_AUTHORITY_HOST"), dedicated)
         self._name = ""
-
-    def still(self) -> bool:
-        """Return whether the machine will still be reclaimed. Raise OSError or ValueError without a usable answer."""
-        return self.look() is not None
 
     def look(self) -> Optional[str]:
         if not self._name:

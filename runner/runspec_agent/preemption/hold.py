@@ -12,7 +12,7 @@ from typing import Callable
 
 from runspec_agent.base.job_env import STOPPED, Failure
 from runspec_agent.base.process import Signals
-from runspec_agent.preemption.azure import ScheduledEventsWatcher
+from runspec_agent.preemption.watcher import PreemptionWatcher
 from runspec_agent.store.base import Bucket
 
 GOES, STAYS = b"to be taken away", b"stays after all"
@@ -35,7 +35,7 @@ class PreemptionHold:
         except Failure as failure:  # there is no time to repeat the request
             self.say(str(failure))
 
-    def stay(self, watch: ScheduledEventsWatcher, signals: Signals) -> None:
+    def stay(self, watch: PreemptionWatcher, signals: Signals) -> None:
         """Wait until this machine is reclaimed, if it has a notice."""
         if watch.notice is not None and not self._wait(watch.still, signals):
             self.note(STAYS)

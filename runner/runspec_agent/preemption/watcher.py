@@ -14,6 +14,7 @@ class PreemptionWatcher(threading.Thread):
     The thread never raises, and no other code waits for it, so a job runs the same without the service.
     """
 
+    holds = False  # whether an attempt must run until its machine is reclaimed: see `hold`
     every_s = 5.0  # between two requests
     answer_s = 2.0  # for one answer
     misses = 3  # failed requests in a row at the beginning, after which there is no such service
@@ -46,6 +47,10 @@ class PreemptionWatcher(threading.Thread):
     def look(self) -> Optional[str]:
         """Return when the machine will be reclaimed, or None. Raise OSError or ValueError without a usable answer."""
         raise NotImplementedError
+
+    def still(self) -> bool:
+        """Return whether the machine will still be reclaimed. Raise OSError or ValueError without a usable answer."""
+        return self.look() is not None
 
     def forget(self) -> None:
         """Forget what may have caused the last error, such as an expired token."""

@@ -10,6 +10,7 @@ from typing import Dict, MutableMapping
 
 from runspec_agent.base import boot
 from runspec_agent.base.job_env import Failure
+from runspec_agent.store.base import Bucket
 from runspec_agent.store.managed_identity import REFUSED, TRIES, Login
 
 LISTED = "RUNSPEC_VAULT"  # maps variables to secrets: {"NAME": "https://VAULT/secrets/SECRET"}
@@ -17,7 +18,7 @@ AUDIENCE = "RUNSPEC_VAULT_AUDIENCE"  # the resource for which tokens of vaults a
 VERSION = "7.4"
 
 
-def fill(env: MutableMapping[str, str]) -> None:
+def fill(_: Bucket, env: MutableMapping[str, str]) -> None:
     """Put the secrets that `RUNSPEC_VAULT` lists into *env*. Raise Failure if a secret cannot be read."""
     listed: Dict[str, str] = json.loads(env.pop(LISTED, "") or "{}")
     audience = env.pop(AUDIENCE, "")

@@ -1,24 +1,22 @@
 """The operations of a job on the store of its run: small records, whole files, lists.
 
-`s3` and `blob` use a service, and `folder` uses a folder that all nodes share. The modules for services (`http`,
-`ssl`, `xml`) are imported only when needed, because each task of an array would compile them.
+`s3` and `blob` use a service, and `folder` uses a folder that all nodes share; other distributions bring stores of
+their own: `extensions`. The modules for services (`http`, `ssl`, `xml`) are imported only when needed, because
+each task of an array would compile them.
 """
 
 import copy
-import importlib
 import os
 from types import TracebackType
 from typing import IO, Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type
 
+from runspec_agent import extensions
 from runspec_agent.base.failure import NoName
 from runspec_agent.base.job_env import USAGE, Failure
 from runspec_agent.store import parallel
 
 BLOCK = 1 << 20
 DELETED_AT_ONCE = 8
-# By the scheme of RUNSPEC_STORE; the address of a Blob container begins with https.
-KINDS = {"s3": ("s3", "S3Bucket"), "file": ("folder", "FolderBucket")}
-ELSE = ("blob", "BlobBucket")
 
 Opened = Callable[[], IO[bytes]]
 
@@ -84,7 +82,13 @@ class Stream:
 
 
 class Bucket:
-    """A store. Keys are paths with "/" between their parts. Every method raises Failure if the store refuses."""
+    """A store. Keys are paths with "/" between their parts. Every method raises Failure if the store refuses.
+
+    It is made once in each process, without arguments, from the variables of the job. The methods of one store are
+    called by several threads at once.
+    """
+
+    private: Tuple[str, ...] = ()  # variables with credentials, which the program does not get
 
     def get(self, key: str) -> Optional[bytes]:
         """Return the content at *key*, or None."""
@@ -174,9 +178,8 @@ class Bucket:
 
 def connect() -> Bucket:
     """Return the store that `RUNSPEC_STORE` names, by its scheme."""
-    module, kind = KINDS.get(os.environ["RUNSPEC_STORE"].partition("://")[0], ELSE)
-    found = getattr(importlib.import_module("{}.{}".format(__package__, module)), kind)
-    bucket: Bucket = found()
+    scheme = os.environ["RUNSPEC_STORE"].partition("://")[0]
+    bucket: Bucket = extensions.load(extensions.STORES, scheme, "store for the scheme")()
     return bucket
 
 

@@ -129,6 +129,7 @@ class BlobStore(S3Store):
 class BlobBucket(S3Bucket):
     """The operations of S3Bucket, with the protocol of Azure Blob."""
 
+    private = ("RUNSPEC_SAS", "RUNSPEC_IDENTITY")
     new: Pairs = WHOLE
     store: BlobStore
 

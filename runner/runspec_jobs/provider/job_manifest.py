@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from runspec_agent.base import limits
 from runspec_jobs import record_formats
 from runspec_jobs.errors import NoAnswer
 from runspec_jobs.provider.types import PARTS, Facts, Source
@@ -18,9 +19,8 @@ PARTED_FORMAT = (
 OUTPUT_TAR = ".runspec/output.tar"  # the key, below the prefix of an output, of an output that was saved as one tar
 
 
-KEPT_S = (
-    20 + 120
-)  # after a timeout: the grace period of the program, and the time to save what it has written
+# After a timeout: the grace period of the program, and the time to save what it has written.
+KEPT_S = limits.SERVICE_GRACE_S + limits.SAVE_S
 
 
 def limit_s(spec: Spec) -> int | None:
@@ -56,7 +56,7 @@ def job_record(spec: Spec, run: str, facts: Facts, **more: Any) -> dict[str, Any
     """Return the record at `runs/RUN/record.json`, which `runspec_agent.job.agent` reads.
 
     *more* depends on the service: `shape` (single, array or nodes), `tries` (the number of attempts of one node),
-    `spot` (whether and how the machine gives notice that it is reclaimed; true means as EC2 does), `stops` (the exit
+    `spot` (the preemption watcher that hears when the machine is reclaimed; true is that of EC2), `stops` (the exit
     code that ends a whole sweep, which no program may use), `ends` (whether each node records how it has ended, or
     `signed`: see `node_ends`), `stop_s` (the seconds between two checks of a task
     whether it was stopped, if the service cannot stop it), and values for the provider's own client. Keys are

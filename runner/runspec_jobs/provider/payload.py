@@ -8,9 +8,18 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from runspec_jobs.errors import Unavailable
+
 FOLDER = Path(__file__).parents[2] / "runspec_agent"
 OLDEST = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can contain
 START = "job/zipapp_main.py"  # the main module of the zipapp
+EXTENSIONS = "extensions.py"
+# The groups of entry points that extend the agent, and the tables of EXTENSIONS that they add to.
+GROUPS = {
+    "runspec.agent.preemption": "PREEMPTION",
+    "runspec.agent.secrets": "SECRETS",
+    "runspec.agent.stores": "STORES",
+}
 
 
 def inside_sh() -> str:
@@ -66,20 +75,60 @@ def _find_docstrings(node: ast.Module | ast.ClassDef | ast.FunctionDef) -> Itera
             yield from _find_docstrings(inner)
 
 
-def zipapp_bytes() -> bytes:
+def zipapp_bytes(distribution: str | None = None) -> bytes:
     """Return the zipapp, with the same bytes on every machine, because plans contain its hash.
+
+    *distribution* is that of a provider with entry points in GROUPS: the stores, preemption watchers and sources of
+    secrets that they name are packed as well, each with its whole top-level package or module. Raises Unavailable if
+    the distribution or one of these packages is not installed.
 
     Nothing is compressed, since the results of zlib differ between its builds.
     """
+    points = _extensions(distribution) if distribution else []
+    more = "".join(f"{table}[{name!r}] = {value!r}\n" for table, name, value in points)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         _add(archive, "__main__.py", (FOLDER / START).read_bytes())
-        for source in sorted(FOLDER.rglob("*.py")):
-            name = source.relative_to(FOLDER).as_posix()
+        for name, content in _sources(FOLDER):
             if name != START:
-                _add(archive, f"runspec_agent/{name}", source.read_bytes())
+                text = content + more.encode() if name == EXTENSIONS else content
+                _add(archive, f"runspec_agent/{name}", text)
         _add(archive, "runspec_agent/inside.sh", inside_sh().encode())
+        for package in sorted({value.partition(".")[0].partition(":")[0] for *_, value in points}):
+            for name, content in _package(package):
+                _add(archive, name, content)
     return b"#!/usr/bin/env python3\n" + buffer.getvalue()
+
+
+def _extensions(distribution: str) -> list[tuple[str, str, str]]:
+    """Return the table, the name and the value of each entry point of *distribution* that extends the agent."""
+    from importlib import metadata  # only providers of other distributions need it
+
+    try:
+        points = metadata.distribution(distribution).entry_points
+    except metadata.PackageNotFoundError as exc:
+        raise Unavailable(f"the distribution '{distribution}' is not installed") from exc
+    return sorted((GROUPS[p.group], p.name, p.value) for p in points if p.group in GROUPS)
+
+
+def _package(name: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the path and the content of each source file of a package or module, which is not imported."""
+    from importlib import util  # as above
+
+    spec = util.find_spec(name)
+    if spec is not None and spec.submodule_search_locations:
+        for path, content in _sources(Path(spec.submodule_search_locations[0])):
+            yield f"{name}/{path}", content
+    elif spec is not None and spec.origin and spec.origin.endswith(".py"):
+        yield f"{name}.py", Path(spec.origin).read_bytes()
+    else:
+        raise Unavailable(f"'{name}', which the agent of a provider needs, is not installed")
+
+
+def _sources(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the path below *folder* and the content of each Python file, in the order of paths."""
+    for source in sorted(folder.rglob("*.py")):
+        yield source.relative_to(folder).as_posix(), source.read_bytes()
 
 
 def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runspec_agent.base import limits
-from runspec_jobs.provider.payload import signed_sh
+from runspec_jobs.provider.payload import strip_signed
 from tests.support.root import ROOT
 
 
@@ -23,7 +23,7 @@ def test_a_lease_outlasts_two_lost_heartbeats(beat_s: float, lease_s: float) -> 
 
 
 def test_signed_sh_has_the_grace_period_of_services() -> None:
-    assert f"${{RUNSPEC_GRACE_S:-{limits.SERVICE_GRACE_S}}}" in signed_sh()
+    assert f"${{RUNSPEC_GRACE_S:-{limits.SERVICE_GRACE_S}}}" in strip_signed()
 
 
 def test_the_documented_grace_periods_are_those_of_the_agent() -> None:

@@ -12,6 +12,7 @@ import pytest
 from runspec_agent.base import boot
 from runspec_agent.base.job_env import Failure
 from runspec_agent.secrets import key_vault
+from runspec_agent.store.base import Bucket
 from runspec_agent.store.managed_identity import REFUSED
 from runspec_emulators.azure_services.identity import Identity
 from runspec_emulators.azure_services.vault import Vault
@@ -63,7 +64,7 @@ def test_a_secret_becomes_the_variable_and_the_list_is_gone(
 ) -> None:
     env = job(there, identity, "hf")
 
-    key_vault.fill(env)
+    key_vault.fill(Bucket(), env)
 
     assert (env["HF_TOKEN"], env["OTHER"], key_vault.LISTED in env) == (SECRET, "1", False)
     assert [one.resource for one in identity.asked] == ["https://vault.azure.net"]
@@ -72,7 +73,7 @@ def test_a_secret_becomes_the_variable_and_the_list_is_gone(
 def test_nobody_is_asked_where_no_secret_is_listed() -> None:
     env = {"OTHER": "1"}
 
-    key_vault.fill(env)
+    key_vault.fill(Bucket(), env)
 
     assert env == {"OTHER": "1"}
 
@@ -95,7 +96,7 @@ def test_a_secret_that_is_not_given_ends_the_job_in_a_line_that_names_the_variab
     why: str,
 ) -> None:
     with pytest.raises(Failure, match=f"HF_TOKEN.*{why}") as failure:
-        key_vault.fill(job(there, identity, secret, who))
+        key_vault.fill(Bucket(), job(there, identity, secret, who))
 
     assert (failure.value.code, pauses) == (code, [])
 
@@ -109,6 +110,6 @@ def test_a_vault_that_is_busy_is_asked_again(
     )
     env = job(there, identity, "hf")
 
-    key_vault.fill(env)
+    key_vault.fill(Bucket(), env)
 
     assert (env["HF_TOKEN"], pauses) == (SECRET, [0.5, 1.0])

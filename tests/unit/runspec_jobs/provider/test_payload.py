@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from runspec_agent import extensions
+from runspec_jobs.errors import Unavailable
 from runspec_jobs.provider.payload import inside_sh, strip_signed, zipapp_bytes
 from tests.support.agent.shells import FILE
 
@@ -88,3 +90,67 @@ def test_the_python_in_the_shell_text_has_no_blocks_to_lose() -> None:
 
     assert "urllib" in source
     ast.parse(source, feature_version=(3, 6))
+
+
+def installed(folder: Path, points: str) -> None:
+    """Write a package with a store, and the metadata of a distribution `tiny` with *points*, into *folder*."""
+    for name, text in {
+        "tiny_agent/__init__.py": "raise RuntimeError('it was imported')\n",
+        "tiny_agent/store.py": "class Store: ...\n",
+        "tiny_agent/notes.txt": "of no use in a job",
+        "tiny_vault.py": "def fill(bucket, env): ...\n",
+        "tiny-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n",
+        "tiny-1.0.dist-info/entry_points.txt": points,
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def test_extensions_of_a_distribution_are_packed_without_importing_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(
+        tmp_path,
+        "[runspec.agent.stores]\ntiny = tiny_agent.store:Store\n"
+        "[runspec.agent.secrets]\nTINY_VAULT = tiny_vault:fill\n"
+        "[console_scripts]\ntiny = other:main\n",
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    packed = zipfile.ZipFile(io.BytesIO(zipapp_bytes("tiny")))
+
+    assert packed.namelist() == [
+        *ENTRIES,
+        "tiny_agent/__init__.py",
+        "tiny_agent/store.py",
+        "tiny_vault.py",
+    ]
+    tables: dict[str, dict[str, str]] = {}
+    exec(packed.read("runspec_agent/extensions.py"), tables)
+    assert tables["STORES"] == {**extensions.STORES, "tiny": "tiny_agent.store:Store"}
+    assert list(tables["SECRETS"]) == [*extensions.SECRETS, "TINY_VAULT"]
+    assert tables["PREEMPTION"] == extensions.PREEMPTION
+    assert zipapp_bytes("tiny") == zipapp_bytes("tiny")
+    assert "tiny_agent" not in sys.modules
+
+
+@pytest.mark.parametrize("name", ["runspec-jobs", None])
+def test_the_agent_of_our_own_providers_has_no_extensions(name: str | None) -> None:
+    assert zipapp_bytes(name) == zipapp_bytes()
+
+
+@pytest.mark.parametrize(
+    "distribution, what",
+    [
+        ("no-such-thing", "the distribution 'no-such-thing' is not installed"),
+        ("tiny", "'gone', which the agent of a provider needs, is not installed"),
+    ],
+)
+def test_an_extension_that_is_not_installed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, distribution: str, what: str
+) -> None:
+    installed(tmp_path, "[runspec.agent.stores]\ngone = gone.store:Store\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    with pytest.raises(Unavailable, match=f"^{what}$"):
+        zipapp_bytes(distribution)
