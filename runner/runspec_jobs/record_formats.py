@@ -29,15 +29,15 @@ def check(found: object, known: str, what: str) -> None:
     """
     if not isinstance(found, Mapping):
         return
-    told: Mapping[str, Any] = found
-    if (its := told.get("format", known)) != known:
-        raise make_newer_error(what, str(its), known, told.get("runspec"))
+    fields: Mapping[str, Any] = found
+    if (its := fields.get("format", known)) != known:
+        raise make_newer_error(what, str(its), known, fields.get("runspec"))
 
 
-def make_newer_error(what: str, its: str, known: str, version: object = None) -> Newer:
+def make_newer_error(name: str, its: str, known: str, version: object = None) -> Newer:
     """Return the error for a record in the format *its*, when this version reads only *known*."""
     who = "a newer version of runspec" if version is None else f"runspec {version}"
     return Newer(
-        f"{what}: {who} wrote it, in the format {its!r}; runspec {__version__} reads {known!r}",
+        f"{name}: {who} wrote it, in the format {its!r}; runspec {__version__} reads {known!r}",
         HINT,
     )

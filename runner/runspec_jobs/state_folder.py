@@ -21,8 +21,8 @@ def find_home() -> Path:
         state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
         path = expand_home(state).absolute() / "runspec"
     if not _can_be_folder(path):
-        what = f"{path} is no folder, so it has no records of runs"
-        raise UsageError(what, "set RUNSPEC_HOME to a folder, or unset it")
+        message = f"{path} is no folder, so it has no records of runs"
+        raise UsageError(message, "set RUNSPEC_HOME to a folder, or unset it")
     return path
 
 
@@ -52,10 +52,10 @@ def expand_home(path: str) -> Path:
         return Path(path).expanduser()
     except RuntimeError as exc:
         if path == "~" or path.startswith("~/"):
-            what = (
+            message = (
                 f"'{path}' cannot be expanded: HOME is not set, and this user has no home directory"
             )
-            raise UsageError(what, "set HOME to a folder that you may write") from exc
+            raise UsageError(message, "set HOME to a folder that you may write") from exc
         raise UsageError(
             f"'{path}' cannot be expanded: there is no such user", "write the path in full"
         ) from exc

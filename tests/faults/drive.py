@@ -84,7 +84,7 @@ def without_rename() -> None:
 
     def create(
         text: bytes,
-        made: Any,
+        plan: Any,
         facts: Any,
         base: Path,
         name: str,
@@ -92,16 +92,16 @@ def without_rename() -> None:
         machines: Any = None,
         about: Any = None,
     ) -> run_record.Record:
-        found = run_record.Record(run_record.find_runs_folder() / made.run)
+        found = run_record.Record(run_record.find_runs_folder() / plan.run)
         atomic_io.make_folder(found.folder)
         atomic_io.write(found.folder / "job.yaml", text)
-        atomic_io.write(found.folder / "plan.json", run_record.format_json(model.write_plan(made)))
+        atomic_io.write(found.folder / "plan.json", run_record.format_json(model.write_plan(plan)))
         atomic_io.write(
             found.folder / "facts.json",
             run_record.format_json(run_record.write_facts(facts, base, profile, machines)),
         )
         with found.open_journal() as opened:
-            opened.add("born", run=made.run, digest=made.digest)
+            opened.add("born", run=plan.run, digest=plan.digest)
         return found
 
     atomic_io.write, run_record.create = write, create

@@ -148,13 +148,13 @@ class Program:
 
     def _read_exactly(self, size: int) -> bytes:
         assert self._process.stdout, "BUG: it was asked for"
-        found = bytearray()
-        while len(found) < size:
-            data = self._process.stdout.read(size - len(found))
+        received = bytearray()
+        while len(received) < size:
+            data = self._process.stdout.read(size - len(received))
             if not data:
                 raise ConnectionResetError("the program that connects to the node has ended")
-            found += data
-        return bytes(found)
+            received += data
+        return bytes(received)
 
     def write(self, data: bytes) -> None:
         assert self._process.stdin, "BUG: it was asked for"
@@ -181,20 +181,20 @@ class Program:
 class PersistentForward:
     """A program that keeps running and forwards connections from a socket of this machine."""
 
-    def __init__(self, way: Forward) -> None:
-        self.way = way
+    def __init__(self, forward: Forward) -> None:
+        self.way = forward
         self._closing = False
         self._folder = tempfile.TemporaryDirectory(
             prefix="runspec-"
         )  # has mode 0700; the path of a socket has at most 107 bytes
         self._path, self._said = Path(self._folder.name, "s"), Path(self._folder.name, "said")
-        argv = [word.replace("{socket}", str(self._path)) for word in way.argv]
-        with self._said.open("wb") as said:
+        argv = [word.replace("{socket}", str(self._path)) for word in forward.argv]
+        with self._said.open("wb") as stderr:
             self._process = subprocess.Popen(
                 ["/bin/sh", "-c", KEEPER, "sh", *argv],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
-                stderr=said,
+                stderr=stderr,
                 cwd="/",  # never in the folder of a job file, like every program that runspec starts
                 start_new_session=True,
             )
@@ -243,9 +243,9 @@ class Connector:
         self._kept: PersistentForward | None = None
         self._beginning: set[Program] = set()
 
-    def dial(self, way: Route) -> End:
-        """Connect over *way*. Raises Refused if no program listens at the port, and OSError if the route fails."""
-        match way:
+    def dial(self, route: Route) -> End:
+        """Connect over *route*. Raises Refused if no program listens at the port, and OSError if the route fails."""
+        match route:
             case Address(host, port):
                 try:
                     return Socket(socket.create_connection((host, port), timeout=CONNECT_S))
@@ -254,7 +254,7 @@ class Connector:
             case StdioProxy(argv):
                 return self._start(Program(argv))
             case Forward():
-                return self._keep(way).dial()
+                return self._keep(route).dial()
 
     def _start(self, program: Program) -> Program:
         self._beginning.add(program)
@@ -264,11 +264,11 @@ class Connector:
             self._beginning.discard(program)
         return program
 
-    def _keep(self, way: Forward) -> PersistentForward:
+    def _keep(self, forward: Forward) -> PersistentForward:
         with self._lock:
-            if self._kept is None or self._kept.way != way or self._kept.ended:
+            if self._kept is None or self._kept.way != forward or self._kept.ended:
                 self._let_go()
-                self._kept = PersistentForward(way)
+                self._kept = PersistentForward(forward)
             return self._kept
 
     def _let_go(self) -> None:
@@ -307,6 +307,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
                 pipe.close()
 
 
-def _get_last_line(said: bytes) -> str:
-    lines = said.decode(errors="replace").split("\n")
+def _get_last_line(output: bytes) -> str:
+    lines = output.decode(errors="replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -82,48 +82,48 @@ class Tunnel:
 
     def _begin(self, sock: socket.socket) -> None:
         try:
-            one = Connection(Socket(sock))
+            connection = Connection(Socket(sock))
         except OSError:  # the connection ended before it was set up
             sock.close()
             return
-        self._spawn(lambda: self._serve(one))
+        self._spawn(lambda: self._serve(connection))
 
-    def _serve(self, one: Connection) -> None:
+    def _serve(self, connection: Connection) -> None:
         """Forward one connection until it ends."""
         with self._lock:
-            self.connections.append(one)
+            self.connections.append(connection)
         try:
-            there = self._reach()
-            if there is None:
-                one.cut()
+            remote = self._reach()
+            if remote is None:
+                connection.cut()
                 return
-            one.there = there
+            connection.there = remote
             if self._ended:  # close() could not cut it before
-                one.cut()
-            back = self._spawn(lambda: self._send_back(one, there))
-            copy_data(one.here, there)
+                connection.cut()
+            back = self._spawn(lambda: self._send_back(connection, remote))
+            copy_data(connection.here, remote)
             back.join()
-            there.close()
+            remote.close()
         finally:
-            one.here.close()
+            connection.here.close()
             with self._lock:
-                self.connections.remove(one)
+                self.connections.remove(connection)
 
-    def _send_back(self, one: Connection, there: End) -> None:
+    def _send_back(self, connection: Connection, remote: End) -> None:
         """Forward data from the node; a forwarding program does not report that no program listens at the node."""
-        if copy_data(there, one.here):
+        if copy_data(remote, connection.here):
             self._told = ""
         elif isinstance(self._way, Forward) and not self._ended:
-            what = "a connection ended without data from the node: perhaps no program listens"
-            self._say(f"{what} at port {self._asked} of the node yet; the tunnel stays open")
-        one.answered = True
+            message = "a connection ended without data from the node: perhaps no program listens"
+            self._say(f"{message} at port {self._asked} of the node yet; the tunnel stays open")
+        connection.answered = True
         if self._ended:
-            one.here.close_reading()
+            connection.here.close_reading()
 
     def _reach(self) -> End | None:
         """Connect to the node, or report the failure once and return None."""
         try:
-            found = self._dialler.dial(self._get_route())
+            end = self._dialler.dial(self._get_route())
         except Refused:
             self._say(
                 f"no program listens at port {self._asked} of the node yet; the tunnel stays open"
@@ -138,7 +138,7 @@ class Tunnel:
         else:
             if not isinstance(self._way, Forward):
                 self._told = ""
-            return found
+            return end
         self._doubted = True
         return None
 
@@ -151,11 +151,11 @@ class Tunnel:
                 self._doubted = False
             return self._way
 
-    def _say(self, what: str) -> None:
+    def _say(self, message: str) -> None:
         with self._lock:
-            fresh, self._told = what != self._told, what
+            fresh, self._told = message != self._told, message
         if fresh:
-            self._tell(what)
+            self._tell(message)
 
     def close(self, drain_s: float = 0.0) -> None:
         """Accept no more connections, and give open ones *drain_s* seconds to end by themselves."""
@@ -164,11 +164,13 @@ class Tunnel:
             self.listener.shutdown(socket.SHUT_RDWR)  # wakes up the thread in accept()
         self.listener.close()
         if drain_s:
-            for one in [one for one in list(self.connections) if one.answered]:
-                one.here.close_reading()
+            for connection in [
+                connection for connection in list(self.connections) if connection.answered
+            ]:
+                connection.here.close_reading()
             self._await_open(time.monotonic() + drain_s)
-        for one in list(self.connections):
-            one.cut()
+        for connection in list(self.connections):
+            connection.cut()
         self._dialler.close()
         self._await_open(time.monotonic() + LEAVE_S)
 
@@ -199,12 +201,12 @@ def copy_data(source: End, target: End) -> int:
     return done
 
 
-def _listen(port: int, local: int | None, way: Route) -> socket.socket:
+def _listen(port: int, local: int | None, route: Route) -> socket.socket:
     """Listen at *local*, but never at a port that a node on this machine uses itself."""
-    same_machine = isinstance(way, Address) and _has_loopback(way.host)
+    same_machine = isinstance(route, Address) and _has_loopback(route.host)
     if local == port and same_machine:
-        what = f"port {port} of this machine belongs to the node, which runs here"
-        raise UsageError(what, f"choose another port; 0:{port} takes any free one")
+        message = f"port {port} of this machine belongs to the node, which runs here"
+        raise UsageError(message, f"choose another port; 0:{port} takes any free one")
     if local is None:
         with contextlib.suppress(OSError):
             return _bind(0 if same_machine else port)
@@ -212,11 +214,11 @@ def _listen(port: int, local: int | None, way: Route) -> socket.socket:
     try:
         return _bind(local)
     except PermissionError as exc:
-        what = f"port {local} of this machine needs privileges"
-        raise UsageError(what, f"choose another port; 0:{port} takes any free one") from exc
+        message = f"port {local} of this machine needs privileges"
+        raise UsageError(message, f"choose another port; 0:{port} takes any free one") from exc
     except OSError as exc:
-        what = f"port {local} of this machine is in use"
-        raise UsageError(what, f"choose another port; 0:{port} takes any free one") from exc
+        message = f"port {local} of this machine is in use"
+        raise UsageError(message, f"choose another port; 0:{port} takes any free one") from exc
 
 
 def _bind(port: int) -> socket.socket:
@@ -237,10 +239,10 @@ def parse_ports(text: str) -> tuple[int | None, int]:
     ((None, 8888), (9000, 8888), (0, 8888))
     """
     local, mark, port = text.rpartition(":")
-    found = [_parse_port(part) for part in (local or "0", port)]
-    if found[0] is None or not found[1]:
+    numbers = [_parse_port(part) for part in (local or "0", port)]
+    if numbers[0] is None or not numbers[1]:
         raise UsageError(f"'{text}' is not a port", "write PORT or LOCAL:PORT, each up to 65535")
-    return (found[0] if mark else None), found[1]
+    return (numbers[0] if mark else None), numbers[1]
 
 
 def _parse_port(text: str) -> int | None:

@@ -53,15 +53,15 @@ def adopt(provider: str, run: str, *, on_event: OnEvent | None = None) -> Run:
 def adopt_all(provider: str, *, on_event: OnEvent | None = None) -> Adopted:
     """Adopt all runs of the store that have no record here; one that cannot be adopted does not stop the others."""
     store = _open_store(provider)
-    found = Adopted([], [])
+    adopted = Adopted([], [])
     for name in _list_missing(store):
         try:
-            found.runs.append(Run(_adopt(name, store, Events(on_event))))
+            adopted.runs.append(Run(_adopt(name, store, Events(on_event))))
         except OfAnother:
             continue
         except (Conflict, Damaged, UsageError) as exc:
-            found.failures.append(exc)
-    return found
+            adopted.failures.append(exc)
+    return adopted
 
 
 def list_remote() -> tuple[list[Summary], Mapping[str, RunspecError]]:
@@ -82,11 +82,11 @@ def list_remote() -> tuple[list[Summary], Mapping[str, RunspecError]]:
 
 def _open_store(name: str) -> Store:
     """Return the store of the provider *name*. Raises Unavailable if other machines cannot read it."""
-    found = _store(name)
-    if found is None:
-        what = f"runs on '{name}' cannot be adopted: other machines cannot read its store"
-        raise Unavailable(what, "use the machine that started the run")
-    return found
+    store = _store(name)
+    if store is None:
+        message = f"runs on '{name}' cannot be adopted: other machines cannot read its store"
+        raise Unavailable(message, "use the machine that started the run")
+    return store
 
 
 def _store(name: str) -> Store | None:
@@ -99,7 +99,7 @@ def _store(name: str) -> Store | None:
 
 def _list_missing(store: Store) -> list[str]:
     """Return the runs of the store that have no record here; names that are no run ids are left out."""
-    here = {of.run for of in run_record.list_all()}
+    here = {record.run for record in run_record.list_all()}
     return sorted(
         run for run in store.adopts.kept_runs() if run_record.RUN.fullmatch(run) and run not in here
     )
@@ -107,27 +107,27 @@ def _list_missing(store: Store) -> list[str]:
 
 def _adopt(run: str, store: Store, reporter: Reporter) -> Record:
     if not run_record.RUN.fullmatch(run):
-        what = f"'{run}' is not the full name of a run, such as mnist-7k2m9p"
-        raise UsageError(what, "runspec list --remote shows the runs that can be adopted")
+        message = f"'{run}' is not the full name of a run, such as mnist-7k2m9p"
+        raise UsageError(message, "runspec list --remote shows the runs that can be adopted")
     with run_record.lock_name(run[:-7], reporter.wait):
-        of = run_record.Record(run_record.find_runs_folder() / run)
-        if of.folder.exists():
-            _refuse_known(of)
+        record = run_record.Record(run_record.find_runs_folder() / run)
+        if record.folder.exists():
+            _refuse_known(record)
         else:
             with run_record.lock_site(reporter.wait, shared=True):
-                of = _put_on_record(run, store)
-    with of.open_journal(reporter.wait) as journal:
-        engine.look(of.plan, journal, clients.connect(of)[1])
-    return of
+                record = _put_on_record(run, store)
+    with record.open_journal(reporter.wait) as journal:
+        engine.look(record.plan, journal, clients.connect(record)[1])
+    return record
 
 
-def _refuse_known(of: Record) -> None:
+def _refuse_known(record: Record) -> None:
     """Raise UsageError if the record of a run is complete here; a run that was adopted during its apply is not."""
-    memory = of.read_memory()
-    if memory.deleted or apply.is_made(of.plan, memory):
+    memory = record.read_memory()
+    if memory.deleted or apply.is_made(record.plan, memory):
         deleted = ", which was destroyed" if memory.deleted else ""
         raise UsageError(
-            f"this machine has a record of {of.run}{deleted}", "see runspec list --all"
+            f"this machine has a record of {record.run}{deleted}", "see runspec list --all"
         )
 
 
@@ -136,22 +136,22 @@ def _put_on_record(run: str, store: Store) -> Record:
     content = store.adopts.kept_state(run)
     if content is None:
         if run not in store.adopts.kept_runs():
-            what = f"there is no run '{run}' in the store of {name}"
-            raise UsageError(what, "runspec list --remote shows the runs that can be adopted")
-        what = (
+            message = f"there is no run '{run}' in the store of {name}"
+            raise UsageError(message, "runspec list --remote shows the runs that can be adopted")
+        message = (
             f"{run} has no state in the store of {name}: an earlier version of runspec started it"
         )
         hint = f"use the machine that started it, or end it with runspec gc {name} --yes --alive"
-        raise Conflict(what, hint)
+        raise Conflict(message, hint)
     kept = engine.read(content, run)
     if kept.provider != name:
-        what = f"{run} runs on '{kept.provider}'"
-        raise OfAnother(what, f"runspec adopt {kept.provider} {run}")
-    found = engine.convert_state(kept, store.provider, store.own.found)
-    engine.demand_submitted(found, store.provider.connect(found.facts))
+        message = f"{run} runs on '{kept.provider}'"
+        raise OfAnother(message, f"runspec adopt {kept.provider} {run}")
+    adopted = engine.convert_state(kept, store.provider, store.own.found)
+    engine.demand_submitted(adopted, store.provider.connect(adopted.facts))
     path, prices = store.own.path, store.own.found.prices
-    machines = clients.record_rates(store.provider, found.spec, found.facts, prices)
-    return engine.put_on_record(found, Path.cwd(), path and path.absolute(), machines)
+    machines = clients.record_rates(store.provider, adopted.spec, adopted.facts, prices)
+    return engine.put_on_record(adopted, Path.cwd(), path and path.absolute(), machines)
 
 
 def _summarize_missing(store: Store) -> list[Summary]:

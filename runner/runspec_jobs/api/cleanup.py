@@ -49,22 +49,22 @@ def list_orphans(
     resources stay while a record cannot be read. Raises Unavailable if the provider leaves nothing to find.
     """
     events = Events(on_event)
-    of, options = load_configured(provider)
-    client = of.connect(Facts(options))
+    service, options = load_configured(provider)
+    client = service.connect(Facts(options))
     if not isinstance(client, SupportsOrphans):
         raise Unavailable(f"'{provider}' leaves no resources that gc could find")
-    rows = list(_list_probe_leftovers(of, delete=delete, tell=events.note))
+    rows = list(_list_probe_leftovers(service, delete=delete, tell=events.note))
     known = _list_known_runs()
-    found = list(client.find_orphans(known.runs, known.texts))
-    removed = [one for one in found if delete and (alive or not one.alive)]
+    orphans = list(client.find_orphans(known.runs, known.texts))
+    removed = [orphan for orphan in orphans if delete and (alive or not orphan.alive)]
     for run in known.unreadable:  # it may need shared resources
         events.note(
             f"the record of {run} cannot be read, so shared resources stay (see runspec list)"
         )
-        removed = [one for one in removed if one.run is not None]
-    for one in removed:
-        _remove(client, one)
-    return rows + [Found(o.what, o.run, o.alive, removed=o in removed) for o in found]
+        removed = [orphan for orphan in removed if orphan.run is not None]
+    for orphan in removed:
+        _remove(client, orphan)
+    return rows + [Found(o.what, o.run, o.alive, removed=o in removed) for o in orphans]
 
 
 def destroy_shared(*, on_event: OnEvent | None = None) -> list[str]:
@@ -93,17 +93,17 @@ def list_shared() -> Kept:
         steps_of = end.list_shared_steps()
     except Damaged:
         return Kept((), ())
-    for of, steps in steps_of:
+    for record, steps in steps_of:
         titles += [step.title for step in steps]
-        costs |= dict.fromkeys(one for one in _list_standing_costs(of) if one.shared)
+        costs |= dict.fromkeys(cost for cost in _list_standing_costs(record) if cost.shared)
     return Kept(titles, list(costs))
 
 
-def _list_standing_costs(of: run_record.Record) -> Sequence[StandingCost]:
-    """Return what costs money while nothing runs, after *of*; nothing if this version cannot read its record."""
+def _list_standing_costs(record: run_record.Record) -> Sequence[StandingCost]:
+    """Return what costs money while nothing runs, after *record*; nothing if this version cannot read its record."""
     try:
-        provider = registry.load(of.plan.provider)
-        return clients.read_offer(provider, of.spec, of.read_facts(provider))[0].standing
+        provider = registry.load(record.plan.provider)
+        return clients.read_offer(provider, record.spec, record.read_facts(provider))[0].standing
     except RunspecError:
         return ()
 
@@ -112,13 +112,15 @@ def list_ended(older_than_s: float = 0.0) -> list[Summary]:
     """Return the runs on record that have ended, and began more than *older_than_s* seconds ago, oldest first."""
     before = time.time() - older_than_s
     return [
-        one for one in list_not_destroyed() if one.state in TERMINAL and (one.began or 0.0) < before
+        summary
+        for summary in list_not_destroyed()
+        if summary.state in TERMINAL and (summary.began or 0.0) < before
     ]
 
 
 def list_not_destroyed() -> list[Summary]:
     """Return the runs on record that are not destroyed, alive ones too, oldest first."""
-    return [one for one in listing.list_summaries() if one.state != listing.DESTROYED]
+    return [summary for summary in listing.list_summaries() if summary.state != listing.DESTROYED]
 
 
 @dataclass(frozen=True)
@@ -132,16 +134,20 @@ class Known:
 
 def _list_known_runs() -> Known:
     records = run_record.list_all()
-    unreadable = [of.run for of in records if _is_unreadable(of)]
-    kept = [of for of in records if of.run not in unreadable and not of.read_memory().deleted]
-    texts = {text for of in kept for text in rescue.list_texts(of)}
-    return Known({*(of.run for of in kept), *unreadable}, texts, unreadable)
+    unreadable = [record.run for record in records if _is_unreadable(record)]
+    kept = [
+        record
+        for record in records
+        if record.run not in unreadable and not record.read_memory().deleted
+    ]
+    texts = {text for record in kept for text in rescue.list_texts(record)}
+    return Known({*(record.run for record in kept), *unreadable}, texts, unreadable)
 
 
-def _is_unreadable(of: run_record.Record) -> bool:
+def _is_unreadable(record: run_record.Record) -> bool:
     try:
-        of.read_memory()
-        list(rescue.list_texts(of))
+        record.read_memory()
+        list(rescue.list_texts(record))
     except Damaged:
         return True
     return False
@@ -158,15 +164,15 @@ def _list_probe_leftovers(
             made = session.made.copy()
             if delete and free:
                 probe_leftovers.clean(session, provider, tell)
-            for one in made:
-                removed = one not in session.made
-                yield Found(f"{one.what}, of {session.name}", None, not free, removed=removed)
+            for leftover in made:
+                removed = leftover not in session.made
+                yield Found(f"{leftover.what}, of {session.name}", None, not free, removed=removed)
 
 
-def _remove(client: Client, one: Orphan) -> None:
-    if one.run is not None and one.alive:
-        _end(client, one.run)
-    for request in one.remove:
+def _remove(client: Client, orphan: Orphan) -> None:
+    if orphan.run is not None and orphan.alive:
+        _end(client, orphan.run)
+    for request in orphan.remove:
         client.call(request)
 
 

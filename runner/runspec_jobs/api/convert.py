@@ -37,10 +37,10 @@ def export(job: Job, folder: Path) -> Exported:
     """
     provider = job.inputs.provider
     if not isinstance(provider, SupportsExport):
-        what = f"'{provider.name}' cannot export plans: its service has no tool that reads files"
-        raise Unavailable(what, "runspec plan --json prints every request")
-    found = provider.export(plan(job).steps)
-    return Exported(write_files(folder, found.files, over=True), tuple(found.notes))
+        message = f"'{provider.name}' cannot export plans: its service has no tool that reads files"
+        raise Unavailable(message, "runspec plan --json prints every request")
+    exported = provider.export(plan(job).steps)
+    return Exported(write_files(folder, exported.files, over=True), tuple(exported.notes))
 
 
 def import_job(file: Path, cluster: Path | None, provider: str | None = None) -> Imported:
@@ -59,8 +59,8 @@ def import_job(file: Path, cluster: Path | None, provider: str | None = None) ->
             imported[name] = importer.imports(job, machines)
     if len(imported) == 1:
         return next(iter(imported.values()))
-    what = f"{'several providers' if imported else 'no provider'} can read {file}"
-    raise UsageError(what, f"name the provider: --provider {' or '.join(imported or importers)}")
+    message = f"{'several providers' if imported else 'no provider'} can read {file}"
+    raise UsageError(message, f"name the provider: --provider {' or '.join(imported or importers)}")
 
 
 def _list_importers() -> dict[str, SupportsImport]:
@@ -81,9 +81,9 @@ def _load_importer(name: str) -> SupportsImport:
     return provider
 
 
-def write_imported(found: Imported, folder: Path) -> list[str]:
+def write_imported(imported: Imported, folder: Path) -> list[str]:
     """Write spec and profile to *folder*, and return their paths. Raises Conflict if one exists."""
-    return write_files(folder, {"job.yaml": found.spec, PROFILE: found.profile}, over=False)
+    return write_files(folder, {"job.yaml": imported.spec, PROFILE: imported.profile}, over=False)
 
 
 def _read(path: Path) -> ForeignFile:

@@ -53,18 +53,18 @@ def emulated(
     reporter = Events(on_event)
     text, spec = _read(file, overrides)
     if spec.scaling is not None:
-        what = "rehearse runs one job, and a spec with `scaling` describes several"
-        raise UsageError(what, "remove scaling, and set cluster.nodes")
+        message = "rehearse runs one job, and a spec with `scaling` describes several"
+        raise UsageError(message, "remove scaling, and set cluster.nodes")
     provider = registry.load(spec.provider)
     if not isinstance(provider, SupportsEmulation):
         raise Unavailable(
             f"there is no emulator of '{provider.name}'", "run the job with runspec apply"
         )
-    own = inputs.read_profile_in_use(file.parent)
-    options, wrong = inputs.read_settings(text, own, spec, provider)
+    in_use = inputs.read_profile_in_use(file.parent)
+    options, wrong = inputs.read_settings(text, in_use, spec, provider)
     if options is None:
         raise InvalidSpec(*wrong)  # before anything is started, with lines of the user's own files
-    settings, pool = own.get_settings(provider.name), spec.cluster.pool
+    settings, pool = in_use.get_settings(provider.name), spec.cluster.pool
     with (
         make_work_folder(folder, reporter.note) as at,
         provider.rehearse(profile.select_pool(settings, pool), at, engine) as stage,
@@ -77,8 +77,8 @@ def emulated(
 
 def _fill(provider: SupportsEmulation, stage: Emulation, name: str, folder: Path) -> None:
     if not isinstance(provider, SupportsEmulatedContainers):
-        what = f"{provider.name} has no containers that a rehearsal can fill"
-        raise UsageError(what, "remove --container, and mount the folder in the spec")
+        message = f"{provider.name} has no containers that a rehearsal can fill"
+        raise UsageError(message, "remove --container, and mount the folder in the spec")
     provider.fill(stage, name, folder)
 
 

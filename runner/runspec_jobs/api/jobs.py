@@ -73,7 +73,7 @@ class Job:
         if self.spec.scaling is None:
             return (self,)
         each = (replace_size(self.inputs, size) for size in self.spec.scaling.sizes)
-        return tuple(Job(one, self.inputs) for one in each)
+        return tuple(Job(inputs, self.inputs) for inputs in each)
 
     @property
     def confirm_above_usd(self) -> float:
@@ -132,11 +132,11 @@ def list_folders(job: Job) -> list[Folder]:
         Folder(
             name,
             sources[name],
-            found.digest,
-            [(file.path, file.bytes) for file in found.files],
-            found.left_out,
+            bundle.digest,
+            [(file.path, file.bytes) for file in bundle.files],
+            bundle.left_out,
         )
-        for name, found in job.inputs.bundles.items()
+        for name, bundle in job.inputs.bundles.items()
     ]
 
 
@@ -147,8 +147,8 @@ def make_smoke_test(job: Job) -> Job:
     """
     spec, name = job.spec, job.text.name
     if spec.smoke is None:
-        what = f"{name} has no smoke test"
-        raise UsageError(what, "add smoke: [program, argument] or smoke: |")
+        message = f"{name} has no smoke test"
+        raise UsageError(message, "add smoke: [program, argument] or smoke: |")
     return _derive(job, f"the smoke test of {name}", smoke.make_text(spec, _parse_content(job)))
 
 
@@ -159,8 +159,10 @@ def make_shell_job(job: Job) -> Job:
     """
     spec, name = job.spec, job.text.name
     if spec.timeout is None:
-        what = f"{name} has no timeout, and a shell that is left open would hold its node for ever"
-        raise UsageError(what, "add timeout: 8h to the spec, or --set timeout=8h to the command")
+        message = (
+            f"{name} has no timeout, and a shell that is left open would hold its node for ever"
+        )
+        raise UsageError(message, "add timeout: 8h to the spec, or --set timeout=8h to the command")
     return _derive(
         job, f"the job of a shell in {name}", holding.make_text(spec, _parse_content(job))
     )
@@ -175,13 +177,13 @@ def _parse_content(job: Job) -> Mapping[str, Value]:
 
 def _derive(job: Job, name: str, content: str) -> Job:
     """Return the job of the spec *content*, which was made from the spec of *job*."""
-    found = job.inputs
+    inputs = job.inputs
     text = source.read(name, content.encode())
     spec = parse_spec(text)
-    text.add_problems(found.provider.check(spec, found.facts))
+    text.add_problems(inputs.provider.check(spec, inputs.facts))
     if text.failed:
         raise InvalidSpec(text)
-    return Job(replace(found, text=text, spec=spec), job.group)
+    return Job(replace(inputs, text=text, spec=spec), job.group)
 
 
 def plan(job: Job) -> Plan:
@@ -190,13 +192,13 @@ def plan(job: Job) -> Plan:
     Raises UsageError if the spec has `scaling`: plan each of `job.sizes()`.
     """
     demand_one_size(job)
-    found = job.inputs
-    return model.make_plan(found.provider, found.spec, model.PREVIEW, found.facts)
+    inputs = job.inputs
+    return model.make_plan(inputs.provider, inputs.spec, model.PREVIEW, inputs.facts)
 
 
-def plan_json(made: Plan) -> dict[str, Any]:
+def plan_json(plan: Plan) -> dict[str, Any]:
     """Return a plan as JSON."""
-    return model.write_plan(made)
+    return model.write_plan(plan)
 
 
 def find_last_plan(job: Job) -> Plan | None:
@@ -204,20 +206,24 @@ def find_last_plan(job: Job) -> Plan | None:
 
     Runs of its folder come first.
     """
-    found = _find_newest(job)
-    return None if found is None else found.plan
+    record = _find_newest(job)
+    return None if record is None else record.plan
 
 
 def _find_newest(job: Job) -> Record | None:
-    found = run_record.list_runs(job.spec.name)
+    records = run_record.list_runs(job.spec.name)
     base = job.inputs.base.resolve()
-    own = [of for of in found if (at := origin.read_origin(of).folder) and at.resolve() == base]
-    return next(reversed(own or found), None)
+    of_folder = [
+        record
+        for record in records
+        if (at := origin.read_origin(record).folder) and at.resolve() == base
+    ]
+    return next(reversed(of_folder or records), None)
 
 
-def compare_plans(before: Plan | None, made: Plan) -> list[Change] | None:
-    """Return the fields in which *made* differs from *before*; None if there is no plan before it."""
-    return None if before is None else diff.find_differences(before, made)
+def compare_plans(before: Plan | None, plan: Plan) -> list[Change] | None:
+    """Return the fields in which *plan* differs from *before*; None if there is no plan before it."""
+    return None if before is None else diff.find_differences(before, plan)
 
 
 def compare_specs(job: Job) -> list[Change] | None:
@@ -225,11 +231,11 @@ def compare_specs(job: Job) -> list[Change] | None:
 
     Return None if there is no such run, or if this version of runspec cannot read what it was made from.
     """
-    found = _find_newest(job)
-    if found is None or found.plan.provider != job.spec.provider:
+    record = _find_newest(job)
+    if record is None or record.plan.provider != job.spec.provider:
         return None
     try:
-        before = (found.spec, found.read_facts(job.inputs.provider))
+        before = (record.spec, record.read_facts(job.inputs.provider))
     except Damaged:
         return None
     return spec_diff.find_differences(before, (job.spec, job.inputs.facts))
@@ -241,9 +247,9 @@ def estimate(job: Job) -> Estimate | None:
     Raises UsageError if the spec has `scaling`: estimate each of `job.sizes()`.
     """
     demand_one_size(job)
-    found, spec = job.inputs, job.spec
-    offer, listed = read_offer(found.provider, spec, found.facts, found.prices)
-    if not (offer.machines or offer.standing or offer.why) and spec.provider not in found.prices:
+    inputs, spec = job.inputs, job.spec
+    offer, listed = read_offer(inputs.provider, spec, inputs.facts, inputs.prices)
+    if not (offer.machines or offer.standing or offer.why) and spec.provider not in inputs.prices:
         return None
     tasks = placeholders.count_tasks(spec.sweep)
     work = Work(
@@ -257,7 +263,7 @@ def estimate(job: Job) -> Estimate | None:
         least_nodes=spec.cluster.nodes.min,
         elastic=spec.cluster.nodes.elastic,
     )
-    return estimated(offer, work, spec.provider, found.prices, listed)
+    return estimated(offer, work, spec.provider, inputs.prices, listed)
 
 
 def make_policy(job: Job, *, of_job: bool = False) -> Mapping[str, Any]:
@@ -265,15 +271,15 @@ def make_policy(job: Job, *, of_job: bool = False) -> Mapping[str, Any]:
 
     Raises Unavailable if the provider has no permissions that could be listed.
     """
-    found = job.sizes()[-1].inputs
-    if not isinstance(found.provider, SupportsPolicy):
-        raise Unavailable(f"'{found.provider.name}' has no permissions that runspec could list")
-    made = model.make_plan(found.provider, found.spec, model.PREVIEW, found.facts)
-    return found.provider.policy(made.steps, found.facts.options, of_job=of_job)
+    inputs = job.sizes()[-1].inputs
+    if not isinstance(inputs.provider, SupportsPolicy):
+        raise Unavailable(f"'{inputs.provider.name}' has no permissions that runspec could list")
+    plan = model.make_plan(inputs.provider, inputs.spec, model.PREVIEW, inputs.facts)
+    return inputs.provider.policy(plan.steps, inputs.facts.options, of_job=of_job)
 
 
 def demand_one_size(job: Job) -> None:
     """Raise UsageError if *job* has several sizes."""
     if job.spec.scaling is not None:
-        what = f"{job.spec.name} describes a job for each size in `scaling`"
-        raise UsageError(what, "use each of job.sizes()")
+        message = f"{job.spec.name} describes a job for each size in `scaling`"
+        raise UsageError(message, "use each of job.sizes()")

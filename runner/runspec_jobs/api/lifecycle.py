@@ -304,15 +304,15 @@ class Run:
 
     def membership(self) -> Membership | None:
         """Return the membership changes; None, without a request, if the run is not elastic or was not made."""
-        of = self.record
-        spec, memory = clients.read_spec(of), of.read_memory()
+        record = self.record
+        spec, memory = clients.read_spec(record), record.read_memory()
         elastic = spec is not None and spec.cluster.nodes.elastic
-        if not elastic or memory.deleted or not engine.is_made(of.plan, memory):
+        if not elastic or memory.deleted or not engine.is_made(record.plan, memory):
             return None
         try:
             client = self.connect()
             if isinstance(client, SupportsMembershipChanges):
-                return Membership(client.changes(of.run))
+                return Membership(client.changes(record.run))
         except RunspecError as exc:
             return Membership((), exc.message)
         return Membership((), f"'{self.provider}' does not report them")
@@ -340,20 +340,20 @@ class Run:
         was saved.
         """
         if not self.record.spec.outputs:
-            what = f"{self.id} has no outputs: its spec names none"
-            raise UsageError(what, f"runspec logs {self.id} shows what it printed")
+            message = f"{self.id} has no outputs: its spec names none"
+            raise UsageError(message, f"runspec logs {self.id} shows what it printed")
         events = Events(on_event)
         client = self.connect()
         move = events.progress(f"fetch {self.id}")
         layout = output_layout.make_layout(self.record.spec)
-        found = copying.fetch(
+        fetched = copying.fetch(
             self._get_reader(client), self.id, output, save, Path(to), move, layout, force=force
         )
-        if found:
+        if fetched:
             publish.finish(self.record, client, events.wait)
-        for line in output_layout.describe_losses(found.values()):
+        for line in output_layout.describe_losses(fetched.values()):
             events.wait(f"{self.id}: {line}")
-        return {path: file for path, file in found.items() if file.kind == "file"}
+        return {path: file for path, file in fetched.items() if file.kind == "file"}
 
     def cancel(self, *, on_event: OnEvent | None = None) -> Status:
         """Cancel the run, wait until it has ended, and return its status. Raises UnknownOutcome after five minutes."""
@@ -378,10 +378,10 @@ class Run:
         """Raise UsageError if the run has no such node or task; None means any."""
         if node is None and task is None:
             return
-        for what, number, count in zip(("node", "task"), (node, task), self.shape, strict=True):
+        for noun, number, count in zip(("node", "task"), (node, task), self.shape, strict=True):
             if number is not None and not 0 <= number < count:
-                many = f"{count} {what}s, numbered from 0" if count > 1 else f"only {what} 0"
-                raise UsageError(f"there is no {what} {number}", f"the run has {many}")
+                many = f"{count} {noun}s, numbered from 0" if count > 1 else f"only {noun} 0"
+                raise UsageError(f"there is no {noun} {number}", f"the run has {many}")
 
     def _choose_streams(self, node: int | None, task: int | None) -> log.Wanted:
         self.demand_node(node, task)
@@ -441,12 +441,12 @@ def get_all(name: str, *, on_event: OnEvent | None = None) -> list[Run]:
 
     Destroyed runs count. Raises UsageError if there is none, or if it is not clear which is the newest.
     """
-    return [Run(of) for of in end.resolve_name(name, Events(on_event).note)]
+    return [Run(record) for record in end.resolve_name(name, Events(on_event).note)]
 
 
-def explain_doubt(name: str, of: Run) -> str:
-    """Return why a user may not mean the run *of* by *name*, such as its folder; nothing if that is clear."""
-    return named_run.explain_doubt(name, of.record)
+def explain_doubt(name: str, run: Run) -> str:
+    """Return why a user may not mean *run* by *name*, such as its folder; nothing if that is clear."""
+    return named_run.explain_doubt(name, run.record)
 
 
 def runs(name: str | None = None) -> list[Run]:
@@ -455,6 +455,6 @@ def runs(name: str | None = None) -> list[Run]:
     Records that cannot be read are left out; `runspec list` shows them.
     """
     if name is not None:
-        return [Run(of) for of in run_record.list_runs(name)]
-    readable = (of for of in run_record.list_all() if not run_record.find_damage(of))
-    return [Run(of) for of in readable if not of.read_memory().deleted]
+        return [Run(record) for record in run_record.list_runs(name)]
+    readable = (record for record in run_record.list_all() if not run_record.find_damage(record))
+    return [Run(record) for record in readable if not record.read_memory().deleted]

@@ -66,9 +66,9 @@ class RunFilter:
     destroyed: bool = False
     limit: int | None = None
 
-    def may_have(self, of: Record, memory: RunState | Damaged) -> bool:
+    def may_have(self, record: Record, memory: RunState | Damaged) -> bool:
         """Return whether a run may be listed, as far as its record says so without a request."""
-        if self.name is not None and not fnmatch.fnmatchcase(of.name, self.name):
+        if self.name is not None and not fnmatch.fnmatchcase(record.name, self.name):
             return False
         if isinstance(memory, Damaged):
             return (
@@ -82,12 +82,12 @@ class RunFilter:
             return True
         return self.failed and memory.status.state is State.FAILED
 
-    def has(self, found: Summary) -> bool:
+    def has(self, summary: Summary) -> bool:
         """Return whether a run is listed."""
-        if self.provider is not None and found.provider != self.provider:
+        if self.provider is not None and summary.provider != self.provider:
             return False
         wanted = [*(ALIVE if self.alive else ()), *((str(State.FAILED),) if self.failed else ())]
-        return not wanted or found.state in wanted
+        return not wanted or summary.state in wanted
 
 
 ALIVE = (str(State.WAITING), str(State.RUNNING))
@@ -95,19 +95,22 @@ ALIVE = (str(State.WAITING), str(State.RUNNING))
 
 def list_summaries(chosen: RunFilter = RunFilter(destroyed=True)) -> list[Summary]:
     """Return the runs on record that are *chosen*, oldest first; a damaged record gives the reason."""
-    found: list[Summary] = []
-    for of, memory in reversed(run_record.list_all_states()):
-        if chosen.limit is not None and len(found) >= chosen.limit:
+    summaries: list[Summary] = []
+    for record, memory in reversed(run_record.list_all_states()):
+        if chosen.limit is not None and len(summaries) >= chosen.limit:
             break
-        if chosen.may_have(of, memory) and chosen.has(one := _summarize_listed(of, memory)):
-            found.append(one)
-    return found[::-1]
+        if chosen.may_have(record, memory) and chosen.has(
+            summary := _summarize_listed(record, memory)
+        ):
+            summaries.append(summary)
+    return summaries[::-1]
 
 
 def demand_provider(name: str) -> None:
     """Raise Unavailable if no provider called *name* is installed, and no run on record has it."""
     if name not in registry.list_installed() and not any(
-        one.provider == name for one in list_summaries(RunFilter(provider=name, destroyed=True))
+        summary.provider == name
+        for summary in list_summaries(RunFilter(provider=name, destroyed=True))
     ):
         raise Unavailable(*registry.explain_missing(name))
 
@@ -146,21 +149,24 @@ def sum_spending(since_s: float | None = None, *, by_provider: bool = False) -> 
     """
     groups: dict[str, list[Spent]] = {}
     stale, unpriced, unreadable = list[str](), list[str](), list[str]()
-    for of in run_record.list_all():
+    for record in run_record.list_all():
         try:
-            memory, found = of.read_memory(), attempt_history.compute_cost(of, since_s=since_s)
+            memory, cost = (
+                record.read_memory(),
+                attempt_history.compute_cost(record, since_s=since_s),
+            )
             may_grow = attempt_history.may_grow(memory)
-            group = of.plan.provider if by_provider else of.name
+            group = record.plan.provider if by_provider else record.name
         except (Damaged, Newer):
-            unreadable.append(of.run)
+            unreadable.append(record.run)
             continue
-        if found is None:
-            unpriced.append(of.run)
+        if cost is None:
+            unpriced.append(record.run)
             continue
         if may_grow:
-            stale.append(of.run)
-        if found:
-            groups.setdefault(group, []).append(found)
+            stale.append(record.run)
+        if cost:
+            groups.setdefault(group, []).append(cost)
     rows = [Spending(name, len(each), spent.combine(each)) for name, each in sorted(groups.items())]
     whole = spent.combine(row.cost for row in rows)
     return AllSpending(rows, whole, stale, unpriced, unreadable)
@@ -171,31 +177,31 @@ def summarize(run: Run, status: Status) -> Summary:
     return _make_summary(run.record, run.record.read_memory(), status)
 
 
-def _summarize_listed(of: Record, memory: RunState | Damaged) -> Summary:
+def _summarize_listed(record: Record, memory: RunState | Damaged) -> Summary:
     try:
         if isinstance(memory, Damaged):
             raise memory
         try:
             with registry.translate_import_errors():
-                return _make_summary(of, memory, read_known_status(of, memory))
+                return _make_summary(record, memory, read_known_status(record, memory))
         except (CredentialsError, Lacking) as exc:
-            return _make_summary(of, memory, Status(State.WAITING, UNKNOWN.format(exc.message)))
+            return _make_summary(record, memory, Status(State.WAITING, UNKNOWN.format(exc.message)))
     except Damaged as exc:
-        return Summary(of.run, of.name, None, UNREADABLE, exc.message, None)
+        return Summary(record.run, record.name, None, UNREADABLE, exc.message, None)
 
 
-def _make_summary(of: Record, memory: RunState, status: Status) -> Summary:
-    about, best = memory.about or _describe_missing(of), memory.metric
+def _make_summary(record: Record, memory: RunState, status: Status) -> Summary:
+    about, best = memory.about or _describe_missing(record), memory.metric
     places = {} if memory.deleted else about  # nothing of a destroyed run is left
-    begun = memory.status is not None or memory.deleted or engine.is_submitted(of.plan, memory)
+    begun = memory.status is not None or memory.deleted or engine.is_submitted(record.plan, memory)
     return Summary(
-        of.run,
-        of.name,
+        record.run,
+        record.name,
         about["provider"],
-        choose_shown_state(of, memory, status),
+        choose_shown_state(record, memory, status),
         status.reason,
         memory.born,
-        _compute_cost(of, memory, status),
+        _compute_cost(record, memory, status),
         attempt_history.measure_seconds(memory, status, time.time()) if begun else None,
         about.get("nodes"),
         about.get("tasks"),
@@ -207,28 +213,28 @@ def _make_summary(of: Record, memory: RunState, status: Status) -> Summary:
     )
 
 
-def _describe_missing(of: Record) -> Mapping[str, Any]:
+def _describe_missing(record: Record) -> Mapping[str, Any]:
     """Return what is known of a run whose journal does not say it."""
-    known: dict[str, Any] = {"provider": of.plan.provider}
+    known: dict[str, Any] = {"provider": record.plan.provider}
     with contextlib.suppress(Damaged, Newer):
-        known["nodes"], known["tasks"] = clients.count_nodes(of)
+        known["nodes"], known["tasks"] = clients.count_nodes(record)
     return known
 
 
-def _compute_cost(of: Record, memory: RunState, status: Status) -> Mapping[str, Any] | None:
+def _compute_cost(record: Record, memory: RunState, status: Status) -> Mapping[str, Any] | None:
     """Return what a run has cost, from the journal if the run has ended. The record of its attempts may be damaged."""
     if memory.status is not None or memory.deleted:
         return memory.cost
     try:
-        found = attempt_history.compute_cost(of, status, time.time())
+        cost = attempt_history.compute_cost(record, status, time.time())
     except (Damaged, Newer):
         return None
-    return None if not found else spent.write_part(spent.sum_spent(found))
+    return None if not cost else spent.write_part(spent.sum_spent(cost))
 
 
-def choose_shown_state(of: Record, memory: RunState, status: Status) -> str:
+def choose_shown_state(record: Record, memory: RunState, status: Status) -> str:
     """Return the state of a run as tables show it: a run of which nothing was submitted does not wait."""
     if memory.deleted:
         return DESTROYED
-    begun = memory.status is not None or engine.is_submitted(of.plan, memory)
+    begun = memory.status is not None or engine.is_submitted(record.plan, memory)
     return str(status.state) if begun else NOT_STARTED

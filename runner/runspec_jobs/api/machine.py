@@ -191,12 +191,12 @@ def _has_settings(path: Path, name: str) -> bool:
 
 def _load_options_models() -> dict[str, type[Options]]:
     """Return the options models of the providers that are part of runspec itself."""
-    own = {"runspec-jobs"}
+    distributions = {"runspec-jobs"}
     points = registry.list_installed().items()
     return {
         name: registry.load(name).options_model
         for name, point in points
-        if point.dist is not None and point.dist.name in own
+        if point.dist is not None and point.dist.name in distributions
     }
 
 
@@ -240,13 +240,13 @@ def explain(asked: str) -> list[Entry]:
 
     Raises UsageError if they say nothing about it.
     """
-    found = entries.find(asked)
-    if not found:
+    rows = entries.find(asked)
+    if not rows:
         takes = "name an exit code, a state, a term, a field of a spec, or words of a message"
         raise UsageError(
             f"nothing explains '{asked}'", did_you_mean(asked, entries.list_known()) or takes
         )
-    return found
+    return rows
 
 
 def list_findings(provider: str | None = None, *, node: bool = False) -> Iterator[About]:
@@ -266,8 +266,8 @@ def list_findings(provider: str | None = None, *, node: bool = False) -> Iterato
             yield About(name, Finding(exc.message, False, exc.hint))
     if provider is None:
         for name in [name for name in registry.list_installed() if name not in used]:
-            what = "not checked, because no profile has settings of it"
-            yield About(name, Finding(what, True), checked=False)
+            message = "not checked, because no profile has settings of it"
+            yield About(name, Finding(message, True), checked=False)
 
 
 def _list_in_use() -> list[str]:
@@ -281,36 +281,37 @@ def _list_in_use() -> list[str]:
 
 
 def _check_profile() -> list[About]:
-    place = paths.find_profile(Path.cwd())
-    if place is None:
+    location = paths.find_profile(Path.cwd())
+    if location is None:
         none = "none found (runspec init --provider NAME writes one)"
         return [About("profile", Finding(none, True))]
     try:
         inputs.read_profile_in_use(Path.cwd())
     except InvalidSpec as exc:
-        bad = Finding(f"{place.path} is invalid", False, "see the errors above")
+        bad = Finding(f"{location.path} is invalid", False, "see the errors above")
         return [About("profile", bad, exc.texts)]
     except RunspecError as exc:
         return [About("profile", Finding(exc.message, False, exc.hint))]
-    return [About("profile", Finding(f"{place.path} can be read", True))]
+    return [About("profile", Finding(f"{location.path} can be read", True))]
 
 
 def _examine(name: str, *, node: bool) -> Iterable[Finding]:
     provider = registry.load(name)
     if not isinstance(provider, SupportsDoctor):
         return [Finding("this provider has no checks", True)]
-    own = inputs.read_profile_in_use(Path.cwd())
-    text, at = own.text, ("providers", name)
-    options, problems = validate.parse_model(provider.options_model, own.get_settings(name), at)
+    in_use = inputs.read_profile_in_use(Path.cwd())
+    text, at = in_use.text, ("providers", name)
+    options, problems = validate.parse_model(provider.options_model, in_use.get_settings(name), at)
     if options is not None:
-        inputs.demand_trust(own, provider)
+        inputs.demand_trust(in_use, provider)
         return _look_at(provider, options, node=node)
     assert text is not None and text.document is not None, (
         "BUG: settings that no file has are wrong"
     )
-    found = locate_problems(text.name, text.document, problems)
+    diagnostics = locate_problems(text.name, text.document, problems)
     return [
-        Finding(f"{c.file}:{c.line}:{c.column}: {c.path}: {c.what}", False, c.hint) for c in found
+        Finding(f"{c.file}:{c.line}:{c.column}: {c.path}: {c.what}", False, c.hint)
+        for c in diagnostics
     ]
 
 

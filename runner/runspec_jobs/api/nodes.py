@@ -111,15 +111,15 @@ def enter(run: Run, verb: str, *, node: int | None = None, task: int | None = No
     not support the *verb*.
     """
     run.demand_node(node, task)
-    of = run.record
+    record = run.record
     demand_access(run.provider, verb)
-    memory = of.read_memory()
+    memory = record.read_memory()
     if memory.status is not None:
         raise _make_ended_error(run.id, memory.status)
-    if not engine.is_submitted(of.plan, memory):
-        what = f"{run.id} is not submitted yet"
-        raise Unavailable(what, "run the same apply again to continue it")
-    _, client, _ = clients.connect(of)
+    if not engine.is_submitted(record.plan, memory):
+        message = f"{run.id} is not submitted yet"
+        raise Unavailable(message, "run the same apply again to continue it")
+    _, client, _ = clients.connect(record)
     status = client.state(run.id)
     if status.state.terminal:
         raise _make_ended_error(run.id, status)
@@ -179,18 +179,18 @@ def _find_running_node(
     fits: Callable[[NodeStatus], bool] = lambda n: (  # noqa: E731 - it is one expression
         task in (None, n.task) and rank in (None, n.rank)
     )
-    known = sorted(filter(fits, status.nodes), key=lambda n: (n.task, n.rank))
-    for node in known:
+    nodes = sorted(filter(fits, status.nodes), key=lambda n: (n.task, n.rank))
+    for node in nodes:
         if node.state is State.RUNNING:
             return node.task, node.rank
-    if status.state is State.WAITING or (status.nodes and not known):
+    if status.state is State.WAITING or (status.nodes and not nodes):
         why = f": {status.reason}" if status.reason else ""
         raise Unavailable(f"{run} is waiting{why}", f"to follow it: runspec logs -f {run}")
-    if known:
-        one = known[0]
-        how = "is waiting" if one.state is State.WAITING else f"has ended ({one.state})"
+    if nodes:
+        first = nodes[0]
+        how = "is waiting" if first.state is State.WAITING else f"has ended ({first.state})"
         raise Unavailable(
-            f"task {one.task}, node {one.rank} of {run} {how}", _suggest_commands(run)
+            f"task {first.task}, node {first.rank} of {run} {how}", _suggest_commands(run)
         )
     return task or 0, rank or 0  # the service reports the run only, not its nodes
 
@@ -209,13 +209,13 @@ def _list_entries(provider: object) -> tuple[str, ...]:
     return tuple(provider.enters) if isinstance(provider, SupportsAccessHints) else ()
 
 
-def _make_unsupported_error(what: str, provider: str) -> Unavailable:
-    """Return the error that *provider* does not support the command, with those that do."""
+def _make_unsupported_error(verb: str, provider: str) -> Unavailable:
+    """Return the error that *provider* does not support the command *verb*, with the providers that do."""
     able = [
-        name for name in registry.list_installed() if what in _list_entries(_load_provider(name))
+        name for name in registry.list_installed() if verb in _list_entries(_load_provider(name))
     ]
     which = f"providers that support it: {', '.join(able)}"
-    return Unavailable(f"'{provider}' does not support runspec {what}", which)
+    return Unavailable(f"'{provider}' does not support runspec {verb}", which)
 
 
 def _load_provider(name: str) -> object:

@@ -80,8 +80,8 @@ class Probing:
         reporter = Events(on_event)
         with probe_leftovers.lock_probes(self.provider.name) as free:
             if not free:
-                what = f"another runspec is running probes of '{self.provider.name}'"
-                raise Conflict(what, "wait until it has ended")
+                message = f"another runspec is running probes of '{self.provider.name}'"
+                raise Conflict(message, "wait until it has ended")
             self._clean_up(reporter)
             client = self.provider.connect(Facts(self.options))
             name = f"probe-{os.urandom(5).hex()}"
@@ -89,10 +89,10 @@ class Probing:
             session = Session.begin(self.provider.name, name, options)
             context = _Context(session, sleep, reporter)
             try:
-                for one in self.probes:
+                for probe in self.probes:
                     sleep(0)  # raises an error if the user has asked to stop meanwhile
-                    reporter.note(f"{one.id}: {one.title}")
-                    yield _observe(one, client, context)
+                    reporter.note(f"{probe.id}: {probe.title}")
+                    yield _observe(probe, client, context)
             except KeyboardInterrupt:
                 reporter.note("interrupted; deleting the resources of the probes")
                 raise
@@ -118,33 +118,33 @@ def choose(provider: str, only: Sequence[str] | None = None) -> Probing:
 
     Raises Unavailable if the provider has no probes, and UsageError if there is none with that id.
     """
-    of, options = load_configured(provider)
-    if not isinstance(of, SupportsProbes):
+    service, options = load_configured(provider)
+    if not isinstance(service, SupportsProbes):
         raise Unavailable(f"'{provider}' has no probes", f"see {PAGE}")
-    return Probing(of, options, _choose_probes(tuple(of.probes(options)), only))
+    return Probing(service, options, _choose_probes(tuple(service.probes(options)), only))
 
 
 def _choose_probes(probes: Sequence[Probe], only: Sequence[str] | None) -> list[Probe]:
     if only is None:
         return list(probes)
     wanted = list(only)
-    if unknown := [word for word in wanted if word not in {one.id for one in probes}]:
+    if unknown := [word for word in wanted if word not in {probe.id for probe in probes}]:
         raise UsageError(
             f"there is no probe '{unknown[0]}'",
-            f"choose one of {', '.join(one.id for one in probes)}",
+            f"choose one of {', '.join(probe.id for probe in probes)}",
         )
-    before = {one.id: one.after for one in probes}
+    before = {probe.id: probe.after for probe in probes}
     for word in wanted:
         if (needed := before[word]) is not None and needed not in wanted:
             wanted.append(needed)
-    return [one for one in probes if one.id in wanted]
+    return [probe for probe in probes if probe.id in wanted]
 
 
-def _observe(one: Probe, client: object, context: _Context) -> Observed:
+def _observe(probe: Probe, client: object, context: _Context) -> Observed:
     began = time.monotonic()
     try:
-        found = one.run(client, context)
+        observation = probe.run(client, context)
     except RunspecError as exc:
-        found = Observation(Verdict.UNKNOWN, exc.message)
+        observation = Observation(Verdict.UNKNOWN, exc.message)
     seconds = round(time.monotonic() - began, 1)
-    return Observed(one.id, one.title, str(found.verdict), found.seen, seconds)
+    return Observed(probe.id, probe.title, str(observation.verdict), observation.seen, seconds)

@@ -27,11 +27,11 @@ class Trusted(NamedTuple):
 def load_configured(name: str) -> tuple[Provider, Options]:
     """Return the provider of that name, and its options from the profile. Raises UsageError if these are wrong."""
     provider = registry.load(name)
-    own = inputs.read_profile_in_use(Path.cwd())
-    options, problems = validate.parse_model(provider.options_model, own.get_settings(name))
+    in_use = inputs.read_profile_in_use(Path.cwd())
+    options, problems = validate.parse_model(provider.options_model, in_use.get_settings(name))
     if options is None:
         raise UsageError(f"the profile: {problems[0].what}", problems[0].hint)
-    inputs.demand_trust(own, provider)
+    inputs.demand_trust(in_use, provider)
     return provider, options
 
 
@@ -47,7 +47,7 @@ def update_prices(on_event: OnEvent | None = None) -> Mapping[str, ListedPrices]
     the error of the last list if none could be read.
     """
     tell = Events(on_event).wait
-    found: dict[PriceList, ListedPrices] = {}
+    prices: dict[PriceList, ListedPrices] = {}
     failed: dict[PriceList, RunspecError] = {}
     names = [
         n
@@ -59,22 +59,22 @@ def update_prices(on_event: OnEvent | None = None) -> Mapping[str, ListedPrices]
         if not isinstance(provider, SupportsPrices):
             continue
         which = provider.price_list(options)
-        if which is None or which in found:
+        if which is None or which in prices:
             continue
         try:
             today = datetime.datetime.now(datetime.UTC).date().isoformat()
-            found[which] = provider.read_prices(options)._replace(date=today)
+            prices[which] = provider.read_prices(options)._replace(date=today)
         except RunspecError as exc:
             failed.setdefault(which, exc)
-    failed = {which: why for which, why in failed.items() if which not in found}
-    if not found and not failed:
+    failed = {which: why for which, why in failed.items() if which not in prices}
+    if not prices and not failed:
         hint = "name one: providers: {aws-batch: {region: eu-west-1}}"
         raise UsageError("the profile names no region whose prices could be read", hint)
-    if not found:
+    if not prices:
         raise next(iter(failed.values()))
     for which, why in failed.items():
         tell(f"the prices of {which.key} cannot be read: {why.message}")
-    price_cache.add(found)
+    price_cache.add(prices)
     return read_known_prices()
 
 
@@ -82,9 +82,9 @@ def trust_profile(file: Path | None = None) -> Trusted:
     """Trust *file*, or the profile that applies in this folder, until it changes."""
     path = _find_profile(file)
     text = source.read_file(path)
-    found = inputs.parse_profile(text)
+    profile = inputs.parse_profile(text)
     trust.add(path, text.data)
-    return Trusted(trust.resolve_path(path), True, _list_trusted_settings(found))
+    return Trusted(trust.resolve_path(path), True, _list_trusted_settings(profile))
 
 
 def distrust_profile(file: Path | None = None) -> Trusted:
@@ -104,18 +104,18 @@ def _find_profile(file: Path | None) -> Path:
     """Return *file*, or without one the profile that applies in this folder."""
     if file is not None:
         return file
-    place = paths.find_profile(Path.cwd())
-    if place is None:
+    location = paths.find_profile(Path.cwd())
+    if location is None:
         raise UsageError("there is no profile in this folder", "name one: runspec trust FILE")
-    if place.own:
-        raise UsageError(f"{place.path} is your own profile, which is always trusted")
-    return place.path
+    if location.own:
+        raise UsageError(f"{location.path} is your own profile, which is always trusted")
+    return location.path
 
 
-def _list_trusted_settings(found: profile.Profile) -> dict[str, list[str]]:
+def _list_trusted_settings(parsed: profile.Profile) -> dict[str, list[str]]:
     """Return the settings that require trust, by provider; settings of missing providers are left out."""
     sets = {}
-    for name, settings in found.providers.items():
+    for name, settings in parsed.providers.items():
         try:
             kind = registry.load(name).options_model
         except RunspecError:

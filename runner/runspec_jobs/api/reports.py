@@ -62,7 +62,7 @@ def choose_metric(spec: Spec, other: Path | None = None) -> Metric:
 
     Raises UsageError if there is none, and InvalidSpec if the other spec has errors.
     """
-    found = spec.metric
+    metric = spec.metric
     if other is not None:
         text = source.read_file(other)
         read, problems = source.validate_text(text)
@@ -70,10 +70,10 @@ def choose_metric(spec: Spec, other: Path | None = None) -> Metric:
             if text.document is not None:
                 text.add_problems(problems)
             raise InvalidSpec(text)
-        found = read.metric
-    if found is None:
+        metric = read.metric
+    if metric is None:
         raise UsageError(NO_METRIC, ADD_METRIC)
-    return found
+    return metric
 
 
 def rank_tasks(run: Run, metric: Metric, status: Status) -> list[Placed]:
@@ -87,16 +87,16 @@ def gather_report(
     run: Run,
     status: Status,
     metric: Metric | None,
-    found: Sequence[Placed],
+    ranking: Sequence[Placed],
     known: Membership | None,
     now_s: float,
 ) -> RunReport:
     """Return everything that the page of *run* shows, without a request.
 
-    *found* is its ranking by *metric*, *known* its membership changes, and *now_s* the time in seconds since 1970.
+    *ranking* is its ranking by *metric*, *known* its membership changes, and *now_s* the time in seconds since 1970.
     """
-    of, spec, memory = run.record, run.spec, run.record.read_memory()
-    plan, done = of.plan, memory.done_at
+    record, spec, memory = run.record, run.spec, run.record.read_memory()
+    plan, done = record.plan, memory.done_at
     last = plan.steps[-1].id if plan.steps else ""
     clock = Clock(memory.born or None, done.get(last), memory.ended_at, now_s)
     return RunReport(
@@ -107,14 +107,14 @@ def gather_report(
         clock,
         {step.id: step.title for step in plan.steps},
         {s.id: done[s.id] - memory.begun_at[s.id] for s in plan.steps if s.id in done},
-        of.job.decode("utf-8", "replace"),
+        record.job.decode("utf-8", "replace"),
         plan.digest,
         list(_describe_request(spec)),
         metric,
-        found,
+        ranking,
         known and Changed(*known),
-        of.machines,
-        of.sources,
+        record.machines,
+        record.sources,
     )
 
 
@@ -135,10 +135,10 @@ def follow_metric(
     sleep: Callable[[float], None] = time.sleep,
 ) -> Status:
     """Wait for the end of *run* without its log, and stop tasks early as *metric* says."""
-    of, client, tell = run.record, run.connect(), Events(on_event).wait
-    whole = is_whole(of)
-    keeper = attempt_history.Keeper(of, time.time)
-    with early_stop.make_stopper(of, client, metric, tell) as stopper:
+    record, client, tell = run.record, run.connect(), Events(on_event).wait
+    whole = is_whole(record)
+    keeper = attempt_history.Keeper(record, time.time)
+    with early_stop.make_stopper(record, client, metric, tell) as stopper:
 
         def seen(status: Status) -> None:
             keeper(status)
@@ -149,29 +149,29 @@ def follow_metric(
         slept = early_stop.watch_sleep(sleep, stopper)
         status = follow.follow(
             client,
-            of.run,
+            record.run,
             show,
             tell=tell,
             timeout_s=timeout_s,
-            reconcile=clients.make_reconciler(client, of.run),
+            reconcile=clients.make_reconciler(client, record.run),
             seen=seen,
             sleep=slept,
         )
-    with of.open_journal(tell) as journal:
-        note_followed(of.run, journal, status, whole)
+    with record.open_journal(tell) as journal:
+        note_followed(record.run, journal, status, whole)
     return status
 
 
 def stop_rest(
-    run: Run, found: Sequence[Placed], status: Status, *, on_event: OnEvent | None = None
+    run: Run, ranking: Sequence[Placed], status: Status, *, on_event: OnEvent | None = None
 ) -> Stopped:
     """Stop all tasks except the best so far. Raises UsageError if none is known."""
-    best = next((p for p in found if p.place is not None), None)
+    best = next((p for p in ranking if p.place is not None), None)
     if best is None:
         hint = f"wait, or cancel all tasks with runspec cancel {run.id}"
         raise UsageError("no task has a value of the metric yet", hint)
     number = best.task.number
-    rest = early_stop.list_left(status, len(found)) - {number}
+    rest = early_stop.list_left(status, len(ranking)) - {number}
     if rest:
         tell = Events(on_event).wait
         early_stop.stop(run.record, run.connect(), rest, f"task {number} is the best so far", tell)
@@ -197,7 +197,7 @@ def compare_sizes(name: str, asked: Asked, spec: Path | None = None) -> Sizes:
     if group is None:
         raise UsageError(f"there is no spec '{name}' with scaling", "see runspec list")
     metric = choose_metric(group, spec)
-    points = [_point(size, of, metric) for size, of in run_group.find_runs(group).items()]
+    points = [_point(size, record, metric) for size, record in run_group.find_runs(group).items()]
     assert group.scaling is not None, "BUG: a group has sizes"
     unit, whole = group.scaling.unit, group.cluster.gpus or max(group.scaling.sizes)
     per_node = 1 if unit == "nodes" else whole  # a process has its share of the node
@@ -209,26 +209,26 @@ def read_sizes(path: Path, asked: Asked) -> Sizes:
     """Compare the measurements in a file in the format of `report --json`."""
     try:
         with path.open("rb") as file:
-            found = json.loads(file.read(POINTS_BYTES))
-        if found["format"] != FORMAT:
+            content = json.loads(file.read(POINTS_BYTES))
+        if content["format"] != FORMAT:
             raise ValueError(f"its format is not {FORMAT}")
-        series = [scaling_law.read_series(one) for one in found["series"]]
-        notes = [str(note) for note in found.get("notes", ())]
-        title = str(found.get("title", path.stem))
+        series = [scaling_law.read_series(fields) for fields in content["series"]]
+        notes = [str(note) for note in content.get("notes", ())]
+        title = str(content.get("title", path.stem))
     except OSError as exc:
         raise UsageError(f"cannot read {path}: {(exc.strerror or str(exc)).lower()}") from exc
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
         why = exc.args[0] if exc.args else "it is not JSON"
         why = f"'{why}' is missing" if isinstance(exc, KeyError) else why
-        what = f"cannot read measurements from {path}: {why}"
-        raise UsageError(what, "specs/scaling/ has an example") from exc
+        message = f"cannot read measurements from {path}: {why}"
+        raise UsageError(message, "specs/scaling/ has an example") from exc
     return Sizes(title, notes, _scale(series, asked))
 
 
-def write_sizes(found: Sizes) -> dict[str, Any]:
+def write_sizes(sizes: Sizes) -> dict[str, Any]:
     """Return a comparison as JSON, in the format that `read_sizes` reads."""
-    shown = [scaling_law.write_report(one) for one in found.series]
-    return {"format": FORMAT, "title": found.title, "notes": list(found.notes), "series": shown}
+    shown = [scaling_law.write_report(report) for report in sizes.series]
+    return {"format": FORMAT, "title": sizes.title, "notes": list(sizes.notes), "series": shown}
 
 
 def is_sensible(number: float) -> bool:
@@ -261,32 +261,32 @@ def _is_page(path: Path) -> bool:
 
 
 def _scale(series: Sequence[Series], asked: Asked) -> list[Scaled]:
-    found = [scaling_law.make_report(one, asked) for one in series]
-    for one in found:
-        if one.base is None and asked.base is not None:
-            measured = ", ".join(f"{p.size:g}" for p in one.series.points if p.throughput)
+    reports = [scaling_law.make_report(series, asked) for series in series]
+    for report in reports:
+        if report.base is None and asked.base is not None:
+            measured = ", ".join(f"{p.size:g}" for p in report.series.points if p.throughput)
             raise UsageError(
                 f"--baseline: there is no measurement of size {asked.base:g}",
                 f"measured sizes: {measured}",
             )
-    return found
+    return reports
 
 
-def _point(size: int, of: Record | None, metric: Metric) -> Point:
-    if of is None:
+def _point(size: int, record: Record | None, metric: Metric) -> Point:
+    if record is None:
         return Point(size, None, "not applied yet")
-    status = read_full_status(of)
-    state = listing.choose_shown_state(of, of.read_memory(), status)
+    status = read_full_status(record)
+    state = listing.choose_shown_state(record, record.read_memory(), status)
     if state == listing.NOT_STARTED:
-        return Point(size, None, status.reason, f"{of.run} {state}")
-    client = Run(of).connect()
-    (task,) = measured_tasks.measure_tasks(of, client, of.spec, metric, status)
-    found = task.measured
-    if found.value is not None and not scaling_law.is_sensible(found.value):
-        found = Measured(None, f"{metric.name} is {found.value:g}")
-    why = found.why if found.value is None else ""
-    note = of.run if status.state is State.SUCCEEDED else f"{of.run} {state}"
-    return Point(size, found.value, why, note)
+        return Point(size, None, status.reason, f"{record.run} {state}")
+    client = Run(record).connect()
+    (task,) = measured_tasks.measure_tasks(record, client, record.spec, metric, status)
+    measured = task.measured
+    if measured.value is not None and not scaling_law.is_sensible(measured.value):
+        measured = Measured(None, f"{metric.name} is {measured.value:g}")
+    why = measured.why if measured.value is None else ""
+    note = record.run if status.state is State.SUCCEEDED else f"{record.run} {state}"
+    return Point(size, measured.value, why, note)
 
 
 def _find_baseline(group: Spec, metric: Metric) -> Baseline:

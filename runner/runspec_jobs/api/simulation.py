@@ -66,42 +66,46 @@ class Answer(NamedTuple):
     about: str | None
 
 
-def simulate(asked: Question) -> Answer:
+def simulate(question: Question) -> Answer:
     """Estimate time and cost of the job at fixed sizes and, if the spec has a range of nodes, elastic.
 
     Raises InvalidSpec, whose `texts` have the problems of all three files, and UsageError.
     """
-    texts = [source.read_file(asked.spec), _trace_text(asked.prices)]
-    texts.append(source.read_file(asked.scaling))
+    texts = [source.read_file(question.spec), _trace_text(question.prices)]
+    texts.append(source.read_file(question.scaling))
     spec, prices = _read_spec(texts[0]), _trace(texts[1])
-    measured = _choose_series(asked, texts[2], spec)
+    measured = _choose_series(question, texts[2], spec)
     take: Mapping[str, int] = {}
     if spec is not None and prices is not None and measured is not None:
-        take = _take(asked, spec, prices, texts[1])
+        take = _take(question, spec, prices, texts[1])
     if wrong := [text for text in texts if text.failed]:
         raise InvalidSpec(*wrong)
     assert spec and prices and measured, "BUG: a file that could not be read has no diagnostic"
-    costs = _compute_costs(asked, spec)
-    work = SimulatedJob(asked.samples, measured.curve, costs, take, spec.retry.spot_attempts)
-    compared = list(compare.list_cases(spec, work, prices, asked.fixed))
-    runs = asked.runs or (RUNS if _draw_prices(prices, compared) else 1)
+    costs = _compute_costs(question, spec)
+    work = SimulatedJob(question.samples, measured.curve, costs, take, spec.retry.spot_attempts)
+    compared = list(compare.list_cases(spec, work, prices, question.fixed))
+    runs = question.runs or (RUNS if _draw_prices(prices, compared) else 1)
     results = [
-        compare.simulate_case(case, prices, _make_dices(asked.seed, runs)) for case in compared
+        compare.simulate_case(case, prices, _make_dices(question.seed, runs)) for case in compared
     ]
     return Answer(work, results, measured.measured_to, prices.about)
 
 
-def _choose_series(asked: Question, text: SourceFile, spec: Spec | None) -> scaling.Series | None:
+def _choose_series(
+    question: Question, text: SourceFile, spec: Spec | None
+) -> scaling.Series | None:
     read = _read(text, scaling.Scaling)
     if read is None:
         return None
-    found, problems = scaling.choose_series(read, asked.series, _find_most_nodes(asked, spec))
+    series, problems = scaling.choose_series(
+        read, question.series, _find_most_nodes(question, spec)
+    )
     text.add_problems(problems)
-    return found
+    return series
 
 
-def _find_most_nodes(asked: Question, spec: Spec | None) -> int:
-    most: int = max(spec.cluster.nodes.max if spec is not None else 1, asked.fixed or 1)
+def _find_most_nodes(question: Question, spec: Spec | None) -> int:
+    most: int = max(spec.cluster.nodes.max if spec is not None else 1, question.fixed or 1)
     if most > MOST:
         raise UsageError(f"cannot simulate {most:,} nodes", f"the largest number is {MOST:,}")
     return most
@@ -128,39 +132,41 @@ def _read_spec(text: SourceFile) -> Spec | None:
 
 
 def _trace(text: SourceFile) -> trace.Trace | None:
-    found = _read(text, trace.Trace)
-    if found is not None:
-        text.add_problems(trace.find_broken(found))
-    return found
+    parsed = _read(text, trace.Trace)
+    if parsed is not None:
+        text.add_problems(trace.find_broken(parsed))
+    return parsed
 
 
 def _read(text: SourceFile, kind: type[M]) -> M | None:
     if text.document is None:
         return None
-    found, problems = validate.parse_model(kind, text.document.value)
+    model, problems = validate.parse_model(kind, text.document.value)
     text.add_problems(problems)
-    return found
+    return model
 
 
-def _take(asked: Question, spec: Spec, prices: trace.Trace, text: SourceFile) -> Mapping[str, int]:
+def _take(
+    question: Question, spec: Spec, prices: trace.Trace, text: SourceFile
+) -> Mapping[str, int]:
     """Return the number of nodes of each pool that the job may use: those asked for, or else from its capacity."""
-    if asked.take is None:
+    if question.take is None:
         take, problems = compare.count_wanted(spec, prices)
         text.add_problems(problems)
         return take
-    for name in asked.take:
+    for name in question.take:
         if name not in prices.pools:
             hint = did_you_mean(name, prices.pools) or f"pools: {', '.join(prices.pools)}"
-            raise UsageError(f"--take: {asked.prices} has no pool '{name}'", hint)
-    return asked.take
+            raise UsageError(f"--take: {question.prices} has no pool '{name}'", hint)
+    return question.take
 
 
-def _compute_costs(asked: Question, spec: Spec) -> Costs:
+def _compute_costs(question: Question, spec: Spec) -> Costs:
     saved = [output.sync for output in spec.outputs if output.sync is not None]
-    every = asked.checkpoint_s if asked.checkpoint_s is not None else min(saved, default=None)
+    every = question.checkpoint_s if question.checkpoint_s is not None else min(saved, default=None)
     if every == 0:
         raise UsageError("the time between two saves must be more than 0", "write --checkpoint 5m")
-    return Costs(asked.join_s, asked.loss_s, every)
+    return Costs(question.join_s, question.loss_s, every)
 
 
 def _draw_prices(prices: trace.Trace, compared: Iterable[Case]) -> bool:

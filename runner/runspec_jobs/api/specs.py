@@ -30,8 +30,8 @@ def read_spec(spec: Source, name: str | None = None) -> SourceFile:
         value = spec if isinstance(spec, Mapping) else _make_mapping(spec)
         return source.read(name or "<spec>", _read_text(value))
     if isinstance(spec, str) and "\n" in spec:
-        what = "a str is the path of a file with a spec, and this one has several lines"
-        raise UsageError(what, "pass the text of a spec as bytes: text.encode()")
+        message = "a str is the path of a file with a spec, and this one has several lines"
+        raise UsageError(message, "pass the text of a spec as bytes: text.encode()")
     return source.read_file(Path(spec), name)
 
 
@@ -66,19 +66,20 @@ def _make_plain(value: object, path: str) -> object:
     if isinstance(value, Mapping):
         inner = f"{path}." if path else ""
         return {
-            _make_scalar(key, path): _make_plain(one, f"{inner}{key}") for key, one in value.items()
+            _make_scalar(key, path): _make_plain(item, f"{inner}{key}")
+            for key, item in value.items()
         }
     if isinstance(value, list | tuple):
-        return [_make_plain(one, f"{path}.{index}") for index, one in enumerate(value)]
+        return [_make_plain(item, f"{path}.{index}") for index, item in enumerate(value)]
     return _make_scalar(value, path)
 
 
 def _make_scalar(value: object, path: str) -> object:
     if value is None or isinstance(value, str | int | float):
         return value
-    what = f"a spec cannot have a value of the type '{type(value).__name__}'"
+    message = f"a spec cannot have a value of the type '{type(value).__name__}'"
     hint = "convert it to a str, an int, a float or a list"
-    raise UsageError(f"{path}: {what}" if path else what, hint)
+    raise UsageError(f"{path}: {message}" if path else message, hint)
 
 
 def _make_mapping(spec: Spec) -> Mapping[str, Any]:

@@ -145,10 +145,10 @@ def format_json(value: Any, indent: int | None = None) -> str:
 
 def _format_text(c: Diagnostic, lines: Sequence[str]) -> str:
     file = escape_control(c.file)
-    place = f"{file}:{c.line}:{c.column}: " if c.line else f"{file}: "
+    position = f"{file}:{c.line}:{c.column}: " if c.line else f"{file}: "
     note = "note: " if c.severity == "note" else ""
     out = [
-        f"{place}{note}{escape_control(c.path) + ': ' if c.path else ''}{escape_control(c.what)}"
+        f"{position}{note}{escape_control(c.path) + ': ' if c.path else ''}{escape_control(c.what)}"
     ]
     if 0 < c.line <= len(lines):
         out += _draw_caret(c, lines[c.line - 1])
@@ -203,8 +203,8 @@ def _format_github(c: Diagnostic) -> str:
     if c.file.startswith("--"):  # an option of the command line, not a file
         return format_annotation(f"{c.file}: {message}", kind)
     file = _escape_data(c.file).replace(":", "%3A").replace(",", "%2C")
-    place = f"file={file},line={max(c.line, 1)},col={max(c.column, 1)}"
-    return format_annotation(message, f"{kind} {place}")
+    position = f"file={file},line={max(c.line, 1)},col={max(c.column, 1)}"
+    return format_annotation(message, f"{kind} {position}")
 
 
 def format_annotation(message: str, kind: str = "error") -> str:

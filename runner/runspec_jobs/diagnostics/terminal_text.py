@@ -56,11 +56,11 @@ def strip_sequences(text: str, *, colours: bool = False) -> str:
     if text.isprintable():
         return text
     parts, end = [], 0
-    for found in SEQUENCE.finditer(text):
-        parts.append(_escape_character(text[end : found.start()]))
-        if colours and found[1]:
-            parts.append(found[1])
-        end = found.end()
+    for match in SEQUENCE.finditer(text):
+        parts.append(_escape_character(text[end : match.start()]))
+        if colours and match[1]:
+            parts.append(match[1])
+        end = match.end()
     return "".join(parts) + _escape_character(text[end:])
 
 
@@ -82,8 +82,8 @@ class Colours:
             return _escape_character(text)
         before = "".join(self._set.values())
         clean = strip_sequences(text, colours=True)
-        for found in SEQUENCE.finditer(clean):
-            self._take(found[0][2:-1])
+        for match in SEQUENCE.finditer(clean):
+            self._take(match[0][2:-1])
         return f"{before}{clean}{RESET}" if before or "\x1b" in clean else clean
 
     def show_once(self, text: str) -> str:
@@ -96,17 +96,17 @@ class Colours:
     def _take(self, parameters: str) -> None:
         left = parameters.split(";")
         while left:
-            one = left.pop(0)
-            number = int(one.partition(":")[0] or 0)
-            if number in EXTENDED and ":" not in one:
+            parameter = left.pop(0)
+            number = int(parameter.partition(":")[0] or 0)
+            if number in EXTENDED and ":" not in parameter:
                 more = {"5": 2, "2": 4}.get(left[0], 0) if left else 0
-                one, left = ";".join((one, *left[:more])), left[more:]
+                parameter, left = ";".join((parameter, *left[:more])), left[more:]
             if number == 0:
                 self._set.clear()
             elif number in RESETS:
                 self._set.pop(RESETS[number], None)
                 if RESETS[number] != number:
-                    self._set[RESETS[number]] = f"\x1b[{one}m"
+                    self._set[RESETS[number]] = f"\x1b[{parameter}m"
 
 
 def clip(text: str, width: int) -> str:
@@ -116,11 +116,11 @@ def clip(text: str, width: int) -> str:
     '\\x1b[31mab\\x1b[0m'
     """
     parts, end, left = [], 0, width
-    for found in SEQUENCE.finditer(text):
-        parts.append(_take_columns(text[end : found.start()], left))
+    for match in SEQUENCE.finditer(text):
+        parts.append(_take_columns(text[end : match.start()], left))
         left -= count_columns(parts[-1])
-        parts.append(found[0])
-        end = found.end()
+        parts.append(match[0])
+        end = match.end()
     return "".join(parts) + _take_columns(text[end:], left)
 
 

@@ -133,8 +133,8 @@ def resolve_kind(text: Text) -> Kind:
     """
     if not text.plain:
         return "str"
-    found = CORE.fullmatch(text)
-    return cast(Kind, found.lastgroup) if found else "str"
+    match = CORE.fullmatch(text)
+    return cast(Kind, match.lastgroup) if match else "str"
 
 
 def resolve(value: object) -> Any:
@@ -166,7 +166,7 @@ def format_flow(value: object) -> str:
 def _quote(value: object) -> str:
     """Return *value* as JSON that is also valid YAML, which needs more escapes and has no pairs of surrogates."""
     text = json.dumps(value, ensure_ascii=False)
-    return UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return UNSHOWN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def move_value(value: Value, span: Span) -> Value:

@@ -114,16 +114,16 @@ def _decode(text: str | bytes) -> tuple[str, bytes]:
         return data.decode("utf-8"), data
     except UnicodeDecodeError as exc:
         mark = _mark_after(data[: exc.start].decode("utf-8"))
-        what = f"the byte 0x{data[exc.start]:02x} is not UTF-8 text"
-        raise YamlError(SyntaxProblem(mark, what, "save the file as UTF-8")) from None
+        message = f"the byte 0x{data[exc.start]:02x} is not UTF-8 text"
+        raise YamlError(SyntaxProblem(mark, message, "save the file as UTF-8")) from None
 
 
 def _check_text(text: str, data: bytes) -> None:
     """Raise YamlError if *text* has forbidden characters, or is known to make libyaml slow."""
     if len(data) > TEXT_BYTES:
         raise YamlError(SyntaxProblem(Mark(1, 1), "the file is larger than 1 MiB"))
-    if data.translate(None, ALLOWED) and (found := _refuse_characters(text)):
-        raise YamlError(*found)
+    if data.translate(None, ALLOWED) and (flaws := _refuse_characters(text)):
+        raise YamlError(*flaws)
     if len(data) > BLANKS and (at := data.translate(WHITE).find(b" " * BLANKS)) >= 0:
         if not data.strip():
             raise YamlError(SyntaxProblem(Mark(1, 1), EMPTY))
@@ -138,11 +138,11 @@ def _check_text(text: str, data: bytes) -> None:
 
 def _refuse_characters(text: str) -> list[SyntaxProblem]:
     flaws = []
-    for found in re.finditer(REFUSED, text):
-        char = found[0]
+    for match in re.finditer(REFUSED, text):
+        char = match[0]
         in_vain = char == "\ufeff" or UNUSABLE.match(char)
         hint = "remove it" if in_vain else f'write "\\u{ord(char):04x}" in double quotes'
-        mark = _mark_after(text[: found.start()])
+        mark = _mark_after(text[: match.start()])
         flaws.append(SyntaxProblem(mark, f"the character {_format_character(char)}", hint))
         if len(flaws) == FLAWS:
             break
@@ -231,10 +231,10 @@ class _Builder:
             self.stop(span, f"a text of more than {SCALAR_CHARACTERS} characters", "use a file")
         if event.tag is not None and event.tag != STR_TAG:
             self.add_flaw(span, *_refuse_tag(event.tag))
-        if event.style == '"' and (found := UNUSABLE.search(text)):
+        if event.style == '"' and (match := UNUSABLE.search(text)):
             self.add_flaw(
                 span,
-                f"an escape for {_format_character(found[0])}",
+                f"an escape for {_format_character(match[0])}",
                 "no program accepts this character: remove it",
             )
         if event.anchor is not None:
@@ -271,14 +271,14 @@ class _Builder:
         self.aliases += 1
         if self.aliases > ALIASES:
             self.stop(span, f"more than {ALIASES} aliases", "write the values out")
-        known = self.anchors.get(event.anchor)
-        if known is None:
+        anchored = self.anchors.get(event.anchor)
+        if anchored is None:
             self.add_flaw(span, *_refuse_anchor(event.anchor, event.anchor in self.anchors))
-            known = _Anchored(Text(""), 0, 1)
-        self.deepest = max(self.deepest, len(self.outer) + known.height)
+            anchored = _Anchored(Text(""), 0, 1)
+        self.deepest = max(self.deepest, len(self.outer) + anchored.height)
         self.check_depth(span)
-        self.repeated += known.size - 1
-        self.put(move_value(known.value, span), span)
+        self.repeated += anchored.size - 1
+        self.put(move_value(anchored.value, span), span)
 
     def put(self, value: Value, span: Span) -> None:
         self.nodes += 1
@@ -302,8 +302,8 @@ class _Builder:
         if key in node:
             first = next(other for other in node if other == key)
             line = first.mark.line if isinstance(first, Text) else 0
-            what = f"'{_shorten(key)}' is a duplicate key; the first is on line {line}"
-            self.add_flaw(span, what, "keep one of them")
+            message = f"'{_shorten(key)}' is a duplicate key; the first is on line {line}"
+            self.add_flaw(span, message, "keep one of them")
         elif key == "<<" and key.plain:
             self.add_flaw(span, "merge keys are not supported", "write the keys out")
         return key
@@ -312,13 +312,13 @@ class _Builder:
         if self.deepest > DEPTH:
             self.stop(span, f"more than {DEPTH} nested lists and mappings")
 
-    def add_flaw(self, span: Span, what: str, hint: str | None = None) -> None:
-        self.flaws.append(SyntaxProblem(Mark(span[0] + 1, span[1] + 1), what, hint))
+    def add_flaw(self, span: Span, message: str, hint: str | None = None) -> None:
+        self.flaws.append(SyntaxProblem(Mark(span[0] + 1, span[1] + 1), message, hint))
         if len(self.flaws) >= FLAWS:
             raise YamlError(*self.flaws)
 
-    def stop(self, span: Span, what: str, hint: str | None = None) -> NoReturn:
-        self.add_flaw(span, what, hint)
+    def stop(self, span: Span, message: str, hint: str | None = None) -> NoReturn:
+        self.add_flaw(span, message, hint)
         raise YamlError(*self.flaws)
 
 

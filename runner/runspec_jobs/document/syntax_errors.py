@@ -92,14 +92,14 @@ def make_syntax_flaw(exc: yaml.MarkedYAMLError, text: str) -> SyntaxProblem:
         return SyntaxProblem(Mark(1, 1), problem)
     if tab := _find_tab(text, at):
         return SyntaxProblem(tab, "tab found", "indent with spaces")
-    what, hint = _explain_problem(
+    message, hint = _explain_problem(
         problem, text[at.index - at.column : at.index], text[at.index :][:1]
     )
     line, column = clamp_position(at, text)
     mark = Mark(line + 1, column + 1)
     if began and began.line + 1 < mark.line and (noun := COLLECTIONS.get(exc.context or "")):
-        what += f"; the {noun} began on line {began.line + 1}"
-    return SyntaxProblem(mark, what, hint)
+        message += f"; the {noun} began on line {began.line + 1}"
+    return SyntaxProblem(mark, message, hint)
 
 
 def clamp_position(at: Any, text: str) -> tuple[int, int]:
@@ -109,14 +109,14 @@ def clamp_position(at: Any, text: str) -> tuple[int, int]:
     return at.line - 1, len(text) - max(text.rfind("\n"), text.rfind("\r")) - 1
 
 
-def _explain_problem(problem: str, before: str, found: str) -> tuple[str, str | None]:
-    """Return the message and hint for *problem* at the character *found*, with *before* to its left in the line."""
+def _explain_problem(problem: str, before: str, character: str) -> tuple[str, str | None]:
+    """Return the message and hint for *problem* at *character*, with *before* to its left in the line."""
     if problem == "found character that cannot start any token":
-        return f"no value can begin with '{found}'", "put it in quotes"
+        return f"no value can begin with '{character}'", "put it in quotes"
     if problem.startswith("mapping values") and ": " in before:
         return "a second ': ' in one value", "put the value in quotes"
-    what, hint = WORDS.get(problem, (problem, None))
-    return what, COLON if found == ":" and problem.endswith("start>") else hint
+    message, hint = WORDS.get(problem, (problem, None))
+    return message, COLON if character == ":" and problem.endswith("start>") else hint
 
 
 def _find_tab(text: str, at: Any) -> Mark | None:

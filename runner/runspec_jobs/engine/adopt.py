@@ -85,29 +85,31 @@ class Adopted(NamedTuple):
     born: float
 
 
-def make_state(of: Record, provider: Provider) -> bytes:
+def make_state(record: Record, provider: Provider) -> bytes:
     """Return the state of a run on record, for the store."""
-    return format_state(of.job, of.plan, of.read_facts(provider), of.read_memory().born)
+    return format_state(
+        record.job, record.plan, record.read_facts(provider), record.read_memory().born
+    )
 
 
-def format_state(job_text: bytes, made: model.Plan, facts: Facts, born: float) -> bytes:
+def format_state(job_text: bytes, plan: model.Plan, facts: Facts, born: float) -> bytes:
     """Return the state of a run in the format that `read` reads. *born* is its start, in seconds since 1970.
 
     Settings that only a user may set, and folders of this machine, are left out.
     """
-    found = {
+    content = {
         **record_formats.make_format_keys(FORMAT),
-        "provider": made.provider,
-        "run": made.run,
+        "provider": plan.provider,
+        "run": plan.run,
         "born": born,
         "job": job_text.decode(),
         "options": _drop_user_settings(type(facts.options), facts.options.model_dump(mode="json")),
         "sources": {name: source._asdict() for name, source in facts.sources.items()},
         "requirements": list(facts.requirements),
         "survey": facts.survey,
-        "plan": model.write_plan(made),
+        "plan": model.write_plan(plan),
     }
-    return json.dumps(found, ensure_ascii=False).encode()
+    return json.dumps(content, ensure_ascii=False).encode()
 
 
 def _drop_user_settings(kind: type[Options], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,9 +127,9 @@ def read(content: bytes, run: str) -> Kept:
     Raises Newer if a newer version of runspec wrote it, and Damaged if it is not a state of *run*.
     """
     try:
-        found = json.loads(content)
-        record_formats.check(found, FORMAT, f"the state of {run} in the store")
-        kept = Kept.model_validate(found)
+        parsed = json.loads(content)
+        record_formats.check(parsed, FORMAT, f"the state of {run} in the store")
+        kept = Kept.model_validate(parsed)
     except NOT_OURS as exc:  # ValidationError is a ValueError
         raise _make_damaged(run, _explain_error(exc)) from exc
     if kept.run != run:
@@ -147,25 +149,25 @@ def _make_damaged(run: str, why: str) -> Damaged:
     return Damaged(f"the state of {run} in the store is damaged: {why}", hint)
 
 
-def convert_state(kept: Kept, provider: Provider, own: profile.Profile) -> Adopted:
-    """Return *kept* as a run of this machine, with the settings of its *own* profile.
+def convert_state(kept: Kept, provider: Provider, user_profile: profile.Profile) -> Adopted:
+    """Return *kept* as a run of this machine, with the settings of *user_profile*.
 
     Raises Damaged if the state is damaged, and Conflict if this machine would delete the run with other requests.
     """
     spec = _read_spec(kept, provider)
-    options = _merge_options(kept, provider, spec, own)
+    options = _merge_options(kept, provider, spec, user_profile)
     try:
         read_lines = list_conda_lines if spec.container.conda else list_requirements
         lines = read_lines("\n".join(kept.requirements))
-        sources = {name: Source(**one.model_dump()) for name, one in kept.sources.items()}
+        sources = {name: Source(**uploaded.model_dump()) for name, uploaded in kept.sources.items()}
         facts = Facts(options, sources, lines, kept.survey)
         _refuse(kept, source.check_sizes(provider, spec, facts))
         mine = model.make_plan(provider, spec, kept.run[-6:], facts)
         theirs = model.read_plan(kept.plan)
-        made, elsewhere = _compare_plans(kept, mine, theirs)
+        plan, elsewhere = _compare_plans(kept, mine, theirs)
     except (*NOT_OURS, RequirementsError) as exc:
         raise _make_damaged(kept.run, "its spec cannot be planned") from exc
-    return Adopted(kept.job.encode(), spec, facts, made, elsewhere, kept.born)
+    return Adopted(kept.job.encode(), spec, facts, plan, elsewhere, kept.born)
 
 
 def _read_spec(kept: Kept, provider: Provider) -> Spec:
@@ -182,14 +184,18 @@ def _read_spec(kept: Kept, provider: Provider) -> Spec:
     return spec
 
 
-def _merge_options(kept: Kept, provider: Provider, spec: Spec, own: profile.Profile) -> Options:
+def _merge_options(
+    kept: Kept, provider: Provider, spec: Spec, user_profile: profile.Profile
+) -> Options:
     """Return this machine's options, updated with those of the run that a job file may set."""
     kind = provider.options_model
-    found, *problems = profile.merge_options(kind, provider.name, spec, own, complete=False)
-    if found is None:
+    options, *problems = profile.merge_options(
+        kind, provider.name, spec, user_profile, complete=False
+    )
+    if options is None:
         _refuse(kept, [*problems[0], *problems[1]])
         raise AssertionError("BUG: options without problems")
-    settings = found.model_dump(mode="json") | _drop_user_settings(kind, kept.options)
+    settings = options.model_dump(mode="json") | _drop_user_settings(kind, kept.options)
     merged, wrong = validate.parse_model(kind, settings)
     if merged is None:
         raise _make_damaged(kept.run, f"its settings: {wrong[0].what}")
@@ -199,8 +205,10 @@ def _merge_options(kept: Kept, provider: Provider, spec: Spec, own: profile.Prof
 def _refuse(kept: Kept, problems: Iterable[Problem]) -> None:
     for problem in problems:
         if problem.severity == "error":
-            what = f"{kept.run} cannot be adopted with the settings of this machine: {problem.what}"
-            raise Conflict(what, problem.hint)
+            message = (
+                f"{kept.run} cannot be adopted with the settings of this machine: {problem.what}"
+            )
+            raise Conflict(message, problem.hint)
 
 
 def _compare_plans(
@@ -213,16 +221,16 @@ def _compare_plans(
     """
     if [s._replace(title="") for s in mine.steps] == [s._replace(title="") for s in theirs.steps]:
         return mine, frozenset()
-    own, ids = {step.id: step for step in mine.steps}, {step.id for step in theirs.steps}
+    planned, ids = {step.id: step for step in mine.steps}, {step.id for step in theirs.steps}
     if len(ids) < len(theirs.steps):
         raise _make_damaged(kept.run, "two steps of its plan have the same id")
     of_run = [[(s.id, s.undo) for s in p.steps if s.scope is Scope.RUN] for p in (mine, theirs)]
     if of_run[0] != of_run[1]:
-        what = f"runspec {kept.runspec} planned {kept.run} differently than this version, {__version__}, does"
+        message = f"runspec {kept.runspec} planned {kept.run} differently than this version, {__version__}, does"
         hint = "use that version, with the settings of the machine that started the run"
-        raise Conflict(what, hint)
-    steps = [_own_or_left(own.get(step.id), step) for step in theirs.steps]
-    elsewhere = frozenset(s.id for s in steps if s != own.get(s.id)) | (own.keys() - ids)
+        raise Conflict(message, hint)
+    steps = [_own_or_left(planned.get(step.id), step) for step in theirs.steps]
+    elsewhere = frozenset(s.id for s in steps if s != planned.get(s.id)) | (planned.keys() - ids)
     digest = model.digest(steps)
     return model.Plan(mine.provider, mine.run, digest, tuple(steps)), elsewhere
 
@@ -239,58 +247,65 @@ def _own_or_left(mine: Step | None, theirs: Step) -> Step:
     return theirs._replace(scope=Scope.SITE, undo=None, settle_s=0.0)
 
 
-def demand_submitted(found: Adopted, client: Client) -> None:
+def demand_submitted(adopted: Adopted, client: Client) -> None:
     """Raise Conflict if the run's job does not exist and this machine cannot continue as the other one would."""
-    *_, job = (step for step in found.plan.steps if step.scope is Scope.RUN)
-    there = not found.elsewhere or _find_answer(job, client) is not None
-    if not there and client.state(found.plan.run).state is State.GONE:
-        shared = ", ".join(sorted(found.elsewhere))
-        what = f"{found.plan.run} has no job yet, and this machine plans its {shared} differently"
-        raise Conflict(what, "apply or destroy it on the machine that started it")
+    *_, job = (step for step in adopted.plan.steps if step.scope is Scope.RUN)
+    there = not adopted.elsewhere or _find_answer(job, client) is not None
+    if not there and client.state(adopted.plan.run).state is State.GONE:
+        shared = ", ".join(sorted(adopted.elsewhere))
+        message = (
+            f"{adopted.plan.run} has no job yet, and this machine plans its {shared} differently"
+        )
+        raise Conflict(message, "apply or destroy it on the machine that started it")
 
 
 def put_on_record(
-    found: Adopted, base: Path, profile_file: Path | None, machines: Mapping[str, Any] | None = None
+    adopted: Adopted,
+    base: Path,
+    profile_file: Path | None,
+    machines: Mapping[str, Any] | None = None,
 ) -> Record:
     """Write the record of an adopted run to disk, in which all steps of the run itself have begun.
 
     *machines* are those that the run may get, with the prices of this machine. The caller holds the lock of the name.
     """
     events: list[dict[str, Any]] = [
-        {"event": "begun", "step": step.id} for step in found.plan.steps if step.scope is Scope.RUN
+        {"event": "begun", "step": step.id}
+        for step in adopted.plan.steps
+        if step.scope is Scope.RUN
     ]
-    for step in sorted(found.elsewhere):
+    for step in sorted(adopted.elsewhere):
         events += [{"event": "done", "step": step, "answer": {}}, {"event": "undone", "step": step}]
-    name, born = found.spec.name, found.born
+    name, born = adopted.spec.name, adopted.born
     return run_record.adopt(
-        found.text, found.plan, found.facts, base, name, profile_file, born, events, machines
+        adopted.text, adopted.plan, adopted.facts, base, name, profile_file, born, events, machines
     )
 
 
-def look(made: model.Plan, journal: Journal, client: Client) -> None:
+def look(plan: model.Plan, journal: Journal, client: Client) -> None:
     """Note in the journal which steps of an adopted run were done, from what the service has.
 
     Steps are done in order. Therefore all steps before the last step of the run that is found were done too, even if
     their resources do not exist any more or cannot be found. Of several steps that submit jobs, the last ones may be
     missing after an apply that was interrupted: the next apply submits them.
     """
-    found: dict[str, Response] = {}
-    for step in made.steps:
+    answers: dict[str, Response] = {}
+    for step in plan.steps:
         if step.id not in journal.memory.answers:
             answer = _find_answer(step, client)
             if answer is not None:
-                found[step.id] = answer
+                answers[step.id] = answer
                 if isinstance(client, SupportsRehydration):
-                    client.remember(made.run, {**journal.memory.answers, **found})
-    known = {*journal.memory.answers, *found}
-    of_run = [n for n, s in enumerate(made.steps, 1) if s.scope is Scope.RUN and s.id in known]
+                    client.remember(plan.run, {**journal.memory.answers, **answers})
+    known = {*journal.memory.answers, *answers}
+    of_run = [n for n, s in enumerate(plan.steps, 1) if s.scope is Scope.RUN and s.id in known]
     last = max(of_run, default=0)
-    in_part = any(step.id in known for step in made.steps if is_submitting(step, made))
-    if of_run and not in_part and client.state(made.run).state is not State.GONE:
-        last = len(made.steps)  # its job exists
-    for number, step in enumerate(made.steps, 1):
-        if step.id not in journal.memory.answers and (number <= last or step.id in found):
-            _note(step, found.get(step.id), journal)
+    in_part = any(step.id in known for step in plan.steps if is_submitting(step, plan))
+    if of_run and not in_part and client.state(plan.run).state is not State.GONE:
+        last = len(plan.steps)  # its job exists
+    for number, step in enumerate(plan.steps, 1):
+        if step.id not in journal.memory.answers and (number <= last or step.id in answers):
+            _note(step, answers.get(step.id), journal)
 
 
 def _find_answer(step: Step, client: Client) -> Response | None:

@@ -76,15 +76,15 @@ def make(plan: Plan, journal: Journal, hands: ApplyContext) -> None:
     Raises UnknownOutcome if a request may or may not have been carried out; calling again is safe. Raises RemoteError
     if a service refuses a request, and CredentialsError, before any request, if a secret cannot be read.
     """
-    left = [step for step in plan.steps if step.id not in journal.memory.answers]
-    for name in {name for step in left for name in find_marked(step.do.params, SECRET)}:
+    steps = [step for step in plan.steps if step.id not in journal.memory.answers]
+    for name in {name for step in steps for name in find_marked(step.do.params, SECRET)}:
         secrets.read_secret(name)  # check that all secrets can be read before anything is made
     keeps = next((s for s in plan.steps if s.scope is Scope.RUN and s.undo is not None), None)
-    found = False
-    for step in left:
+    has_found = False
+    for step in steps:
         was_there = _make(step, journal, hands, plan.run if step is keeps else None)
-        found = found or (was_there and is_submitting(step, plan))
-    if found:  # there may be a second job
+        has_found = has_found or (was_there and is_submitting(step, plan))
+    if has_found:  # there may be a second job
         _reconcile_found(plan.run, hands)
 
 
@@ -95,14 +95,14 @@ def _make(step: Step, journal: Journal, hands: ApplyContext, kept: str | None) -
     """
     hands.tell.step(step.title)
     answer = _find_existing(step, journal, hands)
-    found = answer is not None
+    has_found = answer is not None
     if answer is None:
         request = fill_request(step.do, journal.memory.answers)
         journal.add("begun", step=step.id)
-        answer, found = _call(step, lambda: _send(step, request, hands, kept), journal, hands)
+        answer, has_found = _call(step, lambda: _send(step, request, hands, kept), journal, hands)
     _settle(step, hands)
     journal.add("done", step=step.id, answer=dict(answer))
-    return found
+    return has_found
 
 
 def is_submitting(step: Step, plan: Plan) -> bool:
@@ -127,10 +127,10 @@ def _look(step: Step, hands: ApplyContext) -> Response | None:
     """Ask for the resource of *step* until it is found, or until the service would certainly show it."""
     end = hands.clock() + step.settle_s
     while True:
-        found = hands.client.find(step)
+        answer = hands.client.find(step)
         left = end - hands.clock()
-        if found is not None or left <= 0:
-            return found
+        if answer is not None or left <= 0:
+            return answer
         hands.sleep(min(LOOK_S, left))
 
 
@@ -141,9 +141,9 @@ def _call(
     try:
         return _retry(send, hands), False
     except NoAnswer as exc:
-        found = _look(step, hands)
-        if found is not None:
-            return found, True
+        answer = _look(step, hands)
+        if answer is not None:
+            return answer, True
         raise UnknownOutcome(
             f"{step.title}: no answer, and the resource was not found: {exc.message}",
             "run the same command again: it checks what exists, and makes nothing twice",
@@ -168,19 +168,19 @@ def _find_made_elsewhere(
     if step.scope is not Scope.SITE and not isinstance(refusal, AlreadyExists):
         raise refusal
     end, looks = hands.clock() + SETTLED_S, make_pauses(LOOK_S, LONGEST_LOOK_S)
-    told = False
-    while (found := hands.client.find(step)) is None:
+    has_told = False
+    while (answer := hands.client.find(step)) is None:
         if not isinstance(refusal, AlreadyExists) or hands.clock() > end:
             raise refusal
-        if not told:
+        if not has_told:
             hands.tell.step(f"{step.title}: another machine is making or deleting it; waiting")
-        told = True
+        has_told = True
         hands.sleep(next(looks))
         try:
             return _retry(send, hands)
         except AlreadyExists as exc:
             refusal = exc
-    return found
+    return answer
 
 
 def _retry(send: Callable[[], Done], hands: ApplyContext) -> Done:
@@ -227,8 +227,8 @@ def _settle(step: Step, hands: ApplyContext) -> None:
     end, looks = hands.clock() + SETTLED_S, make_pauses(LOOK_S, LONGEST_SETTLE_S)
     while not hands.client.settled(step):
         if hands.clock() > end:
-            what = f"{step.title}: the resource cannot be used after {SETTLED_S:.0f} s"
-            raise UnknownOutcome(what, "run the same command again")
+            message = f"{step.title}: the resource cannot be used after {SETTLED_S:.0f} s"
+            raise UnknownOutcome(message, "run the same command again")
         hands.sleep(next(looks))
 
 
@@ -336,8 +336,8 @@ def undo(steps: Sequence[Step], journal: Journal, hands: ApplyContext) -> None:
 
 def _find_answers(step: Step, journal: Journal, hands: ApplyContext) -> dict[str, Response]:
     may_come = step.id in journal.memory.begun
-    found = _look(step, hands) if may_come else hands.client.find(step)
-    return {} if found is None else {step.id: found}
+    answer = _look(step, hands) if may_come else hands.client.find(step)
+    return {} if answer is None else {step.id: answer}
 
 
 def _undo(
@@ -349,5 +349,5 @@ def _undo(
     try:
         _retry(lambda: hands.client.call(fill_request(request, answers)), hands)
     except NoAnswer as exc:
-        what = f"undo of '{title}': no answer: {exc.message}"
-        raise UnknownOutcome(what, "run the same command again") from exc
+        message = f"undo of '{title}': no answer: {exc.message}"
+        raise UnknownOutcome(message, "run the same command again") from exc

@@ -28,17 +28,17 @@ from runspec_jobs.state import price_cache
 from runspec_jobs.state.run_record import Record
 
 
-def connect(of: Record) -> tuple[Provider, Client, Facts]:
+def connect(record: Record) -> tuple[Provider, Client, Facts]:
     """Return the provider of a run on record, a client for it, and the facts that it was planned from."""
-    provider = registry.load(of.plan.provider)
-    facts = of.read_facts(provider)
-    return provider, rehydrate(provider.connect(facts), of), facts
+    provider = registry.load(record.plan.provider)
+    facts = record.read_facts(provider)
+    return provider, rehydrate(provider.connect(facts), record), facts
 
 
-def rehydrate(client: Client, of: Record) -> Client:
+def rehydrate(client: Client, record: Record) -> Client:
     """Return *client*, after passing it the answers in the journal of a run if it can use them."""
     if isinstance(client, SupportsRehydration):
-        client.remember(of.run, of.read_memory().answers)
+        client.remember(record.run, record.read_memory().answers)
     return client
 
 
@@ -50,15 +50,15 @@ def make_reconciler(client: Client, run: str) -> Callable[[], Sequence[str]]:
 
 
 def read_offer(
-    provider: Provider, spec: Spec, facts: Facts, own: Mapping[str, float] = {}
+    provider: Provider, spec: Spec, facts: Facts, profile_prices: Mapping[str, float] = {}
 ) -> tuple[Offer, ListedPrices]:
     """Return the machines for *spec*, and the prices that were read for where it runs; no plan depends on these.
 
-    *own* are the prices of the profile, which come first.
+    *profile_prices* are the prices of the profile, which come first.
     """
     if isinstance(provider, SupportsPrices):
         listed = price_cache.read_prices(provider.price_list(facts.options))
-        first = listed._replace(usd_hour={**listed.usd_hour, **own})
+        first = listed._replace(usd_hour={**listed.usd_hour, **profile_prices})
         return provider.offer(spec, facts, first), listed
     if isinstance(provider, SupportsOffer):
         return provider.offer(spec, facts), NOT_READ
@@ -66,31 +66,34 @@ def read_offer(
 
 
 def record_rates(
-    provider: Provider, spec: Spec, facts: Facts, own: Mapping[str, float]
+    provider: Provider, spec: Spec, facts: Facts, profile_prices: Mapping[str, float]
 ) -> Mapping[str, Any] | None:
     """Return for the record of a run the machines that it may get, and their prices; None if there is no price.
 
-    *own* are the prices of the profile.
+    *profile_prices* are the prices of the profile.
     """
-    offer, listed = read_offer(provider, spec, facts, own)
+    offer, listed = read_offer(provider, spec, facts, profile_prices)
     offers = bool(offer.machines or offer.standing)  # not so for Slurm, whose nodes the user knows
-    if not offers and provider.name not in own:
+    if not offers and provider.name not in profile_prices:
         return None
-    names = {one.machine.name for one in offer.machines}
-    own = {**{name: usd for name, usd in listed.usd_hour.items() if name in names}, **own}
+    names = {machine.machine.name for machine in offer.machines}
+    profile_prices = {
+        **{name: usd for name, usd in listed.usd_hour.items() if name in names},
+        **profile_prices,
+    }
     spot = offers and spec.cluster.capacity is not Capacity.ON_DEMAND
-    return write_rates(offer, own, spot=spot)
+    return write_rates(offer, profile_prices, spot=spot)
 
 
-def count_nodes(of: Record) -> tuple[int, int]:
+def count_nodes(record: Record) -> tuple[int, int]:
     """Return the number of nodes of each task of a run, and the number of its tasks."""
-    found = of.spec
-    return found.cluster.nodes.max, placeholders.count_tasks(found.sweep)
+    spec = record.spec
+    return spec.cluster.nodes.max, placeholders.count_tasks(spec.sweep)
 
 
-def read_spec(of: Record) -> Spec | None:
+def read_spec(record: Record) -> Spec | None:
     """Return the spec of a run, or None if this version of runspec cannot read it."""
     try:
-        return of.spec
+        return record.spec
     except Damaged:
         return None

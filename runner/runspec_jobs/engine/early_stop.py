@@ -27,23 +27,23 @@ Tell = Callable[[str], None]  # takes a line about progress, for a person
 AGAIN_S, GROWS, LONGEST_S = 1.0, 1.5, 15.0
 
 
-def stop(of: Record, client: Client, numbers: Collection[int], why: str, tell: Tell) -> None:
+def stop(record: Record, client: Client, numbers: Collection[int], why: str, tell: Tell) -> None:
     """Stop the tasks *numbers*, after a note in the journal. Raises Unavailable if the provider cannot stop tasks."""
     if not isinstance(client, SupportsTaskStop):
-        what = f"'{of.plan.provider}' cannot stop single tasks"
-        raise Unavailable(what, f"runspec cancel {of.run} ends all of them")
-    with of.open_journal(tell) as journal:
+        message = f"'{record.plan.provider}' cannot stop single tasks"
+        raise Unavailable(message, f"runspec cancel {record.run} ends all of them")
+    with record.open_journal(tell) as journal:
         if not set(numbers) <= journal.memory.stopped:
             journal.add("stop", tasks=sorted(numbers), why=why)
-    client.stop(of.run, numbers)
+    client.stop(record.run, numbers)
 
 
-def list_left(found: Status, count: int) -> set[int]:
+def list_left(status: Status, count: int) -> set[int]:
     """Return the numbers of the tasks, of *count*, that have not ended."""
-    if found.state.terminal:
+    if status.state.terminal:
         return set()
     ended: dict[int, bool] = {}
-    for node in found.nodes:
+    for node in status.nodes:
         ended[node.task] = ended.get(node.task, True) and node.state.terminal
     return {task for task in range(count) if not ended.get(task, False)}
 
@@ -52,18 +52,18 @@ class Stopper:
     """Watches the log and the states of a run, and stops the other tasks once one good enough has succeeded."""
 
     def __init__(
-        self, of: Record, client: Client, metric: Metric, bounded: measure.Bounded, tell: Tell
+        self, record: Record, client: Client, metric: Metric, bounded: measure.Bounded, tell: Tell
     ) -> None:
-        self.of, self.client, self.metric, self.tell = of, client, metric, tell
+        self.of, self.client, self.metric, self.tell = record, client, metric, tell
         self.bounded, self.watch = bounded, measure.MetricCollector(metric)
-        self.values = tasks(of.spec)
+        self.values = tasks(record.spec)
         self.winner: Task | None = None
         self._states: Mapping[int, State] = {}
         self._next_s, self._pause_s, self._announced = 0.0, AGAIN_S, False
 
-    def read_line(self, found: Line) -> None:
+    def read_line(self, line: Line) -> None:
         """Extract the metric from a line."""
-        self.bounded.read_line(self.watch, found)
+        self.bounded.read_line(self.watch, line)
 
     def note_states(self, status: Status) -> None:
         """Take the states of the tasks; the lines that they printed before are read before the next `look`."""
@@ -106,18 +106,18 @@ class Stopper:
 
 @contextlib.contextmanager
 def make_stopper(
-    of: Record, client: Client, metric: Metric | None, tell: Tell
+    record: Record, client: Client, metric: Metric | None, tell: Tell
 ) -> Iterator[Stopper | None]:
     """Yield a Stopper for the run if its *metric* has `stop` and the provider can stop tasks, else None."""
     if metric is None or metric.stop is None:
         yield None
         return
     if not isinstance(client, SupportsTaskStop):
-        tell(f"'{of.plan.provider}' cannot stop single tasks: all of them run to their end")
+        tell(f"'{record.plan.provider}' cannot stop single tasks: all of them run to their end")
         yield None
         return
     with measure.Bounded() as bounded:
-        yield Stopper(of, client, metric, bounded, tell)
+        yield Stopper(record, client, metric, bounded, tell)
 
 
 def watch_sleep(sleep: Sleep, stopper: Stopper | None) -> Sleep:

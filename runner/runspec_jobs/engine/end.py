@@ -19,52 +19,52 @@ from runspec_jobs.state.run_record import Record
 OF_SIZE = re.compile(r"(.+)-[np]\d+")  # the name of a run of a group
 
 
-def cancel(of: Record, reporter: Reporter) -> Status:
+def cancel(record: Record, reporter: Reporter) -> Status:
     """Cancel a run, wait until it has ended, and return its status. Calling it again is safe."""
     try:
-        with of.open_journal(reporter.wait) as journal:
+        with record.open_journal(reporter.wait) as journal:
             if journal.memory.deleted:
                 return journal.memory.status or Status(State.GONE, "the run was destroyed")
             if not journal.memory.attempted:
-                rescue.end_unnoted(of, reporter, delete=False)
+                rescue.end_unnoted(record, reporter, delete=False)
                 return engine.abandon(journal, "cancel")
-            hands = engine.ApplyContext(connect(of)[1], reporter)
-            return engine.cancel(of.plan, journal, hands)
+            hands = engine.ApplyContext(connect(record)[1], reporter)
+            return engine.cancel(record.plan, journal, hands)
     except Newer:
         raise
     except Damaged as exc:
-        return rescue.cancel(of, exc, reporter)
+        return rescue.cancel(record, exc, reporter)
 
 
-def destroy(of: Record, reporter: Reporter) -> None:
+def destroy(record: Record, reporter: Reporter) -> None:
     """Cancel a run and delete what was made for it alone, its outputs too. Calling it again is safe.
 
     The group of the run is forgotten with its last run.
     """
     try:
-        with of.open_journal(reporter.wait) as journal:
+        with record.open_journal(reporter.wait) as journal:
             if not journal.memory.deleted:
                 if not journal.memory.attempted:
-                    rescue.end_unnoted(of, reporter, delete=True)
-                destroy_run(of, journal, reporter)
+                    rescue.end_unnoted(record, reporter, delete=True)
+                destroy_run(record, journal, reporter)
     except Newer:
         raise
     except Damaged as exc:
-        rescue.destroy(of, exc, reporter)
-    if of_size := OF_SIZE.fullmatch(of.name):
+        rescue.destroy(record, exc, reporter)
+    if of_size := OF_SIZE.fullmatch(record.name):
         forget_group(of_size[1])
 
 
-def forget(of: Record, reporter: Reporter) -> list[str]:
+def forget(record: Record, reporter: Reporter) -> list[str]:
     """Record a run as destroyed without asking its service, and return the titles of the steps that are not undone."""
     try:
-        with of.open_journal(reporter.wait) as journal:
-            return engine.forget(of.plan, journal)
+        with record.open_journal(reporter.wait) as journal:
+            return engine.forget(record.plan, journal)
     except Newer:
         raise
     except Damaged as exc:
-        rescue.forget(of, reporter)
-        return [f"all that was made for {of.run}, because {exc.message}"]
+        rescue.forget(record, reporter)
+        return [f"all that was made for {record.run}, because {exc.message}"]
 
 
 def resolve_name(name: str, note: Callable[[str], None]) -> list[Record]:
@@ -74,11 +74,13 @@ def resolve_name(name: str, note: Callable[[str], None]) -> list[Record]:
     if a record that cannot be read may be the newest.
     """
     names = _list_names(name)
-    for one in names:
-        if (wrong := run_record.find_damaged(one)) and run_record.list_readable(one):
-            what = f"the newest run of '{one}' may be one whose record cannot be read"
-            raise UsageError(f"{what}: {wrong.message}", "name a run by its id: see runspec list")
-    return [named_run.find_newest(one, note) for one in names]
+    for each in names:
+        if (wrong := run_record.find_damaged(each)) and run_record.list_readable(each):
+            message = f"the newest run of '{each}' may be one whose record cannot be read"
+            raise UsageError(
+                f"{message}: {wrong.message}", "name a run by its id: see runspec list"
+            )
+    return [named_run.find_newest(each, note) for each in names]
 
 
 def _list_names(name: str) -> list[str]:
@@ -87,7 +89,7 @@ def _list_names(name: str) -> list[str]:
     if group is not None:
         assert group.scaling is not None, "BUG: the spec of a group has no scaling"
         of_sizes = [make_name(group, size) for size in group.scaling.sizes]
-        return [one for one in of_sizes if run_record.list_readable(one)]
+        return [each for each in of_sizes if run_record.list_readable(each)]
     of_sizes = run_record.list_sizes(name)
     if of_sizes and not run_record.has(name) and not any(map(run_record.list_runs, of_sizes)):
         return of_sizes  # its last run was destroyed
@@ -116,17 +118,17 @@ def list_shared_steps() -> list[tuple[Record, list[Step]]]:
 
     Runs whose journal cannot be read are left out. Raises Damaged if the plan of another one cannot be read.
     """
-    found = []
+    shared = []
     seen: set[str] = set()
-    for of in reversed(run_record.list_all()):
-        if run_record.find_damage(of):
+    for record in reversed(run_record.list_all()):
+        if run_record.find_damage(record):
             continue
-        memory = of.read_memory()
+        memory = record.read_memory()
         left = memory.attempted - memory.undone
-        steps = [s for s in of.plan.steps if s.scope is Scope.SITE and s.id in left]
+        steps = [s for s in record.plan.steps if s.scope is Scope.SITE and s.id in left]
         if steps := [s for s in steps if _is_fresh(s, seen)]:
-            found.append((of, steps))
-    return found
+            shared.append((record, steps))
+    return shared
 
 
 def _delete_shared(reporter: Reporter) -> list[str]:
@@ -151,15 +153,15 @@ def _delete_shared(reporter: Reporter) -> list[str]:
         )
     deleted: list[str] = []
     failures: list[RunspecError] = []
-    for of, steps in list_shared_steps():
+    for record, steps in list_shared_steps():
         try:
-            _, client, _ = connect(of)
-            with of.open_journal(reporter.wait) as journal:
+            _, client, _ = connect(record)
+            with record.open_journal(reporter.wait) as journal:
                 engine.undo(steps, journal, engine.ApplyContext(client, reporter))
             deleted += [step.title for step in steps]
         except RunspecError as exc:  # that service may be gone; what others have costs money
             failures.append(exc)
-            reporter.note(f"not deleted, of {of.plan.provider}: {exc.message}")
+            reporter.note(f"not deleted, of {record.plan.provider}: {exc.message}")
     if failures:
         raise failures[0]
     return deleted

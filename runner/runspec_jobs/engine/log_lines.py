@@ -48,12 +48,12 @@ class Joined:
         self._parts: dict[tuple[int, int], list[bytes]] = {}
         self._at: dict[tuple[int, int], float | None] = {}  # when the last part was printed
 
-    def __call__(self, found: Line) -> None:
-        key = (found.task, found.rank)
+    def __call__(self, line: Line) -> None:
+        key = (line.task, line.rank)
         parts = self._parts.setdefault(key, [])
-        parts.append(found.text)
-        self._at[key] = found.at
-        if found.ended:
+        parts.append(line.text)
+        self._at[key] = line.at
+        if line.ended:
             self._pass(key)
 
     def flush(self) -> None:
@@ -70,14 +70,14 @@ class Joined:
 
 def join_parts(lines: Iterator[Line]) -> Iterator[LogLine]:
     """Yield *lines* with their parts joined; lines without a line end come last."""
-    found: list[LogLine] = []
-    joined = Joined(found.append)
+    whole: list[LogLine] = []
+    joined = Joined(whole.append)
     for line in lines:
         joined(line)
-        yield from found
-        found.clear()
+        yield from whole
+        whole.clear()
     joined.flush()
-    yield from found
+    yield from whole
 
 
 class _Closed(Exception):
@@ -86,18 +86,18 @@ class _Closed(Exception):
 
 def select_lines(parts: Iterable[Line], selection: Selection) -> Iterator[Line]:
     """Yield the lines of a whole log that *selection* chooses."""
-    found: list[Line] = []
-    with Selector(selection, found.append) as selector:
+    lines: list[Line] = []
+    with Selector(selection, lines.append) as selector:
         for part in parts:
             selector.take_line(part)
-            yield from found
-            found.clear()
+            yield from lines
+            lines.clear()
         selector.catch_up()
-    yield from found
+    yield from lines
 
 
 def follow_lines(
-    of: Record, client: Client, wanted: Wanted, selection: Selection = ALL
+    record: Record, client: Client, wanted: Wanted, selection: Selection = ALL
 ) -> Iterator[LogLine]:
     """Yield the lines of a run that another thread follows, which waits while QUEUED lines are not taken."""
     lines: queue.Queue[LogLine | BaseException | None] = queue.Queue(QUEUED)
@@ -119,7 +119,7 @@ def follow_lines(
         joined = Joined(put)
         try:
             wait(
-                of,
+                record,
                 client,
                 joined,
                 Reporter(),
@@ -135,7 +135,7 @@ def follow_lines(
         except Exception as exc:  # noqa: BLE001 - it is raised in the thread of the caller
             put(exc)
 
-    thread = threading.Thread(target=follow_streams, name=f"logs of {of.run}", daemon=True)
+    thread = threading.Thread(target=follow_streams, name=f"logs of {record.run}", daemon=True)
     thread.start()
     try:
         while (line := lines.get()) is not None:

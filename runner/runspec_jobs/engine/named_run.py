@@ -43,14 +43,14 @@ def find_newest(name: str, note: Note, *, alive: bool = False) -> Record:
 def _choose_run(name: str, near: Sequence[Record], note: Note, *, alive: bool) -> Record:
     """Return the newest run of *near*, or with *alive* the newest that is alive, and note which others are."""
     last = near[-1]
-    live = _list_alive([of for of in near if _may_be_alive(of)], last)
+    live = _list_alive([record for record in near if _may_be_alive(record)], last)
     if alive and live and last not in live:
         note(f"'{name}' means {live[0].run}, which is alive; {last.run} is newer but has ended")
         return live[0]
-    if others := [of.run for of in live if of != last]:
+    if others := [record.run for record in live if record != last]:
         note(f"'{name}' means {last.run}, its newest run; also alive: {', '.join(others)}")
     elif last.read_memory().deleted and (
-        left := [of.run for of in near if not of.read_memory().deleted]
+        left := [record.run for record in near if not record.read_memory().deleted]
     ):
         note(f"'{name}' means {last.run}, its newest run, which was destroyed; {left[-1]} is older")
     return last
@@ -61,25 +61,27 @@ def find_kept(name: str, note: Note, *, alive: bool = False) -> Record:
     return run_record.require_kept(run(name, note, alive=alive))
 
 
-def explain_doubt(name: str, of: Record) -> str:
-    """Return why the user may not mean the run *of* by *name*; nothing if it is clear, or if nothing is left of it.
+def explain_doubt(name: str, record: Record) -> str:
+    """Return why the user may not mean the run *record* by *name*; nothing if it is clear, or if nothing is left of it.
 
     A command that ends a run asks then. The id of a run is always clear.
     """
-    if of.run == name or (not run_record.find_damage(of) and of.read_memory().deleted):
+    if record.run == name or (not run_record.find_damage(record) and record.read_memory().deleted):
         return ""
-    its = origin.read_origin(of)
-    if origin.is_elsewhere(of):
-        return f"{of.run} is of another folder: {its.text}"
-    for other in reversed(origin.select_nearest(run_record.list_runs(of.name))):
-        if origin.is_different(other, of) and origin.is_there(other):
+    its = origin.read_origin(record)
+    if origin.is_elsewhere(record):
+        return f"{record.run} is of another folder: {its.text}"
+    for other in reversed(origin.select_nearest(run_record.list_runs(record.name))):
+        if origin.is_different(other, record) and origin.is_there(other):
             of_other = f"{other.run} is of {origin.read_origin(other).text}"
-            return f"'{name}' is the name of several specs: {of.run} is of {its.text}, {of_other}"
+            return (
+                f"'{name}' is the name of several specs: {record.run} is of {its.text}, {of_other}"
+            )
     return ""
 
 
-def _may_be_alive(of: Record) -> bool:
-    memory = of.read_memory()
+def _may_be_alive(record: Record) -> bool:
+    memory = record.read_memory()
     if memory.deleted:
         return False
     if memory.want == "destroy":
@@ -91,16 +93,16 @@ def _list_alive(of_name: Sequence[Record], last: Record) -> list[Record]:
     """Return those that are alive, the newest first. No service is asked if *last* alone may be."""
     if list(of_name) in ([], [last]):
         return []
-    return [of for of in reversed(of_name[-ASKED:]) if _is_alive(of)]
+    return [record for record in reversed(of_name[-ASKED:]) if _is_alive(record)]
 
 
-def _is_alive(of: Record) -> bool:
+def _is_alive(record: Record) -> bool:
     """Return whether a run is alive, or may be because its state cannot be queried."""
-    memory = of.read_memory()
+    memory = record.read_memory()
     try:
-        if memory.want == "destroy" or not engine.is_made(of.plan, memory):
+        if memory.want == "destroy" or not engine.is_made(record.plan, memory):
             return True
-        return not clients.connect(of)[1].state(of.run).state.terminal
+        return not clients.connect(record)[1].state(record.run).state.terminal
     except Damaged:
         return False
     except RunspecError:

@@ -17,13 +17,13 @@ from runspec_jobs.state.journal import Journal
 from runspec_jobs.state.run_record import Record
 
 
-def cancel(of: Record, damage: Damaged, reporter: Reporter) -> Status:
+def cancel(record: Record, damage: Damaged, reporter: Reporter) -> Status:
     """End a run of whose record *damage* was found, and note it if that can be written.
 
     Raises *damage*, with a way out, if the provider is not known or cannot do that.
     """
-    _end(of, damage, reporter, delete=False)
-    with contextlib.suppress(RunspecError), of.open_journal(reporter.wait) as journal:
+    _end(record, damage, reporter, delete=False)
+    with contextlib.suppress(RunspecError), record.open_journal(reporter.wait) as journal:
         if journal.memory.want == "run":
             journal.add("want", want="cancel")
         if journal.memory.status is None:
@@ -31,79 +31,87 @@ def cancel(of: Record, damage: Damaged, reporter: Reporter) -> Status:
     return Status(State.CANCELLED, damage.message)
 
 
-def destroy(of: Record, damage: Damaged, reporter: Reporter) -> None:
+def destroy(record: Record, damage: Damaged, reporter: Reporter) -> None:
     """End a run of whose record *damage* was found, and delete what was made for it alone, as `cancel` does."""
-    _end(of, damage, reporter, delete=True)
-    forget(of, reporter)
+    _end(record, damage, reporter, delete=True)
+    forget(record, reporter)
 
 
-def end_unnoted(of: Record, reporter: Reporter, *, delete: bool) -> None:
+def end_unnoted(record: Record, reporter: Reporter, *, delete: bool) -> None:
     """End what may be left of a run whose journal says that nothing of it was begun: it may have lost its end."""
-    for provider in _list_providers(of):
+    for provider in _list_providers(record):
         if isinstance(provider, SupportsEndById) and provider.end_by_id(
-            of.run, _read_texts(of), delete=delete
+            record.run, _read_texts(record), delete=delete
         ):
-            reporter.note(f"{of.run} was there, although its record says that it had not started")
+            reporter.note(
+                f"{record.run} was there, although its record says that it had not started"
+            )
 
 
-def forget(of: Record, reporter: Reporter) -> None:
+def forget(record: Record, reporter: Reporter) -> None:
     """Note in a damaged record that the run was destroyed; remove the record if that cannot be written."""
     try:
-        with of.open_journal(reporter.wait) as journal:
+        with record.open_journal(reporter.wait) as journal:
             _note_destroyed(journal)
     except RunspecError:
-        with atomic_io.translate_os_errors(of.folder, "remove"):
-            shutil.rmtree(of.folder)
+        with atomic_io.translate_os_errors(record.folder, "remove"):
+            shutil.rmtree(record.folder)
 
 
-def add_way_out(of: Record, damage: Damaged) -> Damaged:
+def add_way_out(record: Record, damage: Damaged) -> Damaged:
     """Return *damage* with the commands that end the run, whose provider cannot end it by its id alone."""
-    name = find_provider_name(of) or "PROVIDER"
-    forget = f"runspec destroy {of.run} --forget"
+    name = find_provider_name(record) or "PROVIDER"
+    forget = f"runspec destroy {record.run} --forget"
     more = f"or give the record up: {forget}; then runspec gc {name} finds what is left of the run"
     damage.hint = f"{damage.hint}; {more}" if damage.hint else more
     return damage
 
 
-def list_texts(of: Record) -> Iterator[str]:
+def list_texts(record: Record) -> Iterator[str]:
     """Yield every text in the plan of a run. Raises Damaged if the plan cannot be read."""
-    for step in of.plan.steps:
+    for step in record.plan.steps:
         yield from _list_strings(model.write_step(step))
 
 
-def find_provider_name(of: Record) -> str | None:
+def find_provider_name(record: Record) -> str | None:
     """Return the name of the provider, from whichever file of the record has it; None if none does."""
     with contextlib.suppress(Damaged):
-        return of.plan.provider
+        return record.plan.provider
     with contextlib.suppress(Damaged):
-        if name := of.read_memory().about.get("provider"):
+        if name := record.read_memory().about.get("provider"):
             return str(name)
     with contextlib.suppress(Damaged):
-        return of.spec.provider
+        return record.spec.provider
     return None
 
 
-def _read_texts(of: Record) -> list[str]:
+def _read_texts(record: Record) -> list[str]:
     try:
-        return list(list_texts(of))
+        return list(list_texts(record))
     except Damaged:
         return []
 
 
-def _end(of: Record, damage: Damaged, reporter: Reporter, *, delete: bool) -> None:
-    able = [one for one in _list_providers(of) if isinstance(one, SupportsEndById)]
-    known = [one for one in able if one.end_by_id(of.run, _read_texts(of), delete=delete)]
-    if not known and (not able or find_provider_name(of) is None):
-        raise add_way_out(of, damage)
-    reporter.note(f"{damage.message}; {of.run} was ended by its id")
+def _end(record: Record, damage: Damaged, reporter: Reporter, *, delete: bool) -> None:
+    able = [
+        provider for provider in _list_providers(record) if isinstance(provider, SupportsEndById)
+    ]
+    known = [
+        provider
+        for provider in able
+        if provider.end_by_id(record.run, _read_texts(record), delete=delete)
+    ]
+    if not known and (not able or find_provider_name(record) is None):
+        raise add_way_out(record, damage)
+    reporter.note(f"{damage.message}; {record.run} was ended by its id")
 
 
-def _list_providers(of: Record) -> Iterator[Provider]:
+def _list_providers(record: Record) -> Iterator[Provider]:
     """Yield the provider of a run, or all that are installed if no file of the record says which it was."""
-    name = find_provider_name(of)
-    for one in registry.list_installed() if name is None else (name,):
+    name = find_provider_name(record)
+    for each in registry.list_installed() if name is None else (name,):
         with contextlib.suppress(RunspecError):
-            yield registry.load(one)
+            yield registry.load(each)
 
 
 def _list_strings(value: Any) -> Iterator[str]:

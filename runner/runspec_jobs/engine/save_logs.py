@@ -49,7 +49,7 @@ class SavedLogs(NamedTuple):
 
 
 def save(
-    of: Record,
+    record: Record,
     client: Client,
     wanted: Wanted,
     reporter: Reporter,
@@ -59,25 +59,25 @@ def save(
 
     Raises Conflict if a file of the user would be replaced, unless *wanted.force* is true.
     """
-    count, tasks = clients.count_nodes(of)
+    count, tasks = clients.count_nodes(record)
     source = log.get_log_client(client)
     pause_s = max(PAUSE_S, source.poll_s)
     status: Status | None = None
-    began, whole = time.monotonic(), is_whole(of)
-    seen = attempt_history.Keeper(of, time.time)
+    began, whole = time.monotonic(), is_whole(record)
+    seen = attempt_history.Keeper(record, time.time)
 
     def pause(least_s: float) -> None:
         if wanted.timeout_s is not None and time.monotonic() - began > wanted.timeout_s:
-            what = f"the logs of {of.run} are not complete after {wanted.timeout_s:g} s"
+            message = f"the logs of {record.run} are not complete after {wanted.timeout_s:g} s"
             raise TimedOut(
-                f"{what}; run the same command again to continue", suggest_commands(of.run)
+                f"{message}; run the same command again to continue", suggest_commands(record.run)
             )
         sleep(max(pause_s, least_s))
 
     def is_over() -> bool:
         nonlocal status
-        status = client.state(of.run) if wanted.follow else None
-        for line in clients.make_reconciler(client, of.run)() if wanted.follow else ():
+        status = client.state(record.run) if wanted.follow else None
+        for line in clients.make_reconciler(client, record.run)() if wanted.follow else ():
             reporter.wait(line)
         if status is not None:
             seen(status)
@@ -93,23 +93,23 @@ def save(
         for at in places
         for part in copying.choose_unfinished_paths(at)
     }
-    _demand_own(of.run, places, force=wanted.force)
+    _demand_own(record.run, places, force=wanted.force)
     folder = places[0].parent
-    with note_job_goes_on(of), written_files.record_writing(folder, "logs", of.run, parts):
+    with note_job_goes_on(record), written_files.record_writing(folder, "logs", record.run, parts):
         saved = copying.save(
-            lambda: [s for s in source.streams(of.run) if wanted.streams(s)],
+            lambda: [s for s in source.streams(record.run) if wanted.streams(s)],
             lambda s: copying.choose_path(s.task, s.rank, wanted.target, count, tasks),
             is_over,
             pause,
             Outage(reporter.wait, patient=wanted.follow),
-            lambda stream, path: _demand_free(of.run, stream, path, force=wanted.force),
+            lambda stream, path: _demand_free(record.run, stream, path, force=wanted.force),
         )
     for _, path, _ in saved:
-        written_files.note(path.parent, "logs", of.run, [path])
+        written_files.note(path.parent, "logs", record.run, [path])
     files = [SavedLog(path, size, s.rank, s.task) for s, path, size in saved]
     if status is not None:
-        with of.open_journal(reporter.wait) as journal:
-            note_followed(of.run, journal, status, whole)
+        with record.open_journal(reporter.wait) as journal:
+            note_followed(record.run, journal, status, whole)
     return SavedLogs(files, status)
 
 

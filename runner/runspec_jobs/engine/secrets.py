@@ -14,25 +14,25 @@ def read_secret(source: str) -> str:
     The last line break of a file is not part of the value. Raises CredentialsError, whose message has
     the source and never the value.
     """
-    found = _read(source)
-    if "\0" in found:
+    value = _read(source)
+    if "\0" in value:
         raise CredentialsError(
             f"the secret {source} contains a NUL character, which no environment variable can"
         )
-    return found
+    return value
 
 
 def _read(source: str) -> str:
-    kind, _, place = source.partition(":")
+    kind, _, location = source.partition(":")
     if kind == "env":
-        if place not in os.environ:
+        if location not in os.environ:
             raise CredentialsError(
-                f"the secret {source} is not set", f"export {place} before you apply"
+                f"the secret {source} is not set", f"export {location} before you apply"
             )
-        return os.environ[place]
+        return os.environ[location]
     if kind == "file":
         try:
-            return expand_home(place).read_text(encoding="utf-8").removesuffix("\n")
+            return expand_home(location).read_text(encoding="utf-8").removesuffix("\n")
         except (OSError, UnicodeDecodeError) as exc:
             reason = getattr(exc, "strerror", None) or "it is not text"
             raise CredentialsError(f"the secret {source} cannot be read: {reason.lower()}") from exc

@@ -52,66 +52,66 @@ class Choice:
 
 
 def start(
-    found: PlanInputs,
+    inputs: PlanInputs,
     client: Client,
     reporter: Reporter,
     *,
     new: bool = False,
     confirm: Confirm = lambda: None,
 ) -> Started:
-    """Start or continue the run of *found* if necessary, and return it; *new* starts one in any case.
+    """Start or continue the run of *inputs* if necessary, and return it; *new* starts one in any case.
 
     *confirm* is called before a new run is recorded, and may raise an error to start none.
     Raises Conflict if a run of the name is alive with another spec, and Damaged if the record of one cannot be read.
     """
-    with run_record.lock_name(found.spec.name, reporter.wait):
-        choice = _choose(found, client, new, reporter, confirm)
+    with run_record.lock_name(inputs.spec.name, reporter.wait):
+        choice = _choose(inputs, client, new, reporter, confirm)
         reporter.note(choice.message)
         with run_record.lock_site(reporter.wait, shared=True):
-            ended = _make(choice, found, client, reporter)
+            ended = _make(choice, inputs, client, reporter)
     return Started(choice.record, choice.client, choice.status or ended)
 
 
 def _choose(
-    found: PlanInputs, client: Client, new: bool, reporter: Reporter, confirm: Confirm
+    inputs: PlanInputs, client: Client, new: bool, reporter: Reporter, confirm: Confirm
 ) -> Choice:
     """Return the run that this spec already has, or else a new one. The caller holds the lock of the name."""
-    made = model.make_plan(found.provider, found.spec, run_record.make_token(), found.facts)
-    if not new and (wrong := run_record.find_damaged(found.spec.name)):
+    plan = model.make_plan(inputs.provider, inputs.spec, run_record.make_token(), inputs.facts)
+    if not new and (wrong := run_record.find_damaged(inputs.spec.name)):
         raise wrong  # it may be alive
-    for age, old in enumerate(reversed([] if new else run_record.list_runs(found.spec.name))):
-        choice = judge_earlier(old, made, client, found, reporter)
+    for age, old in enumerate(reversed([] if new else run_record.list_runs(inputs.spec.name))):
+        choice = judge_earlier(old, plan, client, inputs, reporter)
         # An older run that has ended does not count: the newest one has failed or was cancelled.
         if choice is not None and (age == 0 or choice.status is None):
             return choice
     confirm()
-    base, name = found.base.absolute(), found.spec.name
-    machines = record_rates(found.provider, found.spec, found.facts, found.prices)
-    about = describe_run(found, client, made.run)
+    base, name = inputs.base.absolute(), inputs.spec.name
+    machines = record_rates(inputs.provider, inputs.spec, inputs.facts, inputs.prices)
+    about = describe_run(inputs, client, plan.run)
     fresh = run_record.create(
-        found.text.applied, made, found.facts, base, name, found.profile, machines, about
+        inputs.text.applied, plan, inputs.facts, base, name, inputs.profile, machines, about
     )
-    return Choice(fresh, client, f"run {made.run}")
+    return Choice(fresh, client, f"run {plan.run}")
 
 
-def describe_run(found: PlanInputs, client: Client, run: str) -> dict[str, Any]:
+def describe_run(inputs: PlanInputs, client: Client, run: str) -> dict[str, Any]:
     """Return what a list of runs shows of a new run: `journal.RunState.about`."""
-    file = spec_in_mounts.find_spec_file(found)
+    file = spec_in_mounts.find_spec_file(inputs)
     places = client.places(run) if isinstance(client, SupportsPlaces) else Places()
-    mounted = spec_in_mounts.describe_spec_file(found)
+    mounted = spec_in_mounts.describe_spec_file(inputs)
     return {
         **({} if mounted is None else {"spec_file": mounted}),
-        "provider": found.provider.name,
-        "nodes": found.spec.cluster.nodes.max,
-        "tasks": placeholders.count_tasks(found.spec.sweep),
+        "provider": inputs.provider.name,
+        "nodes": inputs.spec.cluster.nodes.max,
+        "tasks": placeholders.count_tasks(inputs.spec.sweep),
         "file": None if file is None else str(file),
-        "commit": git_commit.commit(found.base.absolute()),
+        "commit": git_commit.commit(inputs.base.absolute()),
         **places._asdict(),
     }
 
 
 def judge_earlier(
-    old: Record, made: model.Plan, client: Client, found: PlanInputs, reporter: Reporter
+    old: Record, plan: model.Plan, client: Client, inputs: PlanInputs, reporter: Reporter
 ) -> Choice | None:
     """Return the earlier run *old* if this apply continues or reports it; None if a new run is needed.
 
@@ -122,136 +122,138 @@ def judge_earlier(
     if memory.want == "destroy" or (memory.want == "cancel" and not succeeded):
         return None
     if not engine.is_made(before, memory):
-        return _judge_unfinished(old, made, found, reporter)
-    same = before.provider == found.provider.name
+        return _judge_unfinished(old, plan, inputs, reporter)
+    same = before.provider == inputs.provider.name
     old_client = rehydrate(client, old) if same else connect(old)[1]
     status = memory.status or old_client.state(old.run)
     if not status.state.terminal:
-        if _is_same_spec(old, made, found, _is_equal_but_for_survey):
-            message = f"run {_format_id(old, found)} is already {status.state}; starting no other"
+        if _is_same_spec(old, plan, inputs, _is_equal_but_for_survey):
+            message = f"run {_format_id(old, inputs)} is already {status.state}; starting no other"
             return Choice(old, client, message)
-        name, changed = _format_id(old, found), _describe_changes(old, made, found)
-        what = f"{name} is {status.state} with another spec: {changed}"
-        raise Conflict(what, _suggest_cure("cancel", old, found))
+        name, changed = _format_id(old, inputs), _describe_changes(old, plan, inputs)
+        conflict = f"{name} is {status.state} with another spec: {changed}"
+        raise Conflict(conflict, _suggest_cure("cancel", old, inputs))
     has_ended = status.state in (State.SUCCEEDED, State.GONE)
-    if has_ended and _is_same_spec(old, made, found, _is_equal):
+    if has_ended and _is_same_spec(old, plan, inputs, _is_equal):
         ended = "is gone" if status.state is State.GONE else f"has already {status.state}"
-        message = f"run {_format_id(old, found)} {ended}; starting no other (--new starts one)"
+        message = f"run {_format_id(old, inputs)} {ended}; starting no other (--new starts one)"
         return Choice(old, client, message, status)
     return None
 
 
-def _format_id(old: Record, found: PlanInputs) -> str:
-    """Return the id of *old*, with its file or folder if that is not the one of *found*."""
-    return f"{old.run} of {origin.read_origin(old).text}" if _is_of_another(old, found) else old.run
+def _format_id(old: Record, inputs: PlanInputs) -> str:
+    """Return the id of *old*, with its file or folder if that is not the one of *inputs*."""
+    return (
+        f"{old.run} of {origin.read_origin(old).text}" if _is_of_another(old, inputs) else old.run
+    )
 
 
-def _is_of_another(old: Record, found: PlanInputs) -> bool:
-    its, file = origin.read_origin(old), spec_in_mounts.find_spec_file(found)
+def _is_of_another(old: Record, inputs: PlanInputs) -> bool:
+    its, file = origin.read_origin(old), spec_in_mounts.find_spec_file(inputs)
     if its.file is not None and file is not None:
         return its.file.resolve() != file.resolve()
-    return its.folder is not None and its.folder.resolve() != found.base.resolve()
+    return its.folder is not None and its.folder.resolve() != inputs.base.resolve()
 
 
-def _suggest_cure(verb: str, old: Record, found: PlanInputs) -> str:
+def _suggest_cure(verb: str, old: Record, inputs: PlanInputs) -> str:
     """Return what to do about *old*, which is in the way; a run of another file should not be ended."""
     end = f"{verb} it with runspec {verb} {old.run}"
-    rename = _is_of_another(old, found) and origin.is_there(old)
+    rename = _is_of_another(old, inputs) and origin.is_there(old)
     return (
         f"{'give this spec another name' if rename else end}, or start another run with apply --new"
     )
 
 
-def _is_same_spec(old: Record, made: model.Plan, found: PlanInputs, equal: Equal) -> bool:
+def _is_same_spec(old: Record, plan: model.Plan, inputs: PlanInputs, equal: Equal) -> bool:
     """Return whether two specs are *equal*, also if the file of the spec is mounted and has other comments now."""
-    if equal(old, made, found):
+    if equal(old, plan, inputs):
         return True
-    facts = spec_in_mounts.restore_facts(old, found)
-    if facts is None or old.plan.provider != found.provider.name:
+    facts = spec_in_mounts.restore_facts(old, inputs)
+    if facts is None or old.plan.provider != inputs.provider.name:
         return False
-    then = model.make_plan(found.provider, found.spec, model.PREVIEW, facts)
-    return equal(old, then, replace(found, facts=facts))
+    then = model.make_plan(inputs.provider, inputs.spec, model.PREVIEW, facts)
+    return equal(old, then, replace(inputs, facts=facts))
 
 
-def _is_equal(old: Record, made: model.Plan, found: PlanInputs) -> bool:
-    """Return whether an earlier run has the spec that *made* plans.
+def _is_equal(old: Record, plan: model.Plan, inputs: PlanInputs) -> bool:
+    """Return whether an earlier run has the spec that *plan* plans.
 
     An older version of runspec may have planned the spec differently, so the spec of that run is planned again.
     """
-    if old.plan.digest == made.digest:
+    if old.plan.digest == plan.digest:
         return True
-    if old.plan.provider != found.provider.name:
+    if old.plan.provider != inputs.provider.name:
         return False
     try:
         anew = model.make_plan(
-            found.provider, old.spec, model.PREVIEW, old.read_facts(found.provider)
+            inputs.provider, old.spec, model.PREVIEW, old.read_facts(inputs.provider)
         )
     except (Damaged, LookupError):
         return False  # this version refuses the spec or the options, or discovers more of clusters
-    return anew.digest == made.digest
+    return anew.digest == plan.digest
 
 
-def _is_equal_but_for_survey(old: Record, made: model.Plan, found: PlanInputs) -> bool:
-    """Return whether a run that has not ended has the spec that *made* plans, whatever its cluster says of itself now.
+def _is_equal_but_for_survey(old: Record, plan: model.Plan, inputs: PlanInputs) -> bool:
+    """Return whether a run that has not ended has the spec that *plan* plans, whatever its cluster says of itself now.
 
     A busy Slurm may not answer, or have other limits than when the sweep of the run was split.
     """
-    if _is_equal(old, made, found):
+    if _is_equal(old, plan, inputs):
         return True
-    if old.plan.provider != found.provider.name:
+    if old.plan.provider != inputs.provider.name:
         return False
     try:
-        before = old.read_facts(found.provider)
-        of_then = model.make_plan(found.provider, old.spec, model.PREVIEW, before)
-        facts = found.facts._replace(survey=before.survey)
-        of_now = model.make_plan(found.provider, found.spec, model.PREVIEW, facts)
+        before = old.read_facts(inputs.provider)
+        of_then = model.make_plan(inputs.provider, old.spec, model.PREVIEW, before)
+        facts = inputs.facts._replace(survey=before.survey)
+        of_now = model.make_plan(inputs.provider, inputs.spec, model.PREVIEW, facts)
     except (Damaged, LookupError):
         return False
     return of_then.digest == of_now.digest
 
 
 def _judge_unfinished(
-    old: Record, made: model.Plan, found: PlanInputs, reporter: Reporter
+    old: Record, plan: model.Plan, inputs: PlanInputs, reporter: Reporter
 ) -> Choice | None:
-    """Return the run of an interrupted apply if its spec is that of *found*; else None, if that apply made nothing.
+    """Return the run of an interrupted apply if its spec is that of *inputs*; else None, if that apply made nothing.
 
     Raises Conflict if it made something.
     """
-    if _is_equal_but_for_survey(old, made, found):
+    if _is_equal_but_for_survey(old, plan, inputs):
         return Choice(old, connect(old)[1], f"continuing run {old.run}, which was interrupted")
     with old.open_journal(reporter.wait) as journal:
         of_run = {s.id for s in old.plan.steps if s.scope == "run"}
         if of_run & journal.memory.begun:
-            name, changed = _format_id(old, found), _describe_changes(old, made, found)
-            what = f"{name} was started with another spec: {changed}"
-            raise Conflict(what, _suggest_cure("destroy", old, found))
+            name, changed = _format_id(old, inputs), _describe_changes(old, plan, inputs)
+            message = f"{name} was started with another spec: {changed}"
+            raise Conflict(message, _suggest_cure("destroy", old, inputs))
         destroy_run(old, journal, reporter)
     return None
 
 
-def destroy_run(of: Record, journal: Journal, reporter: Reporter) -> None:
+def destroy_run(record: Record, journal: Journal, reporter: Reporter) -> None:
     """Destroy a run; neither a login nor the provider is needed if no step of it has begun."""
     if journal.memory.attempted:
-        engine.destroy(of.plan, journal, engine.ApplyContext(connect(of)[1], reporter))
+        engine.destroy(record.plan, journal, engine.ApplyContext(connect(record)[1], reporter))
     else:
         engine.abandon(journal, "destroy")
 
 
-def _describe_changes(old: Record, made: model.Plan, found: PlanInputs) -> str:
+def _describe_changes(old: Record, plan: model.Plan, inputs: PlanInputs) -> str:
     """Return which fields of the spec changed since *old*, or if its spec cannot be read, which of the plan."""
     before = old.plan
-    if before.provider != found.provider.name:
+    if before.provider != inputs.provider.name:
         return f"planned for '{before.provider}'"
     changes: list[diff.Change] = []
     with contextlib.suppress(Damaged):
-        of_old = (old.spec, old.read_facts(found.provider))
-        changes = spec_diff.find_differences(of_old, (found.spec, found.facts))
-    paths = [change.path for change in changes or diff.find_differences(before, made)]
+        of_old = (old.spec, old.read_facts(inputs.provider))
+        changes = spec_diff.find_differences(of_old, (inputs.spec, inputs.facts))
+    paths = [change.path for change in changes or diff.find_differences(before, plan)]
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
     return f"{', '.join(paths[:3])}{more} changed"
 
 
-def _make(choice: Choice, found: PlanInputs, client: Client, reporter: Reporter) -> Status | None:
+def _make(choice: Choice, inputs: PlanInputs, client: Client, reporter: Reporter) -> Status | None:
     """Carry out the remaining steps of a run; return its status if another command has ended it meanwhile.
 
     The end of a run that has ended is noted.
@@ -265,9 +267,9 @@ def _make(choice: Choice, found: PlanInputs, client: Client, reporter: Reporter)
         if isinstance(client, SupportsProgress):
             client.listen(reporter.line)
         state = (
-            adopt.make_state(old, found.provider) if isinstance(client, SupportsAdoption) else None
+            adopt.make_state(old, inputs.provider) if isinstance(client, SupportsAdoption) else None
         )
-        hands = engine.ApplyContext(client, reporter, found.bundles, state=state)
+        hands = engine.ApplyContext(client, reporter, inputs.bundles, state=state)
         engine.make(old.plan, journal, hands)
     return None
 

@@ -27,7 +27,7 @@ Show = Callable[[follow.Line], None]
 
 
 def wait(
-    of: Record,
+    record: Record,
     client: Client,
     show: Show,
     reporter: Reporter,
@@ -50,24 +50,24 @@ def wait(
     the service has just answered for this run. Raises TimedOut if the run does not end within *timeout_s*; the run goes
     on then.
     """
-    spec = of.spec if stops else clients.read_spec(of)
+    spec = record.spec if stops else clients.read_spec(record)
     metric = None if spec is None else spec.metric
-    keeper = attempt_history.Keeper(of, time.time)
-    if not (whole := is_whole(of)):
-        reporter.note(f"{of.run}: {status_of.explain_unfinished(of.read_memory())}")
+    keeper = attempt_history.Keeper(record, time.time)
+    if not (whole := is_whole(record)):
+        reporter.note(f"{record.run}: {status_of.explain_unfinished(record.read_memory())}")
     try:
         with (
             early_stop.make_stopper(
-                of, client, metric if stops else None, reporter.wait
+                record, client, metric if stops else None, reporter.wait
             ) as stopper,
             metric_watch.watch_metric(metric, _share_collector(stopper), watcher.metric) as watch,
-            note_job_goes_on(of),
+            note_job_goes_on(record),
             select.Selector(selection, show, unfinished) as selector,
         ):
 
-            def line(found: follow.Line) -> None:
-                selector.take_line(found)
-                watch.read_line(found)
+            def line(line: follow.Line) -> None:
+                selector.take_line(line)
+                watch.read_line(line)
 
             def seen(status: Status) -> None:
                 watcher.status(status)
@@ -76,42 +76,42 @@ def wait(
                 if stopper is not None:
                     stopper.note_states(status)
                 if wanted is follow.accept_every:
-                    watch.keep_now_and_then(of)
+                    watch.keep_now_and_then(record)
 
             status = follow.follow(
                 client,
-                of.run,
+                record.run,
                 show if selection.is_all and metric is None else line,
                 wanted,
                 unfinished=selector.take_unfinished if unfinished else None,
                 timed=selection.needs_times,
                 caught_up=selector.catch_up,
-                waits=lambda why: reporter.note(f"{of.run} {why}"),
+                waits=lambda why: reporter.note(f"{record.run} {why}"),
                 tell=reporter.wait,
                 timeout_s=timeout_s,
                 answered=answered,
-                reconcile=clients.make_reconciler(client, of.run),
+                reconcile=clients.make_reconciler(client, record.run),
                 seen=seen,
                 sleep=early_stop.watch_sleep(sleep, stopper),
             )
     except TimedOut as exc:
-        raise TimedOut(exc.message, suggest_commands(of.run)) from None
-    with of.open_journal(reporter.wait) as journal:
+        raise TimedOut(exc.message, suggest_commands(record.run)) from None
+    with record.open_journal(reporter.wait) as journal:
         if status.state is State.GONE and journal.memory.want != "run":
             status = read_ended_status(journal.memory)
         if wanted is follow.accept_every:
             watch.keep(journal)
-        note_followed(of.run, journal, status, whole)
-        if publishes and of.spec.outputs:
-            publish.publish_ended(journal, of.run, client, status, reporter.wait)
+        note_followed(record.run, journal, status, whole)
+        if publishes and record.spec.outputs:
+            publish.publish_ended(journal, record.run, client, status, reporter.wait)
     return status
 
 
-def is_whole(of: Record) -> bool:
+def is_whole(record: Record) -> bool:
     """Return whether all jobs of a run are submitted, or were."""
-    memory = of.read_memory()
+    memory = record.read_memory()
     ended = memory.status is not None or memory.deleted
-    return ended or engine.is_made(of.plan, memory)
+    return ended or engine.is_made(record.plan, memory)
 
 
 def note_followed(run: str, journal: Journal, status: Status, whole: bool) -> None:
@@ -120,8 +120,8 @@ def note_followed(run: str, journal: Journal, status: Status, whole: bool) -> No
     Raises UnknownOutcome if they were not, and those that were have ended by themselves.
     """
     if not whole and status.state in (State.SUCCEEDED, State.FAILED):
-        what = f"{run} had not been submitted completely, and what had been has {status.state}"
-        raise UnknownOutcome(what, f"{status_of.REPEAT}; then follow it again")
+        message = f"{run} had not been submitted completely, and what had been has {status.state}"
+        raise UnknownOutcome(message, f"{status_of.REPEAT}; then follow it again")
     engine.note_end(journal, status)
 
 
@@ -130,7 +130,7 @@ def _share_collector(stopper: early_stop.Stopper | None) -> metric_watch.Shared 
 
 
 @contextlib.contextmanager
-def note_job_goes_on(of: Record) -> Iterator[None]:
+def note_job_goes_on(record: Record) -> Iterator[None]:
     """Add to an error that only this command has, such as refused credentials or a full disk, that the job goes on.
 
     Nothing is added if the run is known to have ended.
@@ -138,18 +138,18 @@ def note_job_goes_on(of: Record) -> Iterator[None]:
     try:
         yield
     except FileFailed as exc:
-        if goes_on := _explain_goes_on(of):
+        if goes_on := _explain_goes_on(record):
             exc.hint = f"{exc.hint}; {goes_on}" if exc.hint else goes_on
         raise
     except CredentialsError as exc:
-        hints = [exc.hint or "log in again", _explain_goes_on(of)]
+        hints = [exc.hint or "log in again", _explain_goes_on(record)]
         raise CredentialsError(exc.message, "; ".join(filter(None, hints))) from exc
 
 
-def _explain_goes_on(of: Record) -> str:
-    memory = of.read_memory()
+def _explain_goes_on(record: Record) -> str:
+    memory = record.read_memory()
     ended = memory.status is not None or memory.deleted
-    return "" if ended else f"the job goes on. {suggest_commands(of.run)}"
+    return "" if ended else f"the job goes on. {suggest_commands(record.run)}"
 
 
 def suggest_commands(run: str) -> str:

@@ -100,7 +100,7 @@ def bundle(folder: Path, *, spec: str = "", progress: Progress | None = None) ->
             folder=folder.absolute(),
             digest=_digest(files),
             files=files,
-            places={found.path: found.place for found in walk.found},
+            places={entry.path: entry.place for entry in walk.found},
             identity=opener.identity,
             left_out=tuple(walk.left_out),
             fetched=tuple(walk.fetched),
@@ -134,30 +134,30 @@ class _Meter:
 
 
 def hash_file(walk: Walk, progress: Progress | None) -> tuple[File, ...]:
-    meter = _Meter(progress, sum(found.bytes for found in walk.found))
+    meter = _Meter(progress, sum(entry.bytes for entry in walk.found))
     files = []
-    for found in walk.found:
+    for entry in walk.found:
         try:
-            files.append(_hash(walk.opener, found, meter))
+            files.append(_hash(walk.opener, entry, meter))
         except _Unsteady:
-            walk.add_trouble(Trouble.CHANGED, found.path)
+            walk.add_trouble(Trouble.CHANGED, entry.path)
         except OSError as exc:
-            walk.add_unreadable(found.path, exc)
-        meter.done += found.bytes
+            walk.add_unreadable(entry.path, exc)
+        meter.done += entry.bytes
         meter.report(meter.done)
     return tuple(files)
 
 
-def _hash(opener: Opener, found: Found, meter: _Meter) -> File:
+def _hash(opener: Opener, entry: Found, meter: _Meter) -> File:
     for _ in range(ATTEMPTS):
-        with io.FileIO(opener.open(found.place)) as file:
+        with io.FileIO(opener.open(entry.place)) as file:
             before = os.fstat(file.fileno())
             size, sha256 = file_digest.hash_content(file, before.st_size, meter.add)
             after = os.fstat(file.fileno())
         if (before.st_size, before.st_mtime_ns) == (size, after.st_mtime_ns):
             mode = stat.S_IMODE(after.st_mode) & 0o777
             executable = bool(mode & stat.S_IXUSR)
-            return File(found.path, size, executable, sha256, mode, int(after.st_mtime))
+            return File(entry.path, size, executable, sha256, mode, int(after.st_mtime))
         time.sleep(PAUSE_S)
     raise _Unsteady
 

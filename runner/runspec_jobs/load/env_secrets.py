@@ -66,6 +66,6 @@ def find_notes(spec: Spec) -> Iterator[Problem]:
     for name, value in spec.env.items():
         if looks_secret(name, value):
             key = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-            what = "the value looks like a secret, and plans and records contain env as it is"
+            message = "the value looks like a secret, and plans and records contain env as it is"
             hint = f"write secrets: {{{name}: {key}}}, and say in the profile where {key} is stored"
-            yield Problem(("env", name), what, hint, severity="note", private=True)
+            yield Problem(("env", name), message, hint, severity="note", private=True)

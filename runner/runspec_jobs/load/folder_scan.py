@@ -74,9 +74,9 @@ class BundleError(UsageError):
     """A folder cannot be uploaded; *problems* are all reasons, each with its hint."""
 
     def __init__(self, problems: Sequence[tuple[str, str | None]]) -> None:
-        what, hint = problems[0]
+        message, hint = problems[0]
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        super().__init__(what + more, hint)
+        super().__init__(message + more, hint)
         self.problems = tuple(problems)
 
 
@@ -175,7 +175,7 @@ class Walk:
             path, verdict = folders.pop()
             for name, status in self._list_entries(path):
                 folders += self._look(f"{path}/{name}" if path else name, status, verdict)
-        self.found.sort(key=lambda found: found.path)
+        self.found.sort(key=lambda entry: entry.path)
         self.left_out.sort()
 
     def add_trouble(self, kind: Trouble, path: str, detail: str = "") -> None:
@@ -251,16 +251,16 @@ class Walk:
 
         A mount of a folder into which another run was fetched is meant to have these files.
         """
-        found = self.written.find(f"{self.real.rstrip('/')}/{path}", status, self.real)
-        if found is None or self.judge.is_taken(path):
+        match = self.written.find(f"{self.real.rstrip('/')}/{path}", status, self.real)
+        if match is None or self.judge.is_taken(path):
             return ""
-        folder, one = found
-        is_fetched = one.command == "fetch"
-        if is_fetched and folder == self.real and not _is_run_of(one.run, self.spec):
+        folder, written = match
+        is_fetched = written.command == "fetch"
+        if is_fetched and folder == self.real and not _is_run_of(written.run, self.spec):
             return ""
-        if is_fetched and os.path.basename(folder) != one.run:
+        if is_fetched and os.path.basename(folder) != written.run:
             self.fetched.append(path)
-        return f"runspec {one.command} wrote it, of {one.run}"
+        return f"runspec {written.command} wrote it, of {written.run}"
 
     def _take(self, path: str, status: os.stat_result) -> None:
         try:
@@ -292,19 +292,19 @@ class Walk:
         else:
             self._take_linked(path, real.removeprefix(top), status.st_size)
 
-    def _take_linked(self, path: str, place: str, size: int) -> None:
-        verdict = self.judge.judge_from_top(place)
+    def _take_linked(self, path: str, target: str, size: int) -> None:
+        verdict = self.judge.judge_from_top(target)
         if verdict is Verdict.SECRET:
-            self.add_trouble(Trouble.SECRET, path, f"a link to {quote_path(place)}")
+            self.add_trouble(Trouble.SECRET, path, f"a link to {quote_path(target)}")
         elif verdict is Verdict.LEFT_OUT:
-            self.add_trouble(Trouble.TO_LEFT_OUT, path, f"to {quote_path(place)}")
+            self.add_trouble(Trouble.TO_LEFT_OUT, path, f"to {quote_path(target)}")
         else:
-            self._take_file(path, place, size)
+            self._take_file(path, target, size)
 
-    def _take_file(self, path: str, place: str, size: int) -> None:
-        folder, _, name = place.rpartition("/")
+    def _take_file(self, path: str, target: str, size: int) -> None:
+        folder, _, name = target.rpartition("/")
         if os.access(name, os.R_OK, dir_fd=self.opener.open_folder(folder), effective_ids=True):
-            self.found.append(Found(path, place, size))
+            self.found.append(Found(path, target, size))
         else:
             self.add_trouble(Trouble.UNREADABLE, path)
 
@@ -330,14 +330,14 @@ def _format_trouble(kind: Trouble, names: Sequence[str]) -> str:
     return f"{kind.value[0]}: {', '.join(names[:MAX_NAMED])}{more}"
 
 
-def _check_limits(found: Sequence[Found]) -> list[tuple[str, str | None]]:
+def _check_limits(entries: Sequence[Found]) -> list[tuple[str, str | None]]:
     hint = f"list what the job does not need in {IGNORE}, or mount large data as store://"
-    size = sum(file.bytes for file in found)
-    if len(found) > MAX_FILES:
-        most, _ = _find_heaviest((file.path, 1) for file in found)
+    size = sum(file.bytes for file in entries)
+    if len(entries) > MAX_FILES:
+        most, _ = _find_heaviest((file.path, 1) for file in entries)
         return [(f"more than {MAX_FILES:,} files, most of them in {quote_path(most)}", hint)]
     if size > MAX_BYTES:
-        most, most_bytes = _find_heaviest((file.path, file.bytes) for file in found)
+        most, most_bytes = _find_heaviest((file.path, file.bytes) for file in entries)
         limit = (
             f"{_format_gib(size)}, above the {_format_gib(MAX_BYTES)} that are uploaded with a job"
         )

@@ -19,9 +19,9 @@ def commit(folder: Path) -> str | None:
     None if there is no repository or no commit, or its files cannot be read, such as with the reftable format.
     """
     try:
-        for place in (folder, *folder.parents):
-            if (own := _find_git_folder(place / ".git")) is not None:
-                return _read_head(own)
+        for above in (folder, *folder.parents):
+            if (git_folder := _find_git_folder(above / ".git")) is not None:
+                return _read_head(git_folder)
     except (OSError, ValueError):
         pass
     return None
@@ -37,29 +37,29 @@ def _find_git_folder(dot_git: Path) -> Path | None:
     return dot_git.parent / named if head == "gitdir" else None
 
 
-def _read_head(own: Path) -> str | None:
+def _read_head(git_folder: Path) -> str | None:
     """Return the commit that HEAD leads to. A worktree has HEAD of its own, and shares the other refs."""
-    shared = own
-    if (own / "commondir").is_file():
-        shared = own / (own / "commondir").read_text().strip()
-    text = (own / "HEAD").read_text().strip()
+    shared = git_folder
+    if (git_folder / "commondir").is_file():
+        shared = git_folder / (git_folder / "commondir").read_text().strip()
+    text = (git_folder / "HEAD").read_text().strip()
     for _ in range(LINKS):
         if HASH.fullmatch(text):
             return text
         mark, _, ref = text.partition(": ")
         if mark != "ref" or ".." in ref or not ref.startswith("refs/"):
             return None
-        found = _read_ref(own, shared, ref)
-        if found is None:
+        commit = _read_ref(git_folder, shared, ref)
+        if commit is None:
             return None
-        text = found
+        text = commit
     return None
 
 
-def _read_ref(own: Path, shared: Path, ref: str) -> str | None:
-    for place in (own / ref, shared / ref):
-        if place.is_file():
-            return place.read_text().strip()
+def _read_ref(git_folder: Path, shared: Path, ref: str) -> str | None:
+    for file in (git_folder / ref, shared / ref):
+        if file.is_file():
+            return file.read_text().strip()
     packed = shared / "packed-refs"
     if not packed.is_file() or packed.stat().st_size > MOST_BYTES:
         return None

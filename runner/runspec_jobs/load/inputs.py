@@ -90,15 +90,15 @@ def gather(
     """
     spec = parse_spec(text)
     provider = _load_provider(text, spec, provider_name)
-    own = read_profile_in_use(base)
+    in_use = read_profile_in_use(base)
     text.add_problems(find_strangers(base))
-    options, wrong_options = read_settings(text, own, spec, provider)
+    options, wrong_options = read_settings(text, in_use, spec, provider)
     lines, problems = _read_requirements(spec, base)
     problems += shell_syntax.find_problems(spec)
     problems += source.find_written_notes(spec, base, provider)
-    problems += foreign_settings.find_lost_of_profile(spec, own.get_settings)
+    problems += foreign_settings.find_lost_of_profile(spec, in_use.get_settings)
     bundles, wrong = _open_bundles(spec, base, watch)
-    early = [] if options is None else _check_early(provider, spec, options, own)
+    early = [] if options is None else _check_early(provider, spec, options, in_use)
     if options is None or early:
         text.add_problems([*problems, *wrong, *early])
         raise InvalidSpec(*wrong_options)
@@ -108,7 +108,7 @@ def gather(
         lines,
         provider.survey(spec, options) if isinstance(provider, SupportsDiscovery) else {},
     )
-    text.add_problems([*problems, *wrong, *_check(provider, spec, facts, own)])
+    text.add_problems([*problems, *wrong, *_check(provider, spec, facts, in_use)])
     if text.failed:
         raise InvalidSpec(text)
     return PlanInputs(
@@ -118,46 +118,46 @@ def gather(
         provider,
         facts,
         bundles,
-        own.path and own.path.absolute(),
-        own.found.prices,
-        _confirm_above(own),
+        in_use.path and in_use.path.absolute(),
+        in_use.found.prices,
+        _confirm_above(in_use),
     )
 
 
-def _confirm_above(own: ProfileInUse) -> float:
+def _confirm_above(in_use: ProfileInUse) -> float:
     """Return the cost above which `apply` asks; a profile that the user does not trust cannot raise it."""
-    wanted = own.found.confirm_above
-    if own.place is None or own.text is None:
+    wanted = in_use.found.confirm_above
+    if in_use.place is None or in_use.text is None:
         return CONFIRM_ABOVE_USD
-    trusted = own.place.own or trust.is_trusted(own.place.path, own.text.data)
+    trusted = in_use.place.own or trust.is_trusted(in_use.place.path, in_use.text.data)
     return wanted if trusted else min(CONFIRM_ABOVE_USD, wanted)
 
 
 def _check_early(
-    provider: Provider, spec: Spec, options: Options, own: ProfileInUse
+    provider: Provider, spec: Spec, options: Options, in_use: ProfileInUse
 ) -> list[Problem]:
     """Return the errors that can be found before the provider asks its service."""
-    found = _check(provider, spec, Facts(options, complete=False), own)
-    return [problem for problem in found if problem.severity == "error"]
+    problems = _check(provider, spec, Facts(options, complete=False), in_use)
+    return [problem for problem in problems if problem.severity == "error"]
 
 
-def _check(provider: Provider, spec: Spec, facts: Facts, own: ProfileInUse) -> list[Problem]:
-    """Return the problems of *spec*; all settings that the profile *own* lacks are one of them."""
-    found = source.check_sizes(provider, spec, facts)
-    empty = not own.get_settings(provider.name) and provider.name not in spec.providers
-    return join_missing_settings(found, provider, own.path, empty=empty)
+def _check(provider: Provider, spec: Spec, facts: Facts, in_use: ProfileInUse) -> list[Problem]:
+    """Return the problems of *spec*; all settings that the profile *in_use* lacks are one of them."""
+    problems = source.check_sizes(provider, spec, facts)
+    empty = not in_use.get_settings(provider.name) and provider.name not in spec.providers
+    return join_missing_settings(problems, provider, in_use.path, empty=empty)
 
 
-def replace_size(found: PlanInputs, size: int) -> PlanInputs:
-    """Return *found* at *size* of its `scaling`, with the text of the spec for the record of its run."""
-    assert found.text.document is not None, "BUG: a job without a document"
-    spec = select_size(found.spec, size)
-    data = write_size(found.text.document.value, size)
-    facts = found.facts
-    if isinstance(found.provider, SupportsDiscovery):
-        facts = facts._replace(survey=found.provider.survey(spec, facts.options))
-    text = SourceFile(found.text.name, data, found.text.document)
-    return replace(found, text=text, spec=spec, facts=facts)
+def replace_size(inputs: PlanInputs, size: int) -> PlanInputs:
+    """Return *inputs* at *size* of its `scaling`, with the text of the spec for the record of its run."""
+    assert inputs.text.document is not None, "BUG: a job without a document"
+    spec = select_size(inputs.spec, size)
+    data = write_size(inputs.text.document.value, size)
+    facts = inputs.facts
+    if isinstance(inputs.provider, SupportsDiscovery):
+        facts = facts._replace(survey=inputs.provider.survey(spec, facts.options))
+    text = SourceFile(inputs.text.name, data, inputs.text.document)
+    return replace(inputs, text=text, spec=spec, facts=facts)
 
 
 def parse_spec(text: SourceFile) -> Spec:
@@ -183,11 +183,11 @@ def _load_provider(text: SourceFile, spec: Spec, named: str | None) -> Provider:
 
 def read_profile_in_use(folder: Path) -> ProfileInUse:
     """Read the profile that applies to *folder*. Raises InvalidSpec with all problems in it."""
-    place = paths.find_profile(folder)
-    if place is None:
+    location = paths.find_profile(folder)
+    if location is None:
         return ProfileInUse()
-    text = read_file(place.path)
-    return ProfileInUse(parse_profile(text), place, text)
+    text = read_file(location.path)
+    return ProfileInUse(parse_profile(text), location, text)
 
 
 def find_strangers(folder: Path) -> list[Problem]:
@@ -195,50 +195,52 @@ def find_strangers(folder: Path) -> list[Problem]:
     return [
         Problem(
             (),
-            f"{one.path} is not used, because it belongs to another user (uid {one.owner})",
-            f"if it is meant, set RUNSPEC_PROFILE={shlex.quote(str(one.path))}",
+            f"{stranger.path} is not used, because it belongs to another user (uid {stranger.owner})",
+            f"if it is meant, set RUNSPEC_PROFILE={shlex.quote(str(stranger.path))}",
             severity="note",
         )
-        for one in paths.find_profiles_of_strangers(folder)
+        for stranger in paths.find_profiles_of_strangers(folder)
     ]
 
 
 def read_settings(
-    text: SourceFile, own: ProfileInUse, spec: Spec, provider: Provider
+    text: SourceFile, in_use: ProfileInUse, spec: Spec, provider: Provider
 ) -> tuple[Options | None, list[SourceFile]]:
     """Return the options, and the files to which their problems were added.
 
     Raises UntrustedProfile if the profile has settings that need the user's trust.
     """
     options, in_spec, in_profile = profile.merge_options(
-        provider.options_model, spec.provider, spec, own.found
+        provider.options_model, spec.provider, spec, in_use.found
     )
     text.add_problems(in_spec)
-    if own.text is not None:
-        own.text.add_problems(in_profile)
+    if in_use.text is not None:
+        in_use.text.add_problems(in_profile)
     elif in_profile:
         text.add_problems(in_profile)
     if options is not None:
-        demand_trust(own, provider)
-    return options, [text, *([own.text] if own.text else [])]
+        demand_trust(in_use, provider)
+    return options, [text, *([in_use.text] if in_use.text else [])]
 
 
-def demand_trust(own: ProfileInUse, provider: Provider) -> None:
-    """Raise UntrustedProfile if *own* has settings that only the user may set, and the user has not trusted it."""
-    if own.place is None or own.text is None or own.place.own:
+def demand_trust(in_use: ProfileInUse, provider: Provider) -> None:
+    """Raise UntrustedProfile if *in_use* has settings that only the user may set, and the user has not trusted it."""
+    if in_use.place is None or in_use.text is None or in_use.place.own:
         return
     at = ("providers", provider.name)
-    found = profile.list_user_settings(provider.options_model, own.get_settings(provider.name), at)
-    if not found or trust.is_trusted(own.place.path, own.text.data):
+    restricted = profile.list_user_settings(
+        provider.options_model, in_use.get_settings(provider.name), at
+    )
+    if not restricted or trust.is_trusted(in_use.place.path, in_use.text.data):
         return
-    where = trust.resolve_path(own.place.path)
-    names = list(dict.fromkeys(f"'{path[-1]}'" for path in found))
+    where = trust.resolve_path(in_use.place.path)
+    names = list(dict.fromkeys(f"'{path[-1]}'" for path in restricted))
     changed = "; it has changed since you did" if where in trust.read_trusted() else ""
-    what = f"{join_words(names)} count{'s' * (len(names) == 1)} only in a profile that you trust{changed}"
+    message = f"{join_words(names)} count{'s' * (len(names) == 1)} only in a profile that you trust{changed}"
     hint = f"read the file; if you trust it, run: runspec trust {shlex.quote(where)}"
-    private = any(profile.is_private(str(part)) for part in found[0])
-    own.text.add_problems([Problem(found[0], what, hint, at="key", private=private)])
-    raise UntrustedProfile(own.text)
+    private = any(profile.is_private(str(part)) for part in restricted[0])
+    in_use.text.add_problems([Problem(restricted[0], message, hint, at="key", private=private)])
+    raise UntrustedProfile(in_use.text)
 
 
 def parse_profile(settings: SourceFile) -> profile.Profile:
@@ -246,10 +248,10 @@ def parse_profile(settings: SourceFile) -> profile.Profile:
     if [problem.what for problem in settings.diagnostics] == [reader.EMPTY]:
         settings.document, settings.diagnostics = reader.read("{}"), []
     if settings.document is not None:
-        found, problems = profile.read(settings.document.value)
+        parsed, problems = profile.read(settings.document.value)
         settings.add_problems(problems)
-        if found is not None:
-            return found
+        if parsed is not None:
+            return parsed
     raise InvalidSpec(settings)
 
 
@@ -270,8 +272,10 @@ def _read_requirements(spec: Spec, base: Path) -> tuple[tuple[str, ...], list[Pr
         reason = getattr(exc, "strerror", None) or "it is not text"
         return (), [Problem(where, f"cannot read {named}: {reason.lower()}")]
     except RequirementsError as exc:
-        place = f"{named}:" if isinstance(named, str) else "line "
-        return (), [Problem(where, f"{place}{n}: {what}", hint) for n, what, hint in exc.problems]
+        position = f"{named}:" if isinstance(named, str) else "line "
+        return (), [
+            Problem(where, f"{position}{n}: {message}", hint) for n, message, hint in exc.problems
+        ]
 
 
 class NotOfCheckout(UsageError):
@@ -295,31 +299,31 @@ def _read_beside(base: Path, named: str) -> str:
 def _open_bundles(
     spec: Spec, base: Path, watch: Watch
 ) -> tuple[dict[str, FolderBundle], list[Problem]]:
-    found, problems = {}, []
+    bundles, problems = {}, []
     for i, mount in enumerate(spec.mounts):
         if mount.scheme != "file":
             continue
         problems += _note_link(i, mount.source, base)
         try:
-            found[mount.name] = open_bundle(mount.source, base, watch, spec.name)
-            problems += _note_fetched(i, found[mount.name].fetched)
+            bundles[mount.name] = open_bundle(mount.source, base, watch, spec.name)
+            problems += _note_fetched(i, bundles[mount.name].fetched)
         except BundleError as exc:
             where = ("mounts", i, "source")
-            problems += [Problem(where, what, hint) for what, hint in exc.problems]
-    return found, problems
+            problems += [Problem(where, message, hint) for message, hint in exc.problems]
+    return bundles, problems
 
 
 def _note_fetched(i: int, files: Sequence[str]) -> list[Problem]:
     """Return a note if files are left out that the user may have fetched for this job."""
     if not files:
         return []
-    what = "a file that runspec fetch wrote is left out"
+    message = "a file that runspec fetch wrote is left out"
     if len(files) > 1:
-        what = f"{len(files):,} files that runspec fetch wrote are left out"
+        message = f"{len(files):,} files that runspec fetch wrote are left out"
     top = min(files).split("/")[0]
     hint = f"if the job needs them, write !/{top} into {IGNORE}; plan --files lists them"
     return [
-        Problem(("mounts", i, "source"), f"{what}, such as {min(files)}", hint, severity="note")
+        Problem(("mounts", i, "source"), f"{message}, such as {min(files)}", hint, severity="note")
     ]
 
 
@@ -331,8 +335,8 @@ def _note_link(i: int, source: str, base: Path) -> list[Problem]:
     real = os.path.realpath(base / source)
     if real == written or Path(real).is_relative_to(paths.find_checkout(base)):
         return []
-    what = f"{source} is a link to {real}, which is uploaded"
-    return [Problem(("mounts", i, "source"), what, severity="note")]
+    message = f"{source} is a link to {real}, which is uploaded"
+    return [Problem(("mounts", i, "source"), message, severity="note")]
 
 
 def open_bundle(source: str, base: Path, watch: Watch, spec: str = "") -> FolderBundle:

@@ -17,22 +17,22 @@ def join_missing_settings(
     *profile* is the profile in use, and *empty* says that it has no setting of *provider*: the hint then has the
     template of the whole profile.
     """
-    found = list(problems)
-    missing = [problem for problem in found if problem.lacks]
+    all_problems = list(problems)
+    missing = [problem for problem in all_problems if problem.lacks]
     if not missing:
-        return found
+        return all_problems
     names = join_words([f"`{problem.lacks.partition(':')[0]}`" for problem in missing])
     if profile is None:
-        what = f"there is no profile, and {provider.name} needs {names}"
+        message = f"there is no profile, and {provider.name} needs {names}"
     elif empty:
-        what = f"the profile {profile} has no settings of {provider.name}, which needs {names}"
+        message = f"the profile {profile} has no settings of {provider.name}, which needs {names}"
     elif len(missing) > 1:
-        what = f"the profile {profile} has no {names}"
+        message = f"the profile {profile} has no {names}"
     else:
-        what = f"{missing[0].what} (it is {profile})"
+        message = f"{missing[0].what} (it is {profile})"
     hint = _hint(missing, provider, profile, empty=empty)
-    joined = missing[0]._replace(what=what, hint=hint)
-    others = [problem for problem in found if not problem.lacks]
+    joined = missing[0]._replace(what=message, hint=hint)
+    others = [problem for problem in all_problems if not problem.lacks]
     return [joined, *others]
 
 

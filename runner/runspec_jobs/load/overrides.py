@@ -45,10 +45,10 @@ def apply_overrides(text: SourceFile, overrides: Overrides) -> SourceFile:
         assert isinstance(made, dict), "BUG: every change has a path"
         value = made
         origins |= dict.fromkeys(added, origin)
-    found = SourceFile(text.name, text.data, Document(value), list(text.diagnostics))
-    found.origins = origins
-    found.changed = write_spec(value)
-    return found
+    changed_text = SourceFile(text.name, text.data, Document(value), list(text.diagnostics))
+    changed_text.origins = origins
+    changed_text.changed = write_spec(value)
+    return changed_text
 
 
 Change = Callable[[dict[str, Value]], tuple[Path, Value, str]]
@@ -76,8 +76,8 @@ def _set(setting: str, value: dict[str, Value]) -> tuple[Path, Value, str]:
 def _append_words(added: Sequence[str], value: dict[str, Value]) -> tuple[Path, Value, str]:
     command = value.get("command")
     if not isinstance(command, list):
-        what = "words after -- are added to `command`, and the spec has none"
-        raise UsageError(what, "write command: [program, argument] in the spec")
+        message = "words after -- are added to `command`, and the spec has none"
+        raise UsageError(message, "write command: [program, argument] in the spec")
     words = [Text(word, plain=False) for word in added]
     return ("command",), _copy_span(command, [*command, *words]), WORDS
 
@@ -97,13 +97,13 @@ def _parse_setting(setting: str, value: Value) -> tuple[Path, Value]:
     at = 0
     here: Value | None = value
     while at < len(name):
-        found = PART.match(name, at)
-        if found is None:
+        match = PART.match(name, at)
+        if match is None:
             raise UsageError(f"--set: '{name}' is not a path in a spec", EXAMPLE)
-        part = _part(found, here, path)
+        part = _part(match, here, path)
         here = _get_inner(here, part)
         path.append(part)
-        at = found.end()
+        at = match.end()
     try:
         return tuple(path), reader.read(new).value if new.startswith(
             ("[", "{", '"', "'")
@@ -117,15 +117,15 @@ def _parse_scalar(text: str) -> Text:
     return Text(text, plain=bool(text))
 
 
-def _part(found: re.Match[str], here: Value | None, path: Sequence[str | int]) -> str | int:
+def _part(match: re.Match[str], here: Value | None, path: Sequence[str | int]) -> str | int:
     """Return a key or an index; an item of a list may be called by its name, as in `mounts.code.source`."""
-    if found[1] is None:
-        return int(found[2] or found[3])
+    if match[1] is None:
+        return int(match[2] or match[3])
     if isinstance(here, list) and path and path[-1] in NAMED:
         for index, item in enumerate(here):
-            if isinstance(item, dict) and item.get("name") == found[1]:
+            if isinstance(item, dict) and item.get("name") == match[1]:
                 return index
-    return found[1]
+    return match[1]
 
 
 def _get_inner(here: Value | None, part: str | int) -> Value | None:
@@ -152,7 +152,7 @@ def _replace_at(value: Value | None, path: Path, new: Value, origin: str) -> Val
     if isinstance(part, int) or (value is not None and not isinstance(value, dict)):
         raise UsageError(f"{origin}: '{part}' is not a field of the spec", EXAMPLE)
     known = value or {}
-    key = next((one for one in known if one == part), Text(part))
+    key = next((name for name in known if name == part), Text(part))
     inner = _replace_at(known.get(part), rest, new, origin)
     made = Map({**known, key: inner})
     made.span = getattr(value, "span", NOWHERE)

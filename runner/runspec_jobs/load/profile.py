@@ -54,32 +54,32 @@ def merge_options(
     Settings of the spec override those of its pool, which override those of the profile. Each problem has its path
     in the spec or in the profile. A pool that the profile lacks is a problem only if the profile is *complete*.
     """
-    own, common = spec.providers.get(name, {}), profile.providers.get(name, {})
+    of_spec, common = spec.providers.get(name, {}), profile.providers.get(name, {})
     at = ("providers", name)
-    pools = _get_pools(own if "pools" in own else common)
+    pools = _get_pools(of_spec if "pools" in of_spec else common)
     drawn = pools.get(spec.cluster.pool or "", {})
-    found, problems = parse_model(kind, {**common, **drawn, **own}, at)
-    problems = [p for p in problems if len(p.path) < 3 or p.path[2] not in {*drawn} - {*own}]
-    not_of_spec = list_user_settings(kind, own, at)
+    options, problems = parse_model(kind, {**common, **drawn, **of_spec}, at)
+    problems = [p for p in problems if len(p.path) < 3 or p.path[2] not in {*drawn} - {*of_spec}]
+    not_of_spec = list_user_settings(kind, of_spec, at)
     problems = [p for p in problems if not _is_within(p.path, not_of_spec)]
     problems += [_make_profile_problem(path) for path in not_of_spec]
     for pool, settings in pools.items():
-        problems += _check_pool(kind, {**common, **own}, (*at, "pools", pool), settings)
-    in_spec = [p for p in problems if len(p.path) > 2 and p.path[2] in own]
+        problems += _check_pool(kind, {**common, **of_spec}, (*at, "pools", pool), settings)
+    in_spec = [p for p in problems if len(p.path) > 2 and p.path[2] in of_spec]
     in_profile = [p for p in problems if p not in in_spec]
     if complete and kind.has_pools and (spec.cluster.pool or "") not in {"", *pools}:
         in_spec.append(_make_no_pool_problem(name, spec.cluster.pool or "", pools))
-    if found is None or in_spec or in_profile:
+    if options is None or in_spec or in_profile:
         return None, in_spec, in_profile
-    return found.model_copy(update={"pools": {}}), [], []
+    return options.model_copy(update={"pools": {}}), [], []
 
 
 def list_user_settings(kind: type[Options], settings: Mapping[str, Any], at: Path) -> list[Path]:
     """Return the paths of all values in *settings* of a provider and its pools that only the user may set."""
-    found = list(find_user_settings(kind, settings, at))
+    restricted = list(find_user_settings(kind, settings, at))
     for name, pool in _get_pools(settings).items():
-        found += find_user_settings(kind, pool, (*at, "pools", name))
-    return found
+        restricted += find_user_settings(kind, pool, (*at, "pools", name))
+    return restricted
 
 
 def _is_within(path: Path, others: list[Path]) -> bool:
@@ -88,15 +88,15 @@ def _is_within(path: Path, others: list[Path]) -> bool:
 
 def _make_profile_problem(path: Path) -> Problem:
     name = str(path[-1])
-    what = f"'{name}' belongs to a profile, not to a job file"
-    return Problem(path, what, MOVE, at="key", private=is_private(name))
+    message = f"'{name}' belongs to a profile, not to a job file"
+    return Problem(path, message, MOVE, at="key", private=is_private(name))
 
 
 def select_pool(settings: Mapping[str, Any], pool: str | None) -> dict[str, Any]:
     """Return *settings* of a provider as they apply to jobs in *pool*, without the key `pools`."""
-    found = {**settings, **_get_pools(settings).get(pool or "", {})}
-    found.pop("pools", None)
-    return found
+    merged = {**settings, **_get_pools(settings).get(pool or "", {})}
+    merged.pop("pools", None)
+    return merged
 
 
 def _get_pools(settings: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
@@ -121,8 +121,8 @@ def _make_no_pool_problem(provider: str, name: str, pools: Mapping[str, Any]) ->
     hint = did_you_mean(name, pools) or (
         f"add providers: {{{provider}: {{pools: {{{name}: {{...}}}}}}}} to the profile"
     )
-    what = f"the profile has no pool '{name}' for {provider}"
-    return Problem(("cluster", "capacity"), what, hint)
+    message = f"the profile has no pool '{name}' for {provider}"
+    return Problem(("cluster", "capacity"), message, hint)
 
 
 def read(value: Value) -> tuple[Profile | None, list[Problem]]:

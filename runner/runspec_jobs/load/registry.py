@@ -36,15 +36,15 @@ def list_installed() -> Mapping[str, EntryPoint]:
 
     Raises Conflict if two packages have a provider of the same name.
     """
-    found: dict[str, EntryPoint] = {}
+    points: dict[str, EntryPoint] = {}
     for point in list_entry_points():
-        other = found.setdefault(point.name, point)
+        other = points.setdefault(point.name, point)
         if other.value != point.value:
             raise Conflict(
                 f"two packages have a provider '{point.name}': {describe_package(other)} and {describe_package(point)}",
                 "uninstall one of them",
             )
-    return dict(sorted(found.items()))
+    return dict(sorted(points.items()))
 
 
 def describe_package(point: EntryPoint) -> str:
@@ -66,11 +66,11 @@ def load(name: str) -> Provider:
     except Lacking:
         raise
     except Exception as exc:  # a third-party package may raise anything when it is loaded
-        what = f"the provider '{name}' of {describe_package(point)} cannot be loaded: {exc}"
-        raise Unavailable(what, "reinstall that package") from exc
+        message = f"the provider '{name}' of {describe_package(point)} cannot be loaded: {exc}"
+        raise Unavailable(message, "reinstall that package") from exc
     if provider.name != name:
-        what = f"{describe_package(point)} registers '{provider.name}' as '{name}'"
-        raise Unavailable(what, "correct the entry point of that package")
+        message = f"{describe_package(point)} registers '{provider.name}' as '{name}'"
+        raise Unavailable(message, "correct the entry point of that package")
     return provider
 
 
@@ -84,22 +84,27 @@ def suggest_name(name: str) -> str | None:
     if name in known:
         return None
     near = [
-        one for one in known if one.startswith(f"{name}-") or _count_edits(name, one) <= MOST_EDITS
+        candidate
+        for candidate in known
+        if candidate.startswith(f"{name}-") or _count_edits(name, candidate) <= MOST_EDITS
     ]
     if not near:
         return None
-    best = min(near, key=lambda one: (not one.startswith(f"{name}-"), _count_edits(name, one)))
+    best = min(
+        near,
+        key=lambda candidate: (not candidate.startswith(f"{name}-"), _count_edits(name, candidate)),
+    )
     return f"did you mean '{best}'?"
 
 
-def _count_edits(one: str, other: str) -> int:
-    """Return how many letters must be inserted, removed or replaced to make *one* the *other* (Levenshtein, 1965).
+def _count_edits(first: str, other: str) -> int:
+    """Return how many letters must be inserted, removed or replaced to turn *first* into *other* (Levenshtein).
 
     >>> _count_edits("slrm", "slurm"), _count_edits("aws-bacth", "aws-batch")
     (1, 2)
     """
     row = list(range(len(other) + 1))
-    for i, a in enumerate(one, 1):
+    for i, a in enumerate(first, 1):
         before, row[0] = row[0], i
         for j, b in enumerate(other, 1):
             before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (a != b))
@@ -128,10 +133,10 @@ def translate_import_errors() -> Iterator[None]:
     try:
         yield
     except ImportError as exc:
-        found = _make_lacking(exc)
-        if found is None:
+        lacking = _make_lacking(exc)
+        if lacking is None:
             raise
-        raise found from exc
+        raise lacking from exc
 
 
 def _make_lacking(exc: ImportError) -> Lacking | None:
@@ -142,9 +147,9 @@ def _make_lacking(exc: ImportError) -> Lacking | None:
         package = point.module.partition(".")[0]
         within = any(f"{name}.".startswith(f"{point.module}.") for name in modules)
         if within and point.dist and (exc.name or "").partition(".")[0] not in (package, "runspec"):
-            what = f"the provider '{point.name}' cannot import a library: {exc}"
+            message = f"the provider '{point.name}' cannot import a library: {exc}"
             return Lacking(
-                what, f"pip install {_find_requirement(point.dist, exc.name or '', point.name)}"
+                message, f"pip install {_find_requirement(point.dist, exc.name or '', point.name)}"
             )
     return None
 
@@ -161,18 +166,18 @@ def _find_requirement(dist: metadata.Distribution, module: str, provider: str) -
         for extra, packages in extras.items()
         if any(f"{name}-".startswith(like) or like.startswith(f"{name}-") for name in packages)
     ]
-    own = [extra for extra in extras if extra in provider.split("-")]
-    fitting.sort(key=lambda extra: (extra not in own, len(extras[extra])))
-    chosen = [*fitting, *own][:1]
+    alike = [extra for extra in extras if extra in provider.split("-")]
+    fitting.sort(key=lambda extra: (extra not in alike, len(extras[extra])))
+    chosen = [*fitting, *alike][:1]
     return f"'{dist.name}[{chosen[0]}]'" if chosen else f"'{dist.name}'"
 
 
 def _list_extras(dist: metadata.Distribution) -> dict[str, list[str]]:
     """Return the packages that each extra of *dist* requires."""
-    found: dict[str, list[str]] = {}
+    extras: dict[str, list[str]] = {}
     for text in dist.requires or ():
         named = re.match(r"[\w.-]+", text)
-        of = re.search(r"extra *== *['\"]([^'\"]+)", text)
-        if named and of:
-            found.setdefault(of[1], []).append(re.sub(r"[._]", "-", named[0]).lower())
-    return found
+        extra = re.search(r"extra *== *['\"]([^'\"]+)", text)
+        if named and extra:
+            extras.setdefault(extra[1], []).append(re.sub(r"[._]", "-", named[0]).lower())
+    return extras

@@ -39,22 +39,24 @@ def find_problems(spec: Spec) -> Iterator[Problem]:
             continue
         reads = interpreter(text)
         if here and reads is not None and (lacking := _find_lacking(reads, spec)):
-            what = f"this machine has no '{lacking}', which the first line of the script names"
-            yield Problem((key,), what, "install it, or name another interpreter", at="key")
+            message = f"this machine has no '{lacking}', which the first line of the script names"
+            yield Problem((key,), message, "install it, or name another interpreter", at="key")
             continue
         shell = _find_shell(reads)
         wrong = _find_syntax_error(shell, shell_script(text)) if shell else None
         if wrong is None:
             continue
-        what = wrong if here else f"{wrong}, says {shell} of this machine"
-        yield Problem((key,), what, severity="error" if here else "note", at="key")
+        message = wrong if here else f"{wrong}, says {shell} of this machine"
+        yield Problem((key,), message, severity="error" if here else "note", at="key")
 
 
 def _find_lacking(reads: Interpreter, spec: Spec) -> str | None:
     """Return the program that this machine lacks to run a script; the job may have a PATH of its own."""
     if "PATH" in spec.env or spec.container.requirements or spec.container.conda:
         return None if shutil.which(reads.words[0]) else reads.words[0]
-    return next((one for one in (reads.words[0], reads.program) if not shutil.which(one)), None)
+    return next(
+        (program for program in (reads.words[0], reads.program) if not shutil.which(program)), None
+    )
 
 
 def _find_shell(reads: Interpreter | None) -> str | None:
@@ -88,9 +90,9 @@ def _find_syntax_error(shell: str, script: str) -> str | None:
         return None
     if done.returncode == 0:
         return None
-    told = done.stderr.decode("utf-8", "replace").partition("\n")[0]
-    match = MESSAGE.fullmatch(told)
+    first_line = done.stderr.decode("utf-8", "replace").partition("\n")[0]
+    match = MESSAGE.fullmatch(first_line)
     if match is None:
         return None
-    line, what = match.groups()
-    return f"line {line} of the script: {what[:1].lower()}{what[1:]}"
+    line, message = match.groups()
+    return f"line {line} of the script: {message[:1].lower()}{message[1:]}"

@@ -58,21 +58,23 @@ class SourceFile:
 
     def add_problems(self, problems: Iterable[Problem]) -> None:
         assert self.document is not None, "BUG: a text that could not be parsed was checked"
-        found = list(problems)
-        of_options = [(one, option) for one in found if (option := self._find_option(one))]
-        self.diagnostics += [locate_in_option(option, one) for one, option in of_options]
-        others = [one for one in found if not self._find_option(one)]
+        all_problems = list(problems)
+        of_options = [
+            (problem, option) for problem in all_problems if (option := self._find_option(problem))
+        ]
+        self.diagnostics += [locate_in_option(option, problem) for problem, option in of_options]
+        others = [problem for problem in all_problems if not self._find_option(problem)]
         self.diagnostics += locate_problems(self.name, self.document, others)
 
     def _find_option(self, problem: Problem) -> str | None:
         """Return the option that set what *problem* is about, or made the mapping that contains it, if one did."""
         paths = [problem.path[:length] for length in range(len(problem.path), 0, -1)]
-        if found := next((self.origins[path] for path in paths if path in self.origins), None):
-            return found
+        if option := next((self.origins[path] for path in paths if path in self.origins), None):
+            return option
         for made in (path for path in paths if self._is_made(path)):
             within = (text for path, text in self.origins.items() if path[: len(made)] == made)
-            if found := next(within, None):
-                return found
+            if option := next(within, None):
+                return option
         return None
 
     def _is_made(self, path: Path_) -> bool:
@@ -151,10 +153,10 @@ def validate_text(text: SourceFile) -> tuple[Spec | None, list[Problem]]:
         *find_written_notes(spec, Path(text.name).parent, provider),
     ]
     if provider is None:
-        what, hint = registry.explain_missing(spec.provider)
+        message, hint = registry.explain_missing(spec.provider)
         if registry.suggest_name(spec.provider):
-            return spec, [*notes, Problem(("provider",), what, hint)]
-        return spec, [*notes, Problem(("provider",), what, hint, severity="note")]
+            return spec, [*notes, Problem(("provider",), message, hint)]
+        return spec, [*notes, Problem(("provider",), message, hint, severity="note")]
     options, in_spec, _ = profile.merge_options(
         provider.options_model, spec.provider, spec, profile.Profile(), complete=False
     )
@@ -182,20 +184,23 @@ def _suggest_provider(document: Document, problems: Sequence[Problem]) -> list[P
     )
     if meant is None:
         return list(problems)
-    if all(one.path != ("provider",) for one in problems):
+    if all(problem.path != ("provider",) for problem in problems):
         return [*problems, Problem(("provider",), registry.explain_missing(typed)[0], meant)]
-    return [one._replace(hint=meant) if one.path == ("provider",) else one for one in problems]
+    return [
+        problem._replace(hint=meant) if problem.path == ("provider",) else problem
+        for problem in problems
+    ]
 
 
 def check_sizes(provider: Provider, spec: Spec, facts: Facts) -> list[Problem]:
     """Return the problems of *spec* on *provider* for all sizes in `scaling`, each problem once."""
-    found = (p for one in list_sizes(spec) for p in provider.check(one, facts))
+    problems = (p for sized in list_sizes(spec) for p in provider.check(sized, facts))
     lost = [*foreign_settings.find_lost(spec), *_check_conda(provider, spec)]
-    return list(dict.fromkeys([*lost, *found]))
+    return list(dict.fromkeys([*lost, *problems]))
 
 
 def _check_conda(provider: Provider, spec: Spec) -> Iterator[Problem]:
     if spec.container.conda and not isinstance(provider, SupportsConda):
-        what = f"'{provider.name}' builds no conda environment"
+        message = f"'{provider.name}' builds no conda environment"
         hint = "use container.requirements, or an image that has the packages"
-        yield Problem(("container", "conda"), what, hint, at="key")
+        yield Problem(("container", "conda"), message, hint, at="key")

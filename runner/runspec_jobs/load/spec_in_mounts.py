@@ -17,44 +17,44 @@ from runspec_jobs.provider import Facts
 from runspec_jobs.state.run_record import Record
 
 
-def find_spec_file(found: PlanInputs) -> Path | None:
+def find_spec_file(inputs: PlanInputs) -> Path | None:
     """Return the file of the spec; None if it is no file."""
-    file = found.base.absolute() / Path(found.text.name).name
+    file = inputs.base.absolute() / Path(inputs.text.name).name
     return file if file.is_file() else None
 
 
-def describe_spec_file(found: PlanInputs) -> Mapping[str, Any] | None:
+def describe_spec_file(inputs: PlanInputs) -> Mapping[str, Any] | None:
     """Return the size and the digest of the spec's file for the record, if a mounted folder contains it."""
-    for _, bundle, place in _find_mounts(found):
-        (file,) = [f for f in bundle.files if f.path == place]
+    for _, bundle, inner_path in _find_mounts(inputs):
+        (file,) = [f for f in bundle.files if f.path == inner_path]
         return {"bytes": file.bytes, "sha256": file.sha256}
     return None
 
 
-def restore_facts(old: Record, found: PlanInputs) -> Facts | None:
-    """Return the facts of *found* as if the file of the spec were the one of *old*; None if no folder contains it.
+def restore_facts(old: Record, inputs: PlanInputs) -> Facts | None:
+    """Return the facts of *inputs* as if the file of the spec were the one of *old*; None if no folder contains it.
 
     A run of an earlier version has only the text after `--set` on record, which is the file if nothing was set.
     """
-    sources = dict(found.facts.sources)
+    sources = dict(inputs.facts.sources)
     then = old.read_memory().about.get("spec_file")
-    for name, bundle, place in _find_mounts(found):
+    for name, bundle, inner_path in _find_mounts(inputs):
         if then is None:
             text = old.job
             then = {"bytes": len(text), "sha256": hashlib.sha256(text).hexdigest()}
-        sources[name] = bundle.replace_file(place, then["bytes"], then["sha256"])
-    return None if sources == found.facts.sources else found.facts._replace(sources=sources)
+        sources[name] = bundle.replace_file(inner_path, then["bytes"], then["sha256"])
+    return None if sources == inputs.facts.sources else inputs.facts._replace(sources=sources)
 
 
-def _find_mounts(found: PlanInputs) -> list[tuple[str, FolderBundle, str]]:
+def _find_mounts(inputs: PlanInputs) -> list[tuple[str, FolderBundle, str]]:
     """Return each mount that contains the file of the spec, with the path of that file in it."""
-    file = find_spec_file(found)
+    file = find_spec_file(inputs)
     if file is None:
         return []
     mounted, real = [], file.resolve()
-    for name, bundle in found.bundles.items():
+    for name, bundle in inputs.bundles.items():
         top = bundle.folder.resolve()
-        place = str(real.relative_to(top)) if real.is_relative_to(top) else ""
-        if any(one.path == place for one in bundle.files):
-            mounted.append((name, bundle, place))
+        inner_path = str(real.relative_to(top)) if real.is_relative_to(top) else ""
+        if any(file.path == inner_path for file in bundle.files):
+            mounted.append((name, bundle, inner_path))
     return mounted

@@ -31,7 +31,7 @@ def read_trusted() -> Mapping[str, str]:
     """Return the digest of each trusted file by path. Raises UsageError if the list is damaged."""
     path = paths.find_home() / FILE
     try:
-        found = json.loads(path.read_bytes())
+        content = json.loads(path.read_bytes())
     except FileNotFoundError:
         return {}
     except OSError as exc:
@@ -39,10 +39,10 @@ def read_trusted() -> Mapping[str, str]:
     except ValueError as exc:
         hint = "remove it, and run runspec trust again for each profile"
         raise UsageError(f"cannot read {path}, the list of trusted profiles", hint) from exc
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         hint = "remove it, and run runspec trust again for each profile"
         raise UsageError(f"{path} is not a list of trusted profiles", hint)
-    return found
+    return content
 
 
 def is_trusted(path: Path, data: bytes) -> bool:
@@ -52,14 +52,14 @@ def is_trusted(path: Path, data: bytes) -> bool:
 
 def add(path: Path, data: bytes) -> None:
     """Trust the file *path* as long as it holds *data*."""
-    with _change_trusted() as found:
-        found[resolve_path(path)] = digest(data)
+    with _change_trusted() as digests:
+        digests[resolve_path(path)] = digest(data)
 
 
 def remove(path: Path) -> bool:
     """Stop trusting the file *path*; return whether it was trusted."""
-    with _change_trusted() as found:
-        return found.pop(resolve_path(path), None) is not None
+    with _change_trusted() as digests:
+        return digests.pop(resolve_path(path), None) is not None
 
 
 @contextlib.contextmanager
@@ -69,9 +69,9 @@ def _change_trusted() -> Iterator[dict[str, str]]:
     with atomic_io.translate_os_errors(folder):
         atomic_io.make_folder(folder)
     with atomic_io.hold_lock(folder / "trusted.lock", "another runspec trust"):
-        found = dict(read_trusted())
-        yield found
+        digests = dict(read_trusted())
+        yield digests
         with atomic_io.translate_os_errors(folder / FILE):
             atomic_io.write(
-                folder / FILE, json.dumps(found, indent=1, sort_keys=True).encode() + b"\n"
+                folder / FILE, json.dumps(digests, indent=1, sort_keys=True).encode() + b"\n"
             )

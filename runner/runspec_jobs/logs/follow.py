@@ -114,20 +114,20 @@ class Reader:
     def _read(self) -> Chunk:
         if self.timer is None:
             return self.stream.read(self.position)
-        found = self.timer(self.stream, self.position)
-        self.times.extend((self.read_to + count, at) for count, at in found.times)
-        self.read_to += len(found.chunk.data)
-        return found.chunk
+        timed = self.timer(self.stream, self.position)
+        self.times.extend((self.read_to + count, at) for count, at in timed.times)
+        self.read_to += len(timed.chunk.data)
+        return timed.chunk
 
     def _make_line(self, text: bytes, *, ended: bool = True) -> Line:
         continues, self.within = self.within, not ended
-        found = Line(self.stream.task, self.stream.rank, text, continues, ended)
+        line = Line(self.stream.task, self.stream.rank, text, continues, ended)
         if self.timer is not None:
             self.passed += len(text) + ended
             while self.times and self.times[0][0] < self.passed:
                 self.times.popleft()
-            found.at = self.times[0][1] if self.times else None
-        return found
+            line.at = self.times[0][1] if self.times else None
+        return line
 
 
 def count_whole_characters(data: bytes | bytearray) -> int:
@@ -156,8 +156,8 @@ def get_log_client(client: Client) -> SupportsLogs:
 def get_timer(client: Client) -> Timer:
     """Return the function that reads a part of a log with its times. Raises Unavailable if there are no times."""
     if not isinstance(client, SupportsLogTimes):
-        what = "this provider has no times of the lines of a log"
-        raise Unavailable(what, "remove --since and --timestamps")
+        message = "this provider has no times of the lines of a log"
+        raise Unavailable(message, "remove --since and --timestamps")
     return client.read_timed
 
 
@@ -247,12 +247,12 @@ class Looks:
         took_s = self._ended_s - self._began_s
         self._next_s = self._ended_s + min(STATE_SHARE * took_s, STATE_CAP_S)
         try:
-            found = asked.result()
+            status = asked.result()
         except RunspecError as exc:
             outage.note_failure("state", exc)
             return None
         outage.note_answer("state")
-        return found
+        return status
 
     def _request_status(self) -> Status:
         """Request the state, and note the time of the answer before other threads can see the answer."""

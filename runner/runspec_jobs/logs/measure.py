@@ -43,21 +43,24 @@ class MetricCollector:
         """The tasks of which a line was seen."""
         return sorted(self._of)
 
-    def read_line(self, found: follow.Line) -> None:
-        ranks = self._of.setdefault(found.task, {})
-        if found.rank not in ranks:
-            ranks[found.rank] = MetricExtractor(self.metric)
-        shown = found.text.rstrip(b"\r").rpartition(b"\r")[2]  # a progress bar may be long
-        extractor = ranks[found.rank]
+    def read_line(self, line: follow.Line) -> None:
+        ranks = self._of.setdefault(line.task, {})
+        if line.rank not in ranks:
+            ranks[line.rank] = MetricExtractor(self.metric)
+        shown = line.text.rstrip(b"\r").rpartition(b"\r")[2]  # a progress bar may be long
+        extractor = ranks[line.rank]
         before = len(extractor.numbers)
         extractor.read_line(shown[:LINE_BYTES].decode("utf-8", "replace"))
         if len(extractor.numbers) > before:
-            self.last = found.task, extractor.numbers[-1]
+            self.last = line.task, extractor.numbers[-1]
 
     def get_measured(self, task: int) -> Measured:
         """Return the metric of the first node that printed one, or the reason why the first node has none."""
-        found = [finder.get_measured() for _, finder in sorted(self._of.get(task, {}).items())]
-        return next((one for one in found if one.value is not None), found[0] if found else SILENT)
+        by_rank = [finder.get_measured() for _, finder in sorted(self._of.get(task, {}).items())]
+        return next(
+            (measured for measured in by_rank if measured.value is not None),
+            by_rank[0] if by_rank else SILENT,
+        )
 
 
 class Bounded:
@@ -68,9 +71,9 @@ class Bounded:
     """
 
     def __init__(
-        self, limit_s: float = LINE_S, what: str = "metric.pattern", hint: str = SIMPLER
+        self, limit_s: float = LINE_S, subject: str = "metric.pattern", hint: str = SIMPLER
     ) -> None:
-        self.limit_s, self.what, self.hint = limit_s, what, hint
+        self.limit_s, self.what, self.hint = limit_s, subject, hint
         self._busy, self._lines, self._before = False, 0, 0
 
     def __enter__(self) -> Self:
@@ -87,12 +90,12 @@ class Bounded:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, self._handler)
 
-    def read_line(self, watch: MetricCollector, found: follow.Line) -> None:
+    def read_line(self, watch: MetricCollector, line: follow.Line) -> None:
         """Pass a line to *watch* under the time limit."""
         self._lines += 1
         self._busy = True
         try:
-            watch.read_line(found)
+            watch.read_line(line)
         finally:
             self._busy = False
 
@@ -135,12 +138,12 @@ def read_saved(client: Client, run: str, metric: Metric) -> dict[int, Measured]:
         )
     assert metric.file is not None, "BUG: the metric has no file"
     output, _, path = metric.file.partition("/")
-    found: dict[int, Measured] = {}
+    by_task: dict[int, Measured] = {}
     with Bounded() as bounded:
         for file in select_with_content(select_newest(client.outputs(run))):  # by task and rank
-            if (file.output, file.path) == (output, path) and file.task not in found:
-                found[file.task] = _measure_file(file, metric, bounded)
-    return found
+            if (file.output, file.path) == (output, path) and file.task not in by_task:
+                by_task[file.task] = _measure_file(file, metric, bounded)
+    return by_task
 
 
 def _measure_file(file: OutputFile, metric: Metric, bounded: Bounded) -> Measured:

@@ -17,43 +17,47 @@ SAYS = (State.FAILED, State.CANCELLED, State.RUNNING, State.WAITING, State.SUCCE
 
 
 def measure_tasks(
-    of: Record, client: Client, spec: Spec, metric: Metric, status: Status
+    record: Record, client: Client, spec: Spec, metric: Metric, status: Status
 ) -> list[Task]:
     """Return all tasks of a run, each with its state and the values of *metric*, from its log or its saved files."""
     values = tasks(spec)
     if metric.file is not None:
-        saved = measure.read_saved(client, of.run, metric)
+        saved = measure.read_saved(client, record.run, metric)
         nothing = Measured(None, f"{metric.file} was not saved")
         measured = [saved.get(number, nothing) for number in range(len(values))]
     else:
-        watch = measure.collect_printed(client, of.run, metric)
+        watch = measure.collect_printed(client, record.run, metric)
         measured = [watch.get_measured(number) for number in range(len(values))]
     stand = choose_nodes(status)
     return [
-        _make_task(number, one, measured[number], stand.get(number), status)
-        for number, one in enumerate(values)
+        _make_task(number, parameters, measured[number], stand.get(number), status)
+        for number, parameters in enumerate(values)
     ]
 
 
 def _make_task(
-    number: int, values: Mapping[str, str], found: Measured, node: NodeStatus | None, of: Status
+    number: int,
+    values: Mapping[str, str],
+    measured: Measured,
+    node: NodeStatus | None,
+    status: Status,
 ) -> Task:
-    if node is None and of.nodes:
-        never = found if found.value is not None else Measured(None, "it has not started")
+    if node is None and status.nodes:
+        never = measured if measured.value is not None else Measured(None, "it has not started")
         return Task(number, values, "not-started", never)
     if node is None:
-        return Task(number, values, str(of.state), found)
-    if found.value is None or node.state in (State.FAILED, State.CANCELLED):
+        return Task(number, values, str(status.state), measured)
+    if measured.value is None or node.state in (State.FAILED, State.CANCELLED):
         reason = node.reason or (node.attempts[-1].reason if node.attempts else "")
-        found = found._replace(why="; ".join(text for text in (reason, found.why) if text))
-    return Task(number, values, str(node.state), found)
+        measured = measured._replace(why="; ".join(text for text in (reason, measured.why) if text))
+    return Task(number, values, str(node.state), measured)
 
 
 def choose_nodes(status: Status) -> dict[int, NodeStatus]:
     """Return for each task the node whose state comes first in SAYS."""
-    found: dict[int, NodeStatus] = {}
+    by_task: dict[int, NodeStatus] = {}
     for node in status.nodes:
-        before = found.get(node.task)
+        before = by_task.get(node.task)
         if before is None or SAYS.index(node.state) < SAYS.index(before.state):
-            found[node.task] = node
-    return found
+            by_task[node.task] = node
+    return by_task

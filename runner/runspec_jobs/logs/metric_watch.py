@@ -48,16 +48,16 @@ class Best(NamedTuple):
     values: Mapping[str, str] = {}
 
 
-def read_recorded_best(of: Record) -> Best | None:
+def read_recorded_best(record: Record) -> Best | None:
     """Return the best value in the journal of a run; None if none was seen while it was followed."""
-    found = of.read_memory().metric
-    if found is None:
+    best = record.read_memory().metric
+    if best is None:
         return None
     values: Mapping[str, str] = {}
     with contextlib.suppress(Damaged):  # another version of runspec may refuse the spec
-        if (known := of.spec).sweep:
-            values = placeholders.tasks(known)[found["task"]]
-    return Best(found["name"], found["value"], found["task"], values)
+        if (known := record.spec).sweep:
+            values = placeholders.tasks(known)[best["task"]]
+    return Best(best["name"], best["value"], best["task"], values)
 
 
 class MetricWatch:
@@ -75,9 +75,9 @@ class MetricWatch:
         self._states: Mapping[int, State] = {}
         self._kept_s = clock()
 
-    def read_line(self, found: Line) -> None:
+    def read_line(self, line: Line) -> None:
         """Extract the metric from a line."""
-        self._take(found)
+        self._take(line)
         if self._collector is not None and self._collector.last is not self._last:
             self._last = self._collector.last
             assert self._last is not None, "BUG: a last number was taken back"
@@ -109,9 +109,9 @@ class MetricWatch:
 
     def keep(self, journal: Journal) -> None:
         """Write the best value to *journal* if it is not there."""
-        found, before = self.find_best(), journal.memory.metric or {}
-        if found is not None:
-            fields = {"name": found.metric, "task": found.task, "value": found.value}
+        best, before = self.find_best(), journal.memory.metric or {}
+        if best is not None:
+            fields = {"name": best.metric, "task": best.task, "value": best.value}
         elif before and str(self._states.get(before["task"])) in ENDED_BADLY:
             fields = {"value": None}  # the task that was the best so far has failed since
         else:
@@ -119,12 +119,12 @@ class MetricWatch:
         if any(before.get(name) != value for name, value in fields.items()):
             journal.add("metric", **fields)
 
-    def keep_now_and_then(self, of: Record) -> None:
+    def keep_now_and_then(self, record: Record) -> None:
         """Write the best value to the journal of a run if that was long ago, and no other process is at work on it."""
         if self._collector is None or self._clock() - self._kept_s < KEPT_EVERY_S:
             return
         self._kept_s = self._clock()
-        of.note(self.keep)
+        record.note(self.keep)
 
 
 @contextlib.contextmanager
@@ -136,11 +136,11 @@ def watch_metric(
         yield MetricWatch(shared.collector, shared.take, heard)
         return
     if metric is None or metric.file is not None:
-        yield MetricWatch(None, lambda found: None, heard)
+        yield MetricWatch(None, lambda line: None, heard)
         return
     collector = measure.MetricCollector(metric)
     if threading.current_thread() is not threading.main_thread():
         yield MetricWatch(collector, collector.read_line, heard)  # no search can be ended here
         return
     with measure.Bounded() as bounded:
-        yield MetricWatch(collector, lambda found: bounded.read_line(collector, found), heard)
+        yield MetricWatch(collector, lambda line: bounded.read_line(collector, line), heard)

@@ -86,12 +86,12 @@ class Outage:
         """Return the result of *ask*, which is called again while *part* does not answer."""
         while True:
             try:
-                found = ask()
+                result = ask()
             except RunspecError as exc:
                 self.note_failure(part, exc)
             else:
                 self.note_answer(part)
-                return found
+                return result
             sleep(self.pause_s)
 
 

@@ -117,8 +117,8 @@ class Copy:
 
 def _read_cursor(cursor: Path) -> tuple[str | None, int]:
     try:
-        found = json.loads(cursor.read_bytes())
-        return found["position"], int(found["size"])
+        content = json.loads(cursor.read_bytes())
+        return content["position"], int(content["size"])
     except (FileNotFoundError, ValueError, LookupError, TypeError):
         return None, 0
 
@@ -139,7 +139,7 @@ def is_beginning(path: Path, stream: Stream) -> bool:
 
 def save(
     streams: Callable[[], Iterable[Stream]],
-    place: Callable[[Stream], Path],
+    locate: Callable[[Stream], Path],
     over: Callable[[], bool],
     pause: Callable[[float], None],
     outage: Outage,
@@ -157,7 +157,7 @@ def save(
         for stream in streams():
             key = (stream.task, stream.rank)
             if key not in copies:
-                demand(stream, path := place(stream))
+                demand(stream, path := locate(stream))
                 copies[key] = Copy(stream, path)
             copies[key].advance()
         return last and not any(copy.more for copy in copies.values())
@@ -165,11 +165,12 @@ def save(
     try:
         while not outage.call_until_answered("service", advance, pause):
             pause(0.0)
-        found = [copy for _, copy in sorted(copies.items())]
+        finished = [copy for _, copy in sorted(copies.items())]
         sizes = [
-            outage.call_until_answered("logs", partial(copy.finish, pause), pause) for copy in found
+            outage.call_until_answered("logs", partial(copy.finish, pause), pause)
+            for copy in finished
         ]
-        return [(c.stream, c.path, size) for c, size in zip(found, sizes, strict=True)]
+        return [(c.stream, c.path, size) for c, size in zip(finished, sizes, strict=True)]
     finally:
         for copy in copies.values():
             copy.close()

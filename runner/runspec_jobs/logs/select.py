@@ -44,8 +44,8 @@ class Selection:
 
     def __post_init__(self) -> None:
         if self.tail is not None and not 0 <= self.tail <= MOST_LINES:
-            what = "is negative" if self.tail < 0 else f"is more than {MOST_LINES:,}"
-            raise UsageError(f"--tail: {self.tail} {what}", "write a number of lines")
+            message = "is negative" if self.tail < 0 else f"is more than {MOST_LINES:,}"
+            raise UsageError(f"--tail: {self.tail} {message}", "write a number of lines")
         if self.grep is not None:
             _compile(self.grep)
 
@@ -65,7 +65,7 @@ def _compile(grep: str) -> re.Pattern[str]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = re.compile(grep)
+            pattern = re.compile(grep)
     except (re.error, OverflowError, RecursionError) as exc:
         why = exc.msg if isinstance(exc, re.error) else "it is too large"
         hint = "write \\ before a character that is meant literally, such as \\[ or \\("
@@ -75,9 +75,11 @@ def _compile(grep: str) -> re.Pattern[str]:
         if is_ambiguous(grep):
             raise UsageError(f"--grep: '{grep}' can take exponential time", SIMPLER)
         if count_unlimited_repetitions(grep) > 1:
-            what = f"--grep: '{grep}' has several unlimited repetitions, which can take very long"
-            raise UsageError(what, "search in the main thread, or limit them, as in .{0,20}")
-    return found
+            message = (
+                f"--grep: '{grep}' has several unlimited repetitions, which can take very long"
+            )
+            raise UsageError(message, "search in the main thread, or limit them, as in .{0,20}")
+    return pattern
 
 
 def limit() -> Bounded | None:
@@ -109,28 +111,28 @@ class Selector:
         if self._bounded is not None:
             self._bounded.__exit__(None, None, None)
 
-    def take_line(self, found: Line) -> None:
+    def take_line(self, line: Line) -> None:
         """Take a line, or a part of one."""
-        whose = (found.task, found.rank)
-        if not found.continues:
-            self._chosen[whose] = self._is_new(found) and self._is_match(found)
+        whose = (line.task, line.rank)
+        if not line.continues:
+            self._chosen[whose] = self._is_new(line) and self._is_match(line)
         if not self._chosen.get(whose, True):
             return
         if self._tail is None:
-            self._show(found)
+            self._show(line)
             return
         kept = self._last.setdefault(whose, deque(maxlen=self._tail))
-        if found.continues and kept:
-            kept[-1].append(found)
-        elif not found.continues:
-            kept.append(deque([found], MOST_PARTS))
+        if line.continues and kept:
+            kept[-1].append(line)
+        elif not line.continues:
+            kept.append(deque([line], MOST_PARTS))
 
-    def take_unfinished(self, found: Line) -> None:
+    def take_unfinished(self, line: Line) -> None:
         """Take the current text of a line that has not ended."""
         if self._unfinished is not None and self._tail is None:
-            whose = (found.task, found.rank)
-            if self._chosen.get(whose, True) if found.continues else self._is_match(found):
-                self._unfinished(found)
+            whose = (line.task, line.rank)
+            if self._chosen.get(whose, True) if line.continues else self._is_match(line):
+                self._unfinished(line)
 
     def catch_up(self) -> None:
         """Show the last lines that were taken; those that follow are shown when they are taken."""
@@ -144,14 +146,14 @@ class Selector:
                 self._chosen[whose] = False  # the rest of a line that was not shown
         self._last.clear()
 
-    def _is_new(self, found: Line) -> bool:
+    def _is_new(self, line: Line) -> bool:
         """Return whether a line was printed late enough; one without a time was printed just now."""
-        return self._since_s is None or found.at is None or found.at >= self._since_s
+        return self._since_s is None or line.at is None or line.at >= self._since_s
 
-    def _is_match(self, found: Line) -> bool:
+    def _is_match(self, line: Line) -> bool:
         if self._pattern is None:
             return True
-        text = show_line(found.text, strip_sequences)
+        text = show_line(line.text, strip_sequences)
         if self._bounded is None:
             return self._pattern.search(text[:SEARCHED]) is not None
         return self._bounded.call(self._pattern.search, text) is not None

@@ -85,20 +85,22 @@ def choose(
     Machines without a known price come last. Where no prices are known, those of another region give the order, and
     the prices of the result are unknown.
     """
-    found = [m for m in list_holding(request, catalogue, usable_gib) if runs(m)]
+    machines = [m for m in list_holding(request, catalogue, usable_gib) if runs(m)]
     fit = sorted(
         (
             (usd, region, machine)
-            for machine in found
+            for machine in machines
             if not machine.gpus or machine.gpus <= compute_most_gpus(request)
             for usd, region in [order_price(machine, catalogue, request.region)]
         ),
-        key=lambda one: _order(one, catalogue),
+        key=lambda priced: _order(priced, catalogue),
     )
     there = _list_chosen(fit) if fit else ()
     return tuple(
-        chosen_machine(one.machine, catalogue, request.region, one.why)._replace(region=one.region)
-        for one in there
+        chosen_machine(machine.machine, catalogue, request.region, machine.why)._replace(
+            region=machine.region
+        )
+        for machine in there
     )
 
 
@@ -150,17 +152,17 @@ def chosen_machine(
     return ChosenMachine(machine, usd, region, why, near, there)
 
 
-def listed_machine(one: ChosenMachine, listed: ListedPrices) -> ChosenMachine:
-    """Return *one* with the price that *listed* has for it, if any."""
-    usd = listed.usd_hour.get(one.machine.name)
-    return one if usd is None else one._replace(usd=usd, near_usd=None, near_region="")
+def listed_machine(machine: ChosenMachine, listed: ListedPrices) -> ChosenMachine:
+    """Return *machine* with the price that *listed* has for it, if any."""
+    usd = listed.usd_hour.get(machine.machine.name)
+    return machine if usd is None else machine._replace(usd=usd, near_usd=None, near_region="")
 
 
 def _find_near_price(
     machine: Machine, catalogue: Catalogue, region: str | None
 ) -> tuple[float | None, str]:
     for other in sorted(
-        catalogue.regions, key=lambda one: _get_continent(one) != _get_continent(region)
+        catalogue.regions, key=lambda name: _get_continent(name) != _get_continent(region)
     ):
         if (usd := catalogue.usd(machine, other)) is not None:
             return usd, other
@@ -174,8 +176,8 @@ def _get_continent(region: str | None) -> str:
     ['europe', 'europe', 'asia', 'america']
     """
     name = (region or "").lower()
-    found = (to for to, words in CONTINENTS.items() if any(word in name for word in words))
-    return next(found, "america")
+    continents = (to for to, words in CONTINENTS.items() if any(word in name for word in words))
+    return next(continents, "america")
 
 
 def order_price(
@@ -197,9 +199,9 @@ def order_price(
 Priced = tuple[float | None, str | None, Machine]
 
 
-def _order(one: Priced, catalogue: Catalogue) -> tuple[Any, ...]:
+def _order(priced: Priced, catalogue: Catalogue) -> tuple[Any, ...]:
     """Sort by price; for one price, the newer and larger machine is first. Sort by size if prices are unknown."""
-    usd, _, machine = one
+    usd, _, machine = priced
     size = (machine.gpus or 0, machine.cpus or 0, machine.memory_gib or 0)
     if usd is None:
         return (True, *size, machine.name)

@@ -135,12 +135,12 @@ def estimate(
     offer: Offer,
     work: Work,
     provider: str,
-    own: Mapping[str, float],
+    profile_prices: Mapping[str, float],
     listed: ListedPrices = NOT_READ,
 ) -> Estimate:
     """Return what *work* may cost on the machines of *offer*.
 
-    *own* has the prices of the profile, in USD for an hour of a node, by the name of a machine or of a provider.
+    *profile_prices* are in USD for an hour of a node, by the name of a machine or of a provider.
     *listed* are prices that were read from the service's list, which are newer than those of the catalogue.
 
     >>> work = Work(nodes=2, tasks=1, parallel=1, timeout_s=7200, attempts=3)
@@ -149,10 +149,12 @@ def estimate(
     >>> estimate(Offer((), why="the queue chooses them"), work, "aws-batch", {}).unbounded
     'the queue chooses them'
     """
-    machines = [_add_price(one, own, listed, work) for one in offer.machines]
-    if not machines and provider in own:
-        machines = [PricedMachine(f"a node of {provider}", own[provider], "the profile's price")]
-    prices = {one.name: one.usd_hour for one in machines}
+    machines = [_add_price(machine, profile_prices, listed, work) for machine in offer.machines]
+    if not machines and provider in profile_prices:
+        machines = [
+            PricedMachine(f"a node of {provider}", profile_prices[provider], "the profile's price")
+        ]
+    prices = {machine.name: machine.usd_hour for machine in machines}
     known = {name: usd for name, usd in prices.items() if usd is not None}
     most = max(known.values()) if known and len(known) == len(prices) else None
     counts = {name: _count_machines(name, work, offer) for name in prices}
@@ -160,12 +162,16 @@ def estimate(
     work = work._replace(attempts=offer.attempts or count_most_attempts(work))
     bound, unbounded = _compute_bound(work, most, offer, machines)
     fewest, at_once = next(iter(counts.values()), _count_machines("", work, offer))
-    spot = {one.name: one.spot_usd_hour for one in machines if one.spot_usd_hour is not None}
+    spot = {
+        machine.name: machine.spot_usd_hour
+        for machine in machines
+        if machine.spot_usd_hour is not None
+    }
     spot = spot if len(spot) == len(prices) else {}
     at_spot, _ = _compute_bound(work, max(spot.values(), default=None), offer, machines)
     return Estimate(
         machines,
-        [_add_price(one, own, listed, work) for one in offer.alternatives],
+        [_add_price(machine, profile_prices, listed, work) for machine in offer.alternatives],
         work,
         at_once,
         fewest,
@@ -198,19 +204,19 @@ def alternatives(
     runs: Callable[[Machine], bool] = lambda _: True,
 ) -> tuple[ChosenMachine, ...]:
     """Return the cheapest machines for *request* of families of which none was *chosen*: one of each family."""
-    families = {one.machine.family for one in chosen}
-    found: dict[str, tuple[float, str, ChosenMachine]] = {}
+    families = {machine.machine.family for machine in chosen}
+    by_family: dict[str, tuple[float, str, ChosenMachine]] = {}
     for machine in list_holding(request, catalogue, usable_gib):
         usd, region = order_price(machine, catalogue, request.region)
         if machine.family in families or usd is None or not runs(machine):
             continue
         if machine.gpus and machine.gpus > compute_most_gpus(request):
             continue
-        if machine.family not in found or usd < found[machine.family][0]:
+        if machine.family not in by_family or usd < by_family[machine.family][0]:
             there = price(machine, catalogue, request.region)
             other = ChosenMachine(machine, there, region, f"the cheapest of {machine.family}")
-            found[machine.family] = usd, machine.name, other
-    order = sorted(found.values(), key=lambda one: one[:2])
+            by_family[machine.family] = usd, machine.name, other
+    order = sorted(by_family.values(), key=lambda entry: entry[:2])
     return tuple(other for _, _, other in order[:ALTERNATIVES])
 
 
@@ -230,16 +236,18 @@ def price_note(catalogue: Catalogue, region: str | None) -> str:
 
 
 def _add_price(
-    one: ChosenMachine, own: Mapping[str, float], listed: ListedPrices, work: Work
+    machine: ChosenMachine, profile_prices: Mapping[str, float], listed: ListedPrices, work: Work
 ) -> PricedMachine:
-    name = one.machine.name
-    if name in own:
-        return PricedMachine(name, own[name], "the profile's price")
-    one = listed_machine(one, listed)
+    name = machine.machine.name
+    if name in profile_prices:
+        return PricedMachine(name, profile_prices[name], "the profile's price")
+    machine = listed_machine(machine, listed)
     spot = listed.spot_usd_hour.get(name) if work.spot else None
-    if spot is not None and one.usd is not None:
-        spot = min(spot, one.usd)
-    return PricedMachine(name, one.usd, one.why, one.near_usd, one.near_region, spot)
+    if spot is not None and machine.usd is not None:
+        spot = min(spot, machine.usd)
+    return PricedMachine(
+        name, machine.usd, machine.why, machine.near_usd, machine.near_region, spot
+    )
 
 
 def _compute_bound(
@@ -247,7 +255,7 @@ def _compute_bound(
 ) -> tuple[float | None, str]:
     """Return timeout x attempts x nodes at the price *usd*, or the reason why there is no such number."""
     if usd is None:
-        unknown = [one.name for one in machines if one.usd_hour is None]
+        unknown = [machine.name for machine in machines if machine.usd_hour is None]
         why = f"the price of {unknown[0]} is unknown" if unknown else "the machines are not known"
         return None, (offer.why or why)
     if work.timeout_s is None:

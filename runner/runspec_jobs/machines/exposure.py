@@ -34,46 +34,48 @@ class _Part(NamedTuple):
     near_region: str
 
 
-def compute_exposure(found: Sequence[Estimate]) -> Exposure:
-    """Return what the jobs of *found* may cost together; what they share counts once."""
-    jobs = [_compute_job(one) for one in found]
-    standing = list(_compute_standing(found))
+def compute_exposure(estimates: Sequence[Estimate]) -> Exposure:
+    """Return what the jobs of *estimates* may cost together; what they share counts once."""
+    jobs = [_compute_job(estimate) for estimate in estimates]
+    standing = list(_compute_standing(estimates))
     parts = [*jobs, *standing]
-    unknown = [one for one in parts if one.usd is None]
-    near = [one.near_usd if one.usd is None else one.usd for one in parts]
-    hours = [_count_machine_hours(one.work) for one in found]
-    known_hours = [one for one in hours if one is not None]
+    unknown = [part for part in parts if part.usd is None]
+    near = [part.near_usd if part.usd is None else part.usd for part in parts]
+    hours = [_count_machine_hours(estimate.work) for estimate in estimates]
+    known_hours = [count for count in hours if count is not None]
     return Exposure(
-        None if unknown else sum(one.usd or 0.0 for one in parts),
+        None if unknown else sum(part.usd or 0.0 for part in parts),
         unknown[0].why if unknown else "",
-        sum(one.usd or 0.0 for one in standing),
-        None if None in near or not unknown else sum(one or 0.0 for one in near),
-        next((one.near_region for one in unknown if one.near_region), ""),
+        sum(part.usd or 0.0 for part in standing),
+        None if None in near or not unknown else sum(amount or 0.0 for amount in near),
+        next((part.near_region for part in unknown if part.near_region), ""),
         sum(known_hours) if len(known_hours) == len(hours) else None,
     )
 
 
-def _compute_job(found: Estimate) -> _Part:
-    if found.bound_usd is not None or (hours := _count_machine_hours(found.work)) is None:
-        return _Part(found.bound_usd, found.unbounded, None, "")
+def _compute_job(estimate: Estimate) -> _Part:
+    if estimate.bound_usd is not None or (hours := _count_machine_hours(estimate.work)) is None:
+        return _Part(estimate.bound_usd, estimate.unbounded, None, "")
     prices = [
-        (one.near_usd_hour, one.near_region) if one.usd_hour is None else (one.usd_hour, "")
-        for one in found.machines
+        (machine.near_usd_hour, machine.near_region)
+        if machine.usd_hour is None
+        else (machine.usd_hour, "")
+        for machine in estimate.machines
     ]
     known = [(usd, region) for usd, region in prices if usd is not None]
     if not known or len(known) < len(prices):
-        return _Part(None, found.unbounded, None, "")
+        return _Part(None, estimate.unbounded, None, "")
     usd, _ = max(known)
-    return _Part(None, found.unbounded, usd * hours, next((r for _, r in known if r), ""))
+    return _Part(None, estimate.unbounded, usd * hours, next((r for _, r in known if r), ""))
 
 
-def _compute_standing(found: Sequence[Estimate]) -> Iterator[_Part]:
+def _compute_standing(estimates: Sequence[Estimate]) -> Iterator[_Part]:
     counted: dict[str, tuple[StandingCost, float]] = {}
-    for one in found:
-        for cost in one.standing:
+    for estimate in estimates:
+        for cost in estimate.standing:
             if cost.hours is not None:
                 _, before = counted.get(cost.what, (cost, 0.0))
-                counted[cost.what] = cost, max(before, cost.hours, _count_hours(one.work))
+                counted[cost.what] = cost, max(before, cost.hours, _count_hours(estimate.work))
     for cost, hours in counted.values():
         near = None if cost.near_usd_hour is None else cost.near_usd_hour * hours
         if cost.usd_hour is not None:

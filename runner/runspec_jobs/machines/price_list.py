@@ -35,17 +35,17 @@ class ListedPrices(NamedTuple):
 NOT_READ = ListedPrices({})
 
 
-def from_json(found: Any) -> ListedPrices:
+def from_json(content: Any) -> ListedPrices:
     """Return prices from JSON. Raises ValueError, KeyError, TypeError or AttributeError if it is something else."""
     return ListedPrices(
-        _parse_prices(found["usd_hour"]),
-        _parse_prices(found["spot_usd_hour"]),
-        str(found["source"]),
-        str(found["date"]),
-        _parse_prices(found.get("services", {})),  # a file of an earlier version has none
+        _parse_prices(content["usd_hour"]),
+        _parse_prices(content["spot_usd_hour"]),
+        str(content["source"]),
+        str(content["date"]),
+        _parse_prices(content.get("services", {})),  # a file of an earlier version has none
     )
 
 
-def _parse_prices(found: Mapping[str, Any]) -> dict[str, float]:
-    prices = {str(name): float(usd) for name, usd in found.items()}
+def _parse_prices(content: Mapping[str, Any]) -> dict[str, float]:
+    prices = {str(name): float(usd) for name, usd in content.items()}
     return {name: usd for name, usd in prices.items() if usd > 0 and math.isfinite(usd)}

@@ -68,15 +68,15 @@ def service_price(
     A price of *listed*, which was read for *region*, comes first. Raises KeyError for an item that the table does not
     have.
     """
-    found = [one for one in prices if one.item == item]
-    if not found:
+    matching = [price for price in prices if price.item == item]
+    if not matching:
         raise KeyError(item)
-    first = found[0]
+    first = matching[0]
     if region is not None and (usd := listed.services.get(item)) is not None:
         return ServicePrice(item, region, usd, first.unit, listed.date, listed.source)
     known = "" if first.usd is None else f"{first.usd:g} USD in {first.region}, {first.date}"
     unknown = first._replace(region=region or "an unknown region", usd=None, elsewhere=known)
-    return next((one for one in found if one.region in (region, GLOBAL)), unknown)
+    return next((price for price in matching if price.region in (region, GLOBAL)), unknown)
 
 
 def _parse_price(line: str) -> ServicePrice:

@@ -40,30 +40,30 @@ def explain_shortfall(
     """Return why no machine is chosen for *request*; *kind* is what the provider calls a type of machine."""
     if many := list(list_holding(request, catalogue, usable_gib)):
         least = min(many, key=lambda m: (m.gpus or 0, m.cpus or 0, m.name))
-        what = f"{request.gpus or 1}, but the smallest machine with such GPUs, {least.name}, has {least.gpus:g}"
+        message = f"{request.gpus or 1}, but the smallest machine with such GPUs, {least.name}, has {least.gpus:g}"
         enough = math.ceil((least.gpus or 0) / GPU_MULTIPLE)
-        return Shortfall("gpus", what, f"set gpus: {enough} or more, choose another GPU", least)
+        return Shortfall("gpus", message, f"set gpus: {enough} or more, choose another GPU", least)
     elsewhere = list(list_holding(request._replace(region=None), catalogue, usable_gib))
     if request.region and elsewhere:
-        what = f"no {kind} that is large enough is offered in {request.region}"
-        return Shortfall("", what, other_regions(elsewhere, catalogue, request.region))
+        message = f"no {kind} that is large enough is offered in {request.region}"
+        return Shortfall("", message, other_regions(elsewhere, catalogue, request.region))
     for key, asked, most, unit in _list_limits(request, catalogue, usable_gib):
         if asked > most:
-            what = f"{asked:,.0f}{unit}, but the largest machine has {most:,.0f}"
-            return Shortfall(key, what, "ask for less for each node")
+            message = f"{asked:,.0f}{unit}, but the largest machine has {most:,.0f}"
+            return Shortfall(key, message, "ask for less for each node")
     return Shortfall("", f"no {kind} meets all requirements of a node together", "ask for less")
 
 
 def other_regions(machines: Iterable[Machine], catalogue: Catalogue, near: str) -> str:
     """Return a hint that names regions in which one of *machines* is offered, first those of the part of *near*."""
-    found = Counter(
+    counts = Counter(
         region
         for machine in machines
         for region in dict.fromkeys((*catalogue.offered, *catalogue.regions))
         if catalogue.sold_in(machine, region)
     )
     part = near.partition("-")[0]
-    names = sorted(found, key=lambda name: (name.partition("-")[0] != part, -found[name]))
+    names = sorted(counts, key=lambda name: (name.partition("-")[0] != part, -counts[name]))
     if not names:
         return "choose another region or GPU"
     more = f" and {len(names) - REGIONS} more" if len(names) > REGIONS else ""

@@ -124,40 +124,40 @@ def compute_spent(spans: Sequence[Span], rates: Rates, since_s: float | None = N
     >>> {str(outcome): str(part.most_usd) for outcome, part in found.items()}
     {'succeeded': '1.00', 'reclaimed': '0.25'}
     """
-    found: dict[Outcome, Part] = {}
-    for one, length in _measure_spans(spans, since_s):
-        found[one.outcome] = add_parts(
-            (found.get(one.outcome, Part()), _compute_cost(one, length, rates))
+    parts: dict[Outcome, Part] = {}
+    for span, length in _measure_spans(spans, since_s):
+        parts[span.outcome] = add_parts(
+            (parts.get(span.outcome, Part()), _compute_cost(span, length, rates))
         )
-    return {outcome: found[outcome] for outcome in Outcome if outcome in found}
+    return {outcome: parts[outcome] for outcome in Outcome if outcome in parts}
 
 
-def sum_spent(found: Spent) -> Part:
-    """Return the sum of the parts of *found*."""
-    return add_parts(found.values())
+def sum_spent(spent: Spent) -> Part:
+    """Return the sum of the parts of *spent*."""
+    return add_parts(spent.values())
 
 
 def add_parts(parts: Iterable[Part]) -> Part:
     """Return the sum of *parts*."""
-    found = Part()
-    for one in parts:
-        found = Part(
-            found.attempts + one.attempts,
-            found.hours + one.hours,
-            found.least_usd + one.least_usd,
-            found.most_usd + one.most_usd,
-            found.unpriced_hours + one.unpriced_hours,
-            found.untimed + one.untimed,
-            found.at_most or one.at_most,
+    total = Part()
+    for part in parts:
+        total = Part(
+            total.attempts + part.attempts,
+            total.hours + part.hours,
+            total.least_usd + part.least_usd,
+            total.most_usd + part.most_usd,
+            total.unpriced_hours + part.unpriced_hours,
+            total.untimed + part.untimed,
+            total.at_most or part.at_most,
         )
-    return found
+    return total
 
 
 def combine(several: Iterable[Spent]) -> Spent:
     """Return the sum of what several runs have cost, by outcome."""
     each = list(several)
     return {
-        o: add_parts(one[o] for one in each if o in one)
+        o: add_parts(spent[o] for spent in each if o in spent)
         for o in Outcome
         if any(o in s for s in each)
     }
@@ -171,35 +171,35 @@ class _Length(NamedTuple):
 
 
 def _measure_spans(spans: Sequence[Span], since_s: float | None) -> Iterator[tuple[Span, _Length]]:
-    begun = {one[:3]: one.began_s for one in spans}
+    begun = {span[:3]: span.began_s for span in spans}
     since_ms = None if since_s is None else _round_ms(since_s)
-    for one in spans:
-        following = begun.get((one.task, one.node, one.attempt + 1))
-        end_s, exact = _end(one, following)
+    for span in spans:
+        following = begun.get((span.task, span.node, span.attempt + 1))
+        end_s, exact = _end(span, following)
         if since_ms is not None and end_s is not None and _round_ms(end_s) <= since_ms:
             continue
-        if one.began_s is None or end_s is None:
-            yield one, _Length(0, None)
+        if span.began_s is None or end_s is None:
+            yield span, _Length(0, None)
         else:
-            began_ms = _round_ms(one.began_s)
+            began_ms = _round_ms(span.began_s)
             began_ms = began_ms if since_ms is None else max(began_ms, since_ms)
-            yield one, _Length(max(0, _round_ms(end_s) - began_ms), exact)
+            yield span, _Length(max(0, _round_ms(end_s) - began_ms), exact)
 
 
-def _end(one: Span, following_s: float | None) -> tuple[float | None, bool | None]:
+def _end(span: Span, following_s: float | None) -> tuple[float | None, bool | None]:
     """Return the end of an attempt, and whether it is exact (True), too late (False) or too early (None)."""
-    if one.ended_s is not None:
-        return one.ended_s, True
-    if one.outcome is Outcome.RUNNING:
-        return one.seen_s, True
+    if span.ended_s is not None:
+        return span.ended_s, True
+    if span.outcome is Outcome.RUNNING:
+        return span.seen_s, True
     if following_s is not None:
         return following_s, False
-    return one.seen_s, None
+    return span.seen_s, None
 
 
-def _compute_cost(one: Span, length: _Length, rates: Rates) -> Part:
+def _compute_cost(span: Span, length: _Length, rates: Rates) -> Part:
     hours, untimed = Decimal(length.ms) / HOUR_MS, int(length.exact is None)
-    usd_hour = rates.find_usd_hour(one.machine)
+    usd_hour = rates.find_usd_hour(span.machine)
     if usd_hour is None:
         return Part(1, hours, unpriced_hours=hours, untimed=untimed)
     least, most = (Decimal(length.ms) * usd / HOUR_MS for usd in usd_hour)
@@ -215,10 +215,10 @@ def _round_ms(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def write_spent(found: Spent) -> dict[str, Any]:
-    """Return *found* as JSON: the sum, and `parts` by outcome."""
-    parts = [{"outcome": str(outcome), **write_part(part)} for outcome, part in found.items()]
-    return {**write_part(sum_spent(found)), "parts": parts}
+def write_spent(spent: Spent) -> dict[str, Any]:
+    """Return *spent* as JSON: the sum, and `parts` by outcome."""
+    parts = [{"outcome": str(outcome), **write_part(part)} for outcome, part in spent.items()]
+    return {**write_part(sum_spent(spent)), "parts": parts}
 
 
 def write_part(part: Part) -> dict[str, Any]:
@@ -231,61 +231,69 @@ def _round(value: Decimal | int) -> float | int | None:
     return round(float(value), 6) if isinstance(value, Decimal) else value
 
 
-def read_part(found: Mapping[str, Any]) -> Part:
+def read_part(content: Mapping[str, Any]) -> Part:
     """Return the part that `write_part` returned; the amounts are rounded. Raises KeyError if it is incomplete."""
-    read = {name: found[name] for name in Part._fields}
+    read = {name: content[name] for name in Part._fields}
     amounts = ("hours", "least_usd", "most_usd", "unpriced_hours")
     return Part(**read | {name: Decimal(str(read[name] or 0)) for name in amounts})
 
 
-def write_rates(offer: Offer, own: Mapping[str, float], *, spot: bool) -> dict[str, Any]:
+def write_rates(offer: Offer, profile_prices: Mapping[str, float], *, spot: bool) -> dict[str, Any]:
     """Return for the record of a run the machines that it may get, in order, with their catalogue and prices.
 
-    *own* are the prices of the profile, by the names of machines and providers.
+    *profile_prices* are the prices of the profile, by the names of machines and providers.
     """
     chosen = [
         {
-            "name": one.machine.name,
-            "usd_hour": one.usd,
-            "region": one.region,
-            "share": offer.shares.get(one.machine.name, 1.0),
+            "name": machine.machine.name,
+            "usd_hour": machine.usd,
+            "region": machine.region,
+            "share": offer.shares.get(machine.machine.name, 1.0),
         }
-        for one in offer.machines
+        for machine in offer.machines
     ]
-    return {"catalogue": offer.catalogue, "chosen": chosen, "prices": dict(own), "spot": spot}
+    return {
+        "catalogue": offer.catalogue,
+        "chosen": chosen,
+        "prices": dict(profile_prices),
+        "spot": spot,
+    }
 
 
 def read_rates(kept: Mapping[str, Any], provider: str) -> Rates:
     """Return the prices in the record of a run on *provider*; *kept* is the part `machines` of its facts."""
-    own: Mapping[str, float] = kept.get("prices", {})
+    profile_prices: Mapping[str, float] = kept.get("prices", {})
     machines = {
-        one["name"]: Rate(one["usd_hour"], one.get("share", 1.0)) for one in kept.get("chosen", ())
+        machine["name"]: Rate(machine["usd_hour"], machine.get("share", 1.0))
+        for machine in kept.get("chosen", ())
     }
-    for name in own.keys() & machines.keys():
-        machines[name] = machines[name]._replace(usd_hour=own[name])
-    return Rates(machines, own, own.get(provider), kept.get("spot", False))
+    for name in profile_prices.keys() & machines.keys():
+        machines[name] = machines[name]._replace(usd_hour=profile_prices[name])
+    return Rates(machines, profile_prices, profile_prices.get(provider), kept.get("spot", False))
 
 
 def write_spans(spans: Iterable[Span]) -> list[dict[str, Any]]:
     """Return attempts as JSON for the record of a run; what is not known is left out."""
     given = ("", None)
-    return [{k: v for k, v in one._asdict().items() if v not in given} for one in spans]
+    return [{k: v for k, v in span._asdict().items() if v not in given} for span in spans]
 
 
-def read_spans(found: Iterable[Mapping[str, Any]]) -> list[Span]:
+def read_spans(content: Iterable[Mapping[str, Any]]) -> list[Span]:
     """Return the attempts that `write_spans` returned; keys of later versions are ignored.
 
     An outcome of a later version is a failure here. Raises KeyError, TypeError or ValueError if they were not returned
     by it.
     """
     known = frozenset(Outcome)
-    read = ({name: one[name] for name in Span._fields if name in one} for one in found)
+    read = ({name: fields[name] for name in Span._fields if name in fields} for fields in content)
     return [
         Span(
             **{
-                **one,
-                "outcome": Outcome(one["outcome"]) if one["outcome"] in known else Outcome.FAILED,
+                **fields,
+                "outcome": Outcome(fields["outcome"])
+                if fields["outcome"] in known
+                else Outcome.FAILED,
             }
         )
-        for one in read
+        for fields in read
     ]

@@ -65,33 +65,31 @@ def read_usage(
     """
     newest: dict[tuple[int, int], tuple[int, str]] = {}
     for name in names:
-        words = name.split("/")
-        if len(words) == 3 and all(word.isdecimal() for word in words):
-            task, attempt, rank = map(int, words)
+        parts = name.split("/")
+        if len(parts) == 3 and all(word.isdecimal() for word in parts):
+            task, attempt, rank = map(int, parts)
             newest[task, rank] = max(newest.get((task, rank), (-1, "")), (attempt, name))
     chosen = sorted(newest)[:most]
-    contents = read([newest[place][1] for place in chosen]) if chosen else []
-    found = [
+    contents = read([newest[key][1] for key in chosen]) if chosen else []
+    nodes = [
         node
-        for place, content in zip(chosen, contents, strict=True)
+        for key, content in zip(chosen, contents, strict=True)
         if content is not None
-        and (node := _parse_node(place, newest[place][0], content, newest[place][1])) is not None
+        and (node := _parse_node(key, newest[key][0], content, newest[key][1])) is not None
     ]
-    return Usage(tuple(found), len(newest))
+    return Usage(tuple(nodes), len(newest))
 
 
-def _parse_node(
-    place: tuple[int, int], attempt: int, content: bytes, name: str
-) -> NodeUsage | None:
+def _parse_node(key: tuple[int, int], attempt: int, content: bytes, name: str) -> NodeUsage | None:
     try:
         head, *rows = [json.loads(line) for line in content.decode().splitlines()]
         check(head, FORMAT, f"usage/{name}")
         gpu_bytes = tuple(int(count) for count in head.get("gpus", ()))
         points = tuple(_point(row, len(gpu_bytes)) for row in rows)
         return NodeUsage(
-            place[0],
+            key[0],
             attempt,
-            place[1],
+            key[1],
             str(head.get("node", "")),
             str(head["of"]),
             float(head["began_s"]),

@@ -49,8 +49,8 @@ class Entry(NamedTuple):
         if above and not self.kind.startswith(FIELD):
             return False
         part = above.rpartition(".")[2].split("[")[0]
-        of = self.section.lower().rpartition(" ")[2]
-        return name in self.list_names() and part in ("", of, f"{of}s")
+        subject = self.section.lower().rpartition(" ")[2]
+        return name in self.list_names() and part in ("", subject, f"{subject}s")
 
     def list_names(self) -> Iterator[str]:
         """Yield the words by which the row is looked up, in lower case."""
@@ -83,8 +83,10 @@ def parse_rows(page: str, text: str) -> Iterator[Entry]:
                 (t, _strip_markdown(c)) for t, c in zip(titles[1:], cells[1:], strict=True) if c
             ]
             texts.sort(key=lambda text: not text[0].startswith(TEXTS))
-            of = f" of {section.removeprefix('providers: ') or 'a spec'}" if kind == FIELD else ""
-            yield Entry(f"{kind}{of}", cells[0], tuple(texts), f"docs/{page}", section)
+            suffix = (
+                f" of {section.removeprefix('providers: ') or 'a spec'}" if kind == FIELD else ""
+            )
+            yield Entry(f"{kind}{suffix}", cells[0], tuple(texts), f"docs/{page}", section)
 
 
 def find(asked: str) -> list[Entry]:
@@ -133,7 +135,7 @@ def _strip_markdown(text: str) -> str:
         text, target = link.groups()
         if "://" in target or target.startswith("#"):
             return text if target.startswith("#") else f"{text} ({target})"
-        place = target.removeprefix("../") if target.startswith("../") else f"docs/{target}"
-        return f"{text} ({place})"
+        page = target.removeprefix("../") if target.startswith("../") else f"docs/{target}"
+        return f"{text} ({page})"
 
     return LINK.sub(show_link, text)

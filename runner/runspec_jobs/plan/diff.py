@@ -33,7 +33,7 @@ def _find_differences(path: str, before: Any, after: Any) -> Iterator[Change]:
         for key in [*before, *(key for key in after if key not in before)]:
             yield from _find_differences(f"{path}.{key}", before.get(key), after.get(key))
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        for i, (one, other) in enumerate(zip(before, after, strict=True)):
-            yield from _find_differences(f"{path}[{i}]", one, other)
+        for i, (old, other) in enumerate(zip(before, after, strict=True)):
+            yield from _find_differences(f"{path}[{i}]", old, other)
     elif before != after:
         yield Change(path, before, after)

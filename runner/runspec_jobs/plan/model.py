@@ -71,10 +71,10 @@ def write_plan(plan: Plan) -> dict[str, Any]:
 
 def write_step(step: Step) -> dict[str, Any]:
     """Return *step* as JSON, with `settle_s` only if it is not 0."""
-    found: dict[str, Any] = {"id": step.id, "title": step.title, "scope": str(step.scope)}
-    found["do"] = step.do._asdict()
-    found["undo"] = step.undo._asdict() if step.undo else None
-    return found | ({"settle_s": step.settle_s} if step.settle_s else {})
+    content: dict[str, Any] = {"id": step.id, "title": step.title, "scope": str(step.scope)}
+    content["do"] = step.do._asdict()
+    content["undo"] = step.undo._asdict() if step.undo else None
+    return content | ({"settle_s": step.settle_s} if step.settle_s else {})
 
 
 def read_plan(value: Mapping[str, Any]) -> Plan:
@@ -128,11 +128,11 @@ def fill(value: Any, known: Mapping[str, Mapping[str, Any]]) -> Any:
 
 def resolve_answers(request: Request, answers: Mapping[str, Response]) -> dict[str, Any]:
     """Return the value of every `$ref` in *request* from the *answers* of earlier steps."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for ref in find_marked(request.params, REF):
         step, *path = ref.split(".")
         value: Any = answers[step]
         for part in path:
             value = value[int(part)] if isinstance(value, list) else value[part]
-        found[ref] = value
-    return found
+        values[ref] = value
+    return values

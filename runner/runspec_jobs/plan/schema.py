@@ -46,22 +46,22 @@ def make_job_schema(options: Mapping[str, type[Options]]) -> dict[str, Any]:
 
 def make_full_schema(options: Mapping[str, type[Options]]) -> dict[str, Any]:
     """Return the schema of a spec with all options of the providers, those of profiles too, each with its mark."""
-    found = Spec.model_json_schema(ref_template=LOCATION + "{model}")
-    definitions = found.pop("$defs", {})
+    spec_schema = Spec.model_json_schema(ref_template=LOCATION + "{model}")
+    definitions = spec_schema.pop("$defs", {})
     providers = {}
     for name, model in options.items():
         schema = model.model_json_schema(ref_template=LOCATION + "{model}")
         definitions |= schema.pop("$defs", {})
         providers[name] = _block(schema)
-    found["properties"]["providers"] = {
+    spec_schema["properties"]["providers"] = {
         "type": "object",
-        "description": found["properties"]["providers"]["description"],
+        "description": spec_schema["properties"]["providers"]["description"],
         "properties": providers,
         "additionalProperties": {"type": "object"},
     }
-    found["oneOf"] = [{"required": ["command"]}, {"required": ["run"]}]
-    found["definitions"] = definitions
-    schema = {"$schema": DRAFT, "title": "runspec job", **_clean(found)}
+    spec_schema["oneOf"] = [{"required": ["command"]}, {"required": ["run"]}]
+    spec_schema["definitions"] = definitions
+    schema = {"$schema": DRAFT, "title": "runspec job", **_clean(spec_schema)}
     schema["title"] = "runspec job"
     return schema
 
@@ -78,19 +78,19 @@ def _drop_user_options(value: Any) -> Any:
 
 def _find_referred(value: Any, definitions: Mapping[str, Any]) -> set[str]:
     """Return the names of the *definitions* to which *value* refers, directly or indirectly."""
-    found: set[str] = set()
+    names: set[str] = set()
     waiting = [value]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, list):
-            waiting += one
-        elif isinstance(one, dict):
-            waiting += one.values()
-            name = str(one.get("$ref", "")).removeprefix(LOCATION)
-            if name and name not in found:
-                found.add(name)
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting += node
+        elif isinstance(node, dict):
+            waiting += node.values()
+            name = str(node.get("$ref", "")).removeprefix(LOCATION)
+            if name and name not in names:
+                names.add(name)
                 waiting.append(definitions[name])
-    return found
+    return names
 
 
 def _block(schema: dict[str, Any]) -> dict[str, Any]:
@@ -107,17 +107,17 @@ def _clean(value: Any) -> Any:
         return [_clean(item) for item in value]
     if not isinstance(value, dict):
         return value
-    found = {k: _clean(v) for k, v in value.items() if not _is_noise(k, v)}
-    kinds = [kind for kind in found.pop("anyOf", []) if kind != {"type": "null"}]
+    cleaned = {k: _clean(v) for k, v in value.items() if not _is_noise(k, v)}
+    kinds = [kind for kind in cleaned.pop("anyOf", []) if kind != {"type": "null"}]
     if len(kinds) == 1:
-        found = {**kinds[0], **found}
+        cleaned = {**kinds[0], **cleaned}
     elif kinds:
-        found["anyOf"] = kinds
-    if "patternProperties" in found:
-        found["additionalProperties"] = False
-    if "$ref" in found and len(found) > 1:
-        found = {"allOf": [{"$ref": found.pop("$ref")}], **found}
-    return found
+        cleaned["anyOf"] = kinds
+    if "patternProperties" in cleaned:
+        cleaned["additionalProperties"] = False
+    if "$ref" in cleaned and len(cleaned) > 1:
+        cleaned = {"allOf": [{"$ref": cleaned.pop("$ref")}], **cleaned}
+    return cleaned
 
 
 def _is_noise(key: str, value: Any) -> bool:
@@ -146,9 +146,9 @@ def _format_table(part: Mapping[str, Any], definitions: Mapping[str, Any]) -> It
     yield f"| --- | --- | --- | {'--- | ' * marked}--- |"
     for name, field in part["properties"].items():
         default = "required" if name in part.get("required", ()) else _format_default(field)
-        what = field.get("description", "").replace("|", "\\|")
+        description = field.get("description", "").replace("|", "\\|")
         mark = f"{field.get(KEY, '')} | " * marked
-        yield f"| `{name}` | {_format_type(field, definitions)} | {default} | {mark}{what} |"
+        yield f"| `{name}` | {_format_type(field, definitions)} | {default} | {mark}{description} |"
 
 
 def _format_default(field: Mapping[str, Any]) -> str:

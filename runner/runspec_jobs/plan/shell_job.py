@@ -75,11 +75,11 @@ def make_text(spec: Spec, value: Mapping[str, Value]) -> str:
     assert spec.timeout is not None, "BUG: a job without a timeout may hold its node for ever"
     cluster = value.get("cluster", {})
     assert isinstance(cluster, dict), "BUG: the spec was not validated"
-    own = (*KEPT, "env", "timeout")
-    found: dict[str, Any] = {name: value[name] for name in own if name in value}
+    copied = (*KEPT, "env", "timeout")
+    content: dict[str, Any] = {name: value[name] for name in copied if name in value}
     if spec.sweep:
-        found["sweep"] = {name: [value] for name, value in tasks(spec)[0].items()}
-    found |= {
+        content["sweep"] = {name: [value] for name, value in tasks(spec)[0].items()}
+    content |= {
         "name": spec.name[: NAME_LENGTH - len(SUFFIX)].rstrip("-") + SUFFIX,
         "cluster": {**cluster, "nodes": 1},
         "launch": "none",
@@ -87,7 +87,7 @@ def make_text(spec: Spec, value: Mapping[str, Value]) -> str:
         "command": ["/bin/sh", "-c", HOLD],
         "retry": {"attempts": 1, "spot_attempts": 1},
     }
-    return format_flow(found)
+    return format_flow(content)
 
 
 def make_command(asked: Sequence[str]) -> list[str]:

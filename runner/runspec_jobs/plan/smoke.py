@@ -31,19 +31,19 @@ def make_text(spec: Spec, value: Mapping[str, Value]) -> str:
     env, retry = value.get("env", {}), value.get("retry", {})
     assert isinstance(env, dict), "BUG: the spec was not validated"
     assert isinstance(retry, dict), "BUG: the spec was not validated"
-    found: dict[str, Any] = {name: value[name] for name in KEPT if name in value}
+    content: dict[str, Any] = {name: value[name] for name in KEPT if name in value}
     if spec.cluster.nodes.elastic:
-        found["cluster"] = {**found["cluster"], "nodes": spec.cluster.nodes.max}
+        content["cluster"] = {**content["cluster"], "nodes": spec.cluster.nodes.max}
     if spec.sweep:
-        found["sweep"] = {name: [value] for name, value in tasks(spec)[0].items()}
-    found |= {
+        content["sweep"] = {name: [value] for name, value in tasks(spec)[0].items()}
+    content |= {
         "name": make_smoke_name(spec.name),
         "env": {**env, SMOKE: "1"},
         "run" if isinstance(spec.smoke, str) else "command": value["smoke"],
         "retry": {k: v for k, v in retry.items() if k != "attempts"},
         "timeout": f"{min(LONGEST_S, spec.timeout or LONGEST_S)}s",
     }
-    return format_flow(found)
+    return format_flow(content)
 
 
 class Unreached(NamedTuple):
@@ -63,11 +63,11 @@ def find_unreached(lines: Iterable[str]) -> tuple[list[Unreached], str | None]:
     >>> find_unreached(["runspec: node 1 (10.0.0.2) -> node 0 (10.0.0.1) port 40213: timed out"])[0][0].why
     'timed out'
     """
-    found, rule = [], None
+    pairs, rule = [], None
     for line in lines:
-        if way := WAY.fullmatch(line):
-            node, host, other, other_host, port, why = way.groups()
-            found.append(Unreached(int(node), host, int(other), other_host, int(port), why))
-        elif said := RULE.fullmatch(line):
-            rule = said[1]
-    return found, rule
+        if match := WAY.fullmatch(line):
+            node, host, other, other_host, port, why = match.groups()
+            pairs.append(Unreached(int(node), host, int(other), other_host, int(port), why))
+        elif rule_match := RULE.fullmatch(line):
+            rule = rule_match[1]
+    return pairs, rule

@@ -19,16 +19,16 @@ def find_differences(before: tuple[Spec, Facts], after: tuple[Spec, Facts]) -> l
 
 def _compare(before: tuple[Spec, Facts], after: tuple[Spec, Facts]) -> Iterator[Change]:
     old, new = (spec.model_dump(mode="json", by_alias=True) for spec, _ in (before, after))
-    for one in (old, new):
+    for fields in (old, new):
         for key in ("mounts", "outputs"):
-            one[key] = {item["name"]: item for item in one[key]}
+            fields[key] = {item["name"]: item for item in fields[key]}
     yield from _compare_fields("", old, new)
     yield from _compare_folders(before[1].sources, after[1].sources)
-    named = [(one.container.conda, one.container.requirements) for one, _ in (before, after)]
+    named = [(spec.container.conda, spec.container.requirements) for spec, _ in (before, after)]
     if before[1].requirements != after[1].requirements and named[0] == named[1]:
         path = "container.conda" if named[1][0] else "container.requirements"
         yield Change(path, list(before[1].requirements), list(after[1].requirements))
-    settings = (one[1].options.model_dump(mode="json", by_alias=True) for one in (before, after))
+    settings = (pair[1].options.model_dump(mode="json", by_alias=True) for pair in (before, after))
     yield from (
         change
         for change in _compare_fields("profile", *settings)

@@ -68,16 +68,16 @@ def seats_of(record: Record, tasks: Collection[int]) -> set[int]:
     return {task * many + rank for task in tasks for rank in range(many)}
 
 
-def seated(found: Status, record: Record) -> Status:
-    """Return *found*, a status with the tasks of the service, with the tasks and nodes of the job instead."""
+def seated(status: Status, record: Record) -> Status:
+    """Return *status*, a status with the tasks of the service, with the tasks and nodes of the job instead."""
     if count_nodes(record) == 1:
-        return found
-    seats = (seat(record, *node[:2]) for node in found.nodes)
+        return status
+    seats = (seat(record, *node[:2]) for node in status.nodes)
     nodes = (
         node._replace(task=task, rank=rank)
-        for node, (task, rank) in zip(found.nodes, seats, strict=True)
+        for node, (task, rank) in zip(status.nodes, seats, strict=True)
     )
-    return found._replace(nodes=tuple(nodes))
+    return status._replace(nodes=tuple(nodes))
 
 
 def elastic_end(
@@ -90,18 +90,18 @@ def elastic_end(
     """
     if not record.get("elastic"):
         return None
-    found: list[dict[str, Any]] = []
+    states: list[dict[str, Any]] = []
     for task in range(count):
         text = read(f"elastic/{task}/state")
         state = json.loads(text) if text else {}
         record_formats.check(state, ELASTIC, f"the state of task {task} of this elastic job")
         if state.get("phase") == "done":
-            found.append(state)
+            states.append(state)
         elif count == 1 or read(f"stop/{task_of(record, task, 0)[0]}") is None:
             return None
-    if not found:
+    if not states:
         return None
-    bad = next((state for state in found if state["code"]), found[0])
+    bad = next((state for state in states if state["code"]), states[0])
     return bad["code"], bad["why"]
 
 
@@ -114,12 +114,12 @@ def elastic_changes(
 
     *names* returns the names in a folder of the run, *read* the contents of paths below the run.
     """
-    found: list[tuple[int, bytes]] = []
+    contents: list[tuple[int, bytes]] = []
     for task in range(_count_tasks(record) if record.get("elastic") else 0):
         folder = f"elastic/{task}/changes/"
         paths = [f"{folder}{name}" for name in sorted(names(folder))[-CHANGES:]]
-        found += ((task, content) for content in read(paths) if content is not None)
-    return changes_of(found)
+        contents += ((task, content) for content in read(paths) if content is not None)
+    return changes_of(contents)
 
 
 def _count_tasks(record: Record) -> int:

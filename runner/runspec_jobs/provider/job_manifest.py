@@ -88,12 +88,12 @@ def read_record(content: bytes, what: str) -> dict[str, Any]:
     Raises Newer if a newer version wrote it, and NoAnswer if it cannot be parsed, as it may be incomplete.
     """
     try:
-        found: dict[str, Any] = json.loads(content)
+        record: dict[str, Any] = json.loads(content)
     except ValueError as exc:
         raise NoAnswer(f"the record of the run cannot be read: {exc}") from exc
-    if not isinstance(found, dict) or found.get("format") != PARTED_FORMAT:
-        record_formats.check(found, FORMAT, what)
-    return found
+    if not isinstance(record, dict) or record.get("format") != PARTED_FORMAT:
+        record_formats.check(record, FORMAT, what)
+    return record
 
 
 def kept_outputs(spec: Spec) -> list[dict[str, Any]]:
@@ -114,12 +114,12 @@ def kept_outputs(spec: Spec) -> list[dict[str, Any]]:
 
 def _make_optional_fields(spec: Spec) -> dict[str, Any]:
     """Return the fields that only some jobs have, so that the records of other jobs do not change."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if spec.global_batch is not None:
-        found["global_batch"] = spec.global_batch
+        fields["global_batch"] = spec.global_batch
     if spec.cluster.nodes.elastic:
-        found["elastic"] = {"min": spec.cluster.nodes.min, "max": spec.cluster.nodes.max}
-    return found
+        fields["elastic"] = {"min": spec.cluster.nodes.min, "max": spec.cluster.nodes.max}
+    return fields
 
 
 def reach(spec: Spec, rule: str) -> dict[str, Any]:
@@ -127,12 +127,12 @@ def reach(spec: Spec, rule: str) -> dict[str, Any]:
 
     *rule* is the advice for the case that nodes do not, such as a security group to check. Other jobs have neither.
     """
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if SMOKE in spec.env and spec.cluster.nodes.max > 1:
-        found["reach"] = rule
+        fields["reach"] = rule
     if SMOKE in spec.env and spec.cluster.gpus:
-        found["check_gpus"] = spec.cluster.gpus
-    return found
+        fields["check_gpus"] = spec.cluster.gpus
+    return fields
 
 
 def _write_axis(axis: Axis) -> list[Any]:
@@ -143,9 +143,9 @@ def _write_axis(axis: Axis) -> list[Any]:
 
 
 def _mount(mount: Mount, facts: Facts) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": mount.name, "target": mount.target}
+    fields: dict[str, Any] = {"name": mount.name, "target": mount.target}
     if mount.scheme == "file":
-        return {**found, "kind": "tar", "key": f"blobs/{blob_name(facts.sources[mount.name])}"}
+        return {**fields, "kind": "tar", "key": f"blobs/{blob_name(facts.sources[mount.name])}"}
     if mount.scheme == "store":
-        return {**found, "kind": "prefix", "key": f"store/{mount.place.strip('/')}/"}
-    return {**found, "kind": "folder", "path": mount.place}
+        return {**fields, "kind": "prefix", "key": f"store/{mount.place.strip('/')}/"}
+    return {**fields, "kind": "folder", "path": mount.place}

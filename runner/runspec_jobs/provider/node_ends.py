@@ -48,7 +48,7 @@ class NodeEnd(NamedTuple):
         if self.cause == TIMEOUT:
             hint = MPI_HINT if record.get("launch") == "mpi" else ""
             return f"timeout: not done after {record.get('timeout_s')} s{hint}"
-        words = {
+        reasons = {
             STOPPED: "it was told to end",
             RECLAIMED: "the machine was reclaimed (after a notice)",
             PEER: "another node of its task ended it",
@@ -56,8 +56,8 @@ class NodeEnd(NamedTuple):
             FULL: "the program succeeded, but its outputs were not saved, since the store is full",
             KILLED: f"exited with code {self.code}: the agent was killed by signal {self.code - 128}",
         }
-        said = f"exited with code {self.code}" if self.code else ""
-        return words.get(self.cause, said)
+        exited = f"exited with code {self.code}" if self.code else ""
+        return reasons.get(self.cause, exited)
 
 
 Key = tuple[int, int, int]
@@ -133,11 +133,11 @@ def read_names(names: Iterable[str]) -> dict[Key, NodeEnd]:
     >>> read_names(["4/2/1-75-program", "4/2/batch"])
     {(4, 1, 2): NodeEnd(code=75, cause='program')}
     """
-    found = {}
+    ends = {}
     for match in filter(None, map(NAME.fullmatch, names)):
         task, attempt, rank, code = map(int, match.groups()[:4])
-        found[task, rank, attempt] = NodeEnd(code, match[5])
-    return found
+        ends[task, rank, attempt] = NodeEnd(code, match[5])
+    return ends
 
 
 def unproven(service: str) -> str:
@@ -166,9 +166,9 @@ def overdue(service: str, timeout_s: int | None, limit_s: int | None = None) -> 
     """
     if timeout_s is None:
         return f"timeout: {service} ended it at its own limit: set timeout, which may be longer"
-    of = f" of {limit_s} s" if limit_s else ""
+    suffix = f" of {limit_s} s" if limit_s else ""
     after = f"timeout: not done after {timeout_s} s"
-    return f"{after}; {service} ended it at its own limit{of}, since the agent had not"
+    return f"{after}; {service} ended it at its own limit{suffix}, since the agent had not"
 
 
 def contradicted(service: str, end: NodeEnd, record: Mapping[str, Any]) -> str:

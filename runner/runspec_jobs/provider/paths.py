@@ -42,8 +42,8 @@ def find_profile(folder: Path) -> ProfilePlace | None:
         config = expand_home(os.environ.get("XDG_CONFIG_HOME") or "~/.config")
     except UsageError:  # this user has no home directory
         return None
-    own = config / "runspec" / "profile.yaml"
-    return ProfilePlace(own, own=True) if own.is_file() else None
+    user_profile = config / "runspec" / "profile.yaml"
+    return ProfilePlace(user_profile, own=True) if user_profile.is_file() else None
 
 
 def find_profiles_of_strangers(folder: Path) -> Iterator[StrangerProfile]:
@@ -59,7 +59,7 @@ def _find_stranger(above: Path, folder: Path) -> int | None:
     Anybody may put a file into /tmp. Whoever owns the folder of the spec may write all that a profile says into the
     spec; that user is another one than this in a container that runs as root.
     """
-    there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+    there = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
     known = {0, os.geteuid(), there.stat().st_uid}
     path = above / PROFILE
     return next(

@@ -38,8 +38,8 @@ class RegistryOptions(Options):
         if bool(self.registry_user) != bool(self.registry_password):
             key, other = "registry_password", "registry_user"
             key, other = (key, other) if self.registry_user else (other, key)
-            what = f"the profile has no `{key}`, which the login at the registry needs"
-            yield Problem(("provider",), what, f"add {key}, or remove {other}")
+            message = f"the profile has no `{key}`, which the login at the registry needs"
+            yield Problem(("provider",), message, f"add {key}, or remove {other}")
 
     def login(self, image: str | None) -> dict[str, Any] | None:
         """Return the login for *image* as part of a request, or None if its registry needs none."""
@@ -70,5 +70,5 @@ def docker_auth(login: Mapping[str, str]) -> dict[str, Any]:
     {'auths': {'https://index.docker.io/v1/': {'auth': 'bWU6aHVzaA=='}}}
     """
     key = HUB_KEY if login["registry"] == HUB else login["registry"]
-    words = f"{login['user']}:{login['password']}".encode()
-    return {"auths": {key: {"auth": base64.b64encode(words).decode("ascii")}}}
+    credentials = f"{login['user']}:{login['password']}".encode()
+    return {"auths": {key: {"auth": base64.b64encode(credentials).decode("ascii")}}}

@@ -38,16 +38,16 @@ def read_saved_outputs(
     *entries* are all keys with their sizes in bytes. A manifest lists only files that are complete. Raises RemoteError
     for a tar or a manifest that is damaged, and for a manifest of a newer version.
     """
-    found: list[OutputFile] = []
+    outputs: list[OutputFile] = []
     for key, size in entries:
         for end, files in ((MANIFEST, _list_files), (SENT, _list_sent)):
             parts = key[len(base) : -len(end)].split("/") if key.endswith(end) else []
             # A longer key is a file of the job with its plain name.
             if len(parts) == 3 and all(map(NUMBER.fullmatch, parts[1:])):
                 name, task, rank = parts
-                of = OutputFile(name, int(task), int(rank), "", size, _refuse_open, key=key)
-                found += files(of, opened)
-    return sorted(found, key=lambda f: (f.output, f.task, f.rank, f.save, f.path))
+                file = OutputFile(name, int(task), int(rank), "", size, _refuse_open, key=key)
+                outputs += files(file, opened)
+    return sorted(outputs, key=lambda f: (f.output, f.task, f.rank, f.save, f.path))
 
 
 def select_newest(files: Iterable[OutputFile]) -> list[OutputFile]:
@@ -107,12 +107,12 @@ def find_unpublished(base: str, keys: Iterable[str], read: Reads) -> list[Public
     manifests = sorted(key for key in there if key.endswith(MANIFEST))
     notes = [key.removesuffix(MANIFEST) + PUBLISHED for key in manifests]
     wanted = [*manifests, *(note for note in notes if note in there)]
-    found = dict(zip(wanted, read(wanted), strict=True))
-    left = (
-        _plan_publication(key, found[key], found.get(note))
+    contents = dict(zip(wanted, read(wanted), strict=True))
+    publications = (
+        _plan_publication(key, contents[key], contents.get(note))
         for key, note in zip(manifests, notes, strict=True)
     )
-    return [publication for publication in left if publication is not None]
+    return [publication for publication in publications if publication is not None]
 
 
 class PublicationStore(Protocol):
@@ -140,20 +140,20 @@ def publish(store: PublicationStore, base: str, keys: Iterable[str]) -> list[str
     *keys* are all keys that exist. Raises the errors of `find_unpublished` and of *store*.
     """
     refused: list[str] = []
-    for left in find_unpublished(base, keys, store.read_all):
-        refused += _finish(store, left)
+    for publication in find_unpublished(base, keys, store.read_all):
+        refused += _finish(store, publication)
     return [key[len(base) :] for key in refused]
 
 
-def _finish(store: PublicationStore, left: Publication) -> list[str]:
-    """Carry out *left* and write the note last; return the keys that *store* does not allow."""
-    refused = [copy.target for copy in left.copies if not store.holds(copy.target)]
-    store.put(left.key, left.begun())
-    if stale := [key for key in left.stale if store.holds(key)]:
-        store.remove_all(stale, left.folder)
-    if wanted := [copy for copy in left.copies if copy.target not in refused]:
-        store.copy_all(wanted, left.folder)
-    store.put(left.key, left.note(refused))
+def _finish(store: PublicationStore, publication: Publication) -> list[str]:
+    """Carry out *publication* and write the note last; return the keys that *store* does not allow."""
+    refused = [copy.target for copy in publication.copies if not store.holds(copy.target)]
+    store.put(publication.key, publication.begun())
+    if stale := [key for key in publication.stale if store.holds(key)]:
+        store.remove_all(stale, publication.folder)
+    if copies := [copy for copy in publication.copies if copy.target not in refused]:
+        store.copy_all(copies, publication.folder)
+    store.put(publication.key, publication.note(refused))
     return refused
 
 
@@ -208,16 +208,16 @@ def _refuse_open() -> BinaryIO:
     raise AssertionError("BUG: this is not a file")
 
 
-def _list_files(of: OutputFile, opened: Opens) -> Iterator[OutputFile]:
-    with opened(of.key, 0, None) as stream:
+def _list_files(file: OutputFile, opened: Opens) -> Iterator[OutputFile]:
+    with opened(file.key, 0, None) as stream:
         text = stream.read(LARGEST_BYTES + 1)
-    saves = _read_manifest(of.key, text).saves
-    folder = of.key.removesuffix(manifest.MANIFEST)
+    saves = _read_manifest(file.key, text).saves
+    folder = file.key.removesuffix(manifest.MANIFEST)
     for save in saves:
-        of = of._replace(save=save.number, newest=save is saves[-1])
+        file = file._replace(save=save.number, newest=save is saves[-1])
         for path, entry in save.files.items():
             key = manifest.object_key(folder, path, entry)
-            yield of._replace(
+            yield file._replace(
                 path=path,
                 bytes=entry.size,
                 open=partial(opened, key, 0, None),
@@ -227,16 +227,16 @@ def _list_files(of: OutputFile, opened: Opens) -> Iterator[OutputFile]:
                 mode=entry.mode,
                 mtime_ns=entry.mtime_ns,
             )
-        yield from _list_without_content(of._replace(bytes=0, key=""), save.shape)
+        yield from _list_without_content(file._replace(bytes=0, key=""), save.shape)
 
 
-def _list_without_content(of: OutputFile, shape: manifest.Shape) -> Iterator[OutputFile]:
+def _list_without_content(file: OutputFile, shape: manifest.Shape) -> Iterator[OutputFile]:
     for path, folder in shape.folders.items():
-        yield of._replace(path=path, kind="folder", mode=folder.mode, mtime_ns=folder.mtime_ns)
+        yield file._replace(path=path, kind="folder", mode=folder.mode, mtime_ns=folder.mtime_ns)
     for path, link in shape.links.items():
-        yield of._replace(path=path, kind="link", target=link.target, mtime_ns=link.mtime_ns)
+        yield file._replace(path=path, kind="link", target=link.target, mtime_ns=link.mtime_ns)
     for path, why in shape.lost.items():
-        yield of._replace(path=path, kind="lost", target=why)
+        yield file._replace(path=path, kind="lost", target=why)
 
 
 def _read_manifest(key: str, text: bytes) -> manifest.Manifest:
@@ -250,8 +250,10 @@ def _read_manifest(key: str, text: bytes) -> manifest.Manifest:
             record = {"format": manifest.FIRST_FORMAT, "holder": "", **record}
         made = manifest.of(record, key)
     except Failure:
-        what = f"{key} was written by a newer version of runspec, as {str(record['format'])[:80]}"
-        raise RemoteError(what, "upgrade runspec") from None
+        message = (
+            f"{key} was written by a newer version of runspec, as {str(record['format'])[:80]}"
+        )
+        raise RemoteError(message, "upgrade runspec") from None
     except NOT_OURS as exc:
         raise RemoteError(f"{key} is not a list of files: {exc}", DAMAGED) from exc
     if isinstance(record, dict) and record["format"] != manifest.FIRST_FORMAT:
@@ -259,18 +261,20 @@ def _read_manifest(key: str, text: bytes) -> manifest.Manifest:
     return made._replace(saves=tuple(save._replace(number=0) for save in made.saves))
 
 
-def _list_sent(of: OutputFile, opened: Opens) -> Iterator[OutputFile]:
+def _list_sent(output: OutputFile, opened: Opens) -> Iterator[OutputFile]:
     def read(start: int, end: int) -> bytes:
-        with opened(of.key, start, end) as stream:
+        with opened(output.key, start, end) as stream:
             return stream.read()
 
     try:
-        for file in list_members(read, of.bytes):
+        for file in list_members(read, output.bytes):
             end = file.start + file.bytes
             opens = (
-                partial(opened, of.key, file.start, end) if file.kind == "file" else _refuse_open
+                partial(opened, output.key, file.start, end)
+                if file.kind == "file"
+                else _refuse_open
             )
-            yield of._replace(
+            yield output._replace(
                 path=file.path,
                 bytes=file.bytes,
                 open=opens,
@@ -280,4 +284,4 @@ def _list_sent(of: OutputFile, opened: Opens) -> Iterator[OutputFile]:
                 mtime_ns=file.mtime_ns,
             )
     except (tarfile.TarError, *NOT_OURS, OverflowError, EOFError) as exc:
-        raise RemoteError(f"{of.key} is not a tar: {exc}", DAMAGED) from exc
+        raise RemoteError(f"{output.key} is not a tar: {exc}", DAMAGED) from exc

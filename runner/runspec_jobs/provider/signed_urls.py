@@ -36,10 +36,10 @@ def signed_job_lines(
     yield f"slots={spec.processes_per_node}"
     if spec.global_batch is not None:
         yield f"batch={spec.global_batch}"
-    for one in spec.mounts:
-        yield f"mount={variable('mounts', one.name)}"
-        yield f"at={one.target}"
-        yield from mount(one)
+    for mounted in spec.mounts:
+        yield f"mount={variable('mounts', mounted.name)}"
+        yield f"at={mounted.target}"
+        yield from mount(mounted)
     for axis in reversed(list_axes(spec.sweep)):
         yield from _list_sweep_lines(axis)
     for made in spec.outputs:
@@ -65,8 +65,8 @@ def proves_end(spec: Spec) -> bool:
 def _list_sweep_lines(axis: Axis) -> Iterator[str]:
     """Yield the lines of one factor of a sweep; the other parameters of the factor follow the first one as `with=`."""
     for i, name in enumerate(axis.names):
-        of = variable("sweep", name)
-        yield f"with={of}" if i else f"sweep={of} {len(axis.rows)}"
+        env_name = variable("sweep", name)
+        yield f"with={env_name}" if i else f"sweep={env_name} {len(axis.rows)}"
         for row in axis.rows:
             yield f"value={_escape_line(row[i])}"
 
@@ -81,27 +81,33 @@ def signed_problems(spec: Spec, hint: str) -> Iterator[Problem]:
     if spec.launch is not Launch.NONE:
         yield Problem(("launch",), f"{spec.launch} needs Python in the job", hint)
     if spec.cluster.nodes.max > 1:
-        what = "the rendezvous of several nodes needs the store, which signed URLs do not support"
-        yield Problem(("cluster", "nodes"), what, hint)
+        message = (
+            "the rendezvous of several nodes needs the store, which signed URLs do not support"
+        )
+        yield Problem(("cluster", "nodes"), message, hint)
     if spec.container.requirements is not None:
-        what = "packages are installed by the Python agent, which jobs with signed URLs do not have"
+        message = (
+            "packages are installed by the Python agent, which jobs with signed URLs do not have"
+        )
         yield Problem(
-            ("container", "requirements"), what, f"use an image that contains them, or {hint}"
+            ("container", "requirements"), message, f"use an image that contains them, or {hint}"
         )
     for i, output in enumerate(spec.outputs):
         if output.sync is not None:
-            what = "with signed URLs an output is saved once, when the job has ended"
-            yield Problem(("outputs", i, "sync"), what, f"remove sync, or {hint}", at="key")
+            message = "with signed URLs an output is saved once, when the job has ended"
+            yield Problem(("outputs", i, "sync"), message, f"remove sync, or {hint}", at="key")
         if output.keep > 1:
-            what = "with signed URLs an output is saved once, when the job has ended"
-            yield Problem(("outputs", i, "keep"), what, f"remove keep, or {hint}", at="key")
+            message = "with signed URLs an output is saved once, when the job has ended"
+            yield Problem(("outputs", i, "keep"), message, f"remove keep, or {hint}", at="key")
     count = len(tasks(spec)) * spec.cluster.nodes.max
     if spec.outputs and count > SIGNED_OUTPUTS:
-        what = f"the sweep has {count:,} tasks; outputs can be signed for at most {SIGNED_OUTPUTS}"
-        yield Problem(("sweep",), what, f"make the sweep smaller, or {hint}", at="key")
+        message = (
+            f"the sweep has {count:,} tasks; outputs can be signed for at most {SIGNED_OUTPUTS}"
+        )
+        yield Problem(("sweep",), message, f"make the sweep smaller, or {hint}", at="key")
     elif not proves_end(spec):
-        what = (
+        message = (
             f"with signed URLs and more than {SIGNED_OUTPUTS} tasks, no task records its end: an image whose "
             "ENTRYPOINT ignores the command looks like a success"
         )
-        yield Problem(("sweep",), what, at="key", severity="note")
+        yield Problem(("sweep",), message, at="key", severity="note")

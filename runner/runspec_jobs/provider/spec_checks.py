@@ -30,15 +30,15 @@ def lacking(provider: str, key: str, example: str, why: str = "") -> Problem:
     'the profile has no `bucket`'
     """
     hint = f"add providers: {{{provider}: {{{key}: {example}}}}} to the profile"
-    what = f"the profile has no `{key}`{', ' + why if why else ''}"
-    return Problem(("provider",), what, hint, lacks=f"{key}: {example}")
+    message = f"the profile has no `{key}`{', ' + why if why else ''}"
+    return Problem(("provider",), message, hint, lacks=f"{key}: {example}")
 
 
 def too_many_tasks(spec: Spec, most: int, why: str) -> Iterator[Problem]:
     """Yield a problem if the sweep of *spec* has more tasks than a provider supports; *why* says whose limit it is."""
     if (count := count_tasks(spec.sweep)) > most:
-        what = f"the sweep has {count:,} tasks; at most {most:,} are allowed: {why}"
-        yield Problem(("sweep",), what, "use fewer values, or several specs", at="key")
+        message = f"the sweep has {count:,} tasks; at most {most:,} are allowed: {why}"
+        yield Problem(("sweep",), message, "use fewer values, or several specs", at="key")
 
 
 def secret_problems(
@@ -66,19 +66,25 @@ def literal_paths(spec: Spec, why: str) -> Iterator[Problem]:
 
     This is for jobs that have it elsewhere; *why* ends the sentence that says so.
     """
-    found = [(m.target, f"${{mounts.{m.name}}}", variable("mounts", m.name)) for m in spec.mounts]
-    found += [(o.path, f"${{outputs.{o.name}}}", variable("outputs", o.name)) for o in spec.outputs]
+    known_paths = [
+        (m.target, f"${{mounts.{m.name}}}", variable("mounts", m.name)) for m in spec.mounts
+    ]
+    known_paths += [
+        (o.path, f"${{outputs.{o.name}}}", variable("outputs", o.name)) for o in spec.outputs
+    ]
     texts: list[tuple[Path, str]] = [
         (("run",), spec.run or ""),
         *_list_paths("command", spec.command or ()),
     ]
     texts += [(("env", name), value) for name, value in spec.env.items()]
     for at, text in texts:
-        for path, place, name in found:
+        for path, placeholder, name in known_paths:
             match = re.search(rf"(?<![\w$}}/.-]){re.escape(path)}(?![\w.-])(/[\w./-]*)?", text)
             if match is not None:
-                write = f"write {place}{match[1] or ''}"
+                write = f"write {placeholder}{match[1] or ''}"
                 hint = f"read {name} in the program" if at[0] == "env" else write
                 is_script = at == ("run",)
-                what = f"there is no {path} {why}"
-                yield Problem(at, what, hint, at="key" if is_script else "value", severity="note")
+                message = f"there is no {path} {why}"
+                yield Problem(
+                    at, message, hint, at="key" if is_script else "value", severity="note"
+                )

@@ -194,14 +194,14 @@ def changes_of(records: Iterable[tuple[int, bytes]]) -> list[MembershipChange]:
     try:
         return sorted(_change(task, json.loads(content)) for task, content in records)
     except (ValueError, LookupError, TypeError, AttributeError) as exc:
-        what = f"the record of a change cannot be read: {type(exc).__name__}: {exc}"
-        raise RemoteError(what, "use the version of runspec that started the run") from exc
+        message = f"the record of a change cannot be read: {type(exc).__name__}: {exc}"
+        raise RemoteError(message, "use the version of runspec that started the run") from exc
 
 
-def _change(task: int, told: Mapping[str, Any]) -> MembershipChange:
-    who = (tuple(NodeRef(**one) for one in told.get(name, ())) for name in WHO)
+def _change(task: int, record: Mapping[str, Any]) -> MembershipChange:
+    who = (tuple(NodeRef(**node) for node in record.get(name, ())) for name in WHO)
     return MembershipChange(
-        task, *(told[name] for name in MembershipChange._fields[1 : -len(WHO)]), *who
+        task, *(record[name] for name in MembershipChange._fields[1 : -len(WHO)]), *who
     )
 
 

@@ -37,76 +37,81 @@ class Total(NamedTuple):
     exact: bool
 
 
-def compute_costs(found: Sequence[MembershipChange]) -> list[Cost]:
-    """Return *found*, which must be in order, and for each whether the next change includes its cost."""
-    told: list[Cost] = []
-    for one in found:
-        ended = one.gap_s is not None or one.first_step is not None
-        told.append(Cost(one, not ended and _is_spanned(one.task, one.generation, found)))
-    return told
+def compute_costs(changes: Sequence[MembershipChange]) -> list[Cost]:
+    """Return *changes*, which must be in order, and for each whether the next change includes its cost."""
+    costs: list[Cost] = []
+    for change in changes:
+        ended = change.gap_s is not None or change.first_step is not None
+        costs.append(
+            Cost(change, not ended and _is_spanned(change.task, change.generation, changes))
+        )
+    return costs
 
 
-def _is_spanned(task: int, generation: int, found: Sequence[MembershipChange]) -> bool:
+def _is_spanned(task: int, generation: int, changes: Sequence[MembershipChange]) -> bool:
     """Return whether the gap of a later change began before *generation*, of which no step is known."""
-    later = (one for one in found if (one.task, one.generation) > (task, generation))
-    known = next((one for one in later if one.gap_s is not None), None)
+    later = (change for change in changes if (change.task, change.generation) > (task, generation))
+    known = next((change for change in later if change.gap_s is not None), None)
     if known is None or known.task != task or known.since is None:
         return False
     return known.since < generation
 
 
-def sum_costs(found: Sequence[MembershipChange]) -> Total:
-    """Add up *found*, which must be in order. Generations without a record count as changes too."""
+def sum_costs(changes: Sequence[MembershipChange]) -> Total:
+    """Add up *changes*, which must be in order. Generations without a record count as changes too."""
     count = unread = 0
-    for task, of_task in groupby(found, lambda one: one.task):
-        told = list(of_task)
-        numbers = range(2, told[-1].generation + 1)
-        missing = set(numbers).difference(one.generation for one in told)
+    for task, of_task in groupby(changes, lambda change: change.task):
+        of_task_changes = list(of_task)
+        numbers = range(2, of_task_changes[-1].generation + 1)
+        missing = set(numbers).difference(change.generation for change in of_task_changes)
         count += len(numbers)
-        unread += sum(not _is_spanned(task, number, told) for number in missing)
-    own = [
-        cost.change for cost in compute_costs(found) if cost.change.before and not cost.with_next
+        unread += sum(not _is_spanned(task, number, of_task_changes) for number in missing)
+    own_changes = [
+        cost.change for cost in compute_costs(changes) if cost.change.before and not cost.with_next
     ]
-    gaps = [one.gap_s for one in own if one.gap_s is not None]
-    steps = [one.lost_steps for one in own if one.lost_steps is not None]
+    gaps = [change.gap_s for change in own_changes if change.gap_s is not None]
+    steps = [change.lost_steps for change in own_changes if change.lost_steps is not None]
     return Total(
         count,
         round(sum(gaps), 3) if gaps else None,
-        len(own) - len(gaps) + unread,
+        len(own_changes) - len(gaps) + unread,
         sum(steps) if steps else None,
-        len(own) - len(steps) + unread,
-        all(one.exact for one in own),
+        len(own_changes) - len(steps) + unread,
+        all(change.exact for change in own_changes),
     )
 
 
-def write_change(one: MembershipChange) -> dict[str, Any]:
+def write_change(change: MembershipChange) -> dict[str, Any]:
     """Return a change as JSON."""
-    who = {name: [w._asdict() for w in getattr(one, name)] for name in ("came", "left", "lost")}
-    return {**one._asdict(), **who}
+    who = {name: [w._asdict() for w in getattr(change, name)] for name in ("came", "left", "lost")}
+    return {**change._asdict(), **who}
 
 
-def write_changes(found: Sequence[MembershipChange]) -> dict[str, Any]:
-    return {"changes": list(map(write_change, found)), "changes_total": sum_costs(found)._asdict()}
+def write_changes(changes: Sequence[MembershipChange]) -> dict[str, Any]:
+    return {
+        "changes": list(map(write_change, changes)),
+        "changes_total": sum_costs(changes)._asdict(),
+    }
 
 
-def format_nodes(one: MembershipChange) -> str:
-    return f"{one.before} to {one.nodes}" if one.before else str(one.nodes)
+def format_nodes(change: MembershipChange) -> str:
+    return f"{change.before} to {change.nodes}" if change.before else str(change.nodes)
 
 
-def describe_nodes(one: MembershipChange) -> str:
+def describe_nodes(change: MembershipChange) -> str:
     """Return the nodes that joined, left or were lost, or else the reason why the program was started again."""
     parts = [
-        f"{name} {_list_names(getattr(one, name))}"
+        f"{name} {_list_names(getattr(change, name))}"
         for name in ("came", "left", "lost")
-        if getattr(one, name)
+        if getattr(change, name)
     ]
-    return "; ".join(parts) or one.why
+    return "; ".join(parts) or change.why
 
 
-def _list_names(found: Sequence[NodeRef]) -> str:
-    told = [f"node {w.node} ({w.host}{', ' + w.why if w.why else ''})" for w in found[:NAMED]]
-    more = len(found) - NAMED
-    return ", ".join(told) + (f" and {more:,} more" if more > 0 else "")
+def _list_names(nodes: Sequence[NodeRef]) -> str:
+    listed = [f"node {w.node} ({w.host}{', ' + w.why if w.why else ''})" for w in nodes[:NAMED]]
+    more = len(nodes) - NAMED
+    return ", ".join(listed) + (f" and {more:,} more" if more > 0 else "")
 
 
 def get_seconds(cost: Cost) -> float | str | None:
@@ -127,12 +132,12 @@ def _format_amount(cost: Cost, value: float | None, bound: str) -> float | str |
     return value if cost.change.exact else f"{bound} {value:g}"
 
 
-def format_totals(found: Total) -> tuple[str, str]:
+def format_totals(total: Total) -> tuple[str, str]:
     """Return the texts of the seconds and of the steps that all changes have cost."""
-    most, least = ("", "") if found.exact else ("at most ", "at least ")
-    gap = None if found.gap_s is None else f"{most}{found.gap_s:,.1f} s"
-    again = None if found.lost_steps is None else f"{least}{found.lost_steps:,}"
-    return _sum(gap, found.gap_unknown), _sum(again, found.lost_unknown)
+    most, least = ("", "") if total.exact else ("at most ", "at least ")
+    gap = None if total.gap_s is None else f"{most}{total.gap_s:,.1f} s"
+    again = None if total.lost_steps is None else f"{least}{total.lost_steps:,}"
+    return _sum(gap, total.gap_unknown), _sum(again, total.lost_unknown)
 
 
 def _sum(known: str | None, unknown: int) -> str:
@@ -141,27 +146,25 @@ def _sum(known: str | None, unknown: int) -> str:
     return f"{known} ({NOT_KNOWN} for {unknown:,} of them)" if unknown else known
 
 
-def format_lines(found: Sequence[MembershipChange], most: int, when: When) -> Iterator[str]:
+def format_lines(changes: Sequence[MembershipChange], most: int, when: When) -> Iterator[str]:
     """Yield the sum and the last *most* changes as lines of text."""
-    if not found:
+    if not changes:
         return
-    count = sum_costs(found).changes
-    gap, again = format_totals(sum_costs(found))
+    count = sum_costs(changes).changes
+    gap, again = format_totals(sum_costs(changes))
     if count:
         yield f"  changes of nodes: {count:,}; without a step: {gap}; steps done again: {again}"
-    if len(found) > most:
+    if len(changes) > most:
         yield f"  these are the last {most} generations: --json has all"
-    yield from (_format_line(cost, when) for cost in compute_costs(found)[-most:])
+    yield from (_format_line(cost, when) for cost in compute_costs(changes)[-most:])
 
 
 def _format_line(cost: Cost, when: When) -> str:
-    one, gap = cost.change, get_seconds(cost)
-    told = [describe_nodes(one)] if describe_nodes(one) else []
-    if one.before:
-        unit = "" if one.gap_s is None else " s"
-        told.append(f"without a step: {gap if isinstance(gap, str) else f'{gap:.1f}'}{unit}")
-        told.append(f"steps done again: {get_steps(cost)}")
-    begun = (
-        f"  task {one.task} generation {one.generation}, {when(one.at)}, {format_nodes(one)} nodes"
-    )
-    return ": ".join((begun, "; ".join(told))) if told else begun
+    change, gap = cost.change, get_seconds(cost)
+    parts = [describe_nodes(change)] if describe_nodes(change) else []
+    if change.before:
+        unit = "" if change.gap_s is None else " s"
+        parts.append(f"without a step: {gap if isinstance(gap, str) else f'{gap:.1f}'}{unit}")
+        parts.append(f"steps done again: {get_steps(cost)}")
+    begun = f"  task {change.task} generation {change.generation}, {when(change.at)}, {format_nodes(change)} nodes"
+    return ": ".join((begun, "; ".join(parts))) if parts else begun

@@ -73,8 +73,8 @@ class Horovod:
         words = BEFORE.sub("", strip_line(line)).split()
         if tuple(word.lower() for word in words) == HOROVOD:
             self.begun = True
-        elif self.begun and len(words) == len(HOROVOD) and (found := _parse_numbers(words)):
-            return dict(zip(HOROVOD, found, strict=True))
+        elif self.begun and len(words) == len(HOROVOD) and (numbers := _parse_numbers(words)):
+            return dict(zip(HOROVOD, numbers, strict=True))
         return None
 
 
@@ -89,13 +89,13 @@ class MxNet:
         match = MXNET.search(strip_line(line))
         if match is None:
             return None
-        found = {"epoch": float(match[1])}
+        row = {"epoch": float(match[1])}
         if match[2] is not None:
-            found["batch"] = float(match[2])
+            row["batch"] = float(match[2])
         if speed := MXNET_SPEED.search(match[3]):
-            found["speed"] = float(speed[1])
-        found |= {get_row_key("mxnet", k): float(v) for k, v in MXNET_PAIR.findall(match[3])}
-        return found if len(found) > 1 else None
+            row["speed"] = float(speed[1])
+        row |= {get_row_key("mxnet", k): float(v) for k, v in MXNET_PAIR.findall(match[3])}
+        return row if len(row) > 1 else None
 
 
 class Chainer:
@@ -113,12 +113,12 @@ class Chainer:
     def read_row(self, line: str) -> Row | None:
         shown = strip_line(line)
         text = BEFORE.sub("", shown) if not self.names or shown.startswith("[") else shown
-        found = [(match[0], match.start()) for match in CHAINER_NAME.finditer(text)]
-        words = [word for word, _ in found]
+        cells = [(match[0], match.start()) for match in CHAINER_NAME.finditer(text)]
+        words = [word for word, _ in cells]
         if words and words[0] in CHAINER_FIRST and _is_title_line(words):
-            self.names = found
+            self.names = cells
         elif 0 < len(words) <= len(self.names) and (numbers := _parse_numbers(words)):
-            return _assign_numbers(self.names, found, numbers)
+            return _assign_numbers(self.names, cells, numbers)
         return None
 
 
@@ -127,15 +127,15 @@ def _is_title_line(words: list[str]) -> bool:
 
 
 def _assign_numbers(
-    names: list[tuple[str, int]], words: list[tuple[str, int]], found: list[float]
+    names: list[tuple[str, int]], words: list[tuple[str, int]], numbers: list[float]
 ) -> Row:
     """Assign each number to its column: in order if all columns have one, or else by its position in the line."""
-    if len(found) == len(names):
-        return {name: value for (name, _), value in zip(names, found, strict=True)}
-    of = dict[str, float]()
-    for (_, start), value in zip(words, found, strict=True):
-        of[[name for name, at in names if at <= start][-1]] = value
-    return of
+    if len(numbers) == len(names):
+        return {name: value for (name, _), value in zip(names, numbers, strict=True)}
+    row = dict[str, float]()
+    for (_, start), value in zip(words, numbers, strict=True):
+        row[[name for name, at in names if at <= start][-1]] = value
+    return row
 
 
 def _parse_numbers(words: Iterable[str]) -> list[float] | None:

@@ -42,10 +42,10 @@ class MetricExtractor:
 
     def read_line(self, text: str) -> None:
         """Search the next line as a terminal shows it; only the start of a very long line is searched."""
-        if (found := self._found(strip_line(text)[:LINE_CHARACTERS])) is None:
+        if (value := self._found(strip_line(text)[:LINE_CHARACTERS])) is None:
             return
         try:
-            self.numbers.append(float(found))
+            self.numbers.append(float(value))
         except ValueError:
             self._wrong = NO_NUMBER
 
@@ -104,7 +104,7 @@ def measure_file(metric: Metric, text: str) -> Measured:
 
 
 def _measure_json(metric: Metric, texts: Iterable[str]) -> Measured:
-    found: list[Any] = []
+    values: list[Any] = []
     for text in texts:
         if not text.strip():
             continue
@@ -112,8 +112,8 @@ def _measure_json(metric: Metric, texts: Iterable[str]) -> Measured:
             value = json.loads(text)
         except (ValueError, RecursionError):
             return Measured(None, f"{metric.file} is not JSON")
-        found += _get_values(value, metric.key or "")
-    return _choose_number(metric, found, f"{metric.file} has no '{metric.key}'")
+        values += _get_values(value, metric.key or "")
+    return _choose_number(metric, values, f"{metric.file} has no '{metric.key}'")
 
 
 def _get_values(value: Any, key: str) -> list[Any]:
@@ -130,16 +130,16 @@ def _get_values(value: Any, key: str) -> list[Any]:
 
 def _measure_csv(metric: Metric, text: str) -> Measured:
     try:
-        found = list(csv.DictReader(io.StringIO(text)))
+        rows = list(csv.DictReader(io.StringIO(text)))
     except csv.Error:
         return Measured(None, f"{metric.file} is not CSV")
-    named = [row[metric.column] for row in found if row.get(metric.column)]
+    named = [row[metric.column] for row in rows if row.get(metric.column)]
     return _choose_number(metric, named, f"{metric.file} has no column '{metric.column}'")
 
 
-def _choose_number(metric: Metric, found: Sequence[Any], nothing: str) -> Measured:
+def _choose_number(metric: Metric, values: Sequence[Any], nothing: str) -> Measured:
     numbers = []
-    for value in found:
+    for value in values:
         try:
             numbers.append(float(value))
         except (TypeError, ValueError, OverflowError):  # no float is as large as an int may be
@@ -155,8 +155,8 @@ def choose_number(metric: Metric, numbers: Sequence[float], nothing: str) -> Mea
     if not real or (metric.take == "last" and not math.isfinite(numbers[-1])):
         return Measured(None, f"the number is {numbers[-1]}", len(numbers), numbers)
     best = max(real) if metric.goal == "max" else min(real)
-    of = {"last": real[-1], "best": best, "median": _compute_median(real)}
-    return Measured(of[metric.take], "", len(numbers), numbers)
+    by_take = {"last": real[-1], "best": best, "median": _compute_median(real)}
+    return Measured(by_take[metric.take], "", len(numbers), numbers)
 
 
 def _compute_median(numbers: Sequence[float]) -> float:

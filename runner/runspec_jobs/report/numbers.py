@@ -51,9 +51,9 @@ def make_labels(values: Sequence[float]) -> list[str]:
     ['1,000.01', '1,000.02']
     """
     for digits in range(1, 17):
-        found = [_label(value, digits) for value in values]
-        if len(set(found)) == len(set(values)) and all(map(_is_near, values, found)):
-            return found
+        labels = [_label(value, digits) for value in values]
+        if len(set(labels)) == len(set(values)) and all(map(_is_near, values, labels)):
+            return labels
     return [f"{value:g}" for value in values]
 
 

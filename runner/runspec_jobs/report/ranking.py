@@ -40,13 +40,13 @@ def rank_tasks(metric: Metric, tasks: Sequence[Task]) -> tuple[Placed, ...]:
     Those without a metric follow, and tasks that have ended badly are last. None of these has a place.
     """
     healthy = [task for task in tasks if not has_ended_badly(task)]
-    found: list[Placed] = []
+    ranking: list[Placed] = []
     for i, task in enumerate(_order_tasks(metric, healthy), 1):
-        same = bool(found) and found[-1].task.measured.value == task.measured.value
-        found.append(Placed(found[-1].place if same else i, task))
+        same = bool(ranking) and ranking[-1].task.measured.value == task.measured.value
+        ranking.append(Placed(ranking[-1].place if same else i, task))
     bad = [task for task in tasks if has_ended_badly(task)]
     rest = [*_list_unmeasured(healthy), *_order_tasks(metric, bad), *_list_unmeasured(bad)]
-    return (*found, *(Placed(None, task) for task in rest))
+    return (*ranking, *(Placed(None, task) for task in rest))
 
 
 def _order_tasks(metric: Metric, tasks: Sequence[Task]) -> list[Task]:
@@ -71,7 +71,7 @@ def find_reached(metric: Metric, tasks: Sequence[Task]) -> Task | None:
     """
     if metric.stop is None:
         return None
-    for task in _order_tasks(metric, [one for one in tasks if one.state == State.SUCCEEDED]):
+    for task in _order_tasks(metric, [task for task in tasks if task.state == State.SUCCEEDED]):
         value = task.measured.value
         if value is not None and metric.stop.is_reached(value):
             return task
@@ -87,13 +87,13 @@ def explain(task: Task) -> str:
 
 def write_row(placed: Placed) -> dict[str, Any]:
     """Return a row of the ranking in the form of `--json`."""
-    task, found = placed.task, placed.task.measured
+    task, measured = placed.task, placed.task.measured
     return {
         "place": placed.place,
         "task": task.number,
         "values": dict(task.values),
         "state": task.state,
-        "value": found.value,
+        "value": measured.value,
         "why": explain(task),
-        "among": found.among,
+        "among": measured.among,
     }

@@ -120,47 +120,47 @@ def fit(points: Sequence[Point], base: float) -> Fit | None:
     1/efficiency is a straight line in n - 1: n/T = 1/r + a/r (n - 1). The fit uses relative distances, so that small
     sizes weigh as much as large ones. It passes through both points if there are only two.
     """
-    found = [(p.size / base - 1, p.size / base / p.throughput) for p in points if p.throughput]
-    if len({x for x, _ in found}) < 2:
+    spots = [(p.size / base - 1, p.size / base / p.throughput) for p in points if p.throughput]
+    if len({x for x, _ in spots}) < 2:
         return None
-    weights = [1 / y**2 for _, y in found]
+    weights = [1 / y**2 for _, y in spots]
     total = sum(weights)
-    mean_x = sum(w * x for w, (x, _) in zip(weights, found, strict=True)) / total
-    mean_y = sum(w * y for w, (_, y) in zip(weights, found, strict=True)) / total
-    over = sum(w * (x - mean_x) * (y - mean_y) for w, (x, y) in zip(weights, found, strict=True))
-    under = sum(w * (x - mean_x) ** 2 for w, (x, _) in zip(weights, found, strict=True))
+    mean_x = sum(w * x for w, (x, _) in zip(weights, spots, strict=True)) / total
+    mean_y = sum(w * y for w, (_, y) in zip(weights, spots, strict=True)) / total
+    over = sum(w * (x - mean_x) * (y - mean_y) for w, (x, y) in zip(weights, spots, strict=True))
+    under = sum(w * (x - mean_x) ** 2 for w, (x, _) in zip(weights, spots, strict=True))
     slope = over / under
     start = mean_y - slope * mean_x
     if start <= 0:
         return None
-    law = Fit(base, 1 / start, slope / start, 0.0, len(found))
+    law = Fit(base, 1 / start, slope / start, 0.0, len(spots))
     return law._replace(worst=max(_compute_distance(law, p) for p in points if p.throughput))
 
 
 def _compute_distance(law: Fit, point: Point) -> float:
-    expected, found = law.compute_throughput(point.size), point.throughput
-    assert found, "BUG: a point without a number has no distance"
-    return abs(expected / found - 1) if expected is not None else float("inf")
+    expected, measured = law.compute_throughput(point.size), point.throughput
+    assert measured, "BUG: a point without a number has no distance"
+    return abs(expected / measured - 1) if expected is not None else float("inf")
 
 
 def _make_row(
     series: Series, point: Point, base: Point | None, law: Fit | None, asked: Asked
 ) -> Row:
-    found, expected = (
+    measured, expected = (
         point.throughput,
         law.compute_throughput(point.size) if law is not None else None,
     )
-    best = found or expected
+    best = measured or expected
     a_second = _compute_usd_per_second(series, point.size, asked)
     hours = asked.samples / best / HOUR_S if asked.samples and best else None
-    speedup = found / base.throughput if found and base and base.throughput else None
+    speedup = measured / base.throughput if measured and base and base.throughput else None
     return Row(
         size=point.size,
-        throughput=found,
+        throughput=measured,
         speedup=speedup,
         efficiency=speedup * base.size / point.size if speedup and base else None,
         expected=expected,
-        cost_per_million=a_second / found * 1e6 if a_second is not None and found else None,
+        cost_per_million=a_second / measured * 1e6 if a_second is not None and measured else None,
         hours=hours,
         cost=a_second * HOUR_S * hours if a_second is not None and hours is not None else None,
         why=point.why,
@@ -174,39 +174,39 @@ def _compute_usd_per_second(series: Series, size: float, asked: Asked) -> float 
     return asked.price_per_node_hour * size / series.per_node / HOUR_S
 
 
-def write_report(found: Scaled) -> dict[str, Any]:
+def write_report(report: Scaled) -> dict[str, Any]:
     """Return a report in the form of `--json`; `read_series` reads it as a series."""
-    law = found.fit
+    law = report.fit
     return {
-        "name": found.series.name,
-        "unit": found.series.unit,
-        "per_node": found.series.per_node,
-        "source": found.series.source,
-        "baseline": {"size": found.base, **found.series.baseline._asdict()},
-        "asked": found.asked._asdict(),
+        "name": report.series.name,
+        "unit": report.series.unit,
+        "per_node": report.series.per_node,
+        "source": report.series.source,
+        "baseline": {"size": report.base, **report.series.baseline._asdict()},
+        "asked": report.asked._asdict(),
         "fit": None if law is None else {**law._asdict(), "parallel": law.parallel},
-        "points": [row._asdict() for row in found.rows],
+        "points": [row._asdict() for row in report.rows],
     }
 
 
 def read_series(value: Mapping[str, Any]) -> Series:
     """Return the series in *value*. Raises ValueError, KeyError or TypeError if it is not a report."""
-    told = value.get("baseline", {})
+    baseline = value.get("baseline", {})
     return Series(
         name=str(value["name"]),
         unit=str(value["unit"]),
-        points=tuple(_point(one) for one in value["points"]),
-        baseline=Baseline(**{k: told[k] for k in Baseline._fields if k in told}),
+        points=tuple(_point(point) for point in value["points"]),
+        baseline=Baseline(**{k: baseline[k] for k in Baseline._fields if k in baseline}),
         per_node=_parse_positive(value.get("per_node", 1)),
         source=str(value.get("source", "")),
     )
 
 
 def _point(value: Mapping[str, Any]) -> Point:
-    found = value.get("throughput")
+    throughput = value.get("throughput")
     return Point(
         size=_parse_positive(value["size"]),
-        throughput=None if found is None else _parse_positive(found),
+        throughput=None if throughput is None else _parse_positive(throughput),
         why=str(value.get("why", "")),
         note=str(value.get("note", "")),
     )

@@ -25,16 +25,16 @@ class Table(NamedTuple):
 def make_drawn_table(tasks: Sequence[Mapping[str, str]]) -> Table:
     """Return a table of the parameter values of each task."""
     names = list(tasks[0]) if tasks else []
-    return Table(("task", *names), tuple((i, *one.values()) for i, one in enumerate(tasks)))
+    return Table(("task", *names), tuple((i, *task.values()) for i, task in enumerate(tasks)))
 
 
-def make_ranking_table(metric: Metric, found: Sequence[Placed]) -> Table:
+def make_ranking_table(metric: Metric, ranking: Sequence[Placed]) -> Table:
     """Return a table of the tasks of a sweep in the order of their ranks, with all their values.
 
     The column `why` is there if a task has no number or no place.
     """
-    whys = any(explain(p.task) for p in found)
-    names = list(found[0].task.values) if found else []
+    whys = any(explain(p.task) for p in ranking)
+    names = list(ranking[0].task.values) if ranking else []
     rows = tuple(
         (
             p.place,
@@ -44,12 +44,12 @@ def make_ranking_table(metric: Metric, found: Sequence[Placed]) -> Table:
             p.task.state,
             *([explain(p.task)] if whys else []),
         )
-        for p in found
+        for p in ranking
     )
     return Table(("place", "task", *names, metric.name, "state", *(["why"] if whys else [])), rows)
 
 
-def make_changes_table(found: Sequence[MembershipChange], when: elastic_costs.When) -> Table:
+def make_changes_table(changes: Sequence[MembershipChange], when: elastic_costs.When) -> Table:
     """Return a table of the membership changes in order, with the cost of each."""
     rows = tuple(
         (
@@ -61,15 +61,15 @@ def make_changes_table(found: Sequence[MembershipChange], when: elastic_costs.Wh
             elastic_costs.get_steps(cost),
             elastic_costs.describe_nodes(cost.change),
         )
-        for cost in elastic_costs.compute_costs(found)
+        for cost in elastic_costs.compute_costs(changes)
     )
     cost = "s without a step", "steps done again"
     return Table(("task", "generation", "when", "nodes", *cost, "nodes and reasons"), rows)
 
 
-def list_changes_facts(found: Sequence[MembershipChange]) -> Iterator[tuple[str, str]]:
+def list_changes_facts(changes: Sequence[MembershipChange]) -> Iterator[tuple[str, str]]:
     """Yield the total cost of all membership changes."""
-    total = elastic_costs.sum_costs(found)
+    total = elastic_costs.sum_costs(changes)
     yield "changes of nodes", f"{total.changes:,}"
     if total.changes:
         gap, again = elastic_costs.format_totals(total)
@@ -87,16 +87,16 @@ def describe_measurement(metric: Metric) -> str:
     return f"{how} in {where}{column}, {metric.take}"
 
 
-def make_scaling_table(found: Scaled) -> Table:
+def make_scaling_table(report: Scaled) -> Table:
     """Return a table of the sizes in order, with columns for prices and times if they were requested."""
-    asked = found.asked
+    asked = report.asked
     priced, timed = asked.price_per_node_hour is not None, asked.samples is not None
-    titles = [found.series.unit, "samples/s", "speed-up", "efficiency %", "by the law"]
+    titles = [report.series.unit, "samples/s", "speed-up", "efficiency %", "by the law"]
     titles += ["cost per million"] if priced else []
     titles += ["hours"] if timed else []
     titles += ["cost"] if priced and timed else []
     rows = []
-    for row in found.rows:
+    for row in report.rows:
         percent = None if row.efficiency is None else round(row.efficiency * 100, 2)
         cells: list[Cell] = [row.size, row.throughput, row.speedup, percent, row.expected]
         cells += [row.cost_per_million] if priced else []
@@ -106,10 +106,10 @@ def make_scaling_table(found: Scaled) -> Table:
     return Table((*titles, "remarks"), tuple(rows))
 
 
-def list_scaling_facts(found: Scaled) -> Iterator[tuple[str, str]]:
+def list_scaling_facts(report: Scaled) -> Iterator[tuple[str, str]]:
     """Yield what the numbers were measured on, and the law that fits them."""
-    series = found.series
-    yield "baseline", _describe_baseline(found)
+    series = report.series
+    yield "baseline", _describe_baseline(report)
     yield "batch", NOT_SAID if series.baseline.batch is None else f"{series.baseline.batch:,}"
     yield "data", series.baseline.data or NOT_SAID
     yield "software", series.baseline.software or NOT_SAID
@@ -117,22 +117,27 @@ def list_scaling_facts(found: Scaled) -> Iterator[tuple[str, str]]:
         yield "provider", series.baseline.provider
     if series.baseline.metric:
         yield "measured", series.baseline.metric
-    yield "law", _describe_law(found)
-    if found.asked.price_per_node_hour is not None:
+    yield "law", _describe_law(report)
+    if report.asked.price_per_node_hour is not None:
         yield (
             "price",
-            f"{found.asked.price_per_node_hour:g} per node and hour, as given on the command line",
+            f"{report.asked.price_per_node_hour:g} per node and hour, as given on the command line",
         )
-    if found.asked.samples is not None:
-        yield "samples", f"{found.asked.samples:,.0f}; hours without a measured speed are the law's"
+    if report.asked.samples is not None:
+        yield (
+            "samples",
+            f"{report.asked.samples:,.0f}; hours without a measured speed are the law's",
+        )
     if series.source:
         yield "source", series.source
 
 
-def _describe_baseline(found: Scaled) -> str:
-    if found.base is None:
+def _describe_baseline(report: Scaled) -> str:
+    if report.base is None:
         return "none: no size has a number to compare with"
-    return f"{found.base:g} {_format_unit(found.series, found.base)}{_describe_node(found.series)}"
+    return (
+        f"{report.base:g} {_format_unit(report.series, report.base)}{_describe_node(report.series)}"
+    )
 
 
 def _format_unit(series: Series, count: float) -> str:
@@ -142,30 +147,32 @@ def _format_unit(series: Series, count: float) -> str:
 
 
 def _describe_node(series: Series) -> str:
-    of = series.baseline
+    baseline = series.baseline
     gpus = (
-        "GPUs a node: not said" if of.gpus_per_node is None else f"{of.gpus_per_node} GPUs a node"
+        "GPUs a node: not said"
+        if baseline.gpus_per_node is None
+        else f"{baseline.gpus_per_node} GPUs a node"
     )
-    each = of.processes_per_node
+    each = baseline.processes_per_node
     return f"; {gpus}" + (f", {each} processes a node" if each is not None else "")
 
 
-def _describe_law(found: Scaled) -> str:
-    law = found.fit
+def _describe_law(report: Scaled) -> str:
+    law = report.fit
     if law is None:
         return "none: at least two sizes with a throughput are needed"
-    one = f"{law.base:g} {_format_unit(found.series, law.base)}"
+    unit_text = f"{law.base:g} {_format_unit(report.series, law.base)}"
     return (
-        f"T(n) = n r / (1 + a (n - 1)), n in units of {one}: r = {law.rate:,.4g} samples/s, "
-        f"a = {law.lost:.5f}, {_describe_parallel(law, one)}; fitted to {law.points} sizes, "
+        f"T(n) = n r / (1 + a (n - 1)), n in units of {unit_text}: r = {law.rate:,.4g} samples/s, "
+        f"a = {law.lost:.5f}, {_describe_parallel(law, unit_text)}; fitted to {law.points} sizes, "
         f"at most {law.worst:.1%} off"
     )
 
 
-def _describe_parallel(law: Fit, one: str) -> str:
+def _describe_parallel(law: Fit, unit: str) -> str:
     """Return what the law says of the work: outside of 0 to 1, *a* is no part of it."""
     if law.lost < 0:
         return "faster than linear"
     if law.lost > 1:
-        return f"more are slower than {one}"
+        return f"more are slower than {unit}"
     return f"parallel part {law.parallel:.3%}"

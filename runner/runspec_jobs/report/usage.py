@@ -58,8 +58,8 @@ def format_lines(used: Used | None) -> Iterator[str]:
     yield f"used: {', '.join(f'{name} {text}' for name, text in _list_machine_facts(used))}{_describe_nodes(used)}"
     if gpus := describe_gpus(used):
         yield f"GPUs: {gpus}"
-    for one in give_advice(used):
-        yield one.text
+    for advice in give_advice(used):
+        yield advice.text
 
 
 def list_facts(used: Used) -> Iterator[tuple[str, str]]:
@@ -72,8 +72,8 @@ def list_facts(used: Used) -> Iterator[tuple[str, str]]:
         yield "GPUs", gpus
     every = format_seconds(max(get_sampled_seconds(node) for node in used.nodes))
     yield "sampled", f"for {every} at most{_describe_nodes(used)}"
-    for one in give_advice(used):
-        yield "advice", one.text
+    for advice in give_advice(used):
+        yield "advice", advice.text
 
 
 def _describe_nodes(used: Used) -> str:
@@ -129,8 +129,8 @@ def _has_sampled_gpus(node: NodeUsage) -> bool:
 
 def compute_mean_busy(node: NodeUsage) -> float:
     """Return the mean of all GPUs of a node, in percent."""
-    found = [gpu[0] for point in node.points for gpu in point.gpus]
-    return sum(found) / len(found) if found else 0.0
+    percents = [gpu[0] for point in node.points for gpu in point.gpus]
+    return sum(percents) / len(percents) if percents else 0.0
 
 
 def find_most_memory(used: Used) -> int:
@@ -187,9 +187,11 @@ def _advise_cpus(used: Used) -> Iterator[Advice]:
 def _advise_disk(used: Used) -> Iterator[Advice]:
     asked, most = used.asked.disk_bytes, find_most_disk(used)
     low, high = OWN_DISK
-    own = asked and all(low * asked <= node.disk_bytes <= high * asked for node in used.nodes)
+    is_own_disk = asked and all(
+        low * asked <= node.disk_bytes <= high * asked for node in used.nodes
+    )
     need = round_size(most * SPARE)
-    if asked and own and (need * LESS <= asked or most > FULL * asked):
+    if asked and is_own_disk and (need * LESS <= asked or most > FULL * asked):
         write = format_spec_size(need)
         text = f"asked {format_size(asked)} of disk, used {format_size(most)} at most: write disk: {write}"
         yield Advice("disk", asked, most, write, text)
@@ -199,8 +201,8 @@ def _advise_gpus(used: Used) -> Iterator[Advice]:
     asked, most = used.asked.gpus, _count_most_gpus(used)
     if not asked or most >= asked or not all(map(_has_sampled_gpus, used.nodes)):
         return
-    what = f"used {most}: write gpus: {most}" if most else "used none: remove gpus"
-    yield Advice("gpus", asked, most, str(most) if most else None, f"asked {asked} GPUs, {what}")
+    message = f"used {most}: write gpus: {most}" if most else "used none: remove gpus"
+    yield Advice("gpus", asked, most, str(most) if most else None, f"asked {asked} GPUs, {message}")
 
 
 def round_size(count: float) -> int:
@@ -233,7 +235,7 @@ def write_usage(used: Used | None) -> dict[str, Any] | None:
         "sampled": used.total,
         "why": used.why,
         "nodes": [_write_node(node) for node in used.nodes],
-        "advice": [one._asdict() for one in give_advice(used)],
+        "advice": [advice._asdict() for advice in give_advice(used)],
     }
 
 
@@ -260,10 +262,10 @@ def _write_node(node: NodeUsage) -> Mapping[str, Any]:
 
 
 def _write_gpu(node: NodeUsage, number: int) -> Mapping[str, Any]:
-    found = [point.gpus[number] for point in node.points if number < len(point.gpus)]
-    percents = [percent for percent, _ in found]
+    samples = [point.gpus[number] for point in node.points if number < len(point.gpus)]
+    percents = [percent for percent, _ in samples]
     return {
         "mean_percent": round(sum(percents) / len(percents), 1) if percents else 0.0,
         "has_bytes": node.gpu_bytes[number],
-        "most_bytes": max((memory for _, memory in found), default=0),
+        "most_bytes": max((memory for _, memory in samples), default=0),
     }

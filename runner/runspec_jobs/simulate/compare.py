@@ -64,9 +64,9 @@ def count_wanted(spec: Spec, trace: Trace) -> tuple[dict[str, int], list[Problem
     if there:
         return there, []
     names = " or ".join(f"'{name}'" for name in asked)
-    what = f"there is no pool {names}, which the spec needs for capacity: {spec.cluster.bought}"
+    message = f"there is no pool {names}, which the spec needs for capacity: {spec.cluster.bought}"
     return {}, [
-        Problem(("pools",), what, "rename a pool, or choose one: --take POOL=NODES", at="key")
+        Problem(("pools",), message, "rename a pool, or choose one: --take POOL=NODES", at="key")
     ]
 
 
@@ -85,20 +85,20 @@ def list_cases(spec: Spec, job: Job, trace: Trace, fixed: int | None) -> Iterato
 def simulate_case(case: Case, trace: Trace, dices: Iterable[Dice]) -> Result:
     """Simulate *case* once with each of *dices*."""
     all_ = [case.run(trace, dice) for dice in dices]
-    done = [one for one in all_ if not one.why]
+    done = [outcome for outcome in all_ if not outcome.why]
     count = len(all_)
     return Result(
         case,
         count,
         len(done),
-        next((one.why for one in all_ if one.why), ""),
-        _spread([one.time_s for one in done]) if done else None,
-        _spread([one.cost for one in all_]),
-        sum(one.time_s for one in all_) / count,
-        sum(one.node_s for one in all_) / 3600 / count,
-        sum(one.losses for one in all_) / count,
-        sum(one.redone_s for one in all_) / count,
-        sum(one.idle_s for one in all_) / count,
+        next((outcome.why for outcome in all_ if outcome.why), ""),
+        _spread([outcome.time_s for outcome in done]) if done else None,
+        _spread([outcome.cost for outcome in all_]),
+        sum(outcome.time_s for outcome in all_) / count,
+        sum(outcome.node_s for outcome in all_) / 3600 / count,
+        sum(outcome.losses for outcome in all_) / count,
+        sum(outcome.redone_s for outcome in all_) / count,
+        sum(outcome.idle_s for outcome in all_) / count,
     )
 
 

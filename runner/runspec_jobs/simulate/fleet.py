@@ -98,7 +98,7 @@ class Fleet:
         up = [m for m in self.machines if not m.up and m.up_s <= now_s]
         for machine in up:
             machine.up = True
-        return Changes(tuple(m.node for m in up), tuple(one for one in lost if one))
+        return Changes(tuple(m.node for m in up), tuple(lost for lost in lost if lost))
 
     def _apply_event(self, event: Event, now_s: float) -> list[Lost | None]:
         place = self.places[event.pool]
@@ -106,9 +106,9 @@ class Fleet:
         place.nodes = place.nodes if event.nodes is None else event.nodes
         newest = [machine for machine in self.machines if machine.pool == event.pool][::-1]
         lost = [self._lose(machine, now_s) for machine in newest[: event.lost or 0]]
-        left = newest[event.lost or 0 :]
-        too_many = max(0, len(left) - place.nodes)
-        return lost + [self._lose(machine, now_s, fewer=True) for machine in left[:too_many]]
+        machines = newest[event.lost or 0 :]
+        too_many = max(0, len(machines) - place.nodes)
+        return lost + [self._lose(machine, now_s, fewer=True) for machine in machines[:too_many]]
 
     def _lose(self, machine: Machine, now_s: float, *, fewer: bool = False) -> Lost | None:
         """Reclaim *machine*, for good if the pool has *fewer*; return the loss, or None if it had not started."""

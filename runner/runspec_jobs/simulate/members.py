@@ -81,9 +81,9 @@ class Elastic:
         there = {name: SAID for name in self.seen if name not in self.silent}
         seen = {**self.seen, **{name: self.seen[name]._replace(changed=now_s) for name in there}}
         sight = Sight(now_s, self.since_s, now_s, seen, there)
-        found = decide(self.state, sight, self.bounds, self.timing)
-        if found is not self.state:
-            self._take_state(now_s, found)
+        state = decide(self.state, sight, self.bounds, self.timing)
+        if state is not self.state:
+            self._take_state(now_s, state)
         pause_s = self.timing.beat_s if self.state.phase == RUNNING else self.timing.hurry_s
         over = now_s >= self.quiet_s or self._is_settled()
         self.looks_s = NEVER if over else now_s + pause_s
@@ -94,15 +94,15 @@ class Elastic:
         everyone = count in (len(self.seen), self.bounds.most)
         return self.state.phase == RUNNING and everyone and not self.silent
 
-    def _take_state(self, now_s: float, found: State) -> None:
-        self.state, self.since_s = found, now_s
+    def _take_state(self, now_s: float, state: State) -> None:
+        self.state, self.since_s = state, now_s
         self._wake(now_s)
-        if found.phase != RUNNING:
+        if state.phase != RUNNING:
             self.work.stop(now_s, told=True)
             self.starts_s = NEVER
             return
         costs = self.work.costs
-        first = found.generation == 1
+        first = state.generation == 1
         gap_s = 0.0 if first else costs.loss_s if self.lost else costs.join_s
         self.starts_s, self.lost = now_s + gap_s, False
         self.seen = {name: seen for name, seen in self.seen.items() if name not in self.silent}

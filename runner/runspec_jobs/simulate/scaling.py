@@ -41,8 +41,8 @@ class Series(Open):
     @property
     def measured(self) -> tuple[Point, ...]:
         """The points with a throughput, ordered by number of nodes."""
-        found = [(p.size / self.per_node, p.throughput) for p in self.points]
-        return tuple(sorted(Point(nodes, speed) for nodes, speed in found if speed is not None))
+        pairs = [(p.size / self.per_node, p.throughput) for p in self.points]
+        return tuple(sorted(Point(nodes, speed) for nodes, speed in pairs if speed is not None))
 
     @property
     def measured_to(self) -> float | None:
@@ -68,14 +68,14 @@ def choose_series(
     """Return the series called *name*, or the only one, and the reasons why it cannot be used up to *most* nodes."""
     if not scaling.series:
         return scaling, list(find_broken(scaling, most, ()))
-    names = [one.name or "" for one in scaling.series]
-    found = [i for i, known in enumerate(names) if name in (None, known)]
-    if len(found) != 1:
-        what = "there are several series" if found else f"there is no series '{name}'"
+    names = [series.name or "" for series in scaling.series]
+    matching = [i for i, known in enumerate(names) if name in (None, known)]
+    if len(matching) != 1:
+        message = "there are several series" if matching else f"there is no series '{name}'"
         hint = f"choose one: --series '{names[0]}'"
-        return None, [Problem(("series",), f"{what}; the series are {', '.join(names)}", hint)]
-    at = ("series", found[0])
-    return scaling.series[found[0]], list(find_broken(scaling.series[found[0]], most, at))
+        return None, [Problem(("series",), f"{message}; the series are {', '.join(names)}", hint)]
+    at = ("series", matching[0])
+    return scaling.series[matching[0]], list(find_broken(scaling.series[matching[0]], most, at))
 
 
 def find_broken(scaling: Series, most: int, at: Path) -> Iterator[Problem]:
@@ -96,5 +96,5 @@ def find_broken(scaling: Series, most: int, at: Path) -> Iterator[Problem]:
     curve = scaling.curve
     silent = [n for n in range(1, most + 1) if not curve.compute_throughput(n)]
     if silent:
-        what = f"no positive throughput follows from these points for {silent[-1]} nodes"
-        yield Problem((*at, "points"), what, "add measurements with fewer nodes")
+        message = f"no positive throughput follows from these points for {silent[-1]} nodes"
+        yield Problem((*at, "points"), message, "add measurements with fewer nodes")

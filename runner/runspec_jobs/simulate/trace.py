@@ -67,6 +67,6 @@ def find_broken(trace: Trace) -> Iterator[Problem]:
             hint = did_you_mean(event.pool, trace.pools)
             yield Problem(("events", i, "pool"), f"there is no pool '{event.pool}'", hint)
         if event.time < before:
-            what = "this time is earlier than the one before"
-            yield Problem(("events", i, "time"), what, "sort them by time")
+            message = "this time is earlier than the one before"
+            yield Problem(("events", i, "time"), message, "sort them by time")
         before = max(before, event.time)

@@ -13,11 +13,11 @@ from runspec_jobs.spec.types import make_error, parse_seconds
 
 def _parse_number(value: Any) -> Any:
     if isinstance(value, Text):
-        found = resolve(value) if resolve_kind(value) in ("int", "float") else None
-        if found is None or not math.isfinite(found):
+        number = resolve(value) if resolve_kind(value) in ("int", "float") else None
+        if number is None or not math.isfinite(number):
             hint = "remove the quotes" if not value.plain else None
             raise make_error(f"'{value}' is not a number", hint)
-        return found
+        return number
     return value
 
 
@@ -27,10 +27,10 @@ def _parse_moment(value: Any) -> Any:
 
 
 def _parse_rate(value: Any) -> Any:
-    found = _parse_number(value)
-    if isinstance(found, int | float) and found <= 0:
-        raise make_error(f"must be above 0 (got {found})")
-    return found
+    number = _parse_number(value)
+    if isinstance(number, int | float) and number <= 0:
+        raise make_error(f"must be above 0 (got {number})")
+    return number
 
 
 def _refuse_unknown(value: Any) -> Any:

@@ -39,12 +39,12 @@ Anyone = Annotated[T, ANYONE]
 
 def find_unmarked(kind: type[BaseModel]) -> list[str]:
     """Return the fields of *kind*, and of every model in it, that do not have exactly one mark."""
-    found = []
-    for one in _list_with_nested(kind):
-        for name, field in one.model_fields.items():
+    unmarked = []
+    for model in _list_with_nested(kind):
+        for name, field in model.model_fields.items():
             if len([mark for mark in field.metadata if isinstance(mark, SetBy)]) != 1:
-                found.append(f"{one.__name__}.{name}")
-    return found
+                unmarked.append(f"{model.__name__}.{name}")
+    return unmarked
 
 
 def find_user_settings(kind: type[BaseModel], settings: Any, at: Path = ()) -> Iterator[Path]:
@@ -92,10 +92,10 @@ def _list_with_nested(kind: type[BaseModel]) -> Iterator[type[BaseModel]]:
     """Yield *kind* and every model in its fields, each once."""
     seen, waiting = set(), [kind]
     while waiting:
-        one = waiting.pop(0)
-        if one not in seen:
-            seen.add(one)
-            yield one
+        model = waiting.pop(0)
+        if model not in seen:
+            seen.add(model)
+            yield model
             waiting += [
-                m for field in one.model_fields.values() for m in list_models(field.annotation)
+                m for field in model.model_fields.values() for m in list_models(field.annotation)
             ]

@@ -75,8 +75,8 @@ class Metric(Model):
         """The suffix of the file if it is one that needs neither pattern nor reader, or None."""
         return next((end for end in TABLES if (self.file or "").lower().endswith(end)), None)
 
-    def is_better(self, one: float, other: float) -> bool:
-        return one > other if self.goal == "max" else one < other
+    def is_better(self, first: float, other: float) -> bool:
+        return first > other if self.goal == "max" else first < other
 
 
 class Scaling(Model):

@@ -31,37 +31,37 @@ def _check_source(metric: Metric) -> Iterator[Problem]:
         hint = "add pattern: 'accuracy=([0-9.]+)', or reader: horovod"
         yield Problem(("metric",), "no source for the value is given", hint)
     if metric.pattern is not None and metric.reader is not None:
-        what = "'pattern' and 'reader' cannot be used together"
-        yield Problem(("metric", "reader"), what, "keep one of them", at="key")
+        message = "'pattern' and 'reader' cannot be used together"
+        yield Problem(("metric", "reader"), message, "keep one of them", at="key")
     if metric.column is not None and metric.reader is None:
-        what, hint = "'column' needs a table", "add reader, or a file that ends in .csv"
-        yield Problem(("metric", "column"), what, hint, at="key")
+        message, hint = "'column' needs a table", "add reader, or a file that ends in .csv"
+        yield Problem(("metric", "column"), message, hint, at="key")
     if metric.key is not None:
-        what, hint = "'key' needs a JSON file", "add a file that ends in .json"
-        yield Problem(("metric", "key"), what, hint, at="key")
+        message, hint = "'key' needs a JSON file", "add a file that ends in .json"
+        yield Problem(("metric", "key"), message, hint, at="key")
 
 
 def _check_table(metric: Metric) -> Iterator[Problem]:
     """Yield the problems of a metric in a JSON or CSV file, which is read by `key` or `column` alone."""
     wanted, other = ("column", "key") if metric.table == ".csv" else ("key", "column")
     if getattr(metric, wanted) is None:
-        what = f"the position of the value in '{metric.file}' is not given"
-        yield Problem(("metric", "file"), what, f"add {wanted}: NAME")
+        message = f"the position of the value in '{metric.file}' is not given"
+        yield Problem(("metric", "file"), message, f"add {wanted}: NAME")
     for name in ("pattern", "reader", other):
         if getattr(metric, name) is not None:
-            what = f"a {metric.table} file is read by '{wanted}', not by '{name}'"
-            yield Problem(("metric", name), what, "remove it", at="key")
+            message = f"a {metric.table} file is read by '{wanted}', not by '{name}'"
+            yield Problem(("metric", name), message, "remove it", at="key")
 
 
 def _check_file(spec: Spec, metric: Metric) -> Iterator[Problem]:
     if metric.file is None:
         return
     output, _, path = metric.file.partition("/")
-    known = [one.name for one in spec.outputs]
+    known = [output.name for output in spec.outputs]
     where = ("metric", "file")
     if output not in known:
-        what = f"there is no '{output}' in outputs"
-        yield Problem(where, what, did_you_mean(output, known) or "write OUTPUT/path")
+        message = f"there is no '{output}' in outputs"
+        yield Problem(where, message, did_you_mean(output, known) or "write OUTPUT/path")
     elif not path or ".." in path.split("/"):
         yield Problem(where, f"'{metric.file}' is not a file in an output", "write OUTPUT/path")
 
@@ -76,13 +76,13 @@ def _stop(spec: Spec, metric: Metric) -> Iterator[Problem]:
     (kind,) = metric.stop.model_fields_set
     if (kind == "below") != (metric.goal == "min"):
         fits = "below" if metric.goal == "min" else "above"
-        what = f"'{kind}' contradicts goal: {metric.goal}"
-        yield Problem((*at, kind), what, f"write {fits}", at="key")
+        message = f"'{kind}' contradicts goal: {metric.goal}"
+        yield Problem((*at, kind), message, f"write {fits}", at="key")
     if not spec.sweep:
         yield Problem(at, "'stop' needs a sweep, whose other tasks it stops", "remove it", at="key")
     if metric.file is not None:
-        what = "'stop' can only watch the log, not a file"
-        yield Problem(at, what, "print the number, and remove 'file'", at="key")
+        message = "'stop' can only watch the log, not a file"
+        yield Problem(at, message, "print the number, and remove 'file'", at="key")
 
 
 def check_scaling(spec: Spec) -> Iterator[Problem]:
@@ -91,8 +91,8 @@ def check_scaling(spec: Spec) -> Iterator[Problem]:
         return
     at = ("scaling",)
     if spec.sweep:
-        what = "'sweep' and 'scaling' cannot be used together"
-        yield Problem(at, what, "keep one of them", at="key")
+        message = "'sweep' and 'scaling' cannot be used together"
+        yield Problem(at, message, "keep one of them", at="key")
     yield from _check_unit(spec, spec.scaling)
     sizes = spec.scaling.sizes
     for i, size in enumerate(sizes):
@@ -102,23 +102,23 @@ def check_scaling(spec: Spec) -> Iterator[Problem]:
     if not compiled(NAME).fullmatch(longest):
         yield Problem(at, f"'{longest}' is too long for the name of a run", "shorten the name")
     if spec.metric is not None and spec.metric.goal == "min":
-        what = "'scaling' compares samples per second, so the largest is the best"
-        yield Problem(("metric", "goal"), what, "write max")
+        message = "'scaling' compares samples per second, so the largest is the best"
+        yield Problem(("metric", "goal"), message, "write max")
 
 
 def _check_unit(spec: Spec, scaling: Scaling) -> Iterator[Problem]:
     """Yield a problem for each other field that already says what the sizes of *scaling* say."""
     if spec.cluster.nodes.max > 1:
         by_nodes = scaling.unit == "nodes"
-        told = (
+        reason = (
             "already gives the numbers of nodes" if by_nodes else "compares processes of one node"
         )
-        yield Problem(("cluster", "nodes"), f"'scaling' {told}", "remove it", at="key")
+        yield Problem(("cluster", "nodes"), f"'scaling' {reason}", "remove it", at="key")
     if scaling.unit == "nodes":
         return
     if spec.processes_chosen:
-        what = "'scaling' already gives the numbers of processes"
-        yield Problem(("processes_per_node",), what, "remove it", at="key")
+        message = "'scaling' already gives the numbers of processes"
+        yield Problem(("processes_per_node",), message, "remove it", at="key")
     if spec.launch == "none":
-        what = "launch: none starts one process per node"
-        yield Problem(("scaling",), what, "set launch: mpi, horovod or torchrun", at="key")
+        message = "launch: none starts one process per node"
+        yield Problem(("scaling",), message, "set launch: mpi, horovod or torchrun", at="key")

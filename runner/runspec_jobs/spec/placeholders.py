@@ -147,11 +147,11 @@ def _make_axis(name: str, part: Any) -> Axis:
 
 def list_parameters(sweep: Sweep) -> list[str]:
     """Return the names of all parameters, in the order of the sweep."""
-    found: list[str] = []
+    names: list[str] = []
     for name, part in sweep.items():
         given = part.draw if isinstance(part, Random) else part
-        found += given if isinstance(given, Mapping) else [name]
-    return found
+        names += given if isinstance(given, Mapping) else [name]
+    return names
 
 
 def count_tasks(sweep: Sweep) -> int:

@@ -39,8 +39,8 @@ def python_fits(version: str, specifier: str) -> bool:
     >>> python_fits("3.11.7", ">=3.9,<3.12"), python_fits("3.11.7", "3.11"), python_fits("3.11.7", "~=3.12")
     (True, True, False)
     """
-    found = python_version(version)
-    return all(clause.contains(found, prereleases=True) for clause in _parse_clauses(specifier))
+    parsed = python_version(version)
+    return all(clause.contains(parsed, prereleases=True) for clause in _parse_clauses(specifier))
 
 
 def _parse_clauses(specifier: str) -> tuple[Specifier, ...]:
@@ -51,5 +51,5 @@ def _parse_clauses(specifier: str) -> tuple[Specifier, ...]:
     try:
         return tuple(Specifier(clause) for clause in wanted.split(","))
     except InvalidSpecifier as exc:
-        what = f"'{specifier}' is not a version specifier"
-        raise UsageError(what, "write it as '>=3.9,<3.12' or '3.11'") from exc
+        message = f"'{specifier}' is not a version specifier"
+        raise UsageError(message, "write it as '>=3.9,<3.12' or '3.11'") from exc

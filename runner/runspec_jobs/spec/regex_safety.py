@@ -29,21 +29,21 @@ def find_trouble(text: str) -> Wrong | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            found = re.compile(text)
+            pattern = re.compile(text)
     except Warning as exc:
-        what = f"a later version of Python will read this differently: {str(exc).lower()}"
-        return what, "write \\ before a character that is meant literally"
+        message = f"a later version of Python will read this differently: {str(exc).lower()}"
+        return message, "write \\ before a character that is meant literally"
     except (re.error, OverflowError, RecursionError) as exc:
         why = exc.msg if isinstance(exc, re.error) else "it is too large"
         return (
             f"this is not a regular expression: {why}",
             "write it in single quotes, which keep backslashes",
         )
-    if found.flags & re.VERBOSE:
+    if pattern.flags & re.VERBOSE:
         return "(?x) is not supported", "remove it"
-    if found.groups != 1 and GROUP not in found.groupindex:
-        what = "no group" if not found.groups else f"{found.groups} groups"
-        return f"the pattern has {what}", f"put the value in ( ), or in (?P<{GROUP}> )"
+    if pattern.groups != 1 and GROUP not in pattern.groupindex:
+        message = "no group" if not pattern.groups else f"{pattern.groups} groups"
+        return f"the pattern has {message}", f"put the value in ( ), or in (?P<{GROUP}> )"
     if is_ambiguous(text):
         return (
             "a repeated group that itself repeats can take exponential time",
@@ -90,16 +90,16 @@ def count_unlimited_repetitions(text: str) -> int:
     >>> [count_unlimited_repetitions(t) for t in (r"a.*b+", r"[*+]{2,}", r"x{3}y?\\*", r"(?:a{0,200})*")]
     [2, 1, 0, 2]
     """
-    found, at = 0, 0
+    count, at = 0, 0
     while at < len(text):
         if text[at] == "(":
             at += 2 if text[at + 1 : at + 2] == "?" else 1
         elif repeat := _repeat(text, at):
-            found += repeat[1] > 100
+            count += repeat[1] > 100
             at = repeat[2]
         else:
             at = _skip_character(text, at)
-    return found
+    return count
 
 
 def _repeat(text: str, at: int) -> tuple[float, float, int] | None:

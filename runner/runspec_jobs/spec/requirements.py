@@ -44,9 +44,9 @@ class RequirementsError(UsageError):
     """Some lines cannot be used; *problems* has the number, the message and the hint of each."""
 
     def __init__(self, problems: Sequence[tuple[int, str, str | None]]) -> None:
-        line, what, hint = problems[0]
+        line, message, hint = problems[0]
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        super().__init__(f"line {line}: {what}{more}", hint)
+        super().__init__(f"line {line}: {message}{more}", hint)
         self.problems = tuple(problems)
 
 
@@ -89,13 +89,13 @@ def list_conda_lines(text: str) -> tuple[str, ...]:
     for number, line in enumerate(lines, 1):
         for secret, pattern in (("password", PASSWORD), ("token", TOKEN)):
             if pattern.search(line):
-                what = f"the URL contains a {secret}"
-                problems.append((number, what, "use micromamba auth login"))
+                message = f"the URL contains a {secret}"
+                problems.append((number, message, "use micromamba auth login"))
     for item in _list_conda_items(value):
-        if found := LEADS.match(item):
+        if match := LEADS.match(item):
             at = next((n for n, line in enumerate(lines, 1) if item in line), 1)
-            what = f"'{found[1]}' leads to a file of this machine, or is an option"
-            problems.append((at, what, OPTIONS.get(found[1])))
+            message = f"'{match[1]}' leads to a file of this machine, or is an option"
+            problems.append((at, message, OPTIONS.get(match[1])))
     if problems:
         raise RequirementsError(problems)
     return lines
@@ -154,8 +154,8 @@ def _find_problem(line: str) -> tuple[str, str | None] | None:
 
 
 def _is_local(bare: str) -> bool:
-    found = TARGET.match(bare)
-    target = found["target"] if found else bare
+    match = TARGET.match(bare)
+    target = match["target"] if match else bare
     return bool(LOCAL.match(target)) and (not URL.match(target) or target.startswith("file:"))
 
 

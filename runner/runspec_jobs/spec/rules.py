@@ -67,11 +67,11 @@ def _check_length(where: Path, text: str) -> Iterator[Problem]:
     """Yield a problem if Linux starts no program with *text*, as a word or as a variable: execve(2)."""
     size = len(text.encode())
     if size >= ARGUMENT_BYTES:
-        what = (
+        message = (
             f"{size:,} bytes, and a program is started with at most {ARGUMENT_BYTES - 1:,} in one"
         )
         which = "variable, NAME=VALUE" if where[0] == "env" else "word of its command"
-        yield Problem(where, f"{what} {which}", "put the text into a file of a mounted folder")
+        yield Problem(where, f"{message} {which}", "put the text into a file of a mounted folder")
 
 
 def _check_python(spec: Spec) -> Iterator[Problem]:
@@ -91,8 +91,8 @@ def _check_conda(spec: Spec) -> Iterator[Problem]:
         ("image", "keep one of them: the image has its own packages"),
     ):
         if container.conda and getattr(container, name):
-            what = f"'conda' and '{name}' cannot be used together"
-            yield Problem(("container", name), what, hint, at="key")
+            message = f"'conda' and '{name}' cannot be used together"
+            yield Problem(("container", name), message, hint, at="key")
 
 
 def _check_names(spec: Spec) -> Iterator[Problem]:
@@ -167,14 +167,14 @@ def _check_placeholders(spec: Spec) -> Iterator[Problem]:
         yield from _check_unknown_placeholders(where, text, known)
     for name, text in spec.env.items():
         if list(find_placeholders(text)):
-            what = "${...} is filled in only in command, run and smoke"
+            message = "${...} is filled in only in command, run and smoke"
             hint = "the same value is in the job's RUNSPEC_* variables"
-            yield Problem(("env", name), what, hint)
+            yield Problem(("env", name), message, hint)
         yield from _check_unknown_placeholders(("env", name), text, known)
     for i, mount in enumerate(spec.mounts):
         if list(find_placeholders(mount.source)) or list(find_unknown_placeholders(mount.source)):
-            what = "${...} is filled in only in command, run and smoke"
-            yield Problem(("mounts", i, "source"), what, "write the path itself")
+            message = "${...} is filled in only in command, run and smoke"
+            yield Problem(("mounts", i, "source"), message, "write the path itself")
 
 
 def _check_unknown_placeholders(
@@ -183,9 +183,9 @@ def _check_unknown_placeholders(
     """Yield a problem for each mistyped placeholder in *text*."""
     for kind, name in find_unknown_placeholders(text):
         written = f"{{{kind}.{name}}}"
-        what = f"'${written}' is not a placeholder"
+        message = f"'${written}' is not a placeholder"
         hint = f"{_suggest_placeholder(kind, name, known)} To keep this text as it is, write $${written}"
-        yield Problem(where, what, hint)
+        yield Problem(where, message, hint)
 
 
 def _suggest_placeholder(kind: str, name: str, known: Mapping[str, Iterable[str]]) -> str:
@@ -198,15 +198,15 @@ def _suggest_placeholder(kind: str, name: str, known: Mapping[str, Iterable[str]
 
 def _find_parameter(spec: Spec, number: int) -> Path:
     """Return the path of parameter *number* of the sweep, in the order of `list_parameters`."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for name, part in spec.sweep.items():
         if isinstance(part, Random):
-            found += [("sweep", name, "draw", inner) for inner in part.draw]
+            paths += [("sweep", name, "draw", inner) for inner in part.draw]
         elif isinstance(part, Mapping):
-            found += [("sweep", name, inner) for inner in part]
+            paths += [("sweep", name, inner) for inner in part]
         else:
-            found.append(("sweep", name))
-    return found[number]
+            paths.append(("sweep", name))
+    return paths[number]
 
 
 def _check_sweep(spec: Spec) -> Iterator[Problem]:
@@ -217,18 +217,18 @@ def _check_sweep(spec: Spec) -> Iterator[Problem]:
             yield from _check_lengths(("sweep", name), part)
     count = count_tasks(spec.sweep)
     if count > MAX_TASKS:
-        what = f"the sweep has {count:,} tasks; at most {MAX_TASKS:,} are allowed"
-        yield Problem(("sweep",), what, "use fewer values, or several specs", at="key")
+        message = f"the sweep has {count:,} tasks; at most {MAX_TASKS:,} are allowed"
+        yield Problem(("sweep",), message, "use fewer values, or several specs", at="key")
     if spec.max_parallel is not None and not spec.sweep:
         yield Problem(("max_parallel",), "'max_parallel' needs a sweep", "remove it", at="key")
 
 
 def _check_lengths(where: Path, part: Mapping[str, tuple[str, ...]]) -> Iterator[Problem]:
     (first, values), *others = part.items()
-    for name, own in others:
-        if len(own) != len(values):
-            what = f"'{name}' has {len(own):,} values, but '{first}' has {len(values):,}"
-            yield Problem((*where, name), what, "make the lists under 'list' equally long")
+    for name, other in others:
+        if len(other) != len(values):
+            message = f"'{name}' has {len(other):,} values, but '{first}' has {len(values):,}"
+            yield Problem((*where, name), message, "make the lists under 'list' equally long")
 
 
 def _check_draws(where: Path, part: Random) -> Iterator[Problem]:
@@ -243,14 +243,16 @@ def _check_draws(where: Path, part: Random) -> Iterator[Problem]:
 
 
 def _check_launch(spec: Spec) -> Iterator[Problem]:
-    processes = max(one.cluster.nodes.max * one.processes_per_node for one in list_sizes(spec))
+    processes = max(
+        sized.cluster.nodes.max * sized.processes_per_node for sized in list_sizes(spec)
+    )
     if spec.global_batch is not None and spec.global_batch < processes:
-        what = f"{processes} processes cannot share a batch of {spec.global_batch} samples"
-        yield Problem(("global_batch",), what, "make global_batch larger, or use fewer nodes")
+        message = f"{processes} processes cannot share a batch of {spec.global_batch} samples"
+        yield Problem(("global_batch",), message, "make global_batch larger, or use fewer nodes")
     if spec.processes_per_node > 1 and spec.launch is Launch.NONE:
-        what = "launch: none starts one process per node"
+        message = "launch: none starts one process per node"
         yield Problem(
-            ("processes_per_node",), what, "set launch: mpi, horovod or torchrun", at="key"
+            ("processes_per_node",), message, "set launch: mpi, horovod or torchrun", at="key"
         )
     if spec.cluster.gpu_type is not None and spec.cluster.gpus is None:
         yield Problem(("cluster", "gpu_type"), "'gpu_type' needs 'gpus'", "add gpus: 1", at="key")
@@ -258,11 +260,11 @@ def _check_launch(spec: Spec) -> Iterator[Problem]:
 
 def _time(spec: Spec) -> Iterator[Problem]:
     if spec.timeout == 0:
-        what = "0 s leaves the job no time, and is no limit for several services"
-        yield Problem(("timeout",), what, "set timeout: 1m or longer, or remove it for no limit")
+        message = "0 s leaves the job no time, and is no limit for several services"
+        yield Problem(("timeout",), message, "set timeout: 1m or longer, or remove it for no limit")
 
 
 def _check_smoke(spec: Spec) -> Iterator[Problem]:
     if spec.smoke is not None and not compiled(NAME).match(make_smoke_name(spec.name)):
-        what = f"'{make_smoke_name(spec.name)}', the name of the smoke test, is longer than 40 characters"
-        yield Problem(("name",), what, "make it shorter")
+        message = f"'{make_smoke_name(spec.name)}', the name of the smoke test, is longer than 40 characters"
+        yield Problem(("name",), message, "make it shorter")

@@ -32,9 +32,9 @@ class Draw:
     def draw_below(self, count: int) -> int:
         """Return a whole number from 0 to *count* - 1, all equally likely."""
         fair, again = (1 << BITS) // count * count, 0
-        while (found := self.draw_bits(again)) >= fair:
+        while (drawn := self.draw_bits(again)) >= fair:
             again += 1
-        return found % count
+        return drawn % count
 
     def draw_integer(self, low: int, high: int) -> str:
         """Return a whole number from *low* to *high*, both included, all equally likely."""

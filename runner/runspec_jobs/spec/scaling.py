@@ -64,7 +64,9 @@ def write_size(value: Value, size: int) -> bytes:
 def write_spec(value: Value) -> bytes:
     """Return *value*, a parsed spec, as YAML text; every scalar keeps its text and its YAML type."""
     assert isinstance(value, dict), "BUG: a spec is a mapping"
-    return "".join(f"{_quote(key)}: {_write_value(one)}\n" for key, one in value.items()).encode()
+    return "".join(
+        f"{_quote(key)}: {_write_value(inner)}\n" for key, inner in value.items()
+    ).encode()
 
 
 def _write_value(value: Value) -> str:

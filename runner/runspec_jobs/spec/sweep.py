@@ -236,15 +236,15 @@ class _Schema:
 
     @staticmethod
     def __get_pydantic_json_schema__(core: CoreSchema, handler: Any) -> dict[str, Any]:
-        found: dict[str, Any] = handler(core)
-        (part,) = found.pop("patternProperties").values()
+        schema: dict[str, Any] = handler(core)
+        (part,) = schema.pop("patternProperties").values()
         values, together, drawn = part["oneOf"]
-        found["patternProperties"] = {OTHER_KEY: values}
-        found["properties"] = {
+        schema["patternProperties"] = {OTHER_KEY: values}
+        schema["properties"] = {
             LIST: {"oneOf": [*values["oneOf"], together]},
             RANDOM: {"oneOf": [*values["oneOf"], drawn]},
         }
-        return found
+        return schema
 
 
 Sweep = Annotated[Mapping[Key, Part], BeforeValidator(_mark_parts), _Schema]

@@ -48,12 +48,14 @@ FOLDER = r"^(?!.*/\.{1,2}(/|$))/([A-Za-z0-9._-]+/)*[A-Za-z0-9._-]+$"
 compiled = functools.cache(re.compile)
 
 
-def make_error(what: str, hint: str | None = None, *, private: bool = False) -> PydanticCustomError:
+def make_error(
+    message: str, hint: str | None = None, *, private: bool = False
+) -> PydanticCustomError:
     """Return the error of a validator, with its hint separate from its message.
 
     The rejected value is never shown if *private* is true: it may be a secret that was written instead of its name.
     """
-    context = {"what": what, "hint": hint, "private": private}
+    context = {"what": message, "hint": hint, "private": private}
     return PydanticCustomError("runspec", "{what}", context)
 
 
@@ -63,12 +65,12 @@ def parse_whole(value: Any) -> Any:
         if resolve_kind(value) != "int":
             hint = "remove the quotes" if not value.plain and value.isdecimal() else None
             raise make_error(f"'{value}' is not a whole number", hint)
-        found = resolve(value)
-        if not -LARGEST <= found <= LARGEST:
+        number = resolve(value)
+        if not -LARGEST <= number <= LARGEST:
             raise make_error(
                 f"a number of {len(value)} digits is too large", f"the largest is {LARGEST}"
             )
-        return found
+        return number
     return value
 
 
@@ -87,10 +89,10 @@ def _parse_word(value: Any) -> Any:
 
 
 def _explain_not_a_word(value: Text) -> tuple[str, str | None]:
-    found = resolve_kind(value)
-    if found == "null":
+    kind = resolve_kind(value)
+    if kind == "null":
         return "no value", None
-    reads = "a number" if found in ("int", "float") else "true or false"
+    reads = "a number" if kind in ("int", "float") else "true or false"
     return f"'{value}' is read as {reads} here", f'put it in quotes: "{value}"'
 
 
@@ -143,20 +145,20 @@ def parse_size(value: Any) -> Any:
 
 
 def make_match_validator(
-    pattern: str, what: str, hint: str, *, private: bool = False
+    pattern: str, expected: str, hint: str, *, private: bool = False
 ) -> Callable[[Any], Any]:
-    """Return a validator for text that matches *pattern*; its message says that the value is not *what*.
+    """Return a validator for text that matches *pattern*; its message says that the value is not *expected*.
 
     The message does not show the value if *private* is true.
     """
 
     def check(value: Any) -> Any:
         if private and isinstance(value, Text) and resolve_kind(value) != "str":
-            raise make_error(f"this is not {what}", hint, private=True)
+            raise make_error(f"this is not {expected}", hint, private=True)
         value = _parse_word(value)
         if isinstance(value, str) and not compiled(pattern).fullmatch(value):
             shown = "this" if private else f"'{value}'"
-            raise make_error(f"{shown} is not {what}", hint, private=private)
+            raise make_error(f"{shown} is not {expected}", hint, private=private)
         return value
 
     return check

@@ -39,16 +39,16 @@ NO_SECRETS = ("key_pair", "kms_key", "public_key")  # names and places of keys
 
 def parse_spec(document: Document) -> tuple[Spec | None, list[Problem]]:
     """Return the spec in *document*, or None, and all problems in it."""
-    found, problems = parse_model(Spec, document.value)
-    if found is None:
+    spec, problems = parse_model(Spec, document.value)
+    if spec is None:
         known = _drop_keys(document.value, [p.path for p in problems if p.what.startswith(UNKNOWN)])
         rest, _ = parse_model(Spec, known)
         problems += find_broken(rest) if rest is not None else ()
         return None, [p for p in problems if p.what not in _find_explained(problems)]
-    problems = list(find_broken(found))
+    problems = list(find_broken(spec))
     if problems:
         return None, problems
-    return _unescape(found), []
+    return _unescape(spec), []
 
 
 def parse_recorded(document: Document) -> tuple[Spec | None, list[Problem]]:
@@ -56,13 +56,13 @@ def parse_recorded(document: Document) -> tuple[Spec | None, list[Problem]]:
 
     Rules that are newer than the run do not count: its record stays readable.
     """
-    found, problems = parse_model(Spec, document.value, context=RECORDED)
-    return (None if found is None else _unescape(found)), problems
+    spec, problems = parse_model(Spec, document.value, context=RECORDED)
+    return (None if spec is None else _unescape(spec)), problems
 
 
-def _unescape(found: Spec) -> Spec:
-    env = {name: unescape_placeholders(value) for name, value in found.env.items()}
-    return found if env == found.env else found.model_copy(update={"env": env})
+def _unescape(spec: Spec) -> Spec:
+    env = {name: unescape_placeholders(value) for name, value in spec.env.items()}
+    return spec if env == spec.env else spec.model_copy(update={"env": env})
 
 
 def _find_explained(problems: Iterable[Problem]) -> set[str]:
@@ -71,8 +71,8 @@ def _find_explained(problems: Iterable[Problem]) -> set[str]:
         r"did you mean '(\w+)'",
         " ".join(p.hint or "" for p in problems if p.what.startswith(UNKNOWN) and len(p.path) == 1),
     )
-    found = {f"'{name}' is missing" for name in meant}
-    return found | ({NOTHING_TO_RUN} if {*meant} & {"command", "run"} else set())
+    explained = {f"'{name}' is missing" for name in meant}
+    return explained | ({NOTHING_TO_RUN} if {*meant} & {"command", "run"} else set())
 
 
 def _drop_keys(value: Any, paths: Iterable[Path]) -> Any:
@@ -103,8 +103,8 @@ def parse_model(
         return kind.model_validate(value, context=context), []
     except ValidationError as exc:
         # A default that depends on an invalid field is no mistake of its own.
-        found = exc.errors(include_url=False)
-        errors = [error for error in found if error["type"] != "default_factory_not_called"]
+        raw_errors = exc.errors(include_url=False)
+        errors = [error for error in raw_errors if error["type"] != "default_factory_not_called"]
     return None, sorted(
         (_translate_error(kind, value, at, e) for e in errors), key=lambda p: str(p.path)
     )
@@ -123,25 +123,25 @@ def _translate_error(kind: type[BaseModel], value: Any, at: Path, error: ErrorDe
         case "literal_error" | "enum":
             return _explain_choice((*at, *path), error["input"], context["expected"])
         case "runspec":
-            what, hint = context["what"], context["hint"]
+            message, hint = context["what"], context["hint"]
         case "greater_than_equal":
-            what, hint = f"must be at least {context['ge']:g} (got {error['input']})", None
+            message, hint = f"must be at least {context['ge']:g} (got {error['input']})", None
         case "less_than_equal":
-            what, hint = f"must be at most {context['le']:g} (got {error['input']})", None
+            message, hint = f"must be at most {context['le']:g} (got {error['input']})", None
         case "string_type":
-            what, hint = "a single value is expected here", None
+            message, hint = "a single value is expected here", None
         case "int_type":
-            what, hint = "a whole number is expected here", None
+            message, hint = "a whole number is expected here", None
         case "tuple_type" | "list_type":
-            what, hint = "a list is expected here", _suggest_list(error["input"], (*at, *path))
+            message, hint = "a list is expected here", _suggest_list(error["input"], (*at, *path))
         case "model_type" | "dict_type" | "mapping_type" | "model_attributes_type":
-            what, hint = "a mapping is expected here", "write key: value lines"
+            message, hint = "a mapping is expected here", "write key: value lines"
         case "too_short" | "string_too_short":
-            what, hint = "must not be empty", None
+            message, hint = "must not be empty", None
         case _:
-            what, hint = error["msg"][:1].lower() + error["msg"][1:], None
+            message, hint = error["msg"][:1].lower() + error["msg"][1:], None
     private = bool(context.get("private"))
-    return Problem((*at, *path), what, hint, at="key" if is_key else "value", private=private)
+    return Problem((*at, *path), message, hint, at="key" if is_key else "value", private=private)
 
 
 def _suggest_list(given: Any, path: Path) -> str:
@@ -196,8 +196,8 @@ def _suggest_field(kind: type[BaseModel], path: Path) -> str | None:
     if kind is Spec and name in SPOT:
         return "write capacity: spot" if here == ("cluster",) else "write cluster: {capacity: spot}"
     for above, field in Spec.model_fields.items() if kind is Spec else ():
-        inner = [one for one in list_models(field.annotation) if above not in LISTS]
-        if here != (above,) and any(name in one.model_fields for one in inner):
+        inner = [model for model in list_models(field.annotation) if above not in LISTS]
+        if here != (above,) and any(name in model.model_fields for model in inner):
             return f"did you mean '{above}.{name}'?"
     return None
 

@@ -52,19 +52,19 @@ def make_error(exc: OSError, path: Path, verb: str) -> FileFailed:
 def suggest_way_out(number: int | None, path: Path) -> str | None:
     """Return what to do about the error *number* of *path*, or None if that is not known."""
     home = paths.find_home()
-    own = path == home or home in path.parents
+    is_own = path == home or home in path.parents
     match number:
         case errno.ENOSPC | errno.EDQUOT:
-            return MORE_ROOM if own else "free some space on that disk"
+            return MORE_ROOM if is_own else "free some space on that disk"
         case errno.EACCES | errno.EROFS | errno.EPERM:
-            if not own:
+            if not is_own:
                 return "name a folder that you may read and write"
             return f"set RUNSPEC_HOME to a folder that you may read and write, or {_repair(home)}"
-        case errno.ENOTDIR | errno.EISDIR | errno.ELOOP | errno.ENAMETOOLONG if own:
+        case errno.ENOTDIR | errno.EISDIR | errno.ELOOP | errno.ENAMETOOLONG if is_own:
             return "set RUNSPEC_HOME to another folder"
         case errno.EIO | errno.ESTALE | errno.ETIMEDOUT | errno.ENOTCONN:
-            what = "the disk or its file server does not answer"
-            return f"{what}; set RUNSPEC_HOME to a folder on another disk" if own else what
+            message = "the disk or its file server does not answer"
+            return f"{message}; set RUNSPEC_HOME to a folder on another disk" if is_own else message
         case number if number in file_lock.NO_LOCKS:
             return "its file system has no locks: set RUNSPEC_HOME to a folder on a disk of this machine"
     return None
@@ -186,10 +186,10 @@ def _open_special(path: Path) -> int:
 
 def find_descriptor(path: Path) -> int | None:
     """Return the number of the open file of this process to which *path* leads, as /dev/stdout does, or None."""
-    own = Path(f"/proc/{os.getpid()}/fd")
+    descriptors = Path(f"/proc/{os.getpid()}/fd")
     for _ in range(LINKS):
         try:
-            if path.parent.resolve() == own and path.name.isdecimal():
+            if path.parent.resolve() == descriptors and path.name.isdecimal():
                 return int(path.name)
             path = path.parent / os.readlink(path)
         except (OSError, RuntimeError):  # it is no link, or leads to itself
@@ -216,17 +216,17 @@ def write_all(fd: int, data: bytes) -> None:
 
 @contextlib.contextmanager
 def hold_lock(
-    path: Path, what: str, waiting: Waiting = ignore_waiting, *, shared: bool = False
+    path: Path, holder: str, waiting: Waiting = ignore_waiting, *, shared: bool = False
 ) -> Iterator[None]:
     """Hold the lock *path*. The kernel releases it when the process ends, even after a crash.
 
-    *waiting* is called once if another process holds the lock, with a message that names the process as *what*.
+    *waiting* is called once if another process holds the lock, with a message that names the process as *holder*.
     """
     with translate_os_errors(path):
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
     try:
         if not lock(fd, path, shared=shared, wait=False):
-            waiting(f"waiting for {what}")
+            waiting(f"waiting for {holder}")
             lock(fd, path, shared=shared)
         yield
     finally:

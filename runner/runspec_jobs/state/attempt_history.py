@@ -30,34 +30,34 @@ def read_spans(memory: RunState) -> list[Span]:
         return spent.read_spans(memory.attempts[key] for key in sorted(memory.attempts))
 
 
-def read_rates(of: Record) -> Rates:
+def read_rates(record: Record) -> Rates:
     """Return the prices that the run was planned with. Raises Damaged if they cannot be read."""
     with _read("prices"):
-        return spent.read_rates(of.machines, of.plan.provider)
+        return spent.read_rates(record.machines, record.plan.provider)
 
 
 @contextlib.contextmanager
-def _read(what: str) -> Iterator[None]:
+def _read(part: str) -> Iterator[None]:
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
-        raise Damaged(f"the {what} in its record cannot be read") from exc
+        raise Damaged(f"the {part} in its record cannot be read") from exc
 
 
 def compute_cost(
-    of: Record, status: Status | None = None, seen_s: float = 0.0, since_s: float | None = None
+    record: Record, status: Status | None = None, seen_s: float = 0.0, since_s: float | None = None
 ) -> Spent | None:
     """Return what the attempts of a run have cost since *since_s*, or None if it has no price at all.
 
     *status* is newer than the record, and was seen at *seen_s*; nothing is written. Raises Damaged if the record
     cannot be read.
     """
-    priced = read_rates(of)
+    priced = read_rates(record)
     if not priced.known:
         return None
-    known = read_spans(of.read_memory())
-    found = known if status is None else merge_spans(known, status, seen_s)
-    return spent.compute_spent(found, priced, since_s)
+    known = read_spans(record.read_memory())
+    spans = known if status is None else merge_spans(known, status, seen_s)
+    return spent.compute_spent(spans, priced, since_s)
 
 
 def measure_seconds(memory: RunState, status: Status | None, now_s: float) -> float | None:
@@ -69,12 +69,12 @@ def measure_seconds(memory: RunState, status: Status | None, now_s: float) -> fl
     if memory.status is not None or status is None:
         # Nothing is newer. A list may have many such runs, so what they need not have is not made.
         kept = memory.attempts.values()
-        began = [one["began_s"] for one in kept if "began_s" in one]
-        ended = [one["ended_s"] for one in kept if "ended_s" in one]
+        began = [event["began_s"] for event in kept if "began_s" in event]
+        ended = [event["ended_s"] for event in kept if "ended_s" in event]
     else:
-        found = merge_spans(read_spans(memory), status, now_s)
-        began = [one.began_s for one in found if one.began_s is not None]
-        ended = [one.ended_s for one in found if one.ended_s is not None]
+        spans = merge_spans(read_spans(memory), status, now_s)
+        began = [span.began_s for span in spans if span.began_s is not None]
+        ended = [span.ended_s for span in spans if span.ended_s is not None]
     began = began or sorted(memory.done_at.values())[-1:]
     if not began or (is_over and not ended and memory.ended_at is None):
         return None
@@ -86,8 +86,8 @@ def may_grow(memory: RunState) -> bool:
     """Return whether a run may have cost more than its record says: it ran when it was last seen, or never was seen."""
     if memory.status is not None or memory.deleted or not memory.attempted:
         return False
-    known = read_spans(memory)
-    return not known or any(one.outcome is Outcome.RUNNING for one in known)
+    spans = read_spans(memory)
+    return not spans or any(span.outcome is Outcome.RUNNING for span in spans)
 
 
 def keep(journal: Journal, status: Status, seen_s: float) -> None:
@@ -95,31 +95,31 @@ def keep(journal: Journal, status: Status, seen_s: float) -> None:
 
     Only attempts of which something new is known are written, or that attempts still run.
     """
-    before = {one[:3]: one for one in read_spans(journal.memory)}
-    found = merge_spans(list(before.values()), status, seen_s)
-    new = [one for one in found if _drop_time(before.get(one[:3])) != _drop_time(one)]
+    before = {span[:3]: span for span in read_spans(journal.memory)}
+    spans = merge_spans(list(before.values()), status, seen_s)
+    new = [span for span in spans if _drop_time(before.get(span[:3])) != _drop_time(span)]
     if new:
-        journal.add("attempts", attempts=spent.write_spans(new), **_sum(journal, found))
-    elif any(_is_seen_again(before[one[:3]], one) for one in found):
+        journal.add("attempts", attempts=spent.write_spans(new), **_sum(journal, spans))
+    elif any(_is_seen_again(before[span[:3]], span) for span in spans):
         journal.add("seen")
 
 
-def _sum(journal: Journal, found: Sequence[Span]) -> dict[str, object]:
-    """Return what *found* have cost as a field of an event; no field if there is no price, or it cannot be read."""
+def _sum(journal: Journal, spans: Sequence[Span]) -> dict[str, object]:
+    """Return what *spans* have cost as a field of an event; no field if there is no price, or it cannot be read."""
     try:
         priced = read_rates(Record(journal.path.parent))
     except (Damaged, Newer):
         return {}
     if not priced.known:
         return {}
-    return {"cost": spent.write_part(spent.sum_spent(spent.compute_spent(found, priced)))}
+    return {"cost": spent.write_part(spent.sum_spent(spent.compute_spent(spans, priced)))}
 
 
 class Keeper:
     """Writes the attempts of a run to its journal while the run is followed, whenever its nodes have changed."""
 
-    def __init__(self, of: Record, clock: Callable[[], float]) -> None:
-        self.of, self.clock = of, clock
+    def __init__(self, record: Record, clock: Callable[[], float]) -> None:
+        self.of, self.clock = record, clock
         self._nodes: tuple[NodeStatus, ...] = ()
         self._begun_s, self._kept_s = clock(), -math.inf
 
@@ -135,7 +135,7 @@ class Keeper:
             look(self.of, status, now)
 
 
-def look(of: Record, status: Status, seen_s: float) -> None:
+def look(record: Record, status: Status, seen_s: float) -> None:
     """Write the attempts in *status* to the journal, if it can be written now."""
 
     def write(opened: Journal) -> None:
@@ -143,7 +143,7 @@ def look(of: Record, status: Status, seen_s: float) -> None:
             keep(opened, status, seen_s)
 
     if status.nodes:
-        of.note(write)
+        record.note(write)
 
 
 def merge_spans(known: Sequence[Span], status: Status, seen_s: float) -> list[Span]:
@@ -152,36 +152,40 @@ def merge_spans(known: Sequence[Span], status: Status, seen_s: float) -> list[Sp
     Services forget attempts, and times of attempts, so what is known stays. An attempt that ran and of which *status*
     says nothing more has ended at an unknown time.
     """
-    found: dict[Key, Span] = {one[:3]: one for one in known}
+    by_key: dict[Key, Span] = {span[:3]: span for span in known}
     going: set[Key] = set()
     each = [
         node._replace(rank=node.rank + n) for node in status.nodes for n in range(node.machines)
     ]
     for node in each:
-        for one in _list_spans(node, seen_s):
-            found[one[:3]] = _join_spans(found.get(one[:3]), one)
-            if one.outcome is Outcome.RUNNING:
-                going.add(one[:3])
+        for span in _list_spans(node, seen_s):
+            by_key[span[:3]] = _join_spans(by_key.get(span[:3]), span)
+            if span.outcome is Outcome.RUNNING:
+                going.add(span[:3])
     places = {node[:2]: node for node in each}
-    for key, one in found.items():
-        if one.outcome is Outcome.RUNNING and key not in going:
-            found[key] = one._replace(outcome=_judge_afterwards(one, places.get(key[:2]), status))
-    return [found[key] for key in sorted(found)]
+    for key, span in by_key.items():
+        if span.outcome is Outcome.RUNNING and key not in going:
+            by_key[key] = span._replace(
+                outcome=_judge_afterwards(span, places.get(key[:2]), status)
+            )
+    return [by_key[key] for key in sorted(by_key)]
 
 
 def _list_spans(node: NodeStatus, seen_s: float) -> Iterator[Span]:
-    for one in node.attempts:
-        outcome = _judge_outcome(node, one)
-        yield Span(node.task, node.rank, one.number, outcome, one.began_s, one.ended_s)
-    if node.state is State.RUNNING and all(one.number != node.attempt for one in node.attempts):
+    for attempt in node.attempts:
+        outcome = _judge_outcome(node, attempt)
+        yield Span(node.task, node.rank, attempt.number, outcome, attempt.began_s, attempt.ended_s)
+    if node.state is State.RUNNING and all(
+        attempt.number != node.attempt for attempt in node.attempts
+    ):
         yield Span(node.task, node.rank, node.attempt, Outcome.RUNNING, node.began_s, seen_s=seen_s)
 
 
-def _judge_outcome(node: NodeStatus, one: Attempt) -> Outcome:
-    if one.reclaimed:
+def _judge_outcome(node: NodeStatus, attempt: Attempt) -> Outcome:
+    if attempt.reclaimed:
         return Outcome.RECLAIMED
-    is_last = one.number == node.attempt and node.state.terminal
-    if one.exit_code == 0 or (is_last and node.state is State.SUCCEEDED):
+    is_last = attempt.number == node.attempt and node.state.terminal
+    if attempt.exit_code == 0 or (is_last and node.state is State.SUCCEEDED):
         return Outcome.SUCCEEDED
     return OUTCOMES.get(node.state, Outcome.FAILED) if is_last else Outcome.FAILED
 
@@ -197,9 +201,9 @@ def _join_spans(before: Span | None, now: Span) -> Span:
     return now._replace(**kept, machine=now.machine or before.machine)
 
 
-def _judge_afterwards(one: Span, node: NodeStatus | None, status: Status) -> Outcome:
+def _judge_afterwards(span: Span, node: NodeStatus | None, status: Status) -> Outcome:
     """Return how an attempt ended that ran before and is neither running now nor among the ended attempts."""
-    if node is not None and node.attempt != one.attempt:
+    if node is not None and node.attempt != span.attempt:
         return Outcome.FAILED
     if node is not None:  # a job of Slurm that is suspended waits, and then goes on
         is_over = node.state.terminal
@@ -209,9 +213,9 @@ def _judge_afterwards(one: Span, node: NodeStatus | None, status: Status) -> Out
     return Outcome.RUNNING
 
 
-def _drop_time(one: Span | None) -> Span | None:
-    """Return *one* without the time at which it was seen."""
-    return None if one is None else one._replace(seen_s=None)
+def _drop_time(span: Span | None) -> Span | None:
+    """Return *span* without the time at which it was seen."""
+    return None if span is None else span._replace(seen_s=None)
 
 
 def _is_seen_again(before: Span, now: Span) -> bool:

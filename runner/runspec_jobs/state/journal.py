@@ -100,11 +100,13 @@ class RunState:
             self.metric = event if event["value"] is not None else None
             return
         new = event.get("attempts", ())
-        self.attempts |= {(one["task"], one["node"], one["attempt"]): one for one in new}
+        self.attempts |= {
+            (attempt["task"], attempt["node"], attempt["attempt"]): attempt for attempt in new
+        }
         self.cost = event.get("cost") if new else self.cost
-        for key, one in self.attempts.items():
-            if one["outcome"] == "running":
-                self.attempts[key] = {**one, "seen_s": event["at"]}
+        for key, attempt in self.attempts.items():
+            if attempt["outcome"] == "running":
+                self.attempts[key] = {**attempt, "seen_s": event["at"]}
 
 
 class Journal:
@@ -124,16 +126,16 @@ class Journal:
 
         Raises Unavailable if the disk is full or read-only; then nothing was added.
         """
-        found = {"event": event, "at": round(time.time(), 3), **fields}
+        entry = {"event": event, "at": round(time.time(), 3), **fields}
         before = os.fstat(self._fd).st_size
         with atomic_io.translate_os_errors(self.path):
             try:
-                atomic_io.write_all(self._fd, format_line(found))
+                atomic_io.write_all(self._fd, format_line(entry))
                 os.fsync(self._fd)
             except OSError:
                 os.ftruncate(self._fd, before)
                 raise
-        self.memory.apply_event(found)
+        self.memory.apply_event(entry)
 
     def close(self) -> None:
         os.close(self._fd)
@@ -225,10 +227,10 @@ def _parse_events(bodies: Sequence[bytes]) -> Iterable[Event]:
     If one cannot be read, those before it are yielded first, because it may be in a newer format.
     """
     try:
-        found: Sequence[Event] = json.loads(f"[{b','.join(bodies).decode()}]")
+        events: Sequence[Event] = json.loads(f"[{b','.join(bodies).decode()}]")
     except ValueError:
         return map(json.loads, bodies)
-    return found
+    return events
 
 
 def _check_line(text: bytes) -> bytes | None:

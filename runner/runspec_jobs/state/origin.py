@@ -47,16 +47,16 @@ class Origin(NamedTuple):
         return Nearness.BELOW if folder.is_relative_to(top) else Nearness.ELSEWHERE
 
 
-def read_origin(of: Record) -> Origin:
+def read_origin(record: Record) -> Origin:
     """Return where a run comes from. Runs of earlier versions have the folder on record, but not the file.
 
     If one of the two files that say so is damaged, the other is believed.
     """
     folder = file = None
     with contextlib.suppress(Damaged):
-        folder = of.base
+        folder = record.base
     with contextlib.suppress(Damaged):
-        named = of.read_memory().about.get("file")
+        named = record.read_memory().about.get("file")
         file = None if named is None else Path(named)
     return Origin(file.parent if folder is None and file is not None else folder, file)
 
@@ -72,26 +72,26 @@ def find_current_folder() -> Path | None:
 def select_nearest(records: Sequence[Record]) -> list[Record]:
     """Return those of *records* whose specs lie nearest to the current folder, in the same order."""
     top = find_current_folder()
-    places = [(read_origin(of).measure_nearness(top), of) for of in records]
-    best = min((place for place, _ in places), default=Nearness.HERE)
-    return [of for place, of in places if place == best]
+    places = [(read_origin(record).measure_nearness(top), record) for record in records]
+    best = min((nearness for nearness, _ in places), default=Nearness.HERE)
+    return [record for nearness, record in places if nearness == best]
 
 
-def is_elsewhere(of: Record) -> bool:
+def is_elsewhere(record: Record) -> bool:
     """Return whether the spec of a run lies neither in the current folder nor below it."""
-    return read_origin(of).measure_nearness(find_current_folder()) is Nearness.ELSEWHERE
+    return read_origin(record).measure_nearness(find_current_folder()) is Nearness.ELSEWHERE
 
 
 def is_different(first: Record, second: Record) -> bool:
     """Return whether two runs come from different files, or from different folders if a file is not known."""
-    one, other = read_origin(first), read_origin(second)
-    if one.file is None or other.file is None:
-        return one.folder != other.folder
-    return os.path.realpath(one.file) != os.path.realpath(other.file)
+    origin, other = read_origin(first), read_origin(second)
+    if origin.file is None or other.file is None:
+        return origin.folder != other.folder
+    return os.path.realpath(origin.file) != os.path.realpath(other.file)
 
 
-def is_there(of: Record) -> bool:
+def is_there(record: Record) -> bool:
     """Return whether the file of a run's spec, or its folder if no file is known, still exists."""
-    its = read_origin(of)
-    place = its.file or its.folder
-    return place is not None and place.exists()
+    its = read_origin(record)
+    path = its.file or its.folder
+    return path is not None and path.exists()

@@ -24,10 +24,10 @@ def read() -> Mapping[str, ListedPrices]:
     """Return all prices by the keys of their lists. A file that cannot be read has none: an update replaces it."""
     try:
         with find_file().open("rb") as file:
-            found = json.loads(file.read(MOST_BYTES))
-        if found["format"] != FORMAT:
+            content = json.loads(file.read(MOST_BYTES))
+        if content["format"] != FORMAT:
             return {}
-        return {str(key): from_json(one) for key, one in found["lists"].items()}
+        return {str(key): from_json(prices) for key, prices in content["lists"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
 
@@ -37,11 +37,11 @@ def read_prices(wanted: PriceList | None) -> ListedPrices:
     return NOT_READ if wanted is None else read().get(wanted.key, NOT_READ)
 
 
-def add(found: Mapping[PriceList, ListedPrices]) -> None:
+def add(fresh: Mapping[PriceList, ListedPrices]) -> None:
     """Keep prices beside those of other lists, in a file that only the user can read."""
     path = find_file()
     with atomic_io.translate_os_errors(path):
         atomic_io.make_folder(path.parent)
-        lists: dict[str, Any] = {key: one._asdict() for key, one in read().items()}
-        lists |= {one.key: prices._asdict() for one, prices in found.items()}
+        lists: dict[str, Any] = {key: prices._asdict() for key, prices in read().items()}
+        lists |= {price_list.key: prices._asdict() for price_list, prices in fresh.items()}
         atomic_io.write(path, json.dumps({"format": FORMAT, "lists": lists}).encode())

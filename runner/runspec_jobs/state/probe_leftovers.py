@@ -40,19 +40,23 @@ class Session:
         folder = find_file(provider)
         with atomic_io.translate_os_errors(folder):
             atomic_io.make_folder(folder)
-        found = cls(folder / f"{name}.json", options, [])
-        found._write()
-        return found
+        session = cls(folder / f"{name}.json", options, [])
+        session._write()
+        return session
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        found = json.loads(path.read_bytes())
-        record_formats.check(found, FORMAT, str(path))
+        content = json.loads(path.read_bytes())
+        record_formats.check(content, FORMAT, str(path))
         made = [
-            Left(one["what"], one["by_hand"], tuple(Request(**call) for call in one["remove"]))
-            for one in found["made"]
+            Left(
+                fields["what"],
+                fields["by_hand"],
+                tuple(Request(**call) for call in fields["remove"]),
+            )
+            for fields in content["made"]
         ]
-        return cls(path, found["options"], made)
+        return cls(path, content["options"], made)
 
     @property
     def name(self) -> str:
@@ -80,19 +84,19 @@ class Session:
     def _write(self) -> None:
         made = [
             {
-                "what": one.what,
-                "by_hand": one.by_hand,
-                "remove": [call._asdict() for call in one.remove],
+                "what": leftover.what,
+                "by_hand": leftover.by_hand,
+                "remove": [call._asdict() for call in leftover.remove],
             }
-            for one in self.made
+            for leftover in self.made
         ]
         with atomic_io.translate_os_errors(self.path):
-            found = {
+            content = {
                 **record_formats.make_format_keys(FORMAT),
                 "options": self.options,
                 "made": made,
             }
-            atomic_io.write(self.path, json.dumps(found).encode())
+            atomic_io.write(self.path, json.dumps(content).encode())
 
 
 def _remove(client: Client, left: Left, end: float) -> str | None:
@@ -118,8 +122,8 @@ def find_file(provider: str) -> Path:
 
 def list_sessions(provider: str) -> list[Session]:
     """Return the sessions whose resources were not all deleted, the oldest first."""
-    found = sorted(find_file(provider).glob("probe-*.json"), key=lambda path: path.stat().st_mtime)
-    return [Session.read(path) for path in found]
+    files = sorted(find_file(provider).glob("probe-*.json"), key=lambda path: path.stat().st_mtime)
+    return [Session.read(path) for path in files]
 
 
 def clean(session: Session, provider: Provider, tell: Callable[[str], None]) -> None:

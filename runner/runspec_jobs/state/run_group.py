@@ -38,22 +38,22 @@ def find(name: str) -> Spec | None:
         text = _find_path(name).read_bytes()
     except FileNotFoundError:
         return None
-    found, _ = checked(reader.read(text))
-    if found is None:
+    spec, _ = checked(reader.read(text))
+    if spec is None:
         raise UsageError(
             f"{_find_path(name)} is not a valid spec", "apply the spec again, or remove the file"
         )
-    return found
+    return spec
 
 
 def find_runs(spec: Spec) -> dict[int, Record | None]:
     """Return the newest run for each size of a group, or None where there is no run."""
     assert spec.scaling is not None, "BUG: the spec of a group has no scaling"
-    found: dict[int, Record | None] = {}
+    by_size: dict[int, Record | None] = {}
     for size in spec.scaling.sizes:
-        of = run_record.list_runs(make_name(spec, size))
-        found[size] = of[-1] if of else None
-    return found
+        records = run_record.list_runs(make_name(spec, size))
+        by_size[size] = records[-1] if records else None
+    return by_size
 
 
 def forget(name: str) -> None:

@@ -52,9 +52,9 @@ class Record:
     @property
     def plan(self) -> model.Plan:
         with self._read("plan.json") as data:
-            found = json.loads(data)
-            record_formats.check(found, model.FORMAT, str(self.folder / "plan.json"))
-            return model.read_plan(found)
+            content = json.loads(data)
+            record_formats.check(content, model.FORMAT, str(self.folder / "plan.json"))
+            return model.read_plan(content)
 
     @property
     def job(self) -> bytes:
@@ -66,32 +66,32 @@ class Record:
     def spec(self) -> Spec:
         """The spec as it was applied."""
         with self._read("job.yaml") as data:
-            found, problems = validate.parse_recorded(reader.read(data))
-        if found is None:
-            what = f"{self.folder / 'job.yaml'}: this version of runspec refuses it: {problems[0].what}"
-            raise Damaged(what, "use the version of runspec that started this run")
-        return found
+            spec, problems = validate.parse_recorded(reader.read(data))
+        if spec is None:
+            message = f"{self.folder / 'job.yaml'}: this version of runspec refuses it: {problems[0].what}"
+            raise Damaged(message, "use the version of runspec that started this run")
+        return spec
 
     def read_facts(self, provider: Provider) -> Facts:
         """Return the facts that the plan was made from."""
         with self._read("facts.json") as data:
-            found = json.loads(data)
-            record_formats.check(found, FACTS, str(self.folder / "facts.json"))
+            content = json.loads(data)
+            record_formats.check(content, FACTS, str(self.folder / "facts.json"))
             return Facts(
-                options=self._read_options(provider, found),
-                sources={name: Source(**source) for name, source in found["sources"].items()},
-                requirements=tuple(found["requirements"]),
-                survey=found["survey"],
+                options=self._read_options(provider, content),
+                sources={name: Source(**source) for name, source in content["sources"].items()},
+                requirements=tuple(content["requirements"]),
+                survey=content["survey"],
             )
 
-    def _read_options(self, provider: Provider, found: Mapping[str, Any]) -> Any:
+    def _read_options(self, provider: Provider, content: Mapping[str, Any]) -> Any:
         """Return the options that the run was planned with. Raises Damaged if this version does not accept them."""
         try:
-            return provider.options_model.model_validate(found["options"])
+            return provider.options_model.model_validate(content["options"])
         except ValidationError as exc:
             wrong = exc.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, wrong["loc"]))
-            by = f"runspec {found['runspec']}" if "runspec" in found else "the version"
+            by = f"runspec {content['runspec']}" if "runspec" in content else "the version"
             raise Damaged(
                 f"{self.folder / 'facts.json'}: this version of runspec refuses {where}: {wrong['msg'].lower()}",
                 f"use {by} that started this run",
@@ -107,7 +107,7 @@ class Record:
     def sources(self) -> Mapping[str, Source]:
         """The folders of this machine that the run was planned with, by the name of the mount."""
         with self._read("facts.json") as data:
-            return {name: Source(**one) for name, one in json.loads(data)["sources"].items()}
+            return {name: Source(**fields) for name, fields in json.loads(data)["sources"].items()}
 
     @property
     def base(self) -> Path:
@@ -155,8 +155,8 @@ class Record:
         run; what notes its end fails with the reason.
         """
 
-        def note_busy(what: str) -> None:
-            raise RunspecError(what)
+        def note_busy(message: str) -> None:
+            raise RunspecError(message)
 
         with contextlib.suppress(RunspecError), self.open_journal(note_busy) as opened:
             write(opened)
@@ -178,8 +178,8 @@ def lock_site(waiting: atomic_io.Waiting, *, shared: bool) -> Iterator[None]:
     folder = paths.find_home()
     with atomic_io.translate_os_errors(folder):
         atomic_io.make_folder(folder)
-    what = "a destroy --shared" if shared else "an apply, or another destroy --shared"
-    with atomic_io.hold_lock(folder / "site.lock", what, waiting, shared=shared):
+    message = "a destroy --shared" if shared else "an apply, or another destroy --shared"
+    with atomic_io.hold_lock(folder / "site.lock", message, waiting, shared=shared):
         yield
 
 
@@ -189,7 +189,7 @@ def make_token() -> str:
 
 def create(
     text: bytes,
-    made: model.Plan,
+    plan: model.Plan,
     facts: Facts,
     base: Path,
     name: str,
@@ -202,15 +202,15 @@ def create(
     *profile* is the file that the options come from, *machines* what `machines.spent.write_rates` returned, and
     *about* what `RunState.about` describes. The caller holds the lock of the name.
     """
-    with _create_folder(text, made, facts, base, name, profile, machines) as started:
+    with _create_folder(text, plan, facts, base, name, profile, machines) as started:
         more = {} if about is None else {"about": dict(about)}
-        started.add("born", **_get_birth(made), number=_take_next_number(), **more)
-    return Record(find_runs_folder() / made.run)
+        started.add("born", **_get_birth(plan), number=_take_next_number(), **more)
+    return Record(find_runs_folder() / plan.run)
 
 
 def adopt(
     text: bytes,
-    made: model.Plan,
+    plan: model.Plan,
     facts: Facts,
     base: Path,
     name: str,
@@ -223,17 +223,17 @@ def adopt(
 
     *events* are written to its journal. The caller holds the lock of the name.
     """
-    with _create_folder(text, made, facts, base, name, profile, machines) as started:
-        started.add("born", **_get_birth(made), number=_find_number_at(born), at=born)
+    with _create_folder(text, plan, facts, base, name, profile, machines) as started:
+        started.add("born", **_get_birth(plan), number=_find_number_at(born), at=born)
         for event in events:
             started.add(**event)
-    return Record(find_runs_folder() / made.run)
+    return Record(find_runs_folder() / plan.run)
 
 
 @contextlib.contextmanager
 def _create_folder(
     text: bytes,
-    made: model.Plan,
+    plan: model.Plan,
     facts: Facts,
     base: Path,
     name: str,
@@ -251,7 +251,7 @@ def _create_folder(
         atomic_io.write(
             fresh / "plan.json",
             format_json(
-                {**model.write_plan(made), **record_formats.make_format_keys(model.FORMAT)}
+                {**model.write_plan(plan), **record_formats.make_format_keys(model.FORMAT)}
             ),
         )
         known = write_facts(facts, base, profile, machines)
@@ -260,14 +260,14 @@ def _create_folder(
         yield started
         started.close()
         atomic_io.sync_folder(fresh)
-        os.rename(fresh, runs / made.run)
+        os.rename(fresh, runs / plan.run)
         atomic_io.sync_folder(runs)
 
 
-def _get_birth(made: model.Plan) -> dict[str, Any]:
+def _get_birth(plan: model.Plan) -> dict[str, Any]:
     return {
-        "run": made.run,
-        "digest": made.digest,
+        "run": plan.run,
+        "digest": plan.digest,
         **record_formats.make_format_keys(journal.FORMAT),
     }
 
@@ -280,8 +280,8 @@ def _take_next_number() -> int:
         if content.startswith(b"runspec."):
             its = content.split(b"\n", 1)[0].decode("ascii", "replace")
             raise record_formats.make_newer_error(str(path), its, SEQUENCE)
-        if found := re.fullmatch(rb"(\d{19})\n", content):
-            number = int(found[1]) + 1
+        if match := re.fullmatch(rb"(\d{19})\n", content):
+            number = int(match[1]) + 1
         else:
             number = max((memory.number for memory in _list_readable()), default=0) + 1
         atomic_io.overwrite(path, b"%019d\n" % number)
@@ -318,8 +318,8 @@ def _write_options(options: Options) -> Mapping[str, Any]:
     An earlier version of runspec may not know such an option, or demand a value for it.
     """
     fields = type(options).model_fields
-    found = options.model_dump(mode="json").items()
-    return {k: v for k, v in found if v is not None or fields[k].default is not None}
+    settings = options.model_dump(mode="json").items()
+    return {k: v for k, v in settings if v is not None or fields[k].default is not None}
 
 
 def format_json(value: Any) -> bytes:
@@ -330,13 +330,14 @@ def format_json(value: Any) -> bytes:
 
 def list_all() -> list[Record]:
     """Return all records, the damaged ones first, then the oldest first."""
-    return [of for of, _ in list_all_states()]
+    return [record for record, _ in list_all_states()]
 
 
 def list_all_states() -> list[tuple[Record, journal.RunState | Damaged]]:
     """Return all records in the order of `list_all`, each with the state in its journal, or the error of reading it."""
     return sorted(
-        ((of, _read_state(of)) for of in _list_records(RUN)), key=lambda one: _order(*one)
+        ((record, _read_state(record)) for record in _list_records(RUN)),
+        key=lambda pair: _order(*pair),
     )
 
 
@@ -347,31 +348,31 @@ def _list_records(pattern: re.Pattern[str]) -> list[Record]:
     except FileNotFoundError:
         return []
     except NotADirectoryError as exc:
-        what = f"{runs if runs.exists() else paths.find_home()} is no folder, so it has no records of runs"
-        raise UsageError(what, "set RUNSPEC_HOME to a folder, or unset it") from exc
+        message = f"{runs if runs.exists() else paths.find_home()} is no folder, so it has no records of runs"
+        raise UsageError(message, "set RUNSPEC_HOME to a folder, or unset it") from exc
     except OSError as exc:
         raise atomic_io.make_error(exc, runs, "read") from exc
     return [Record(runs / name) for name in names if pattern.fullmatch(name)]
 
 
-def _read_state(of: Record) -> journal.RunState | Damaged:
+def _read_state(record: Record) -> journal.RunState | Damaged:
     try:
-        return of.read_memory()
+        return record.read_memory()
     except Damaged as exc:
         return exc
 
 
-def _order(of: Record, memory: journal.RunState | Damaged) -> tuple[int, float, str]:
+def _order(record: Record, memory: journal.RunState | Damaged) -> tuple[int, float, str]:
     """Return the sort key of a record: its number, or its time of start if it is older than numbers."""
     if isinstance(memory, Damaged):
-        return 0, 0.0, of.run
-    return memory.number, memory.born, of.run
+        return 0, 0.0, record.run
+    return memory.number, memory.born, record.run
 
 
 def find_damage(record: Record) -> Damaged | None:
     """Return the error from reading the journal of a run, or None if it can be read."""
-    found = _read_state(record)
-    return found if isinstance(found, Damaged) else None
+    state = _read_state(record)
+    return state if isinstance(state, Damaged) else None
 
 
 def list_runs(name: str) -> list[Record]:
@@ -396,8 +397,8 @@ def find_damaged(name: str) -> Damaged | None:
 
 
 def _list_with_name(name: str) -> list[Record]:
-    found = _list_records(re.compile(rf"{re.escape(name)}-{TOKEN}"))
-    return sorted(found, key=lambda of: _order(of, _read_state(of)))
+    records = _list_records(re.compile(rf"{re.escape(name)}-{TOKEN}"))
+    return sorted(records, key=lambda record: _order(record, _read_state(record)))
 
 
 def find(run: str) -> Record:
@@ -408,8 +409,8 @@ def find(run: str) -> Record:
     exact = _list_records(re.compile(re.escape(run)))
     if exact and RUN.fullmatch(run):
         return exact[0]
-    if found := list_runs(run) or _list_with_name(run):
-        return found[-1]
+    if named := list_runs(run) or _list_with_name(run):
+        return named[-1]
     records = _list_records(RUN)
     if sizes := _list_sizes(run, records):
         raise UsageError(
@@ -423,7 +424,7 @@ def find(run: str) -> Record:
 
 def has(name: str) -> bool:
     """Return whether there is a record of a run called *name*, or of a spec of that name."""
-    return bool(_list_with_name(name)) or any(of.run == name for of in _list_records(RUN))
+    return bool(_list_with_name(name)) or any(record.run == name for record in _list_records(RUN))
 
 
 def list_sizes(name: str) -> list[str]:
@@ -433,14 +434,14 @@ def list_sizes(name: str) -> list[str]:
 
 def _list_sizes(name: str, records: Iterable[Record]) -> list[str]:
     of_size = re.compile(rf"{re.escape(name)}-[np]\d+")
-    return sorted({of.name for of in records if of_size.fullmatch(of.name)})
+    return sorted({record.name for record in records if of_size.fullmatch(record.name)})
 
 
 def _suggest_name(typed: str, records: Sequence[Record]) -> str | None:
     """Return a hint with the specs or runs that begin with *typed*, or else with the most similar name, or None."""
     names, runs = {r.name for r in records}, {r.run for r in records}
     for known in (names, runs):
-        begun = sorted(one for one in known if typed and one.startswith(typed))
+        begun = sorted(name for name in known if typed and name.startswith(typed))
         if len(begun) == 1:
             return f"did you mean '{begun[0]}'?"
         if begun:
@@ -451,14 +452,14 @@ def _suggest_name(typed: str, records: Sequence[Record]) -> str | None:
 
 def find_newest(name: str) -> Record | None:
     """Return the newest record of the spec called *name*, destroyed or not, or None."""
-    found = _list_with_name(name)
-    return found[-1] if found else None
+    records = _list_with_name(name)
+    return records[-1] if records else None
 
 
-def require_kept(found: Record) -> Record:
-    """Return *found*. Raises UsageError if the run was destroyed."""
-    if found.read_memory().deleted:
+def require_kept(record: Record) -> Record:
+    """Return *record*. Raises UsageError if the run was destroyed."""
+    if record.read_memory().deleted:
         raise UsageError(
-            f"{found.run} was destroyed, and nothing is left of it", "see runspec list"
+            f"{record.run} was destroyed, and nothing is left of it", "see runspec list"
         )
-    return found
+    return record

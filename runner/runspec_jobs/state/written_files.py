@@ -65,11 +65,11 @@ class WrittenFiles:
         """
         if folder not in self._known:
             known: dict[str, list[Written]] = {}
-            for name, one in _read_recorded(folder, self._names).items():
-                known.setdefault(name, []).append(one)
+            for name, written in _read_recorded(folder, self._names).items():
+                known.setdefault(name, []).append(written)
             for path in _list_unfinished(folder, self._names):
-                for name, one in _read(path, folder).items():
-                    known.setdefault(name, []).append(one)
+                for name, written in _read(path, folder).items():
+                    known.setdefault(name, []).append(written)
             self._known[folder] = known
         return self._known[folder]
 
@@ -94,9 +94,9 @@ class WrittenFiles:
             return None
         folder = os.path.dirname(path)
         while True:
-            for one in self.select_folder(folder).get(os.path.relpath(path, folder), ()):
-                if one.is_still(status) and by in (None, one[:2]):
-                    return folder, one
+            for written in self.select_folder(folder).get(os.path.relpath(path, folder), ()):
+                if written.is_still(status) and by in (None, written[:2]):
+                    return folder, written
             if folder in (top, "/"):
                 return None
             folder = os.path.dirname(folder)
@@ -198,16 +198,16 @@ def _remove_parts(folder: str, begins: str) -> None:
 
 def _find_continued(folder: str, files: Mapping[str, Written]) -> Iterator[str]:
     """Yield the names of the *files* with a size that changes which exist in *folder*."""
-    for name, one in files.items():
-        if one.bytes == ANY and os.path.lexists(os.path.join(folder, name)):
+    for name, written in files.items():
+        if written.bytes == ANY and os.path.lexists(os.path.join(folder, name)):
             yield name
 
 
 def _find_unchanged(folder: str, files: Mapping[str, Written]) -> Iterator[tuple[str, Written]]:
-    for name, one in files.items():
+    for name, written in files.items():
         with contextlib.suppress(OSError):
-            if one.bytes != ANY and one.is_still(os.lstat(os.path.join(folder, name))):
-                yield name, one
+            if written.bytes != ANY and written.is_still(os.lstat(os.path.join(folder, name))):
+                yield name, written
 
 
 def has_changed(path: Path) -> bool:
@@ -215,7 +215,7 @@ def has_changed(path: Path) -> bool:
     with contextlib.suppress(OSError):
         status = path.lstat()
         known = WrittenFiles().select_folder(os.path.realpath(path.parent)).get(path.name, [])
-        return bool(known) and not any(one.is_still(status) for one in known)
+        return bool(known) and not any(written.is_still(status) for written in known)
     return False
 
 
@@ -238,8 +238,8 @@ def demand_free(
         more = f" and {len(lost) - SHOWN:,} more" if len(lost) > SHOWN else ""
         names = ", ".join(f"'{path}'" for path in lost[:SHOWN])
         there = "exists and has" if len(lost) == 1 else "exist and have"
-        what = f"{names}{more} {there} other content; nothing was written"
-        raise Conflict(what, f"{way_out}, or replace what is there with --force")
+        message = f"{names}{more} {there} other content; nothing was written"
+        raise Conflict(message, f"{way_out}, or replace what is there with --force")
 
 
 def _is_of_user(path: Path, sha256: str, known: WrittenFiles, command: str, run: str) -> bool:
@@ -273,8 +273,8 @@ def _list_written(
             status = path.lstat()
             real = os.path.join(os.path.realpath(path.parent), path.name)
             if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
-                one = Written(command, run, status.st_size, status.st_mtime_ns)
-                yield os.path.relpath(real, folder), one
+                written = Written(command, run, status.st_size, status.st_mtime_ns)
+                yield os.path.relpath(real, folder), written
 
 
 def _find_place() -> Path:
@@ -300,7 +300,7 @@ def _format_content(folder: str, files: Mapping[str, Written], **more: list[str]
         **record_formats.make_format_keys(FORMAT),
         "folder": folder,
         "inode": _read_inode(folder) if os.path.isdir(folder) else None,
-        "files": {name: list(one) for name, one in sorted(files.items())},
+        "files": {name: list(written) for name, written in sorted(files.items())},
         **more,
     }
     return json.dumps(content).encode()
@@ -331,8 +331,8 @@ def _read(path: Path, folder: str) -> dict[str, Written]:
         if content["folder"] != folder and content.get("inode") != _read_inode(folder):
             return {}
         return {
-            str(name): Written(str(one[0]), str(one[1]), int(one[2]), int(one[3]))
-            for name, one in content["files"].items()
+            str(name): Written(str(fields[0]), str(fields[1]), int(fields[2]), int(fields[3]))
+            for name, fields in content["files"].items()
         }
     except (OSError, *NOT_OURS):
         return {}

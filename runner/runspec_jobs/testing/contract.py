@@ -169,18 +169,18 @@ class ProviderContract(ReadingContract):
     def test_it_says_nothing_against_what_it_can_do(
         self, world: World, spec: Spec, complete: bool
     ) -> None:
-        found = list_problems(world.provider, spec, make_facts(world, spec, complete))
+        problems = list_problems(world.provider, spec, make_facts(world, spec, complete))
 
-        assert [p for p in found if p.severity == "error"] == []
+        assert [p for p in problems if p.severity == "error"] == []
 
     def test_what_it_cannot_do_is_an_error_with_a_way_out(self, world: World) -> None:
         for name in world.refuses:
             spec = world.example(name)
 
-            found = list_problems(world.provider, spec, world.facts(spec))
+            problems = list_problems(world.provider, spec, world.facts(spec))
 
-            assert any(p.severity == "error" for p in found), f"it runs '{name}' after all"
-            promises.assert_problems_are_complete(found, spec, world.provider.options_model)
+            assert any(p.severity == "error" for p in problems), f"it runs '{name}' after all"
+            promises.assert_problems_are_complete(problems, spec, world.provider.options_model)
 
     @pytest.mark.parametrize("name", ASKS)
     def test_nothing_a_job_asks_for_is_dropped_in_silence(self, world: World, name: str) -> None:
@@ -202,8 +202,8 @@ class ProviderContract(ReadingContract):
 
         def plan_of(**how: str) -> Any:
             output = {"name": "made", "path": "/job/made", **how}
-            of = {"cluster": {"nodes": nodes}, "launch": launch, "outputs": [output]}
-            return check_and_plan(world, world.spec(command=["train"], **of))[1]
+            fields = {"cluster": {"nodes": nodes}, "launch": launch, "outputs": [output]}
+            return check_and_plan(world, world.spec(command=["train"], **fields))[1]
 
         usual = plan_of()
         if usual is None:
@@ -221,9 +221,9 @@ class ProviderContract(ReadingContract):
         @drawn
         @given(specs(world.provider.name))
         def holds(spec: Spec) -> None:
-            found = list_problems(world.provider, spec, make_facts(world, spec, complete))
+            problems = list_problems(world.provider, spec, make_facts(world, spec, complete))
 
-            promises.assert_problems_are_complete(found, spec, world.provider.options_model)
+            promises.assert_problems_are_complete(problems, spec, world.provider.options_model)
 
         holds()
 
@@ -235,10 +235,10 @@ class ProviderContract(ReadingContract):
         def holds(spec: Spec) -> None:
             facts = world.facts(spec)
             if not any(p.severity == "error" for p in list_problems(world.provider, spec, facts)):
-                made = make_plan(world.provider, spec, facts)
+                plan = make_plan(world.provider, spec, facts)
 
-                promises.assert_all_of_plan(made.steps, made.run, spec, facts)
-                assert make_plan(world.provider, spec, facts) == made
+                promises.assert_all_of_plan(plan.steps, plan.run, spec, facts)
+                assert make_plan(world.provider, spec, facts) == plan
 
         holds()
 
@@ -255,10 +255,10 @@ class ProviderContract(ReadingContract):
         """It has another hash seed, home folder, working directory and environment, and plans later."""
         jobs = [(spec, world.facts(spec)) for spec in list_accepted(world)]
 
-        found = plan_elsewhere(world, tmp_path, *jobs)
+        elsewhere = plan_elsewhere(world, tmp_path, *jobs)
 
         expected = [format_plan(make_plan(world.provider, *job)) for job in jobs]
-        assert found["plans"] == expected
+        assert elsewhere["plans"] == expected
 
     def test_validating_and_planning_import_no_sdk_and_no_network(
         self, world: World, tmp_path: Path
@@ -310,35 +310,38 @@ class ProviderContract(ReadingContract):
         promises.run_steps_hold_the_run(make_steps(world, spec, "job-abc234"), "job-abc234")
 
     def test_what_runs_share_does_not_depend_on_the_run(self, world: World, spec: Spec) -> None:
-        one, other = make_steps(world, spec, "job-abc234"), make_steps(world, spec, "other-zzzzzz")
+        steps, other = (
+            make_steps(world, spec, "job-abc234"),
+            make_steps(world, spec, "other-zzzzzz"),
+        )
 
-        promises.assert_site_steps_are_shared(one, other)
+        promises.assert_site_steps_are_shared(steps, other)
 
     def test_two_runs_of_a_spec_differ_in_the_run_id_alone(self, world: World, spec: Spec) -> None:
         facts = world.facts(spec)
-        one = model.make_plan(world.provider, spec, "abc234", facts)
+        plan = model.make_plan(world.provider, spec, "abc234", facts)
 
         other = model.make_plan(world.provider, spec, "zzzzzz", facts)
 
-        assert one.digest == other.digest
-        assert diff.find_differences(one, other) == []
+        assert plan.digest == other.digest
+        assert diff.find_differences(plan, other) == []
 
     def test_a_secret_is_only_ever_named(self, world: World, spec: Spec, canary: str) -> None:
         facts = world.facts(spec)
-        made = make_plan(world.provider, spec, facts)
+        plan = make_plan(world.provider, spec, facts)
 
-        promises.assert_secrets_are_marks(made.steps, spec, facts)
-        assert canary not in format_plan(made)
+        promises.assert_secrets_are_marks(plan.steps, spec, facts)
+        assert canary not in format_plan(plan)
         assert canary not in str(list(world.provider.check(spec, facts)))
 
     def test_a_plan_comes_back_equal_from_the_record_of_a_run(
         self, world: World, spec: Spec
     ) -> None:
-        made = make_plan(world.provider, spec, world.facts(spec))
+        plan = make_plan(world.provider, spec, world.facts(spec))
 
-        there = model.read_plan(json.loads(json.dumps(model.write_plan(made))))
+        there = model.read_plan(json.loads(json.dumps(model.write_plan(plan))))
 
-        assert there == made
+        assert there == plan
 
 
 def make_facts(world: World, spec: Spec, complete: bool) -> Facts:
@@ -360,8 +363,8 @@ def make_steps(world: World, spec: Spec, run: str = "job-000001") -> tuple[Step,
     return tuple(world.provider.plan(spec, run, world.facts(spec)))
 
 
-def format_plan(made: model.Plan) -> str:
-    return model.format_canonical(model.write_plan(made))
+def format_plan(plan: model.Plan) -> str:
+    return model.format_canonical(model.write_plan(plan))
 
 
 def list_accepted(world: World) -> list[Spec]:
@@ -371,7 +374,7 @@ def list_accepted(world: World) -> list[Spec]:
 def check_and_plan(world: World, spec: Spec) -> tuple[Any, ...]:
     """Return the problems of *spec*, and its plan, or None if a problem is an error."""
     facts = world.facts(spec)
-    found = list_problems(world.provider, spec, facts)
-    if any(problem.severity == "error" for problem in found):
-        return found, None
-    return found, list(world.provider.plan(spec, "job-000001", facts))
+    problems = list_problems(world.provider, spec, facts)
+    if any(problem.severity == "error" for problem in problems):
+        return problems, None
+    return problems, list(world.provider.plan(spec, "job-000001", facts))

@@ -37,11 +37,11 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     >>> merge({"cluster": {"cpus": 1}}, {"cluster": {"nodes": 2}})
     {'cluster': {'cpus': 1, 'nodes': 2}}
     """
-    found = dict(below)
+    merged = dict(below)
     for key, value in above.items():
-        old = found.get(key)
+        old = merged.get(key)
         if isinstance(old, Mapping) and isinstance(value, Mapping):
-            found[key] = merge(old, value)
+            merged[key] = merge(old, value)
         else:
-            found[key] = value
-    return found
+            merged[key] = value
+    return merged

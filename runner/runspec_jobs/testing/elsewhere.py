@@ -30,8 +30,8 @@ def main() -> None:
         )
         spec = Spec.model_validate(job["spec"])
         list(provider.check(spec, facts))
-        made = model.make_plan(provider, spec, job["token"], facts)
-        plans.append(model.format_canonical(model.write_plan(made)))
+        plan = model.make_plan(provider, spec, job["token"], facts)
+        plans.append(model.format_canonical(model.write_plan(plan)))
     json.dump({"plans": plans, "modules": sorted(set(sys.modules) - before)}, sys.stdout)
 
 

@@ -32,8 +32,8 @@ def plan_elsewhere(world: World, folder: Path, *jobs: tuple[Spec, Facts]) -> dic
         command, input=text, env=env, cwd=folder, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    plans: dict[str, Any] = json.loads(done.stdout)
+    return plans
 
 
 def _write_job(spec: Spec, facts: Facts) -> dict[str, Any]:

@@ -20,12 +20,12 @@ def assert_problems_are_complete(
 
     A message may quote a value of the spec with a newline in it, which is escaped when it is printed.
     """
-    for found in problems:
-        assert has_place(spec, found.path, options), (
-            f"{format_path(found.path)} is not a path of the spec"
+    for problem in problems:
+        assert has_place(spec, problem.path, options), (
+            f"{format_path(problem.path)} is not a path of the spec"
         )
-        assert found.what.strip(), f"no message: {found}"
-        assert found.severity == "note" or found.hint, f"no hint: {found}"
+        assert problem.what.strip(), f"no message: {problem}"
+        assert problem.severity == "note" or problem.hint, f"no hint: {problem}"
 
 
 def has_place(spec: Spec, path: Path, options: type[Options]) -> bool:
@@ -138,8 +138,8 @@ def assert_secrets_are_marks(steps: Sequence[Step], spec: Spec, facts: Facts) ->
     """
     wanted = {facts.options.secrets[name] for name in spec.secrets.values()}
     local = {source for source in wanted if source.startswith(("env:", "file:"))}
-    found = {source for step in steps for source in find_marked(step.do.params, SECRET)}
-    assert local <= found <= set(facts.options.secrets.values())
+    sources = {source for step in steps for source in find_marked(step.do.params, SECRET)}
+    assert local <= sources <= set(facts.options.secrets.values())
 
 
 def assert_all_of_plan(steps: Sequence[Step], run: str, spec: Spec, facts: Facts) -> None:

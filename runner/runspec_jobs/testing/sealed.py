@@ -78,7 +78,8 @@ def _build_wall(patch: pytest.MonkeyPatch, refuse: Callable[..., Any]) -> dict[i
     ):
         name = f"the clock: datetime.{kind.__name__}"
         guards: dict[str, Any] = {
-            way: classmethod(refuse(getattr(kind, way), f"{name}.{way}")) for way in ways
+            method: classmethod(refuse(getattr(kind, method), f"{name}.{method}"))
+            for method in ways
         }
         walled[id(kind)] = stopped = type(kind.__name__, (kind,), guards)
         patch.setattr(datetime, kind.__name__, stopped)
@@ -93,12 +94,12 @@ def _find_owner(name: str) -> tuple[Any, str]:
     return owner, attribute
 
 
-def _refuse(touched: list[str], thread: int, original: Callable[..., Any], what: str) -> Any:
+def _refuse(touched: list[str], thread: int, original: Callable[..., Any], name: str) -> Any:
     @wraps(original)
     def guard(*args: Any, **kwargs: Any) -> Any:
         if threading.get_ident() != thread:
             return original(*args, **kwargs)
-        touched.append(what)
-        raise Touched(f"the provider used {what} while it checked or planned")
+        touched.append(name)
+        raise Touched(f"the provider used {name} while it checked or planned")
 
     return guard

@@ -27,12 +27,12 @@ def specs(provider: str) -> SearchStrategy[Spec]:
     The schema does not contain the rules between fields, so fields that break a rule are removed.
     """
     schema, skipped = make_job_schema({}), {"provider", "providers"}
-    ways = [way["required"] for way in schema["oneOf"]]  # command or run
+    ways = [alternative["required"] for alternative in schema["oneOf"]]  # command or run
     jobs = []
-    for way in ways:
-        left_out = skipped.union(*ways) - set(way)
+    for alternative in ways:
+        left_out = skipped.union(*ways) - set(alternative)
         fields = {k: v for k, v in schema["properties"].items() if k not in left_out}
-        wanted = {"properties": fields, "required": [*schema["required"], *way]}
+        wanted = {"properties": fields, "required": [*schema["required"], *alternative]}
         jobs.append(_make_objects(wanted, schema["definitions"]))
     return st.one_of(jobs).map(lambda job: _mend({**job, "provider": provider}))
 
@@ -79,7 +79,7 @@ def _make_objects(schema: Schema, definitions: Schema) -> SearchStrategy[dict[st
         named = st.dictionaries(
             keys, _make_values(inner, definitions), min_size=least, max_size=MOST
         )
-        return st.builds(lambda one, other: {**one, **other}, known, named)
+        return st.builds(lambda pair, other: {**pair, **other}, known, named)
     return known
 
 
@@ -97,8 +97,8 @@ def _make_lists(schema: Schema, definitions: Schema) -> SearchStrategy[list[Any]
 def _make_texts(schema: Schema) -> SearchStrategy[str]:
     if "pattern" not in schema:
         return st.text(CHARACTERS, min_size=schema.get("minLength", 0), max_size=60)
-    found = st.from_regex(schema["pattern"], alphabet=CHARACTERS)
-    return found.map(
+    matching = st.from_regex(schema["pattern"], alphabet=CHARACTERS)
+    return matching.map(
         lambda text: text.removesuffix("\n")
     )  # "$" also matches before a final newline
 

@@ -48,7 +48,7 @@ def _write_number(number: int) -> str:
     >>> _write_number(1), _write_number(46_655), _write_number(46_656)
     ('001', 'zzz', '000')
     """
-    return "".join(DIGITS[number // 36**place % 36] for place in (2, 1, 0))
+    return "".join(DIGITS[number // 36**digit % 36] for digit in (2, 1, 0))
 
 
 class Quiet:
@@ -100,12 +100,12 @@ class Trial:
         assert isinstance(store, SupportsAdoption), "this client does not support adoption"
         content = store.kept_state(self.run)
         assert content is not None, "the store has no state of this run"
-        own = Profile(providers={provider.name: options.model_dump(mode="json")})
-        found = adopt.convert_state(adopt.read(content, self.run), provider, own)
+        in_use = Profile(providers={provider.name: options.model_dump(mode="json")})
+        adopted = adopt.convert_state(adopt.read(content, self.run), provider, in_use)
         other = copy.copy(self)
-        other.plan, other.client = found.plan, self.world.connect(found.facts)
+        other.plan, other.client = adopted.plan, self.world.connect(adopted.facts)
         other.hands = dataclasses.replace(self.hands, client=other.client, bundles={}, state=None)
-        other.folder = adopt.put_on_record(found, self.world.folder, None).folder
+        other.folder = adopt.put_on_record(adopted, self.world.folder, None).folder
         with other.journal() as journal:
             adopt.look(other.plan, journal, other.client)
         return other
@@ -142,8 +142,8 @@ class Trial:
 
     def left(self) -> list[str]:
         """Return the ids of the steps that have an undo and are still found."""
-        found = self.found()
-        return [s.id for s in self.plan.steps if s.undo and found[s.id] is not None]
+        existing = self.found()
+        return [s.id for s in self.plan.steps if s.undo and existing[s.id] is not None]
 
     def wait(self) -> Status:
         """Wait until the run has ended, and return its status."""

@@ -125,16 +125,16 @@ class World:
         """Return complete facts for *spec* from this machine alone; missing folders get invented digests."""
         secrets = dict.fromkeys(spec.secrets.values(), self.secret)
         options = documents.merge({"secrets": secrets}, self.options)
-        found = self.provider.options_model.model_validate(options)
+        validated = self.provider.options_model.model_validate(options)
         survey = (
-            self.provider.survey(spec, found)
+            self.provider.survey(spec, validated)
             if isinstance(self.provider, SupportsDiscovery)
             else {}
         )
         sources = {m.name: self._source(m) for m in spec.mounts if m.scheme == "file"}
         wanted = spec.container.requirements
         lines = ("numpy==2.0.0",) if isinstance(wanted, str) else tuple(wanted or ())
-        return Facts(found, sources, lines, survey)
+        return Facts(validated, sources, lines, survey)
 
     def bundles(self, spec: Spec) -> Mapping[str, Bundle]:
         """Return the contents of the folders that *spec* mounts, by name of the mount."""

@@ -105,11 +105,11 @@ def _choose_files(
         )
     if save is None:
         return select_newest(files)
-    if not (found := [file for file in files if file.save == save]):
+    if not (of_save := [file for file in files if file.save == save]):
         there = ", ".join(str(number) for number in sorted({file.save for file in files}))
         hint = f"saves that exist: {there}" if there else NO_SAVE
         raise UsageError(f"{run} has no save number {save}", hint)
-    return found
+    return of_save
 
 
 def _bring(

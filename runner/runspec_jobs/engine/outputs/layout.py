@@ -65,8 +65,8 @@ def choose_path(target: Path, file: OutputFile, layout: Layout) -> Path:
     except (OSError, RuntimeError) as exc:  # the name is too long, or links lead to themselves
         raise RemoteError(f"cannot write {shorten_path(path)}: {exc}") from exc
     if not inside:
-        what = f"{path.parent} leads out of {target} through a symbolic link"
-        raise Conflict(what, "remove the link, or fetch to another folder")
+        message = f"{path.parent} leads out of {target} through a symbolic link"
+        raise Conflict(message, "remove the link, or fetch to another folder")
     return path
 
 
@@ -78,23 +78,25 @@ def shorten_path(path: Path) -> str:
 
 def demand_place(target: Path, path: Path) -> None:
     """Raise Conflict if what is at *path*, or at a folder that it needs, cannot be replaced."""
-    for one in path.parents:
-        if one == target or not one.is_relative_to(target):
+    for parent in path.parents:
+        if parent == target or not parent.is_relative_to(target):
             break
-        if one.is_symlink():
-            what = f"{one} is a link, where a folder is needed for {path.name}"
-            raise Conflict(what, WAY_OUT)
-    wrong = next((one for one in path.parents if one.exists() and not one.is_dir()), None)
+        if parent.is_symlink():
+            message = f"{parent} is a link, where a folder is needed for {path.name}"
+            raise Conflict(message, WAY_OUT)
+    wrong = next(
+        (parent for parent in path.parents if parent.exists() and not parent.is_dir()), None
+    )
     if wrong is not None:
-        what = f"{wrong} is a file, where a folder is needed for {path.name}"
-        raise Conflict(what, WAY_OUT)
+        message = f"{wrong} is a file, where a folder is needed for {path.name}"
+        raise Conflict(message, WAY_OUT)
     mode = path.lstat().st_mode if os.path.lexists(path) else stat.S_IFREG
     if stat.S_ISDIR(mode):
-        what = f"{path} is a folder, where a file of that name is to be written"
-        raise Conflict(what, WAY_OUT)
+        message = f"{path} is a folder, where a file of that name is to be written"
+        raise Conflict(message, WAY_OUT)
     if not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
-        what = f"{path} is a pipe, a socket or a device, where a file is to be written"
-        raise Conflict(what, WAY_OUT)
+        message = f"{path} is a pipe, a socket or a device, where a file is to be written"
+        raise Conflict(message, WAY_OUT)
 
 
 def put_file(
@@ -120,8 +122,8 @@ def put_file(
             if done > file.bytes:
                 break
         if done != file.bytes:
-            what = f"{file.output}/{file.path} has not the {file.bytes:,} bytes of its save"
-            raise RemoteError(what, DAMAGED)
+            message = f"{file.output}/{file.path} has not the {file.bytes:,} bytes of its save"
+            raise RemoteError(message, DAMAGED)
         if file.sha256 and digest.hexdigest() != file.sha256:
             raise RemoteError(f"{file.output}/{file.path} does not have the SHA-256 of its save")
         copy.flush()
@@ -171,8 +173,8 @@ def _make_folder(path: Path) -> None:
     while not path.is_dir():
         missing.append(path)
         path = path.parent
-    for one in reversed(missing):
-        one.mkdir(exist_ok=True)
+    for folder in reversed(missing):
+        folder.mkdir(exist_ok=True)
     mode = stat.S_IMODE(path.stat().st_mode)
     if not missing and not os.access(path, os.W_OK | os.X_OK):
         path.chmod(mode | stat.S_IRWXU)  # a folder of an earlier fetch that the job had closed
@@ -180,7 +182,7 @@ def _make_folder(path: Path) -> None:
 
 def put_folders(folders: Sequence[tuple[Path, OutputFile]], target: Path) -> None:
     """Make *folders*, and give them their modes and times, which depend on their content: call it last."""
-    ordered = sorted(folders, key=lambda one: one[0])
+    ordered = sorted(folders, key=lambda pair: pair[0])
     for path, _ in ordered:
         with atomic_io.translate_os_errors(path):
             demand_place(target, path / "x")

@@ -12,7 +12,7 @@ from runspec_jobs.state.run_record import Record
 Tell = Callable[[str], None]  # takes a line about progress, for a person
 
 
-def finish(of: Record, client: Client, tell: Tell) -> None:
+def finish(record: Record, client: Client, tell: Tell) -> None:
     """Publish the outputs of a run that has ended according to its journal, or else to its service.
 
     The outputs of a run that is alive are not published, because another attempt may replace them.
@@ -20,11 +20,11 @@ def finish(of: Record, client: Client, tell: Tell) -> None:
     if not isinstance(client, SupportsPublishing):
         return
     try:
-        if _is_over(of.read_memory().status or client.state(of.run)):
-            with of.open_journal(tell) as journal:
-                publish(journal, of.run, client, tell)
+        if _is_over(record.read_memory().status or client.state(record.run)):
+            with record.open_journal(tell) as journal:
+                publish(journal, record.run, client, tell)
     except RunspecError as exc:
-        tell(_explain_unpublished(of.run, exc.message))
+        tell(_explain_unpublished(record.run, exc.message))
 
 
 def publish_ended(journal: Journal, run: str, client: Client, status: Status, tell: Tell) -> None:

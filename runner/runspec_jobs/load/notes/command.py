@@ -63,9 +63,9 @@ def list_scripts(spec: Spec) -> Iterator[tuple[Path, str]]:
         yield ("smoke",), spec.smoke
 
 
-def _note(where: Path, what: str, hint: str) -> Problem:
+def _note(where: Path, message: str, hint: str) -> Problem:
     is_script = where in (("run",), ("smoke",))
-    return Problem(where, what, hint, at="key" if is_script else "value", severity="note")
+    return Problem(where, message, hint, at="key" if is_script else "value", severity="note")
 
 
 # Words that only a shell reads
@@ -85,8 +85,8 @@ def _check_words(spec: Spec) -> Iterator[Problem]:
     )
     for i, word in enumerate(words[1:], 1):
         if _is_for_shell(program, words, i):
-            what = f"no shell reads the words of command: the program gets '{word}' itself"
-            yield _note(("command", i), what, f"write run: {line}")
+            message = f"no shell reads the words of command: the program gets '{word}' itself"
+            yield _note(("command", i), message, f"write run: {line}")
 
 
 def _is_for_shell(program: str, words: tuple[str, ...], i: int) -> bool:
@@ -109,8 +109,8 @@ def _check_env(spec: Spec) -> Iterator[Problem]:
     """Yield a note for each variable whose value names another one, as in `PATH: "/x:$PATH"`."""
     for name, value in spec.env.items():
         if REFERENCE.fullmatch(str(value)):
-            what = f"values in env are taken as they are: {name} is '{value}' itself"
-            yield _note(("env", name), what, f'set it in run: export {name}="{value}"')
+            message = f"values in env are taken as they are: {name} is '{value}' itself"
+            yield _note(("env", name), message, f'set it in run: export {name}="{value}"')
 
 
 # What only bash has
@@ -118,11 +118,11 @@ def _check_env(spec: Spec) -> Iterator[Problem]:
 
 def _check_bash(spec: Spec) -> Iterator[Problem]:
     for where, text in list_scripts(spec):
-        found = find_bash_words(shell_script(text)) if interpreter(text) is None else []
-        if found:
-            told = ", ".join(f"'{name}' in line {line}" for line, name in found)
-            what = f"/bin/sh reads this script, and not every /bin/sh knows {told}"
-            yield _note(where, what, "write #!/bin/bash as the first line of the script")
+        bashisms = find_bash_words(shell_script(text)) if interpreter(text) is None else []
+        if bashisms:
+            listed = ", ".join(f"'{name}' in line {line}" for line, name in bashisms)
+            message = f"/bin/sh reads this script, and not every /bin/sh knows {listed}"
+            yield _note(where, message, "write #!/bin/bash as the first line of the script")
 
 
 # Variables that no job has
@@ -131,9 +131,9 @@ def _check_bash(spec: Spec) -> Iterator[Problem]:
 def _check_names(spec: Spec) -> Iterator[Problem]:
     known = _list_known_names(spec)
     for where, text in list_texts(spec):
-        own = set(re.findall(r"\b(RUNSPEC_[A-Z0-9_]+)=", text))
+        assigned = set(re.findall(r"\b(RUNSPEC_[A-Z0-9_]+)=", text))
         for name in dict.fromkeys(OURS.findall(text)):
-            if name not in known | own and not name.endswith("_"):
+            if name not in known | assigned and not name.endswith("_"):
                 yield _note(where, f"a job has no variable {name}", _suggest_name(name, known))
 
 
@@ -165,8 +165,8 @@ def _check_torch(spec: Spec) -> Iterator[Problem]:
             r"(?m)(?:^|[;&|]\s*)\s*(?:\.|source)\s", bare
         ):
             continue
-        found = OF_TORCH.findall(strip_quoted(text, double=False))
-        for name in dict.fromkeys(one or other for one, other in found):
+        matches = OF_TORCH.findall(strip_quoted(text, double=False))
+        for name in dict.fromkeys(first or other for first, other in matches):
             if (
                 name in spec.env
                 or name in spec.secrets

@@ -19,9 +19,9 @@ LEAST_LETTERS = 4  # of a word of a variable that says whose it is
 
 def find_lost(spec: Spec) -> Iterator[Problem]:
     """Yield a problem for everything in *spec* that only another provider has."""
-    words = _read_variables(spec)
+    variables = _read_variables(spec)
     for name in registry.list_installed():
-        is_named = name in spec.providers or (words and _is_of(words, name))
+        is_named = name in spec.providers or (variables and _is_of(variables, name))
         if is_named and (other := _load_other(spec, name)) is not None:
             yield from other.lost_settings(spec)
 
@@ -50,8 +50,8 @@ def _read_variables(spec: Spec) -> set[str]:
     smoke = spec.smoke or ()
     texts = [spec.run or "", *(spec.command or ()), *spec.env.values()]
     texts += [smoke] if isinstance(smoke, str) else smoke
-    found: list[str] = VARIABLE.findall("\n".join(texts))
-    return {word.lower() for variable in found for word in variable.split("_")}
+    variables: list[str] = VARIABLE.findall("\n".join(texts))
+    return {word.lower() for variable in variables for word in variable.split("_")}
 
 
 def _is_of(words: Iterable[str], name: str) -> bool:
@@ -60,6 +60,6 @@ def _is_of(words: Iterable[str], name: str) -> bool:
     A part that several names share, such as `batch`, does not count. This avoids the import of providers that a spec
     does not mention, which takes longer than all else.
     """
-    parts = Counter(part for one in registry.list_installed() for part in one.split("-"))
+    parts = Counter(part for name in registry.list_installed() for part in name.split("-"))
     letters = name.replace("-", "")
     return any(len(word) >= LEAST_LETTERS and parts[word] < 2 and word in letters for word in words)

@@ -59,14 +59,14 @@ def _note(spec: Spec, base: Path, where: Path_, name: str) -> Problem:
         source = (base / mount.place).resolve()
         if mount.scheme == "file" and here.is_relative_to(source):
             write = f"write ${{mounts.{mount.name}}}/{here.relative_to(source).as_posix()}"
-            what = f"the job does not start in the mount '{mount.name}', which has {name}"
+            message = f"the job does not start in the mount '{mount.name}', which has {name}"
             break
     else:
         folder, _, file = name.removeprefix("./").rpartition("/")
         source_ = f"./{folder}" if folder else "."
         write = f"write mounts: [{{name: code, source: {source_}, target: /job/code}}] and ${{mounts.code}}/{file}"
-        what = f"{name} is beside this file, and no mount brings it to the job"
+        message = f"{name} is beside this file, and no mount brings it to the job"
     if spec.container.image is not None:
-        what += "; it is found only if the image has it in its working directory"
+        message += "; it is found only if the image has it in its working directory"
     is_script = where == ("run",)
-    return Problem(where, what, write, at="key" if is_script else "value", severity="note")
+    return Problem(where, message, write, at="key" if is_script else "value", severity="note")

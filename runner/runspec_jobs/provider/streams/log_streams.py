@@ -97,8 +97,8 @@ class LogIndex:
 
     def _read_on(self) -> None:
         """Read the new lines; there are none if the node has just begun."""
-        while found := self._read(self._to):
-            whole = found[: found.rfind(b"\n") + 1]
+        while data := self._read(self._to):
+            whole = data[: data.rfind(b"\n") + 1]
             if not whole:
                 return
             self._to += len(whole)

@@ -51,7 +51,7 @@ def list_members(read: ReadRange, size: int) -> Iterator[Member]:
     Members outside of the folder are skipped, because runspec never writes them. Links that lead out, and what is
     neither a file, a folder nor a link, are `lost`. Raises tarfile.TarError if it is not a tar.
     """
-    found: dict[str, Member] = {}
+    by_path: dict[str, Member] = {}
     stream = io.BufferedReader(RangedReader(read, end=size), BLOCK_BYTES)
     with tarfile.open(fileobj=stream, mode="r:", encoding="utf-8", tarinfo=_Header) as archive:
         for info in archive:
@@ -60,13 +60,13 @@ def list_members(read: ReadRange, size: int) -> Iterator[Member]:
                 continue
             member = _make_member(path, info)
             if info.islnk():
-                same = found.get(posixpath.normpath(info.linkname))
+                same = by_path.get(posixpath.normpath(info.linkname))
                 member = member._replace(kind="lost") if same is None else same._replace(path=path)
-            found.pop(path, None)
-            found[path] = member
-    files = {path: member for path, member in found.items() if member.kind == "file"}
-    for path, member in found.items():
-        end = files.get(_follow_link(path, found)) if member.kind == "link" else None
+            by_path.pop(path, None)
+            by_path[path] = member
+    files = {path: member for path, member in by_path.items() if member.kind == "file"}
+    for path, member in by_path.items():
+        end = files.get(_follow_link(path, by_path)) if member.kind == "link" else None
         yield member if end is None else end._replace(path=path, target=member.target)
 
 
@@ -88,7 +88,7 @@ def _is_inside(path: str) -> bool:
     return not path.startswith(("/", "../")) and path != ".."
 
 
-def _follow_link(path: str, found: dict[str, Member]) -> str:
+def _follow_link(path: str, by_path: dict[str, Member]) -> str:
     """Return where the link at *path* leads; each folder of a target may be a link as well."""
     parts, done = path.split("/"), list[str]()
     for _ in range(STEPS):
@@ -98,7 +98,7 @@ def _follow_link(path: str, found: dict[str, Member]) -> str:
         if part == "..":
             del done[-1:]
         elif part not in ("", "."):
-            member = found.get("/".join((*done, part)))
+            member = by_path.get("/".join((*done, part)))
             if member is not None and member.kind == "link":
                 parts = [*member.target.split("/"), *parts]
             else:

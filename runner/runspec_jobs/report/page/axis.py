@@ -59,15 +59,15 @@ def make_axis(title: str, values: Iterable[float], span: float = SPAN) -> Axis |
     It is logarithmic if no value is negative and the largest is at least *span* times the smallest one above 0; then 0
     has no place on it.
     """
-    found = [value for value in values if is_drawable(value)]
-    above = [value for value in found if value >= LEAST_DRAWN]
-    if not found:
+    drawable = [value for value in values if is_drawable(value)]
+    above = [value for value in drawable if value >= LEAST_DRAWN]
+    if not drawable:
         return None
-    if above and min(found) >= 0 and max(above) / span >= min(above):
+    if above and min(drawable) >= 0 and max(above) / span >= min(above):
         low, high = min(above), max(above)
         room = math.exp((math.log(high) - math.log(low)) * ROOM) if high > low else 2.0
         return Axis(title, low / room, high * room, log=True)
-    low, high = min(found), max(found)
+    low, high = min(drawable), max(drawable)
     more = (high - low) * ROOM or abs(low) * ROOM or 1.0
     bottom = 0.0 if 0 <= low <= more else low - more
     return Axis(title, bottom, high + more)
@@ -81,8 +81,8 @@ def choose_ticks(axis: Axis) -> list[float]:
     """
     if axis.high <= axis.low:
         return [axis.low]
-    if axis.log and (found := _list_magnitudes(axis)):
-        return found
+    if axis.log and (magnitudes := _list_magnitudes(axis)):
+        return magnitudes
     step = _choose_clock_step(axis) if axis.unit == "s" else _round_step((axis.high - axis.low) / 5)
     first = math.ceil(axis.low / step - 1e-9)
     last = math.floor(axis.high / step + 1e-9)
@@ -104,20 +104,20 @@ def _list_magnitudes(axis: Axis) -> list[float]:
     base, between = (2, (1,)) if axis.twos else (10, (1, 2, 5))
     first = math.floor(math.log(axis.low, base) + 1e-9)
     last = math.floor(math.log(axis.high, base) + 1e-9)
-    found = [m * float(base) ** n for n in range(first, last + 1) for m in between]
+    values = [m * float(base) ** n for n in range(first, last + 1) for m in between]
     low, high = axis.low * (1 - 1e-9), axis.high * (1 + 1e-9)
-    found = [value for value in found if low <= value <= high]
-    if len(found) > MOST and not axis.twos:
-        found = [value for value in found if abs(math.remainder(math.log10(value), 1)) < 0.1]
-    return found[:: 1 + len(found) // (MOST + 1)] if len(found) > 1 else []
+    values = [value for value in values if low <= value <= high]
+    if len(values) > MOST and not axis.twos:
+        values = [value for value in values if abs(math.remainder(math.log10(value), 1)) < 0.1]
+    return values[:: 1 + len(values) // (MOST + 1)] if len(values) > 1 else []
 
 
 def label_ticks(axis: Axis) -> list[tuple[float, str]]:
     """Return the ticks of *axis* with their texts."""
-    found = choose_ticks(axis)
+    ticks = choose_ticks(axis)
     if axis.unit == "s":
-        return [(value, _format_clock(value)) for value in found]
-    return list(zip(found, numbers.make_labels(found), strict=True))
+        return [(value, _format_clock(value)) for value in ticks]
+    return list(zip(ticks, numbers.make_labels(ticks), strict=True))
 
 
 def _format_clock(value: float) -> str:

@@ -37,25 +37,29 @@ def make_page(title: str, body: Iterable[str]) -> str:
     )
 
 
-def draw_table(found: Table, best: int | None = None) -> str:
+def draw_table(table: Table, best: int | None = None) -> str:
     """Return a table with numbers aligned right and text aligned left; cells that are None are empty.
 
     The row of the number *best* is marked, by a star too.
     """
-    words = [_is_word([row[i] for row in found.rows]) for i in range(len(found.titles))]
-    head = "".join(_wrap_cell("th", escape(t), w) for t, w in zip(found.titles, words, strict=True))
-    body = "\n".join(_draw_row(row, words, marked=n == best) for n, row in enumerate(found.rows))
+    are_words = [_is_word([row[i] for row in table.rows]) for i in range(len(table.titles))]
+    head = "".join(
+        _wrap_cell("th", escape(t), w) for t, w in zip(table.titles, are_words, strict=True)
+    )
+    body = "\n".join(
+        _draw_row(row, are_words, marked=n == best) for n, row in enumerate(table.rows)
+    )
     inner = f"<thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody>"
     return f'<div class="wide"><table>{inner}</table></div>'
 
 
-def drop_empty_columns(found: Table) -> Table:
+def drop_empty_columns(table: Table) -> Table:
     """Return a table without the columns that have nothing in any row."""
     kept = [
-        i for i in range(len(found.titles)) if any(row[i] not in (None, "") for row in found.rows)
+        i for i in range(len(table.titles)) if any(row[i] not in (None, "") for row in table.rows)
     ]
-    rows = tuple(tuple(row[i] for i in kept) for row in found.rows)
-    return Table(tuple(found.titles[i] for i in kept), rows)
+    rows = tuple(tuple(row[i] for i in kept) for row in table.rows)
+    return Table(tuple(table.titles[i] for i in kept), rows)
 
 
 def _is_word(cells: Sequence[Cell]) -> bool:
@@ -106,11 +110,11 @@ def note(text: str) -> str:
     return f'<p class="note">{escape(text)}</p>'
 
 
-def draw_changes(found: Sequence[MembershipChange], unknown: str, when: When) -> Iterator[str]:
+def draw_changes(changes: Sequence[MembershipChange], unknown: str, when: When) -> Iterator[str]:
     """Yield the section on membership changes; *unknown* says why they are not known, or is empty."""
     yield "<h2>Changes of nodes</h2>"
     if unknown:
         yield f"<p>{escape(f'{NOT_KNOWN}: {unknown}')}</p>"
         return
-    yield list_facts(list_changes_facts(found))
-    yield draw_table(make_changes_table(found, when))
+    yield list_facts(list_changes_facts(changes))
+    yield draw_table(make_changes_table(changes, when))

@@ -23,13 +23,13 @@ LISTED = 50  # tasks in the table of numbers
 TOLD = 120  # characters of the text on a curve or a dot
 
 
-def draw_curves(metric: Metric, found: Sequence[Placed]) -> str:
+def draw_curves(metric: Metric, ranking: Sequence[Placed]) -> str:
     """Return a plot of the numbers of each task in their order, or an empty text if no task has two of them.
 
-    The best task of *found*, which must be in the order of places, is on top of the others.
+    The best task of *ranking*, which must be in the order of places, is on top of the others.
     """
-    best = find_best(found)
-    shown = [p for p in found if len(p.task.measured.numbers) > 1]
+    best = find_best(ranking)
+    shown = [p for p in ranking if len(p.task.measured.numbers) > 1]
     kept = [shown[i] for i in range(min(len(shown), CURVES))]
     each = min(MANY, max(FEWEST, POINTS // max(1, len(kept))))
     spots = [(p, thin(p.task.measured.numbers, each)) for p in kept]
@@ -55,17 +55,17 @@ def draw_curves(metric: Metric, found: Sequence[Placed]) -> str:
 def _make_curve(placed: Placed, spots: Sequence[Spot], up: Axis, count: int, is_best: bool) -> Line:
     drawn = tuple((x, y) for x, y in spots if is_drawable(y, log=up.log))
     task = f"task {placed.task.number}"
-    told = (describe_task(placed),)
+    tooltip = (describe_task(placed),)
     if is_best:
-        return Line(f"{task}, the best" if count > 1 else task, drawn, "best", told=told)
+        return Line(f"{task}, the best" if count > 1 else task, drawn, "best", told=tooltip)
     if count <= FEW:
-        return Line(task, drawn, f"line{(placed.place or count) - 1}", told=told)
-    return Line("other tasks", drawn, "many", told=told)
+        return Line(task, drawn, f"line{(placed.place or count) - 1}", told=tooltip)
+    return Line("other tasks", drawn, "many", told=tooltip)
 
 
-def find_best(found: Sequence[Placed]) -> Placed | None:
+def find_best(ranking: Sequence[Placed]) -> Placed | None:
     """Return the task that is marked as the best in plots and in the table: of equal ones the first."""
-    return next((p for p in found if p.place == 1), None)
+    return next((p for p in ranking if p.place == 1), None)
 
 
 def describe_task(placed: Placed) -> str:
@@ -81,15 +81,15 @@ def _note_left_out(count: int, up: Axis) -> Iterator[str]:
         yield note(f"{count:,} {values} not drawn: {where}")
 
 
-def _note_more(count: int, what: str) -> Iterator[str]:
+def _note_more(count: int, noun: str) -> Iterator[str]:
     if count > 0:
-        yield note(f"{count:,} more {what} are not drawn; runspec report --json has all tasks")
+        yield note(f"{count:,} more {noun} are not drawn; runspec report --json has all tasks")
 
 
-def list_numbers(found: Sequence[Placed]) -> Table:
+def list_numbers(ranking: Sequence[Placed]) -> Table:
     """Return a table of the numbers that were found for each task: their count and their extremes, the best first."""
     rows = []
-    for p in found:
+    for p in ranking:
         spots = thin(p.task.measured.numbers, len(p.task.measured.numbers))
         if len(spots) > 1:
             ys = [y for _, y in spots]
@@ -97,43 +97,43 @@ def list_numbers(found: Sequence[Placed]) -> Table:
     return Table(("task", "numbers", "first", "lowest", "highest", "last"), tuple(rows[:LISTED]))
 
 
-def draw_by_parameters(metric: Metric, found: Sequence[Placed]) -> list[str]:
+def draw_by_parameters(metric: Metric, ranking: Sequence[Placed]) -> list[str]:
     """Return a plot of the metric by each parameter that has several values, all of them numbers."""
-    known = [p for p in found if p.task.measured.value is not None]
+    known = [p for p in ranking if p.task.measured.value is not None]
     ranges = {
         name: at for name in _list_names(known) if (at := _get_values(name, known)) is not None
     }
     most = max(100, DOTS // max(1, len(ranges)))
     some = [known[i] for i in choose_evenly(len(known), most)]
     drawn = [_draw_by(metric, name, at, some) for name, at in list(ranges.items())[:FIGURES]]
-    return [one for one in drawn if one]
+    return [plot for plot in drawn if plot]
 
 
-def _list_names(found: Sequence[Placed]) -> Sequence[str]:
-    return list(found[0].task.values) if found else []
+def _list_names(ranking: Sequence[Placed]) -> Sequence[str]:
+    return list(ranking[0].task.values) if ranking else []
 
 
-def _get_values(name: str, found: Sequence[Placed]) -> Mapping[int, float] | None:
+def _get_values(name: str, ranking: Sequence[Placed]) -> Mapping[int, float] | None:
     """Return the value of a parameter for each task, or None if a plot by it would say nothing."""
     try:
-        values = {p.task.number: float(p.task.values[name]) for p in found}
+        values = {p.task.number: float(p.task.values[name]) for p in ranking}
     except ValueError:
         return None
     several = len(set(values.values())) > 1 and all(map(is_drawable, values.values()))
     return values if several else None
 
 
-def _draw_by(metric: Metric, name: str, at: Mapping[int, float], found: Sequence[Placed]) -> str:
+def _draw_by(metric: Metric, name: str, at: Mapping[int, float], ranking: Sequence[Placed]) -> str:
     across = make_axis(name, at.values(), PARAMETER_SPAN)
-    up = make_axis(metric.name, (p.task.measured.value or 0.0 for p in found))
+    up = make_axis(metric.name, (p.task.measured.value or 0.0 for p in ranking))
     if across is None or up is None:
         return ""
-    spots = [(p, at[p.task.number], p.task.measured.value or 0.0) for p in found]
-    first = find_best(found)
+    spots = [(p, at[p.task.number], p.task.measured.value or 0.0) for p in ranking]
+    first = find_best(ranking)
     drawn = [
-        one
-        for one in spots
-        if is_drawable(one[1], log=across.log) and is_drawable(one[2], log=up.log)
+        spot
+        for spot in spots
+        if is_drawable(spot[1], log=across.log) and is_drawable(spot[2], log=up.log)
     ]
     lines = [
         Line(
@@ -159,12 +159,12 @@ def _describe(placed: Placed, metric: Metric) -> str:
     )
 
 
-def draw_best(metric: Metric, found: Sequence[Placed]) -> Iterator[str]:
+def draw_best(metric: Metric, ranking: Sequence[Placed]) -> Iterator[str]:
     """Yield a line on the best task, if there are several."""
-    best = [p for p in found if p.place == 1]
-    if len(found) < 2 or not best:
+    best = [p for p in ranking if p.place == 1]
+    if len(ranking) < 2 or not best:
         return
     value = format_number(best[0].task.measured.value or 0.0)
     others = f" ({len(best) - 1:,} more have the same value)" if len(best) > 1 else ""
-    told = f"★ The best is {describe_task(best[0])}, with {metric.name} {value}{others}."
-    yield f"<p>{escape(told)}</p>"
+    text = f"★ The best is {describe_task(best[0])}, with {metric.name} {value}{others}."
+    yield f"<p>{escape(text)}</p>"

@@ -69,49 +69,49 @@ class RunReport(NamedTuple):
     spent: Sequence[tuple[str, str]] = ()
 
 
-def run_page(found: RunReport, when: When) -> str:
+def run_page(report: RunReport, when: When) -> str:
     """Return the page of a run; *when* formats a time for the reader."""
-    body = [*_draw_head(found, when), *_draw_metric(found), *_time(found, when)]
-    if found.changed is not None:
-        body += draw_changes(found.changed.changes, found.changed.unknown, when)
-        body.append(_draw_nodes(found.changed.changes))
+    body = [*_draw_head(report, when), *_draw_metric(report), *_time(report, when)]
+    if report.changed is not None:
+        body += draw_changes(report.changed.changes, report.changed.unknown, when)
+        body.append(_draw_nodes(report.changed.changes))
     return make_page(
-        found.run,
-        [*body, *usage_section.draw_usage(found.usage), *_draw_cost(found), *_draw_spec(found)],
+        report.run,
+        [*body, *usage_section.draw_usage(report.usage), *_draw_cost(report), *_draw_spec(report)],
     )
 
 
-def _draw_head(found: RunReport, when: When) -> Iterator[str]:
-    status, (nodes, tasks) = found.status, found.shape
+def _draw_head(report: RunReport, when: When) -> Iterator[str]:
+    status, (nodes, tasks) = report.status, report.shape
     size = (
         f"{_count_words(tasks, 'task')} of {_count_words(nodes, 'node')}"
         if tasks > 1
         else _count_words(nodes, "node")
     )
     state = f'<span class="state {status.state}">{status.state}</span>'
-    began = found.clock.began_s
-    parts = [found.provider, size, *([] if began is None else [f"began {when(began)}"])]
+    began = report.clock.began_s
+    parts = [report.provider, size, *([] if began is None else [f"began {when(began)}"])]
     yield f'<p class="lead">{state} · {escape(" · ".join(parts))}</p>'
     if not status.state.terminal:
         yield note(
-            f"This is what was known at {when(found.clock.now_s)}; the page does not change."
+            f"This is what was known at {when(report.clock.now_s)}; the page does not change."
         )
-    told = [("why", cut(status.reason, 2000))] if status.reason else []
-    told += [("exit code", str(status.exit_code))] if status.exit_code else []
-    yield list_facts([*told, *found.facts])
+    rows = [("why", cut(status.reason, 2000))] if status.reason else []
+    rows += [("exit code", str(status.exit_code))] if status.exit_code else []
+    yield list_facts([*rows, *report.facts])
 
 
-def _count_words(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+def _count_words(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 # What was measured
 
 
-def _draw_metric(found: RunReport) -> Iterator[str]:
-    metric, ranked = found.metric, found.ranking
+def _draw_metric(report: RunReport) -> Iterator[str]:
+    metric, ranked = report.metric, report.ranking
     if metric is None:
-        if found.shape[1] > 1:
+        if report.shape[1] > 1:
             yield note("The spec has no metric, so its tasks are not compared.")
         return
     yield f"<h2>{escape(metric.name)}</h2>"
@@ -127,7 +127,7 @@ def _draw_metric(found: RunReport) -> Iterator[str]:
         metric_plots.draw_curves(metric, ranked),
         *metric_plots.draw_by_parameters(metric, ranked),
     ]
-    if plots := [f"<div>{one}</div>" for one in drawn if one]:
+    if plots := [f"<div>{plot}</div>" for plot in drawn if plot]:
         yield '<div class="plots">'
         yield from plots
         yield "</div>"
@@ -143,11 +143,11 @@ def _draw_metric(found: RunReport) -> Iterator[str]:
         yield f"<details><summary>The numbers of each task</summary>{draw_table(of_curves)}</details>"
 
 
-def _take_fitting(found: Table) -> Table:
+def _take_fitting(table: Table) -> Table:
     """Return the first rows, which have room in the page."""
-    sizes = (sum(CELL + min(len(str(cell)), MOST) for cell in row) for row in found.rows)
+    sizes = (sum(CELL + min(len(str(cell)), MOST) for cell in row) for row in table.rows)
     count = sum(size <= TABLE for size in accumulate(sizes))
-    return found._replace(rows=found.rows[: max(1, count)])
+    return table._replace(rows=table.rows[: max(1, count)])
 
 
 def _explain_goal(metric: Metric) -> str:
@@ -157,22 +157,22 @@ def _explain_goal(metric: Metric) -> str:
 def _list_only_value(metric: Metric, ranked: Sequence[Placed]) -> Iterator[tuple[str, str]]:
     """Yield the value of the only task, which needs no table."""
     if len(ranked) == 1:
-        found = ranked[0].task.measured
-        among = f" ({metric.take} of {found.among:,} values)" if found.among > 1 else ""
+        measured = ranked[0].task.measured
+        among = f" ({metric.take} of {measured.among:,} values)" if measured.among > 1 else ""
         yield (
             metric.name,
-            found.why if found.value is None else f"{format_number(found.value)}{among}",
+            measured.why if measured.value is None else f"{format_number(measured.value)}{among}",
         )
 
 
 # Phases, attempts and reclaims
 
 
-def _time(found: RunReport, when: When) -> Iterator[str]:
-    status, nodes = found.status, found.status.nodes
-    phases = timeline.list_phases(found.clock, nodes, ended=status.state.terminal)
+def _time(report: RunReport, when: When) -> Iterator[str]:
+    status, nodes = report.status, report.status.nodes
+    phases = timeline.list_phases(report.clock, nodes, ended=status.state.terminal)
     chosen = timeline.choose_nodes(nodes, timeline.LANES)
-    picture = timeline.draw_lanes(timeline.make_lanes(phases, chosen, found.shape))
+    picture = timeline.draw_lanes(timeline.make_lanes(phases, chosen, report.shape))
     if not picture and not nodes:
         return
     yield "<h2>Phases and attempts</h2>"
@@ -184,62 +184,64 @@ def _time(found: RunReport, when: When) -> Iterator[str]:
         )
     shown = timeline.choose_nodes(nodes, timeline.ROWS)
     if shown:
-        yield draw_table(drop_empty_columns(timeline.make_attempt_table(shown, found.shape, when)))
-    if found.took_s:
-        steps = timeline.make_step_table(found.titles, found.took_s)
+        yield draw_table(drop_empty_columns(timeline.make_attempt_table(shown, report.shape, when)))
+    if report.took_s:
+        steps = timeline.make_step_table(report.titles, report.took_s)
         yield f"<details><summary>What was prepared</summary>{draw_table(steps)}</details>"
 
 
 def _sum_attempts(nodes: Sequence[NodeStatus]) -> Iterator[tuple[str, str]]:
-    over = [(node, one) for node in nodes for one in node.attempts]
+    over = [(node, attempt) for node in nodes for attempt in node.attempts]
     if not over:
         return
-    reclaimed = sum(one.reclaimed for _, one in over)
-    failed = sum(timeline.judge_attempt(*one) == "failed" for one in over)
-    told = [_count_words(len(over), "attempt") + " ended"]
-    told += [f"{failed:,} failed"] if failed else []
-    told += [f"{reclaimed:,} of spot machines that were reclaimed"] if reclaimed else []
-    yield "attempts", ", ".join(told)
+    reclaimed = sum(attempt.reclaimed for _, attempt in over)
+    failed = sum(timeline.judge_attempt(*attempts) == "failed" for attempts in over)
+    parts = [_count_words(len(over), "attempt") + " ended"]
+    parts += [f"{failed:,} failed"] if failed else []
+    parts += [f"{reclaimed:,} of spot machines that were reclaimed"] if reclaimed else []
+    yield "attempts", ", ".join(parts)
     if waiting := sum(node.state is State.WAITING for node in nodes):
         yield "waiting", _count_words(waiting, "node")
 
 
-def _draw_nodes(found: Sequence[MembershipChange]) -> str:
+def _draw_nodes(changes: Sequence[MembershipChange]) -> str:
     """Return a plot of the number of nodes over time, for the first tasks that have changes."""
-    tasks = sorted({one.task for one in found})[: metric_plots.FEW]
-    if len(found) < 2:
+    tasks = sorted({change.task for change in changes})[: metric_plots.FEW]
+    if len(changes) < 2:
         return ""
-    zero = min(one.at for one in found)
-    last = max(one.at for one in found) - zero
+    zero = min(change.at for change in changes)
+    last = max(change.at for change in changes) - zero
     across = Axis("time since the first generation", 0.0, last * 1.1 or 1.0, unit="s")
-    up = Axis("nodes", 0.0, max(one.nodes for one in found) + 1.0)
+    up = Axis("nodes", 0.0, max(change.nodes for change in changes) + 1.0)
     lines = []
     for number, task in enumerate(tasks):
-        own = [(one.at - zero, float(one.nodes)) for one in found if one.task == task]
+        sizes = [
+            (change.at - zero, float(change.nodes)) for change in changes if change.task == task
+        ]
         name = f"task {task}" if len(tasks) > 1 else "nodes"
-        lines.append(Line(name, _make_stairs(own, across.high), f"line{number}"))
+        lines.append(Line(name, _make_stairs(sizes, across.high), f"line{number}"))
     desc = "the table above has the same numbers"
     return draw_plot("Nodes over time", across, up, lines, desc, svg.WHOLE)
 
 
-def _make_stairs(own: Sequence[Spot], end: float) -> tuple[Spot, ...]:
-    found: list[Spot] = []
-    for x, y in sorted(own):
-        if found:
-            found.append((x, found[-1][1]))
-        found.append((x, y))
-    return (*found, (end, found[-1][1]))
+def _make_stairs(spots: Sequence[Spot], end: float) -> tuple[Spot, ...]:
+    stairs: list[Spot] = []
+    for x, y in sorted(spots):
+        if stairs:
+            stairs.append((x, stairs[-1][1]))
+        stairs.append((x, y))
+    return (*stairs, (end, stairs[-1][1]))
 
 
 # What it cost, and what it was
 
 
-def _draw_cost(found: RunReport) -> Iterator[str]:
-    chosen = found.machines.get("chosen", [])
-    if not chosen and not found.spent:
+def _draw_cost(report: RunReport) -> Iterator[str]:
+    chosen = report.machines.get("chosen", [])
+    if not chosen and not report.spent:
         return
     yield "<h2>Cost</h2>"
-    yield list_facts([*found.spent, *_list_prices(found.machines, chosen)])
+    yield list_facts([*report.spent, *_list_prices(report.machines, chosen)])
 
 
 def _list_prices(
@@ -247,7 +249,9 @@ def _list_prices(
 ) -> Iterator[tuple[str, str]]:
     if not chosen:
         return
-    each = [f"{one['name']}: {_format_hourly(one['usd_hour'])}" for one in chosen[:MACHINES]]
+    each = [
+        f"{machine['name']}: {_format_hourly(machine['usd_hour'])}" for machine in chosen[:MACHINES]
+    ]
     more = len(chosen) - MACHINES
     each += [f"one of {more:,} more"] if more > 0 else []
     yield "machine" if len(chosen) == 1 else "machines", ", or ".join(each)
@@ -259,12 +263,12 @@ def _format_hourly(amount: float | None) -> str:
     return "price unknown" if amount is None else f"{format_usd(amount)} an hour"
 
 
-def _draw_spec(found: RunReport) -> Iterator[str]:
+def _draw_spec(report: RunReport) -> Iterator[str]:
     yield "<h2>Spec</h2>"
-    digests = [("plan", found.digest)]
-    for name, source in sorted(found.sources.items()):
+    digests = [("plan", report.digest)]
+    for name, source in sorted(report.sources.items()):
         files = f"{_count_words(source.files, 'file')}, {source.bytes:,} bytes"
         digests.append((f"mount {name}", f"{source.digest} ({files})"))
     yield list_facts(digests)
-    text = escape(cut(found.spec_text, SPEC))
+    text = escape(cut(report.spec_text, SPEC))
     yield f"<details><summary>job.yaml</summary><pre>{text}</pre></details>"

@@ -14,38 +14,38 @@ from runspec_jobs.report.tables import list_scaling_facts, make_scaling_table
 STEPS = 60  # of a curve
 
 
-def make_scaling_page(title: str, found: Sequence[Scaled], notes: Sequence[str] = ()) -> str:
+def make_scaling_page(title: str, reports: Sequence[Scaled], notes: Sequence[str] = ()) -> str:
     """Return the page of scaling reports."""
     body = [f"<p>{escape(note)}</p>" for note in notes]
-    for one in found:
-        body += [f"<h2>{escape(one.series.name)}</h2>", list_facts(list_scaling_facts(one))]
+    for report in reports:
+        body += [f"<h2>{escape(report.series.name)}</h2>", list_facts(list_scaling_facts(report))]
         body += [
-            draw_table(make_scaling_table(one)),
+            draw_table(make_scaling_table(report)),
             '<div class="plots">',
-            *_draw_plots(one),
+            *_draw_plots(report),
             "</div>",
         ]
     return make_page(title, body)
 
 
-def _draw_plots(found: Scaled) -> Iterator[str]:
-    known = [row for row in found.rows if row.throughput]
-    if found.base is None or not known:
+def _draw_plots(report: Scaled) -> Iterator[str]:
+    known = [row for row in report.rows if row.throughput]
+    if report.base is None or not known:
         return
-    low, high = found.base, max(row.size for row in found.rows)
-    low = min(low, *(row.size for row in found.rows)) if len(found.rows) > 1 else low
-    across = Axis(found.series.unit, low, high, log=True, twos=True)
+    low, high = report.base, max(row.size for row in report.rows)
+    low = min(low, *(row.size for row in report.rows)) if len(report.rows) > 1 else low
+    across = Axis(report.series.unit, low, high, log=True, twos=True)
     sizes = [low * (high / low) ** (n / STEPS) for n in range(STEPS + 1)]
-    one = next(row.throughput for row in known if row.size == found.base) or 1.0
-    ideal = [(size, one * size / found.base) for size in sizes]
+    base_throughput = next(row.throughput for row in known if row.size == report.base) or 1.0
+    ideal = [(size, base_throughput * size / report.base) for size in sizes]
     measured = [(row.size, row.throughput or 0.0) for row in known]
-    law = [(s, t) for s in sizes if found.fit and (t := found.fit.compute_throughput(s))]
+    law = [(s, t) for s in sizes if report.fit and (t := report.fit.compute_throughput(s))]
     yield _draw_figure("samples a second", across, measured, law, ideal, log=True)
 
-    base = found.base
+    base = report.base
 
     def share(spots: Sequence[Spot]) -> list[Spot]:
-        return [(size, value / one * base / size) for size, value in spots]
+        return [(size, value / base_throughput * base / size) for size, value in spots]
 
     yield _draw_figure("efficiency", across, share(measured), share(law), share(ideal), log=False)
 

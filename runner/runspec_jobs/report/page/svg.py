@@ -81,11 +81,11 @@ def _draw_grid(across: Axis, up: Axis, wide: int) -> Iterator[str]:
 
 def draw_bottom_grid(across: Axis, wide: int = WIDE) -> Iterator[str]:
     """Yield the grid and labels of the axis at the bottom, *wide* pixels long; a narrow window has fewer labels."""
-    found = axis.label_ticks(across)
-    longest = max((len(text) for _, text in found), default=1) * LETTER + GAP
-    every = math.ceil(len(found) * longest / wide)
-    sparse = every * math.ceil(len(found) * longest / NARROW / every)
-    for number, (value, text) in enumerate(found):
+    labels = axis.label_ticks(across)
+    longest = max((len(text) for _, text in labels), default=1) * LETTER + GAP
+    every = math.ceil(len(labels) * longest / wide)
+    sparse = every * math.ceil(len(labels) * longest / NARROW / every)
+    for number, (value, text) in enumerate(labels):
         x = format_percent(across.share(value))
         yield f'<line class="grid" x1="{x}" x2="{x}" y1="0" y2="100%"/>'
         if number % every == 0:
@@ -101,21 +101,21 @@ def _draw_lines(across: Axis, up: Axis, lines: Sequence[Line]) -> Iterator[str]:
         at = " ".join(
             f"{across.share(x) * INNER:.0f},{(1 - up.share(y)) * INNER:.0f}" for x, y in line.spots
         )
-        told = f"<title>{escape(line.told[0])}</title>" if line.told else ""
-        yield f'<polyline class="{line.look}" points="{at}">{told}</polyline>'
+        tooltip = f"<title>{escape(line.told[0])}</title>" if line.told else ""
+        yield f'<polyline class="{line.look}" points="{at}">{tooltip}</polyline>'
     yield "</svg>"
 
 
 def _draw_dots(across: Axis, up: Axis, line: Line) -> Iterator[str]:
     yield f'<g class="{line.look}">'
     for number, (x, y) in enumerate(line.spots):
-        told = (
+        tooltip = (
             f"{line.name}: {format_number(x)}, {format_number(y)}"
             if not line.told
             else line.told[number]
         )
         cx, cy = format_percent(across.share(x)), format_percent(1 - up.share(y))
-        inner = f"<title>{escape(told)}</title>" if told else ""
+        inner = f"<title>{escape(tooltip)}</title>" if tooltip else ""
         yield f'<circle cx="{cx}" cy="{cy}" r="5">{inner}</circle>'
     yield "</g>"
 

@@ -22,7 +22,7 @@ def thin(numbers: Sequence[float], most: int) -> tuple[Spot, ...]:
     >>> [y for _, y in thin([1.0] * 50 + [99.0] + [1.0] * 50 + [-5.0] + [1.0] * 50, 8)]
     [1.0, 99.0, 1.0, 1.0, -5.0, 1.0]
     """
-    spots = [(place, y) for place, y in enumerate(numbers, 1) if math.isfinite(y)]
+    spots = [(index, y) for index, y in enumerate(numbers, 1) if math.isfinite(y)]
     if len(spots) <= most:
         return tuple(spots)
     parts = max(2, most // EACH)

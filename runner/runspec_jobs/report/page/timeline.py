@@ -70,32 +70,35 @@ def list_phases(clock: Clock, nodes: Sequence[NodeStatus], *, ended: bool) -> tu
 
     The attempts are timed by the clocks of the service, so a phase that would be shorter than nothing is left out.
     """
-    own = [attempt for node in nodes for attempt in node.attempts]
-    began = [one.began_s for one in own if one.began_s is not None]
-    last = [one.ended_s for one in own if one.ended_s is not None]
+    attempts = [attempt for node in nodes for attempt in node.attempts]
+    began = [attempt.began_s for attempt in attempts if attempt.began_s is not None]
+    last = [attempt.ended_s for attempt in attempts if attempt.ended_s is not None]
     going = any(not node.state.terminal for node in nodes) or not ended
     end_s = clock.now_s if going else max(last, default=clock.ended_s)
     first_s = min(began, default=None)
-    found = [("prepared", clock.began_s, clock.submitted_s), ("waited", clock.submitted_s, first_s)]
-    found.append(("ran", first_s, end_s))
+    phases = [
+        ("prepared", clock.began_s, clock.submitted_s),
+        ("waited", clock.submitted_s, first_s),
+    ]
+    phases.append(("ran", first_s, end_s))
     return tuple(
-        Bar(what, a, b) for what, a, b in found if a is not None and b is not None and b > a
+        Bar(message, a, b) for message, a, b in phases if a is not None and b is not None and b > a
     )
 
 
 def make_lanes(
-    found: Sequence[Bar], nodes: Sequence[NodeStatus], shape: tuple[int, int]
+    bars: Sequence[Bar], nodes: Sequence[NodeStatus], shape: tuple[int, int]
 ) -> list[Lane]:
     """Return a lane with the phases, and one for each node with attempts that have times."""
-    first = [Lane("run", tuple(found))] if found else []
+    first = [Lane("run", tuple(bars))] if bars else []
     return [*first, *(lane for node in nodes if (lane := _make_lane(node, shape)).bars)]
 
 
 def _make_lane(node: NodeStatus, shape: tuple[int, int]) -> Lane:
     bars = tuple(
-        Bar(judge_attempt(node, one), one.began_s, max(one.began_s, one.ended_s))
-        for one in node.attempts
-        if one.began_s is not None and one.ended_s is not None
+        Bar(judge_attempt(node, attempt), attempt.began_s, max(attempt.began_s, attempt.ended_s))
+        for attempt in node.attempts
+        if attempt.began_s is not None and attempt.ended_s is not None
     )
     return Lane(label_node(node, shape), bars)
 
@@ -117,22 +120,22 @@ def choose_nodes(nodes: Sequence[NodeStatus], most: int) -> list[NodeStatus]:
     return sorted(kept, key=lambda node: (node.task, node.rank))
 
 
-def draw_lanes(found: Sequence[Lane]) -> str:
+def draw_lanes(lanes: Sequence[Lane]) -> str:
     """Return the lanes as a figure, or an empty text if there is nothing to draw."""
-    bars = [bar for lane in found for bar in lane.bars]
+    bars = [bar for lane in lanes for bar in lane.bars]
     if not bars:
         return ""
     zero = min(bar.began_s for bar in bars)
     span = max(bar.ended_s for bar in bars) - zero
     across = Axis("time since the start", 0.0, span or 1.0, unit="s")
-    height, room = len(found) * ROW_PX, max(len(lane.name) for lane in found) + 1
+    height, room = len(lanes) * ROW_PX, max(len(lane.name) for lane in lanes) + 1
     parts = [
         f"<figure><figcaption>{TITLE}</figcaption>",
         f'<svg class="area" style="--room:{room}ch;height:{height}px" role="img" aria-label="{TITLE}">',
         "<desc>Each row is a node; the table below has the same times.</desc>",
         *svg.draw_bottom_grid(across, svg.WHOLE),
     ]
-    for number, lane in enumerate(found):
+    for number, lane in enumerate(lanes):
         parts += _draw_lane(number, lane, across, zero)
     parts.append(f'<text x="50%" y="100%" dy="36" text-anchor="middle">{across.title}</text></svg>')
     return "\n".join([*parts, _draw_legend(bars), "</figure>"])
@@ -144,17 +147,19 @@ def _draw_lane(number: int, lane: Lane, across: Axis, zero: float) -> Iterator[s
     yield f'<text x="-8" y="{middle}" text-anchor="end">{escape(lane.name)}</text>'
     for bar in lane.bars:
         left, right = across.share(bar.began_s - zero), across.share(bar.ended_s - zero)
-        told = escape(f"{lane.name} {bar.what}, {format_seconds(bar.ended_s - bar.began_s)}")
+        tooltip = escape(f"{lane.name} {bar.what}, {format_seconds(bar.ended_s - bar.began_s)}")
         yield (
             f'<rect class="{LOOKS[bar.what]}" x="{svg.format_percent(left)}" y="{top}" '
-            f'width="{svg.format_percent(max(right - left, 0.003))}" height="{BAR_PX}"><title>{told}</title></rect>'
+            f'width="{svg.format_percent(max(right - left, 0.003))}" height="{BAR_PX}"><title>{tooltip}</title></rect>'
         )
 
 
 def _draw_legend(bars: Sequence[Bar]) -> str:
     shown = {bar.what for bar in bars}
     each = "".join(
-        f"<li>{_draw_key(look)}{what}</li>" for what, look in LOOKS.items() if what in shown
+        f"<li>{_draw_key(look)}{message}</li>"
+        for message, look in LOOKS.items()
+        if message in shown
     )
     return f'<ul class="legend">{each}</ul>'
 
@@ -164,8 +169,8 @@ def _draw_key(look: str) -> str:
     return f'<svg class="key" viewBox="0 0 24 12" aria-hidden="true">{rect}</svg>'
 
 
-def list_phase_facts(found: Sequence[Bar]) -> Iterator[tuple[str, str]]:
-    for bar in found:
+def list_phase_facts(bars: Sequence[Bar]) -> Iterator[tuple[str, str]]:
+    for bar in bars:
         yield bar.what, format_seconds(bar.ended_s - bar.began_s)
 
 
@@ -184,13 +189,15 @@ def make_attempt_table(nodes: Sequence[NodeStatus], shape: tuple[int, int], when
 
 
 def _list_rows(node: NodeStatus, when: When) -> Iterator[tuple[Cell, ...]]:
-    for one in node.attempts:
-        began = None if one.began_s is None else when(one.began_s)
-        known = one.began_s is not None and one.ended_s is not None
+    for attempt in node.attempts:
+        began = None if attempt.began_s is None else when(attempt.began_s)
+        known = attempt.began_s is not None and attempt.ended_s is not None
         took = (
-            format_seconds(max(0.0, (one.ended_s or 0.0) - (one.began_s or 0.0))) if known else None
+            format_seconds(max(0.0, (attempt.ended_s or 0.0) - (attempt.began_s or 0.0)))
+            if known
+            else None
         )
-        state, code = judge_attempt(node, one), one.exit_code
-        yield one.number, state, code, began, took, one.reason
+        state, code = judge_attempt(node, attempt), attempt.exit_code
+        yield attempt.number, state, code, began, took, attempt.reason
     if not node.attempts or not node.state.terminal:
         yield node.attempt, str(node.state), node.exit_code, None, None, node.reason

@@ -109,14 +109,14 @@ def _draw_lines(
         lines.append(Line(name if len(named) <= FEW else "each GPU", spots, look, told=(name,)))
     if asked is not None:
         lines.append(Line("asked for", ((0.0, asked), (across.high, asked)), "ideal"))
-    told = f"{title}: at most {most:.3g} {unit}"
-    return draw_plot(title, across, up, lines, told)
+    description = f"{title}: at most {most:.3g} {unit}"
+    return draw_plot(title, across, up, lines, description)
 
 
 def _label_node(node: NodeUsage, nodes: Sequence[NodeUsage]) -> str:
-    if len({one.task for one in nodes}) == 1:
+    if len({node.task for node in nodes}) == 1:
         return f"node {node.rank}"
-    if all(one.rank == 0 for one in nodes):
+    if all(node.rank == 0 for node in nodes):
         return f"task {node.task}"
     return f"task {node.task} node {node.rank}"
 

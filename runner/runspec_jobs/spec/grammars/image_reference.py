@@ -38,9 +38,9 @@ def find_mistake(image: str) -> tuple[str, str] | None:
     first, _, last = name.rpartition("/")
     last, colon, tag = last.partition(":")
     if colon and not re.fullmatch(TAG, tag):
-        what = f"'{tag}' is no tag of an image" if tag else "the tag after ':' is missing"
+        message = f"'{tag}' is no tag of an image" if tag else "the tag after ':' is missing"
         return (
-            what,
+            message,
             "a tag has at most 128 letters, digits, '_', '.' and '-', and begins with none of the last two",
         )
     return _check_name(f"{first}/{last}" if first else last)
@@ -76,5 +76,5 @@ def _explain_part(part: str) -> tuple[str, str]:
         return "a part of the name is empty", SHAPE
     if re.fullmatch(PART, part.lower()):
         return "a registry takes no capital letters in a name", LOWER
-    what = f"'{part}' cannot be in the name of an image"
-    return what, "a name has lower-case letters, digits, and single '.', '_' or '-' between them"
+    message = f"'{part}' cannot be in the name of an image"
+    return message, "a name has lower-case letters, digits, and single '.', '_' or '-' between them"

@@ -46,15 +46,15 @@ def find_bash_words(script: str) -> list[tuple[int, str]]:
     [(2, '[['), (2, 'an array')]
     """
     bare, expanded = strip_quoted(script), strip_quoted(script, double=False)
-    found: dict[str, int] = {}
+    lines: dict[str, int] = {}
     for names, text in ((COMMANDS, bare), (EXPANSIONS, expanded)):
         for name, pattern in names:
             if match := re.search(pattern, text, re.MULTILINE):
                 at = match.start() + len(match[0]) - len(match[0].lstrip())
-                found[name] = text.count("\n", 0, at) + 1
+                lines[name] = text.count("\n", 0, at) + 1
     if re.search(r"\bRANDOM=", bare):
-        found.pop("$RANDOM", None)
-    return sorted((line, name) for name, line in found.items())
+        lines.pop("$RANDOM", None)
+    return sorted((line, name) for name, line in lines.items())
 
 
 def strip_quoted(script: str, *, double: bool = True) -> str:

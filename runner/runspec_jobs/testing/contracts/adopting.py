@@ -33,9 +33,9 @@ class AdoptingContract(MachinesContract):
         monkeypatch.setenv("RUNSPEC_HOME", str(tmp_path / "another machine"))
 
         def trial(number: int = 2, **fields: Any) -> Trial:
-            found = trials(world.spec(**fields), number)
-            found.keep(world.text(**fields))
-            return found
+            made_trial = trials(world.spec(**fields), number)
+            made_trial.keep(world.text(**fields))
+            return made_trial
 
         return trial
 
@@ -72,9 +72,9 @@ class AdoptingContract(MachinesContract):
         assert trial.wait().state is State.CANCELLED
 
         with ThreadPoolExecutor(2) as pool:
-            for done in [pool.submit(persist, one.destroy_run) for one in (trial, other)]:
+            for done in [pool.submit(persist, trial.destroy_run) for trial in (trial, other)]:
                 done.result()
-        assert [one.client.state(one.run).state for one in (trial, other)] == [State.GONE] * 2
+        assert [trial.client.state(trial.run).state for trial in (trial, other)] == [State.GONE] * 2
         trial.destroy()
         other.destroy()
         assert trial.left() == []

@@ -50,14 +50,14 @@ class ClientContract:
         """Yield a function that makes runs; the runs are destroyed at the end."""
         if not world.answers:
             pytest.skip("there is no service here for its client")
-        made: list[Trial] = []
+        trials: list[Trial] = []
 
         def trial(spec: Spec, number: int = 1, wrap: Wrap = lambda client: client) -> Trial:
-            made.append(Trial(world, spec, token(number), wrap))
-            return made[-1]
+            trials.append(Trial(world, spec, token(number), wrap))
+            return trials[-1]
 
         yield trial
-        for left in made:
+        for left in trials:
             persist(left.destroy)
 
     # Resources are found after they are made, and not after they are deleted.
@@ -202,13 +202,13 @@ class ClientContract:
         status = trial.until(is_over)
 
         assert status.state is State.SUCCEEDED, status
-        found = compute_spent(spans, Rates(node_usd_hour=USD_HOUR))
-        assert list(found) == [Outcome.SUCCEEDED, Outcome.FAILED]
+        spent = compute_spent(spans, Rates(node_usd_hour=USD_HOUR))
+        assert list(spent) == [Outcome.SUCCEEDED, Outcome.FAILED]
         whole_s = time.time() - began_s
-        for part in found.values():
+        for part in spent.values():
             assert (part.attempts, part.untimed) == (nodes, 0), spans
             assert nodes * (WORK_S - CLOCK_S) <= part.most_usd <= nodes * (whole_s + CLOCK_S), spans
-        assert sum_spent(found).most_usd <= nodes * (whole_s + CLOCK_S), spans
+        assert sum_spent(spent).most_usd <= nodes * (whole_s + CLOCK_S), spans
 
     def test_a_job_can_be_ended(self, trials: Trials, world: World) -> None:
         trial = trials(world.sleeping())
@@ -259,13 +259,13 @@ class ClientContract:
         other = world.connect(world.facts(spec))
         assert isinstance(trial.client, SupportsLogs)
         assert isinstance(other, SupportsLogs)
-        (one,), (two,) = trial.client.streams(trial.run), other.streams(trial.run)
+        (stream,), (two,) = trial.client.streams(trial.run), other.streams(trial.run)
 
         position: str | None = None
-        for chunk in read_chunks(one):
-            assert two.read(position) == chunk == one.read(position)
+        for chunk in read_chunks(stream):
+            assert two.read(position) == chunk == stream.read(position)
             position = chunk.position
-        assert list(read_chunks(two)) == list(read_chunks(one))
+        assert list(read_chunks(two)) == list(read_chunks(stream))
 
     def test_each_task_prints_into_a_stream_of_its_own(self, trials: Trials, world: World) -> None:
         name = "sweep"
@@ -304,10 +304,12 @@ class ClientContract:
         client, step = trial.client, find_step_with_folder(trial)
         assert isinstance(client, SupportsUpload), "it mounts folders and cannot upload them"
         answers: dict[str, Response] = {}
-        for one in trial.plan.steps[: trial.plan.steps.index(step)]:
-            found = client.find(one)
-            answers[one.id] = (
-                client.call(apply.fill_request(one.do, answers)) if found is None else found
+        for earlier in trial.plan.steps[: trial.plan.steps.index(step)]:
+            existing = client.find(earlier)
+            answers[earlier.id] = (
+                client.call(apply.fill_request(earlier.do, answers))
+                if existing is None
+                else existing
             )
         request, bundle = apply.fill_request(step.do, answers), world.bundles(spec)["code"]
 
@@ -338,11 +340,13 @@ class ClientContract:
         if not isinstance(client, SupportsPlaces):
             pytest.skip("it does not know where logs and outputs are")
 
-        one, other = client.places("one-aaaaaa"), client.places("other-bbbbbb")
+        places, other = client.places("one-aaaaaa"), client.places("other-bbbbbb")
 
-        assert one.logs
-        assert "one-aaaaaa" in one.outputs
-        assert other == type(one)(*(text.replace("one-aaaaaa", "other-bbbbbb") for text in one))
+        assert places.logs
+        assert "one-aaaaaa" in places.outputs
+        assert other == type(places)(
+            *(text.replace("one-aaaaaa", "other-bbbbbb") for text in places)
+        )
 
     # Faults.
 

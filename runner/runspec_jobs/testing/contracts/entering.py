@@ -52,13 +52,13 @@ class EnteringContract(OutputsContract):
         line = "$RUNSPEC_RUN $RUNSPEC_TASK $RUNSPEC_RANK ${TOKEN:+secret} $GREETING $1"
         text = f"cat mark; printf '%s\\n' \"{line}\"; exit 7"
 
-        found = trial.client.shell(
+        exec_spec = trial.client.shell(
             trial.run, 0, 0, ["sh", "-c", text, "sh", AWKWARD], terminal=False
         )
-        done = start_program(found)
+        done = start_program(exec_spec)
 
-        assert canary not in f"{found} {found.argv} {found.notes}"
-        secret = "" if any("TOKEN" in note for note in found.notes) else "secret"
+        assert canary not in f"{exec_spec} {exec_spec.argv} {exec_spec.notes}"
+        secret = "" if any("TOKEN" in note for note in exec_spec.notes) else "secret"
         expected = f"here\n{trial.run} 0 0 {secret} {AWKWARD} {AWKWARD}\n"
         assert (done.stdout.decode(), done.returncode) == (expected, 7), done.stderr
 
@@ -66,8 +66,8 @@ class EnteringContract(OutputsContract):
         trial = enter_trial(trials, world, world.entered())
         assert isinstance(trial.client, SupportsExec)
 
-        found = trial.client.shell(trial.run, 0, 0, [], terminal=False)
-        done = start_program(found, b"cat mark\nexit 3\n")
+        exec_spec = trial.client.shell(trial.run, 0, 0, [], terminal=False)
+        done = start_program(exec_spec, b"cat mark\nexit 3\n")
 
         assert (done.stdout, done.returncode) == (b"here\n", 3), done.stderr
 
@@ -93,14 +93,14 @@ class EnteringContract(OutputsContract):
         if not isinstance(client, SupportsPortForward):
             pytest.skip("it cannot connect to ports of a job")
 
-        told: list[str] = []
-        tunnel = Tunnel(port, 0, lambda: client.tunnel(trial.run, 0, 0, port), told.append)
+        messages: list[str] = []
+        tunnel = Tunnel(port, 0, lambda: client.tunnel(trial.run, 0, 0, port), messages.append)
         try:
             answer = post(f"http://127.0.0.1:{tunnel.port}", body, world.limit_s)
         finally:
             tunnel.close()
 
-        assert answer == body, told
+        assert answer == body, messages
 
 
 def enter_trial(trials: Trials, world: World, spec: Spec, wanted: State = State.RUNNING) -> Trial:
@@ -115,9 +115,14 @@ def enter_trial(trials: Trials, world: World, spec: Spec, wanted: State = State.
     return trial
 
 
-def start_program(found: ExecSpec, text: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+def start_program(exec_spec: ExecSpec, text: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(  # noqa: PLW1510 - callers check the exit code
-        found.argv, env=found.env, cwd=found.folder, input=text, capture_output=True, timeout=60
+        exec_spec.argv,
+        env=exec_spec.env,
+        cwd=exec_spec.folder,
+        input=text,
+        capture_output=True,
+        timeout=60,
     )
 
 
@@ -127,8 +132,8 @@ def post(url: str, body: bytes, limit_s: float) -> bytes:
     while True:
         try:
             with urllib.request.urlopen(url, body, timeout=limit_s) as answer:  # noqa: S310 - our own
-                found: bytes = answer.read()
-                return found
+                data: bytes = answer.read()
+                return data
         except OSError:
             if time.monotonic() > end:
                 raise

@@ -35,7 +35,7 @@ class FollowingContract(AdoptingContract):
             pytest.skip("an outage of this service cannot be simulated")
         trial = start_and_read(trials(world.spec(run="echo begun\nsleep 4\necho ended\n")))
         trial.make()
-        lines, told = list[bytes](), list[str]()
+        lines, messages = list[bytes](), list[str]()
 
         with contextlib.ExitStack() as down:
 
@@ -45,14 +45,14 @@ class FollowingContract(AdoptingContract):
                     down.enter_context(outage)
 
             def tell(text: str) -> None:
-                told.append(text)
+                messages.append(text)
                 down.close()
 
             status = follow.follow(trial.client, trial.run, show, tell=tell, timeout_s=LIMIT_S)
 
         assert status.state is State.SUCCEEDED
         assert [line for line in lines if line in (b"begun", b"ended")] == [b"begun", b"ended"]
-        assert [line.partition(" since ")[0] for line in told] == [
+        assert [line.partition(" since ")[0] for line in messages] == [
             "the service does not answer",
             "the service answers again",
         ]
@@ -76,8 +76,8 @@ class FollowingContract(AdoptingContract):
             follow.read_everything(trial.client, trial.run, follow.accept_every, timed=True)
         )
 
-        for found in (lines, again):
-            timed = [(line.at, line.text) for line in found if line.text.startswith(b"at ")]
+        for read in (lines, again):
+            timed = [(line.at, line.text) for line in read if line.text.startswith(b"at ")]
             late = [at - int(text[3:]) for at, text in timed if at is not None]
             assert len(late) == len(timed) == 3
             assert min(late) > -1.1

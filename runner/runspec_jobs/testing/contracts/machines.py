@@ -77,25 +77,25 @@ class MachinesContract(StoppingContract):
         machines = [make_machine(trials, spec, number, together) for number in range(MACHINES)]
 
         with ThreadPoolExecutor(MACHINES) as pool:
-            made = [pool.submit(together.make, one) for one in machines]
+            made = [pool.submit(together.make, trial) for trial in machines]
         together.over = True
-        problems = [one.exception() for one in made]
+        problems = [future.exception() for future in made]
         assert problems == [None] * MACHINES
 
         site = [
             step.id for step in machines[0].plan.steps if step.scope is Scope.SITE and step.undo
         ]
         assert together.met >= len(site)
-        for one in machines:
-            assert None not in one.found().values()
-            assert one.wait().state is State.SUCCEEDED
-        for one in machines:
-            persist(one.destroy_run)
+        for trial in machines:
+            assert None not in trial.found().values()
+            assert trial.wait().state is State.SUCCEEDED
+        for trial in machines:
+            persist(trial.destroy_run)
 
 
 def make_machine(trials: Trials, spec: Spec, number: int, together: Together) -> Trial:
     """Return a run of *spec* on a machine of its own, with its own journal and client."""
-    made = trials(spec, number + 1, lambda client: Machine(client, together=together))
-    assert isinstance(made.hands.client, Machine)
-    made.hands.client.run = made.run
-    return made
+    trial = trials(spec, number + 1, lambda client: Machine(client, together=together))
+    assert isinstance(trial.hands.client, Machine)
+    trial.hands.client.run = trial.run
+    return trial

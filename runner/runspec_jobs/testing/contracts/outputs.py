@@ -26,12 +26,12 @@ class OutputsContract(ClientContract):
         trial.make()
         trial.wait()
 
-        found = [f for f in trial.client.outputs(trial.run) if f.kind == "file"]
+        files = [f for f in trial.client.outputs(trial.run) if f.kind == "file"]
 
-        assert [(f.output, f.task, f.rank) for f in found] == [("made", 0, 0)] * len(found)
-        assert {file.path: read_content(file) for file in found} == world.written()
-        assert {f.path: f.bytes for f in found} == {k: len(v) for k, v in world.written().items()}
-        assert [f.path for f in found] == sorted(world.written())
+        assert [(f.output, f.task, f.rank) for f in files] == [("made", 0, 0)] * len(files)
+        assert {file.path: read_content(file) for file in files} == world.written()
+        assert {f.path: f.bytes for f in files} == {k: len(v) for k, v in world.written().items()}
+        assert [f.path for f in files] == sorted(world.written())
 
     @pytest.mark.parametrize("exit_code", [0, 7])
     def test_a_run_that_has_ended_has_plain_names_and_is_not_copied_twice(
@@ -46,11 +46,11 @@ class OutputsContract(ClientContract):
         client = get_publisher(trial)
 
         assert list(client.publish(trial.run)) == []
-        found = dict(world.plain(trial.client, trial.run))
+        plain = dict(world.plain(trial.client, trial.run))
         world.discard(trial.client, trial.run, [EMPTY])
         assert list(client.publish(trial.run)) == []
 
-        assert found == {f"made/0/0/{path}": data for path, data in world.written().items()}
+        assert plain == {f"made/0/0/{path}": data for path, data in world.written().items()}
         assert EMPTY not in world.plain(trial.client, trial.run)
 
     def test_a_client_publishes_what_a_killed_agent_did_not(
@@ -67,8 +67,8 @@ class OutputsContract(ClientContract):
 
         assert list(client.publish(trial.run)) == []
 
-        found = world.plain(trial.client, trial.run)
-        assert found == {f"made/0/0/{path}": data for path, data in world.written().items()}
+        plain = world.plain(trial.client, trial.run)
+        assert plain == {f"made/0/0/{path}": data for path, data in world.written().items()}
 
     def test_an_output_is_kept_of_all_nodes_each_by_itself_or_of_the_first(
         self, trials: Trials, world: World
@@ -81,10 +81,10 @@ class OutputsContract(ClientContract):
         trial.make()
         assert trial.wait().state is State.SUCCEEDED
 
-        found = trial.client.outputs(trial.run)
+        files = trial.client.outputs(trial.run)
 
         of_all = [(name, rank) for name in ("every", "usual") for rank in range(2)]
-        assert [(f.output, f.rank, f.path, read_content(f)) for f in found] == [
+        assert [(f.output, f.rank, f.path, read_content(f)) for f in files] == [
             (name, rank, "rank", f"{rank}\n".encode())
             for name, rank in sorted([*of_all, ("lead", 0)])
         ]
@@ -98,9 +98,9 @@ def read_content(file: OutputFile) -> bytes:
 def get_publisher(trial: Trial) -> SupportsPublishing:
     """Return the client of a run that has ended; skip the test if its saves have plain names from the start."""
     assert isinstance(trial.client, SupportsOutputs), "it saves outputs and cannot read them"
-    found = list(trial.client.outputs(trial.run))
-    assert found, "nothing was saved"
-    if not any("/.runspec/objects/" in f"/{file.key}" for file in found):
+    files = list(trial.client.outputs(trial.run))
+    assert files, "nothing was saved"
+    if not any("/.runspec/objects/" in f"/{file.key}" for file in files):
         pytest.skip("its jobs save to plain names, or one tar")
     if not isinstance(trial.client, SupportsPublishing):
         pytest.skip("its client publishes nothing yet")

@@ -53,9 +53,9 @@ class ReadingContract(UsageContract):
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(time, "sleep", refuse_here(time.sleep))
-            found = [read_once(client, trial.run) for client in (trial.client, other)]
+            logs = [read_once(client, trial.run) for client in (trial.client, other)]
 
-        assert all(trial.log().startswith(data) for data in found)
+        assert all(trial.log().startswith(data) for data in logs)
 
 
 def read_all(client: Client, trial: Trial) -> bool:

@@ -64,9 +64,9 @@ class StoppingContract(EnteringContract):
             0: State.SUCCEEDED,
             1: State.CANCELLED,
         }
-        (found,) = trial.client.outputs(trial.run)
-        with found.open() as stream:
-            assert (found.task, found.path, stream.read()) == (1, "told", b"told\n")
+        (file,) = trial.client.outputs(trial.run)
+        with file.open() as stream:
+            assert (file.task, file.path, stream.read()) == (1, "told", b"told\n")
 
     def test_a_run_all_of_whose_tasks_are_stopped_is_cancelled(
         self, trials: Trials, world: World
