@@ -18,9 +18,9 @@ from azure.storage.blob import (
     generate_container_sas,
 )
 
+from runspec_azure import store_layout
 from runspec_azure.errors import translated
 from runspec_azure.session.clouds import STORAGE_SCOPE
-from runspec_azure.store import layout
 from runspec_azure.timing import CLOCK, Clock
 from runspec_jobs.provider import NoAnswer
 
@@ -83,7 +83,7 @@ class Signer:
 
     def _sign(self, words: str) -> str:
         """Return a query for `racwdl`, the URL of the container for `url racwdl`, or that of a blob for `r KEY`."""
-        base = f"{layout.endpoint(self.options)}/{self.options.container}"
+        base = f"{store_layout.endpoint(self.options)}/{self.options.container}"
         rights, _, key = words.removeprefix("url ").partition(" ")
         query = self._query(rights, key)
         if key:
@@ -131,7 +131,7 @@ class Signer:
         if self._delegated is None or self.clock.monotonic() - self._delegated[0] > self.fresh_s:
             now = datetime.now(UTC)
             early = timedelta(seconds=EARLY_S)
-            end = layout.endpoint(self.options)
+            end = store_layout.endpoint(self.options)
             who = FetchedToken(self.account.login)
             with BlobServiceClient(end, credential=who, permit_redirects=False) as client:
                 ends = now + timedelta(seconds=wanted_s) + early

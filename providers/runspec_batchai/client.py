@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from runspec_azure import store_layout
 from runspec_azure.session import clouds
-from runspec_azure.store import layout
 from runspec_azure.timing import CLOCK, Clock
 from runspec_batchai import logs, lookup, orphans, status, timing
 from runspec_batchai.attempts import ATTEMPTS_FILE, End
@@ -247,7 +247,7 @@ class BatchAiClient:
         if own.logs is None and own.file_share is not None and own.storage_account is not None:
             logs = clouds.of(own).share_url(own.storage_account, own.file_share)
         return Places(
-            logs, f"{layout.endpoint(own)}/{own.container or ''}/{volumes.kept(run, own)}"
+            logs, f"{store_layout.endpoint(own)}/{own.container or ''}/{volumes.kept(run, own)}"
         )
 
     def outputs(self, run: str) -> Sequence[OutputFile]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from runspec_azure.discover.findings import Usage, asked, free, sizes as offered
+from runspec_azure.discover import Usage, asked, free, sizes as offered
 from runspec_batchai import resources, status
 from runspec_batchai.discover import quota
 from runspec_batchai.naming import batchai

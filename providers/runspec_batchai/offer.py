@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runspec_azure.resources.services import azure_price
+from runspec_azure.resources.vm_sizes import azure_price
 from runspec_batchai import resources
 from runspec_batchai.decision import Decision
 from runspec_jobs.provider import (

@@ -12,18 +12,18 @@ from azure.core.pipeline.policies import SansIOHTTPPolicy
 from azure.mgmt.batchai import BatchAI
 from azure.mgmt.resource.resources import ResourceManagementClient
 
-from runspec_azure.discover.findings import Usage
+from runspec_azure.discover import Usage
 from runspec_azure.errors import Hints, status_of, translated
 from runspec_azure.session import clouds, transport
 from runspec_azure.session.clouds import Cloud
 from runspec_azure.session.responses import collected, elements
-from runspec_azure.session.token_hosts import TokenHosts
+from runspec_azure.session.transport import TokenHosts
 from runspec_batchai.options import BatchAiOptions
 from runspec_batchai.resources import known
 from runspec_jobs.provider import NoAnswer, RemoteError, Request, Unavailable, UsageError
 
 if TYPE_CHECKING:
-    from runspec_azure.discover.subscription import Sku
+    from runspec_azure.discover import Sku
 
 RENEWED_S = 300.0  # a token that is valid for less time is renewed
 RETRIES = 6  # of requests that only read
@@ -42,9 +42,9 @@ class Bearer(SansIOHTTPPolicy[Any, Any]):
 
     @cached_property
     def _login(self) -> Any:
-        from runspec_azure.session import login
+        from runspec_azure.session import transport
 
-        return login.found(self._cloud)
+        return transport.find_login(self._cloud)
 
     def on_request(self, request: PipelineRequest[Any]) -> None:
         if self.token is None or self.token.expires_on - time.time() < RENEWED_S:
@@ -143,7 +143,7 @@ class Arm:
         """
         from azure.mgmt.compute import ComputeManagementClient
 
-        from runspec_azure.discover.subscription import listed_skus
+        from runspec_azure.discover import listed_skus
 
         try:
             with translated("list VM sizes", HINTS):

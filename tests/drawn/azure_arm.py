@@ -10,7 +10,7 @@ from azure.mgmt.batch import BatchManagementClient
 from hypothesis import strategies as st
 
 from runspec_azure.batch.provider import PROVIDER as BATCH
-from runspec_azure.discover.subscription import Subscription, survey
+from runspec_azure.discover import Subscription, survey
 from runspec_azure.session.management import Management
 from runspec_batchai import doctor as examination, timing
 from runspec_batchai.client import BatchAiClient

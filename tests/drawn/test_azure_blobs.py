@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 from obstore.store import AzureStore
 
-from runspec_azure.store.blobs import Blobs
+from runspec_azure.store import Blobs
 from tests.drawn.azure_batch import Account
 from tests.drawn.azure_cases import outcome
 from tests.drawn.azure_cloud import ranged

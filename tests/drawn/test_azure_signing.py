@@ -13,7 +13,7 @@ from azure.storage.blob import UserDelegationKey, generate_blob_sas
 
 from runspec_azure.session.clients import Session
 from runspec_azure.signed import Signer
-from runspec_azure.store.blobs import Blobs
+from runspec_azure.store import Blobs
 from runspec_jobs.provider import CredentialsError
 from tests.drawn.azure_cases import outcome
 from tests.drawn.azure_cloud import XML

@@ -14,7 +14,7 @@ import pytest
 
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.batch.probes import jobs, store
-from runspec_azure.batch.probes.probes import probes
+from runspec_azure.batch.probes.beliefs import probes
 from runspec_emulators.azure_batch.api.requests import Request
 from runspec_emulators.azure_batch.autoscale import formula
 from runspec_emulators.azure_batch.emulator import AzureBatch

@@ -14,10 +14,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from requests.adapters import HTTPAdapter
 
-from runspec_azure.batch import timing
+from runspec_azure import store
+from runspec_azure.batch import job, timing
 from runspec_azure.batch.client import AzureClient
-from runspec_azure.batch.job import job
-from runspec_azure.store import blobs
 from runspec_batchai import client as batchai, timing as batchai_times
 from runspec_jobs.load import registry
 from tests.faults.boundaries import Boundaries
@@ -137,4 +136,4 @@ def _hurry() -> None:
         return real(adapter, request, *more, **{**how, "timeout": (HANG_S, HANG_S)})
 
     patched.send = send
-    hurry_obstore(blobs, "AzureStore")
+    hurry_obstore(store, "AzureStore")

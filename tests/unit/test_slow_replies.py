@@ -20,7 +20,7 @@ from runspec_aws.session import ONCE, Session as AwsSession
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.errors import translated as azure
 from runspec_azure.resources import price_list as azure_prices
-from runspec_azure.session import clouds, login
+from runspec_azure.session import clouds, transport
 from runspec_azure.session.clients import Session as AzureSession
 from runspec_jobs.provider import NoAnswer, RemoteError
 from runspec_jobs.provider.streams import object_streams
@@ -130,7 +130,7 @@ def test_a_login_at_azure_that_drips_ends_too(part: str, monkeypatch: pytest.Mon
 
     with server(*DRIP[part]) as url:
         monkeypatch.setenv("IDENTITY_ENDPOINT", url)
-        credential = login.found(clouds.PUBLIC)
+        credential = transport.find_login(clouds.PUBLIC)
         with pytest.raises(ClientAuthenticationError, match="timed out"):
             credential.get_token(clouds.STORAGE_SCOPE)
 

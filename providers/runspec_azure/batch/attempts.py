@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from runspec_azure.batch import reasons
 from runspec_azure.batch.timing import DEFAULT, Timing
-from runspec_azure.store.blobs import Blobs
+from runspec_azure.store import Blobs
 from runspec_azure.timing import CLOCK, Clock
 from runspec_jobs.provider import Attempt, NodeEnds, unrecorded
 

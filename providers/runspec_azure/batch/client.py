@@ -7,22 +7,18 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
 
-from runspec_azure import publish
-from runspec_azure.batch import timing
+from runspec_azure import store, store_layout
+from runspec_azure.batch import job, timing
+from runspec_azure.batch.cleanup import OrphanFinder, Reconciler, Stops
 from runspec_azure.batch.infrastructure import autoscale
-from runspec_azure.batch.job import job
 from runspec_azure.batch.logs import Logs, TaskStream
 from runspec_azure.batch.options import BatchOptions
-from runspec_azure.batch.orphans import OrphanFinder
-from runspec_azure.batch.reconcile import Reconciler
 from runspec_azure.batch.status import Tasks
-from runspec_azure.batch.task_stop import Stops
 from runspec_azure.batch.timing import Timing
 from runspec_azure.errors import code_of, status_of
 from runspec_azure.session.clients import Session
-from runspec_azure.store import layout
-from runspec_azure.store.blobs import Blobs
-from runspec_azure.store.layout import INSIDE_SHA256, STATE
+from runspec_azure.store import Blobs
+from runspec_azure.store_layout import INSIDE_SHA256, STATE
 from runspec_azure.timing import CLOCK, Clock
 from runspec_jobs.provider import (
     AlreadyExists,
@@ -314,7 +310,7 @@ class AzureClient:
         return self.blobs.outputs(run)
 
     def places(self, run: str) -> Places:
-        kept = f"{layout.store(self.session.options)}/runs/{run}"
+        kept = f"{store_layout.store(self.session.options)}/runs/{run}"
         return Places(f"{kept}/logs", f"{kept}/outputs")
 
     def usage(self, run: str, most: int | None) -> Usage:
@@ -325,7 +321,7 @@ class AzureClient:
         )
 
     def publish(self, run: str) -> Sequence[str]:
-        return publish.publish(self.blobs, run, lambda: self.clock.sleep(self.timing.copy_s))
+        return store.publish(self.blobs, run, lambda: self.clock.sleep(self.timing.copy_s))
 
     def _timed(self, value: Any) -> Any:
         until = datetime.now(UTC) + timedelta(seconds=self.timing.woken_s)

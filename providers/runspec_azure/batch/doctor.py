@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runspec_azure.batch.options import BatchOptions
-from runspec_azure.discover.findings import asked, free, sizes
-from runspec_azure.discover.subscription import Subscription, opened
+from runspec_azure.discover import Subscription, asked, free, opened, sizes
 from runspec_azure.resources import vm_sizes
 from runspec_azure.session.clients import Session
-from runspec_azure.store.blobs import Blobs
+from runspec_azure.store import Blobs
 from runspec_jobs.provider import Finding
 
 NEEDED = ("batch_url", "storage_account", "container")

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from runspec_azure.batch.job import job as jobs
+from runspec_azure.batch import job as jobs
 from runspec_azure.batch.status import Tasks, attempts_of, seconds
 from runspec_azure.errors import status_of
 from runspec_azure.session.clients import Session
-from runspec_azure.store.blobs import Blobs
+from runspec_azure.store import Blobs
 from runspec_azure.timing import PollScheduler
 from runspec_jobs.provider import (
     Chunk,

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from runspec_azure.batch.decision import Decision
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.resources import request
-from runspec_azure.resources.services import azure_price
-from runspec_azure.resources.vm_sizes import catalogue
+from runspec_azure.resources.vm_sizes import azure_price, catalogue
 from runspec_jobs.provider import (
     NOT_READ,
     Capacity,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from runspec_azure.batch import signed
+from runspec_azure import store_layout
+from runspec_azure.batch import job, signed
 from runspec_azure.batch.decision import Decision
 from runspec_azure.batch.infrastructure import autoscale, pool as pools
-from runspec_azure.batch.job import job
 from runspec_azure.batch.options import BatchOptions
-from runspec_azure.store import layout
 from runspec_jobs.provider import (
     Facts,
     Spec,
@@ -37,10 +36,10 @@ def steps(decision: Decision, spec: Spec, run: str, facts: Facts) -> tuple[Step,
         **reach(spec, pools.rule(options)),
     }
     return (
-        *layout.steps(spec, facts),
+        *store_layout.steps(spec, facts),
         *pools.steps(decision),
         *autoscale.wake(decision, run, pool),
-        layout.record(spec, run, facts, shape=decision.shape, **in_record),
+        store_layout.record(spec, run, facts, shape=decision.shape, **in_record),
         *(signed.steps(spec, run, facts) if options.files == "signed" else ()),
         *job.steps(decision, spec, run, pool),
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runspec_azure.batch import plan, policy
-from runspec_azure.batch.check import check
+from runspec_azure.batch.check import problems
 from runspec_azure.batch.decision import decide
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.resources import request
@@ -36,12 +36,12 @@ class AzureBatchProvider:
     options_model: type[Options] = BatchOptions
 
     def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
-        return check.problems(decide(spec, facts), spec, facts)
+        return problems.problems(decide(spec, facts), spec, facts)
 
     def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
         if not (options.subscription and options.batch_url):
             return {}  # without both, the account cannot be read
-        from runspec_azure.discover.subscription import survey
+        from runspec_azure.discover import survey
 
         return survey(options)
 
@@ -51,9 +51,9 @@ class AzureBatchProvider:
         return examine(options)
 
     def probes(self, options: Any) -> Sequence[Probe]:
-        from runspec_azure.batch.probes import probes
+        from runspec_azure.batch.probes import beliefs
 
-        return probes.probes(options)
+        return beliefs.probes(options)
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(decide(spec, facts), spec, run, facts)
@@ -76,9 +76,9 @@ class AzureBatchProvider:
         return price_list.read(request.region(options))
 
     def first_profile(self) -> str:
-        from runspec_azure.batch.profile_template import PROFILE
+        from runspec_azure.batch.options import PROFILE_TEMPLATE
 
-        return PROFILE
+        return PROFILE_TEMPLATE
 
     def rehearse(
         self, options: Mapping[str, Any], folder: Path, engine: str | None

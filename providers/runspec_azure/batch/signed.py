@@ -9,9 +9,9 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
+from runspec_azure import store_layout
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import blob
-from runspec_azure.store import layout
 from runspec_jobs.provider import (
     OUTPUT_TAR,
     Facts,
@@ -58,12 +58,12 @@ def mark(rights: str, where: str) -> dict[str, str]:
 
 
 def files_key(run: str, options: BatchOptions) -> str:
-    return layout.key(options, "runs", run, "files")
+    return store_layout.key(options, "runs", run, "files")
 
 
 def start(run: str, options: BatchOptions) -> dict[str, Any]:
     """Return the resource file of a task that is the script to start."""
-    where = layout.key(options, "runs", run, START)
+    where = store_layout.key(options, "runs", run, START)
     return {"httpUrl": mark(READ, where), "filePath": START}
 
 
@@ -76,7 +76,7 @@ def steps(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
     words = ("/bin/sh", "-c", *signed_scripts(), *argv(spec))
     text = f"{NOTES}exec {shlex.join(words)}\n"
     container = options.container or ""
-    where = layout.key(options, "runs", run, START)
+    where = store_layout.key(options, "runs", run, START)
     yield Step(
         "start",
         "write the job's command",
@@ -91,25 +91,25 @@ def steps(spec: Spec, run: str, facts: Facts) -> Iterator[Step]:
 def lines(spec: Spec, run: str, facts: Facts) -> Iterator[Line]:
     """Yield the lines of the list that runspec_agent's signed.sh reads, one NAME=VALUE each."""
     options: BatchOptions = facts.options
-    claim = layout.key(options, "runs", run, "claim")
+    claim = store_layout.key(options, "runs", run, "claim")
 
     def mount(one: Mount) -> Iterator[Line]:
         source = facts.sources[one.name]
         yield digest_line(source)
-        yield ["get=", mark(READ, layout.key(options, "blobs", blob_name(source)))]
+        yield ["get=", mark(READ, store_layout.key(options, "blobs", blob_name(source)))]
 
     def output(name: str, task: int) -> Iterator[Line]:
-        where = layout.key(options, "runs", run, "outputs", name, str(task), "0", OUTPUT_TAR)
+        where = store_layout.key(options, "runs", run, "outputs", name, str(task), "0", OUTPUT_TAR)
         yield [f"put={task} ", mark(WRITE, where)]
         # An attempt does not know whether it is the first.
         yield [f"again={task} ", mark(READ, where)]
 
     def usage(task: int) -> Line:
-        where = layout.key(options, "runs", run, "usage", str(task), "0/0")
+        where = store_layout.key(options, "runs", run, "usage", str(task), "0/0")
         return [f"usage={task} ", mark(WRITE, where)]
 
     def end(task: int) -> Line:
-        where = layout.key(options, "runs", run, "ends", str(task), "signed")
+        where = store_layout.key(options, "runs", run, "ends", str(task), "signed")
         return [f"end={task} ", mark(WRITE, where)]
 
     yield "header=x-ms-blob-type: BlockBlob"

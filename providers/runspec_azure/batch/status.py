@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
-from runspec_azure.batch import reasons
+from runspec_azure.batch import job as jobs, reasons
 from runspec_azure.batch.attempts import AGAIN, AttemptNotes
-from runspec_azure.batch.job import job as jobs
 from runspec_azure.batch.timing import DEFAULT, Timing
 from runspec_azure.errors import status_of
 from runspec_azure.session.clients import Session
-from runspec_azure.store.blobs import Blobs
+from runspec_azure.store import Blobs
 from runspec_azure.timing import CLOCK, Clock
 from runspec_jobs.provider import (
     Attempt,

@@ -18,12 +18,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from runspec_jobs.provider import (
+    NOT_READ,
     Catalogue,
     ChosenMachine,
+    ListedPrices,
     Machine as CatalogueMachine,
     MachineRequest,
+    ServicePrice,
     choose_machines,
     read_catalogue,
+    read_services,
+    service_price,
 )
 
 READ = "2026-11-21"  # sizes that leave on or before that day are retired
@@ -203,3 +208,20 @@ def holding(
     offered = {request.region: frozenset(there)} if request.region else {}
     limited = whole._replace(machines=rows, offered=offered)
     return choose_machines(request, limited, lambda row: there[row.name].usable_gib)
+
+
+# The prices of Azure for storage, requests, addresses and gateways.
+
+
+def azure_price(item: str, region: str | None, listed: ListedPrices = NOT_READ) -> ServicePrice:
+    """Return the price of *item* in *region*, which may be unknown; a price of *listed* comes first.
+
+    Raises KeyError for an item that is not in the table.
+    """
+    return service_price(_prices(), item, region, listed)
+
+
+@cache
+def _prices() -> tuple[ServicePrice, ...]:
+    text = Path(__file__).with_name("azure_services.json").read_bytes()
+    return read_services(json.loads(text)["table"])

@@ -19,7 +19,7 @@ from azure.core.rest import HttpRequest, HttpResponse
 from runspec_azure.errors import translated
 from runspec_azure.naming import account
 from runspec_azure.session import clouds, responses, transport
-from runspec_azure.session.token_hosts import TokenHosts
+from runspec_azure.session.transport import TokenHosts
 from runspec_jobs.provider import CredentialsError, UsageError
 
 if TYPE_CHECKING:
@@ -84,9 +84,9 @@ class Session:
     @cached_property
     def login(self) -> TokenCredential:
         """Return the login of this machine."""
-        from runspec_azure.session import login
+        from runspec_azure.session import transport
 
-        return login.found(self.cloud)
+        return transport.find_login(self.cloud)
 
     @cached_property
     def management(self) -> Management:

@@ -11,7 +11,7 @@ from azure.mgmt.batch import BatchManagementClient
 
 from runspec_azure.errors import translated
 from runspec_azure.session import clouds, transport
-from runspec_azure.session.token_hosts import TokenHosts
+from runspec_azure.session.transport import TokenHosts
 
 
 class Management:

@@ -13,7 +13,7 @@ from obstore.store import AzureStore
 
 from runspec_azure.errors import translated
 from runspec_azure.session import clouds
-from runspec_azure.store.blobs import Blobs
+from runspec_azure.store import Blobs
 from runspec_batchai.options import BatchAiOptions
 from runspec_jobs.provider import Bundle, CredentialsError, File, Progress, UsageError
 
@@ -42,9 +42,9 @@ class Account:
 
     @cached_property
     def login(self) -> Any:
-        from runspec_azure.session import login
+        from runspec_azure.session import transport
 
-        return login.found(clouds.of(self.options))
+        return transport.find_login(clouds.of(self.options))
 
 
 class Store:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from runspec_azure.session import clouds
-from runspec_azure.store.layout import STATE
+from runspec_azure.store_layout import STATE
 from runspec_batchai.naming import input_id, output_id
 from runspec_batchai.options import BatchAiOptions, Volume
 from runspec_jobs.provider import Facts, Mount, Output, Source, Spec

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runspec_azure import publish
+from runspec_azure import store
 from runspec_jobs.provider import Copy, RemoteError
 
 
@@ -32,7 +32,7 @@ class Container:
 def test_a_copy_that_goes_on_after_the_answer_is_waited_for() -> None:
     container: Any = Container("pending", "pending", "success")
 
-    publish.copy_blob(container, Copy("object", "plain", 3), lambda: None)
+    store.copy_blob(container, Copy("object", "plain", 3), lambda: None)
 
     assert (container.sources, container.states) == (["https://a/c/object"], [])
 
@@ -44,4 +44,4 @@ def test_a_copy_that_was_given_up_is_an_error_in_words(end: str) -> None:
     with pytest.raises(
         RemoteError, match=f"copy object to plain: the store stopped the copy: {end}"
     ):
-        publish.copy_blob(container, Copy("object", "plain", 3), lambda: None)
+        store.copy_blob(container, Copy("object", "plain", 3), lambda: None)

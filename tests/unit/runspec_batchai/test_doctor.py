@@ -24,9 +24,7 @@ ALL = [resource_manager.sku(name.title(), "a family") for name in NAMES]
 @pytest.fixture
 def azure(monkeypatch: pytest.MonkeyPatch) -> Iterator[resource_manager.Azure]:
     monkeypatch.setenv("STORAGE_KEY", KEY)
-    monkeypatch.setattr(
-        "runspec_azure.session.login.DefaultAzureCredential", resource_manager.Login
-    )
+    monkeypatch.setattr("azure.identity.DefaultAzureCredential", resource_manager.Login)
     with resource_manager.azure() as made:
         made.skus = list(ALL)
         made.usages = [

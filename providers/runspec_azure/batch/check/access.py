@@ -1,15 +1,18 @@
-"""Problems with the access of a job to its blobs: with a signature, which expires, or with an identity."""
+"""What a job may reach: its files, secrets and images."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from urllib.parse import urlsplit
 
+from runspec_azure.batch import job
 from runspec_azure.batch.decision import Decision
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import setting
+from runspec_azure.resources import request, vm_sizes
 from runspec_azure.session import clouds
-from runspec_jobs.provider import Problem, Spec, lacking
+from runspec_jobs.provider import Path, Problem, Spec, lacking, secret_problems
 
 MOST_SIGNED_S = 7 * 86_400
 LOGIN_SIGNED_S = MOST_SIGNED_S - 1800  # its key is valid from a little earlier until a little later
@@ -124,3 +127,95 @@ def _written(seconds: int) -> str:
         if seconds % length == 0:
             return f"{seconds // length}{unit}"
     return f"{seconds}s"
+
+
+# Problems of secrets that a job on Azure Batch cannot get, and notes about the others.
+
+
+OWN_SECRETS = ("env", "file")
+
+
+def check_secrets(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
+    yield from secret_problems(
+        spec, options, "azure-batch", "'env:NAME'", partial(_secret, options)
+    )
+
+
+def _secret(options: BatchOptions, at: Path, _key: str, source: str) -> Iterator[Problem]:
+    kind = source.partition(":")[0]
+    if source.startswith(job.VAULT_KIND):
+        yield from _vault(at, source, options)
+    elif kind not in OWN_SECRETS:
+        what = f"a job on Azure Batch cannot read secrets from '{kind}:'"
+        yield Problem(
+            at, what, "keep it in env:NAME or file:/path on this machine, or in azure-kv:"
+        )
+    else:
+        what = "everyone who can read the job at Azure Batch can read this variable"
+        yield Problem(at, what, severity="note")
+
+
+def _vault(at: Path, where: str, options: BatchOptions) -> Iterator[Problem]:
+    if job.vault_url(where) is None:
+        hint = "write azure-kv:https://VAULT.vault.azure.net/secrets/NAME"
+        yield Problem(
+            at, f"the source of '{at[-1]}' in the profile is not a secret of a key vault", hint
+        )
+    elif not options.identity:
+        what = f"the job itself must read '{where}', but has no identity"
+        yield Problem(at, what, "set identity in the profile, or keep the secret in env:NAME")
+    elif (other := clouds.of_url(job.vault_url(where) or "")) not in (None, clouds.of(options)):
+        what = f"'{where}' is in the cloud '{other.name}', where the job's identity is not valid"
+        yield Problem(at, what, f"use a vault in {clouds.of(options).vault}")
+
+
+# Problems with the operating system image of the machines: its node agent, where it is, and its GPU driver.
+
+
+# https://learn.microsoft.com/azure/batch/batch-custom-image-pools-to-azure-compute-gallery-migration-guide
+RETIRED_IMAGES = "2026-03-31"
+
+
+def check_image(decision: Decision, spec: Spec) -> Iterator[Problem]:
+    yield from _agent(spec, decision.options)
+    yield from _managed_image(spec, decision.options)
+    yield from _driver(decision, spec)
+
+
+def _agent(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
+    """Yield a problem if the node agent does not belong to the image, which would make nodes unusable."""
+    agent = request.NODE_AGENTS.get(options.image.rpartition(":")[0])
+    if agent and agent != options.node_agent:
+        what = f"node_agent: '{options.node_agent}' does not belong to {options.image}"
+        yield Problem(setting(spec, "image"), what, f"set node_agent: {agent}")
+
+
+def _managed_image(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
+    """Yield a problem for an image with an id that is in no gallery."""
+    if options.image.startswith("/") and "/galleries/" not in options.image.lower():
+        what = f"Azure Batch retired pools with managed images on {RETIRED_IMAGES}: this image is in no gallery"
+        hint = "put it into an Azure Compute Gallery, and set image: /subscriptions/.../galleries/GALLERY/images/NAME"
+        yield Problem(setting(spec, "image"), what, hint)
+
+
+def _driver(decision: Decision, spec: Spec) -> Iterator[Problem]:
+    """Yield a problem if the GPUs of the machines do not work with the image."""
+    options, name = decision.options, decision.vm_size
+    kind = vm_sizes.gpu_type(name)
+    if not decision.request.gpus or not request.lacks_driver(kind, options.image):
+        return
+    at = setting(spec, "vm_size") if options.vm_size else ("cluster", "gpu_type")
+    if not options.vm_size and decision.request.gpu_type is None:
+        at = ("cluster", "gpus")
+    needed = request.driver(kind)
+    what = f"the {kind} of {name} needs the driver {needed.name}, which {options.image} lacks"
+    if options.start_task:
+        yield Problem(at, f"{what}: start_task must install it", severity="note")
+        return
+    if image := request.image_with(kind):
+        agent = request.NODE_AGENTS[image.rpartition(":")[0]]
+        known = f"image: {image} and node_agent: {agent}"
+    else:
+        known = "an image with that driver"
+    hint = f"set {known} in the profile, or a start_task that installs it, or another gpu_type"
+    yield Problem(at, what, hint)

@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from runspec_azure.batch import status
+from runspec_azure.batch import job as jobs, status
 from runspec_azure.batch.client import AzureClient
 from runspec_azure.batch.decision import decide
 from runspec_azure.batch.infrastructure import autoscale, pool
-from runspec_azure.batch.job import job as jobs
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.batch.probes.store import observation
 from runspec_azure.errors import code_of, status_of

@@ -10,9 +10,9 @@ from urllib.parse import quote
 from azure.core import PipelineClient
 from azure.core.rest import HttpRequest, HttpResponse
 
+from runspec_azure import store_layout
 from runspec_azure.batch.client import AzureClient
 from runspec_azure.errors import translated
-from runspec_azure.store import layout
 from runspec_jobs.provider import Observation, ProbeContext, Request, Verdict
 
 AT_ONCE = 8
@@ -42,7 +42,7 @@ def folder(client: AzureClient, context: ProbeContext) -> str:
 def url_of(client: AzureClient, key: str, rights: str = RIGHTS) -> str:
     """Return the URL of a blob, signed as for a job with *rights*."""
     query = client.signer.with_urls({"$signed": rights})
-    return f"{layout.endpoint(client.blobs.options)}/{client.blobs.options.container}/{key}?{query}"
+    return f"{store_layout.endpoint(client.blobs.options)}/{client.blobs.options.container}/{key}?{query}"
 
 
 def http(method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -> HttpResponse:

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 import pytest
 
-from runspec_azure import publish
+from runspec_azure import store
 from runspec_jobs.provider import Conflict, File, MembershipChange, Request, State
 from runspec_jobs.provider.elastic_tasks import ELASTIC
 from tests.drawn.azure_batch import RUN, TEXT, Account, task
@@ -159,7 +159,7 @@ def test_outputs_are_listed_and_published(
 
     blobs = account.cloud.blobs
     copy_blob = lambda _, copy, pause: blobs.update({copy.target: blobs[copy.source]})  # noqa: E731
-    monkeypatch.setattr(publish, "copy_blob", copy_blob)
+    monkeypatch.setattr(store, "copy_blob", copy_blob)
 
     listed = account.client().outputs(RUN)
     account.client().publish(RUN)

@@ -10,7 +10,7 @@ import pytest
 
 from runspec_azure.batch import PROVIDER, doctor
 from runspec_azure.batch.options import BatchOptions
-from runspec_azure.discover.subscription import Subscription, survey
+from runspec_azure.discover import Subscription, survey
 from tests.support.azure import resource_manager
 from tests.support.azure.specs import decision, options, spec
 

@@ -9,8 +9,7 @@ import pytest
 
 from runspec_agent.store import managed_identity
 from runspec_agent.store.blob import REFUSED
-from runspec_azure.batch import PROVIDER
-from runspec_azure.batch.job import job
+from runspec_azure.batch import PROVIDER, job
 from runspec_azure.batch.options import BatchOptions
 from runspec_jobs.provider import Facts, Request, Source, Spec, Step
 from runspec_jobs.testing import documents

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runspec_azure.batch.reconcile import Reconciler
+from runspec_azure.batch.cleanup import Reconciler
 from runspec_azure.batch.status import Tasks
 from runspec_jobs.provider import State
 from runspec_jobs.provider.elastic_tasks import ELASTIC

@@ -11,9 +11,9 @@ import pytest
 from azure.core import exceptions
 
 from runspec_azure.batch import timing
+from runspec_azure.batch.cleanup import Stops
 from runspec_azure.batch.status import Tasks
-from runspec_azure.batch.task_stop import Stops
-from runspec_azure.store.blobs import Entry
+from runspec_azure.store import Entry
 from runspec_azure.timing import CLOCK
 from runspec_jobs.provider import RemoteError, State, Status
 

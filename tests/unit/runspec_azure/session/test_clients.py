@@ -10,7 +10,7 @@ from azure.core.exceptions import ClientAuthenticationError
 
 from runspec_azure.session.clients import Session, secret
 from runspec_azure.signed import Signer
-from runspec_azure.store.blobs import Blobs
+from runspec_azure.store import Blobs
 from runspec_jobs.provider import CredentialsError
 from tests.support.azure.specs import options
 

@@ -18,7 +18,7 @@ import runspec_agent
 import runspec_azure
 from runspec_azure.batch import PROVIDER
 from runspec_azure.batch.client import AzureClient
-from runspec_azure.session import clouds, login
+from runspec_azure.session import clouds, transport
 from runspec_azure.session.clouds import CHINA, CLOUDS, PUBLIC, USGOVERNMENT, Cloud
 from runspec_jobs.provider import Facts, RunspecError
 from tests.support.azure import batch_ai_specs
@@ -99,7 +99,7 @@ def test_a_share_of_batch_ai_is_at_the_host_of_its_cloud(cloud: Cloud) -> None:
 def test_tokens_are_asked_for_at_the_login_of_the_cloud_and_for_its_services(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(login.AUTHORITY, raising=False)
+    monkeypatch.delenv(transport.AUTHORITY, raising=False)
     asked: list[str] = []
 
     class Nobody:
@@ -110,7 +110,7 @@ def test_tokens_are_asked_for_at_the_login_of_the_cloud_and_for_its_services(
             asked.extend(scopes)
             raise ClientAuthenticationError("nobody is logged in")
 
-    monkeypatch.setattr(login, "DefaultAzureCredential", Nobody)
+    monkeypatch.setattr("azure.identity.DefaultAzureCredential", Nobody)
     profile = options(
         batch_url=f"https://jobs.somewhere.{cloud.batch}", storage_key=None, subscription="1"
     )

@@ -12,10 +12,10 @@ from azure.core.credentials import AccessToken
 from azure.core.pipeline import PipelineRequest
 from azure.core.rest import HttpRequest
 
-from runspec_azure.discover.subscription import Subscription
+from runspec_azure.discover import Subscription
 from runspec_azure.session.clients import Session
 from runspec_azure.session.management import Management
-from runspec_azure.session.token_hosts import TokenHosts
+from runspec_azure.session.transport import TokenHosts
 from runspec_azure.signed import Signer
 from runspec_batchai.options import BatchAiOptions
 from runspec_batchai.session import Arm
@@ -161,7 +161,7 @@ def test_a_signature_of_a_user_follows_no_redirect(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("runspec_azure.signed.BlobServiceClient", Client)
     session = Session(options())
     session.__dict__["login"] = Login()
-    from runspec_azure.store.blobs import Blobs
+    from runspec_azure.store import Blobs
 
     with pytest.raises(CredentialsError, match="looked at"):
         Signer(Blobs(session)).delegation()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from runspec_azure.batch.status import Tasks
-from runspec_azure.store.blobs import Blobs
+from runspec_azure.store import Blobs
 from runspec_emulators.azure_services.blob import Blobs as Azurite
 from runspec_jobs.provider import RemoteError
 from tests.support.change_records import at, record

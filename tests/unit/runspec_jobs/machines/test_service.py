@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from runspec_azure.resources.services import azure_price
+from runspec_azure.resources.vm_sizes import azure_price
 from runspec_ec2 import aws_price
 from runspec_jobs.machines.service import ServicePrice, read_services, service_price
 from tests.support.root import ROOT

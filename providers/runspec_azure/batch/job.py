@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from runspec_azure import store_layout
 from runspec_azure.batch import signed
 from runspec_azure.batch.decision import Decision
 from runspec_azure.batch.infrastructure import pool as pools
-from runspec_azure.batch.job import key_vault
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import batch, pairs
-from runspec_azure.store import layout
+from runspec_azure.session import clouds
 from runspec_jobs.provider import Scope, Spec, Step
 
 # https://learn.microsoft.com/en-us/rest/api/batchservice/tasks/create-task-collection
@@ -117,7 +119,7 @@ def _environment(decision: Decision, spec: Spec, run: str) -> dict[str, Any]:
     secrets = {
         variable: {"$secret": options.secrets[key]}
         for variable, key in spec.secrets.items()
-        if not key_vault.url(options.secrets[key])
+        if not vault_url(options.secrets[key])
     }
     if options.files == "signed":
         listed = signed.mark(signed.READ, signed.files_key(run, options))
@@ -132,10 +134,10 @@ def _environment(decision: Decision, spec: Spec, run: str) -> dict[str, Any]:
         **spec.program_env,
         **secrets,
         "RUNSPEC_RUN": run,
-        "RUNSPEC_STORE": layout.store(options),
-        "RUNSPEC_BLOB_URL": layout.endpoint(options),
+        "RUNSPEC_STORE": store_layout.store(options),
+        "RUNSPEC_BLOB_URL": store_layout.endpoint(options),
         **_access(options),
-        **key_vault.environment(spec, options),
+        **vault_environment(spec, options),
         "RUNSPEC_WORDS": words(decision),
     }
 
@@ -201,9 +203,9 @@ def _needs_root(decision: Decision) -> bool:
 
 
 def _inside(options: BatchOptions) -> dict[str, Any]:
-    blob = layout.inside(options)
+    blob = store_layout.inside(options)
     if options.identity:
-        url = f"{layout.endpoint(options)}/{options.container or ''}/{blob}"
+        url = f"{store_layout.endpoint(options)}/{options.container or ''}/{blob}"
         reference = {"resourceId": options.identity}
         return {"httpUrl": url, "filePath": INSIDE, "identityReference": reference}
     return {"httpUrl": {"$signed": f"r {blob}"}, "filePath": INSIDE}
@@ -215,9 +217,9 @@ def _uploads(run: str, options: BatchOptions, number: int) -> Iterator[dict[str,
     Without an agent, the service also uploads the index of its times; a file that does not exist is no error.
     https://learn.microsoft.com/en-us/azure/batch/batch-task-output-files
     """
-    where: dict[str, Any] = {"path": layout.key(options, "runs", run, "logs", str(number))}
+    where: dict[str, Any] = {"path": store_layout.key(options, "runs", run, "logs", str(number))}
     if options.identity:
-        where["containerUrl"] = f"{layout.endpoint(options)}/{options.container or ''}"
+        where["containerUrl"] = f"{store_layout.endpoint(options)}/{options.container or ''}"
         where["identityReference"] = {"resourceId": options.identity}
     else:
         where["containerUrl"] = CONTAINER_URL
@@ -267,3 +269,39 @@ def _container(decision: Decision) -> dict[str, Any]:
         # A pool of one's own need not know it: https://learn.microsoft.com/rest/api/batchservice/tasks/create-task
         container["registry"] = pools.registry(options)
     return container
+
+
+# Secrets in a key vault: the plan has their URLs, and the job reads them with its identity.
+
+
+VAULT_KIND = "azure-kv:"
+# The part before # is the id of the vault, which azure-batch-ai needs.
+# https://learn.microsoft.com/azure/key-vault/general/about-keys-secrets-certificates#object-identifiers
+VAULT_SOURCE = re.compile(
+    r"azure-kv:(?:[^#]*#)?(https://[^/#?\s]+/secrets/[0-9A-Za-z-]{1,127}(?:/[0-9a-f]{32})?)/?"
+)
+
+
+def vault_url(source: str) -> str | None:
+    """Return the URL of the secret that *source* names; None if it is not a secret of a key vault.
+
+    >>> vault_url("azure-kv:/subscriptions/1/vaults/v#https://v.vault.azure.net/secrets/hf")
+    'https://v.vault.azure.net/secrets/hf'
+    """
+    found = VAULT_SOURCE.fullmatch(source)
+    return found and found[1]
+
+
+def vault_environment(spec: Spec, options: BatchOptions) -> Mapping[str, str]:
+    """Return variables with the URLs of the secrets that the job reads, and the audience of its tokens, if any."""
+    sources = {variable: options.secrets[key] for variable, key in spec.secrets.items()}
+    listed = {
+        variable: vault_url(source) for variable, source in sources.items() if vault_url(source)
+    }
+    if not listed:
+        return {}
+    audience = clouds.of(options).vault_audience
+    return {
+        "RUNSPEC_VAULT": json.dumps(listed, sort_keys=True),
+        "RUNSPEC_VAULT_AUDIENCE": audience,
+    }

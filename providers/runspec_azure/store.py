@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
@@ -13,21 +14,24 @@ from urllib.parse import urlsplit
 
 import obstore
 from azure.core.credentials import TokenCredential
+from azure.storage.blob import ContainerClient
 from obstore import exceptions as bulk
 from obstore.store import AzureStore
 
+from runspec_azure import store_layout
 from runspec_azure.errors import stream_broken, translated
 from runspec_azure.session import clouds
 from runspec_azure.session.clients import Session, refuse_plain, secret
 from runspec_azure.session.clouds import STORAGE_SCOPE
-from runspec_azure.store import layout
 from runspec_jobs.provider import (
     BodyReader,
     Bundle,
     Conflict,
+    Copy,
     OutputFile,
     Progress,
     RemoteError,
+    publish as publish_outputs,
     read_saved_outputs,
     tar_blocks,
     tar_bytes,
@@ -35,6 +39,7 @@ from runspec_jobs.provider import (
 
 if TYPE_CHECKING:
     from obstore import UpdateVersion
+
 
 PART_BYTES = 8 << 20
 PARTS = 50_000  # the limit of a blob: https://learn.microsoft.com/en-us/azure/storage/blobs/scalability-targets
@@ -69,7 +74,7 @@ class Blobs:
 
     @cached_property
     def store(self) -> AzureStore:
-        end = layout.endpoint(self.options)
+        end = store_layout.endpoint(self.options)
         own: dict[str, Any] = {"account_key": self.account_key} if self.account_key else {}
         if not own:
             refuse_plain("blob_url", end)
@@ -145,7 +150,7 @@ class Blobs:
     @property
     def on_azure(self) -> bool:
         """Whether the container is at Azure, and not in a compatible store at an endpoint of its own."""
-        return clouds.of_url(layout.endpoint(self.options)) is not None
+        return clouds.of_url(store_layout.endpoint(self.options)) is not None
 
     def refuse_without_conditions(self, content: bytes, *parts: str) -> None:
         """Raise RemoteError if the store does not refuse to write a blob that is there, or that has changed.
@@ -281,3 +286,78 @@ def _streamed(key: str) -> Iterator[None]:
         raise Conflict(f"{key} has been deleted") from None
     except OSError as exc:
         raise stream_broken(f"read {key}", exc) from exc
+
+
+# Publish outputs under plain names: the storage account copies the newest saves itself.
+
+
+# https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
+NAME_LENGTH = 1024
+# https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
+# XML holds neither of the last two, so that no list could name the blob and nobody delete it.
+CONTROLS = re.compile("[\\x00-\\x1f\\x7f\\x81\\ufffe\\uffff]")
+
+
+def publish(blobs: Blobs, run: str, pause: Callable[[], None]) -> list[str]:
+    """Copy the newest saves of *run* to their plain names; return a line for each name that is not valid.
+
+    *pause* is called between two requests for the status of an unfinished copy.
+    """
+    base = blobs.key("runs", run, "outputs", "")
+    keys = [entry.key for entry in blobs.listing(base)]
+    refused = publish_outputs(_Container(blobs, pause), base, keys)
+    return [f"{name!r} is not a valid blob name" for name in refused]
+
+
+class _Container(NamedTuple):
+    blobs: Blobs
+    pause: Callable[[], None]
+
+    def holds(self, key: str) -> bool:
+        try:
+            key.encode()
+        except UnicodeEncodeError:
+            return False
+        return len(key) <= NAME_LENGTH and not CONTROLS.search(key)
+
+    def read_all(self, keys: Sequence[str]) -> list[bytes | None]:
+        return self.blobs.read_all([key.removeprefix(f"{self.blobs.prefix}/") for key in keys])
+
+    def put(self, key: str, content: bytes) -> None:
+        self.blobs.put(key, content)
+
+    def remove_all(self, keys: Sequence[str], folder: str) -> None:
+        del folder
+        for key in keys:
+            self.blobs.remove(key)
+
+    def copy_all(self, copies: Sequence[Copy], folder: str) -> None:
+        del folder
+        with _container(self.blobs) as container, ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(lambda copy: copy_blob(container, copy, self.pause), copies))
+
+
+def _container(blobs: Blobs) -> ContainerClient:
+    options, end = blobs.options, store_layout.endpoint(blobs.options)
+    who: Any = blobs.account_key
+    if who:
+        who = {"account_name": options.storage_account, "account_key": who}
+    else:
+        refuse_plain("blob_url", end)
+        who = blobs.login
+    return ContainerClient(end, options.container, credential=who, permit_redirects=False)
+
+
+def copy_blob(container: ContainerClient, copy: Copy, pause: Callable[[], None]) -> None:
+    """Copy a blob of any size within the account, which needs no permissions except to read and to write.
+
+    The copy may continue after the answer: https://learn.microsoft.com/rest/api/storageservices/copy-blob
+    """
+    what = f"copy {copy.source} to {copy.target}"
+    target = container.get_blob_client(copy.target)
+    with translated(what):
+        target.start_copy_from_url(container.get_blob_client(copy.source).url)
+        while (status := target.get_blob_properties().copy.status) == "pending":
+            pause()
+    if status != "success":
+        raise RemoteError(f"{what}: the store stopped the copy: {status}")

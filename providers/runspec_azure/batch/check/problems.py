@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from runspec_azure.batch import signed
-from runspec_azure.batch.check import access, images, notes, secrets
+from runspec_azure.batch.check import access, notes
 from runspec_azure.batch.decision import Decision
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import setting
@@ -55,7 +55,7 @@ def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
         yield from _own_pool(decision, spec)
         if not options.pool:
             yield from _machines(decision, spec, facts)
-            yield from images.problems(decision, spec)
+            yield from access.check_image(decision, spec)
             yield from _registry(decision)
             yield from _addresses(spec, options)
         if options.files == "signed":
@@ -63,7 +63,7 @@ def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
         yield from _profile(spec, options)
         yield from access.problems(decision, spec)
         yield from _mounts(spec, options)
-        yield from secrets.problems(spec, options)
+        yield from access.check_secrets(spec, options)
         yield from notes.notes(decision, spec)
 
 

@@ -1,1 +1,0 @@
-"""The job of a run, its tasks and its secrets."""

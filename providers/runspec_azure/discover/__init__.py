@@ -1,1 +1,0 @@
-"""Discovery of a subscription: its Batch account, VM sizes and quotas."""
