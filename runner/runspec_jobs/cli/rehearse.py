@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +17,8 @@ from runspec_jobs.api.jobs import Overrides
 from runspec_jobs.api.lifecycle import get, runs
 from runspec_jobs.cli import apply, destroy, fetch, output, status
 from runspec_jobs.errors import OK, RunspecError, UsageError
+
+REPEAT_S = 0.05  # after which a destructor that was interrupted has ended
 
 
 @dataclass(frozen=True)
@@ -78,9 +82,12 @@ def _signals_as_interrupts() -> Iterator[Callable[[], None]]:
     if threading.current_thread() is not threading.main_thread():
         numbers = []
 
-    def ignore() -> None:
+    def handle(action: Callable[[int, FrameType | None], None]) -> None:
         for number in numbers:
-            signal.signal(number, lambda *_: None)
+            signal.signal(number, action)
+
+    def ignore() -> None:
+        handle(lambda *_: None)
 
     def interrupt(_: int, frame: FrameType | None) -> None:
         ignore()
@@ -89,11 +96,26 @@ def _signals_as_interrupts() -> Iterator[Callable[[], None]]:
             on_interrupt = signal.default_int_handler
         on_interrupt(signal.SIGINT, frame)
 
+    repeated = contextlib.ExitStack()
+
+    def repeat_lost(lost: sys.UnraisableHookArgs) -> None:
+        """Send a signal again that came while a destructor ran: no exception leaves a destructor."""
+        if not numbers or not issubclass(lost.exc_type, KeyboardInterrupt):
+            before_lost(lost)
+            return
+        handle(interrupt)
+        timer = threading.Timer(REPEAT_S, os.kill, (os.getpid(), numbers[0]))
+        timer.daemon = True
+        repeated.callback(timer.cancel)
+        timer.start()
+
+    before_lost, sys.unraisablehook = sys.unraisablehook, repeat_lost
     try:
-        for number in numbers:
-            signal.signal(number, interrupt)
+        handle(interrupt)
         yield ignore
     finally:
+        sys.unraisablehook = before_lost
+        repeated.close()
         for number in numbers:
             signal.signal(number, before[number])
 

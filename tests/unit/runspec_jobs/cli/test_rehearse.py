@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -220,6 +221,28 @@ def test_a_signal_at_the_end_of_a_rehearsal_leaves_nothing(
     assert list(temporary.iterdir()) == []
 
 
+def test_a_signal_during_a_destructor_of_a_rehearsal_is_not_lost(
+    job: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No exception leaves a destructor."""
+
+    class Garbage:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def run_long(_: object) -> int:
+        garbage = Garbage()
+        del garbage
+        time.sleep(10)
+        return 0
+
+    monkeypatch.setattr(apply, "apply", run_long)
+
+    assert run(["rehearse", str(job)]) == 130
+
+    assert list(temporary.iterdir()) == []
+
+
 def test_an_interrupt_when_the_folder_of_a_rehearsal_is_made_leaves_nothing(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,7 +254,7 @@ def test_an_interrupt_when_the_folder_of_a_rehearsal_is_made_leaves_nothing(
 
     monkeypatch.setattr(os, "mkdir", make_and_interrupt)
 
-    with pytest.raises(KeyboardInterrupt), emulation.work_folder(None, lambda text: None):
+    with pytest.raises(KeyboardInterrupt), emulation.make_work_folder(None, lambda text: None):
         pass
 
     assert list(temporary.iterdir()) == []
