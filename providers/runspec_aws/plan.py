@@ -11,7 +11,7 @@ from runspec_aws.infrastructure import compute_environments
 from runspec_aws.naming import batch, tags
 from runspec_aws.options import AwsOptions
 from runspec_aws.store import layout
-from runspec_jobs.provider import Facts, Scope, Spec, Step
+from runspec_jobs.provider import Facts, Scope, Spec, Step, answer_mark
 
 
 def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
@@ -24,15 +24,16 @@ def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
         job.step(spec, decision, facts),
         layout.record(spec, decision, queue, run, facts),
         *([signed.step(spec, run, facts)] if options.files == "signed" else []),
-        _submit(spec.name, decision.shape, run, options),
+        _submit(spec.name, decision.shape, run, facts),
     )
 
 
-def _submit(name: str, shape: JobShape, run: str, options: AwsOptions) -> Step:
+def _submit(name: str, shape: JobShape, run: str, facts: Facts) -> Step:
     """Return the call that starts the job. Batch has no client token, so the job's name contains the run.
 
     There is nothing to undo: the service removes jobs some time after they have ended.
     """
+    options: AwsOptions = facts.options
     queue: Any = options.queue or {"$ref": "queue.jobQueueArn"}
     params: dict[str, Any] = {
         "jobName": run,
@@ -42,6 +43,10 @@ def _submit(name: str, shape: JobShape, run: str, options: AwsOptions) -> Step:
         "propagateTags": True,
         "tags": tags(options, run=run, job=name),
     }
+    if facts.parents:
+        # https://docs.aws.amazon.com/batch/latest/userguide/job_dependencies.html
+        ids = (answer_mark(one.run, step, "jobId") for one in facts.parents for step in one.steps)
+        params["dependsOn"] = [{"jobId": job} for job in ids]
     if options.share:
         params["shareIdentifier"] = options.share
     if options.priority is not None:

@@ -10,6 +10,7 @@ from typing import Any
 from runspec_aws import check, plan
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources import asks_region, with_offers
+from runspec_aws.store.layout import store
 from runspec_jobs.provider import (
     NOT_READ,
     Client,
@@ -42,6 +43,15 @@ class AwsBatchProvider:
         from runspec_aws import discover
 
         return discover.survey(options) if options.queue else discover.offers(options)
+
+    def saves_place(self, spec: Spec, facts: Facts) -> str | None:
+        options: AwsOptions = facts.options
+        return store(options) if options.bucket and options.files == "role" else None
+
+    conditions = ("succeeded",)  # a job whose parent has failed fails
+
+    def waiting_place(self, spec: Spec, facts: Facts) -> str | None:
+        return facts.options.region and f"aws-batch:{facts.options.region}"
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(spec, run, with_offers(facts))

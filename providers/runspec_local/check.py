@@ -99,7 +99,7 @@ def _unused(spec: Spec, facts: Facts) -> Iterator[Problem]:
 def _places(spec: Spec) -> Iterator[Problem]:
     """Yield a problem for a place with parts such as `..`, which would lead out of its root folder."""
     for i, mount in enumerate(spec.mounts):
-        if mount.scheme != "file" and mount.place.startswith("/"):
+        if mount.scheme in ("store", "shared") and mount.place.startswith("/"):
             hint = f"use {mount.scheme}://{mount.place.lstrip('/') or 'folder'}"
             yield Problem(
                 ("mounts", i, "source"), f"'{mount.source}' leads out of its root folder", hint

@@ -18,6 +18,7 @@ from runspec_jobs.provider import (
     argv,
     kept_outputs,
     reach,
+    saves_mount,
     tasks,
 )
 
@@ -147,6 +148,7 @@ def _job(spec: Spec, run: str, facts: Facts) -> Step:
             timeout_s=spec.timeout,
             grace_s=facts.options.grace,
             **_shared(spec, facts),
+            **_parents(facts),
             **reach(spec, ""),  # loopback addresses need no firewall rule
         ),
         request("remove_run", run=run, folder=folder),
@@ -172,6 +174,19 @@ def _shared(spec: Spec, facts: Facts) -> dict[str, Any]:
             "spot_attempts": spec.retry.spot_attempts,
         }
     return found
+
+
+def _parents(facts: Facts) -> dict[str, Any]:
+    """Return what the supervisor needs to wait for other runs."""
+    if not facts.parents:
+        return {}
+    root = facts.survey["root"]
+    return {
+        "needs": [
+            {"run": one.run, "folder": f"{root}/runs/{one.run}", "condition": one.condition}
+            for one in facts.parents
+        ]
+    }
 
 
 def tops(spec: Spec) -> list[str]:
@@ -200,6 +215,15 @@ def _mount(mount: Mount, facts: Facts) -> dict[str, Any]:
     contained = (
         facts.survey["engine"] != "process"
     )  # a container engine enforces the mode of a mount
+    if mount.scheme == "run":
+        return {
+            "name": mount.name,
+            "source": root,
+            "target": mount.target,
+            "read_only": mount.read_only,
+            "copy": True,
+            "saves": {"name": mount.name, **saves_mount(facts.outputs[mount.name])},
+        }
     if mount.scheme == "file":
         source = _blob(facts, facts.sources[mount.name])
     else:

@@ -20,6 +20,14 @@ class LocalProvider:
     def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
         return check.problems(spec, facts)
 
+    def saves_place(self, spec: Spec, facts: Facts) -> str | None:
+        return f"local:{facts.survey['root']}" if facts.survey else None
+
+    conditions = ("succeeded", "failed", "ended")
+
+    def waiting_place(self, spec: Spec, facts: Facts) -> str | None:
+        return self.saves_place(spec, facts)
+
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(spec, run, facts)
 

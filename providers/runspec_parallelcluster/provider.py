@@ -26,10 +26,12 @@ from runspec_jobs.provider import (
 from runspec_parallelcluster import job, plan
 from runspec_parallelcluster.check import check
 from runspec_parallelcluster.decision import decide
+from runspec_parallelcluster.infrastructure import config
 from runspec_parallelcluster.options import ParallelClusterOptions
 from runspec_slurm import plan as slurm_plan
 from runspec_slurm.check import check as slurm_check
 from runspec_slurm.decision import decide as decide_job
+from runspec_slurm.job.sbatch_argv import AFTER
 
 RIGHTS = (
     "take them from https://docs.aws.amazon.com/parallelcluster/latest/ug/iam-roles-in-parallelcluster-v3.html; "
@@ -65,6 +67,16 @@ class ParallelClusterProvider:
         from runspec_parallelcluster import probes
 
         return probes.probes()
+
+    def saves_place(self, spec: Spec, facts: Facts) -> str | None:
+        decision = decide(spec, facts.options)
+        own = job.options(decision)
+        return f"parallelcluster:{own.region}:{config.name(decision)}:{own.host}:{own.workspace}"
+
+    conditions = tuple(AFTER)
+
+    def waiting_place(self, spec: Spec, facts: Facts) -> str | None:
+        return self.saves_place(spec, facts)
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         decision = decide(spec, facts.options)

@@ -33,7 +33,7 @@ from runspec_jobs.provider import (
     inside_zipapp,
 )
 from runspec_slurm import publish, shell, timing
-from runspec_slurm.job.sbatch_argv import following
+from runspec_slurm.job.sbatch_argv import after_parents, following
 from runspec_slurm.logs import Logs, LogStream
 from runspec_slurm.lookup.jobs import Jobs
 from runspec_slurm.naming import INSIDE_SHA256, JOB_STEP, job_name, of_run
@@ -99,6 +99,8 @@ class SlurmClient:
                 self.store.remove_tree(params["key"])
             case "sbatch":
                 argv = params["argv"]
+                if params.get("needs"):
+                    argv = after_parents(argv, params["needs"])
                 if "after" in params:
                     argv = following(argv, params["after"])
                 return self.jobs.submit(named(argv), argv, params["script"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from runspec_jobs.provider import Facts, Request, Scope, Spec, Step
+from runspec_jobs.provider import Facts, Request, Scope, Spec, Step, answer_mark
 from runspec_slurm import timing
 from runspec_slurm.decision import Arrays, Decision
 from runspec_slurm.job import sbatch_argv, script
@@ -18,11 +18,11 @@ def steps(decision: Decision, spec: Spec, run: str, facts: Facts) -> tuple[Step,
         layout.record(decision, spec, run, facts),
         *layout.secrets(spec, run, facts),
         *layout.login(decision, run),
-        *(_submit(decision, spec, run, array) for array in range(decision.arrays.count)),
+        *(_submit(decision, spec, run, array, facts) for array in range(decision.arrays.count)),
     )
 
 
-def _submit(decision: Decision, spec: Spec, run: str, array: int) -> Step:
+def _submit(decision: Decision, spec: Spec, run: str, array: int, facts: Facts) -> Step:
     """Return the step that submits the job, or one of several arrays.
 
     sbatch has no client token, so a job is named after the run. The undo ends all jobs of the run.
@@ -32,6 +32,12 @@ def _submit(decision: Decision, spec: Spec, run: str, array: int) -> Step:
         "argv": list(sbatch_argv.make_argv(decision, run, array)),
         "script": script.write_script(decision, spec, run, array),
     }
+    if facts.parents:
+        params["needs"] = [
+            {"after": sbatch_argv.AFTER[one.condition], "job": answer_mark(one.run, step, "job")}
+            for one in facts.parents
+            for step in one.steps
+        ]
     if arrays.lanes and array >= arrays.lanes:
         params["after"] = {"$ref": f"{job_step(array - arrays.lanes)}.job"}
     do, undo = Request("slurm", "sbatch", params), Request("slurm", "scancel", {"name": run})

@@ -21,6 +21,7 @@ from runspec_jobs.provider import (
 from runspec_slurm import plan
 from runspec_slurm.check import check
 from runspec_slurm.decision import decide
+from runspec_slurm.job import sbatch_argv
 from runspec_slurm.options import SlurmOptions
 
 
@@ -54,6 +55,15 @@ class SlurmProvider:
         from runspec_slurm.discover.node import examine
 
         return examine(options)
+
+    def saves_place(self, spec: Spec, facts: Facts) -> str | None:
+        options: SlurmOptions = facts.options
+        return f"slurm:{options.host or ''}:{options.workspace}"
+
+    conditions = tuple(sbatch_argv.AFTER)
+
+    def waiting_place(self, spec: Spec, facts: Facts) -> str | None:
+        return self.saves_place(spec, facts)
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(decide(spec, facts), spec, run, facts)

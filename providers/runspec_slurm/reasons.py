@@ -12,7 +12,7 @@ WAITING = {
     "None": "waits for Slurm to schedule it",
     "Priority": "waits for jobs with a higher priority",
     "Resources": "waits for free nodes",
-    "Dependency": "waits for the jobs in option after",
+    "Dependency": "waits for other jobs, those of `needs` or of option after",
     "DependencyNeverSatisfied": "a job in option after did not end as required: cancel this one",
     "BeginTime": "waits for its start time: a requeued job waits for some seconds or minutes",
     "JobArrayTaskLimit": "waits for other tasks of the sweep: max_parallel of them run",
@@ -45,7 +45,7 @@ WAITING = {
     "SchedDefer": "waits for Slurm to schedule it",
     "Cleaning": "waits until Slurm has cleaned up its last attempt",
 }
-LATER = "waits for an earlier array of the sweep, because of max_parallel, or for the jobs in option after"
+LATER = "waits for an earlier array of the sweep, because of max_parallel, or for other jobs"
 # The limits of the accounting have hundreds of reasons, whose names begin alike: Assoc..., QOS..., MaxJobs...
 LIMITS = ("Assoc", "QOS", "Max", "Group")
 STATES = {

@@ -1,8 +1,8 @@
 """The command line of the zipapp.
 
 `job [-- WORD...]`, `job --node`, `batch -- WORD...`, `enter RUN TASK RANK [-- WORD...]`, `launch -- WORD...`,
-`login FILE`, `reach -- WORD...`, `gpus COUNT -- WORD...`, `relay HOST PORT`, `rsh HOST WORD...`,
-`sync --every SECONDS|--once FROM TO`, `usage FOLDER`.
+`login FILE`, `output STORE RECORD TARGET`, `reach -- WORD...`, `gpus COUNT -- WORD...`, `relay HOST PORT`,
+`rsh HOST WORD...`, `sync --every SECONDS|--once FROM TO`, `usage FOLDER`.
 """
 
 import gc
@@ -19,6 +19,7 @@ VERBS = {
     "gpus": "job.gpu_check",
     "launch": "launch.launch",
     "login": "env.login_environment",
+    "output": "transfer.run_output",
     "reach": "rendezvous.connectivity",
     "relay": "job.port_relay",
     "rsh": "launch.file_rsh",

@@ -16,8 +16,8 @@ collecting complaining console course curve curves definition dial disk doubt dr
 engine enter environments exporting extras failures fetching finding first fitting flaws folders
 foreign forked formats forward gang gather groups handed headway hiding home import_cluster
 import_job import_paths inside instances interactive keep keeping kept launcher leftovers
-library limits litter log looking main managed many measured measures measuring meet metrics
-mirror near needs notice onward pace packages pages patterns place planning plots probe_jobs
+library litter log looking main managed many measured measures measuring meet metrics
+mirror near notice onward pace packages pages patterns place planning plots probe_jobs
 probe_store probing problems publishing reach readers reading record refusals rehearsal
 rehearsing relay reporting resuming roll rounds rsh run saving scalars scale seat seats shape
 shelf signing simulating sized sizes smoking spec start state stopped stops stores streams

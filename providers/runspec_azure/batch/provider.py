@@ -12,6 +12,7 @@ from runspec_azure.batch.check import problems
 from runspec_azure.batch.decision import decide
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.resources import request
+from runspec_azure.store.layout import store
 from runspec_jobs.provider import (
     NOT_READ,
     Client,
@@ -54,6 +55,10 @@ class AzureBatchProvider:
         from runspec_azure.batch.probes import beliefs
 
         return beliefs.probes(options)
+
+    def saves_place(self, spec: Spec, facts: Facts) -> str | None:
+        options: BatchOptions = facts.options
+        return store(options) if options.container and options.files == "agent" else None
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(decide(spec, facts), spec, run, facts)

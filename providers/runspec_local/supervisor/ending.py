@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from runspec_local.supervisor import events, process
 from runspec_local.supervisor.events import Events
 
 FULL_S = 600.0  # how long to wait for space for the last line
@@ -21,6 +24,25 @@ FAILURE = re.compile(
     r"^(?:Error: |docker: (?:Error response from daemon: )?)(.+)|^(exec .+)", re.MULTILINE
 )
 NO_REASON = re.compile(r"\s*$|Run 'docker run --help'|See 'docker run --help'")
+
+
+def of_run(folder: Path) -> str | None:
+    """Return the state in which the run in *folder* has ended, or None while it waits or runs.
+
+    A run whose supervisor was killed has failed, and so has one that is not there any more.
+    """
+    started = folder / "started.json"
+    try:
+        who = json.loads(started.read_bytes())
+        is_alive = process.alive(who)  # read before the events, since it may end in between
+    except FileNotFoundError:
+        return None if folder.exists() else "failed"
+    except (OSError, ValueError, LookupError, TypeError):
+        is_alive = process.supervisor_in(folder) is not None
+    with contextlib.suppress(OSError):
+        if end := events.last(events.read(folder / "events.jsonl"), "end"):
+            return str(end["state"])
+    return None if is_alive else "failed"
 
 
 def shell_code(code: int) -> int:
@@ -69,16 +91,16 @@ def summary(codes: Mapping[int, int], reasons: Sequence[str]) -> str:
     return f"{len(failed)} of {len(codes)} tasks failed; task {min(failed)} {reasons[0]}"
 
 
-def add(events: Events, end: Mapping[str, Any], asked: Callable[[], bool]) -> None:
+def add(kept: Events, end: Mapping[str, Any], asked: Callable[[], bool]) -> None:
     """Record how the job ended, once the disk has space for it; give up when *asked* returns True."""
     until = time.monotonic() + FULL_S
     try:
-        events.add("end", durable=True, **end)
+        kept.add("end", durable=True, **end)
         return
     except OSError as exc:
         sys.stderr.write(f"runspec: cannot record how the job ended: {exc.strerror or exc}\n")
     while time.monotonic() < until and not asked():
         time.sleep(FULL_PAUSE_S)
         with contextlib.suppress(OSError):
-            events.flush()
+            kept.flush()
             return

@@ -5,8 +5,10 @@ Standard library only: the supervisor is started often and must be fast.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -136,11 +138,32 @@ class Node:
         if not mount["read_only"] and not mount["copy"]:
             source.mkdir(parents=True, exist_ok=True)
         target.parent.mkdir(parents=True, exist_ok=True)
-        if mount["copy"]:
+        if "saves" in mount:
+            if not target.exists():
+                self._bring(mount["saves"], source, target)
+        elif mount["copy"]:
             if not target.exists():
                 _copy(source, target, mount["read_only"])
         elif not self.contained and not target.is_symlink():
             target.symlink_to(source)
+
+    def _bring(self, saves: Mapping[str, Any], store: Path, target: Path) -> None:
+        """Copy what another run has saved in *store* to *target*, which is there when it is complete."""
+        fresh = target.with_name(f".new-{target.name}")
+        if fresh.exists():
+            shutil.rmtree(fresh)
+        line = [sys.executable, "-I", str(Path(self.job["folder"], "runspec_inside.pyz")), "output"]
+        brought = subprocess.run(
+            [*line, str(store), json.dumps(saves), str(fresh)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        if brought.returncode:
+            raise OSError(brought.stderr.strip().removeprefix("runspec: ") or "it was killed")
+        os.rename(fresh, target)
 
     def argv(self) -> list[str]:
         """Return the command that starts the node."""

@@ -63,6 +63,8 @@ class Supervisor:
         self.unwanted: set[int] = set()  # tasks that are to end early, or not to start
         self.stopped: set[int] = set()  # those of them that ended early
         self.cancelled = False  # whether anything ended early
+        self.needs = list(job.get("needs", ()))  # runs that must have ended before the tasks begin
+        self.never = ""  # why the tasks cannot begin, if a run has not ended as they need
         self.times = LogTimes()
         self.poll = select.poll()
         self.wake, woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -134,6 +136,8 @@ class Supervisor:
 
     def _begin_waiting(self) -> None:
         """Begin as many tasks as may run at the same time, and as there are GPUs for."""
+        if self.needs and not self._parents_have_ended():
+            return
         while self.waiting and len(self.running) < self.job["max_parallel"]:
             task = self.waiting[0]
             devices = self.leases.take(task)
@@ -144,6 +148,23 @@ class Supervisor:
                 return
             self.delayed.pop(task, None)
             self._begin(self.waiting.pop(0), devices)
+
+    def _parents_have_ended(self) -> bool:
+        """Return whether all runs that this one needs have ended as it needs; if one has not, this run is to end."""
+        for need in list(self.needs):
+            state = ending.of_run(Path(need["folder"]))
+            if state is None:
+                why = f"waits for {need['run']}"
+                for task in self.waiting if self.delayed.get(-1) != why else ():
+                    self._tell_all(task, "waiting", reason=why)
+                self.delayed[-1] = why
+                return False
+            if need["condition"] not in ("ended", state):
+                self.never = f"{need['run']} has {state}"
+                self._cancel()
+                return False
+            self.needs.remove(need)
+        return True
 
     def _begin(self, task: int, devices: Devices) -> None:
         number = self.tried[task] = self.tried.get(task, 0) + 1
@@ -207,7 +228,7 @@ class Supervisor:
             return
         times = [at for attempt in self.running.values() for at in attempt.next_s]
         times += self.times.next_s
-        times += [time.monotonic() + LOOK_S] if self.leases.waits else []
+        times += [time.monotonic() + LOOK_S] if self.leases.waits or self.needs else []
         pause = None if not times else max(0, min(times) - time.monotonic()) * 1000 + 1
         self.poll.poll(pause)
         try:
@@ -457,7 +478,7 @@ def _end(supervisor: Supervisor, code: int, log: Path) -> dict[str, Any]:
     early = supervisor.cancelled or not codes
     state = "cancelled" if early else "failed" if failed else "succeeded"
     reasons = [supervisor.reasons[t] for t in sorted(supervisor.reasons) if codes.get(t)]
-    reason = "" if state != "failed" else ending.summary(codes, reasons)
+    reason = supervisor.never if state != "failed" else ending.summary(codes, reasons)
     if state == "succeeded" and supervisor.stopped:
         reason = f"{len(supervisor.stopped)} tasks were stopped"
     if supervisor.unsaved:

@@ -5,7 +5,7 @@ https://slurm.schedmd.com/sbatch.html
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from runspec_slurm.decision import Decision
 from runspec_slurm.naming import job_name, of_run
@@ -99,6 +99,23 @@ def dependency(text: str) -> str:
     ('afterok:123', 'afterany:9_1', 'singleton')
     """
     return f"afterok:{text}" if text[0].isdigit() else text
+
+
+# https://slurm.schedmd.com/sbatch.html#OPT_dependency
+AFTER = {"succeeded": "afterok", "failed": "afternotok", "ended": "afterany"}
+
+
+def after_parents(argv: Iterable[str], needs: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
+    """Return *argv* for a job that waits for jobs of other runs, and is cancelled if it can never begin.
+
+    >>> after_parents(["--nodes=1"], [{"after": "afterok", "job": "7"}, {"after": "afterany", "job": "8"}])
+    ('--dependency=afterok:7,afterany:8', '--kill-on-invalid-dep=yes', '--nodes=1')
+    """
+    wanted = ",".join(f"{need['after']}:{need['job']}" for need in needs)
+    begin = "--dependency="
+    known = [word.removeprefix(begin) for word in argv if word.startswith(begin)]
+    rest = [w for w in argv if not w.startswith((begin, "--kill-on-invalid-dep="))]
+    return (f"{begin}{','.join([*known, wanted])}", "--kill-on-invalid-dep=yes", *rest)
 
 
 def following(argv: Iterable[str], job: str) -> tuple[str, ...]:

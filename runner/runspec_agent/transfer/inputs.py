@@ -11,7 +11,11 @@ from runspec_agent.store.base import Bucket
 
 def get(bucket: Bucket, mount: Mapping[str, Any], path: str) -> None:
     """Download what *mount* names to *path*: a folder that was uploaded as one tar, or all objects under a prefix."""
-    if mount["kind"] == "tar":
+    if mount["kind"] == "saves":
+        from runspec_agent.transfer import run_output  # few jobs need it
+
+        run_output.get(bucket, mount, path)
+    elif mount["kind"] == "tar":
         from runspec_agent.transfer import untar  # imports the modules for tar files
 
         untar.unpack(bucket, mount["key"], path)

@@ -18,6 +18,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from runspec_jobs.api.chains import (
+        Chain,
+        ChainRun,
+        JobStatus,
+        apply_chain,
+        get_chain,
+        load_chain,
+    )
     from runspec_jobs.api.events import Event, OnEvent
     from runspec_jobs.api.jobs import Estimate, Job, Plan, estimate, load, plan
     from runspec_jobs.api.lifecycle import (
@@ -34,11 +42,13 @@ if TYPE_CHECKING:
     from runspec_jobs.api.specs import Diagnostic, InvalidSpec, Spec, validate
 
 __all__ = [
-    "Diagnostic", "Estimate", "Event", "InvalidSpec", "Job", "LogLine", "OnEvent", "OutputFile", "Plan", "Run", "Spec",
-    "State", "Status", "Task", "apply", "estimate", "get", "load", "plan", "runs", "validate",
+    "Chain", "ChainRun", "Diagnostic", "Estimate", "Event", "InvalidSpec", "Job", "JobStatus", "LogLine", "OnEvent",
+    "OutputFile", "Plan", "Run", "Spec", "State", "Status", "Task", "apply", "apply_chain", "estimate", "get",
+    "get_chain", "load", "load_chain", "plan", "runs", "validate",
 ]  # fmt: skip
 
 _MODULES = {
+    "chains": ("Chain", "ChainRun", "JobStatus", "apply_chain", "get_chain", "load_chain"),
     "events": ("Event", "OnEvent"),
     "jobs": ("Estimate", "Job", "Plan", "estimate", "load", "plan"),
     "lifecycle": (

@@ -10,6 +10,7 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from runspec_agent.base import file_lock
 from runspec_jobs.api.events import Events, OnEvent
@@ -17,10 +18,11 @@ from runspec_jobs.api.specs import InvalidSpec, SourceFile
 from runspec_jobs.document.nodes import format_flow
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.errors import Unavailable, UsageError
-from runspec_jobs.load import inputs, profile, registry, source
+from runspec_jobs.load import chain_file, inputs, profile, registry, source
 from runspec_jobs.load.overrides import Overrides, apply_overrides
 from runspec_jobs.provider import (
     Emulation,
+    Provider,
     Spec,
     SupportsEmulatedContainers,
     SupportsEmulation,
@@ -51,45 +53,73 @@ def emulated(
     container.
     """
     reporter = Events(on_event)
-    text, spec = _read(file, overrides)
+    wanted = [_asked(text, spec, file) for text, spec in _read(file, overrides)]
+    by_provider = {one.provider.name: one for one in reversed(wanted)}  # the first job of each
+    with (
+        contextlib.ExitStack() as stages,
+        make_work_folder(folder, reporter.note) as at,
+    ):
+        started: dict[str, tuple[Emulation, str | None]] = {}
+        for name, one in by_provider.items():
+            if not isinstance(one.provider, SupportsEmulation):
+                if len(by_provider) > 1:
+                    continue  # its jobs run on this machine as they are
+                what = f"there is no emulator of '{name}'"
+                raise Unavailable(what, "run the job with runspec apply")
+            own = at if len(by_provider) == 1 else at / name
+            own.mkdir(mode=0o700, exist_ok=True)
+            settings = profile.select_pool(one.settings, one.pool)
+            started[name] = (
+                stages.enter_context(one.provider.rehearse(settings, own, engine)),
+                one.pool,
+            )
+        stages.enter_context(_inside(started, at, reporter))
+        for container, source_folder in (containers or {}).items():
+            name = next(iter(started))
+            _fill(by_provider[name].provider, started[name][0], container, source_folder)
+        yield at
+
+
+class _Asked(NamedTuple):
+    """The provider of a job, and its settings in the profile."""
+
+    provider: Provider
+    settings: Mapping[str, Any]
+    pool: str | None
+
+
+def _asked(text: SourceFile, spec: Spec, file: Path) -> _Asked:
+    """Return the provider of a job; raise an error before any emulator is started, with lines of the user's files."""
     if spec.scaling is not None:
         message = "rehearse runs one job, and a spec with `scaling` describes several"
         raise UsageError(message, "remove scaling, and set cluster.nodes")
     provider = registry.load(spec.provider)
-    if not isinstance(provider, SupportsEmulation):
-        raise Unavailable(
-            f"there is no emulator of '{provider.name}'", "run the job with runspec apply"
-        )
-    in_use = inputs.read_profile_in_use(file.parent)
-    options, wrong = inputs.read_settings(text, in_use, spec, provider)
+    own = inputs.read_profile_in_use(file if file.is_dir() else file.parent)
+    options, wrong = inputs.read_settings(text, own, spec, provider)
     if options is None:
-        raise InvalidSpec(*wrong)  # before anything is started, with lines of the user's own files
-    settings, pool = in_use.get_settings(provider.name), spec.cluster.pool
-    with (
-        make_work_folder(folder, reporter.note) as at,
-        provider.rehearse(profile.select_pool(settings, pool), at, engine) as stage,
-        _enter_emulation(stage, provider.name, at, pool, reporter),
-    ):
-        for name, source_folder in (containers or {}).items():
-            _fill(provider, stage, name, source_folder)
-        yield at
+        raise InvalidSpec(*wrong)
+    return _Asked(provider, own.get_settings(provider.name), spec.cluster.pool)
 
 
-def _fill(provider: SupportsEmulation, stage: Emulation, name: str, folder: Path) -> None:
+def _fill(provider: Provider, stage: Emulation, name: str, folder: Path) -> None:
     if not isinstance(provider, SupportsEmulatedContainers):
         message = f"{provider.name} has no containers that a rehearsal can fill"
         raise UsageError(message, "remove --container, and mount the folder in the spec")
     provider.fill(stage, name, folder)
 
 
-def _read(file: Path, overrides: Overrides) -> tuple[SourceFile, Spec]:
-    text = apply_overrides(source.read_file(file), overrides)
-    spec, problems = source.validate_text(text)
-    if spec is None:
-        if text.document is not None:
-            text.add_problems(problems)
-        raise InvalidSpec(text)
-    return text, spec
+def _read(file: Path, overrides: Overrides) -> list[tuple[SourceFile, Spec]]:
+    is_chain = chain_file.is_chain(file)
+    texts = chain_file.read_chain(file).texts if is_chain else (source.read_file(file),)
+    found = []
+    for text in (apply_overrides(one, overrides) for one in texts):
+        spec, problems = source.validate_text(text)
+        if spec is None:
+            if text.document is not None:
+                text.add_problems(problems)
+            raise InvalidSpec(text)
+        found.append((text, spec))
+    return found
 
 
 @contextlib.contextmanager
@@ -159,21 +189,26 @@ def _empty(folder: int) -> None:
 
 
 @contextlib.contextmanager
-def _enter_emulation(
-    stage: Emulation, provider: str, folder: Path, pool: str | None, reporter: Reporter
+def _inside(
+    stages: Mapping[str, tuple[Emulation, str | None]], folder: Path, reporter: Reporter
 ) -> Iterator[None]:
     """Point this process at the emulators, and at a state folder and a profile of their own, until the exit.
 
-    The emulators were started with the settings of *pool* for all jobs, so that pool has no settings of its own.
+    Each emulator was started with the settings of a pool for all jobs, so that pool has no settings of its own.
     """
     path = folder / "profile.yaml"
-    settings = {**stage.options, **({"pools": {pool: {}}} if pool else {})}
-    atomic_io.write(path, format_flow({"providers": {provider: settings}}).encode())
+    settings = {
+        provider: {**stage.options, **({"pools": {pool: {}}} if pool else {})}
+        for provider, (stage, pool) in stages.items()
+    }
+    atomic_io.write(path, format_flow({"providers": settings}).encode())
     reporter.note(f"rehearsing on this machine, in {folder}")
-    for note in stage.notes:
-        reporter.note(note)
+    for stage, _ in stages.values():
+        for note in stage.notes:
+            reporter.note(note)
     before = dict(os.environ)
-    os.environ.update(stage.env)
+    for stage, _ in stages.values():
+        os.environ.update(stage.env)
     os.environ.update(RUNSPEC_HOME=str(folder / "home"), RUNSPEC_PROFILE=str(path))
     try:
         yield

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.specs import Diagnostic, InvalidSpec, Source, SourceFile, read_spec
 from runspec_jobs.document.nodes import Value
+from runspec_jobs.engine import source_runs
 from runspec_jobs.engine.clients import read_offer
 from runspec_jobs.errors import Damaged, Unavailable, UsageError
-from runspec_jobs.load import source
+from runspec_jobs.load import chain_file, source
 from runspec_jobs.load.folder_scan import LeftOut
 from runspec_jobs.load.inputs import PlanInputs, gather, parse_spec, replace_size
 from runspec_jobs.load.overrides import Overrides as Overrides, apply_overrides
@@ -112,7 +113,20 @@ def load(
     text = apply_overrides(read_spec(spec), Overrides(provider, settings, arguments))
     if base is None:
         base = Path(spec).parent if isinstance(spec, str | Path) else "."
-    return Job(gather(text, Path(base), Events(on_event).progress, provider))
+    events = Events(on_event)
+    job = Job(
+        gather(
+            text,
+            Path(base),
+            events.progress,
+            provider,
+            lambda name: source_runs.find_run(name, events),
+        )
+    )
+    chain_file.complain_of_one(text, job.spec)
+    if text.failed:
+        raise InvalidSpec(text)
+    return job
 
 
 class Folder(NamedTuple):

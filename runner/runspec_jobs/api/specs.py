@@ -10,7 +10,7 @@ from runspec_jobs.diagnostics.render import Diagnostic as Diagnostic
 from runspec_jobs.document.nodes import format_flow
 from runspec_jobs.document.reader import TEXT_BYTES as TEXT_BYTES
 from runspec_jobs.errors import UsageError
-from runspec_jobs.load import source
+from runspec_jobs.load import chain_file, source
 from runspec_jobs.load.source import InvalidSpec as InvalidSpec, SourceFile as SourceFile
 from runspec_jobs.provider import Spec as Spec
 from runspec_jobs.spec.types import AS_WRITTEN, parse_seconds as parse_seconds
@@ -38,10 +38,29 @@ def read_spec(spec: Source, name: str | None = None) -> SourceFile:
 def check(spec: Source, name: str | None = None) -> SourceFile:
     """Return the text of a spec with its diagnostics, as `validate` finds them; its lines are what these point to."""
     text = read_spec(spec, name)
-    _, problems = source.validate_text(text)
+    found, problems = source.validate_text(text)
     if text.document is not None:
         text.add_problems(problems)
+    if found is not None:
+        chain_file.complain_of_one(text, found)
     return text
+
+
+def check_file(path: Path) -> list[SourceFile]:
+    """Return the jobs of the file or folder at *path* with their diagnostics, as `check` does for one job."""
+    if not chain_file.is_chain(path):
+        return [check(path)]
+    file = chain_file.read_chain(path)
+    specs = []
+    for text in file.texts:
+        spec, problems = source.validate_text(text)
+        if text.document is not None:
+            text.add_problems(problems)
+        specs.append(spec)
+    known = [spec for spec in specs if spec is not None]
+    if len(known) == len(specs):
+        chain_file.complain_of_chain(file, known)
+    return list(file.texts)
 
 
 def validate(spec: Source) -> list[Diagnostic]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runspec_jobs.api import lifecycle as api
+from runspec_jobs.api.chains import is_chain
 from runspec_jobs.api.events import Event
 from runspec_jobs.api.jobs import Job, Overrides, make_smoke_test
 from runspec_jobs.api.lifecycle import (
@@ -51,6 +52,8 @@ class ApplyOptions:
     rehearsed: bool = False
     yes: bool = False
     max_usd: str | None = None
+    only: Sequence[str] = ()
+    until: Sequence[str] = ()
     overrides: Overrides = NONE
 
     @property
@@ -71,6 +74,11 @@ class Following:
 
 
 def apply(options: ApplyOptions) -> int:
+    if is_chain(options.file):
+        from runspec_jobs.cli import chain
+
+        return chain.apply_chain(options)
+    plan.refuse_job_options(options.only, options.until)
     printer = ProgressPrinter(quiet=options.as_json, live=True)
     job = plan.load(
         options.file,

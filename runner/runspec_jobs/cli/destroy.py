@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runspec_jobs.api import cleanup, listing
+from runspec_jobs.api.chains import get_chain
 from runspec_jobs.api.lifecycle import Run, explain_doubt, get, get_all
 from runspec_jobs.api.listing import Summary
 from runspec_jobs.cli import costs, output
@@ -51,6 +52,10 @@ class DestroyOptions:
 
 
 def cancel(run: str, *, as_json: bool) -> int:
+    if (chain := get_chain(run)) is not None:
+        from runspec_jobs.cli import chain as of_chain
+
+        return of_chain.cancel_chain(chain, as_json=as_json)
     for of in _meant(run, "cancel"):
         status = of.cancel(on_event=ProgressPrinter(quiet=as_json))
         if as_json:
@@ -107,6 +112,10 @@ def destroy(options: DestroyOptions) -> int:
     if options.run is None:
         hint = "name a run (see runspec list), or use --ended, --all or --shared"
         raise UsageError("no run given", hint)
+    if (chain := get_chain(options.run)) is not None and not options.forget:
+        from runspec_jobs.cli import chain as of_chain
+
+        return of_chain.destroy_chain(chain, as_json=options.as_json)
     for of in _meant(options.run, "destroy"):
         _destroy_or_forget(of, options)
     cleanup.forget_group(options.run)

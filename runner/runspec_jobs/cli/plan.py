@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runspec_jobs.api import jobs
+from runspec_jobs.api.chains import is_chain
 from runspec_jobs.api.jobs import Change, Job, Overrides, Plan
 from runspec_jobs.cli import costs, diagnostics, import_, output, plan_view
 from runspec_jobs.cli.live.progress import ProgressPrinter
@@ -37,6 +38,8 @@ class PlanOptions:
     max_usd: str | None = None
     full: bool = False
     files: bool = False
+    only: Sequence[str] = ()
+    until: Sequence[str] = ()
 
 
 def load(
@@ -62,6 +65,11 @@ def load(
 
 
 def plan_(options: PlanOptions) -> int:
+    if is_chain(options.file):
+        from runspec_jobs.cli import chain
+
+        return chain.plan_chain(options)
+    refuse_job_options(options.only, options.until)
     job = load(
         options.file,
         ProgressPrinter(),
@@ -85,6 +93,12 @@ def plan_(options: PlanOptions) -> int:
             output.out(f"\n{line}")
     _print_documents(documents, diff=options.diff)
     return CHANGES if options.detailed_exitcode and any(changed) else OK
+
+
+def refuse_job_options(only: Sequence[str], until: Sequence[str]) -> None:
+    """Raise UsageError if options for the jobs of a chain are given."""
+    if only or until:
+        raise UsageError("--only and --until are for chains, and this file has one job")
 
 
 def _files(job: Job, *, as_json: bool) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runspec_jobs.api import listing
+from runspec_jobs.api.chains import get_chain
 from runspec_jobs.api.lifecycle import Run, SavedLog, Selection, State, Status, get, is_known
 from runspec_jobs.api.listing import RunFilter, Summary
 from runspec_jobs.api.machine import HERE
@@ -129,6 +130,10 @@ def _none(options: ListOptions) -> str:
 
 
 def status(run: str, *, as_json: bool) -> int:
+    if (chain := get_chain(run)) is not None:
+        from runspec_jobs.cli import chain as of_chain
+
+        return of_chain.status_of_chain(chain, as_json=as_json)
     of = get(run, destroyed=True, on_event=output.tell_event)
     found = _reconciled(of)
     if not as_json:
@@ -187,6 +192,10 @@ def _reconciled(of: Run) -> Status:
 
 
 def logs(options: LogsOptions) -> int:
+    if (chain := get_chain(options.run)) is not None:
+        from runspec_jobs.cli import chain as of_chain
+
+        return of_chain.logs_of_chain(chain, options)
     of = get(options.run, on_event=output.tell_event)
     if options.save is not None:
         return _save(of, options.save, options)

@@ -6,21 +6,20 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from runspec_jobs.api.specs import TEXT_BYTES, Diagnostic, SourceFile, check
+from runspec_jobs.api.specs import TEXT_BYTES, Diagnostic, SourceFile, check, check_file
 from runspec_jobs.cli import diagnostics, output
 from runspec_jobs.diagnostics.render import Format
 from runspec_jobs.errors import OK, RunspecError, Unavailable, UsageError
 
 
 def validate(files: Sequence[Path], form: Format, *, quiet: bool) -> int:
-    failed, code = 0, Unavailable.exit_code
-    for file in files:
-        text = _checked(file)
+    failed, count, code = 0, 0, Unavailable.exit_code
+    for text in (text for file in files for text in _checked(file)):
+        count += 1
         failed += text.failed
         code = code if text.lacks_provider else UsageError.exit_code
         if not (quiet and not text.failed):
             diagnostics.print_one(text, form)
-    count = len(files)
     if form is not Format.TEXT:
         return code if failed else OK
     if failed:
@@ -33,13 +32,13 @@ def validate(files: Sequence[Path], form: Format, *, quiet: bool) -> int:
     return OK
 
 
-def _checked(file: Path) -> SourceFile:
-    """Return one file with its diagnostics; an error is a diagnostic too, so that other files are still checked."""
+def _checked(file: Path) -> list[SourceFile]:
+    """Return the jobs of a file with their diagnostics; an error is one, too, so that other files are checked."""
     try:
         if str(file) == "-":
-            return check(sys.stdin.buffer.read(TEXT_BYTES + 1), "<stdin>")
-        return check(file)
+            return [check(sys.stdin.buffer.read(TEXT_BYTES + 1), "<stdin>")]
+        return check_file(file)
     except RunspecError as exc:
         text = SourceFile(str(file), b"")
         text.diagnostics = [Diagnostic(str(file), 0, 0, 1, "", exc.message, exc.hint)]
-        return text
+        return [text]

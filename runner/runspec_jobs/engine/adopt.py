@@ -27,6 +27,7 @@ from runspec_jobs.provider import (
     Options,
     Provider,
     Response,
+    SavedOutput,
     Scope,
     Source,
     Spec,
@@ -38,6 +39,7 @@ from runspec_jobs.provider.types import PARTS, WHOLE
 from runspec_jobs.spec import validate
 from runspec_jobs.spec.field_marks import find_user_settings
 from runspec_jobs.spec.requirements import RequirementsError, list_conda_lines, list_requirements
+from runspec_jobs.spec.types import KEY
 from runspec_jobs.state import run_record
 from runspec_jobs.state.journal import Journal
 from runspec_jobs.state.run_record import Record
@@ -57,6 +59,18 @@ class Uploaded(BaseModel):
     bytes: int = Field(ge=0)
 
 
+class MountedOutput(BaseModel):
+    """An output of another run that the run mounts. Its names become part of keys."""
+
+    model_config = ConfigDict(frozen=True, strict=True, defer_build=True)
+
+    run: str = Field(pattern=rf"\A{run_record.RUN.pattern}\z")
+    output: str = Field(pattern=rf"\A{KEY.strip('^$')}\z")
+    tasks: int = Field(ge=1)
+    nodes: int = Field(ge=1)
+    task: int | None = Field(ge=0)
+
+
 class Kept(BaseModel):
     """The state of a run in a store. Keys that this version does not know are ignored."""
 
@@ -71,6 +85,7 @@ class Kept(BaseModel):
     sources: dict[str, Uploaded]
     requirements: tuple[str, ...]
     survey: dict[str, Any]
+    outputs: dict[str, MountedOutput] = Field(default={})
     plan: dict[str, Any]
 
 
@@ -107,6 +122,11 @@ def format_state(job_text: bytes, plan: model.Plan, facts: Facts, born: float) -
         "sources": {name: source._asdict() for name, source in facts.sources.items()},
         "requirements": list(facts.requirements),
         "survey": facts.survey,
+        **(
+            {"outputs": {name: one._asdict() for name, one in facts.outputs.items()}}
+            if facts.outputs
+            else {}
+        ),
         "plan": model.write_plan(plan),
     }
     return json.dumps(content, ensure_ascii=False).encode()
@@ -159,8 +179,9 @@ def convert_state(kept: Kept, provider: Provider, user_profile: profile.Profile)
     try:
         read_lines = list_conda_lines if spec.container.conda else list_requirements
         lines = read_lines("\n".join(kept.requirements))
-        sources = {name: Source(**uploaded.model_dump()) for name, uploaded in kept.sources.items()}
-        facts = Facts(options, sources, lines, kept.survey)
+        sources = {name: Source(**one.model_dump()) for name, one in kept.sources.items()}
+        outputs = {name: SavedOutput(**one.model_dump()) for name, one in kept.outputs.items()}
+        facts = Facts(options, sources, lines, kept.survey, outputs=outputs)
         _refuse(kept, source.check_sizes(provider, spec, facts))
         mine = model.make_plan(provider, spec, kept.run[-6:], facts)
         theirs = model.read_plan(kept.plan)

@@ -13,10 +13,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
 
-from runspec_jobs.engine import clients, secrets
+from runspec_jobs.engine import clients, parents, secrets
 from runspec_jobs.errors import AlreadyExists, Damaged, NoAnswer, RemoteError, UnknownOutcome
 from runspec_jobs.logs.outage import make_pauses
-from runspec_jobs.plan.model import FILE, REF, SECRET, Plan, fill, find_marked, resolve_answers
+from runspec_jobs.plan.model import (
+    ANSWER,
+    FILE,
+    REF,
+    SECRET,
+    Plan,
+    fill,
+    find_marked,
+    resolve_answers,
+)
 from runspec_jobs.provider import (
     Bundle,
     Client,
@@ -216,11 +225,13 @@ def fill_request(request: Request, answers: Mapping[str, Response]) -> Request:
 
     Raises CredentialsError if a secret cannot be read.
     """
+    params = parents.without_ended(request.params)
     known = {
         REF: resolve_answers(request, answers),
-        SECRET: {name: secrets.read_secret(name) for name in find_marked(request.params, SECRET)},
+        SECRET: {name: secrets.read_secret(name) for name in find_marked(params, SECRET)},
+        ANSWER: {mark: parents.answer(mark) for mark in find_marked(params, ANSWER)},
     }
-    return Request(request.service, request.operation, fill(request.params, known))
+    return Request(request.service, request.operation, fill(params, known))
 
 
 def _settle(step: Step, hands: ApplyContext) -> None:

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runspec_jobs.engine import adopt, apply as engine
+from runspec_jobs.engine import adopt, apply as engine, source_runs
 from runspec_jobs.engine.clients import connect, record_rates, rehydrate
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.errors import Conflict, Damaged
 from runspec_jobs.load import git_commit, spec_in_mounts
 from runspec_jobs.load.inputs import PlanInputs
+from runspec_jobs.load.run_mounts import MountedRun
 from runspec_jobs.plan import diff, model, spec_diff
 from runspec_jobs.provider import (
     Client,
@@ -101,6 +102,7 @@ def describe_run(inputs: PlanInputs, client: Client, run: str) -> dict[str, Any]
     mounted = spec_in_mounts.describe_spec_file(inputs)
     return {
         **({} if mounted is None else {"spec_file": mounted}),
+        **({"inputs": _inputs_json(inputs)} if inputs.mounted_runs else {}),
         "provider": inputs.provider.name,
         "nodes": inputs.spec.cluster.nodes.max,
         "tasks": placeholders.count_tasks(inputs.spec.sweep),
@@ -108,6 +110,29 @@ def describe_run(inputs: PlanInputs, client: Client, run: str) -> dict[str, Any]
         "commit": git_commit.commit(inputs.base.absolute()),
         **places._asdict(),
     }
+
+
+def _inputs_json(inputs: PlanInputs) -> dict[str, Any]:
+    return {mount: one._asdict() for mount, one in inputs.mounted_runs.items()}
+
+
+def changed_inputs(old: Record, inputs: PlanInputs) -> list[str]:
+    """Return the mounts of outputs of runs whose content differs from what the run *old* has read.
+
+    Before a run has ended, its outputs count as different from those of every other run.
+    """
+    before = old.read_memory().about.get("inputs", {})
+    return [
+        mount
+        for mount, now in inputs.mounted_runs.items()
+        if mount not in before or not _is_same(MountedRun(**before[mount]), now)
+    ]
+
+
+def _is_same(before: MountedRun, now: MountedRun) -> bool:
+    if before.run == now.run and before.task == now.task:
+        return True
+    return bool(now.digest) and now.digest == (before.digest or source_runs.digest_of(before))
 
 
 def judge_earlier(
@@ -180,6 +205,8 @@ def _is_equal(old: Record, plan: model.Plan, inputs: PlanInputs) -> bool:
 
     An older version of runspec may have planned the spec differently, so the spec of that run is planned again.
     """
+    if changed_inputs(old, inputs):
+        return False
     if old.plan.digest == plan.digest:
         return True
     if old.plan.provider != inputs.provider.name:

@@ -12,13 +12,22 @@ from typing import Any
 from runspec_jobs.diagnostics.problem import Problem
 from runspec_jobs.document import reader
 from runspec_jobs.errors import Unavailable, UsageError
-from runspec_jobs.load import env_secrets, profile, registry, shell_syntax, source, trust
+from runspec_jobs.load import (
+    env_secrets,
+    profile,
+    registry,
+    run_mounts,
+    shell_syntax,
+    source,
+    trust,
+)
 from runspec_jobs.load.bundle import FolderBundle, bundle
 from runspec_jobs.load.folder_scan import MIB, BundleError, Opener
 from runspec_jobs.load.ignore import IGNORE
 from runspec_jobs.load.missing_settings import join_missing_settings, join_words
 from runspec_jobs.load.notes import foreign_settings
 from runspec_jobs.load.profile import CONFIRM_ABOVE_USD
+from runspec_jobs.load.run_mounts import FindRun, MountedRun
 from runspec_jobs.load.source import (
     InvalidSpec,
     SourceFile,
@@ -51,6 +60,7 @@ class PlanInputs:
     """A spec with everything that planning it needs; *bundles* are the contents of its folders.
 
     *profile* is the path of the profile in use, if there is one. *prices* and *confirm_above_usd* are from it.
+    *mounted_runs* are the outputs of runs that are mounted, by mount.
     """
 
     text: SourceFile
@@ -62,6 +72,7 @@ class PlanInputs:
     profile: Path | None = None
     prices: Mapping[str, float] = field(default_factory=dict)
     confirm_above_usd: float = CONFIRM_ABOVE_USD
+    mounted_runs: Mapping[str, MountedRun] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -82,9 +93,15 @@ class ProfileInUse:
 
 
 def gather(
-    text: SourceFile, base: Path, watch: Watch, provider_name: str | None = None
+    text: SourceFile,
+    base: Path,
+    watch: Watch,
+    provider_name: str | None = None,
+    find_run: FindRun = run_mounts.none_known,
 ) -> PlanInputs:
     """Return the job in *text*, whose relative paths start from *base*, with all its facts.
+
+    *find_run* returns the runs whose outputs the job mounts.
 
     Raises InvalidSpec with every problem found, and Unavailable if the provider is not installed.
     """
@@ -108,6 +125,19 @@ def gather(
         lines,
         provider.survey(spec, options) if isinstance(provider, SupportsDiscovery) else {},
     )
+    mounted = run_mounts.resolve(spec, provider, facts, find_run)
+    wrong += mounted.problems
+    for name, folder in mounted.copies.items():
+        if folder is not None:
+            bundles[name] = bundle(folder, progress=watch(f"read {folder}"))
+    if mounted.problems:
+        text.add_problems([*problems, *wrong])
+        raise InvalidSpec(text)
+    copied = {
+        name: bundles[name].source if name in bundles else run_mounts.NOT_YET
+        for name in mounted.copies
+    }
+    facts = facts._replace(sources={**facts.sources, **copied}, outputs=mounted.in_place)
     text.add_problems([*problems, *wrong, *_check(provider, spec, facts, in_use)])
     if text.failed:
         raise InvalidSpec(text)
@@ -121,6 +151,7 @@ def gather(
         in_use.path and in_use.path.absolute(),
         in_use.found.prices,
         _confirm_above(in_use),
+        mounted.inputs,
     )
 
 

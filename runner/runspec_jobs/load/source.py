@@ -20,6 +20,7 @@ from runspec_jobs.load import env_secrets, profile, registry
 from runspec_jobs.load.notes import command, foreign_settings, unmounted
 from runspec_jobs.provider import Facts, Provider, Spec, SupportsConda, SupportsServiceRanks
 from runspec_jobs.spec import validate
+from runspec_jobs.spec.chain_rules import with_copies
 from runspec_jobs.spec.scaling import list_sizes
 
 
@@ -119,7 +120,7 @@ def read(name: str, data: bytes) -> SourceFile:
 def read_file(path: Path, name: str | None = None) -> SourceFile:
     """Read and parse the file at *path*. Raises UsageError if it cannot be read."""
     try:
-        data = _read_head(path, reader.TEXT_BYTES + 1)
+        data = read_head(path, reader.TEXT_BYTES + 1)
     except (OSError, ValueError) as exc:  # ValueError is for a path with NUL
         reason = getattr(exc, "strerror", None) or str(exc)
         hint = "runspec init writes a first spec" if isinstance(exc, FileNotFoundError) else None
@@ -127,7 +128,7 @@ def read_file(path: Path, name: str | None = None) -> SourceFile:
     return read(name or str(path), data)
 
 
-def _read_head(path: Path, limit: int) -> bytes:
+def read_head(path: Path, limit: int) -> bytes:
     """Return the first *limit* bytes of a file, which may be endless, such as /dev/zero.
 
     It reads in small parts, because each read allocates as many bytes as it asks for.
@@ -194,7 +195,8 @@ def _suggest_provider(document: Document, problems: Sequence[Problem]) -> list[P
 
 def check_sizes(provider: Provider, spec: Spec, facts: Facts) -> list[Problem]:
     """Return the problems of *spec* on *provider* for all sizes in `scaling`, each problem once."""
-    problems = (p for sized in list_sizes(spec) for p in provider.check(sized, facts))
+    planned = with_copies(spec, facts.sources)
+    problems = (p for sized in list_sizes(planned) for p in provider.check(sized, facts))
     lost = [*foreign_settings.find_lost(spec), *_check_conda(provider, spec)]
     return list(dict.fromkeys([*lost, *problems]))
 

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from runspec_jobs.provider import Facts, Provider, Request, Response, Scope, Spec, Step
+from runspec_jobs.spec.chain_rules import with_copies
 
 FORMAT = "runspec.plan/v1"
 PREVIEW = "000000"  # the token of a run that does not exist yet
 
 # A mapping with one of these keys stands for a value that is not known while planning.
 REF, SECRET, FILE, SIGNED = "$ref", "$secret", "$file", "$signed"
+ANSWER = "$answer"  # RUN/STEP.FIELD: of the answer that a step of another run got
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,14 @@ class Plan:
 def make_plan(provider: Provider, spec: Spec, token: str, facts: Facts) -> Plan:
     """Return the plan of *spec*, which must be valid, for the run with *token* in its name."""
     run, preview = f"{spec.name}-{token}", f"{spec.name}-{PREVIEW}"
-    steps = tuple(provider.plan(spec, run, facts))
-    neutral = replace_run([write_step(step) for step in steps], run, preview)
+    steps = tuple(provider.plan(with_copies(spec, facts.sources), run, facts))
+    own = steps
+    if facts.parents:  # whether a service waits for them, or they have ended, makes no difference
+        alone = facts._replace(parents=())
+        own = tuple(provider.plan(with_copies(spec, facts.sources), run, alone))
+    neutral = replace_run([write_step(step) for step in own], run, preview)
+    for other in {output.run for output in facts.outputs.values()}:
+        neutral = replace_run(neutral, other, f"{other.rpartition('-')[0]}-{PREVIEW}")
     return Plan(provider.name, run, _digest(neutral), steps)
 
 

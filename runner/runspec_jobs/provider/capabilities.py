@@ -108,6 +108,34 @@ class SupportsOutputs(Protocol):
 
 
 @runtime_checkable
+class SupportsRunMounts(Protocol):
+    """A provider whose jobs can read what other runs have saved, in place.
+
+    Without it, and where two jobs have different stores, outputs are copied by this machine.
+    """
+
+    def saves_place(self, spec: Spec, facts: Any) -> str | None:
+        """Return a name for the store that the job saves to; None if they cannot read other runs' saves.
+
+        Jobs of this and of other providers for which it is equal read each other's saves at the same keys.
+        """
+
+
+@runtime_checkable
+class SupportsParents(Protocol):
+    """A provider whose service starts a job when others have ended, so that no client has to wait for them."""
+
+    conditions: Collection[str]
+    """Which of `succeeded`, `failed` and `ended` the service knows."""
+
+    def waiting_place(self, spec: Spec, facts: Any) -> str | None:
+        """Return a name for the queue, cluster or machine of a job; None if it cannot wait for other jobs.
+
+        `plan` is called with `Facts.parents` for jobs with an equal name.
+        """
+
+
+@runtime_checkable
 class SupportsPlaces(Protocol):
     """A client that knows where the logs and the outputs of a run are."""
 

@@ -8,7 +8,7 @@ from typing import Any
 from runspec_agent.base import limits
 from runspec_jobs import record_formats
 from runspec_jobs.errors import NoAnswer
-from runspec_jobs.provider.types import PARTS, Facts, Source
+from runspec_jobs.provider.types import PARTS, Facts, SavedOutput, Source
 from runspec_jobs.spec.model import Mount, Spec
 from runspec_jobs.spec.placeholders import SMOKE, Axis, list_axes
 
@@ -142,10 +142,26 @@ def _write_axis(axis: Axis) -> list[Any]:
     return [list(axis.names), [list(row) for row in axis.rows]]
 
 
+def saves(output: SavedOutput) -> dict[str, Any]:
+    """Return the fields of a mount that is *output*, as `runspec_agent.transfer.run_output` reads them.
+
+    `tasks` and `nodes` are there if their files lie in folders `task-N` and `node-N`.
+    """
+    return {
+        "run": output.run,
+        "key": f"runs/{output.run}/outputs/{output.output}/",
+        "task": output.task or 0,
+        **({"tasks": output.tasks} if output.task is None and output.tasks > 1 else {}),
+        **({"nodes": output.nodes} if output.nodes > 1 else {}),
+    }
+
+
 def _mount(mount: Mount, facts: Facts) -> dict[str, Any]:
     fields: dict[str, Any] = {"name": mount.name, "target": mount.target}
     if mount.scheme == "file":
         return {**fields, "kind": "tar", "key": f"blobs/{blob_name(facts.sources[mount.name])}"}
     if mount.scheme == "store":
         return {**fields, "kind": "prefix", "key": f"store/{mount.place.strip('/')}/"}
+    if mount.scheme == "run":
+        return {**fields, "kind": "saves", **saves(facts.outputs[mount.name])}
     return {**fields, "kind": "folder", "path": mount.place}

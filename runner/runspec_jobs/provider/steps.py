@@ -69,3 +69,12 @@ def short_hash(value: Any) -> str:
 def content_name(word: str, value: Any) -> str:
     """Return `runspec-WORD-HASH`: resources with equal content have one name, so that runs share them."""
     return f"runspec-{word}-{short_hash(value)}"
+
+
+def answer_mark(run: str, step: str, field: str) -> dict[str, str]:
+    """Return the mark of a field of the answer that a *step* of another *run* got.
+
+    >>> answer_mark("prepare-7k2m9p", "job", "jobId")
+    {'$answer': 'prepare-7k2m9p/job.jobId'}
+    """
+    return {"$answer": f"{run}/{step}.{field}"}

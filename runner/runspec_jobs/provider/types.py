@@ -97,13 +97,40 @@ class Source(NamedTuple):
         return "1 file" if self.files == 1 else f"{self.files:,} files"
 
 
+class SavedOutput(NamedTuple):
+    """An output of another run, which a job reads in place: its saves lie in the store of the job.
+
+    The manifest of each task and node lies at `runs/RUN/outputs/OUTPUT/TASK/NODE/`, as docs/inside.md describes. The
+    job reads those of the first *tasks* tasks and *nodes* nodes, or of *task* alone.
+    """
+
+    run: str
+    output: str
+    tasks: int = 1
+    nodes: int = 1
+    task: int | None = None
+
+
+class Parent(NamedTuple):
+    """A run of the same service that must have ended as *condition* says before a job starts.
+
+    *condition* is `succeeded`, `failed` or `ended`. *steps* are the ids of the steps that submit its jobs.
+    """
+
+    run: str
+    condition: str
+    steps: tuple[str, ...]
+
+
 class Facts(NamedTuple):
     """Everything that planning needs beside the spec; it is collected before planning.
 
     *options* is an instance of the provider's `options_model`, from the profile and the spec. *sources* are the folders
-    of this machine by mount name. *requirements* are the lines of the requirements file or list. *survey* has the
-    results of the provider's discovery, as JSON values. Facts that are not *complete* come from the spec alone
-    (`runspec validate`): then nothing is planned, and `check` skips problems that the profile or discovery may solve.
+    of this machine by mount name, and *outputs* the outputs of other runs. *requirements* are the lines of the
+    requirements file or list. *survey* has the results of the provider's discovery, as JSON values. Facts that are not
+    *complete* come from the spec alone (`runspec validate`): then nothing is planned, and `check` skips problems that
+    the profile or discovery may solve. *parents* are the runs that the service itself waits for; they are in no
+    digest.
     """
 
     options: Any
@@ -111,6 +138,8 @@ class Facts(NamedTuple):
     requirements: tuple[str, ...] = ()
     survey: Mapping[str, Any] = {}
     complete: bool = True
+    outputs: Mapping[str, SavedOutput] = {}
+    parents: Sequence[Parent] = ()
 
 
 class State(StrEnum):

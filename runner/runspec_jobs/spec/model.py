@@ -23,6 +23,7 @@ from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.document.nodes import Text, resolve_kind
 from runspec_jobs.spec.base import Model
 from runspec_jobs.spec.metric import Metric, Sizes
+from runspec_jobs.spec.needs import WRITE_SOURCE, Needs, RunOutput, run_output
 from runspec_jobs.spec.sweep import Sweep
 from runspec_jobs.spec.types import (
     Bytes,
@@ -43,7 +44,7 @@ from runspec_jobs.spec.types import (
     parse_whole,
 )
 
-SOURCE = r"^(\.{1,2}(/|$)|/|~/|store://.|shared://.)"
+SOURCE = r"^(\.{1,2}(/|$)|/|~/|store://.|shared://.|run://.)"
 
 
 class Capacity(StrEnum):
@@ -222,7 +223,8 @@ class Mount(Model):
     ] = Field(
         description="Where the data is: a folder, relative to the spec (`./mnist`), a place in the "
         "profile's object store (`store://datasets/mnist`) or in a shared file system "
-        "(`shared://workspace`)."
+        "(`shared://workspace`), or an output of another job (`run://prepare/data`; of one task of a "
+        "sweep, `run://search/model?task=3` or `run://search/model?best`)."
     )
     target: Folder = Field(
         description="Absolute path of the mount in the job. Without a container it may be below a folder "
@@ -239,18 +241,27 @@ class Mount(Model):
         if not compiled(SOURCE).match(self.source):
             raise make_error(
                 f"'{self.source}' cannot be mounted",
-                "write ./folder, store://place or shared://place",
+                "write ./folder, store://place, shared://place or run://JOB/OUTPUT",
             )
+        if self.scheme == "run" and self.of_run is None:
+            raise make_error(f"'{self.source}' names no output of a job", WRITE_SOURCE)
         if self.scheme != "file" and ".." in self.source.split("/"):
             raise make_error(f"'{self.source}' must not contain '..'")
         return self
 
     @property
-    def scheme(self) -> Literal["file", "store", "shared"]:
-        """The kind of the source: a folder on this machine, the object store, or a shared file system."""
+    def scheme(self) -> Literal["file", "store", "shared", "run"]:
+        """The kind of the source: a folder on this machine, the object store, a shared file system, or an output."""
         if self.source.startswith("store://"):
             return "store"
+        if self.source.startswith("run://"):
+            return "run"
         return "shared" if self.source.startswith("shared://") else "file"
+
+    @property
+    def of_run(self) -> RunOutput | None:
+        """The output of another job that the source names, or None."""
+        return run_output(self.source)
 
     @property
     def place(self) -> str:
@@ -322,6 +333,12 @@ class Spec(Model):
     name: Name = Field(description="Name of the job. The name of every run begins with it.")
     provider: Name = Field(
         description="Where the job runs. Change this one field to run the job elsewhere."
+    )
+    needs: Needs = Field(
+        default={},
+        description="Jobs of the same file that must have ended before this one starts: a list of names, which must "
+        "have succeeded, or a mapping such as `{prepare: succeeded, train: ended}`, with `succeeded`, `failed` or "
+        "`ended`. A mount of `run://JOB/OUTPUT` needs its job, too.",
     )
     cluster: Cluster = Field(default=Cluster(), description="The machines that the job needs.")
     container: Container = Field(

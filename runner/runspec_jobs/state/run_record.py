@@ -20,7 +20,7 @@ from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.document import reader
 from runspec_jobs.errors import Damaged, RunspecError, UsageError
 from runspec_jobs.plan import model
-from runspec_jobs.provider import Facts, Options, Provider, Source, Spec, paths
+from runspec_jobs.provider import Facts, Options, Provider, SavedOutput, Source, Spec, paths
 from runspec_jobs.spec import validate
 from runspec_jobs.state import atomic_io, journal
 from runspec_jobs.state_folder import find_runs_folder as find_runs_folder
@@ -82,6 +82,10 @@ class Record:
                 sources={name: Source(**source) for name, source in content["sources"].items()},
                 requirements=tuple(content["requirements"]),
                 survey=content["survey"],
+                outputs={
+                    name: SavedOutput(**output)
+                    for name, output in content.get("outputs", {}).items()
+                },
             )
 
     def _read_options(self, provider: Provider, content: Mapping[str, Any]) -> Any:
@@ -309,6 +313,11 @@ def write_facts(
         "requirements": list(facts.requirements),
         "survey": facts.survey,
         **({"machines": machines} if machines is not None else {}),
+        **(
+            {"outputs": {name: one._asdict() for name, one in facts.outputs.items()}}
+            if facts.outputs
+            else {}
+        ),
     }
 
 

@@ -117,6 +117,24 @@ OutputFormat = Annotated[
         help="the format of reported problems (default: text)",
     ),
 ]
+Only = Annotated[
+    list[str] | None,
+    Option(
+        "--only",
+        metavar="JOB",
+        show_default=False,
+        help="of a chain, this job alone, with the last runs of the jobs that it needs; may be repeated",
+    ),
+]
+Until = Annotated[
+    list[str] | None,
+    Option(
+        "--until",
+        metavar="JOB",
+        show_default=False,
+        help="of a chain, this job and all that it needs; may be repeated",
+    ),
+]
 Smoke = Annotated[
     bool,
     flag("--smoke", help="run the spec's smoke test first, and the job only if it succeeds"),

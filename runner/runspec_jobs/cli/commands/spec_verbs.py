@@ -13,9 +13,11 @@ from runspec_jobs.cli.commands.options import (
     AsJson,
     MaxUsd,
     MaybeSpecFile,
+    Only,
     OutputFormat,
     ProviderName,
     Settings,
+    Until,
     flag,
 )
 
@@ -109,6 +111,8 @@ def plan(
     full: Annotated[bool, flag("--full", help="show long values in full")] = False,
     smoke: Annotated[bool, flag("--smoke", help="plan the spec's smoke test, not its job")] = False,
     max_usd: MaxUsd = None,
+    only: Only = None,
+    until: Until = None,
     output_format: OutputFormat = "text",
     as_json: AsJson = False,
 ) -> int:
@@ -136,6 +140,8 @@ def plan(
             max_usd,
             full=full,
             files=files,
+            only=only or (),
+            until=until or (),
         )
     )
 

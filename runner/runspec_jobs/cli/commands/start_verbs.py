@@ -16,12 +16,14 @@ from runspec_jobs.cli.commands.options import (
     KeptIn,
     MaxUsd,
     MaybeSpecFile,
+    Only,
     OutputFormat,
     ProviderName,
     Settings,
     Smoke,
     SpecFile,
     Timeout,
+    Until,
     Yes,
     count,
     flag,
@@ -180,6 +182,8 @@ def apply(
     timeout: Timeout = None,
     yes: Yes = False,
     max_usd: MaxUsd = None,
+    only: Only = None,
+    until: Until = None,
     output_format: OutputFormat = "text",
     as_json: AsJson = False,
 ) -> int:
@@ -205,6 +209,8 @@ def apply(
             as_json,
             yes=yes,
             max_usd=max_usd,
+            only=only or (),
+            until=until or (),
             overrides=Overrides(provider, settings or (), ctx.args),
         )
     )

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from runspec_jobs.api.chains import Condition
 from runspec_jobs.api.lifecycle import State
 from runspec_jobs.cli.json_formats.base import Code, Document, Part, Reason, Run, RunState, Time
 from runspec_jobs.cli.json_formats.usage import Usage
@@ -47,6 +48,30 @@ class Result(Document):
     rule: str | None = Field(
         default=None, description="Of a smoke test that failed: the firewall rule to check."
     )
+
+
+class ChainJob(Part):
+    """One job of a chain, with its newest run."""
+
+    job: str
+    state: str = Field(
+        description="A state of runs; `not-started`; or `skipped`, because a job has not ended as this one needs."
+    )
+    reason: Reason
+    needs: dict[str, Condition] = Field(description="The jobs that must have ended, and how.")
+    run: Run | None = Field(description="null if the job has no run.")
+    provider: str | None
+    exit_code: Code
+
+
+class Chain(Document):
+    """A chain of jobs, in an order in which they can run."""
+
+    format: Literal["runspec.chain/v1"]
+    chain: str
+    file: str = Field(description="The file or folder of the chain.")
+    want: Literal["run", "cancel", "destroy"]
+    jobs: list[ChainJob]
 
 
 class CostPart(Part):

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from runspec_jobs.api.chains import Condition
 from runspec_jobs.api.jobs import Scope
 from runspec_jobs.cli.json_formats.base import Document, Part
 
@@ -143,6 +144,28 @@ class Plans(Document):
 
     format: Literal["runspec.plans/v1"]
     plans: list[Plan]
+
+
+class PlannedJob(Part):
+    """One job of a chain, as it is planned."""
+
+    job: str
+    needs: dict[str, Condition] = Field(description="The jobs that must have ended, and how.")
+    waits_by_service: list[str] = Field(
+        description="Those of `needs` for which the service waits; for the others, the client does."
+    )
+    copied: list[str] = Field(
+        description="Mounts whose files the client copies, because the jobs save to different stores."
+    )
+    plan: Plan
+
+
+class ChainPlan(Document):
+    """The plans of the jobs of a chain, each after those that it needs."""
+
+    format: Literal["runspec.chain-plan/v1"]
+    chain: str
+    jobs: list[PlannedJob]
 
 
 class Changed(Part):

@@ -44,7 +44,9 @@ def inputs(word: bytes = b"one") -> PlanInputs:
     assert spec is not None, problems
     facts = Facts(AwsOptions.model_validate(THERE))
     own = SimpleNamespace(name="n", applied=text)
-    found = SimpleNamespace(provider=AWS, spec=spec, facts=facts, text=own, base=Path())
+    found = SimpleNamespace(
+        provider=AWS, spec=spec, facts=facts, text=own, base=Path(), mounted_runs={}
+    )
     return cast("PlanInputs", found)
 
 

@@ -1,0 +1,60 @@
+"""Bring what another run has saved: a mount of `run://JOB/OUTPUT`."""
+
+import os
+import sys
+from typing import Any, Iterator, List, Mapping, Tuple
+
+from runspec_agent.base.job_env import USAGE, Failure
+from runspec_agent.store.base import Bucket
+from runspec_agent.store.folder import FolderBucket
+from runspec_agent.store.manifest import MANIFEST, parsed
+from runspec_agent.transfer.restore import restore
+
+USAGE_LINE = "usage: output STORE RECORD TARGET"
+
+
+def get(bucket: Bucket, mount: Mapping[str, Any], path: str) -> None:
+    """Make the folder *path* contain the newest saves of the output that *mount* names.
+
+    Raise Failure if nothing was saved, or if a file differs from what was saved.
+    """
+    found = False
+    for below, folder in _parts(mount):
+        key = mount["key"] + below
+        manifest = parsed(bucket.get(key + MANIFEST), key + MANIFEST)
+        if manifest.saves:
+            restore(
+                bucket, mount["name"], os.path.join(path, folder) if folder else path, key, manifest
+            )
+            found = True
+    if not found:
+        text = "mount '{}': {} has saved nothing at {}"
+        raise Failure(text.format(mount["name"], mount["run"], mount["key"]), USAGE)
+
+
+def _parts(mount: Mapping[str, Any]) -> Iterator[Tuple[str, str]]:
+    """Yield where each task and node has its saves below the output, and the folder for its files."""
+    tasks = mount.get("tasks")
+    nodes = mount.get("nodes")
+    for task in range(tasks) if tasks else [mount["task"]]:
+        for node in range(nodes or 1):
+            folders = ["task-{}".format(task)] * bool(tasks) + ["node-{}".format(node)] * bool(
+                nodes
+            )
+            yield "{}/{}/".format(task, node), "/".join(folders)
+
+
+def main(argv: List[str]) -> int:
+    """Bring an output for a job of this machine, whose store is a folder."""
+    import json
+
+    try:
+        store, record, target = argv
+    except ValueError:
+        raise Failure(USAGE_LINE) from None
+    try:
+        get(FolderBucket({"RUNSPEC_STORE": "file://" + store}), json.loads(record), target)
+    except (Failure, OSError) as error:
+        print("runspec: {}".format(error), file=sys.stderr)
+        return USAGE
+    return 0

@@ -1,0 +1,516 @@
+"""Chains: several jobs in one file or folder, each of which starts when the jobs that it needs have ended."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from runspec_jobs.api import lifecycle
+from runspec_jobs.api.events import Events, OnEvent
+from runspec_jobs.api.jobs import Job, compare_specs
+from runspec_jobs.api.lifecycle import LogLine, Run
+from runspec_jobs.api.specs import InvalidSpec
+from runspec_jobs.engine import apply as engine
+from runspec_jobs.engine.outputs import copies
+from runspec_jobs.engine.source_runs import find_run, meets, place_of, source_run, unended_run
+from runspec_jobs.engine.start_run import changed_inputs
+from runspec_jobs.errors import RunspecError, UsageError
+from runspec_jobs.load import chain_file, inputs
+from runspec_jobs.load.chain_file import ChainFile, is_chain as is_chain
+from runspec_jobs.load.inputs import PlanInputs
+from runspec_jobs.load.overrides import Overrides, apply_overrides
+from runspec_jobs.load.run_mounts import SourceRun
+from runspec_jobs.plan import model
+from runspec_jobs.plan.model import PREVIEW, Plan
+from runspec_jobs.provider import Parent, Spec, State, Status, SupportsParents
+from runspec_jobs.spec.chain_rules import ancestors, conditions, in_order, parents
+from runspec_jobs.spec.needs import Condition as Condition, RunOutput
+from runspec_jobs.state import chain_record, run_record
+from runspec_jobs.state.chain_record import ChainRecord
+
+SHOWN = 3  # the most changed fields that are named
+SKIPPED, NOT_STARTED = "skipped", "not-started"  # in place of a `State`
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The jobs of a chain, read and checked, in an order in which they can run; made by `load_chain`.
+
+    An output of a job that has not run yet is planned with the id `JOB-000000`.
+    """
+
+    file: ChainFile
+    jobs: Mapping[str, Job]
+    provider: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.file.name
+
+    def needs(self, job: str) -> dict[str, Condition]:
+        """Return the jobs of the chain that *job* needs, with how each must have ended."""
+        return parents(self.jobs[job].spec, self._specs)
+
+    def is_copied(self, job: str) -> list[str]:
+        """Return the mounts of *job* whose files this machine copies, because the jobs save to different stores."""
+        spec, facts = self.jobs[job].spec, self.jobs[job].inputs.facts
+        return [m.name for m in spec.mounts if m.of_run is not None and m.name in facts.sources]
+
+    def waits_by_service(self, job: str) -> list[str]:
+        """Return the jobs that *job* needs for which its own service can wait, without this machine."""
+        own = self.jobs[job].inputs
+        place = _waiting_place(own)
+        return [
+            name
+            for name, how in self.needs(job).items()
+            if place is not None
+            and name in self.jobs
+            and _waiting_place(self.jobs[name].inputs) == place
+            and str(how) in own.provider.conditions  # type: ignore[attr-defined]  # it has a place to wait
+            and not any(
+                m.of_run.best or m.name in own.facts.sources
+                for m in own.spec.mounts
+                if m.of_run is not None and m.of_run.job == name
+            )
+        ]
+
+    def upstream(self, job: str) -> set[str]:
+        """Return the jobs that *job* needs, those that they need, and so on."""
+        return ancestors(job, self._specs)
+
+    @property
+    def _specs(self) -> dict[str, Spec]:
+        return {name: job.spec for name, job in self.jobs.items()}
+
+
+class JobStatus(NamedTuple):
+    """One job of a chain. *state* is a `State`, `skipped` or `not-started`; *run* is None if it has no run."""
+
+    job: str
+    state: str
+    reason: str
+    needs: Mapping[str, str]
+    run: Run | None
+    status: Status | None = None
+
+
+@dataclass(frozen=True)
+class ChainRun:
+    """A chain that was applied."""
+
+    record: ChainRecord
+
+    @property
+    def name(self) -> str:
+        return self.record.name
+
+    @property
+    def jobs(self) -> Mapping[str, Run | None]:
+        """The newest run of each job, in the order of the jobs; None if it has not started or was destroyed."""
+        return {job: _run_of(self.record, job) for job in self.record.needs}
+
+    def status(self) -> list[JobStatus]:
+        """Return the status of each job. Raises the errors of services that do not answer."""
+        ends: dict[str, JobStatus] = {}
+        for job, run in self.jobs.items():
+            ends[job] = _skipped(_status(self.record, job, run), ends)
+        return list(ends.values())
+
+    def cancel(self, *, on_event: OnEvent | None = None) -> list[JobStatus]:
+        """Start no more jobs, cancel those that run, and wait until they have ended. Calling it again is safe."""
+        chain_record.note_want(self.record, "cancel")
+        for run in reversed([run for run in self.jobs.values() if run is not None]):
+            memory = run.record.read_memory()
+            if memory.status is None:
+                run.cancel(on_event=on_event)
+        return self.status()
+
+    def destroy(self, *, on_event: OnEvent | None = None) -> None:
+        """Cancel the chain, and delete all runs of its jobs, with their outputs. Calling it again is safe."""
+        chain_record.note_want(self.record, "destroy")
+        for run in reversed([run for run in self.jobs.values() if run is not None]):
+            run.destroy(on_event=on_event)
+
+
+def load_chain(
+    path: str | Path,
+    *,
+    provider: str | None = None,
+    only: Sequence[str] = (),
+    until: Sequence[str] = (),
+    on_event: OnEvent | None = None,
+) -> Chain:
+    """Read and check the jobs of the file or folder at *path*.
+
+    *provider* replaces the provider of every job. With *only*, the chain has those jobs alone, and needs the last runs
+    of the others; with *until*, it has those jobs and all that they need. Raises InvalidSpec with the problems of all
+    jobs, and UsageError if the file cannot be read, or there is no job of such a name.
+    """
+    file = chain_file.read_chain(Path(path))
+    events = Events(on_event)
+    texts = [apply_overrides(text, Overrides(provider)) for text in file.texts]
+    wrong = [text for text in texts if text.failed or text.document is None]
+    if wrong:
+        raise InvalidSpec(*wrong)
+    specs, failed = [], []
+    for text in texts:
+        try:
+            specs.append(inputs.parse_spec(text))
+        except InvalidSpec:
+            failed.append(text)
+    if not failed:
+        chain_file.complain_of_chain(replace(file, texts=tuple(texts)), specs)
+        failed = [text for text in texts if text.failed]
+    if failed:
+        raise InvalidSpec(*failed)
+    by_name = {spec.name: spec for spec in specs}
+    wanted = _wanted(by_name, only, until)
+    gathered: dict[str, PlanInputs] = {}
+
+    def preview(name: str) -> SourceRun:
+        if name in gathered:
+            of = gathered[name]
+            place = place_of(of.provider, of.spec, of.facts)
+            return SourceRun(f"{name}-{PREVIEW}", of.spec, place, lambda: None)
+        return find_run(name, events)
+
+    refused: list[InvalidSpec] = []
+    for name in in_order(by_name):
+        text = texts[specs.index(by_name[name])]
+        text.diagnostics.clear()
+        if not parents(by_name[name], by_name).keys() <= gathered.keys():
+            continue  # the problems of a job that it needs come first
+        try:
+            gathered[name] = inputs.gather(text, file.base, events.progress, provider, preview)
+        except InvalidSpec as exc:
+            refused.append(exc)
+    if refused:
+        each = {(text.name, *text.diagnostics): text for exc in refused for text in exc.texts}
+        raise type(refused[0])(*each.values())
+    jobs = {name: Job(made) for name, made in gathered.items() if name in wanted}
+    chain = Chain(file, jobs, provider)
+    return replace(chain, jobs={name: _with_parents(chain, name) for name in jobs})
+
+
+def _with_parents(chain: Chain, name: str) -> Job:
+    """Return a job as it is planned: with the jobs that its service waits for."""
+    made, needs = chain.jobs[name].inputs, chain.needs(name)
+    parents = []
+    for other in chain.waits_by_service(name):
+        of = chain.jobs[other].inputs
+        plan = model.make_plan(of.provider, of.spec, model.PREVIEW, of.facts)
+        parents.append(_parent(plan, needs[other]))
+    return Job(replace(made, facts=made.facts._replace(parents=tuple(parents))))
+
+
+def _wanted(jobs: Mapping[str, Spec], only: Sequence[str], until: Sequence[str]) -> set[str]:
+    for name in (*only, *until):
+        if name not in jobs:
+            raise UsageError(f"the chain has no job '{name}'", f"its jobs: {', '.join(jobs)}")
+    if not only and not until:
+        return set(jobs)
+    return {*only, *until}.union(*(ancestors(name, jobs) for name in until))
+
+
+def _waiting_place(of: PlanInputs) -> str | None:
+    provider = of.provider
+    if not isinstance(provider, SupportsParents):
+        return None
+    return provider.waiting_place(of.spec, of.facts)
+
+
+def get_chain(name: str) -> ChainRun | None:
+    """Return the chain on record with that name, or of that file or folder; None if there is none."""
+    record = chain_record.find(name)
+    return None if record is None else ChainRun(record)
+
+
+def chains() -> list[ChainRun]:
+    """Return the chains on record, by name."""
+    return [ChainRun(record) for record in chain_record.all_chains()]
+
+
+def _run_of(record: ChainRecord, job: str) -> Run | None:
+    run = record.runs.get(job)
+    of = None if run is None else run_record.Record(run_record.find_runs_folder() / run)
+    if (
+        of is None
+        or not of.folder.exists()
+        or run_record.find_damage(of)
+        or of.read_memory().deleted
+    ):
+        return None
+    return Run(of)
+
+
+def _skipped(one: JobStatus, ends: Mapping[str, JobStatus]) -> JobStatus:
+    """Return *one* as skipped if its service ended it because another job has not ended as it needs."""
+    if one.status is None or not one.status.state.terminal or one.state == State.SUCCEEDED:
+        return one
+    for name, how in one.needs.items():
+        end = ends.get(name)
+        if end is not None and _is_over(end) and not _has_met(Condition(how), end):
+            return one._replace(state=SKIPPED, reason=f"{name} has {end.state}")
+    return one
+
+
+def _is_over(end: JobStatus) -> bool:
+    return end.state == SKIPPED or (end.status is not None and end.status.state.terminal)
+
+
+def _status(record: ChainRecord, job: str, run: Run | None) -> JobStatus:
+    needs = record.needs[job]
+    if run is None:
+        why = f"needs {', '.join(needs)}" if needs else ""
+        return JobStatus(job, NOT_STARTED, why, needs, None)
+    status = run.status()
+    return JobStatus(job, str(status.state), status.reason, needs, run, status)
+
+
+def apply_chain(
+    chain: Chain,
+    *,
+    detach: bool = False,
+    new: bool = False,
+    on_line: Callable[[str, LogLine], None] | None = None,
+    on_status: Callable[[JobStatus], None] | None = None,
+    on_event: OnEvent | None = None,
+    confirm: Callable[[], None] = lambda: None,
+) -> list[JobStatus]:
+    """Start each job of *chain* when the jobs that it needs have ended, and return how all have ended.
+
+    A job that has already succeeded is not started again, unless its spec or the content of what it mounts has
+    changed; *new* starts all again. With *detach*, only jobs are started that can start now; calling it again goes on.
+    *on_line* gets each line of a job's log, and *on_status* each job when it starts and when it has ended.
+
+    Calling it again after a crash at any moment makes nothing twice. Raises Conflict if a job is alive with another
+    spec, after the jobs that run have ended, and the errors of services.
+    """
+    needs = {job: {name: str(how) for name, how in chain.needs(job).items()} for job in chain.jobs}
+    record = chain_record.keep(chain.name, chain.file.path.resolve(), needs)
+    hear = on_line or (lambda job, line: None)
+    see = on_status or (lambda status: None)
+    scheduler = _Scheduler(chain, record, new, detach, hear, see, on_event, confirm)
+    return scheduler.run()
+
+
+class _Scheduler:
+    """Starts the jobs of one chain, and follows each in a thread of its own."""
+
+    def __init__(
+        self,
+        chain: Chain,
+        record: ChainRecord,
+        new: bool,
+        detach: bool,
+        on_line: Callable[[str, LogLine], None],
+        on_status: Callable[[JobStatus], None],
+        on_event: OnEvent | None,
+        confirm: Callable[[], None],
+    ) -> None:
+        self.chain, self.record, self.new, self.detach = chain, record, new, detach
+        self.on_line, self.on_status, self.on_event = on_line, on_status, on_event
+        self.confirm = confirm
+        self.done: dict[str, JobStatus] = {}
+        self.running: dict[str, Run] = {}
+        self.held: dict[str, JobStatus] = {}  # that have ended before jobs that they need
+        self.ends: queue.Queue[tuple[str, Status | BaseException]] = queue.Queue()
+        self.error: BaseException | None = None
+
+    def run(self) -> list[JobStatus]:
+        while True:
+            self._start_ready()
+            if not self.running or self.detach:
+                break
+            self._take_end()
+        if self.error is not None:
+            raise self.error
+        return [self.done.get(job) or self._left(job) for job in self.chain.jobs]
+
+    def _left(self, job: str) -> JobStatus:
+        run = self.running.get(job)
+        if run is None:
+            needs = self.record.needs[job]
+            return JobStatus(job, NOT_STARTED, f"needs {', '.join(needs)}", needs, None)
+        return JobStatus(job, str(State.WAITING), "", self.record.needs[job], run)
+
+    def _start_ready(self) -> None:
+        """Start every job whose needs are met, and settle those that can never start."""
+        again = True
+        while again and self.error is None:
+            again = False
+            for job in self.chain.jobs:
+                if job in self.done or job in self._unsettled():
+                    continue
+                why = self._why_never(job)
+                if why:
+                    self._settle(JobStatus(job, SKIPPED, why, self.record.needs[job], None))
+                    again = True
+                elif self._is_ready(job):
+                    try:
+                        again = self._start(job) or again
+                    except RunspecError as exc:
+                        self.error = exc
+                        return
+
+    def _status_of(self, job: str) -> JobStatus | None:
+        """Return how a job that another one needs has ended, also one that is not of this apply; None if it has not."""
+        if job in self.chain.jobs:
+            return self.done.get(job)
+        run = _run_of(self.record, job)
+        return None if run is None else _status(self.record, job, run)
+
+    def _is_ready(self, job: str) -> bool:
+        """Return whether a job can be submitted: its service waits for the jobs that have not ended."""
+        by_service = [] if self._may_be_done(job) else self.chain.waits_by_service(job)
+        return all(
+            name in self.running and name in by_service if end is None else _has_met(how, end)
+            for name, how, end in self._ends(job)
+        )
+
+    def _may_be_done(self, job: str) -> bool:
+        """Return whether a job need not run again if the jobs that run now save what they did before."""
+        run = None if self.new or self.detach else _run_of(self.record, job)
+        status = None if run is None else run.record.read_memory().status
+        return status is not None and status.state is State.SUCCEEDED
+
+    def _ends(self, job: str) -> list[tuple[str, Condition, JobStatus | None]]:
+        needs = self.chain.needs(job).items()
+        return [(name, how, self._status_of(name)) for name, how in needs]
+
+    def _why_never(self, job: str) -> str:
+        """Return why a job cannot start any more, or an empty string."""
+        now = chain_record.current(self.record)
+        if now is None or now.want != "run":
+            return "the chain was cancelled"
+        for name, how in self.chain.needs(job).items():
+            end = self._status_of(name)
+            if end is None:
+                continue
+            if end.state == SKIPPED or end.status is None:
+                return f"{name} was {end.state}"
+            if end.status.state.terminal and not meets(how, end.status):
+                return f"{name} has {end.state}"
+        return ""
+
+    def _start(self, job: str) -> bool:
+        """Start a job; return whether it has already ended, so that others may be ready."""
+        made, copied = self._gathered(job)
+        parents = [
+            _parent(self.running[name].record.plan, how)
+            for name, how, end in self._ends(job)
+            if end is None
+        ]
+        made = replace(made, facts=made.facts._replace(parents=tuple(parents)))
+        why = self._why_now(job, made)
+        run = lifecycle.apply(Job(made), new=self.new, on_event=self.on_event, confirm=self.confirm)
+        for folder in copied:
+            copies.remove(folder)
+        self.record = chain_record.note_run(self.record, job, run.id)
+        needs = self.record.needs[job]
+        if run.ended is not None:
+            ended = run.ended
+            self._settle(JobStatus(job, str(ended.state), ended.reason, needs, run, ended))
+            return True
+        self.running[job] = run
+        self.on_status(JobStatus(job, str(State.WAITING), why, needs, run))
+        if not self.detach:
+            threading.Thread(target=self._follow, args=(job, run), daemon=True).start()
+        return False
+
+    def _why_now(self, job: str, made: PlanInputs) -> str:
+        """Return why a job is started: it has not succeeded before, or something has changed since."""
+        before = _run_of(self.record, job)
+        memory = None if before is None else before.record.read_memory()
+        if before is None or memory is None:
+            return ""
+        if memory.status is None:
+            return "it goes on"
+        if memory.status.state is not State.SUCCEEDED:
+            return f"{before.id} has {memory.status.state}"
+        if self.new:
+            return "all are started again"
+        if mounts := changed_inputs(before.record, made):
+            runs = {made.mounted_runs[mount].run for mount in mounts}
+            return f"what it reads from {', '.join(sorted(runs))} has changed"
+        changes = compare_specs(Job(made)) or []
+        fields = ", ".join(change.path for change in changes[:SHOWN])
+        more = f" and {len(changes) - SHOWN} more" if len(changes) > SHOWN else ""
+        return f"changed: {fields}{more}" if fields else ""
+
+    def _gathered(self, job: str) -> tuple[PlanInputs, list[Path]]:
+        """Return *job* with the outputs of the runs that it mounts, and the folders that were copied for it."""
+        planned = self.chain.jobs[job].inputs
+        copied: list[Path] = []
+        if all(mount.scheme != "run" for mount in planned.spec.mounts):
+            return planned, copied
+        events = Events(self.on_event)
+
+        def find(name: str) -> SourceRun:
+            if name not in self.record.needs:
+                return find_run(name, events)
+            if name in self.running:
+                return unended_run(self.running[name].record)
+            run = _run_of(self.record, name)
+            if run is None:
+                raise UsageError(f"the job '{name}' has no run")
+            of = source_run(run.record, conditions(planned.spec)[name], events)
+            return replace(of, copy=partial(_copied, of, copied))
+
+        text = replace(planned.text, diagnostics=[])
+        made = inputs.gather(text, planned.base, events.progress, self.chain.provider, find)
+        return made, copied
+
+    def _follow(self, job: str, run: Run) -> None:
+        try:
+            status = run.wait(on_line=partial(self.on_line, job), on_event=self.on_event)
+            self.ends.put((job, status))
+        except BaseException as exc:  # noqa: BLE001 - the thread of the caller raises it
+            self.ends.put((job, exc))
+
+    def _take_end(self) -> None:
+        """Wait until a job has ended."""
+        job, end = self.ends.get()
+        run = self.running.pop(job)
+        if isinstance(end, BaseException):
+            self.error = self.error or end
+            return
+        needs = self.record.needs[job]
+        self.held[job] = JobStatus(job, str(end.state), end.reason, needs, run, end)
+        # A service may end a job before this machine has noticed how its parents have ended.
+        again = True
+        while again:
+            again = False
+            for name in self.chain.jobs:
+                if name in self.held and not self.held[name].needs.keys() & self._unsettled():
+                    self._settle(_skipped(self.held.pop(name), self.done))
+                    again = True
+
+    def _unsettled(self) -> set[str]:
+        return {*self.running, *self.held}
+
+    def _settle(self, status: JobStatus) -> None:
+        self.done[status.job] = status
+        self.on_status(status)
+
+
+def _has_met(how: Condition, end: JobStatus) -> bool:
+    return end.state != SKIPPED and end.status is not None and meets(how, end.status)
+
+
+def _parent(plan: Plan, how: Condition) -> Parent:
+    """Return the run of *plan*, which has not ended, as one that a service waits for."""
+    steps = tuple(step.id for step in plan.steps if engine.is_submitting(step, plan))
+    return Parent(plan.run, str(how), steps)
+
+
+def _copied(of: SourceRun, copied: list[Path], output: RunOutput) -> Path:
+    assert of.copy is not None, "BUG: a run that has ended cannot be copied"
+    folder = of.copy(output)
+    copied.append(folder)
+    return folder

@@ -1,0 +1,256 @@
+"""What the verbs print of chains: plans, the progress of `apply`, and their status."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from runspec_jobs.api import chains, jobs
+from runspec_jobs.api.chains import Chain, ChainRun, JobStatus
+from runspec_jobs.api.lifecycle import LogLine, State
+from runspec_jobs.cli import costs, diagnostics, output, plan_view
+from runspec_jobs.cli.apply import ApplyOptions
+from runspec_jobs.cli.live.progress import ProgressPrinter
+from runspec_jobs.cli.plan import PlanOptions
+from runspec_jobs.cli.status import LogsOptions
+from runspec_jobs.diagnostics.render import escape_control, format_json
+from runspec_jobs.diagnostics.terminal_text import strip_sequences
+from runspec_jobs.errors import DETACHED, OK, JobFailed, UsageError
+
+PLAN, STATUS = "runspec.chain-plan/v1", "runspec.chain/v1"
+
+
+def _load(path: Path, printer: ProgressPrinter, options: ApplyOptions | PlanOptions) -> Chain:
+    settings, words = options.overrides.settings, options.overrides.words
+    if settings or words or options.smoke:
+        option = "--set" if settings else "--smoke" if options.smoke else "--"
+        what = f"{option} is for one job, and {path} has several"
+        raise UsageError(
+            what, "change the file of the chain, or apply the job from a file of its own"
+        )
+    with printer:
+        chain = chains.load_chain(
+            path,
+            provider=options.overrides.provider,
+            only=options.only,
+            until=options.until,
+            on_event=printer,
+        )
+    form = diagnostics.wanted(options.output_format, as_json=options.as_json)
+    for job in chain.jobs.values():
+        if job.notes and not options.as_json:
+            diagnostics.print_one(job.text, form)
+    return chain
+
+
+def plan_chain(options: PlanOptions) -> int:
+    """Print the plans of all jobs in their order, what each needs, and the cost of all."""
+    if options.export is not None or options.diff or options.files:
+        raise UsageError("--export, --diff and --files are for one job", "plan one job's own file")
+    chain = _load(options.file, ProgressPrinter(), options)
+    every = list(chain.jobs.values())
+    costs.demand_below(every, costs.limit(options.max_usd))
+    if options.as_json:
+        shown = [_planned_json(chain, name) for name in chain.jobs]
+        output.out(format_json({"format": PLAN, "chain": chain.name, "jobs": shown}, indent=2))
+        return OK
+    for name, job in chain.jobs.items():
+        output.out(escape_control(f"job {name}{_after(chain, name)}"))
+        for mount in chain.is_copied(name):
+            output.out(
+                escape_control(f"     {mount} is copied by this machine when its run has ended")
+            )
+        for line in plan_view.view(jobs.plan(job), jobs.estimate(job), full=options.full):
+            output.out(line)
+        output.out("")
+    for line in costs.together(every):
+        output.out(line)
+    return OK
+
+
+def _after(chain: Chain, name: str) -> str:
+    needs, by_service = chain.needs(name), chain.waits_by_service(name)
+    if not needs:
+        return ""
+    listed = ", ".join(f"{job} has {how}" for job, how in needs.items())
+    who = "started by its service" if len(by_service) == len(needs) else "started by this machine"
+    return f", when {listed}: {who}"
+
+
+def _planned_json(chain: Chain, name: str) -> dict[str, Any]:
+    job = chain.jobs[name]
+    needs = {parent: str(how) for parent, how in chain.needs(name).items()}
+    planned = jobs.plan_json(jobs.plan(job))
+    return {
+        "job": name,
+        "needs": needs,
+        "waits_by_service": chain.waits_by_service(name),
+        "copied": chain.is_copied(name),
+        "plan": {**planned, "cost": costs.to_json(jobs.estimate(job))},
+    }
+
+
+def apply_chain(options: ApplyOptions) -> int:
+    """Apply a chain; return 0 if all of its jobs have succeeded."""
+    printer = ProgressPrinter(quiet=options.as_json)
+    chain = _load(options.file, printer, options)
+    every = list(chain.jobs.values())
+    confirmation = None
+    if not options.rehearsed:
+        costs.demand_below(every, costs.limit(options.max_usd))
+        confirmation = costs.Confirmation(every, yes=options.yes, quiet=options.as_json)
+    screen = _Screen(chain, quiet=options.as_json)
+    try:
+        with output.interruptible(), printer:
+            ends = chains.apply_chain(
+                chain,
+                detach=options.detach,
+                new=options.new,
+                on_line=screen.line,
+                on_status=screen.status,
+                on_event=printer,
+                confirm=lambda: confirmation(every[0]) if confirmation is not None else None,
+            )
+    except KeyboardInterrupt:
+        output.tell(
+            f"detached; jobs that run go on, and the same command starts the rest. {_ways(chain)}"
+        )
+        return DETACHED
+    if options.as_json:
+        _print_json(chain.name, chain.file.path.resolve(), "run", ends)
+    elif options.detach:
+        left = [one.job for one in ends if one.state == chains.NOT_STARTED]
+        if left:
+            output.tell(f"not started yet: {', '.join(left)}: the same command goes on")
+        output.tell(_ways(chain))
+    if options.detach:
+        return OK
+    return _code(ends)
+
+
+def _code(ends: Sequence[JobStatus]) -> int:
+    """Return 0 if all jobs have succeeded but those that were for the failure of another one."""
+    ended_well = all(one.state in (State.SUCCEEDED, chains.SKIPPED) for one in ends)
+    return OK if ended_well else JobFailed.exit_code
+
+
+def _ways(chain: Chain) -> str:
+    return f"runspec status {chain.name}, runspec cancel {chain.name}"
+
+
+class _Screen:
+    """Prints what several jobs say at once, each line after the name of its job."""
+
+    def __init__(self, chain: Chain, *, quiet: bool) -> None:
+        self.width = max(map(len, chain.jobs))
+        self.shapes = {
+            name: (job.spec.cluster.nodes.max, len(job.tasks())) for name, job in chain.jobs.items()
+        }
+        self.quiet = quiet
+        self.lock = threading.Lock()
+
+    def line(self, job: str, line: LogLine) -> None:
+        if self.quiet:
+            return
+        nodes, tasks = self.shapes[job]
+        parts = [f"task {line.task}"] * (tasks > 1) + [f"node {line.node}"] * (nodes > 1)
+        whose = f"[{' '.join(parts)}] " if parts else ""
+        text = strip_sequences(line.text)
+        with self.lock:
+            output.out(f"{job:{self.width}} | {whose}{text}")
+
+    def status(self, one: JobStatus) -> None:
+        if self.quiet:
+            return
+        run = f" ({one.run.id})" if one.run is not None else ""
+        why = f": {one.reason}" if one.reason else ""
+        state = "started" if one.state == State.WAITING else one.state
+        with self.lock:
+            output.tell(escape_control(f"{one.job:{self.width}} {state}{run}{why}"))
+
+
+def _print_json(chain: str, path: Path, want: str, ends: Sequence[JobStatus]) -> None:
+    jobs = [job_json(one) for one in ends]
+    output.out_json(STATUS, {"chain": chain, "file": str(path), "want": want, "jobs": jobs})
+
+
+def job_json(one: JobStatus) -> dict[str, Any]:
+    """Return the status of a job of a chain as JSON."""
+    return {
+        "job": one.job,
+        "state": one.state,
+        "reason": one.reason,
+        "needs": dict(one.needs),
+        "run": None if one.run is None else one.run.id,
+        "provider": None if one.run is None else one.run.provider,
+        "exit_code": None if one.status is None else one.status.exit_code,
+    }
+
+
+def status_of_chain(chain: ChainRun, *, as_json: bool) -> int:
+    """Print the status of each job of a chain."""
+    ends = chain.status()
+    if as_json:
+        _print_json(chain.name, chain.record.path, chain.record.want, ends)
+        return OK
+    rows = [("job", "run", "state", "provider", "needs", "")]
+    for one in ends:
+        run = "-" if one.run is None else one.run.id
+        provider = "-" if one.run is None else one.run.provider
+        needs = ", ".join(
+            f"{job}" if how == "succeeded" else f"{job} {how}" for job, how in one.needs.items()
+        )
+        rows.append((one.job, run, one.state, provider, needs or "-", one.reason))
+    wanted = {"run": "", "cancel": ", cancelled", "destroy": ", destroyed"}[chain.record.want]
+    output.out(escape_control(f"chain {chain.name}, {chain.record.path}{wanted}"))
+    for line in _aligned(rows):
+        output.out(escape_control(line))
+    return OK
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def logs_of_chain(chain: ChainRun, options: LogsOptions) -> int:
+    """Print the logs of all jobs so far, in the order of the jobs."""
+    if (
+        options.follow
+        or options.save is not None
+        or options.node is not None
+        or options.task is not None
+    ):
+        what = "--follow, --save, --node and --task are for one run"
+        raise UsageError(what, f"name the run of a job: see runspec status {chain.name}")
+    width = max(map(len, chain.jobs))
+    for job, run in chain.jobs.items():
+        for line in run.logs(tail=options.tail, grep=options.grep) if run is not None else ():
+            output.out(f"{job:{width}} | {strip_sequences(line.text)}")
+    return OK
+
+
+def cancel_chain(chain: ChainRun, *, as_json: bool) -> int:
+    """Cancel a chain, and print how its jobs are."""
+    ends = chain.cancel(on_event=ProgressPrinter(quiet=as_json))
+    if as_json:
+        _print_json(chain.name, chain.record.path, "cancel", ends)
+        return OK
+    for one in ends:
+        output.tell(escape_control(f"{one.job} {one.state}"))
+    return OK
+
+
+def destroy_chain(chain: ChainRun, *, as_json: bool) -> int:
+    """Destroy all runs of a chain."""
+    chain.destroy(on_event=ProgressPrinter(quiet=as_json))
+    if as_json:
+        _print_json(chain.name, chain.record.path, "destroy", chain.status())
+    else:
+        output.tell(f"{chain.name} destroyed")
+    return OK

@@ -1,0 +1,109 @@
+"""Finds the runs whose outputs other jobs mount."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from runspec_jobs.engine import clients, named_run
+from runspec_jobs.engine.outputs import copies
+from runspec_jobs.engine.reporter import Reporter
+from runspec_jobs.errors import RunspecError, UsageError
+from runspec_jobs.load import registry
+from runspec_jobs.load.run_mounts import MountedRun, SourceRun
+from runspec_jobs.logs.measured_tasks import measure_tasks
+from runspec_jobs.provider import (
+    Facts,
+    Provider,
+    Spec,
+    State,
+    Status,
+    SupportsOutputs,
+    SupportsRunMounts,
+)
+from runspec_jobs.report.ranking import rank_tasks
+from runspec_jobs.spec.needs import Condition, RunOutput
+from runspec_jobs.state import run_record
+from runspec_jobs.state.run_record import Record
+
+
+def place_of(provider: Provider, spec: Spec, facts: Facts) -> str | None:
+    """Return the name of the store to which a job saves, or None if other jobs cannot read it in place."""
+    return provider.saves_place(spec, facts) if isinstance(provider, SupportsRunMounts) else None
+
+
+def find_run(name: str, reporter: Reporter) -> SourceRun:
+    """Return the run that *name* means: the id of a run that has ended, or a job whose newest run has succeeded.
+
+    Raises UsageError if there is none.
+    """
+    of = named_run.find_kept(name, reporter.note)
+    condition = Condition.ENDED if of.run == name else Condition.SUCCEEDED
+    return source_run(of, condition, reporter)
+
+
+def source_run(of: Record, condition: Condition, reporter: Reporter) -> SourceRun:
+    """Return *of* as a run whose outputs can be mounted. Raises UsageError if it has not ended as *condition* says."""
+    provider, client, facts = clients.connect(of)
+    status = of.read_memory().status or client.state(of.run)
+    if not meets(condition, status):
+        what = f"{of.run} {'is' if not status.state.terminal else 'has'} {status.state}"
+        hint = "wait until it has ended" if not status.state.terminal else "name another run"
+        raise UsageError(f"{what}, so its outputs are not read", hint)
+
+    if not isinstance(client, SupportsOutputs):
+        raise UsageError(f"'{provider.name}' cannot read outputs")
+
+    def digest(output: RunOutput) -> str:
+        return copies.content_digest(copies.chosen(client, of.run, output))
+
+    def copy(output: RunOutput) -> Path:
+        progress = reporter.progress(f"copy {output.output} of {of.run}")
+        return copies.copy_output(client, of.run, of.spec, output, progress)
+
+    return SourceRun(
+        of.run, of.spec, place_of(provider, of.spec, facts), lambda: best_task(of), copy, digest
+    )
+
+
+def unended_run(of: Record) -> SourceRun:
+    """Return a run that has not ended as one whose outputs are read in place when it has."""
+    provider = registry.load(of.plan.provider)
+    place = place_of(provider, of.spec, of.read_facts(provider))
+    return SourceRun(of.run, of.spec, place, lambda: None)
+
+
+def digest_of(mounted: MountedRun) -> str:
+    """Return the digest of the output that a mount has read; nothing if it is not there any more."""
+    of = run_record.Record(run_record.find_runs_folder() / mounted.run)
+    try:
+        if not of.folder.exists() or of.read_memory().deleted:
+            return ""
+        client = clients.connect(of)[1]
+        if not isinstance(client, SupportsOutputs):
+            return ""
+        output = RunOutput(of.name, mounted.output, mounted.task)
+        return copies.content_digest(copies.chosen(client, of.run, output))
+    except RunspecError:
+        return ""
+
+
+def meets(condition: Condition, status: Status) -> bool:
+    """Return whether a run with *status* has ended as *condition* says."""
+    if condition is Condition.SUCCEEDED:
+        return status.state is State.SUCCEEDED
+    if condition is Condition.FAILED:
+        return status.state is State.FAILED
+    return status.state.terminal and status.state is not State.GONE
+
+
+def best_task(of: Record) -> int:
+    """Return the number of the task with the best value of the metric. Raises UsageError if none has a value."""
+    spec = of.spec
+    assert spec.metric is not None, "BUG: ?best of a job without a metric"
+    client = clients.connect(of)[1]
+    tasks = measure_tasks(of, client, spec, spec.metric, client.state(of.run))
+    first = rank_tasks(spec.metric, tasks)[0]
+    if first.place is None:
+        why = f": {first.task.measured.why}" if first.task.measured.why else ""
+        raise UsageError(f"{of.run} has no best task{why}")
+    return first.task.number

@@ -1,0 +1,103 @@
+"""Prepares the mounts of a spec that are outputs of other runs: read in place, or copied to this machine first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from runspec_jobs.diagnostics.problem import Problem
+from runspec_jobs.errors import RunspecError
+from runspec_jobs.provider import Facts, Provider, SavedOutput, Source, Spec, SupportsRunMounts
+from runspec_jobs.spec.chain_rules import wrong_output
+from runspec_jobs.spec.needs import RunOutput
+from runspec_jobs.spec.placeholders import count_tasks
+
+NOT_YET = Source("sha256:" + "0" * 64, 0, 0)  # of an output that is copied when its run has ended
+
+
+@dataclass(frozen=True)
+class SourceRun:
+    """A run whose outputs can be mounted, which may not have started yet.
+
+    *place* is what `saves_place` of its provider returns. *copy* brings an output to this machine and returns its
+    folder, and *digest* returns the digest of its content; both are None as long as the run has not ended.
+    """
+
+    run: str
+    spec: Spec
+    place: str | None
+    best_task: Callable[[], int | None]
+    copy: Callable[[RunOutput], Path] | None = None
+    digest: Callable[[RunOutput], str] | None = None
+
+
+FindRun = Callable[[str], SourceRun]
+"""Returns the run that a job or a run means; raises RunspecError if there is none."""
+
+
+class MountedRun(NamedTuple):
+    """The output of a run that a mount refers to, with the digest of its content; "" before the run has ended."""
+
+    run: str
+    output: str
+    digest: str = ""
+    task: int | None = None
+
+
+@dataclass
+class RunMounts:
+    """The outputs of runs that a job mounts, by mount name: those read in place, and the folders of copies."""
+
+    in_place: dict[str, SavedOutput] = field(default_factory=dict)
+    copies: dict[str, Path | None] = field(default_factory=dict)  # None: not yet
+    inputs: dict[str, MountedRun] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def resolve(spec: Spec, provider: Provider, facts: Facts, find: FindRun) -> RunMounts:
+    """Return what the mounts of *spec* that are outputs of runs refer to; *facts* are complete but for mounts."""
+    mounts = RunMounts()
+    place = provider.saves_place(spec, facts) if isinstance(provider, SupportsRunMounts) else None
+    for number, mount in enumerate(spec.mounts):
+        output = mount.of_run
+        if output is None:
+            continue
+        where = ("mounts", number, "source")
+        try:
+            of = find(output.job)
+            wrong = list(wrong_output(output, of.spec, where))
+            mounts.problems += wrong
+            if not wrong:
+                _resolve_one(mounts, mount.name, output, of, place)
+        except RunspecError as exc:
+            mounts.problems.append(Problem(where, exc.message, exc.hint))
+    return mounts
+
+
+def _resolve_one(
+    mounts: RunMounts, name: str, output: RunOutput, of: SourceRun, place: str | None
+) -> None:
+    if output.best:
+        output = output._replace(task=of.best_task(), best=False)
+    digest = "" if of.digest is None else of.digest(output)
+    mounts.inputs[name] = MountedRun(of.run, output.output, digest, output.task)
+    if place is not None and of.place == place:
+        mounts.in_place[name] = saved_output(of.run, of.spec, output)
+    else:
+        mounts.copies[name] = None if of.copy is None else of.copy(output)
+
+
+def saved_output(run: str, spec: Spec, output: RunOutput) -> SavedOutput:
+    """Return the output of a *run* of *spec*, with the tasks and nodes that save it."""
+    nodes = spec.cluster.nodes
+    of = next(one for one in spec.outputs if one.name == output.output)
+    of_first = (of.origin or ("first" if nodes.elastic else "all")) == "first"
+    tasks = count_tasks(spec.sweep) if spec.sweep else 1
+    return SavedOutput(run, output.output, tasks, 1 if of_first else nodes.max, output.task)
+
+
+def none_known(name: str) -> SourceRun:
+    """Refuse every run: of a spec that is checked without the records of this machine."""
+    raise RunspecError(f"the run '{name}' is not known here")

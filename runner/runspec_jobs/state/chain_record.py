@@ -1,0 +1,152 @@
+"""The records of chains on this machine: which file each comes from, and which runs its jobs have.
+
+A chain is known by its name and its path, because two folders may each have a chain of one name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from runspec_jobs import record_formats
+from runspec_jobs.errors import Damaged, UsageError
+from runspec_jobs.provider import paths
+from runspec_jobs.state import atomic_io, origin
+
+FORMAT = "runspec.chain/v1"
+NOT_OURS = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+
+
+@dataclass(frozen=True)
+class ChainRecord:
+    """A chain that was applied: its *name* and *path*, its jobs in order with what each needs, and their runs.
+
+    *needs* has a condition for each parent of each job. *want* is `run`, `cancel` or `destroy`.
+    """
+
+    name: str
+    path: Path
+    needs: Mapping[str, Mapping[str, str]]
+    runs: Mapping[str, str] = field(default_factory=dict)
+    want: str = "run"
+
+
+def _folder() -> Path:
+    return paths.find_home() / "chains"
+
+
+def _file(name: str, path: Path) -> Path:
+    place = hashlib.sha256(str(path).encode(errors="surrogateescape")).hexdigest()[:12]
+    return _folder() / f"{name}-{place}.json"
+
+
+@contextlib.contextmanager
+def _locked(name: str, path: Path) -> Iterator[None]:
+    file = _file(name, path)
+    with atomic_io.translate_os_errors(file):
+        atomic_io.make_folder(_folder())
+    with atomic_io.hold_lock(file.with_suffix(".lock"), f"another command on the chain '{name}'"):
+        yield
+
+
+def keep(name: str, path: Path, needs: Mapping[str, Mapping[str, str]]) -> ChainRecord:
+    """Write that the chain at *path* is applied; the runs of its jobs stay on record."""
+    with _locked(name, path):
+        before = _read(_file(name, path))
+        runs = {} if before is None else {n: r for n, r in before.runs.items() if n in needs}
+        return _write(ChainRecord(name, path, needs, runs))
+
+
+def note_run(of: ChainRecord, job: str, run: str) -> ChainRecord:
+    """Write which run the *job* of a chain has now, and return the record as it is then."""
+    with _locked(of.name, of.path):
+        now = _read(_file(of.name, of.path)) or of
+        return _write(replace(now, runs={**now.runs, job: run}))
+
+
+def note_want(of: ChainRecord, want: str) -> ChainRecord:
+    """Write that a chain is to be cancelled or destroyed: no more jobs of it are started."""
+    with _locked(of.name, of.path):
+        return _write(replace(_read(_file(of.name, of.path)) or of, want=want))
+
+
+def current(of: ChainRecord) -> ChainRecord | None:
+    """Return the record of a chain as it is now; None if it was deleted."""
+    return _read(_file(of.name, of.path))
+
+
+def find(name: str) -> ChainRecord | None:
+    """Return the chain called *name*, or the chain whose file or folder *name* is; None if there is none.
+
+    Chains nearest to the current folder come first. Raises UsageError if several are equally near.
+    """
+    every = all_chains()
+    path = Path(name)
+    if ("/" in name or path.suffix) and path.exists():
+        return next((one for one in every if one.path == path.resolve()), None)
+    named = [one for one in every if one.name == name]
+    if not named:
+        return None
+    here = origin.find_current_folder()
+    near = [(origin.Origin(_base(one), one.path).measure_nearness(here), one) for one in named]
+    best = min(nearness for nearness, _ in near)
+    nearest = [one for nearness, one in near if nearness == best]
+    if len(nearest) > 1:
+        listed = ", ".join(str(one.path) for one in nearest)
+        raise UsageError(f"'{name}' is the name of several chains", f"name its file: {listed}")
+    return nearest[0]
+
+
+def _base(of: ChainRecord) -> Path:
+    return of.path if of.path.is_dir() else of.path.parent
+
+
+def all_chains() -> list[ChainRecord]:
+    """Return all chains on record that can be read, by name."""
+    try:
+        files = sorted(_folder().glob("*.json"))
+    except OSError:
+        return []
+    found = []
+    for file in files:
+        with contextlib.suppress(Damaged):
+            found.append(_read(file))
+    return [one for one in found if one is not None]
+
+
+def _read(file: Path) -> ChainRecord | None:
+    try:
+        value = json.loads(file.read_bytes())
+        record_formats.check(value, FORMAT, str(file))
+        return ChainRecord(
+            str(value["name"]),
+            Path(value["path"]),
+            {str(job): dict(needs) for job, needs in value["needs"].items()},
+            {str(job): str(run) for job, run in value["runs"].items()},
+            str(value["want"]),
+        )
+    except FileNotFoundError:
+        return None
+    except (OSError, *NOT_OURS) as exc:
+        what = f"{file}: it is damaged"
+        raise Damaged(what, "remove the file, and apply the chain again") from exc
+
+
+def _write(of: ChainRecord) -> ChainRecord:
+    value: dict[str, Any] = {
+        **record_formats.make_format_keys(FORMAT),
+        "name": of.name,
+        "path": str(of.path),
+        "needs": {job: dict(needs) for job, needs in of.needs.items()},
+        "runs": dict(of.runs),
+        "want": of.want,
+    }
+    file = _file(of.name, of.path)
+    with atomic_io.translate_os_errors(file):
+        atomic_io.write(file, json.dumps(value, indent=1).encode() + b"\n")
+    return of

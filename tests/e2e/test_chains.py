@@ -1,0 +1,105 @@
+"""The same chain on each provider by one field, and over three providers: what a job saves, the next one reads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from runspec_jobs.cli.app import run
+from tests.support.profiles import own_profile
+from tests.support.requirements import need
+
+pytestmark = pytest.mark.slow
+
+CHAIN = """
+apiVersion: runspec/v1
+name: prepare
+provider: {0}
+container: {{image: "python:3.12"}}
+outputs: [{{name: data, path: /job/data}}]
+run: |
+  echo 5 > ${{outputs.data}}/a
+  chmod 640 ${{outputs.data}}/a
+---
+apiVersion: runspec/v1
+name: search
+provider: {1}
+container: {{image: "python:3.12"}}
+mounts: [{{name: data, source: run://prepare/data, target: /job/in}}]
+outputs: [{{name: model, path: /job/model}}]
+sweep: {{lr: [1, 2]}}
+metric: {{name: loss, goal: min, pattern: 'loss=(\\S+)'}}
+run: |
+  read n < ${{mounts.data}}/a
+  echo $((n * ${{sweep.lr}})) > ${{outputs.model}}/m
+  echo loss=$((10 - ${{sweep.lr}}))
+---
+apiVersion: runspec/v1
+name: predict
+provider: {2}
+container: {{image: "python:3.12"}}
+mounts:
+- {{name: best, source: 'run://search/model?best', target: /job/best}}
+- {{name: every, source: 'run://search/model', target: /job/every}}
+outputs: [{{name: found, path: /job/found}}]
+run: |
+  cat ${{mounts.best}}/m ${{mounts.every}}/task-0/m > ${{outputs.found}}/numbers
+"""
+
+
+@pytest.mark.parametrize(
+    "providers",
+    [
+        ("aws-batch",) * 3,
+        ("azure-batch",) * 3,
+        ("slurm",) * 3,
+        pytest.param(("parallelcluster",) * 3, marks=pytest.mark.matrix),
+        pytest.param(("azure-batch-ai",) * 3, marks=pytest.mark.matrix),
+        ("slurm", "azure-batch", "aws-batch"),
+    ],
+    ids="-".join,
+)
+def test_a_job_reads_what_the_one_before_it_has_saved(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    providers: tuple[str, str, str],
+) -> None:
+    need("slurmctld")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "all.yaml").write_text(CHAIN.format(*providers).lstrip())
+
+    assert run(["rehearse", "all.yaml", "--folder", "kept"]) == 0, capfd.readouterr().err
+
+    assert (tmp_path / "kept/outputs/found/numbers").read_text() == "10\n5\n"
+    assert "predict succeeded" in capfd.readouterr().err
+
+
+def test_a_service_waits_for_the_jobs_that_a_job_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    role = "arn:aws:iam::123456789012:role/j"
+    settings = {
+        "region": "eu-west-1", "bucket": "bucket", "job_role": role, "subnets": ["subnet-1"],
+        "security_groups": ["sg-1"], "instance_role": "arn:aws:iam::123456789012:instance-profile/i",
+    }  # fmt: skip
+    own_profile().write_text(json.dumps({"providers": {"aws-batch": settings}}))
+    texts = CHAIN.format(*("aws-batch",) * 3).lstrip()
+    (tmp_path / "all.yaml").write_text(texts)
+
+    code = run(["plan", "all.yaml", "--json"])
+
+    shown = capfd.readouterr()
+    assert code == 0, shown
+    jobs = {one["job"]: one for one in json.loads(shown.out)["jobs"]}
+    assert jobs["search"]["waits_by_service"] == ["prepare"]
+    assert (
+        jobs["predict"]["waits_by_service"] == []
+    )  # who is the best is known to this machine alone
+    (submit,) = [s for s in jobs["search"]["plan"]["steps"] if s["id"] == "job"]
+    assert submit["do"]["params"]["dependsOn"] == [
+        {"jobId": {"$answer": "prepare-000000/job.jobId"}}
+    ]
