@@ -77,7 +77,13 @@ def apply(options: ApplyOptions) -> int:
     if is_chain(options.file):
         from runspec_jobs.cli import chain
 
-        return chain.apply_chain(options)
+        return chain.apply_chain(
+            options,
+            detach=options.detach,
+            new=options.new,
+            yes=options.yes,
+            rehearsed=options.rehearsed,
+        )
     plan.refuse_job_options(options.only, options.until)
     printer = ProgressPrinter(quiet=options.as_json, live=True)
     job = plan.load(

@@ -5,16 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from runspec_jobs.api import chains, jobs
 from runspec_jobs.api.chains import Chain, ChainRun, JobStatus
+from runspec_jobs.api.jobs import Overrides
 from runspec_jobs.api.lifecycle import LogLine, State
 from runspec_jobs.cli import costs, diagnostics, output, plan_view
-from runspec_jobs.cli.apply import ApplyOptions
 from runspec_jobs.cli.live.progress import ProgressPrinter
-from runspec_jobs.cli.plan import PlanOptions
-from runspec_jobs.cli.status import LogsOptions
 from runspec_jobs.diagnostics.render import escape_control, format_json
 from runspec_jobs.diagnostics.terminal_text import strip_sequences
 from runspec_jobs.errors import DETACHED, OK, JobFailed, UsageError
@@ -22,7 +20,28 @@ from runspec_jobs.errors import DETACHED, OK, JobFailed, UsageError
 PLAN, STATUS = "runspec.chain-plan/v1", "runspec.chain/v1"
 
 
-def _load(path: Path, printer: ProgressPrinter, options: ApplyOptions | PlanOptions) -> Chain:
+class ChainOptions(Protocol):
+    """The options that `plan` and `apply` have in common."""
+
+    @property
+    def file(self) -> Path: ...
+    @property
+    def overrides(self) -> Overrides: ...
+    @property
+    def smoke(self) -> bool: ...
+    @property
+    def only(self) -> Sequence[str]: ...
+    @property
+    def until(self) -> Sequence[str]: ...
+    @property
+    def max_usd(self) -> str | None: ...
+    @property
+    def output_format(self) -> str: ...
+    @property
+    def as_json(self) -> bool: ...
+
+
+def _load(path: Path, printer: ProgressPrinter, options: ChainOptions) -> Chain:
     settings, words = options.overrides.settings, options.overrides.words
     if settings or words or options.smoke:
         option = "--set" if settings else "--smoke" if options.smoke else "--"
@@ -45,10 +64,8 @@ def _load(path: Path, printer: ProgressPrinter, options: ApplyOptions | PlanOpti
     return chain
 
 
-def plan_chain(options: PlanOptions) -> int:
+def plan_chain(options: ChainOptions, *, full: bool) -> int:
     """Print the plans of all jobs in their order, what each needs, and the cost of all."""
-    if options.export is not None or options.diff or options.files:
-        raise UsageError("--export, --diff and --files are for one job", "plan one job's own file")
     chain = _load(options.file, ProgressPrinter(), options)
     every = list(chain.jobs.values())
     costs.demand_below(every, costs.limit(options.max_usd))
@@ -62,7 +79,7 @@ def plan_chain(options: PlanOptions) -> int:
             output.out(
                 escape_control(f"     {mount} is copied by this machine when its run has ended")
             )
-        for line in plan_view.view(jobs.plan(job), jobs.estimate(job), full=options.full):
+        for line in plan_view.view(jobs.plan(job), jobs.estimate(job), full=full):
             output.out(line)
         output.out("")
     for line in costs.together(every):
@@ -92,22 +109,24 @@ def _planned_json(chain: Chain, name: str) -> dict[str, Any]:
     }
 
 
-def apply_chain(options: ApplyOptions) -> int:
+def apply_chain(
+    options: ChainOptions, *, detach: bool, new: bool, yes: bool, rehearsed: bool
+) -> int:
     """Apply a chain; return 0 if all of its jobs have succeeded."""
     printer = ProgressPrinter(quiet=options.as_json)
     chain = _load(options.file, printer, options)
     every = list(chain.jobs.values())
     confirmation = None
-    if not options.rehearsed:
+    if not rehearsed:
         costs.demand_below(every, costs.limit(options.max_usd))
-        confirmation = costs.Confirmation(every, yes=options.yes, quiet=options.as_json)
+        confirmation = costs.Confirmation(every, yes=yes, quiet=options.as_json)
     screen = _Screen(chain, quiet=options.as_json)
     try:
         with output.interruptible(), printer:
             ends = chains.apply_chain(
                 chain,
-                detach=options.detach,
-                new=options.new,
+                detach=detach,
+                new=new,
                 on_line=screen.line,
                 on_status=screen.status,
                 on_event=printer,
@@ -120,12 +139,12 @@ def apply_chain(options: ApplyOptions) -> int:
         return DETACHED
     if options.as_json:
         _print_json(chain.name, chain.file.path.resolve(), "run", ends)
-    elif options.detach:
+    elif detach:
         left = [one.job for one in ends if one.state == chains.NOT_STARTED]
         if left:
             output.tell(f"not started yet: {', '.join(left)}: the same command goes on")
         output.tell(_ways(chain))
-    if options.detach:
+    if detach:
         return OK
     return _code(ends)
 
@@ -218,19 +237,11 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def logs_of_chain(chain: ChainRun, options: LogsOptions) -> int:
+def logs_of_chain(chain: ChainRun, *, tail: int | None, grep: str | None) -> int:
     """Print the logs of all jobs so far, in the order of the jobs."""
-    if (
-        options.follow
-        or options.save is not None
-        or options.node is not None
-        or options.task is not None
-    ):
-        what = "--follow, --save, --node and --task are for one run"
-        raise UsageError(what, f"name the run of a job: see runspec status {chain.name}")
     width = max(map(len, chain.jobs))
     for job, run in chain.jobs.items():
-        for line in run.logs(tail=options.tail, grep=options.grep) if run is not None else ():
+        for line in run.logs(tail=tail, grep=grep) if run is not None else ():
             output.out(f"{job:{width}} | {strip_sequences(line.text)}")
     return OK
 

@@ -68,7 +68,10 @@ def plan_(options: PlanOptions) -> int:
     if is_chain(options.file):
         from runspec_jobs.cli import chain
 
-        return chain.plan_chain(options)
+        if options.export is not None or options.diff or options.files:
+            what = "--export, --diff and --files are for one job"
+            raise UsageError(what, "plan a job from a file of its own")
+        return chain.plan_chain(options, full=options.full)
     refuse_job_options(options.only, options.until)
     job = load(
         options.file,

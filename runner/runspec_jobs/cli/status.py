@@ -15,7 +15,7 @@ from runspec_jobs.api.machine import HERE
 from runspec_jobs.cli import apply, node_table, output, run_table, spending
 from runspec_jobs.cli.live import closing, refresh
 from runspec_jobs.diagnostics.render import escape_control
-from runspec_jobs.errors import OK, JobFailed, RunspecError
+from runspec_jobs.errors import OK, JobFailed, RunspecError, UsageError
 from runspec_jobs.report import usage
 
 FEW = 8  # nodes whose usage is read
@@ -195,7 +195,14 @@ def logs(options: LogsOptions) -> int:
     if (chain := get_chain(options.run)) is not None:
         from runspec_jobs.cli import chain as of_chain
 
-        return of_chain.logs_of_chain(chain, options)
+        if (
+            options.follow
+            or options.save is not None
+            or (options.node, options.task) != (None, None)
+        ):
+            what = "--follow, --save, --node and --task are for one run"
+            raise UsageError(what, f"name the run of a job: see runspec status {chain.name}")
+        return of_chain.logs_of_chain(chain, tail=options.tail, grep=options.grep)
     of = get(options.run, on_event=output.tell_event)
     if options.save is not None:
         return _save(of, options.save, options)
