@@ -12,7 +12,7 @@ from runspec_azure.batch.check import problems
 from runspec_azure.batch.decision import decide
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.resources import request
-from runspec_azure.store.layout import store
+from runspec_azure.store_layout import store
 from runspec_jobs.provider import (
     NOT_READ,
     Client,
