@@ -16,7 +16,7 @@ from bench.installs import ROOT
 from runspec_agent.base import limits
 from runspec_agent.base.process import descendants
 from runspec_agent.elastic.policy import Timing
-from runspec_jobs.provider.payload import zipapp_bytes
+from runspec_jobs.provider.payload import pack_agent
 
 LEAST, MOST, BATCH = 1, 4, 60
 SAVE_EVERY = 20  # steps
@@ -59,7 +59,7 @@ class Ours:
     def __init__(self, folder: Path, notes: Path, torch: Path) -> None:
         self.folder, self.torch = folder, torch
         self._tries = 0
-        (folder / "inside.pyz").write_bytes(zipapp_bytes())
+        (folder / "inside.pyz").write_bytes(pack_agent())
         run = folder / "store" / "runs" / RUN
         run.mkdir(parents=True)
         record: dict[str, Any] = {

@@ -15,7 +15,7 @@ from runspec_aws.options import AwsOptions
 from runspec_aws.session import Session
 from runspec_aws.status.jobs import Jobs
 from runspec_aws.store import objects, publish
-from runspec_aws.store.layout import INSIDE_SHA256
+from runspec_aws.store.layout import AGENT_SHA256
 from runspec_aws.timing import Clock, Timing
 from runspec_jobs.provider import (
     Bundle,
@@ -36,7 +36,7 @@ from runspec_jobs.provider import (
     Stream,
     TimedChunk,
     Usage,
-    inside_zipapp,
+    pack_agent,
     read_usage,
     requests_of,
 )
@@ -228,12 +228,12 @@ def _body(value: Any) -> Any:
         return value.encode() if isinstance(value, str) else value
     if "lines" in value:
         return "".join(f"{''.join(line)}\n" for line in value["lines"]).encode()
-    if value["$inside"] != INSIDE_SHA256:
+    if value["$inside"] != AGENT_SHA256:
         raise Conflict(
             "another version of runspec planned this run",
             "use that version, or apply --new",
         )
-    return inside_zipapp()
+    return pack_agent()
 
 
 def _refuse_long(params: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from runspec_aws.decision import Decision
 from runspec_aws.infrastructure import lustre
 from runspec_aws.naming import batch, tags
 from runspec_aws.options import OWN_GROUP, AwsOptions
-from runspec_aws.store.layout import INSIDE_SHA256, SHARED, store
+from runspec_aws.store.layout import AGENT_SHA256, SHARED, store
 from runspec_jobs.provider import (
     Facts,
     Scope,
@@ -19,16 +19,16 @@ from runspec_jobs.provider import (
     Step,
     argv,
     content_name,
-    inside_boot,
     limit_s,
     registry_of,
+    strip_boot,
 )
 
 MIB = 1 << 20
 MAX_BYTES = 24 * 1024  # https://docs.aws.amazon.com/batch/latest/userguide/service_limits.html
 AGAIN = "75"  # the exit code of runspec_agent.job.agent when another attempt is needed
 LEAST_NODES = 2
-BOOT = inside_boot()
+BOOT = strip_boot()
 
 # RUNSPEC_* variables and the service's variables with their values: see docs/inside.md. The main node does not get
 # its own address, so nodes find each other through the store.
@@ -172,7 +172,7 @@ def _environment(spec: Spec, options: AwsOptions) -> list[dict[str, str]]:
         variables |= {
             "RUNSPEC_STORE": store(options),
             "RUNSPEC_REGION": options.region or "",
-            "RUNSPEC_INSIDE_SHA256": INSIDE_SHA256,
+            "RUNSPEC_INSIDE_SHA256": AGENT_SHA256,
         }
     variables["RUNSPEC_WORDS"] = WORDS
     return [{"name": key, "value": value} for key, value in variables.items()]

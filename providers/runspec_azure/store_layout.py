@@ -16,12 +16,12 @@ from runspec_jobs.provider import (
     Spec,
     Step,
     blob_name,
-    inside_zipapp,
     job_record,
+    pack_agent,
 )
 
 STATE = "state.json"  # the state of a run, with which other machines adopt it
-INSIDE_SHA256 = hashlib.sha256(inside_zipapp()).hexdigest()
+AGENT_SHA256 = hashlib.sha256(pack_agent()).hexdigest()
 
 
 class Place(Protocol):
@@ -58,16 +58,16 @@ def key(options: Place, *parts: str) -> str:
     return "/".join((options.prefix, *parts))
 
 
-def inside(options: Place) -> str:
+def agent_key(options: Place) -> str:
     """Return the name of the agent's blob."""
-    return key(options, "inside", f"{INSIDE_SHA256}.pyz")
+    return key(options, "inside", f"{AGENT_SHA256}.pyz")
 
 
 def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
     """Yield the steps that upload shared files: the agent, and folders."""
     options: Place = facts.options
-    what = {"$inside": INSIDE_SHA256}
-    yield _upload(options, "inside", "upload the agent", inside(options), what)
+    what = {"$inside": AGENT_SHA256}
+    yield _upload(options, "inside", "upload the agent", agent_key(options), what)
     for mount in spec.mounts:
         if mount.scheme == "file":
             source = facts.sources[mount.name]

@@ -37,8 +37,8 @@ from runspec_jobs.provider import (
     Stream,
     TimedChunk,
     Usage,
-    inside_sh,
-    inside_zipapp,
+    pack_agent,
+    read_inside_sh,
     state_folder,
 )
 from runspec_local import errors, orphans, publish, shell, status
@@ -274,7 +274,10 @@ class LocalClient:
         os.chmod(folder, 0o700)
         # A container may run as any user; the run's folder above keeps other users out.
         mode = 0o600 if params["engine"] == "process" else 0o644
-        for name, content in (("inside.sh", inside_sh()), ("runspec_inside.pyz", inside_zipapp())):
+        for name, content in (
+            ("inside.sh", read_inside_sh()),
+            ("runspec_inside.pyz", pack_agent()),
+        ):
             _write(folder / name, content, mode)
         for old in self._killed(params["run"]):
             reaper.settle(old)

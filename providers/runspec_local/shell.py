@@ -11,7 +11,7 @@ from runspec_jobs.provider import Address, ExecSpec, Route, StdioProxy, Unavaila
 from runspec_local import status
 from runspec_local.session.container_engine import engine
 from runspec_local.supervisor import events, process
-from runspec_local.supervisor.node import INSIDE, Node, host
+from runspec_local.supervisor.node import AGENT_FOLDER, Node, host
 
 # The type of the terminal depends on the user's terminal, not on the job.
 TERMINAL = ("TERM", "COLORTERM")
@@ -101,7 +101,7 @@ def tunnel(folder: Path, at: tuple[int, int], port: int) -> Route:
     if found:
         line = (name, "exec", "--interactive", node.container, found[0], "-IS")
         return StdioProxy(
-            (*line, f"{INSIDE}/runspec_inside.pyz", "relay", host(node.rank), str(port))
+            (*line, f"{AGENT_FOLDER}/runspec_inside.pyz", "relay", host(node.rank), str(port))
         )
     inspected = node.network if node.job["nodes"] > 1 else node.container
     addresses = engine(name, "container", "inspect", "--format", ADDRESS, inspected).stdout.split()

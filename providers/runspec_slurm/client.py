@@ -30,13 +30,13 @@ from runspec_jobs.provider import (
     Unavailable,
     Usage,
     docker_auth,
-    inside_zipapp,
+    pack_agent,
 )
 from runspec_slurm import publish, shell, timing
 from runspec_slurm.job.sbatch_argv import after_parents, following
 from runspec_slurm.logs import Logs, LogStream
 from runspec_slurm.lookup.jobs import Jobs
-from runspec_slurm.naming import INSIDE_SHA256, JOB_STEP, job_name, of_run
+from runspec_slurm.naming import AGENT_SHA256, JOB_STEP, job_name, of_run
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.orphans import OrphanFinder
 from runspec_slurm.queue import Queue
@@ -226,12 +226,12 @@ def _content(value: Any) -> bytes:
     """Return the bytes of *value*: a text, or the agent, which a plan names by its hash."""
     if isinstance(value, str):
         return value.encode()
-    if value["$inside"] != INSIDE_SHA256:
+    if value["$inside"] != AGENT_SHA256:
         raise Conflict(
             "this run was planned by another version of runspec",
             "use that version, or start a new run with apply --new",
         )
-    return inside_zipapp()
+    return pack_agent()
 
 
 def _login(kind: str, login: Mapping[str, str]) -> bytes:

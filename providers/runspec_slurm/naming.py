@@ -7,10 +7,10 @@ import json
 import re
 from typing import Any
 
-from runspec_jobs.provider import Facts, Request, Spec, inside_zipapp
+from runspec_jobs.provider import Facts, Request, Spec, pack_agent
 
-INSIDE_SHA256 = hashlib.sha256(inside_zipapp()).hexdigest()
-INSIDE = f"inside/{INSIDE_SHA256}.pyz"
+AGENT_SHA256 = hashlib.sha256(pack_agent()).hexdigest()
+AGENT_KEY = f"inside/{AGENT_SHA256}.pyz"
 
 
 JOB_STEP = re.compile(r"job(?:-(\d+))?")  # see `job_step`

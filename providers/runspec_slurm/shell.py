@@ -13,12 +13,12 @@ from runspec_jobs.provider import (
     Route,
     RunspecError,
     Unavailable,
-    inside_zipapp,
+    pack_agent,
     task_of,
 )
 from runspec_slurm.lookup.arrays import Arrays
 from runspec_slurm.lookup.jobs import Jobs
-from runspec_slurm.naming import INSIDE
+from runspec_slurm.naming import AGENT_KEY
 from runspec_slurm.session.clean_environment import CLEAN
 from runspec_slurm.session.transport import Ssh, remote
 from runspec_slurm.store.workspace import WorkspaceStore
@@ -36,9 +36,9 @@ printf '%s %s %s\\n' "$2" "$node" "${address:-$node}"
 # Arguments: the job, the node, `--pty` or nothing, python, the agent, and then the arguments of the agent. --overlap:
 # the step shares the resources of the job, which uses all of them: https://slurm.schedmd.com/srun.html#OPT_overlap
 ENTER = """\
-job=$1 node=$2 tty=$3 python=$4 inside=$5; shift 5
+job=$1 node=$2 tty=$3 python=$4 agent=$5; shift 5
 exec srun --jobid="$job" --overlap --nodes=1 --ntasks=1 --nodelist="$node" --mpi=none --quiet \\
-  ${tty:+"$tty"} -- "$python" -IS "$PWD/$inside" enter "$@"
+  ${tty:+"$tty"} -- "$python" -IS "$PWD/$agent" enter "$@"
 """
 # A host in an argument of ssh: a name, an IPv4 or an IPv6 address.
 HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_-]*")
@@ -105,14 +105,14 @@ def _enter_arguments(
 ) -> list[str]:
     """Return the arguments of ENTER."""
     there = [at.run, str(at.task), str(at.rank), *(["--", *words] if words else [])]
-    return [store.workspace, at.job, at.name, tty, python, INSIDE, *there]
+    return [store.workspace, at.job, at.name, tty, python, AGENT_KEY, *there]
 
 
 def _bring(store: WorkspaceStore) -> None:
     """Write this version's agent to the workspace, unless it exists: the job may use another version."""
     try:
-        if store.size(INSIDE) is None:
-            store.put(INSIDE, inside_zipapp())
+        if store.size(AGENT_KEY) is None:
+            store.put(AGENT_KEY, pack_agent())
     except RunspecError as exc:
         raise Unavailable(exc.message, exc.hint) from exc
 

@@ -17,13 +17,13 @@ from runspec_jobs.provider import (
     Spec,
     Step,
     blob_name,
-    inside_zipapp,
     job_record,
+    pack_agent,
     proves_end,
     reach,
 )
 
-INSIDE_SHA256 = hashlib.sha256(inside_zipapp()).hexdigest()
+AGENT_SHA256 = hashlib.sha256(pack_agent()).hexdigest()
 SHARED = "/mnt/runspec"  # where shared file systems are mounted in jobs
 
 
@@ -44,8 +44,8 @@ def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
             options,
             "inside",
             "upload the agent",
-            key(options, "inside", f"{INSIDE_SHA256}.pyz"),
-            {"$inside": INSIDE_SHA256},
+            key(options, "inside", f"{AGENT_SHA256}.pyz"),
+            {"$inside": AGENT_SHA256},
         )
     for mount in spec.mounts:
         if mount.scheme == "file":

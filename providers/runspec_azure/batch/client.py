@@ -18,7 +18,7 @@ from runspec_azure.batch.timing import Timing
 from runspec_azure.errors import code_of, status_of
 from runspec_azure.session.clients import Session
 from runspec_azure.store import Blobs
-from runspec_azure.store_layout import INSIDE_SHA256, STATE
+from runspec_azure.store_layout import AGENT_SHA256, STATE
 from runspec_azure.timing import CLOCK, Clock
 from runspec_jobs.provider import (
     AlreadyExists,
@@ -40,7 +40,7 @@ from runspec_jobs.provider import (
     Stream,
     TimedChunk,
     Usage,
-    inside_zipapp,
+    pack_agent,
     read_usage,
     seats_of,
 )
@@ -391,9 +391,9 @@ def blob_content(value: Any) -> bytes:
         return value.encode()
     if "lines" in value:
         return "".join(f"{''.join(line)}\n" for line in value["lines"]).encode()
-    if value["$inside"] != INSIDE_SHA256:
+    if value["$inside"] != AGENT_SHA256:
         raise Conflict(
             "another version of runspec planned this run",
             "use that version, or apply --new",
         )
-    return inside_zipapp()
+    return pack_agent()

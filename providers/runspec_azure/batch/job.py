@@ -20,7 +20,7 @@ from runspec_jobs.provider import Scope, Spec, Step
 AT_ONCE = 100
 RETENTION = "P7D"  # of the files of a task, if its node still exists
 CANCELLED = "cancelled by runspec"
-INSIDE = "inside.pyz"
+AGENT_FILE = "inside.pyz"
 
 # No shell reads a command line: https://learn.microsoft.com/en-us/azure/batch/virtual-file-mount
 # The user's program is in the record, so these lines are always the same.
@@ -159,7 +159,7 @@ def task(decision: Decision, run: str, number: int) -> dict[str, Any]:
     """Return one task as Task_AddCollection needs it."""
     options, nodes = decision.options, decision.nodes
     by_url = options.files == "signed"
-    inside = signed.start(run, options) if by_url else _inside(options)
+    agent = signed.start(run, options) if by_url else _agent_file(options)
     command = signed.COMMAND if by_url else COMMAND
     body: dict[str, Any] = {
         "id": task_id(number),
@@ -171,13 +171,13 @@ def task(decision: Decision, run: str, number: int) -> dict[str, Any]:
     if reserves_exit_code(options):
         body["exitConditions"] = CONDITIONS
     if nodes == 1:
-        body["resourceFiles"] = [inside]
+        body["resourceFiles"] = [agent]
     else:
         # resourceFiles are copied to the first node only.
         body["multiInstanceSettings"] = {
             "numberOfInstances": nodes,
             "coordinationCommandLine": COORDINATION,
-            "commonResourceFiles": [inside],
+            "commonResourceFiles": [agent],
         }
     if decision.image:
         body["containerSettings"] = _container(decision)
@@ -202,13 +202,13 @@ def _needs_root(decision: Decision) -> bool:
     return decision.image is not None or "blob" in pools.shared_kinds(decision)
 
 
-def _inside(options: BatchOptions) -> dict[str, Any]:
-    blob = store_layout.inside(options)
+def _agent_file(options: BatchOptions) -> dict[str, Any]:
+    blob = store_layout.agent_key(options)
     if options.identity:
         url = f"{store_layout.endpoint(options)}/{options.container or ''}/{blob}"
         reference = {"resourceId": options.identity}
-        return {"httpUrl": url, "filePath": INSIDE, "identityReference": reference}
-    return {"httpUrl": {"$signed": f"r {blob}"}, "filePath": INSIDE}
+        return {"httpUrl": url, "filePath": AGENT_FILE, "identityReference": reference}
+    return {"httpUrl": {"$signed": f"r {blob}"}, "filePath": AGENT_FILE}
 
 
 def _uploads(run: str, options: BatchOptions, number: int) -> Iterator[dict[str, Any]]:

@@ -38,9 +38,9 @@ def record(job: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def argv(inside: Path) -> list[str]:
+def argv(agent: Path) -> list[str]:
     """Return the command of a node's agent. The program gets the environment of the job, and its Python."""
-    return [sys.executable, "-IS", str(inside), "job"]
+    return [sys.executable, "-IS", str(agent), "job"]
 
 
 def words(job: Mapping[str, Any], task: int, rank: int, folder: Path) -> dict[str, str]:

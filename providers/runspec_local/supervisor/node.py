@@ -21,13 +21,13 @@ from runspec_local.session import gpus
 from runspec_local.session.gpus import Gpu
 from runspec_local.supervisor import bytecode, elastic
 
-INSIDE = "/.runspec"  # where a container finds the agent
+AGENT_FOLDER = "/.runspec"  # where a container finds the agent
 # What the shell of an image does first. An engine may end with the same exit code if the container cannot start.
 # It empties the file, since a full disk has room for that.
-BEGIN = f"{{ true >{INSIDE}/begun; }} 2>/dev/null\n"
+BEGIN = f"{{ true >{AGENT_FOLDER}/begun; }} 2>/dev/null\n"
 # What a container of a smoke test runs first: it may have no Python.
 CHECK_GPUS = f"""
-agent={INSIDE}/runspec_inside.pyz
+agent={AGENT_FOLDER}/runspec_inside.pyz
 count=$1
 shift
 for python in python3 python; do
@@ -169,14 +169,14 @@ class Node:
         """Return the command that starts the node."""
         words = list(self.job["argv"])
         if "elastic" in self.job:
-            return elastic.argv(self._inside("runspec_inside.pyz"))
+            return elastic.argv(self._agent_path("runspec_inside.pyz"))
         if not self.contained:
-            return [*self._first(), "/bin/sh", str(self._inside("inside.sh")), *words]
+            return [*self._first(), "/bin/sh", str(self._agent_path("inside.sh")), *words]
         return self._container(words)
 
     def _first(self) -> list[str]:
         """Return the tests of a smoke test. Containers of one task share a network, so they need none of that."""
-        agent = [sys.executable, "-IS", str(self._inside("runspec_inside.pyz"))]
+        agent = [sys.executable, "-IS", str(self._agent_path("runspec_inside.pyz"))]
         line = [*agent, "reach", "--"] if "reach" in self.job else []
         return [*line, *agent, *self._checked_gpus, "--"] if self._checked_gpus else line
 
@@ -210,7 +210,7 @@ class Node:
     def words(self) -> dict[str, str]:
         """Return the RUNSPEC_* variables that every job finds with every provider."""
         job, here = self.job, "" if self.contained else str(self.folder)
-        meet = f"{INSIDE}/meet" if self.contained else str(self.meet)
+        meet = f"{AGENT_FOLDER}/meet" if self.contained else str(self.meet)
         found = {
             "RUNSPEC_RUN": job["run"],
             "RUNSPEC_TASK": str(self.task),
@@ -224,7 +224,7 @@ class Node:
             "RUNSPEC_GRACE_S": str(max(1, job["grace_s"] - 2)),
             "RUNSPEC_MEET": meet,
             "RUNSPEC_HOSTFILE": f"{meet}/hostfile",
-            "RUNSPEC_INSIDE": str(self._inside("runspec_inside.pyz")),
+            "RUNSPEC_INSIDE": str(self._agent_path("runspec_inside.pyz")),
         }
         if not self.contained:
             found["RUNSPEC_SCRIPTS"] = str(self.folder)  # where a script with #! is written
@@ -242,8 +242,8 @@ class Node:
             found[variable("SWEEP", name)] = value
         return found
 
-    def _inside(self, name: str) -> Path:
-        return Path(INSIDE if self.contained else self.job["folder"], name)
+    def _agent_path(self, name: str) -> Path:
+        return Path(AGENT_FOLDER if self.contained else self.job["folder"], name)
 
     def _container(self, words: list[str]) -> list[str]:
         """Return the engine's command line.
@@ -263,12 +263,12 @@ class Node:
             line += ["--mount", bind(source, target, read_only)]
         for flag, value in self._sizes(limits):
             line += [flag, value]
-        inside = [f"{INSIDE}/inside.sh", *words]
+        argv = [f"{AGENT_FOLDER}/inside.sh", *words]
         if self._checked_gpus:
-            inside = ["-c", BEGIN + CHECK_GPUS, *self._checked_gpus, "/bin/sh", *inside]
+            argv = ["-c", BEGIN + CHECK_GPUS, *self._checked_gpus, "/bin/sh", *argv]
         else:
-            inside = ["-c", BEGIN + '. "$0"', *inside]
-        return [*line, self._image, *inside]
+            argv = ["-c", BEGIN + '. "$0"', *argv]
+        return [*line, self._image, *argv]
 
     def network_argv(self) -> list[str]:
         """Return the command of the container that owns the task's network and ends with the supervisor."""
@@ -291,10 +291,10 @@ class Node:
         """Return the folders of this machine that a container mounts: source, target, whether it is read-only."""
         job, folder = self.job, Path(self.job["folder"])
         found = [
-            (folder / "inside.sh", f"{INSIDE}/inside.sh", True),
-            (folder / "runspec_inside.pyz", f"{INSIDE}/runspec_inside.pyz", True),
-            (self.meet, f"{INSIDE}/meet", False),
-            (self.begun, f"{INSIDE}/begun", False),
+            (folder / "inside.sh", f"{AGENT_FOLDER}/inside.sh", True),
+            (folder / "runspec_inside.pyz", f"{AGENT_FOLDER}/runspec_inside.pyz", True),
+            (self.meet, f"{AGENT_FOLDER}/meet", False),
+            (self.begun, f"{AGENT_FOLDER}/begun", False),
         ]
         for mount in job["mounts"]:
             target = mount["target"]

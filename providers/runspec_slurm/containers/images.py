@@ -10,7 +10,7 @@ from runspec_slurm.decision import ENGINES, Decision
 from runspec_slurm.naming import is_file, is_local, setting
 
 IMAGE = ("container", "image")
-INSIDE = ">=3.6"  # the Python that the agent needs
+AGENT_PYTHON = ">=3.6"  # the Python that the agent needs
 ENROOT_ENDS = set("@# ")  # what ends a user name in enroot's notation of images
 NAMES = {"podman": "podman", "apptainer": "Apptainer", "pyxis": "Pyxis"}
 
@@ -139,6 +139,6 @@ def _python(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
     if version is None:
         what = f"the cluster has no '{name}', which starts every job"
         yield Problem(at, what, "set option python: /PATH/python3")
-    elif not python_fits(version, INSIDE):
+    elif not python_fits(version, AGENT_PYTHON):
         what = f"'{name}' of the cluster is Python {version}, but runspec needs 3.6 or newer"
         yield Problem(at, what, "set option python to a newer one: python: /PATH/python3")

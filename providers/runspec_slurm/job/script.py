@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from runspec_jobs.provider import Spec
 from runspec_slurm.containers import containers
 from runspec_slurm.decision import Decision
-from runspec_slurm.naming import INSIDE, of_run, suffix
+from runspec_slurm.naming import AGENT_KEY, of_run, suffix
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.session.quoting import HERE, ends, placed, quoted
 
@@ -70,7 +70,7 @@ def _environment(run: str, options: SlurmOptions) -> tuple[str, ...]:
     python = options.python
     if "/" not in python:
         python = f"\"$(command -v {python} || sh -lc 'command -v {python}' | tail -n 1)\""
-    write = f'{python} -IS {placed(INSIDE)} login "$runspec_login"'
+    write = f'{python} -IS {placed(AGENT_KEY)} login "$runspec_login"'
     return (
         *CLEAN,
         f'runspec_login={placed(of_run(run, "login"))}/"$SLURMD_NODENAME"',
@@ -129,13 +129,13 @@ def _command(decision: Decision, env: Mapping[str, str], exported: tuple[str, ..
         variables["RUNSPEC_PATH"] = variables["PATH"]
     pairs = [(f"{name}={quoted(value)}",) for name, value in variables.items()]
     python = _find_program(decision.options.python, variables)
-    start = (python, "-ISc", f"'{AGENT}'", placed(INSIDE), "batch", "--")
+    start = (python, "-ISc", f"'{AGENT}'", placed(AGENT_KEY), "batch", "--")
     takes_login = decision.options.environment == "login"
     by_env = ("exec", "env", *(('"$@"',) if takes_login else ()))
     begin = [by_env, *pairs, start] if pairs or takes_login else [("exec", *start)]
     srun = _srun(decision, env, variables) if decision.uses_srun else ()
     node = containers.start_python(decision, env, exported) or (python,)
-    groups = [*begin, srun, (*node, "-IS", placed(INSIDE), "job")]
+    groups = [*begin, srun, (*node, "-IS", placed(AGENT_KEY), "job")]
     return " \\\n  ".join(" ".join(group) for group in groups if group)
 
 

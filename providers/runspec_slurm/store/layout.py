@@ -20,7 +20,7 @@ from runspec_jobs.provider import (
 from runspec_slurm.containers import containers
 from runspec_slurm.decision import Decision
 from runspec_slurm.job import sbatch_argv
-from runspec_slurm.naming import INSIDE, INSIDE_SHA256, folder, of_run
+from runspec_slurm.naming import AGENT_KEY, AGENT_SHA256, folder, of_run
 
 # Slurm's own ports (SlurmdPort, SrunPortRange) are not among these: https://slurm.schedmd.com/network.html
 RULE = (
@@ -32,7 +32,7 @@ RULE = (
 
 def steps(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Step]:
     """Yield the steps that write what several jobs share: the agent, mounted folders, and what packages they need."""
-    yield _upload("inside", "upload the agent", INSIDE, {"$inside": INSIDE_SHA256})
+    yield _upload("inside", "upload the agent", AGENT_KEY, {"$inside": AGENT_SHA256})
     for mount in spec.mounts:
         if mount.scheme == "file":
             source = facts.sources[mount.name]

@@ -144,7 +144,7 @@ class Elastic:
     def _engine(self) -> Program:
         grace_s, slots = self._grace_s(), self.record["slots"]
         argv = self.words or [files.local(word) for word in self.record.get("argv") or ()]
-        start = ["/bin/sh", self.agent.workdir.unpacked()]
+        start = ["/bin/sh", self.agent.workdir.unpack_script()]
         if self.record["launch"] != "torchrun":
             return Program([*start, *argv], self.agent.workdir.cwd, grace_s)
         own = torchrun_words(self.env["RUNSPEC_RUN"], self.bounds, slots, self.env["RUNSPEC_HOST"])

@@ -286,12 +286,12 @@ class Agent:
         try:
             saver, mirror = self._prepared(signals)
             grace_s = read(self.env).grace_s
-            inside = self.workdir.unpacked()
+            script = self.workdir.unpack_script()
         except OSError as error:
             raise Failure("the job cannot be prepared: {}".format(error), USAGE) from error
         env = {name: files.local(value) for name, value in self.env.items()}
         argv = words or [files.local(word) for word in self.record.get("argv") or ()]
-        child = Child(["/bin/sh", inside, *argv], env, self.workdir.cwd)
+        child = Child(["/bin/sh", script, *argv], env, self.workdir.cwd)
         saver.start()
         if mirror is not None:
             mirror.start()

@@ -26,7 +26,7 @@ OURS = (
     "RUNSPEC_SCRATCH",
     *TEAM_WORDS,
 )
-INSIDE = "inside.sh"
+SCRIPT = "inside.sh"
 OWN_FOLDER = "@"  # value of RUNSPEC_BELOW: a temporary folder
 
 
@@ -95,12 +95,12 @@ class Workdir:
             )
         return saver
 
-    def unpacked(self) -> str:
-        """Return the path of inside.sh, unpacked from the zipapp."""
+    def unpack_script(self) -> str:
+        """Unpack inside.sh from the zipapp, and return its path."""
         for name in OURS:
             self.env.pop(name, None)
-        path = os.path.join(self.folder, INSIDE)
-        files.write(path, _inside_sh(self.env["RUNSPEC_INSIDE"]))
+        path = os.path.join(self.folder, SCRIPT)
+        files.write(path, _read_script(self.env["RUNSPEC_INSIDE"]))
         self.env["RUNSPEC_SCRIPTS"] = self.folder  # where a script with #! is written
         return path
 
@@ -121,14 +121,14 @@ def _permitted(kind: str, name: str, path: str) -> Iterator[None]:
         raise Failure(text.format(kind, name, path, os.getuid(), why, name), USAGE) from error
 
 
-def _inside_sh(zipapp: str) -> bytes:
+def _read_script(zipapp: str) -> bytes:
     """Return inside.sh from the cache of the compiled modules, or else from the zipapp."""
-    kept: Optional[bytes] = getattr(runspec_agent.__loader__, "codes", {}).get(INSIDE)
+    kept: Optional[bytes] = getattr(runspec_agent.__loader__, "codes", {}).get(SCRIPT)
     if kept is not None:
         return kept
     import zipimport
 
-    return zipimport.zipimporter(zipapp).get_data("runspec_agent/" + INSIDE)
+    return zipimport.zipimporter(zipapp).get_data("runspec_agent/" + SCRIPT)
 
 
 def own(below: str, output: str, place: TaskIdentity) -> str:

@@ -119,10 +119,10 @@ from runspec_jobs.provider.node_ends import (
 )
 from runspec_jobs.provider.paths import find_home as state_folder
 from runspec_jobs.provider.payload import (
-    boot_py as inside_boot,
-    inside_sh_file as inside_sh,
+    pack_agent,
+    read_inside_sh,
     signed_scripts,
-    zipapp_bytes as inside_zipapp,
+    strip_boot,
 )
 from runspec_jobs.provider.probe import BenchProbe, Observation, Probe, ProbeContext, Verdict
 from runspec_jobs.provider.registry_login import RegistryOptions, docker_auth, registry_of
@@ -371,9 +371,6 @@ __all__ = [
     "elastic_end",
     "elastic_status",
     "in_turn",
-    "inside_boot",
-    "inside_sh",
-    "inside_zipapp",
     "interpreter",
     "job_record",
     "kept_outputs",
@@ -389,6 +386,7 @@ __all__ = [
     "other_machines",
     "other_regions",
     "overdue",
+    "pack_agent",
     "price_note",
     "proves_end",
     "publish",
@@ -396,6 +394,7 @@ __all__ = [
     "python_version",
     "reach",
     "read_catalogue",
+    "read_inside_sh",
     "read_record",
     "read_saved_outputs",
     "read_services",
@@ -414,6 +413,7 @@ __all__ = [
     "signed_problems",
     "signed_scripts",
     "state_folder",
+    "strip_boot",
     "tar_blocks",
     "tar_bytes",
     "task_of",

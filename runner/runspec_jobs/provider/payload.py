@@ -22,7 +22,7 @@ GROUPS = {
 }
 
 
-def inside_sh() -> str:
+def strip_inside_sh() -> str:
     """Return inside.sh without comments and indentation, the form that requests contain."""
     return _strip_script("inside.sh")
 
@@ -37,14 +37,14 @@ def strip_usage() -> str:
     return _strip_script("usage.sh")
 
 
-def inside_sh_file() -> bytes:
+def read_inside_sh() -> bytes:
     """Return the file inside.sh unchanged, with its comments."""
     return (FOLDER / "inside.sh").read_bytes()
 
 
 def signed_scripts() -> tuple[str, str]:
     """Return signed.sh and inside.sh, in the form that requests contain; the second is the `$0` of the first."""
-    return strip_signed(), inside_sh()
+    return strip_signed(), strip_inside_sh()
 
 
 def _strip_script(name: str) -> str:
@@ -53,7 +53,7 @@ def _strip_script(name: str) -> str:
     return "".join(f"{line}\n" for line in lines if line and not line.startswith("#"))
 
 
-def boot_py() -> str:
+def strip_boot() -> str:
     """Return boot.py without comments and docstrings and with short indentation, the form that requests contain."""
     text = (FOLDER / "base/boot.py").read_text("utf-8")
     left_out = set(_find_docstrings(ast.parse(text)))
@@ -75,7 +75,7 @@ def _find_docstrings(node: ast.Module | ast.ClassDef | ast.FunctionDef) -> Itera
             yield from _find_docstrings(inner)
 
 
-def zipapp_bytes(distribution: str | None = None) -> bytes:
+def pack_agent(distribution: str | None = None) -> bytes:
     """Return the zipapp, with the same bytes on every machine, because plans contain its hash.
 
     *distribution* is that of a provider with entry points in GROUPS: the stores, preemption watchers and sources of
@@ -93,7 +93,7 @@ def zipapp_bytes(distribution: str | None = None) -> bytes:
             if name != START:
                 text = content + more.encode() if name == EXTENSIONS else content
                 _add(archive, f"runspec_agent/{name}", text)
-        _add(archive, "runspec_agent/inside.sh", inside_sh().encode())
+        _add(archive, "runspec_agent/inside.sh", strip_inside_sh().encode())
         for package in sorted({value.partition(".")[0].partition(":")[0] for *_, value in points}):
             for name, content in _package(package):
                 _add(archive, name, content)

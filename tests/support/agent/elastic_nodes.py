@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from runspec_jobs.provider.payload import zipapp_bytes
+from runspec_jobs.provider.payload import pack_agent
 from tests.support.agent.elastic_sgd import PROGRAM
 from tests.support.process_table import descendants
 from tests.support.root import ROOT
@@ -49,7 +49,7 @@ class Elastic:
         self.env: dict[str, str] = {"RUNSPEC_BEAT_S": "1", "RUNSPEC_GRACE_S": "10"}
         self.at: Callable[[int], list[str]] = lambda seat: []  # what begins a node's command
         self.host: Callable[[int], str] = lambda seat: f"127.0.0.{seat + 1}"
-        (folder / "inside.pyz").write_bytes(zipapp_bytes())
+        (folder / "inside.pyz").write_bytes(pack_agent())
         bounds = {"min": least, "max": most}
         record = {**RECORD, "nodes": most, "elastic": bounds, "argv": list(argv), **more}
         self.run = folder / "store" / "runs" / RUN

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec_jobs.provider.payload import zipapp_bytes
+from runspec_jobs.provider.payload import pack_agent
 from tests.support import process_table
 from tests.support.agent.shells import FILE, program
 
@@ -71,7 +71,7 @@ class Nodes:
         }
         self.host = "node-{}"
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
-        (folder / "inside.pyz").write_bytes(zipapp_bytes())
+        (folder / "inside.pyz").write_bytes(pack_agent())
 
     def home(self, rank: int) -> Path:
         return self.folder / f"node {rank}"

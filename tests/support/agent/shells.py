@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec_jobs.provider.payload import inside_sh
+from runspec_jobs.provider.payload import strip_inside_sh
 from tests.support.root import ROOT
 
 FILE = ROOT / "runner/runspec_agent/inside.sh"
@@ -27,7 +27,7 @@ def line(shell: str, form: str, words: Sequence[Word]) -> list[Word]:
     """Give the argv that runs inside.sh with *words*; a shell that is not here is a failure."""
     program = shutil.which(SHELLS[shell][0])
     assert program is not None, f"{shell} is needed: install it"
-    how = (str(FILE),) if form == "file" else ("-c", inside_sh(), "inside")
+    how = (str(FILE),) if form == "file" else ("-c", strip_inside_sh(), "inside")
     return [program, *SHELLS[shell][1:], *how, *words]
 
 

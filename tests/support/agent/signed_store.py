@@ -13,7 +13,7 @@ import boto3
 from botocore.config import Config
 
 from runspec_emulators.aws.region import KEYS, Objects
-from runspec_jobs.provider.payload import inside_sh, strip_signed
+from runspec_jobs.provider.payload import strip_inside_sh, strip_signed
 from tests.support.agent.shells import SHELLS, Word, program
 from tests.support.http_server import ReceivedRequest, Reply, Server
 
@@ -89,7 +89,7 @@ def image(folder: Path, tool: str) -> Path:
 def line(shell: str, words: Sequence[Word]) -> list[Word]:
     found = shutil.which(SHELLS[shell][0])
     assert found is not None, f"{shell} is needed: install it"
-    return [found, *SHELLS[shell][1:], "-c", strip_signed(), inside_sh(), *words]
+    return [found, *SHELLS[shell][1:], "-c", strip_signed(), strip_inside_sh(), *words]
 
 
 class Image:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
-from runspec_jobs.provider.payload import inside_sh
+from runspec_jobs.provider.payload import strip_inside_sh
 from tests.support.agent.shells import (
     CALLS,
     Word,
@@ -232,7 +232,7 @@ def test_no_command_at_all_is_an_error(shell: str, form: str) -> None:
 
 def test_it_is_small_enough_to_travel_inside_a_request() -> None:
     """AWS Batch takes 8,192 bytes of overrides for the whole job."""
-    assert len(inside_sh()) < 3_200
+    assert len(strip_inside_sh()) < 3_200
 
 
 # --- renames -----------------------------------------------------------------------------------

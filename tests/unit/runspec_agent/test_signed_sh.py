@@ -18,7 +18,7 @@ from runspec_jobs.load.bundle import bundle
 from runspec_jobs.load.file_digest import PART_BYTES
 from runspec_jobs.machines.usage import read_usage
 from runspec_jobs.provider import digest_line, tar_blocks
-from runspec_jobs.provider.payload import inside_sh, strip_signed, strip_usage
+from runspec_jobs.provider.payload import strip_inside_sh, strip_signed, strip_usage
 from tests.support.agent.shells import SHELLS, Word, every_shell, program
 from tests.support.agent.signed_store import BUCKET, TOOLS, Bucket, Image, answering
 from tests.support.wait import LIMIT_S
@@ -700,7 +700,7 @@ def test_a_wget_that_cannot_record_the_end_refuses_the_job(bucket: Bucket, tmp_p
 
 def test_it_is_small_enough_for_a_job_definition() -> None:
     """AWS Batch takes 24 KiB of it; ten of them are left for the user's words."""
-    assert len(strip_signed()) + len(inside_sh()) < 14 * 1024
+    assert len(strip_signed()) + len(strip_inside_sh()) < 14 * 1024
 
 
 # What the program uses

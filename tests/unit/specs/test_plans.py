@@ -27,9 +27,9 @@ from runspec_jobs.provider import (
     Request,
     Source,
     Spec,
-    inside_boot,
-    inside_zipapp,
+    pack_agent,
     requests_of,
+    strip_boot,
 )
 from tests.support.azure import arm_bodies, batch_bodies
 from tests.support.root import ROOT
@@ -280,8 +280,8 @@ def shown(made: plan.Plan) -> str:
     text = json.dumps(plan.write_plan(made), indent=1, ensure_ascii=False) + "\n"
     if made.provider == "local":
         return text
-    text = text.replace(json.dumps(inside_boot(), ensure_ascii=False), '"BOOT"')
-    text = text.replace(hashlib.sha256(inside_zipapp()).hexdigest(), "INSIDE")
+    text = text.replace(json.dumps(strip_boot(), ensure_ascii=False), '"BOOT"')
+    text = text.replace(hashlib.sha256(pack_agent()).hexdigest(), "INSIDE")
     # Names by content change with them.
     return re.sub(r"(sha256:|runspec-[a-z0-9-]+-)[0-9a-f]{12,64}\b", r"\1HASH", text)
 

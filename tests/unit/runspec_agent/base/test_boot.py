@@ -26,12 +26,12 @@ from botocore.credentials import Credentials
 from runspec_agent.base import boot
 from runspec_agent.base.boot import Ask, Store
 from runspec_agent.store.s3 import S3Bucket
-from runspec_jobs.provider.payload import boot_py, zipapp_bytes
+from runspec_jobs.provider.payload import pack_agent, strip_boot
 from tests.support.agent.breakable_stores import Way
 
 pytestmark = pytest.mark.process
 
-ZIPAPP = zipapp_bytes()
+ZIPAPP = pack_agent()
 DIGEST = hashlib.sha256(ZIPAPP).hexdigest()
 NOW = datetime.datetime(2026, 2, 3, 4, 5, 6)  # noqa: DTZ001 - botocore's own is naive, too
 
@@ -283,7 +283,7 @@ def booted(
     """Run the text as Batch would, without anything of this environment but *env*."""
     kept = "PATH RUNSPEC_STORE RUNSPEC_REGION AWS_ENDPOINT_URL_S3 AWS_ACCESS_KEY_ID".split()
     env = {k: os.environ[k] for k in [*kept, "AWS_SECRET_ACCESS_KEY"]} | env
-    line = [python, *before, "-IS", "-c", boot_py(), *words]
+    line = [python, *before, "-IS", "-c", strip_boot(), *words]
     return subprocess.run(line, env=env, capture_output=True, text=True, timeout=60)
 
 

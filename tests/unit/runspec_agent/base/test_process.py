@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec_jobs.provider.payload import zipapp_bytes
+from runspec_jobs.provider.payload import pack_agent
 from tests.support.agent.process_nodes import Nodes
 
 pytestmark = pytest.mark.process
@@ -189,7 +189,7 @@ def test_a_program_that_cannot_be_started_ends_as_in_a_shell(
 @pytest.mark.parametrize("argv", [[], ["fly"], ["launch"], ["rsh", "x"], ["sync", "a", "b"]])
 def test_a_wrong_command_line_is_2(tmp_path: Path, argv: list[str]) -> None:
     """And one line."""
-    (tmp_path / "i.pyz").write_bytes(zipapp_bytes())
+    (tmp_path / "i.pyz").write_bytes(pack_agent())
 
     done = subprocess.run(
         [sys.executable, "-IS", str(tmp_path / "i.pyz"), *argv], capture_output=True, text=True

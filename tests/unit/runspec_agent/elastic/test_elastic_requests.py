@@ -22,7 +22,7 @@ from runspec_agent.elastic.change_cost import EVERY_S
 from runspec_agent.elastic.member import timing
 from runspec_agent.store.base import Bucket
 from runspec_agent.usage.background import UPLOAD_S
-from runspec_jobs.provider.payload import zipapp_bytes
+from runspec_jobs.provider.payload import pack_agent
 from tests.support.agent.breakable_stores import OBJECTS, Way
 from tests.support.root import ROOT
 
@@ -90,7 +90,7 @@ def asked(way: Way) -> Counter[str]:
 def ways(bucket: Bucket, way: Way, tmp_path: Path) -> Iterator[list[Way]]:
     """The ways of two nodes that run a program, one after the other has begun."""
     bucket.put("runs/r/record.json", json.dumps({**RECORD, "argv": ["sh", "-c", PROGRAM]}).encode())
-    (tmp_path / "inside.pyz").write_bytes(zipapp_bytes())
+    (tmp_path / "inside.pyz").write_bytes(pack_agent())
     with ExitStack() as stack:
         found = [stack.enter_context(Way(f"http://{way.there}")) for _ in range(2)]
         for seat, own in enumerate(found):

@@ -12,7 +12,7 @@ import pytest
 
 from runspec_agent.elastic import torch_rendezvous
 from runspec_agent.job import bytecode_cache, zipapp_main
-from runspec_jobs.provider.payload import zipapp_bytes
+from runspec_jobs.provider.payload import pack_agent
 
 BEGIN = """
 import os, sys, time
@@ -66,7 +66,7 @@ def test_the_handler_of_torchrun_is_written_by_the_compiled_agent(
 ) -> None:
     """A workspace of Slurm has the agent as compiled modules, whose importer is our own."""
     zipapp = tmp_path / "agent.pyz"
-    zipapp.write_bytes(zipapp_bytes())
+    zipapp.write_bytes(pack_agent())
     codes = bytecode_cache.made(str(zipapp), zipapp_main.place(str(zipapp)))
     monkeypatch.setattr(sys, "meta_path", [zipapp_main.Kept(codes, str(zipapp)), *sys.meta_path])
     folder = tmp_path / "handler"

@@ -13,7 +13,7 @@ from runspec_agent.elastic.checkpoint import CheckpointManifest
 from runspec_agent.elastic.fence import FencingToken
 from runspec_agent.elastic.policy import DONE, State
 from runspec_agent.store.folder import FolderBucket
-from runspec_jobs.provider.payload import zipapp_bytes
+from runspec_jobs.provider.payload import pack_agent
 from tests.support import old_versions
 
 SLURM = old_versions.FROZEN / "slurm/store/runs"
@@ -49,8 +49,8 @@ def again(store: Path, name: str, agent: bytes, attempt: int) -> subprocess.Comp
 @pytest.mark.process
 def test_a_try_of_the_present_agent_begins_with_what_an_older_one_saved(store: Path) -> None:
     """And a third try, with what both have saved."""
-    second = again(store, "running", zipapp_bytes(), 2)
-    third = again(store, "running", zipapp_bytes(), 3)
+    second = again(store, "running", pack_agent(), 2)
+    third = again(store, "running", pack_agent(), 3)
 
     assert (second.returncode, second.stdout) == (0, "kept\n"), second.stderr
     assert (third.returncode, third.stdout) == (0, "kept\nmore\n"), third.stderr

@@ -30,7 +30,7 @@ from runspec_agent.retry import attempts
 from runspec_agent.retry.failure_count import AGAIN
 from runspec_agent.store.base import Bucket
 from runspec_agent.store.manifest import MANIFEST, OBJECTS, parsed
-from runspec_jobs.provider.payload import boot_py, zipapp_bytes
+from runspec_jobs.provider.payload import pack_agent, strip_boot
 from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.placeholders import tasks, variable as core_variable
 from tests.support.agent.breakable_stores import Way
@@ -40,7 +40,7 @@ from tests.support.wait import LIMIT_S
 
 pytestmark = pytest.mark.process
 
-ZIPAPP = zipapp_bytes()
+ZIPAPP = pack_agent()
 DIGEST = hashlib.sha256(ZIPAPP).hexdigest()
 RECORD: dict[str, Any] = {
     "run": "r",
@@ -264,7 +264,7 @@ class Service:
             "BATCH_TRY": "1",
             **env,
         }
-        line = [self.python, "-IS", "-c", boot_py(), *words]
+        line = [self.python, "-IS", "-c", strip_boot(), *words]
         if not whole["RUNSPEC_STORE"].startswith("s3:"):
             app = self.folder / "inside.pyz"
             if not app.exists():  # others may be reading it

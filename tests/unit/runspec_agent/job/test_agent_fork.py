@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from runspec_agent.job import agent_fork
-from runspec_jobs.provider.payload import zipapp_bytes
+from runspec_jobs.provider.payload import pack_agent
 
 pytestmark = pytest.mark.process
 
@@ -32,7 +32,7 @@ print("code", code)
 
 def forks(folder: Path, body: str) -> str:
     """Give what a fork prints that does *body*, and with which code it is seen to end."""
-    (folder / "inside.pyz").write_bytes(zipapp_bytes())
+    (folder / "inside.pyz").write_bytes(pack_agent())
     script = f"import sys; sys.path.insert(0, {str(folder / 'inside.pyz')!r})"
     script += FORKS.format(body=body)
     argv = [sys.executable, "-IS", "-c", script, "batch", "--", "words"]

@@ -17,7 +17,7 @@ import pytest
 from runspec_agent.retry.failure_count import AGAIN
 from runspec_agent.store.base import Bucket
 from runspec_emulators.azure_services.blob import Blobs
-from runspec_jobs.provider.payload import zipapp_bytes
+from runspec_jobs.provider.payload import pack_agent
 from tests.support.agent.breakable_stores import Way
 from tests.support.agent.process_nodes import fake_mpirun as fake_mpirun
 from tests.support.process_table import marked
@@ -64,7 +64,7 @@ class Service:
         for name in ("wd", "shared"):
             (at / name).mkdir(parents=True, exist_ok=True)
             if not (at / name / "inside.pyz").exists():  # others may be reading it
-                (at / name / "inside.pyz").write_bytes(zipapp_bytes())
+                (at / name / "inside.pyz").write_bytes(pack_agent())
         whole = {
             "PATH": os.environ["PATH"],
             "RUNSPEC_RUN": "r",

@@ -17,7 +17,7 @@ import pytest
 from runspec_agent.base import limits
 from runspec_agent.base.job_env import LOST, STOPPED
 from runspec_agent.store.folder import FolderBucket
-from runspec_jobs.provider.payload import zipapp_bytes
+from runspec_jobs.provider.payload import pack_agent
 from tests.support.agent.shells import program
 from tests.support.wait import SOON_S
 
@@ -62,7 +62,7 @@ class Slurm:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / "inside.pyz").write_bytes(zipapp_bytes())
+        (folder / "inside.pyz").write_bytes(pack_agent())
         for name, script in (("srun", SRUN), ("scontrol", SCONTROL)):
             program(folder / "bin", name, script)
         self.store = FolderBucket({"RUNSPEC_STORE": f"file://{folder}/shared"})

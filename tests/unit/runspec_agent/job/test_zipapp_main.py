@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from runspec_agent.job import bytecode_cache, zipapp_main
-from runspec_jobs.provider.payload import zipapp_bytes
+from runspec_jobs.provider.payload import pack_agent
 from runspec_slurm.job.script import AGENT
 from tests.support.agent.process_nodes import fake_mpirun as fake_mpirun
 
@@ -53,7 +53,7 @@ class Workspace:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        content = zipapp_bytes()
+        content = pack_agent()
         self.zipapp = folder / "inside" / f"{hashlib.sha256(content).hexdigest()}.pyz"
         for path in (self.zipapp.parent, folder / "runs/r"):
             path.mkdir(parents=True)
@@ -263,7 +263,7 @@ def loaded_of_the_zipapp(said: str) -> set[str]:
 def test_a_package_in_the_package_is_found(tmp_path: Path) -> None:
     """With the modules in it, and their lines."""
     app = tmp_path / "inside.pyz"
-    app.write_bytes(zipapp_bytes())
+    app.write_bytes(pack_agent())
     codes = bytecode_cache.made(str(app), str(tmp_path / "kept"))
     importer = zipapp_main.Kept(codes, str(app))
 

@@ -31,7 +31,7 @@ from runspec_agent.base.job_env import Failure
 from runspec_agent.store.blob import BlobBucket
 from runspec_agent.store.s3 import S3Bucket
 from runspec_emulators.frame.listening import HOST, Certificate
-from runspec_jobs.provider.payload import boot_py
+from runspec_jobs.provider.payload import strip_boot
 from tests.support import certificates
 from tests.support.agent.signed_store import TOOLS, image, line
 from tests.support.requirements import need, need_root
@@ -148,7 +148,7 @@ def booted(
         **KEYS,
         **more,
     }
-    return in_image([python, "-IS", "-c", boot_py(), "true"], env, bundle, place)
+    return in_image([python, "-IS", "-c", strip_boot(), "true"], env, bundle, place)
 
 
 # The text that gets the zipapp, and with it the agent

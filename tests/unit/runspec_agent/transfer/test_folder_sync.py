@@ -17,7 +17,7 @@ from runspec_agent.base.failure import DISK_FULL, Failure, NoSpace
 from runspec_agent.store.folder import FolderBucket
 from runspec_agent.store.manifest import MANIFEST, OBJECTS, parsed
 from runspec_agent.transfer import folder_sync
-from runspec_jobs.provider.payload import zipapp_bytes
+from runspec_jobs.provider.payload import pack_agent
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ def test_saving_goes_on_until_sigterm_and_then_once_more(
     source: Path, target: Path, tmp_path: Path
 ) -> None:
     """What the job writes at its end is saved, too."""
-    (tmp_path / "inside.pyz").write_bytes(zipapp_bytes())
+    (tmp_path / "inside.pyz").write_bytes(pack_agent())
     command = [sys.executable, "-IS", str(tmp_path / "inside.pyz"), "sync", "--every"]
     child = subprocess.Popen([*command, "0.1", str(source), str(target)])
     until = time.monotonic() + 60
@@ -189,7 +189,7 @@ def test_saving_goes_on_until_sigterm_and_then_once_more(
 @pytest.mark.process
 def test_once_says_what_is_not_saved(source: Path, target: Path, tmp_path: Path) -> None:
     """Exit 1 and a line for each."""
-    (tmp_path / "inside.pyz").write_bytes(zipapp_bytes())
+    (tmp_path / "inside.pyz").write_bytes(pack_agent())
     (source / ".runspec").write_text("a name that is ours at the target")
     command = [sys.executable, "-IS", str(tmp_path / "inside.pyz"), "sync", "--once"]
 

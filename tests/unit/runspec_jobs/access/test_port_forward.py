@@ -18,7 +18,7 @@ import pytest
 
 from runspec_jobs.access import connections, port_forward
 from runspec_jobs.errors import Unavailable, UsageError
-from runspec_jobs.provider import Address, Forward, Route, StdioProxy, inside_zipapp
+from runspec_jobs.provider import Address, Forward, Route, StdioProxy, pack_agent
 from tests.support.wait import until
 
 pytestmark = pytest.mark.process
@@ -96,7 +96,7 @@ def free_port() -> int:
 @pytest.fixture(params=["address", "relay", "forward"])
 def way(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], Route]:
     """Each way there is to a port of this machine."""
-    (tmp_path / "inside.pyz").write_bytes(inside_zipapp())
+    (tmp_path / "inside.pyz").write_bytes(pack_agent())
     relay = (sys.executable, "-IS", str(tmp_path / "inside.pyz"), "relay", "127.0.0.1")
     ways: dict[str, Callable[[int], Route]] = {
         "address": lambda port: Address("127.0.0.1", port),
@@ -187,7 +187,7 @@ def test_what_was_cut_off_does_not_pass_for_whole(tmp_path: Path, kind: str) -> 
         time.sleep(0.2)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
-    (tmp_path / "inside.pyz").write_bytes(inside_zipapp())
+    (tmp_path / "inside.pyz").write_bytes(pack_agent())
     with serving(breaks) as port:
         relay = (sys.executable, "-IS", str(tmp_path / "inside.pyz"), "relay", "127.0.0.1")
         there: Route = (

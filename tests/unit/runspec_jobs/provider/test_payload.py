@@ -14,20 +14,20 @@ import pytest
 
 from runspec_agent import extensions
 from runspec_jobs.errors import Unavailable
-from runspec_jobs.provider.payload import inside_sh, strip_signed, zipapp_bytes
+from runspec_jobs.provider.payload import pack_agent, strip_inside_sh, strip_signed
 from tests.support.agent.shells import FILE
 
-ENTRIES = zipfile.ZipFile(io.BytesIO(zipapp_bytes())).namelist()
+ENTRIES = zipfile.ZipFile(io.BytesIO(pack_agent())).namelist()
 
 
 def test_the_zipapp_is_the_same_each_time() -> None:
     """It is named by its hash in plans."""
-    assert zipapp_bytes() == zipapp_bytes()
+    assert pack_agent() == pack_agent()
 
 
 def test_the_zipapp_holds_no_moment_and_no_machine() -> None:
     """Nothing compressed, no time but the zip format's first, the same rights."""
-    infos = zipfile.ZipFile(io.BytesIO(zipapp_bytes())).infolist()
+    infos = zipfile.ZipFile(io.BytesIO(pack_agent())).infolist()
 
     found = {(i.date_time, i.compress_type, i.external_attr, i.create_system) for i in infos}
     assert found == {((1980, 1, 1, 0, 0, 0), zipfile.ZIP_STORED, 0o644 << 16, 3)}
@@ -45,7 +45,7 @@ def test_the_zipapp_holds_all_of_the_package() -> None:
 @pytest.mark.parametrize("name", [name for name in ENTRIES if name.endswith(".py")])
 def test_the_zipapp_is_python_3_6(name: str) -> None:
     """The oldest in images that are still about."""
-    source = zipfile.ZipFile(io.BytesIO(zipapp_bytes())).read(name)
+    source = zipfile.ZipFile(io.BytesIO(pack_agent())).read(name)
 
     ast.parse(source, feature_version=(3, 6))
 
@@ -54,7 +54,7 @@ def test_the_zipapp_is_python_3_6(name: str) -> None:
 def test_the_zipapp_needs_nothing_but_python(tmp_path: Path) -> None:
     """Isolated from all that is installed."""
     app = tmp_path / "inside.pyz"
-    app.write_bytes(zipapp_bytes())
+    app.write_bytes(pack_agent())
 
     done = subprocess.run([sys.executable, "-I", "-S", str(app), "launch", "--", "true"])
 
@@ -65,7 +65,7 @@ def test_the_zipapp_needs_nothing_but_python(tmp_path: Path) -> None:
 def test_a_verb_brings_no_other_one(tmp_path: Path) -> None:
     """A zipapp compiles what it imports each time, and an array has many tasks."""
     app = tmp_path / "inside.pyz"
-    app.write_bytes(zipapp_bytes())
+    app.write_bytes(pack_agent())
     argv = [sys.executable, "-v", "-IS", str(app), "relay"]
 
     said = subprocess.run(argv, capture_output=True, text=True, check=False).stderr
@@ -75,7 +75,9 @@ def test_a_verb_brings_no_other_one(tmp_path: Path) -> None:
     assert not {"job.agent", "job.slurm_batch", "launch.file_rsh", "transfer.folder_sync"} & brought
 
 
-@pytest.mark.parametrize("name, text", [("inside.sh", inside_sh()), ("signed.sh", strip_signed())])
+@pytest.mark.parametrize(
+    "name, text", [("inside.sh", strip_inside_sh()), ("signed.sh", strip_signed())]
+)
 def test_the_shell_text_loses_its_comments_only(name: str, text: str) -> None:
     """The lines that do something are all there, in order."""
     lines = [line.strip() for line in FILE.with_name(name).read_text().splitlines()]
@@ -117,7 +119,7 @@ def test_extensions_of_a_distribution_are_packed_without_importing_them(
     )
     monkeypatch.syspath_prepend(tmp_path)
 
-    packed = zipfile.ZipFile(io.BytesIO(zipapp_bytes("tiny")))
+    packed = zipfile.ZipFile(io.BytesIO(pack_agent("tiny")))
 
     assert packed.namelist() == [
         *ENTRIES,
@@ -130,13 +132,13 @@ def test_extensions_of_a_distribution_are_packed_without_importing_them(
     assert tables["STORES"] == {**extensions.STORES, "tiny": "tiny_agent.store:Store"}
     assert list(tables["SECRETS"]) == [*extensions.SECRETS, "TINY_VAULT"]
     assert tables["PREEMPTION"] == extensions.PREEMPTION
-    assert zipapp_bytes("tiny") == zipapp_bytes("tiny")
+    assert pack_agent("tiny") == pack_agent("tiny")
     assert "tiny_agent" not in sys.modules
 
 
 @pytest.mark.parametrize("name", ["runspec-jobs", None])
 def test_the_agent_of_our_own_providers_has_no_extensions(name: str | None) -> None:
-    assert zipapp_bytes(name) == zipapp_bytes()
+    assert pack_agent(name) == pack_agent()
 
 
 @pytest.mark.parametrize(
@@ -153,4 +155,4 @@ def test_an_extension_that_is_not_installed_is_named(
     monkeypatch.syspath_prepend(tmp_path)
 
     with pytest.raises(Unavailable, match=f"^{what}$"):
-        zipapp_bytes(distribution)
+        pack_agent(distribution)
