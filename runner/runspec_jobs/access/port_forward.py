@@ -145,6 +145,7 @@ class Tunnel:
     def _get_route(self) -> Route:
         """Return the route; request it again after a failure, since a later attempt may run on another machine."""
         with self._asking:
+            # Asking for a route is a request to the service, and each new connection would repeat it.
             if self._doubted and time.monotonic() > self._asked_s + ASK_S:
                 self._asked_s = time.monotonic()
                 self._way = self._ask()
@@ -153,6 +154,7 @@ class Tunnel:
 
     def _say(self, message: str) -> None:
         with self._lock:
+            # A browser retries many times a second, and the message is the same each time.
             fresh, self._told = message != self._told, message
         if fresh:
             self._tell(message)
@@ -194,6 +196,8 @@ def copy_data(source: End, target: End) -> int:
         except OSError:
             return done  # the target accepts no more data; the other direction goes on
         done += len(data)
+    # A connection that broke off must not look like one that ended: the reader would take half a file for all of
+    # it.
     if source.broken:
         target.cut()
     else:
@@ -203,6 +207,7 @@ def copy_data(source: End, target: End) -> int:
 
 def _listen(port: int, local: int | None, route: Route) -> socket.socket:
     """Listen at *local*, but never at a port that a node on this machine uses itself."""
+    # The tunnel of a job on this machine would take the port that the job itself listens at.
     same_machine = isinstance(route, Address) and _has_loopback(route.host)
     if local == port and same_machine:
         message = f"port {port} of this machine belongs to the node, which runs here"

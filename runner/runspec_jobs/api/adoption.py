@@ -91,6 +91,7 @@ def _open_store(name: str) -> Store:
 
 def _store(name: str) -> Store | None:
     provider, options = load_configured(name)
+    # Without the facts of a spec, which no request for the store needs.
     client = provider.connect(Facts(options))
     if not isinstance(client, SupportsAdoption):
         return None
@@ -116,6 +117,7 @@ def _adopt(run: str, store: Store, reporter: Reporter) -> Record:
         else:
             with run_record.lock_site(reporter.wait, shared=True):
                 record = _put_on_record(run, store)
+    # Only now the service is asked what exists: a record that says "begun" is safe at any moment.
     with record.open_journal(reporter.wait) as journal:
         engine.look(record.plan, journal, clients.connect(record)[1])
     return record
@@ -135,6 +137,7 @@ def _put_on_record(run: str, store: Store) -> Record:
     name = store.provider.name
     content = store.adopts.kept_state(run)
     if content is None:
+        # A run without a state, or no run at all.
         if run not in store.adopts.kept_runs():
             message = f"there is no run '{run}' in the store of {name}"
             raise UsageError(message, "runspec list --remote shows the runs that can be adopted")

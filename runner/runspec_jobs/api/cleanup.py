@@ -61,6 +61,7 @@ def list_orphans(
         events.note(
             f"the record of {run} cannot be read, so shared resources stay (see runspec list)"
         )
+        # An orphan without a run is shared.
         removed = [orphan for orphan in removed if orphan.run is not None]
     for orphan in removed:
         _remove(client, orphan)
@@ -135,6 +136,7 @@ class Known:
 def _list_known_runs() -> Known:
     records = run_record.list_all()
     unreadable = [record.run for record in records if _is_unreadable(record)]
+    # A destroyed run needs nothing: what mentions it was left behind.
     kept = [
         record
         for record in records
@@ -161,6 +163,7 @@ def _list_probe_leftovers(
         return
     with probe_leftovers.lock_probes(provider.name) as free:
         for session in probe_leftovers.list_sessions(provider.name):
+            # `clean` removes what it has deleted from the session.
             made = session.made.copy()
             if delete and free:
                 probe_leftovers.clean(session, provider, tell)

@@ -55,6 +55,7 @@ def import_job(file: Path, cluster: Path | None, provider: str | None = None) ->
         return next(iter(importers.values())).imports(job, machines)
     imported: dict[str, Imported] = {}
     for name, importer in importers.items():
+        # This provider cannot read the file; another one may.
         with contextlib.suppress(UsageError):
             imported[name] = importer.imports(job, machines)
     if len(imported) == 1:

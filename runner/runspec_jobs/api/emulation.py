@@ -150,6 +150,7 @@ def _remove_dead() -> None:
     """Remove the temporary folders of rehearsals of this user that were killed: nobody holds their locks."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError), _open_below(folder, os.O_RDONLY | os.O_DIRECTORY) as at:
+            # A folder of that name in /tmp may belong to anybody.
             if os.fstat(at).st_uid != os.geteuid():
                 continue
             with _open_below(LOCK, os.O_RDWR | os.O_NONBLOCK, dir_fd=at) as lock:
@@ -213,5 +214,6 @@ def _inside(
     try:
         yield
     finally:
+        # Cleared first: a variable that the rehearsal added must not stay.
         os.environ.clear()
         os.environ.update(before)

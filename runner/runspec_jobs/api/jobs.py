@@ -194,6 +194,7 @@ def _derive(job: Job, name: str, content: str) -> Job:
     inputs = job.inputs
     text = source.read(name, content.encode())
     spec = parse_spec(text)
+    # The derived job has other numbers of nodes and tasks, which the provider may refuse.
     text.add_problems(inputs.provider.check(spec, inputs.facts))
     if text.failed:
         raise InvalidSpec(text)
@@ -227,6 +228,7 @@ def find_last_plan(job: Job) -> Plan | None:
 def _find_newest(job: Job) -> Record | None:
     records = run_record.list_runs(job.spec.name)
     base = job.inputs.base.resolve()
+    # Two checkouts may have specs of the same name.
     of_folder = [
         record
         for record in records
@@ -263,6 +265,7 @@ def estimate(job: Job) -> Estimate | None:
     demand_one_size(job)
     inputs, spec = job.inputs, job.spec
     offer, listed = read_offer(inputs.provider, spec, inputs.facts, inputs.prices)
+    # Such as `local`, and Slurm without a price in the profile.
     if not (offer.machines or offer.standing or offer.why) and spec.provider not in inputs.prices:
         return None
     tasks = placeholders.count_tasks(spec.sweep)
@@ -285,6 +288,7 @@ def make_policy(job: Job, *, of_job: bool = False) -> Mapping[str, Any]:
 
     Raises Unavailable if the provider has no permissions that could be listed.
     """
+    # The largest size needs the most permissions, if the list is in ascending order.
     inputs = job.sizes()[-1].inputs
     if not isinstance(inputs.provider, SupportsPolicy):
         raise Unavailable(f"'{inputs.provider.name}' has no permissions that runspec could list")

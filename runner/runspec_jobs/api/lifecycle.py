@@ -79,6 +79,7 @@ class Run:
 
     def __reduce__(self) -> tuple[type[Run], tuple[Record, Status | None]]:
         """Leave the connection out of what is pickled or copied."""
+        # A client holds sockets and locks, and is made again when it is needed.
         return Run, (self.record, self.ended)
 
     @property
@@ -246,6 +247,7 @@ class Run:
         *timeout_s* seconds; the run goes on then.
         """
         memory = self.record.read_memory()
+        # The journal has the end: no service is asked.
         if memory.status is not None and on_line is None:
             return memory.status
         joined = log_lines.Joined(on_line or (lambda line: None))

@@ -78,6 +78,7 @@ class RunFilter:
             return False
         if self.since_s is not None and memory.born < self.since_s:
             return False
+        # Without an end on record, only the service knows the state.
         if memory.status is None or not (self.alive or self.failed):
             return True
         return self.failed and memory.status.state is State.FAILED
@@ -96,6 +97,7 @@ ALIVE = (str(State.WAITING), str(State.RUNNING))
 def list_summaries(chosen: RunFilter = RunFilter(destroyed=True)) -> list[Summary]:
     """Return the runs on record that are *chosen*, oldest first; a damaged record gives the reason."""
     summaries: list[Summary] = []
+    # From the newest to the oldest, so that a limit saves requests.
     for record, memory in reversed(run_record.list_all_states()):
         if chosen.limit is not None and len(summaries) >= chosen.limit:
             break

@@ -59,6 +59,7 @@ def _locate_problem(file: str, document: Document, problem: Problem) -> Diagnost
             length = len(path[-1])
         else:
             mark = document.find_value_mark(path) or mark
+            # A value on several lines is marked at its first character alone.
             end = document.find_value_end(path)
             length = end.column - mark.column if end and end.line == mark.line else 1
     where = format_path(problem.path)
@@ -114,6 +115,7 @@ def _hide_values(lines: list[str], diagnostics: Iterable[Diagnostic]) -> list[st
             named = (
                 None if c.path else PRIVATE_NAME.search(line)
             )  # the file is not YAML, so no value has a path
+            # Whichever begins first: the private value of this problem, or what looks like one in the same line.
             veil = min(c.veil or len(line) + 1, named.end() + 1 if named else len(line) + 1)
             lines[c.line - 1] = line if veil > len(line) else _hide_value(line, veil - 1)
     return lines
@@ -162,6 +164,7 @@ def _format_text(c: Diagnostic, lines: Sequence[str]) -> str:
 
 
 def _draw_caret(c: Diagnostic, line: str) -> list[str]:
+    # A line of a minified file may have a megabyte.
     start = max(0, c.column - 1 - WIDTH // 2)
     shown = line[start : start + WIDTH]
     before = count_columns(_replace_tabs(shown[: c.column - 1 - start]))

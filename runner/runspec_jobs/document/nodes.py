@@ -92,6 +92,7 @@ class Document(NamedTuple):
             return self.find_value_mark(path)
         parent = self._get_value(path[:-1])
         if isinstance(parent, dict):
+            # The key of the mapping is a Text with a position; the one in *path* may be a plain str.
             key = next((key for key in parent if key == path[-1]), None)
             return key.mark if isinstance(key, Text) else None
         return self.find_value_mark(path)

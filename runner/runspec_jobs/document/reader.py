@@ -124,7 +124,9 @@ def _check_text(text: str, data: bytes) -> None:
         raise YamlError(SyntaxProblem(Mark(1, 1), "the file is larger than 1 MiB"))
     if data.translate(None, ALLOWED) and (flaws := _refuse_characters(text)):
         raise YamlError(*flaws)
+    # One pass in C over the bytes; a regular expression would take longer than the parser.
     if len(data) > BLANKS and (at := data.translate(WHITE).find(b" " * BLANKS)) >= 0:
+        # A file of blanks alone is empty, and not unusual in another way.
         if not data.strip():
             raise YamlError(SyntaxProblem(Mark(1, 1), EMPTY))
         mark = _mark_after(data[:at].decode("utf-8"))
@@ -203,6 +205,7 @@ class _Builder:
                 if method := take.get(type(event)):
                     method(event)
         except yaml.MarkedYAMLError as exc:
+            # libyaml cannot go on after an error, so at most one of its own is reported.
             self.flaws.append(make_syntax_flaw(exc, self.text))
         except (
             yaml.YAMLError,
@@ -224,6 +227,7 @@ class _Builder:
         text = str.__new__(Text, event.value)
         text.plain = not event.style and event.tag is None
         text.span = span = _make_span(event)
+        # At the end of the text, the marks of an empty value are one line too far.
         if not text and not event.style:
             first, last = event.start_mark, event.end_mark
             text.span = span = (*clamp_position(first, self.text), *clamp_position(last, self.text))
@@ -252,10 +256,12 @@ class _Builder:
         if event.tag is not None:
             self.add_flaw(node.span, *_refuse_tag(event.tag))
         if event.anchor is not None:
+            # Known from here on, so that an alias inside of it is recognised as a cycle.
             self.anchors[event.anchor] = None
 
     def close(self, event: Any) -> None:
         node, frame = self.node, self.outer.pop()
+        # A collection in blocks has no end of its own, and libyaml reports the start of the next token.
         bracket = event.end_mark.index > event.start_mark.index
         node.span = (*node.span[:2], *(_make_span(event) if bracket else find_last_span(node))[2:])
         if frame.anchor is not None:
@@ -274,9 +280,11 @@ class _Builder:
         anchored = self.anchors.get(event.anchor)
         if anchored is None:
             self.add_flaw(span, *_refuse_anchor(event.anchor, event.anchor in self.anchors))
+            # An empty value in its place lets the rest of the file be checked.
             anchored = _Anchored(Text(""), 0, 1)
         self.deepest = max(self.deepest, len(self.outer) + anchored.height)
         self.check_depth(span)
+        # Nothing is copied, but functions that walk the tree visit the value once for each alias.
         self.repeated += anchored.size - 1
         self.put(move_value(anchored.value, span), span)
 

@@ -90,6 +90,7 @@ def make_syntax_flaw(exc: yaml.MarkedYAMLError, text: str) -> SyntaxProblem:
     at: Any = (began if problem in BEGAN else stopped) or stopped or began
     if at is None:
         return SyntaxProblem(Mark(1, 1), problem)
+    # libyaml reports a tab in an indentation in several ways, none of which names it.
     if tab := _find_tab(text, at):
         return SyntaxProblem(tab, "tab found", "indent with spaces")
     message, hint = _explain_problem(

@@ -240,12 +240,14 @@ def _compare_plans(
     Steps of the run itself must be undone by exactly the requests that this machine plans. Shared resources may have
     been planned differently, for example by another version of runspec: this machine then never deletes them.
     """
+    # The usual case: the same version of runspec, with the same settings.
     if [s._replace(title="") for s in mine.steps] == [s._replace(title="") for s in theirs.steps]:
         return mine, frozenset()
     planned, ids = {step.id: step for step in mine.steps}, {step.id for step in theirs.steps}
     if len(ids) < len(theirs.steps):
         raise _make_damaged(kept.run, "two steps of its plan have the same id")
     of_run = [[(s.id, s.undo) for s in p.steps if s.scope is Scope.RUN] for p in (mine, theirs)]
+    # Whoever can write to the store could otherwise have this machine delete what it never planned.
     if of_run[0] != of_run[1]:
         message = f"runspec {kept.runspec} planned {kept.run} differently than this version, {__version__}, does"
         hint = "use that version, with the settings of the machine that started the run"
@@ -322,6 +324,7 @@ def look(plan: model.Plan, journal: Journal, client: Client) -> None:
     of_run = [n for n, s in enumerate(plan.steps, 1) if s.scope is Scope.RUN and s.id in known]
     last = max(of_run, default=0)
     in_part = any(step.id in known for step in plan.steps if is_submitting(step, plan))
+    # A service may forget how to find a job and still report its state.
     if of_run and not in_part and client.state(plan.run).state is not State.GONE:
         last = len(plan.steps)  # its job exists
     for number, step in enumerate(plan.steps, 1):

@@ -88,6 +88,8 @@ def make(plan: Plan, journal: Journal, hands: ApplyContext) -> None:
     steps = [step for step in plan.steps if step.id not in journal.memory.answers]
     for name in {name for step in steps for name in find_marked(step.do.params, SECRET)}:
         secrets.read_secret(name)  # check that all secrets can be read before anything is made
+    # The state goes to the store before the first step that leaves something behind: from then on, another
+    # machine can adopt and delete the run.
     keeps = next((s for s in plan.steps if s.scope is Scope.RUN and s.undo is not None), None)
     has_found = False
     for step in steps:
@@ -107,6 +109,7 @@ def _make(step: Step, journal: Journal, hands: ApplyContext, kept: str | None) -
     has_found = answer is not None
     if answer is None:
         request = fill_request(step.do, journal.memory.answers)
+        # Only now: if a secret cannot be read above, the step has not begun, and nothing has to be looked for.
         journal.add("begun", step=step.id)
         answer, has_found = _call(step, lambda: _send(step, request, hands, kept), journal, hands)
     _settle(step, hands)
@@ -129,6 +132,7 @@ def _find_existing(step: Step, journal: Journal, hands: ApplyContext) -> Respons
     """Return the answer of *step* if its resource exists; ask once if it is shared, longer if the step had begun."""
     if step.id in journal.memory.begun:
         return _look(step, hands)
+    # The run id is new, so a step of the run that was never begun cannot have a resource yet.
     return hands.client.find(step) if step.scope is Scope.SITE else None
 
 
@@ -201,6 +205,7 @@ def _retry(send: Callable[[], Done], hands: ApplyContext) -> Done:
         except (RemoteError, NoAnswer) as exc:
             if not exc.transient:
                 raise
+            # A service may ask for hours; the user would rather see the error.
             asked_s = min(exc.retry_after_s or 0, LONGEST_PAUSE_S)
         hands.sleep(max(pause_s, asked_s))
         pause_s *= 2
@@ -264,6 +269,7 @@ def cancel(plan: Plan, journal: Journal, hands: ApplyContext) -> Status:
             _retry(partial(hands.client.cancel, plan.run), hands)
     if journal.memory.attempted and journal.memory.status is None:
         _reconcile_found(plan.run, hands)
+    # GONE is ambiguous: the service has forgotten the job, or never got it. The journal knows which.
     if status.state is State.GONE and not is_made(plan, journal.memory):
         status = Status(State.CANCELLED, "it had not started")
     note_end(journal, status)
@@ -310,6 +316,7 @@ def is_submitted(plan: Plan, memory: RunState) -> bool:
 
 def note_end(journal: Journal, status: Status) -> None:
     """Write the last status of a run, with its attempts, to its record, because services forget it."""
+    # GONE says nothing about how the run ended, so it is never recorded as its end.
     if status.state.terminal and status.state is not State.GONE and journal.memory.status is None:
         with contextlib.suppress(
             Damaged
@@ -324,6 +331,7 @@ def destroy(plan: Plan, journal: Journal, hands: ApplyContext) -> None:
         return
     if journal.memory.want != "destroy":
         journal.add("want", want="destroy")
+    # A job that still runs would write to what is deleted below.
     cancel(plan, journal, hands)
     undo([s for s in plan.steps if s.scope is Scope.RUN], journal, hands)
     journal.add("deleted")
@@ -338,6 +346,7 @@ def undo(steps: Sequence[Step], journal: Journal, hands: ApplyContext) -> None:
         if step.undo is None or step.id in journal.memory.undone:
             continue
         if step.id in journal.memory.attempted:
+            # The undo of a step may refer to its own answer, which a lost reply never brought.
             answers = dict(journal.memory.answers)
             if step.id not in answers:
                 answers |= _find_answers(step, journal, hands)

@@ -81,6 +81,7 @@ def record_rates(
         **{name: usd for name, usd in listed.usd_hour.items() if name in names},
         **profile_prices,
     }
+    # The price of spot machines changes, so the price on record is only a bound for them.
     spot = offers and spec.cluster.capacity is not Capacity.ON_DEMAND
     return write_rates(offer, profile_prices, spot=spot)
 

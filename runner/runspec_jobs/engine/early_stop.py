@@ -44,6 +44,7 @@ def list_left(status: Status, count: int) -> set[int]:
         return set()
     ended: dict[int, bool] = {}
     for node in status.nodes:
+        # A task has ended when all of its nodes have.
         ended[node.task] = ended.get(node.task, True) and node.state.terminal
     return {task for task in range(count) if not ended.get(task, False)}
 
@@ -74,6 +75,7 @@ class Stopper:
         if self.winner is None:
             tasks_ = [self._get_task(number) for number in self.watch.tasks]
             self.winner = ranking.find_reached(self.metric, tasks_)
+        # The winner stays: a later number of the same task does not revoke it.
         if self.winner is None or time.monotonic() < self._next_s:
             return
         self._next_s = time.monotonic() + self._pause_s

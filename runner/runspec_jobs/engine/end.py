@@ -75,6 +75,7 @@ def resolve_name(name: str, note: Callable[[str], None]) -> list[Record]:
     """
     names = _list_names(name)
     for each in names:
+        # A name that only damaged records have is handled later, by ending the run by its id.
         if (wrong := run_record.find_damaged(each)) and run_record.list_readable(each):
             message = f"the newest run of '{each}' may be one whose record cannot be read"
             raise UsageError(
@@ -126,6 +127,7 @@ def list_shared_steps() -> list[tuple[Record, list[Step]]]:
         memory = record.read_memory()
         left = memory.attempted - memory.undone
         steps = [s for s in record.plan.steps if s.scope is Scope.SITE and s.id in left]
+        # Newest first: the newest run has the settings that reach the service today.
         if steps := [s for s in steps if _is_fresh(s, seen)]:
             shared.append((record, steps))
     return shared

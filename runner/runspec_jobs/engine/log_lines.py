@@ -106,6 +106,7 @@ def follow_lines(
     def put(line: LogLine | BaseException | None) -> None:
         while not closed.is_set():
             try:
+                # Not blocking for ever: the caller may close the iterator while the queue is full.
                 return lines.put(line, timeout=0.1)
             except queue.Full:
                 continue
@@ -135,6 +136,7 @@ def follow_lines(
         except Exception as exc:  # noqa: BLE001 - it is raised in the thread of the caller
             put(exc)
 
+    # A daemon: an iterator that was never closed must not keep the process alive.
     thread = threading.Thread(target=follow_streams, name=f"logs of {record.run}", daemon=True)
     thread.start()
     try:
@@ -143,5 +145,6 @@ def follow_lines(
                 raise line
             yield line
     finally:
+        # The thread ends at its next line or pause; a connection that hangs is given up by its own time limit.
         closed.set()
         thread.join()

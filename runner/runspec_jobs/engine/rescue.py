@@ -109,6 +109,7 @@ def _end(record: Record, damage: Damaged, reporter: Reporter, *, delete: bool) -
 def _list_providers(record: Record) -> Iterator[Provider]:
     """Yield the provider of a run, or all that are installed if no file of the record says which it was."""
     name = find_provider_name(record)
+    # A provider that cannot be imported is skipped; another one may know the run.
     for each in registry.list_installed() if name is None else (name,):
         with contextlib.suppress(RunspecError):
             yield registry.load(each)

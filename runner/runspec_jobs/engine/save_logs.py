@@ -93,6 +93,7 @@ def save(
         for at in places
         for part in copying.choose_unfinished_paths(at)
     }
+    # Checked before anything is written: a refusal in the middle would leave half of the copies.
     _demand_own(record.run, places, force=wanted.force)
     folder = places[0].parent
     with note_job_goes_on(record), written_files.record_writing(folder, "logs", record.run, parts):

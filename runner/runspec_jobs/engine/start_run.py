@@ -80,6 +80,7 @@ def _choose(
     plan = model.make_plan(inputs.provider, inputs.spec, run_record.make_token(), inputs.facts)
     if not new and (wrong := run_record.find_damaged(inputs.spec.name)):
         raise wrong  # it may be alive
+    # From the newest to the oldest.
     for age, old in enumerate(reversed([] if new else run_record.list_runs(inputs.spec.name))):
         choice = judge_earlier(old, plan, client, inputs, reporter)
         # An older run that has ended does not count: the newest one has failed or was cancelled.
@@ -148,6 +149,7 @@ def judge_earlier(
         return None
     if not engine.is_made(before, memory):
         return _judge_unfinished(old, plan, inputs, reporter)
+    # A client of another provider would not find the job of the old run.
     same = before.provider == inputs.provider.name
     old_client = rehydrate(client, old) if same else connect(old)[1]
     status = memory.status or old_client.state(old.run)
@@ -249,6 +251,7 @@ def _judge_unfinished(
     if _is_equal_but_for_survey(old, plan, inputs):
         return Choice(old, connect(old)[1], f"continuing run {old.run}, which was interrupted")
     with old.open_journal(reporter.wait) as journal:
+        # Shared steps do not count: the new run would find and use what they made.
         of_run = {s.id for s in old.plan.steps if s.scope == "run"}
         if of_run & journal.memory.begun:
             name, changed = _format_id(old, inputs), _describe_changes(old, plan, inputs)
@@ -289,6 +292,7 @@ def _make(choice: Choice, inputs: PlanInputs, client: Client, reporter: Reporter
     with old.open_journal(reporter.wait) as journal:
         if choice.status is not None:
             engine.note_end(journal, choice.status)
+        # Between the choice and the lock of the run, another command may have ended the run.
         if journal.memory.want != "run":
             return read_ended_status(journal.memory)
         if isinstance(client, SupportsProgress):

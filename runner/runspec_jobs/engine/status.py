@@ -29,6 +29,7 @@ def read_known_status(record: Record, memory: RunState) -> Status:
     if memory.status is not None or memory.deleted:
         return memory.status or Status(State.GONE)
     hint = "" if engine.is_made(record.plan, memory) else explain_unfinished(memory)
+    # Nothing was submitted, so the service need not be asked.
     if hint and not engine.is_submitted(record.plan, memory):
         return Status(State.WAITING, hint)
     try:

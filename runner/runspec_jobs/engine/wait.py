@@ -81,6 +81,7 @@ def wait(
             status = follow.follow(
                 client,
                 record.run,
+                # Without a choice and a metric, lines need no second look.
                 show if selection.is_all and metric is None else line,
                 wanted,
                 unfinished=selector.take_unfinished if unfinished else None,
@@ -97,6 +98,7 @@ def wait(
     except TimedOut as exc:
         raise TimedOut(exc.message, suggest_commands(record.run)) from None
     with record.open_journal(reporter.wait) as journal:
+        # The journal is read under the lock: `cancel` or `destroy` may have ended the run while it was followed.
         if status.state is State.GONE and journal.memory.want != "run":
             status = read_ended_status(journal.memory)
         if wanted is follow.accept_every:

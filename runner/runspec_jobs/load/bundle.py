@@ -72,6 +72,7 @@ class FolderBundle:
     def open(self, file: File) -> BinaryIO:
         """Open one file. Raises Conflict if it no longer exists or its size has changed."""
         with _translate_errors(file.path), Opener(self.folder) as opener:
+            # The same path may lead to another folder by now.
             if opener.identity != self.identity:
                 raise Conflict(
                     f"{quote_path(str(self.folder))} was replaced by another folder", AGAIN
@@ -154,6 +155,7 @@ def _hash(opener: Opener, entry: Found, meter: _Meter) -> File:
             before = os.fstat(file.fileno())
             size, sha256 = file_digest.hash_content(file, before.st_size, meter.add)
             after = os.fstat(file.fileno())
+        # A file that was written meanwhile has another size or time, as far as the file system's clock can tell.
         if (before.st_size, before.st_mtime_ns) == (size, after.st_mtime_ns):
             mode = stat.S_IMODE(after.st_mode) & 0o777
             executable = bool(mode & stat.S_IXUSR)
@@ -171,6 +173,7 @@ def _digest(files: Sequence[File]) -> str:
     sha256 = hashlib.sha256(FORMATS[kind])
     for file in files:
         mode = "x" if file.executable else "-"
+        # The format is frozen: every digest, and so every name in a store, depends on it.
         sha256.update(f"{file.sha256} {mode} {file.bytes} {file.path}\0".encode())
     return f"{kind}{sha256.hexdigest()}"
 

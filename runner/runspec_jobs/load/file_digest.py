@@ -61,6 +61,7 @@ def _hash_parts(file: io.FileIO, expected: int, tell: Tell) -> tuple[int, str]:
             size += count
             together.update(f"{digest}\n".encode())
             tell(size)
+    # One byte more shows that the file has grown.
     return size + len(os.pread(file.fileno(), 1, expected)), together.hexdigest()
 
 
@@ -127,6 +128,7 @@ class _PartReader(io.RawIOBase):
         self._starts = iter(range(0, file.bytes, PART_BYTES))
         self._ahead: deque[Future[HashedPart]] = deque()
         self._free: deque[HashedPart] = deque()
+        # One part more than threads, so that each thread has work while the reader takes a part.
         for _ in range(threads + 1):
             self._begin()
 
@@ -189,6 +191,7 @@ class _PartReader(io.RawIOBase):
 
     def _get_buffer(self, size: int) -> HashedPart:
         with contextlib.suppress(IndexError):
+            # Buffers are used again, which saves a twentieth of the CPU time of an upload: see `HashedPart`.
             if len(part := self._free.pop()) == size:
                 return part
         return HashedPart(size)

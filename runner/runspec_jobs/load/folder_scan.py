@@ -171,6 +171,7 @@ class Walk:
             if self.judge.judge(name, folder=True) is Verdict.SECRET:
                 self.add_trouble(Trouble.SECRET, self.real)
         folders: list[_Folder] = [("", Verdict.TAKEN)]
+        # A home directory has millions of files; it is enough to know that there are too many.
         while folders and len(self.found) <= MAX_FILES:
             path, verdict = folders.pop()
             for name, status in self._list_entries(path):
@@ -230,6 +231,7 @@ class Walk:
             why = self.judge.explain(path, folder=folder)
             self.left_out.append(LeftOut(path + "/" * folder, why))
             return []
+        # What runspec fetched or saved here is not the user's input, and would grow with each run.
         if not folder and (why := self._explain_own(path, status)):
             self.left_out.append(LeftOut(path, why))
             return []
@@ -275,6 +277,7 @@ class Walk:
 
     def _take_link(self, path: str) -> None:
         try:
+            # The target is opened later by its real path, one folder at a time and without following links.
             real = os.path.realpath(f"{self.real}/{path}", strict=True)
         except OSError as exc:
             if exc.errno not in SWAPPED:
@@ -303,6 +306,7 @@ class Walk:
 
     def _take_file(self, path: str, target: str, size: int) -> None:
         folder, _, name = target.rpartition("/")
+        # Asked now, so that all unreadable files are reported at once, not one per attempt.
         if os.access(name, os.R_OK, dir_fd=self.opener.open_folder(folder), effective_ids=True):
             self.found.append(Found(path, target, size))
         else:

@@ -227,6 +227,8 @@ class IgnoreMatcher:
             return Verdict.ALLOWED
         if not looks_secret(name, folder=folder):
             return Verdict.TAKEN
+        # A `!*` in a `.gitignore` does not permit secrets: only a line of runspec's own file that names them
+        # does.
         allowed = any(rule.takes and rule.allows for rule in matching)
         return Verdict.ALLOWED if allowed else Verdict.SECRET
 

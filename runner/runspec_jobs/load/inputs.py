@@ -115,6 +115,7 @@ def gather(
     problems += source.find_written_notes(spec, base, provider)
     problems += foreign_settings.find_lost_of_profile(spec, in_use.get_settings)
     bundles, wrong = _open_bundles(spec, base, watch)
+    # The survey logs in at the service, which takes seconds; a mistake in the spec is reported without it.
     early = [] if options is None else _check_early(provider, spec, options, in_use)
     if options is None or early:
         text.add_problems([*problems, *wrong, *early])
@@ -161,6 +162,7 @@ def _confirm_above(in_use: ProfileInUse) -> float:
     if in_use.place is None or in_use.text is None:
         return CONFIRM_ABOVE_USD
     trusted = in_use.place.own or trust.is_trusted(in_use.place.path, in_use.text.data)
+    # A profile of a checkout may ask more often, never less often.
     return wanted if trusted else min(CONFIRM_ABOVE_USD, wanted)
 
 
@@ -276,6 +278,7 @@ def demand_trust(in_use: ProfileInUse, provider: Provider) -> None:
 
 def parse_profile(settings: SourceFile) -> profile.Profile:
     """Return the profile in *settings*, which may be empty. Raises InvalidSpec with all problems in it."""
+    # A profile whose settings were all deleted or commented out counts as one without settings.
     if [problem.what for problem in settings.diagnostics] == [reader.EMPTY]:
         settings.document, settings.diagnostics = reader.read("{}"), []
     if settings.document is not None:
@@ -320,6 +323,7 @@ def _read_beside(base: Path, named: str) -> str:
     if not real.is_relative_to(top):
         hint = "copy it beside the job file, or write the requirements here"
         raise NotOfCheckout(f"{named} is a file outside of {top}", hint)
+    # Opened folder by folder without links: the checkout may change between the check and the opening.
     with Opener(top) as opener, os.fdopen(opener.open(str(real.relative_to(top))), "rb") as file:
         data = file.read(MAX_REQUIREMENTS_BYTES + 1)
     if len(data) > MAX_REQUIREMENTS_BYTES:

@@ -152,6 +152,7 @@ def _replace_at(value: Value | None, path: Path, new: Value, origin: str) -> Val
     if isinstance(part, int) or (value is not None and not isinstance(value, dict)):
         raise UsageError(f"{origin}: '{part}' is not a field of the spec", EXAMPLE)
     known = value or {}
+    # The key of the file, if there is one, keeps its position for messages.
     key = next((name for name in known if name == part), Text(part))
     inner = _replace_at(known.get(part), rest, new, origin)
     made = Map({**known, key: inner})

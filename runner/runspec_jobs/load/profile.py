@@ -59,6 +59,7 @@ def merge_options(
     pools = _get_pools(of_spec if "pools" in of_spec else common)
     drawn = pools.get(spec.cluster.pool or "", {})
     options, problems = parse_model(kind, {**common, **drawn, **of_spec}, at)
+    # A setting of the pool is checked below, where its path is known.
     problems = [p for p in problems if len(p.path) < 3 or p.path[2] not in {*drawn} - {*of_spec}]
     not_of_spec = list_user_settings(kind, of_spec, at)
     problems = [p for p in problems if not _is_within(p.path, not_of_spec)]
@@ -71,6 +72,7 @@ def merge_options(
         in_spec.append(_make_no_pool_problem(name, spec.cluster.pool or "", pools))
     if options is None or in_spec or in_profile:
         return None, in_spec, in_profile
+    # The pool is merged into the options, so a plan does not depend on the other pools of the profile.
     return options.model_copy(update={"pools": {}}), [], []
 
 

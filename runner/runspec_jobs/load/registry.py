@@ -143,6 +143,7 @@ def _make_lacking(exc: ImportError) -> Lacking | None:
     """Return the error that replaces *exc*, or None if the missing module belongs to runspec or to a provider."""
     frames = traceback.walk_tb(exc.__traceback__)
     modules = [str(frame.f_globals.get("__name__")) for frame, _ in frames]
+    # The longest module first: a provider may live in a package below that of another one.
     for point in sorted(list_installed().values(), key=lambda point: -len(point.module)):
         package = point.module.partition(".")[0]
         within = any(f"{name}.".startswith(f"{point.module}.") for name in modules)
@@ -160,6 +161,7 @@ def _find_requirement(dist: metadata.Distribution, module: str, provider: str) -
     If several extras contain it, an extra that the name of *provider* contains is preferred, then the smallest.
     """
     extras = _list_extras(dist)
+    # Names of modules and of packages differ, as `azure.batch` and `azure-batch` do, but mostly by punctuation.
     like = re.sub(r"[._]", "-", module.lower()) + "-"
     fitting = [
         extra

@@ -155,6 +155,8 @@ def validate_text(text: SourceFile) -> tuple[Spec | None, list[Problem]]:
     ]
     if provider is None:
         message, hint = registry.explain_missing(spec.provider)
+        # A name that is almost right is a mistake; another one may be a provider of a package that is not
+        # installed here.
         if registry.suggest_name(spec.provider):
             return spec, [*notes, Problem(("provider",), message, hint)]
         return spec, [*notes, Problem(("provider",), message, hint, severity="note")]

@@ -86,6 +86,7 @@ class Reader:
                 self.rest = bytearray(rest)
                 yield from (self._make_line(bytes(text)) for text in whole.split(b"\n"))
             if len(self.rest) > LINE_BYTES:
+                # A part must not end inside a character, or its halves would be replaced by two question marks.
                 begun = self.rest[count_whole_characters(self.rest) :]
                 del self.rest[len(self.rest) - len(begun) :]
                 yield from self.flush()
@@ -98,6 +99,7 @@ class Reader:
         It has at most UNFINISHED_BYTES, after a carriage return if it overwrites an earlier text of the line.
         """
         before, self.looked = self.looked, self.position
+        # Nothing new: the screen shows this text already.
         if before == self.position or not self.rest:
             return None
         text = self.rest.rstrip(b"\r")
@@ -124,6 +126,7 @@ class Reader:
         line = Line(self.stream.task, self.stream.rank, text, continues, ended)
         if self.timer is not None:
             self.passed += len(text) + ended
+            # A line came with the first note of the log's length that reaches its end.
             while self.times and self.times[0][0] < self.passed:
                 self.times.popleft()
             line.at = self.times[0][1] if self.times else None
@@ -140,6 +143,7 @@ def count_whole_characters(data: bytes | bytearray) -> int:
         byte = data[-back]
         if byte < 0x80:
             break
+        # The first byte of a character says how many follow: https://www.rfc-editor.org/rfc/rfc3629#section-3
         if byte >= 0xC0:
             wanted = 2 + (byte >= 0xE0) + (byte >= 0xF0)
             return len(data) - back if back < wanted else len(data)
@@ -193,6 +197,7 @@ def follow(
     outage = Outage(tell, answered=answered)
     following = Following(client, run, show, wanted or accept_every, outage, reconcile, unfinished)
     following.timer = get_timer(client) if timed else None
+    # Logs are read in this thread, and the state is requested in another one.
     looks = Looks(following.look, start, clock)
     started = shown_s = clock()  # *shown_s* is the time when a line was last shown
     why = ""
@@ -220,6 +225,7 @@ def follow(
         if timeout_s is not None and now - started > timeout_s:
             raise TimedOut(f"{run} has not ended after {timeout_s:g} s; it goes on")
         shown_s = now if shown else shown_s
+        # Short pauses while lines come, longer ones after a silence.
         pause_s = _pause_s(now - started, now - shown_s)
         pause_s = pause_s if shown else max(pause_s, _get_least_pause(following.source))
         sleep(max(pause_s, outage.pause_s))
@@ -240,11 +246,13 @@ class Looks:
         if self._asked is None and self.clock() >= self._next_s:
             self._began_s = self.clock()
             self._asked = self.start(self._request_status)
+            # Most services answer in that time, so a run that has ended is noticed in the pass that asked.
             wait((self._asked,), BRIEFLY_S)
         if self._asked is None or not self._asked.done():
             return None
         asked, self._asked = self._asked, None
         took_s = self._ended_s - self._began_s
+        # A slow service is asked less often.
         self._next_s = self._ended_s + min(STATE_SHARE * took_s, STATE_CAP_S)
         try:
             status = asked.result()
@@ -286,6 +294,7 @@ class Following:
 
     def look(self) -> Status:
         """Return the state of the run, and reconcile it; remember its log streams even if a request fails."""
+        # A stream may appear only after the run has begun, and the last ones when it ends.
         self.streams = self.source.streams(self.run)
         status = self.client.state(self.run)
         self._ended += self._reconcile()
@@ -323,6 +332,7 @@ class Following:
             return any(reader.more for reader in self._readers.values())
 
         waits = make_pauses(FIRST_REST_S, LONGEST_PAUSE_S)
+        # Services deliver the last lines of a log some seconds after the end of the job.
         while self.outage.call_until_answered("logs", read_rest, sleep):
             sleep(next(waits))
         for reader in self._readers.values():

@@ -73,6 +73,7 @@ class Outage:
 
     def note_failure(self, part: str, exc: RunspecError) -> None:
         """Note that *part* has not answered. Raises *exc* if it will not pass by itself."""
+        # Before its first answer, the service may simply be misspelt in the profile.
         if not (self.patient and self.answered and is_passing(exc)):
             raise exc
         if not self._silent:
@@ -101,6 +102,7 @@ Start = Callable[[Callable[[], Answered]], Future[Answered]]
 def start_call(ask: Callable[[], Answered]) -> Future[Answered]:
     """Call *ask* in a new thread, and return the future of its result."""
     future: Future[Answered] = Future()
+    # A daemon: a request that hangs must not keep the command from its end. Threads of an executor would.
     threading.Thread(target=answer, args=(ask, future), daemon=True).start()
     return future
 

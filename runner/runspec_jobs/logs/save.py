@@ -61,6 +61,8 @@ class Copy:
             self._position, size = _read_cursor(self._cursor)
             handle = os.open(self._partial, os.O_RDWR | os.O_CREAT, atomic_io.PRIVATE_FILE)
             self._file: BinaryIO = open(handle, "r+b")  # noqa: SIM115 - closed by close
+            # What was written after the last cursor may be incomplete: the data goes to disk first, then the
+            # cursor.
             self._file.truncate(size)
             self._file.seek(size)
 
@@ -78,6 +80,7 @@ class Copy:
             with atomic_io.translate_os_errors(self.path):
                 self._file.write(chunk.data)
                 self._file.flush()
+                # Before the cursor, which promises that these bytes are there.
                 os.fsync(self._file.fileno())
                 self._position = chunk.position
                 kept = {"position": self._position, "size": self._file.tell()}

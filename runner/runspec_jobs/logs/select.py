@@ -121,6 +121,7 @@ class Selector:
         if self._tail is None:
             self._show(line)
             return
+        # Each node has a tail of its own, so that a busy node does not push out the lines of the others.
         kept = self._last.setdefault(whose, deque(maxlen=self._tail))
         if line.continues and kept:
             kept[-1].append(line)

@@ -115,6 +115,7 @@ def list_holding(
     """
     kind = request.gpu_type.lower() if request.gpu_type else None
     gpus = request.gpus or (1 if kind else 0)
+    # Old GPUs are cheap by the hour and slow: only a user who names the type gets them.
     never = NEVER | ({"no-spot"} if request.spot else set()) | (set() if kind else {"old"})
     for machine in catalogue.machines:
         if (
@@ -122,6 +123,7 @@ def list_holding(
             and machine.gpus is not None
             and machine.cpus >= request.cpus
             and usable_gib(machine) >= request.memory_gib
+            # A job without GPUs gets no machine with one, even if it were the cheapest.
             and (machine.gpus >= gpus if gpus else not machine.gpus)
             and (kind is None or (machine.gpu or "").lower() == kind)
             and machine.architecture == request.architecture
@@ -217,6 +219,7 @@ def _list_chosen(fit: list[Priced]) -> Iterator[ChosenMachine]:
     for usd, region, machine in fit[1:]:
         if families.total() == MOST:
             return
+        # A program that fits into the memory of one model of GPU may fail on a smaller one.
         if machine.gpu != first.gpu or (machine.gpu_gib or 0) < (first.gpu_gib or 0):
             continue
         alike = (machine.cpus, machine.gpus) == (first.cpus, first.gpus)

@@ -156,6 +156,7 @@ def estimate(
         ]
     prices = {machine.name: machine.usd_hour for machine in machines}
     known = {name: usd for name, usd in prices.items() if usd is not None}
+    # One unknown price makes the bound unknown: the service may choose that machine.
     most = max(known.values()) if known and len(known) == len(prices) else None
     counts = {name: _count_machines(name, work, offer) for name in prices}
     caveat = offer.caveat or _explain_more_attempts(offer, work)
@@ -167,6 +168,7 @@ def estimate(
         for machine in machines
         if machine.spot_usd_hour is not None
     }
+    # The same holds for spot prices.
     spot = spot if len(spot) == len(prices) else {}
     at_spot, _ = _compute_bound(work, max(spot.values(), default=None), offer, machines)
     return Estimate(
@@ -190,6 +192,7 @@ def estimate(
 
 def _count_machines(name: str, work: Work, offer: Offer) -> tuple[int, int]:
     """Return how many machines called *name* run at once, at least and at most."""
+    # The addend absorbs the rounding of a share such as 1/3.
     each = max(1, math.floor(1 / offer.shares.get(name, 1.0) + 1e-9))  # nodes on one machine
     most = min(work.nodes * work.parallel, offer.limits.get(name, work.nodes * work.parallel))
     least = math.ceil((work.least_nodes or work.nodes) * work.parallel / each)
@@ -243,6 +246,7 @@ def _add_price(
         return PricedMachine(name, profile_prices[name], "the profile's price")
     machine = listed_machine(machine, listed)
     spot = listed.spot_usd_hour.get(name) if work.spot else None
+    # A spot machine never costs more than one on demand: see the links above.
     if spot is not None and machine.usd is not None:
         spot = min(spot, machine.usd)
     return PricedMachine(

@@ -81,6 +81,7 @@ class Rates(NamedTuple):
         elif machine:
             rates = [self.machines.get(machine, Rate(None))]
         else:
+            # The service has not said which machine it was.
             rates = list(self.machines.values()) or [Rate(self.node_usd_hour)]
         prices = [_convert_rate(rate) for rate in rates]
         known = [usd for usd in prices if usd is not None]
@@ -176,6 +177,7 @@ def _measure_spans(spans: Sequence[Span], since_s: float | None) -> Iterator[tup
     for span in spans:
         following = begun.get((span.task, span.node, span.attempt + 1))
         end_s, exact = _end(span, following)
+        # The attempt ended before the period.
         if since_ms is not None and end_s is not None and _round_ms(end_s) <= since_ms:
             continue
         if span.began_s is None or end_s is None:

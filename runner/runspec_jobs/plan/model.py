@@ -40,6 +40,7 @@ def make_plan(provider: Provider, spec: Spec, token: str, facts: Facts) -> Plan:
     if facts.parents:  # whether a service waits for them, or they have ended, makes no difference
         alone = facts._replace(parents=())
         own = tuple(provider.plan(with_copies(spec, facts.sources), run, alone))
+    # The id of the run is part of names, paths and tags; without it, equal specs have equal digests.
     neutral = replace_run([write_step(step) for step in own], run, preview)
     for other in {output.run for output in facts.outputs.values()}:
         neutral = replace_run(neutral, other, f"{other.rpartition('-')[0]}-{PREVIEW}")
@@ -58,6 +59,7 @@ def _digest(steps: Any) -> str:
 
 def replace_run(value: Any, run: str, other: str) -> Any:
     """Return JSON *value* with the name *other* wherever it contains the name *run*."""
+    # As text, because the name may be anywhere inside a string, such as in a URL or a script.
     return json.loads(json.dumps(value).replace(json.dumps(run)[1:-1], other))
 
 

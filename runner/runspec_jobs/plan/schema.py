@@ -59,6 +59,7 @@ def make_full_schema(options: Mapping[str, type[Options]]) -> dict[str, Any]:
         "properties": providers,
         "additionalProperties": {"type": "object"},
     }
+    # `rules` checks this for runspec; an editor needs it in the schema.
     spec_schema["oneOf"] = [{"required": ["command"]}, {"required": ["run"]}]
     spec_schema["definitions"] = definitions
     schema = {"$schema": DRAFT, "title": "runspec job", **_clean(spec_schema)}
@@ -108,6 +109,7 @@ def _clean(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     cleaned = {k: _clean(v) for k, v in value.items() if not _is_noise(k, v)}
+    # pydantic writes an optional field as a union with null.
     kinds = [kind for kind in cleaned.pop("anyOf", []) if kind != {"type": "null"}]
     if len(kinds) == 1:
         cleaned = {**kinds[0], **cleaned}

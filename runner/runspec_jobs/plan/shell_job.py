@@ -80,6 +80,7 @@ def make_text(spec: Spec, value: Mapping[str, Value]) -> str:
     if spec.sweep:
         content["sweep"] = {name: [value] for name, value in tasks(spec)[0].items()}
     content |= {
+        # A name may have 40 characters, and must not end in a hyphen.
         "name": spec.name[: NAME_LENGTH - len(SUFFIX)].rstrip("-") + SUFFIX,
         "cluster": {**cluster, "nodes": 1},
         "launch": "none",

@@ -33,6 +33,7 @@ def make_text(spec: Spec, value: Mapping[str, Value]) -> str:
     assert isinstance(retry, dict), "BUG: the spec was not validated"
     content: dict[str, Any] = {name: value[name] for name in KEPT if name in value}
     if spec.cluster.nodes.elastic:
+        # The test is not elastic: it checks every node that the job may get.
         content["cluster"] = {**content["cluster"], "nodes": spec.cluster.nodes.max}
     if spec.sweep:
         content["sweep"] = {name: [value] for name, value in tasks(spec)[0].items()}
@@ -40,6 +41,7 @@ def make_text(spec: Spec, value: Mapping[str, Value]) -> str:
         "name": make_smoke_name(spec.name),
         "env": {**env, SMOKE: "1"},
         "run" if isinstance(spec.smoke, str) else "command": value["smoke"],
+        # A test that fails once has failed, but a reclaimed machine says nothing about the job.
         "retry": {k: v for k, v in retry.items() if k != "attempts"},
         "timeout": f"{min(LONGEST_S, spec.timeout or LONGEST_S)}s",
     }

@@ -21,10 +21,12 @@ def _compare(before: tuple[Spec, Facts], after: tuple[Spec, Facts]) -> Iterator[
     old, new = (spec.model_dump(mode="json", by_alias=True) for spec, _ in (before, after))
     for fields in (old, new):
         for key in ("mounts", "outputs"):
+            # By name, so that a mount which was added at the front does not change all others.
             fields[key] = {item["name"]: item for item in fields[key]}
     yield from _compare_fields("", old, new)
     yield from _compare_folders(before[1].sources, after[1].sources)
     named = [(spec.container.conda, spec.container.requirements) for spec, _ in (before, after)]
+    # Otherwise the field itself is already listed.
     if before[1].requirements != after[1].requirements and named[0] == named[1]:
         path = "container.conda" if named[1][0] else "container.requirements"
         yield Change(path, list(before[1].requirements), list(after[1].requirements))

@@ -95,12 +95,14 @@ def elastic_end(
         text = read(f"elastic/{task}/state")
         state = json.loads(text) if text else {}
         record_formats.check(state, ELASTIC, f"the state of task {task} of this elastic job")
+        # A task that was stopped writes no end: the job does not wait for it.
         if state.get("phase") == "done":
             states.append(state)
         elif count == 1 or read(f"stop/{task_of(record, task, 0)[0]}") is None:
             return None
     if not states:
         return None
+    # One failed task makes the sweep fail, with the code of the first one that failed.
     bad = next((state for state in states if state["code"]), states[0])
     return bad["code"], bad["why"]
 

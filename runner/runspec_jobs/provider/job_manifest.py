@@ -70,6 +70,7 @@ def job_record(spec: Spec, run: str, facts: Facts, **more: Any) -> dict[str, Any
         "launch": str(spec.launch),
         "attempts": spec.retry.attempts,
         "timeout_s": spec.timeout,
+        # Only where the agent reads it: the digests of all other plans stay as they were.
         **({"limit_s": limit_s(spec)} if more.get("ends") and spec.timeout else {}),
         "sweep": [_write_axis(axis) for axis in list_axes(spec.sweep)],
         "mounts": [_mount(mount, facts) for mount in spec.mounts],
@@ -99,6 +100,7 @@ def read_record(content: bytes, what: str) -> dict[str, Any]:
 def kept_outputs(spec: Spec) -> list[dict[str, Any]]:
     """Return the outputs for the record, with `from` and `keep` only where they differ from the default."""
     nodes = spec.cluster.nodes
+    # The default depends on the shape of the job, as it does in the agent.
     always = "first" if nodes.elastic else "all"
     return [
         {

@@ -94,6 +94,7 @@ class NodeEnds:
 
     def look(self, keys: Collection[Key]) -> None:
         """Read the records of attempts that have ended: with one list, unless all were looked for before."""
+        # A record is written before its attempt ends, so one that was missing once does not appear later.
         wanted = set(keys) - self._asked
         if not self.written or not wanted:
             return

@@ -59,11 +59,14 @@ def _find_stranger(above: Path, folder: Path) -> int | None:
     Anybody may put a file into /tmp. Whoever owns the folder of the spec may write all that a profile says into the
     spec; that user is another one than this in a container that runs as root.
     """
+    # The folder itself may not exist yet, as for `runspec init`.
     there = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
     known = {0, os.geteuid(), there.stat().st_uid}
     path = above / PROFILE
     return next(
-        (uid for uid in (path.lstat().st_uid, path.stat().st_uid) if uid not in known), None
+        # Of a link, both the link and its target count: either could have been put there.
+        (uid for uid in (path.lstat().st_uid, path.stat().st_uid) if uid not in known),
+        None,
     )
 
 

@@ -61,6 +61,7 @@ def strip_boot() -> str:
     for number, line in enumerate(text.splitlines(), 1):
         code = line.lstrip(" ")
         if number not in left_out and code and not code.startswith("#"):
+            # One space for each level of four: requests have limits of size.
             kept.append(" " * ((len(line) - len(code)) // 4) + code + "\n")
     return "".join(kept)
 

@@ -41,6 +41,7 @@ def read_saved_outputs(
     outputs: list[OutputFile] = []
     for key, size in entries:
         for end, files in ((MANIFEST, _list_files), (SENT, _list_sent)):
+            # NAME/TASK/RANK is before the manifest of an output; the job chose NAME, so it may be any text.
             parts = key[len(base) : -len(end)].split("/") if key.endswith(end) else []
             # A longer key is a file of the job with its plain name.
             if len(parts) == 3 and all(map(NUMBER.fullmatch, parts[1:])):
@@ -148,6 +149,8 @@ def publish(store: PublicationStore, base: str, keys: Iterable[str]) -> list[str
 def _finish(store: PublicationStore, publication: Publication) -> list[str]:
     """Carry out *publication* and write the note last; return the keys that *store* does not allow."""
     refused = [copy.target for copy in publication.copies if not store.holds(copy.target)]
+    # First the note with every name that may exist, so that a later attempt can delete what a killed one has
+    # copied.
     store.put(publication.key, publication.begun())
     if stale := [key for key in publication.stale if store.holds(key)]:
         store.remove_all(stale, publication.folder)
@@ -176,6 +179,7 @@ def _plan_publication(key: str, content: bytes | None, note: bytes | None) -> Pu
         )
         for path, entry in saves[-1].files.items()
     )
+    # Files of the first format have plain names from the start.
     copies = tuple(copy for copy in every if copy.source != copy.target)
     stale = {_make_plain_key(folder, name) for name in names} - {copy.target for copy in copies}
     return Publication(folder, copies, tuple(sorted(stale)), saves[-1].number)
@@ -258,6 +262,7 @@ def _read_manifest(key: str, text: bytes) -> manifest.Manifest:
         raise RemoteError(f"{key} is not a list of files: {exc}", DAMAGED) from exc
     if isinstance(record, dict) and record["format"] != manifest.FIRST_FORMAT:
         return made
+    # The first format kept only one save, which had no number.
     return made._replace(saves=tuple(save._replace(number=0) for save in made.saves))
 
 

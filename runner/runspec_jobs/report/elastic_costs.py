@@ -54,6 +54,7 @@ def _is_spanned(task: int, generation: int, changes: Sequence[MembershipChange])
     known = next((change for change in later if change.gap_s is not None), None)
     if known is None or known.task != task or known.since is None:
         return False
+    # The step before the gap was done in generation `since`, so all generations after it share the gap.
     return known.since < generation
 
 
@@ -62,6 +63,7 @@ def sum_costs(changes: Sequence[MembershipChange]) -> Total:
     count = unread = 0
     for task, of_task in groupby(changes, lambda change: change.task):
         of_task_changes = list(of_task)
+        # Generation 1 is the start of a task, which costs nothing that another job would not pay.
         numbers = range(2, of_task_changes[-1].generation + 1)
         missing = set(numbers).difference(change.generation for change in of_task_changes)
         count += len(numbers)

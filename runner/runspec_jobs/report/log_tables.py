@@ -112,6 +112,7 @@ class Chainer:
 
     def read_row(self, line: str) -> Row | None:
         shown = strip_line(line)
+        # White space at the beginning shows which columns are empty, so it stays in rows of numbers.
         text = BEFORE.sub("", shown) if not self.names or shown.startswith("[") else shown
         cells = [(match[0], match.start()) for match in CHAINER_NAME.finditer(text)]
         words = [word for word, _ in cells]
@@ -134,6 +135,7 @@ def _assign_numbers(
         return {name: value for (name, _), value in zip(names, numbers, strict=True)}
     row = dict[str, float]()
     for (_, start), value in zip(words, numbers, strict=True):
+        # PrintReport aligns each number with the beginning of its title.
         row[[name for name, at in names if at <= start][-1]] = value
     return row
 

@@ -151,6 +151,7 @@ def choose_number(metric: Metric, numbers: Sequence[float], nothing: str) -> Mea
     """Return the metric chosen from *numbers* by `take`; nan and infinity are skipped unless the last one counts."""
     if not numbers:
         return Measured(None, nothing)
+    # A loss that was nan once and recovered still has a best value.
     real = [number for number in numbers if math.isfinite(number)]
     if not real or (metric.take == "last" and not math.isfinite(numbers[-1])):
         return Measured(None, f"the number is {numbers[-1]}", len(numbers), numbers)
@@ -161,4 +162,5 @@ def choose_number(metric: Metric, numbers: Sequence[float], nothing: str) -> Mea
 
 def _compute_median(numbers: Sequence[float]) -> float:
     ordered, half = sorted(numbers), len(numbers) // 2
+    # Halved before they are added: the sum of two large numbers may be infinite.
     return ordered[half] if len(ordered) % 2 else ordered[half - 1] / 2 + ordered[half] / 2

@@ -50,6 +50,7 @@ def make_labels(values: Sequence[float]) -> list[str]:
     >>> make_labels([1000.01, 1000.02])
     ['1,000.01', '1,000.02']
     """
+    # The fewest digits that tell all values apart; a double has hardly more than 16.
     for digits in range(1, 17):
         labels = [_label(value, digits) for value in values]
         if len(set(labels)) == len(set(values)) and all(map(_is_near, values, labels)):

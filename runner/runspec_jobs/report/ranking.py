@@ -45,6 +45,7 @@ def rank_tasks(metric: Metric, tasks: Sequence[Task]) -> tuple[Placed, ...]:
         same = bool(ranking) and ranking[-1].task.measured.value == task.measured.value
         ranking.append(Placed(ranking[-1].place if same else i, task))
     bad = [task for task in tasks if has_ended_badly(task)]
+    # A failed task may have printed the best number of all before it failed; it gets no place.
     rest = [*_list_unmeasured(healthy), *_order_tasks(metric, bad), *_list_unmeasured(bad)]
     return (*ranking, *(Placed(None, task) for task in rest))
 

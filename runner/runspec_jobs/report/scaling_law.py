@@ -123,6 +123,7 @@ def fit(points: Sequence[Point], base: float) -> Fit | None:
     spots = [(p.size / base - 1, p.size / base / p.throughput) for p in points if p.throughput]
     if len({x for x, _ in spots}) < 2:
         return None
+    # The weights turn absolute distances into relative ones.
     weights = [1 / y**2 for _, y in spots]
     total = sum(weights)
     mean_x = sum(w * x for w, (x, _) in zip(weights, spots, strict=True)) / total

@@ -58,6 +58,7 @@ def find_user_settings(kind: type[BaseModel], settings: Any, at: Path = ()) -> I
         field = kind.model_fields.get(str(name))
         if field is None:
             continue
+        # Refused by default: a new option without a mark stays out of job files.
         if ANYONE not in field.metadata:
             yield (*at, name)
             continue

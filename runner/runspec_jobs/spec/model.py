@@ -120,6 +120,7 @@ BOUGHT = (*(str(c) for c in Capacity), "low-priority")  # the last is read as sp
 
 
 def _check_capacity(value: Any) -> Any:
+    # An older word for spot machines; the plan of a spec with it must not differ from one with the newer word.
     if value == "low-priority":
         return "spot"
     if not isinstance(value, str) or value in BOUGHT or compiled(POOL).fullmatch(value):

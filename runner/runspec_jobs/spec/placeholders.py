@@ -101,6 +101,7 @@ def shell_script(text: str) -> str:
     def substitute(match: re.Match[str]) -> str:
         if match[1]:
             return match[0][1:]
+        # A value with quotes or `$(...)` would otherwise become part of the program.
         return "${" + variable(match[2], match[3]) + "}" if match[2] else match[0]
 
     return PLACE.sub(substitute, text)

@@ -39,6 +39,7 @@ def find_trouble(text: str) -> Wrong | None:
             f"this is not a regular expression: {why}",
             "write it in single quotes, which keep backslashes",
         )
+    # White space would mean something else to `_repeat` and `_skip_character`.
     if pattern.flags & re.VERBOSE:
         return "(?x) is not supported", "remove it"
     if pattern.groups != 1 and GROUP not in pattern.groupindex:
@@ -113,6 +114,7 @@ def _repeat(text: str, at: int) -> tuple[float, float, int] | None:
         most, end = float(match[3] or 2**32) if match[2] else least, match.end()
     else:
         return None
+    # A lazy or possessive repetition, as in `a+?` and `a++`.
     return least, most, end + (text[end : end + 1] in ("?", "+"))
 
 
@@ -123,6 +125,7 @@ def _skip_character(text: str, at: int) -> int:
     if text[at] != "[":
         return at + 1
     at += 2 if text[at + 1] == "^" else 1
+    # In `[]a]`, the first bracket is a member of the class.
     at += 1 if text[at] == "]" else 0
     while text[at] != "]":
         at += 2 if text[at] == "\\" else 1

@@ -87,6 +87,8 @@ def list_conda_lines(text: str) -> tuple[str, ...]:
     if not isinstance(value, dict) or not isinstance(value.get("dependencies"), list):
         problems.append((1, "it has no list of dependencies", "write dependencies: [python=3.12]"))
     for number, line in enumerate(lines, 1):
+        # The lines become part of the plan and of the record, and a secret in them would be readable in the
+        # store.
         for secret, pattern in (("password", PASSWORD), ("token", TOKEN)):
             if pattern.search(line):
                 message = f"the URL contains a {secret}"
@@ -142,6 +144,7 @@ def _find_problem(line: str) -> tuple[str, str | None] | None:
         option = re.split(r"[\s=]", line, maxsplit=1)[0]
         return f"'{option}' is an option, not a requirement", OPTIONS.get(option)
     bare = HASH.sub("", line)
+    # pip takes options of a single requirement on its line.
     if options := re.search(r"\s(--?[a-z][a-z-]*)", bare):
         return f"'{options[1]}' is an option; only --hash may follow a requirement", None
     if "${" in line:
@@ -168,6 +171,7 @@ def _explain_unnamed(bare: str) -> tuple[str, str | None] | None:
     try:
         Requirement(bare)
     except InvalidRequirement as exc:
+        # `numpy=1.26` is how conda writes it.
         single = re.fullmatch(r"([\w.\[\]-]+)\s*=\s*([\w.*]+)", bare)
         hint = (
             f"write {single[1]}=={single[2]}"

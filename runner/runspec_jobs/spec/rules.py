@@ -103,6 +103,7 @@ def _check_names(spec: Spec) -> Iterator[Problem]:
     ):
         seen: dict[str, str] = {}
         for i, name in enumerate(names):
+            # `my-code` and `my_code` are different names, but MY_CODE in both cases.
             same = seen.setdefault(variable(kind, name), name)
             where: Path = _find_parameter(spec, i) if kind == "sweep" else (kind, i, "name")
             if same != name:
@@ -119,6 +120,7 @@ def _check_targets(spec: Spec) -> Iterator[Problem]:
         *((("outputs", i, "path"), o.path) for i, o in enumerate(spec.outputs)),
     ]
     for i, (where, folder) in enumerate(folders):
+        # Each pair once, reported at the later one.
         for _, other in folders[:i]:
             if f"{folder}/".startswith(f"{other}/") or f"{other}/".startswith(f"{folder}/"):
                 yield Problem(where, f"{folder} and {other} overlap")
@@ -243,6 +245,7 @@ def _check_draws(where: Path, part: Random) -> Iterator[Problem]:
 
 
 def _check_launch(spec: Spec) -> Iterator[Problem]:
+    # Of the largest size: a batch that this many processes can share is large enough for all.
     processes = max(
         sized.cluster.nodes.max * sized.processes_per_node for sized in list_sizes(spec)
     )

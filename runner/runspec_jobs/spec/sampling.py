@@ -31,6 +31,7 @@ class Draw:
 
     def draw_below(self, count: int) -> int:
         """Return a whole number from 0 to *count* - 1, all equally likely."""
+        # The rest of a division would favour small numbers, so draws above the last full multiple are repeated.
         fair, again = (1 << BITS) // count * count, 0
         while (drawn := self.draw_bits(again)) >= fair:
             again += 1

@@ -46,6 +46,7 @@ def write_size(value: Value, size: int) -> bytes:
     The text parses to the spec that `select_size` returns: every scalar keeps its text and its YAML type.
     """
     assert isinstance(value, dict), "BUG: a spec is a mapping"
+    # The parsed file is written anew, not the model: a record must not gain fields that the user left out.
     parts = {key: _write_value(inner) for key, inner in value.items() if key != "scaling"}
     scaling = value["scaling"]
     if isinstance(scaling, dict) and "processes" in scaling:

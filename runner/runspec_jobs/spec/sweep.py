@@ -50,6 +50,7 @@ def _check_values(value: Any) -> Any:
         if not compiled(RANGE).fullmatch(value):
             raise make_error(f"'{value}' is not a range", "write 1..50, or a list of values")
         first, last = (int(end) for end in value.split(".."))
+        # Checked before the values are made: `1..999999999` would take gigabytes.
         if not 0 <= last - first < MAX_TASKS:
             raise make_error(
                 f"'{value}' has {max(0, last - first + 1):,} values, not 1 to {MAX_TASKS:,}"
@@ -84,6 +85,7 @@ def _normalize_number(value: Any) -> Any:
     if isinstance(value, Text):
         if resolve_kind(value) not in ("int", "float"):
             raise make_error(f"'{value}' is not a number")
+        # `0x10` is a number in YAML and none in most programs; `1e-3` is written as the user wrote it.
         text = str(resolve(value)) if resolve_kind(value) == "int" else str(value)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         text = repr(value)
@@ -204,6 +206,7 @@ def _mark_parts(value: Any) -> Any:
     """Mark the mappings under `list` and `random` by their classes, so that `_get_class` recognises them."""
     if not isinstance(value, Mapping):
         return value
+    # A discriminator of pydantic sees a value without its key, and the key decides here.
     kinds = {LIST: _Listed, RANDOM: _Drawn}
     return {
         key: kinds[key](part) if key in kinds and isinstance(part, Mapping) else part
@@ -237,6 +240,7 @@ class _Schema:
     @staticmethod
     def __get_pydantic_json_schema__(core: CoreSchema, handler: Any) -> dict[str, Any]:
         schema: dict[str, Any] = handler(core)
+        # JSON Schema has the keys, so it needs no marks: `list` and `random` become properties of their own.
         (part,) = schema.pop("patternProperties").values()
         values, together, drawn = part["oneOf"]
         schema["patternProperties"] = {OTHER_KEY: values}

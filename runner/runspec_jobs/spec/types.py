@@ -63,6 +63,7 @@ def parse_whole(value: Any) -> Any:
     """Return the whole number in *value* if it is text; return other values unchanged."""
     if isinstance(value, Text):
         if resolve_kind(value) != "int":
+            # In quotes, YAML reads digits as text.
             hint = "remove the quotes" if not value.plain and value.isdecimal() else None
             raise make_error(f"'{value}' is not a whole number", hint)
         number = resolve(value)
@@ -138,6 +139,8 @@ def parse_size(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     if not compiled(BYTES).fullmatch(value):
+        # `16GB` and `16G` are probably meant as GiB, but guessing could request another machine than the user
+        # expects.
         near = re.match(r"^([0-9]+) ?([KMGTkmgt])i?[bB]?$", value)
         hint = f"write {near[1]}{near[2].upper()}iB" if near else "write it as 512MiB or 16GiB"
         raise make_error(f"'{value}' is not a size", hint)
@@ -174,6 +177,7 @@ RECORDED = {"recorded": True}  # the context in which the spec of an earlier run
 
 
 def _check_image(value: str, info: ValidationInfo) -> str:
+    # A rule that is newer than a run must not make its record unreadable.
     is_new = info.context is None or "recorded" not in info.context
     if is_new and (wrong := image_reference.find_mistake(value)):
         raise make_error(f"'{value}' is no image that a registry has: {wrong[0]}", wrong[1])

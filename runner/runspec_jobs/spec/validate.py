@@ -41,10 +41,13 @@ def parse_spec(document: Document) -> tuple[Spec | None, list[Problem]]:
     """Return the spec in *document*, or None, and all problems in it."""
     spec, problems = parse_model(Spec, document.value)
     if spec is None:
+        # Without the unknown keys, the rest may be valid, and its rules are checked in the same round.
         known = _drop_keys(document.value, [p.path for p in problems if p.what.startswith(UNKNOWN)])
         rest, _ = parse_model(Spec, known)
         problems += find_broken(rest) if rest is not None else ()
+        # With `comand: [...]`, "nothing to run" says nothing that the hint on the misspelt key does not.
         return None, [p for p in problems if p.what not in _find_explained(problems)]
+    # Rules between fields are checked only if every field is valid: they would otherwise repeat the same mistake.
     problems = list(find_broken(spec))
     if problems:
         return None, problems
@@ -156,6 +159,7 @@ def _suggest_list(given: Any, path: Path) -> str:
         return "write [one, two]"
     if path != ("command",):
         return f"write {_format_flow([given])}"
+    # Placeholders are no work for a shell, and quoted characters are none either.
     if SHELL & set(QUOTED.sub("", PLACE.sub("", given))):
         return f"write run: {given}"
     try:
@@ -218,6 +222,7 @@ def locate_error(value: Any, loc: Iterable[str | int]) -> tuple[Path, bool]:
     parts = list(loc)
     is_key = bool(parts) and parts[-1] == "[key]"
     for part in parts[:-1] if is_key else parts:
+        # A part that the file does not have is a tag of a union.
         if _has_part(value, part):
             value = value[part]
             path.append(part)

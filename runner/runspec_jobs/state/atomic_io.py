@@ -172,6 +172,7 @@ def _open_special(path: Path) -> int:
     until = time.monotonic() + READER_S
     while True:
         try:
+            # Without O_NONBLOCK, opening a pipe that nobody reads waits for ever: fifo(7).
             fd = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as exc:
             if exc.errno != errno.ENXIO:
@@ -201,6 +202,7 @@ def overwrite(path: Path, data: bytes) -> None:
     """Write *data* over the content of *path* in place; *data* has the length of the file, and readers validate it."""
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
+        # In place, without a new file: the sequence number is locked by this very file.
         os.pwrite(fd, data, 0)
         os.fsync(fd)
     finally:

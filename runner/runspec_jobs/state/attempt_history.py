@@ -154,6 +154,7 @@ def merge_spans(known: Sequence[Span], status: Status, seen_s: float) -> list[Sp
     """
     by_key: dict[Key, Span] = {span[:3]: span for span in known}
     going: set[Key] = set()
+    # A service may report equal nodes as one entry with a count.
     each = [
         node._replace(rank=node.rank + n) for node in status.nodes for n in range(node.machines)
     ]
@@ -203,6 +204,7 @@ def _join_spans(before: Span | None, now: Span) -> Span:
 
 def _judge_afterwards(span: Span, node: NodeStatus | None, status: Status) -> Outcome:
     """Return how an attempt ended that ran before and is neither running now nor among the ended attempts."""
+    # The node has begun another attempt, so this one has failed, whatever the service has forgotten.
     if node is not None and node.attempt != span.attempt:
         return Outcome.FAILED
     if node is not None:  # a job of Slurm that is suspended waits, and then goes on

@@ -118,6 +118,7 @@ class Journal:
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             self._fd = os.open(self.path, flags, atomic_io.PRIVATE_FILE)
             events, whole = parse(self.path.read_bytes(), str(self.path))
+            # A line that was cut off by a crash was never acted upon: the event is written again.
             os.ftruncate(self._fd, whole)
         self.memory = fold(events)
 
@@ -133,6 +134,7 @@ class Journal:
                 atomic_io.write_all(self._fd, format_line(entry))
                 os.fsync(self._fd)
             except OSError:
+                # A part of the line would make all later lines unreadable.
                 os.ftruncate(self._fd, before)
                 raise
         self.memory.apply_event(entry)
@@ -216,6 +218,7 @@ def parse(data: bytes, name: str) -> tuple[list[Event], int]:
     for event in _parse_events(bodies):
         record_formats.check(event, FORMAT, name)
         events.append(event)
+    # A crash can only cut off the end. A good line after a bad one shows damage by something else.
     if any(map(_check_line, lines[count:])):
         raise Damaged(f"{name}:{count + 1}: damaged line", hint(Path(name).parent))
     return events, sum(len(text) + 1 for text in lines[:count])

@@ -249,6 +249,7 @@ def _create_folder(
     fresh = runs / f".new-{name}"
     with atomic_io.translate_os_errors(fresh):
         atomic_io.make_folder(runs)
+        # Left by an apply of this name that was killed; the lock of the name is held, so nobody uses it.
         shutil.rmtree(fresh, ignore_errors=True)
         os.mkdir(fresh, atomic_io.PRIVATE_FOLDER)
         atomic_io.write(fresh / "job.yaml", text)
@@ -264,6 +265,7 @@ def _create_folder(
         yield started
         started.close()
         atomic_io.sync_folder(fresh)
+        # From here on the run exists: everything before it can be repeated.
         os.rename(fresh, runs / plan.run)
         atomic_io.sync_folder(runs)
 
@@ -281,6 +283,7 @@ def _take_next_number() -> int:
     path = paths.find_home() / "sequence"
     with atomic_io.hold_lock(path, "another apply"):
         content = path.read_bytes()
+        # A newer version may write its format here; continuing it with this one could give a number twice.
         if content.startswith(b"runspec."):
             its = content.split(b"\n", 1)[0].decode("ascii", "replace")
             raise record_formats.make_newer_error(str(path), its, SEQUENCE)

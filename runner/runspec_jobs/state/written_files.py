@@ -150,11 +150,14 @@ def record_writing(
             atomic_io.write(path, _format_content(real, expected, folders=folders))
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             atomic_io.lock(fd, path)
+            # Under the lock and after the new note is on disk: a parallel command does not clean up what this one
+            # writes.
             _clean_up(real, expected)
     try:
         yield f"{UNFINISHED}{token}-"
     finally:
         if fd is not None:
+            # A copy of a log that can be continued keeps its note.
             if not any(_find_continued(real, expected)):
                 path.unlink(missing_ok=True)
             os.close(fd)
@@ -177,6 +180,7 @@ def _clean_up(folder: str, new: Collection[str]) -> None:
     """
     for path in _list_unfinished(folder, os.listdir(_find_place())):
         with contextlib.suppress(OSError, *NOT_OURS), path.open("r+b") as file:
+            # The process that wrote it is alive and holds the lock.
             if not atomic_io.lock(file.fileno(), path, wait=False):
                 continue
             begins = f"{UNFINISHED}{path.name.rpartition('-')[2]}-"

@@ -55,6 +55,7 @@ def fetch(
             break
         except (RemoteError, Conflict, FileNotFoundError):
             again = _choose_files(client, run, output, save)
+            # The save is the same, so the error is not about a save that was replaced meanwhile.
             if [f.key for f in again] == [f.key for f in files]:
                 raise
             files = again
@@ -63,6 +64,7 @@ def fetch(
             f"{run} replaces its saves faster than they can be copied",
             "fetch them when the run has ended",
         )
+    # Files that only a save had which was replaced during the copy.
     for path in brought.keys() - wanted.keys():
         path.unlink(missing_ok=True)
     folders = [(path, file) for path, file in wanted.items() if file.kind == "folder"]

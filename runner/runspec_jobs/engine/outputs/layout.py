@@ -119,6 +119,7 @@ def put_file(
             digest.update(data)
             done += len(data)
             copied(len(data))
+            # A store that sends more than was saved could fill the disk.
             if done > file.bytes:
                 break
         if done != file.bytes:
@@ -126,6 +127,7 @@ def put_file(
             raise RemoteError(message, DAMAGED)
         if file.sha256 and digest.hexdigest() != file.sha256:
             raise RemoteError(f"{file.output}/{file.path} does not have the SHA-256 of its save")
+        # The time comes last, because writing would change it.
         copy.flush()
         _stamp(copy.fileno(), file)
 
@@ -148,6 +150,7 @@ def put_link(file: OutputFile, target: Path, path: Path, begins: str) -> None:
     with _translate_errors(target, path):
         if is_link(file, path):
             return
+        # A link cannot be changed in place; renaming a new one over it is atomic.
         part = path.with_name(f"{begins}{secrets.token_hex(8)}.part")
         os.symlink(end, part)
         try:
@@ -187,6 +190,7 @@ def put_folders(folders: Sequence[tuple[Path, OutputFile]], target: Path) -> Non
         with atomic_io.translate_os_errors(path):
             demand_place(target, path / "x")
             _make_folder(path)
+    # From the innermost folder outwards: a mode may close a folder, and writing in a folder changes its time.
     for path, file in reversed(ordered):
         with atomic_io.translate_os_errors(path):
             _stamp(path, file)

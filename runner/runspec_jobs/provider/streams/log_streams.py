@@ -87,6 +87,7 @@ class LogIndex:
         noted, now_s = self._noted, self._clock()
         if over or noted >= end:
             return end
+        # The index has moved on, so the node is alive: the time to wait begins anew.
         if self._held[0] != noted:
             self._held = noted, now_s
         return end if now_s - self._held[1] >= self._wait_s else max(noted, start)
@@ -98,6 +99,7 @@ class LogIndex:
     def _read_on(self) -> None:
         """Read the new lines; there are none if the node has just begun."""
         while data := self._read(self._to):
+            # The node may be writing the last line just now.
             whole = data[: data.rfind(b"\n") + 1]
             if not whole:
                 return

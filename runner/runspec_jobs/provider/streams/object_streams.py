@@ -65,6 +65,7 @@ class RangedReader(io.RawIOBase):
         data = self._read(self._at, self._at + count)
         buffer[: len(data)] = data
         self._at += len(data)
+        # A short range is the end of an object of unknown size, so no request beyond it is needed.
         self._over = self._end is None and len(data) < count
         return len(data)
 
@@ -124,6 +125,7 @@ class TimedStream(io.RawIOBase):
             count: int | None = self._raw.readinto(buffer)
         finally:
             self._connection.settimeout(usual_s)
+        # Each byte buys some time, so a large reply may take as long as its size justifies.
         self._left_s -= self._clock() - begun - (count or 0) / LEAST_BYTES
         return count
 
