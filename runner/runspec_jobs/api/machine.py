@@ -107,6 +107,7 @@ def write_first(path: Path, provider: str) -> FirstFiles:
     )
     if not kept:
         _write_spec(path, schema.name, provider)
+    # Always anew: an upgrade brings new fields, and an editor should know them.
     _write_schema(schema)
     made, missing, existing = None, None, None
     if first is not None and there is None:
@@ -148,6 +149,7 @@ def _make_legal_name(text: str) -> str:
     >>> _make_legal_name("Übung_3"), _make_legal_name("3D U-Net"), _make_legal_name("_")
     ('ubung-3', 'job-3d-u-net', '')
     """
+    # NFKD separates accents from letters, and what is not ASCII is then dropped.
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     name = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
     name = (f"job-{name}" if name[:1].isdigit() else name)[:LONGEST_NAME].rstrip("-")
@@ -171,6 +173,7 @@ def _write_profile(path: Path, text: str) -> Path:
             new.write(data)
     except OSError as exc:
         raise UsageError(f"cannot write {path}: {(exc.strerror or str(exc)).lower()}") from exc
+    # This process wrote it from the template, so nobody has to read it before it counts.
     trust.add(path, data)
     return path
 
@@ -261,6 +264,7 @@ def list_findings(provider: str | None = None, *, node: bool = False) -> Iterato
         try:
             with registry.translate_import_errors():
                 for finding in _examine(name, node=node):
+                    # One at a time, because a check of a service takes seconds.
                     yield About(name, finding)
         except Lacking as exc:
             yield About(name, Finding(exc.message, False, exc.hint))
@@ -303,6 +307,7 @@ def _examine(name: str, *, node: bool) -> Iterable[Finding]:
     text, at = in_use.text, ("providers", name)
     options, problems = validate.parse_model(provider.options_model, in_use.get_settings(name), at)
     if options is not None:
+        # Before the first request: an untrusted profile may name a host of somebody else.
         inputs.demand_trust(in_use, provider)
         return _look_at(provider, options, node=node)
     assert text is not None and text.document is not None, (

@@ -88,6 +88,7 @@ class Forwarded:
         *sleep* is called often, and may raise an error to end the wait.
         """
         client = self.node.client
+        # A service with a limit of requests says how often it may be asked.
         pause_s = max(LOOK_S, getattr(client, "poll_s", LOOK_S))
         while True:
             try:
@@ -96,6 +97,7 @@ class Forwarded:
                     return status
             except RunspecError:
                 pass
+            # In short pieces, so that Ctrl-C ends the wait at once.
             for _ in range(int(pause_s / SLEEP_S)):
                 sleep(SLEEP_S)
 
@@ -153,6 +155,7 @@ def await_shell(
 
     def part(line: Line) -> None:
         nonlocal ready
+        # `pause` ends the following, between two passes over the log.
         ready = ready or line.text == shell_job.READY.encode()
         if not ready:
             on_part(line)
@@ -183,6 +186,7 @@ def _find_running_node(
     for node in nodes:
         if node.state is State.RUNNING:
             return node.task, node.rank
+    # The nodes that the user named are not there yet.
     if status.state is State.WAITING or (status.nodes and not nodes):
         why = f": {status.reason}" if status.reason else ""
         raise Unavailable(f"{run} is waiting{why}", f"to follow it: runspec logs -f {run}")

@@ -82,10 +82,13 @@ class Probing:
             if not free:
                 message = f"another runspec is running probes of '{self.provider.name}'"
                 raise Conflict(message, "wait until it has ended")
+            # First: what an earlier session left could make a probe see what it did not make itself.
             self._clean_up(reporter)
             client = self.provider.connect(Facts(self.options))
+            # Random, because two machines may probe one account at the same time.
             name = f"probe-{os.urandom(5).hex()}"
             options = self.options.model_dump(mode="json")
+            # On disk before the first probe, so that a killed session leaves a note of what it made.
             session = Session.begin(self.provider.name, name, options)
             context = _Context(session, sleep, reporter)
             try:
@@ -100,6 +103,7 @@ class Probing:
                 try:
                     session.clean(client, reporter.note)
                 finally:
+                    # Also after an error: the command prints what has to be deleted by hand.
                     self.left = list(session.made)
 
     def _clean_up(self, reporter: Reporter) -> None:
@@ -134,6 +138,7 @@ def _choose_probes(probes: Sequence[Probe], only: Sequence[str] | None) -> list[
             f"choose one of {', '.join(probe.id for probe in probes)}",
         )
     before = {probe.id: probe.after for probe in probes}
+    # The list grows while it is read, so that the needs of needed probes are added too.
     for word in wanted:
         if (needed := before[word]) is not None and needed not in wanted:
             wanted.append(needed)

@@ -31,6 +31,7 @@ def load_configured(name: str) -> tuple[Provider, Options]:
     options, problems = validate.parse_model(provider.options_model, in_use.get_settings(name))
     if options is None:
         raise UsageError(f"the profile: {problems[0].what}", problems[0].hint)
+    # Before the caller connects: an untrusted profile may name a host of somebody else.
     inputs.demand_trust(in_use, provider)
     return provider, options
 
@@ -66,6 +67,7 @@ def update_prices(on_event: OnEvent | None = None) -> Mapping[str, ListedPrices]
             prices[which] = provider.read_prices(options)._replace(date=today)
         except RunspecError as exc:
             failed.setdefault(which, exc)
+    # Two providers may use one list, and one of them may have read it.
     failed = {which: why for which, why in failed.items() if which not in prices}
     if not prices and not failed:
         hint = "name one: providers: {aws-batch: {region: eu-west-1}}"

@@ -128,6 +128,7 @@ def _package(name: str) -> Iterator[tuple[str, bytes]]:
 
 def _sources(folder: Path) -> Iterator[tuple[str, bytes]]:
     """Yield the path below *folder* and the content of each Python file, in the order of paths."""
+    # Sorted, because the order of a directory differs between file systems, and the bytes must not.
     for source in sorted(folder.rglob("*.py")):
         yield source.relative_to(folder).as_posix(), source.read_bytes()
 

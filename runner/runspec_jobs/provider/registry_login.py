@@ -59,6 +59,7 @@ def registry_of(image: str) -> str:
     ('registry.example.org:5000', 'docker.io', 'docker.io')
     """
     host, slash, _ = image.partition("/")
+    # The rule of Docker: `team/image` is a repository of Docker Hub, `team.io/image` is not.
     is_host = bool(slash) and ("." in host or ":" in host or host == "localhost")
     return host if is_host else HUB
 

@@ -117,6 +117,7 @@ def get_sampled_seconds(node: NodeUsage) -> float:
 
 
 def compute_mean_cpus(node: NodeUsage) -> float:
+    # A sample stands for the time since the one before it.
     begins = (0.0, *(point.at_s for point in node.points))
     spans = [(p.cpus, p.at_s - b) for p, b in zip(node.points, begins, strict=False)]
     whole = sum(span for _, span in spans)

@@ -76,8 +76,11 @@ def list_cases(spec: Spec, job: Job, trace: Trace, fixed: int | None) -> Iterato
     yield Case("elastic", nodes.min if nodes.elastic else 1, nodes.max, job)
     count = fixed or nodes.max
     enough = sum(job.take.values()) >= count
+    # A gang needs all of its nodes at once. Where the elastic job may take fewer, the gang would wait for ever,
+    # so the case answers what it would cost if it got them.
     take = job.take if enough else dict.fromkeys(job.take, count)
     yield Case("fixed", count, count, job._replace(take=take))
+    # The same gang on machines that nobody reclaims, as the price of certainty.
     if STAYS in trace.pools and set(job.take) != {STAYS}:
         yield Case("fixed", count, count, job._replace(take={STAYS: count}))
 
@@ -105,4 +108,5 @@ def simulate_case(case: Case, trace: Trace, dices: Iterable[Dice]) -> Result:
 def _spread(values: list[float]) -> Spread:
     ordered = sorted(values)
     last = len(ordered) - 1
+    # Positions are rounded towards the ends, so that few runs give a wide range rather than a narrow one.
     return Spread(sum(ordered) / len(ordered), ordered[last // 10], ordered[last - last // 10])

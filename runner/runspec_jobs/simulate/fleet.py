@@ -89,6 +89,7 @@ class Fleet:
 
     def apply_events(self, now_s: float) -> Changes:
         """Apply all events at *now_s*, and return the machines that started or were lost."""
+        # Losses come before allocations: a machine that is lost now may be replaced in the same moment.
         lost = [self._lose(m, now_s) for m in list(self.machines) if m.ends_s <= now_s]
         while self.events and self.events[0].time <= now_s:
             lost += self._apply_event(self.events.pop(0), now_s)
@@ -104,6 +105,7 @@ class Fleet:
         place = self.places[event.pool]
         place.price = place.price if event.price is None else event.price
         place.nodes = place.nodes if event.nodes is None else event.nodes
+        # Which machines a service reclaims is not known. The newest ones have done the least work for this job.
         newest = [machine for machine in self.machines if machine.pool == event.pool][::-1]
         lost = [self._lose(machine, now_s) for machine in newest[: event.lost or 0]]
         machines = newest[event.lost or 0 :]
@@ -115,6 +117,7 @@ class Fleet:
         self.machines.remove(machine)
         place = self.places[machine.pool]
         place.held -= 1
+        # A pool that has shrunk does not get the machine back.
         if place.settings.wait and not fewer:
             place.back_s.append(now_s + self._draw_time(place.settings.wait))
         return Lost(machine.node, place.settings.notice > 0) if machine.up else None
@@ -129,6 +132,7 @@ class Fleet:
 
     def _give(self, slot: int, name: str, place: Place, now_s: float) -> None:
         rate = place.settings.losses_per_hour
+        # The life of a machine counts from its allocation, because it may be reclaimed while it starts.
         ends_s = now_s + self._draw_time(3600 / rate) if rate else NEVER
         self.machines.append(Machine(self.made, slot, name, now_s + place.settings.boot, ends_s))
         self.made += 1
@@ -136,4 +140,5 @@ class Fleet:
         place.held += 1
 
     def _draw_time(self, mean_s: float) -> float:
+        # The exponential distribution: losses do not depend on the age of a machine. `1 -` because dice may be 0.
         return -mean_s * math.log(1 - self.dice())

@@ -44,6 +44,7 @@ class Elastic:
 
     def take_step(self, now_s: float, changes: Changes) -> None:
         for node in changes.up:
+            # The policy orders nodes by their names, so numbers need equal lengths.
             name = f"{node:09}"
             self.seen[name] = Seen(Node(name, 1, name), now_s, now_s)
         for lost in changes.lost:
@@ -61,6 +62,7 @@ class Elastic:
 
     def _remove_lost(self, now_s: float, lost: Lost) -> None:
         name = f"{lost.node:09}"
+        # The node never was a member, so no other node waits for its heartbeat.
         if self.state.rank(name) is None:
             del self.seen[name]
             return
@@ -72,6 +74,7 @@ class Elastic:
 
     def _wake(self, now_s: float) -> None:
         timing = self.timing
+        # The sum of all time-outs that may follow a change, one after the other.
         longest_s = timing.lease_s + timing.ready_s + (CALLS + 1) * timing.last_call_s
         self.quiet_s = now_s + longest_s + 2 * timing.beat_s
         self.looks_s = min(self.looks_s, now_s + timing.hurry_s)
@@ -85,6 +88,7 @@ class Elastic:
         if state is not self.state:
             self._take_state(now_s, state)
         pause_s = self.timing.beat_s if self.state.phase == RUNNING else self.timing.hurry_s
+        # Without this end, a simulated day would be simulated heartbeat by heartbeat.
         over = now_s >= self.quiet_s or self._is_settled()
         self.looks_s = NEVER if over else now_s + pause_s
 
@@ -103,6 +107,7 @@ class Elastic:
             return
         costs = self.work.costs
         first = state.generation == 1
+        # The first start costs what any job pays, so it is no cost of a change.
         gap_s = 0.0 if first else costs.loss_s if self.lost else costs.join_s
         self.starts_s, self.lost = now_s + gap_s, False
         self.seen = {name: seen for name, seen in self.seen.items() if name not in self.silent}

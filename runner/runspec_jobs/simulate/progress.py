@@ -37,6 +37,7 @@ class Work:
 
     @property
     def finished(self) -> bool:
+        # Sums of many speeds and times miss the whole number by a rounding error.
         return self.done >= self.samples * (1 - 1e-12)
 
     def start(self, now_s: float, nodes: int) -> None:
@@ -53,6 +54,7 @@ class Work:
     def stop(self, now_s: float, *, told: bool) -> None:
         """Stop the work; if the nodes were *told* before, all of it is saved."""
         if self.speed and not told:
+            # No more can be lost than was done.
             lost_s = min(self._get_unsaved(now_s), self.done / self.speed)
             self.done -= lost_s * self.speed
             self.redone_s += lost_s
@@ -63,4 +65,5 @@ class Work:
             return self.costs.lost_s
         if self.costs.checkpoint_s is None:
             return math.inf
+        # Checkpoints are counted from the last start of the program.
         return (now_s - self.since_s) % self.costs.checkpoint_s

@@ -86,6 +86,7 @@ class Gang:
 
 def simulate_gang(job: Job, nodes: int, trace: Trace, dice: Dice) -> Outcome:
     """Simulate *job* on a fixed number of *nodes*."""
+    # A gang counts its attempts as a whole, so its nodes have no limit of their own.
     fleet = Fleet(trace, job.take, nodes, NEVER, dice)
     side = Gang(Work(job.samples, job.curve, job.costs), nodes, job.tries)
     return _run_to_end(side, fleet, _limit_s(job, nodes))
@@ -111,9 +112,11 @@ def _run_to_end(side: Side, fleet: Fleet, limit_s: float) -> Outcome:
     while True:
         changes = fleet.apply_events(now_s)
         losses += len(changes.lost)
+        # Checked before the next step, which would pay for time after the end.
         if side.work.finished:
             break
         side.take_step(now_s, changes)
+        # Nothing happens between two events, so time jumps from one to the next.
         next_s = min(side.find_next_time(), side.work.find_next_time(now_s), fleet.find_next_time())
         if not side.why and next_s > limit_s:
             side.why = (

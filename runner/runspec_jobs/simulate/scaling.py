@@ -94,6 +94,7 @@ def find_broken(scaling: Series, most: int, at: Path) -> Iterator[Problem]:
             yield Problem((*at, "points", last, "size"), f"the size {size:g} is listed twice")
             return
     curve = scaling.curve
+    # The line through two points may fall below zero for fewer nodes than were measured.
     silent = [n for n in range(1, most + 1) if not curve.compute_throughput(n)]
     if silent:
         message = f"no positive throughput follows from these points for {silent[-1]} nodes"

@@ -40,6 +40,7 @@ class Curve(NamedTuple):
         if len(self.points) == 1:
             return first.node_s
         at = bisect_right(self.points, nodes, key=lambda point: point.nodes)
+        # Outside of the points, the first or the last line goes on.
         at = min(max(at, 1), len(self.points) - 1)
         low, high = self.points[at - 1], self.points[at]
         slope = (high.node_s - low.node_s) / (high.nodes - low.nodes)

@@ -41,6 +41,7 @@ class Origin(NamedTuple):
         """Return where the spec lies from the folder *here*, None if that does not exist. Links are followed."""
         if self.folder is None or here is None:
             return Nearness.ELSEWHERE
+        # A home directory is often a link, and paths in records may be older than it.
         folder, top = Path(os.path.realpath(self.folder)), Path(os.path.realpath(here))
         if folder == top:
             return Nearness.HERE

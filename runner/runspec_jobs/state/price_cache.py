@@ -42,6 +42,7 @@ def add(fresh: Mapping[PriceList, ListedPrices]) -> None:
     path = find_file()
     with atomic_io.translate_os_errors(path):
         atomic_io.make_folder(path.parent)
+        # Not locked: two updates at once lose a list at most, and the next update reads it again.
         lists: dict[str, Any] = {key: prices._asdict() for key, prices in read().items()}
         lists |= {price_list.key: prices._asdict() for price_list, prices in fresh.items()}
         atomic_io.write(path, json.dumps({"format": FORMAT, "lists": lists}).encode())

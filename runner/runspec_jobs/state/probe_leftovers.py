@@ -70,6 +70,7 @@ class Session:
     def clean(self, client: Client, tell: Callable[[str], None]) -> None:
         """Delete all noted resources, the newest first; those that cannot be deleted stay in `made` and on disk."""
         end = time.monotonic() + CLEAN_S
+        # The newest first, because it may use older ones, as a job uses a queue.
         for left in reversed(self.made.copy()):
             why = _remove(client, left, end)
             if why is None:
@@ -107,6 +108,7 @@ def _remove(client: Client, left: Left, end: float) -> str | None:
                 client.call(request)
                 break
             except (Conflict, NoAnswer, RemoteError) as exc:
+                # A conflict mostly means that the resource is still in use by one that is being deleted.
                 passes = not isinstance(exc, RemoteError) or exc.transient
                 if not passes or time.monotonic() > end:
                     return exc.message
@@ -128,6 +130,7 @@ def list_sessions(provider: str) -> list[Session]:
 
 def clean(session: Session, provider: Provider, tell: Callable[[str], None]) -> None:
     """Delete the resources of a session that was killed, in the account in which they were made."""
+    # Those of the session: the profile may name another account by now.
     options = provider.options_model.model_validate(session.options)
     session.clean(provider.connect(Facts(options)), tell)
 

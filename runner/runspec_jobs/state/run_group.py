@@ -32,6 +32,7 @@ def keep(spec: Spec, text: bytes) -> None:
 
 def find(name: str) -> Spec | None:
     """Return the spec of the group called *name*, or None if there is no such group."""
+    # A name from the command line must not lead to a file elsewhere, such as `../x`.
     if not re.fullmatch(NAME, name):
         return None
     try:

@@ -247,6 +247,7 @@ class ProviderContract(ReadingContract):
     def test_equal_arguments_give_equal_plans(self, world: World, spec: Spec) -> None:
         first = format_plan(make_plan(world.provider, spec, world.facts(spec)))
 
+        # Copied, so that a cache by identity does not hide a difference.
         again = format_plan(make_plan(world.provider, copy.deepcopy(spec), world.facts(spec)))
 
         assert first == again
@@ -278,6 +279,7 @@ class ProviderContract(ReadingContract):
         list(provider.check(spec, facts))
         provider.plan(spec, "job-000001", facts)
 
+        # After a first round, which may import modules and so read files.
         with seal(type(provider).__module__.partition(".")[0]) as touched:
             list(provider.check(spec, facts))
             provider.plan(spec, "job-000001", facts)

@@ -17,6 +17,7 @@ from runspec_jobs.provider import Facts, Source, Spec
 
 def main() -> None:
     asked: dict[str, Any] = json.load(sys.stdin)
+    # Before the modules are counted: reading entry points imports some that are none of the provider's.
     registry.list_installed()
     before = set(sys.modules)
     provider = registry.load(asked["provider"])

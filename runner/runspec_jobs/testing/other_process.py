@@ -22,8 +22,10 @@ def plan_elsewhere(world: World, folder: Path, *jobs: tuple[Spec, Facts]) -> dic
     env = {
         "HOME": str(folder),
         "PATH": os.defpath,
+        # Another order of sets and dictionaries with hashed keys than in this process.
         "PYTHONHASHSEED": "4711",
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        # An offset of 5:45 h, so that local time cannot be taken for UTC by accident.
         "TZ": "Asia/Kathmandu",
     }
     command = [sys.executable, "-P", str(Path(elsewhere.__file__))]

@@ -37,6 +37,7 @@ def has_place(spec: Spec, path: Path, options: type[Options]) -> bool:
         if isinstance(value, Model) and part in _list_keys(value):
             value = getattr(value, _list_keys(value)[str(part)])
         elif isinstance(value, Mapping) and isinstance(part, str):
+            # The last key may be missing: that it is missing may be the problem.
             if part not in value:
                 return i == len(path) - 1
             value = value[part]
@@ -59,6 +60,7 @@ def assert_values_are_json(steps: Sequence[Step]) -> None:
             assert list(_find_not_json(request.params, f"{step.id}: {request.operation}")) == []
             there = json.loads(json.dumps(request.params, allow_nan=False))
             assert there == request.params
+    # A text that UTF-8 cannot hold would fail only when the plan is written to disk.
     "".join(format_canonical(write_step(step)) for step in steps).encode()
 
 

@@ -63,12 +63,14 @@ def make_axis(title: str, values: Iterable[float], span: float = SPAN) -> Axis |
     above = [value for value in drawable if value >= LEAST_DRAWN]
     if not drawable:
         return None
+    # A division, because the product of large values would overflow.
     if above and min(drawable) >= 0 and max(above) / span >= min(above):
         low, high = min(above), max(above)
         room = math.exp((math.log(high) - math.log(low)) * ROOM) if high > low else 2.0
         return Axis(title, low / room, high * room, log=True)
     low, high = min(drawable), max(drawable)
     more = (high - low) * ROOM or abs(low) * ROOM or 1.0
+    # An axis that nearly begins at 0 begins at 0.
     bottom = 0.0 if 0 <= low <= more else low - more
     return Axis(title, bottom, high + more)
 
@@ -84,6 +86,7 @@ def choose_ticks(axis: Axis) -> list[float]:
     if axis.log and (magnitudes := _list_magnitudes(axis)):
         return magnitudes
     step = _choose_clock_step(axis) if axis.unit == "s" else _round_step((axis.high - axis.low) / 5)
+    # The addends keep a tick that lies on an end of the axis, in spite of rounding.
     first = math.ceil(axis.low / step - 1e-9)
     last = math.floor(axis.high / step + 1e-9)
     return [float(f"{n * step:.12g}") for n in range(first, last + 1)]
@@ -91,6 +94,7 @@ def choose_ticks(axis: Axis) -> list[float]:
 
 def _round_step(rough: float) -> float:
     power = 10.0 ** math.floor(math.log10(rough))
+    # Slightly less will do: 0.19999 comes from dividing 1 by 5.
     return next(m * power for m in (1, 2, 5, 10) if m * power >= rough * 0.999)
 
 

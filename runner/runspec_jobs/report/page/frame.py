@@ -65,6 +65,7 @@ def drop_empty_columns(table: Table) -> Table:
 def _is_word(cells: Sequence[Cell]) -> bool:
     """Return whether a column has texts that are no numbers."""
     texts = (cell for cell in cells if isinstance(cell, str) and cell)
+    # Parameters are texts, and a column of numbers is aligned as numbers are.
     return any(not text.isdecimal() and parse_fraction(text) is None for text in texts)
 
 
@@ -72,6 +73,7 @@ def _draw_row(row: Sequence[Cell], words: Sequence[bool], *, marked: bool) -> st
     cells = [_draw_cell(value, word) for value, word in zip(row, words, strict=True)]
     if not marked:
         return f"<tr>{''.join(cells)}</tr>"
+    # A star as well as a colour: not everybody sees the colour, and paper may have none.
     return f'<tr class="best">{"".join(cells).replace(">", ">★ ", 1)}</tr>'
 
 

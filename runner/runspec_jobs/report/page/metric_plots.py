@@ -31,6 +31,7 @@ def draw_curves(metric: Metric, ranking: Sequence[Placed]) -> str:
     best = find_best(ranking)
     shown = [p for p in ranking if len(p.task.measured.numbers) > 1]
     kept = [shown[i] for i in range(min(len(shown), CURVES))]
+    # All curves share the points that a page may have.
     each = min(MANY, max(FEWEST, POINTS // max(1, len(kept))))
     spots = [(p, thin(p.task.measured.numbers, each)) for p in kept]
     up = make_axis(metric.name, (y for _, some in spots for _, y in some))
@@ -38,6 +39,7 @@ def draw_curves(metric: Metric, ranking: Sequence[Placed]) -> str:
         return ""
     lines = [
         line
+        # SVG draws later lines over earlier ones, so the best comes last.
         for p, some in reversed(spots)
         if (line := _make_curve(p, some, up, len(kept), p is best)).spots
     ]
@@ -119,6 +121,7 @@ def _get_values(name: str, ranking: Sequence[Placed]) -> Mapping[int, float] | N
         values = {p.task.number: float(p.task.values[name]) for p in ranking}
     except ValueError:
         return None
+    # A parameter that never changes explains nothing.
     several = len(set(values.values())) > 1 and all(map(is_drawable, values.values()))
     return values if several else None
 

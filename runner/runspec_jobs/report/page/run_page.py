@@ -132,6 +132,7 @@ def _draw_metric(report: RunReport) -> Iterator[str]:
         yield from plots
         yield "</div>"
     if len(ranked) > 1:
+        # Without a place, even the first task has no result.
         best = 0 if ranked[0].place == 1 else None
         shown = _take_fitting(drop_empty_columns(make_ranking_table(metric, ranked[:TASKS])))
         yield draw_table(shown, best)
@@ -146,6 +147,7 @@ def _draw_metric(report: RunReport) -> Iterator[str]:
 def _take_fitting(table: Table) -> Table:
     """Return the first rows, which have room in the page."""
     sizes = (sum(CELL + min(len(str(cell)), MOST) for cell in row) for row in table.rows)
+    # Not cut inside a row: a table whose last row has fewer cells looks damaged.
     count = sum(size <= TABLE for size in accumulate(sizes))
     return table._replace(rows=table.rows[: max(1, count)])
 
@@ -228,6 +230,7 @@ def _make_stairs(spots: Sequence[Spot], end: float) -> tuple[Spot, ...]:
     stairs: list[Spot] = []
     for x, y in sorted(spots):
         if stairs:
+            # The number of nodes stays the same until it changes: a slope would show nodes that never were.
             stairs.append((x, stairs[-1][1]))
         stairs.append((x, y))
     return (*stairs, (end, stairs[-1][1]))

@@ -35,6 +35,7 @@ def _draw_plots(report: Scaled) -> Iterator[str]:
     low, high = report.base, max(row.size for row in report.rows)
     low = min(low, *(row.size for row in report.rows)) if len(report.rows) > 1 else low
     across = Axis(report.series.unit, low, high, log=True, twos=True)
+    # At equal distances on a logarithmic axis.
     sizes = [low * (high / low) ** (n / STEPS) for n in range(STEPS + 1)]
     base_throughput = next(row.throughput for row in known if row.size == report.base) or 1.0
     ideal = [(size, base_throughput * size / report.base) for size in sizes]

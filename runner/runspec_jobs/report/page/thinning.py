@@ -37,6 +37,7 @@ def _find_extremes(some: Sequence[Spot]) -> list[Spot]:
     if not some:
         return []
     low, high = min(some, key=lambda at: at[1]), max(some, key=lambda at: at[1])
+    # A peak of one step is what a reader of a loss looks for, and a mean would hide it.
     return sorted({some[0], low, high, some[-1]})
 
 

@@ -60,6 +60,7 @@ def judge_attempt(node: NodeStatus, attempt: Attempt) -> str:
     is_last = (
         bool(node.attempts) and attempt is node.attempts[-1] and attempt.number == node.attempt
     )
+    # The state of the node says more than an exit code, such as that it was cancelled.
     if is_last and node.state.terminal and node.state is not State.GONE:
         return str(node.state)
     return "succeeded" if attempt.exit_code == 0 else "failed"
@@ -74,6 +75,7 @@ def list_phases(clock: Clock, nodes: Sequence[NodeStatus], *, ended: bool) -> tu
     began = [attempt.began_s for attempt in attempts if attempt.began_s is not None]
     last = [attempt.ended_s for attempt in attempts if attempt.ended_s is not None]
     going = any(not node.state.terminal for node in nodes) or not ended
+    # The service's own time, if it reports one: this machine may have noticed the end hours later.
     end_s = clock.now_s if going else max(last, default=clock.ended_s)
     first_s = min(began, default=None)
     phases = [
@@ -82,7 +84,7 @@ def list_phases(clock: Clock, nodes: Sequence[NodeStatus], *, ended: bool) -> tu
     ]
     phases.append(("ran", first_s, end_s))
     return tuple(
-        Bar(message, a, b) for message, a, b in phases if a is not None and b is not None and b > a
+        Bar(name, a, b) for name, a, b in phases if a is not None and b is not None and b > a
     )
 
 
@@ -116,6 +118,7 @@ def choose_nodes(nodes: Sequence[NodeStatus], most: int) -> list[NodeStatus]:
     def is_dull(node: NodeStatus) -> bool:
         return node.attempt <= 1 and node.state is not State.FAILED
 
+    # A stable sort: within both groups the order of nodes stays.
     kept = sorted(nodes, key=is_dull)[:most]
     return sorted(kept, key=lambda node: (node.task, node.rank))
 
@@ -157,9 +160,7 @@ def _draw_lane(number: int, lane: Lane, across: Axis, zero: float) -> Iterator[s
 def _draw_legend(bars: Sequence[Bar]) -> str:
     shown = {bar.what for bar in bars}
     each = "".join(
-        f"<li>{_draw_key(look)}{message}</li>"
-        for message, look in LOOKS.items()
-        if message in shown
+        f"<li>{_draw_key(look)}{word}</li>" for word, look in LOOKS.items() if word in shown
     )
     return f'<ul class="legend">{each}</ul>'
 

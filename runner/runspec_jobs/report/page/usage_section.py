@@ -25,6 +25,7 @@ def draw_usage(used: Used | None) -> Iterator[str]:
     yield list_facts(usage.list_facts(used))
     if not used.nodes:
         return
+    # Memory, because a job that runs out of it fails, while one that runs out of CPUs is slow.
     nodes = sorted(sorted(used.nodes, key=_find_most_memory, reverse=True)[:FEW])
     yield '<div class="plots">'
     for drawn in _draw_plots(used, nodes):
