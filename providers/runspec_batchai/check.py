@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from runspec_batchai import infrastructure as clusters, resources
+from runspec_batchai import infrastructure as clusters, resources, store_volumes
 from runspec_batchai.decision import Decision
-from runspec_batchai.discover import quota
 from runspec_batchai.job import command_line, toolkits
 from runspec_batchai.naming import made_up_place
 from runspec_batchai.options import BatchAiOptions, Registry
-from runspec_batchai.store import volumes
 from runspec_jobs.provider import (
     Capacity,
     Facts,
@@ -60,8 +58,8 @@ def _quotas(decision: Decision, facts: Facts) -> Iterator[Problem]:
     """Yield quotas that a new cluster would exceed; they are facts only if the cluster does not exist: see `survey`."""
     usages = facts.survey.get("quotas")
     if usages is not None and decision.options.cluster is None:
-        for what in quota.lacking(clusters.properties(decision), usages):
-            yield Problem(("cluster", "nodes"), what, quota.HINT)
+        for what in resources.lacking_quota(clusters.properties(decision), usages):
+            yield Problem(("cluster", "nodes"), what, resources.QUOTA_HINT)
 
 
 def _mpirun(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
@@ -355,8 +353,8 @@ def _secrets(decision: Decision, spec: Spec) -> Iterator[Problem]:
     options = decision.options
     for variable, key in spec.secrets.items():
         yield from _secret(key, ("secrets", variable), options)
-    shared = () if options.cluster else volumes.cluster_volumes(options).values()
-    needed = volumes.keys([*decision.volumes.values(), *shared], options)
+    shared = () if options.cluster else store_volumes.cluster_volumes(options).values()
+    needed = store_volumes.keys([*decision.volumes.values(), *shared], options)
     if options.registry and decision.image:
         yield from _login(options.registry)
         needed += [key for key in (options.registry.password,) if key]

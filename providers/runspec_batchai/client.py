@@ -10,15 +10,13 @@ from typing import Any
 from runspec_azure import store_layout
 from runspec_azure.session import clouds
 from runspec_azure.timing import CLOCK, Clock
-from runspec_batchai import logs, lookup, orphans, status, timing
+from runspec_batchai import logs, lookup, orphans, resources, status, store_volumes, timing
 from runspec_batchai.attempts import ATTEMPTS_FILE, End
-from runspec_batchai.discover import quota
 from runspec_batchai.naming import batchai, output_id
 from runspec_batchai.options import BatchAiOptions
 from runspec_batchai.session import Arm
-from runspec_batchai.store import volumes
-from runspec_batchai.store.container import Store
-from runspec_batchai.store.volumes import STORE
+from runspec_batchai.store import Store
+from runspec_batchai.store_volumes import STORE
 from runspec_batchai.timing import Timing
 from runspec_jobs.provider import (
     Bundle,
@@ -81,7 +79,7 @@ class BatchAiClient:
             self._delete(request)
             return {}
         if request.operation == "Clusters_Create":
-            quota.check(request.params["body"], self.arm.usages())
+            resources.check_quota(request.params["body"], self.arm.usages())
         self.arm.send(request)
         return named(request)
 
@@ -216,18 +214,18 @@ class BatchAiClient:
     def keep_state(self, run: str, content: bytes) -> None:
         """Keep the state, unless there is no container or only the service can read the account's key."""
         if self.store.writable:
-            self.store.put(volumes.state(run, self.options), content)
+            self.store.put(store_volumes.state(run, self.options), content)
 
     def kept_state(self, run: str) -> bytes | None:
-        return self.store.read(volumes.state(run, self.options)) if self.store.named else None
+        return self.store.read(store_volumes.state(run, self.options)) if self.store.named else None
 
     def kept_runs(self) -> Sequence[str]:
-        return self.store.folders(volumes.kept("", self.options)) if self.store.named else ()
+        return self.store.folders(store_volumes.kept("", self.options)) if self.store.named else ()
 
     def _forget(self, job: str) -> None:
         """Delete the kept state of a run if *job* is its first job, which is deleted last."""
         if self.store.writable and not LATER.search(job):
-            self.store.remove(volumes.state(FIRST.sub("", job), self.options))
+            self.store.remove(store_volumes.state(FIRST.sub("", job), self.options))
 
     def find_orphans(self, runs: Collection[str], made: Collection[str]) -> Iterable[Orphan]:
         return orphans.OrphanFinder(self.arm, self.store).find_orphans(runs, made)
@@ -243,11 +241,12 @@ class BatchAiClient:
 
     def places(self, run: str) -> Places:
         own = self.options
-        logs = volumes.logs(own)
+        logs = store_volumes.logs(own)
         if own.logs is None and own.file_share is not None and own.storage_account is not None:
             logs = clouds.of(own).share_url(own.storage_account, own.file_share)
         return Places(
-            logs, f"{store_layout.endpoint(own)}/{own.container or ''}/{volumes.kept(run, own)}"
+            logs,
+            f"{store_layout.endpoint(own)}/{own.container or ''}/{store_volumes.kept(run, own)}",
         )
 
     def outputs(self, run: str) -> Sequence[OutputFile]:

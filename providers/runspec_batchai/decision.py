@@ -6,10 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from runspec_batchai import resources
+from runspec_batchai import resources, store_volumes
 from runspec_batchai.naming import path_variables
 from runspec_batchai.options import BatchAiOptions, Volume
-from runspec_batchai.store import volumes
 from runspec_jobs.provider import Capacity, Launch, Machine, MachineRequest, Spec, tasks
 
 TOOLKITS = {
@@ -97,8 +96,8 @@ def decide(spec: Spec, options: BatchAiOptions) -> Decision:
         # An image of the profile that is used in place of the spec's contains the packages.
         installs=spec.container.requirements is not None
         and spec.container.image not in options.images,
-        volumes=volumes.used(spec, options),
-        keeps_in_store=volumes.keeps_in_store(spec, options),
+        volumes=store_volumes.used(spec, options),
+        keeps_in_store=store_volumes.keeps_in_store(spec, options),
         paths=path_variables(spec, options),
     )
 

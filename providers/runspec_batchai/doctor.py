@@ -6,15 +6,14 @@ from collections.abc import Iterator, Mapping
 
 from runspec_azure.discover import Usage, asked, free, sizes as offered
 from runspec_batchai import resources, status
-from runspec_batchai.discover import quota
 from runspec_batchai.naming import batchai
 from runspec_batchai.options import BatchAiOptions
 from runspec_batchai.session import Arm
-from runspec_batchai.store.container import Store
+from runspec_batchai.store import Store
 from runspec_jobs.provider import Finding, RunspecError
 
 NEEDED = ("subscription", "location", "storage_account", "container")
-KINDS = dict(zip(quota.KINDS, ("dedicated", "low-priority"), strict=True))
+KINDS = dict(zip(resources.QUOTA_KINDS, ("dedicated", "low-priority"), strict=True))
 MORE = "request a quota increase, or set another vm_size"
 RETRIES = 2
 
@@ -89,16 +88,16 @@ def _quotas(options: BatchAiOptions, usages: Mapping[str, Usage]) -> Iterator[Fi
     """Check quotas. One kind of machine may have none left, since a job uses either dedicated or low-priority ones."""
     size = resources.known(options.vm_size)
     least = (size and size.cpus) or 1
-    rooms = {kind: usages.get(quota.whole(kind)) for kind in KINDS}
+    rooms = {kind: usages.get(resources.whole_quota(kind)) for kind in KINDS}
     enough = any(room and room.limit - room.used >= least for room in rooms.values())
-    if room := usages.get(quota.CLUSTERS):
+    if room := usages.get(resources.CLUSTER_QUOTA):
         yield free(room, "clusters", 1, "delete one, or set cluster to an existing one")
     for kind, room in rooms.items():
         if room:
             yield free(room, f"{KINDS[kind]} vCPUs", 0 if enough else least, MORE)
     families = [size.family] if size else resources.FAMILIES.values()
     for family in families:
-        both = {kind: usages.get(quota.of_family(family, kind)) for kind in KINDS}
+        both = {kind: usages.get(resources.find_family_quota(family, kind)) for kind in KINDS}
         some = size is None or any(r and r.limit - r.used >= least for r in both.values())
         for kind, room in both.items():
             if room:

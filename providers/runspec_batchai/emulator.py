@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec_batchai.discover.survey import NO_MPIRUN
+from runspec_batchai.discover import NO_MPIRUN
 from runspec_jobs.provider import Emulation, Unavailable, UsageError, did_you_mean
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from runspec_batchai import store_volumes
 from runspec_batchai.decision import Decision
 from runspec_batchai.options import BatchAiOptions
-from runspec_batchai.store import volumes
 from runspec_jobs.provider import Capacity, short_hash
 
 
@@ -56,7 +56,7 @@ def _setup(options: BatchAiOptions) -> dict[str, Any]:
     if setup := options.setup:
         env = [{"name": k, "value": v} for k, v in setup.env.items()]
         hidden = [
-            {"name": k, **volumes.credential(v, options, "value", "valueSecretReference")}
+            {"name": k, **store_volumes.credential(v, options, "value", "valueSecretReference")}
             for k, v in setup.secrets.items()
         ]
         found["setupTask"] = {
@@ -65,10 +65,10 @@ def _setup(options: BatchAiOptions) -> dict[str, Any]:
             **({"secrets": hidden} if hidden else {}),
             "stdOutErrPathPrefix": setup.logs,
         }
-    if mounts := volumes.mounted(volumes.cluster_volumes(options), options):
+    if mounts := store_volumes.mounted(store_volumes.cluster_volumes(options), options):
         found["mountVolumes"] = mounts
     if insights := options.insights:
-        key = insights.key and volumes.credential(
+        key = insights.key and store_volumes.credential(
             insights.key, options, "instrumentationKey", "instrumentationKeySecretReference"
         )
         reference = {"component": {"id": insights.component}, **(key or {})}

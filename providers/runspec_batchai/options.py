@@ -322,3 +322,22 @@ class BatchAiOptions(Options):
         default=True,
         description="Whether jobs get those RUNSPEC_* variables that Batch AI can provide.",
     )
+
+
+# The profile that `runspec init --provider azure-batch-ai` writes.
+
+
+PROFILE_TEMPLATE = """\
+# Azure Batch AI was retired on 31 March 2019: this is for rehearsals, exports, and endpoints with its API.
+providers:
+  azure-batch-ai:
+    subscription: 00000000-0000-0000-0000-000000000000    # az account show --query id
+    location: eastus
+    resource_group: runspec
+    storage_account: mystorage
+    container: jobs               # inputs and outputs of jobs
+    file_share: logs              # the output that jobs print
+    ssh_public_key: "ssh-ed25519 AAAA..."
+    secrets:
+      storage-key: env:AZURE_STORAGE_KEY
+"""

@@ -9,7 +9,7 @@ from typing import Any
 from runspec_batchai.lookup import Placed, jobs, ours
 from runspec_batchai.naming import CLUSTER, batchai
 from runspec_batchai.session import Arm
-from runspec_batchai.store.container import Store
+from runspec_batchai.store import Store
 from runspec_jobs.provider import Orphan, Request
 
 # Clusters and jobs have no tags in this API. A cluster of runspec is named by a hash of its content, and a

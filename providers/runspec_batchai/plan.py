@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runspec_batchai import infrastructure
+from runspec_batchai import infrastructure, store_volumes
 from runspec_batchai.decision import Decision
-from runspec_batchai.job import job
+from runspec_batchai.job import request
 from runspec_batchai.naming import batchai, cluster_id, group
 from runspec_batchai.options import BatchAiOptions
-from runspec_batchai.store import volumes
 from runspec_jobs.provider import Capacity, Facts, Request, Scope, Spec, Step, in_turn, tasks
 
 OURS = {"runspec": "made"}  # the tag of resources that runspec made, and may delete
@@ -25,7 +24,7 @@ def steps(decision: Decision, spec: Spec, run: str, facts: Facts) -> Iterator[St
     # Uploads may be large, so they follow the steps that may be refused.
     yield from _uploads(spec, facts)
     for number, values in enumerate(tasks(spec)):
-        yield _job(decision, spec, job.Task(run, number, values), cluster, facts)
+        yield _job(decision, spec, request.Task(run, number, values), cluster, facts)
 
 
 def _uploads(spec: Spec, facts: Facts) -> Iterator[Step]:
@@ -37,7 +36,7 @@ def _uploads(spec: Spec, facts: Facts) -> Iterator[Step]:
         source = facts.sources[mount.name]
         where = {
             "container": options.container or "",
-            "prefix": f"{volumes.folder(source, options)}/",
+            "prefix": f"{store_volumes.folder(source, options)}/",
         }
         title = f"upload {mount.source} ({source.counted}, {source.bytes:,} bytes)"
         do = Request("runspec", "upload_folder", {"path": where, "body": {"$file": mount.name}})
@@ -97,19 +96,19 @@ def _experiment(options: BatchAiOptions) -> Step:
     )
 
 
-def _job(decision: Decision, spec: Spec, task: job.Task, cluster: str, facts: Facts) -> Step:
+def _job(decision: Decision, spec: Spec, task: request.Task, cluster: str, facts: Facts) -> Step:
     options, nodes = decision.options, decision.nodes
     name = f"{task.run}-{task.number:05}" if spec.sweep else task.run
     names = {"experimentName": options.experiment, "jobName": name}
     where = cluster_id(options, cluster)
-    body = {"properties": job.properties(decision, spec, task, where, facts)}
+    body = {"properties": request.properties(decision, spec, task, where, facts)}
     title = f"start a job of {nodes} node{'s' * (nodes > 1)}, {decision.requested_toolkit}"
     which = f", task {task.number}: {', '.join(f'{k}={v}' for k, v in task.values.items())}"
     undo = batchai("Jobs_Delete", options, names)
     if task.number == 0 and decision.keeps_in_store:
         kept = {
             "container": options.container or "",
-            "prefix": f"{volumes.kept(task.run, options)}/",
+            "prefix": f"{store_volumes.kept(task.run, options)}/",
         }
         undo = in_turn(undo, Request("runspec", "empty_prefix", {"path": kept}))
     return Step(

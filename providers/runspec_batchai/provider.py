@@ -42,7 +42,7 @@ class BatchAiProvider:
     def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
         if not (options.arm_url and options.subscription and options.location) or options.cluster:
             return {}  # there is no endpoint, or no cluster to make
-        from runspec_batchai.discover.survey import survey
+        from runspec_batchai.discover import survey
 
         return survey(spec, options)
 
@@ -65,7 +65,7 @@ class BatchAiProvider:
         return exported(steps)
 
     def imports(self, job: ForeignFile, cluster: ForeignFile | None) -> Imported:
-        from runspec_batchai.importing.importing import imported
+        from runspec_batchai.importing.conversion import imported
 
         return imported(job, cluster)
 
@@ -88,9 +88,9 @@ class BatchAiProvider:
         return price_list.read(options.location)
 
     def first_profile(self) -> str:
-        from runspec_batchai.profile_template import PROFILE
+        from runspec_batchai.options import PROFILE_TEMPLATE
 
-        return PROFILE
+        return PROFILE_TEMPLATE
 
     def rehearse(
         self, options: Mapping[str, Any], folder: Path, engine: str | None

@@ -1,8 +1,10 @@
-"""The VM sizes of Batch AI, from the catalogue of Azure's machines, and the choice of one for a node."""
+"""The VM sizes of Batch AI, the choice of one for a node, and the quotas of a subscription."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
+from typing import Any
 
 from runspec_azure.resources.vm_sizes import catalogue
 from runspec_jobs.provider import (
@@ -10,6 +12,7 @@ from runspec_jobs.provider import (
     ChosenMachine,
     Machine,
     MachineRequest,
+    RemoteError,
     choose_machines,
     chosen_machine,
 )
@@ -99,3 +102,49 @@ def lacking(request: MachineRequest, size: Machine) -> str:
     if request.memory_gib > (size.memory_gib or 0):
         return "memory"
     return "disk" if size.disk_gib is not None and request.disk_gib > size.disk_gib else ""
+
+
+# Check whether a cluster is within the quotas of the subscription, before anything is made.
+
+
+QUOTA_HINT = "use fewer nodes or a smaller machine, or request a quota increase"
+CLUSTER_QUOTA = "Clusters"
+QUOTA_KINDS = ("Dedicated", "LowPriority")  # as usages name them
+
+
+def whole_quota(kind: str) -> str:
+    """Return the name of the usage of all vCPUs of a region."""
+    return f"Total Cluster {kind} Regional vCPUs"
+
+
+def find_family_quota(family: str, kind: str) -> str:
+    return f"{family} Cluster {kind} vCPUs"
+
+
+def lacking_quota(
+    properties: Mapping[str, Any], usages: Mapping[str, Sequence[int]]
+) -> Iterator[str]:
+    """Yield a message for each quota that a cluster with *properties* would exceed.
+
+    *usages* has the current value and the limit by the name of the usage. If the VM size is unknown, its vCPUs
+    are not checked.
+    """
+    wanted = {CLUSTER_QUOTA: 1}
+    if size := known(str(properties["vmSize"])):
+        scale = properties["scaleSettings"]
+        fixed = scale.get("manual", {}).get("targetNodeCount")
+        nodes = fixed if fixed is not None else scale["autoScale"]["maximumNodeCount"]
+        kind = QUOTA_KINDS[properties.get("vmPriority") == "lowpriority"]
+        vcpus = nodes * (size.cpus or 0)
+        wanted |= {whole_quota(kind): vcpus, find_family_quota(size.family, kind): vcpus}
+    for name, count in wanted.items():
+        used, limit = usages.get(name, (0, count))
+        if used + count > limit:
+            are = "is" if count == 1 else "are"
+            yield f"{name}: {count} more {are} needed, and {used} of {limit} are in use"
+
+
+def check_quota(body: Mapping[str, Any], usages: Mapping[str, Sequence[int]]) -> None:
+    """Raise RemoteError if the cluster of *body* would exceed a quota."""
+    for what in lacking_quota(body["properties"], usages):
+        raise RemoteError(what, QUOTA_HINT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from runspec_jobs.provider import Facts
-from runspec_parallelcluster.check.check import USERS
+from runspec_parallelcluster.check.rules import USERS
 from runspec_parallelcluster.decision import Decision, QueueChoice
 from runspec_parallelcluster.options import ParallelClusterOptions
 from runspec_parallelcluster.resources import known, usable_mib

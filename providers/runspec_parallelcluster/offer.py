@@ -23,8 +23,8 @@ from runspec_jobs.provider import (
     price_note,
     unknown_machine,
 )
+from runspec_parallelcluster import infrastructure
 from runspec_parallelcluster.decision import Decision, QueueChoice, has_own_ami
-from runspec_parallelcluster.infrastructure import config
 from runspec_parallelcluster.options import ParallelClusterOptions, Storage
 from runspec_parallelcluster.resources import known, runs_on, usable_gib
 
@@ -37,7 +37,7 @@ def offer(decision: Decision, listed: ListedPrices = NOT_READ) -> Offer:
     """Return the machines of the queues that the job is submitted to; those of a cluster of others are not known."""
     options = decision.options
     if not options.manage:
-        name = config.name(decision)
+        name = infrastructure.name(decision)
         theirs = StandingCost(f"the cluster {name}, which runspec neither makes nor deletes")
         return Offer((), standing=(theirs,), why=f"the queues of {name} choose the machines")
     queues = decision.job_queues

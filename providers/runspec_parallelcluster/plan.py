@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from runspec_jobs.provider import Request, Scope, Step, in_turn
+from runspec_parallelcluster import infrastructure
 from runspec_parallelcluster.decision import Decision
-from runspec_parallelcluster.infrastructure import config
 from runspec_parallelcluster.naming import call
 from runspec_parallelcluster.options import ParallelClusterOptions
 
 
 def steps(decision: Decision, job_steps: Iterable[Step]) -> Iterator[Step]:
     """Yield the steps of the cluster, then *job_steps*, those of Slurm."""
-    name = config.name(decision)
+    name = infrastructure.name(decision)
     yield from _cluster_steps(decision, name)
     for step in job_steps:
         yield _on(name, step)
@@ -23,7 +23,7 @@ def steps(decision: Decision, job_steps: Iterable[Step]) -> Iterator[Step]:
 def _cluster_steps(decision: Decision, name: str) -> Iterator[Step]:
     options = decision.options
     if options.manage:
-        configuration = config.configuration(decision)
+        configuration = infrastructure.configuration(decision)
         yield _create(decision, name, configuration)
         if options.cluster:
             yield _update(name, configuration, options)

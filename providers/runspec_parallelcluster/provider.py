@@ -23,10 +23,9 @@ from runspec_jobs.provider import (
     Step,
     Unavailable,
 )
-from runspec_parallelcluster import job, plan
-from runspec_parallelcluster.check import check
+from runspec_parallelcluster import infrastructure, job, plan
+from runspec_parallelcluster.check import rules
 from runspec_parallelcluster.decision import decide
-from runspec_parallelcluster.infrastructure import config
 from runspec_parallelcluster.options import ParallelClusterOptions
 from runspec_slurm import plan as slurm_plan
 from runspec_slurm.check import check as slurm_check
@@ -50,11 +49,11 @@ class ParallelClusterProvider:
     def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
         decision = decide(spec, facts.options)
         of_job = job.facts(decision, facts)
-        yield from check.problems(decision, spec, facts)
+        yield from rules.problems(decision, spec, facts)
         yield from slurm_check.problems(decide_job(spec, of_job), spec, of_job)
 
     def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
-        from runspec_parallelcluster.discover.survey import survey
+        from runspec_parallelcluster.discover import survey
 
         return survey(spec, options)
 
@@ -71,7 +70,7 @@ class ParallelClusterProvider:
     def saves_place(self, spec: Spec, facts: Facts) -> str | None:
         decision = decide(spec, facts.options)
         own = job.options(decision)
-        return f"parallelcluster:{own.region}:{config.name(decision)}:{own.host}:{own.workspace}"
+        return f"parallelcluster:{own.region}:{infrastructure.name(decision)}:{own.host}:{own.workspace}"
 
     conditions = tuple(AFTER)
 
@@ -101,9 +100,9 @@ class ParallelClusterProvider:
         raise Unavailable("parallelcluster has no SDK of AWS to read price lists with", hint)
 
     def first_profile(self) -> str:
-        from runspec_parallelcluster.profile_template import PROFILE
+        from runspec_parallelcluster.options import PROFILE_TEMPLATE
 
-        return PROFILE
+        return PROFILE_TEMPLATE
 
     def rehearse(
         self, options: Mapping[str, Any], folder: Path, engine: str | None

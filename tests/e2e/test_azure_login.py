@@ -19,7 +19,7 @@ from azure.storage.blob import BlobServiceClient
 from runspec_azure.batch.client import AzureClient
 from runspec_azure.batch.options import BatchOptions
 from runspec_batchai.options import BatchAiOptions
-from runspec_batchai.store.container import Store
+from runspec_batchai.store import Store
 from runspec_emulators.azure_batch.emulator import AzureBatch
 from runspec_emulators.azure_services.blob import Blobs
 from runspec_emulators.azure_services.identity import Identity

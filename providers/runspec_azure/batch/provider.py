@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runspec_azure.batch import plan, policy
-from runspec_azure.batch.check import problems
+from runspec_azure.batch.check import rules
 from runspec_azure.batch.decision import decide
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.resources import request
@@ -37,7 +37,7 @@ class AzureBatchProvider:
     options_model: type[Options] = BatchOptions
 
     def check(self, spec: Spec, facts: Facts) -> Iterable[Problem]:
-        return problems.problems(decide(spec, facts), spec, facts)
+        return rules.problems(decide(spec, facts), spec, facts)
 
     def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
         if not (options.subscription and options.batch_url):

@@ -7,7 +7,7 @@ from typing import Any
 from runspec_batchai.importing.draft import Draft
 from runspec_batchai.importing.foreign_file import ForeignObject
 from runspec_batchai.resources import known
-from runspec_batchai.store.volumes import ROOTS
+from runspec_batchai.store_volumes import ROOTS
 
 
 def take(found: ForeignObject, draft: Draft) -> None:

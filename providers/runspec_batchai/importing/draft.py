@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runspec_azure.session import clouds
-from runspec_batchai.importing.foreign_file import ForeignObject
-from runspec_batchai.importing.secret_redaction import SecretRedactor
+from runspec_batchai.importing.foreign_file import ForeignObject, SecretRedactor
 from runspec_batchai.options import ACCOUNT
 
 UNFIT = re.compile(r"[^a-z0-9_-]+")

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runspec_batchai.importing.draft import KEY_GAP
-from runspec_batchai.store.volumes import LOGS, STORE
+from runspec_batchai.store_volumes import LOGS, STORE
 from runspec_jobs.provider import Exported, Step
 
 KEY_OF_TOOL = {"$secret": "env:AZURE_BATCHAI_STORAGE_KEY"}

@@ -7,11 +7,10 @@ import shlex
 from typing import Any
 
 from runspec_batchai.importing.draft import Draft, key
-from runspec_batchai.importing.foreign_file import ForeignObject
+from runspec_batchai.importing.foreign_file import ForeignObject, is_secret
 from runspec_batchai.importing.paths import Places, take_inputs, take_outputs
-from runspec_batchai.importing.secret_redaction import is_secret
 from runspec_batchai.job.toolkits import KINDS, NUMBERS, Kind, fields
-from runspec_batchai.store.volumes import ROOTS
+from runspec_batchai.store_volumes import ROOTS
 from runspec_jobs.provider import literal
 
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from runspec_batchai import PROVIDER, emulator
+from runspec_batchai import PROVIDER, discover, emulator
 from runspec_batchai.decision import decide
-from runspec_batchai.discover import survey
 from runspec_batchai.options import BatchAiOptions
 from runspec_jobs.diagnostics.problem import format_path
 from tests.support.azure.batch_ai_specs import facts, problems, spec
@@ -251,7 +250,7 @@ def test_a_rehearsal_without_mpirun_says_so_before_it_begins(
 def test_a_rehearsal_looks_for_mpirun_where_its_jobs_will(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(survey, "quotas_of", lambda *_: {"quotas": {}})
+    monkeypatch.setattr(discover, "quotas_of", lambda *_: {"quotas": {}})
     monkeypatch.setenv("PATH", str(tmp_path))
     asked = spec(), BatchAiOptions()
     missing = emulator.lacks(None)
@@ -260,8 +259,8 @@ def test_a_rehearsal_looks_for_mpirun_where_its_jobs_will(
     with monkeypatch.context() as during:
         for name, value in missing.items():
             during.setenv(name, value)
-        assert survey.survey(*asked) == {"mpirun": False, "quotas": {}}
-    assert survey.survey(*asked) == {"quotas": {}}
+        assert discover.survey(*asked) == {"mpirun": False, "quotas": {}}
+    assert discover.survey(*asked) == {"quotas": {}}
 
     (tmp_path / "mpirun").touch(mode=0o755)
     assert emulator.lacks(None) == {}

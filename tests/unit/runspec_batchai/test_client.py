@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from runspec_batchai import PROVIDER, logs, status, timing
-from runspec_batchai.discover import quota
+from runspec_batchai import PROVIDER, logs, resources, status, timing
 from runspec_batchai.naming import batchai, group
 from runspec_emulators.batch_ai import BatchAI
 from runspec_jobs.provider import (
@@ -333,9 +332,9 @@ def test_the_quota_of_the_kind_of_machine_counts(priority: str, name: str) -> No
     }
     usage = f"Standard NC Family Cluster {name} vCPUs"
 
-    quota.check(body, {usage: (6, 30)})  # the name is one of the official example
+    resources.check_quota(body, {usage: (6, 30)})  # the name is one of the official example
     with pytest.raises(RemoteError, match="24 more are needed, and 7 of 30"):
-        quota.check(body, {usage: (7, 30)})
+        resources.check_quota(body, {usage: (7, 30)})
 
 
 def test_a_job_that_waits_says_why(here: Here) -> None:

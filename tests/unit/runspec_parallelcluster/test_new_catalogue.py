@@ -18,9 +18,8 @@ from runspec_jobs.plan import model
 from runspec_jobs.provider import Machine, Spec, State, Status
 from runspec_jobs.spec import validate
 from runspec_jobs.state import run_record
-from runspec_parallelcluster import PROVIDER, resources
+from runspec_parallelcluster import PROVIDER, infrastructure, resources
 from runspec_parallelcluster.decision import decide
-from runspec_parallelcluster.infrastructure import config
 from runspec_parallelcluster.lookup import Clusters
 from runspec_parallelcluster.naming import is_same
 from tests.support.slurm.parallelcluster_specs import RUN, Pcluster, facts, options, spec
@@ -51,29 +50,29 @@ command: [echo]
 
 
 def types(of: Spec, **settings: Any) -> list[str]:
-    found = config.configuration(decide(of, options(**settings)))
+    found = infrastructure.configuration(decide(of, options(**settings)))
     (resource,) = found["Scheduling"]["SlurmQueues"][0]["ComputeResources"]
     return [one["InstanceType"] for one in resource["Instances"]]
 
 
 def test_machines_of_the_same_size_are_in_the_same_cluster(without: Without) -> None:
     of = spec(cluster={"cpus": 4, "memory": "8GiB"})
-    before, name = types(of), config.name(decide(of, options()))
+    before, name = types(of), infrastructure.name(decide(of, options()))
 
     without(lambda machine: machine.name in before[:3])
 
     assert types(of)[0] == before[3]
-    assert config.name(decide(of, options())) == name
+    assert infrastructure.name(decide(of, options())) == name
 
 
 def test_machines_of_another_size_are_in_another_cluster(without: Without) -> None:
     """Nothing changes the first one: it stays, and `plan` names the new one with its price."""
     of = spec()
-    name = config.name(decide(of, options()))
+    name = infrastructure.name(decide(of, options()))
 
     without(lambda machine: machine.cpus == 1)
 
-    assert config.name(decide(of, options())) != name
+    assert infrastructure.name(decide(of, options())) != name
 
 
 def test_a_cluster_with_a_name_keeps_its_machines_for_the_same_request(without: Without) -> None:
@@ -93,7 +92,7 @@ def test_a_cluster_with_a_name_keeps_its_machines_for_the_same_request(without: 
 
 def test_another_request_changes_a_cluster_with_a_name_unless_its_machines_suffice() -> None:
     def configuration(cpus: int, **more: Any) -> dict[str, Any]:
-        return config.configuration(
+        return infrastructure.configuration(
             decide(spec(cluster={"cpus": cpus, **more}), options(cluster="c"))
         )
 
@@ -135,7 +134,7 @@ def test_a_run_that_is_alive_keeps_its_machines_and_is_no_conflict(
 
 def test_types_that_the_profile_names_are_what_clusters_are_compared_by() -> None:
     names = {
-        config.name(decide(spec(), options(instance_types=[name])))
+        infrastructure.name(decide(spec(), options(instance_types=[name])))
         for name in ("m6i.large", "m5.large")
     }
 

@@ -8,9 +8,8 @@ import pytest
 
 from runspec_ec2 import ec2_catalogue
 from runspec_jobs.provider import Scope, Step
-from runspec_parallelcluster import PROVIDER
+from runspec_parallelcluster import PROVIDER, infrastructure
 from runspec_parallelcluster.decision import decide
-from runspec_parallelcluster.infrastructure import config
 from runspec_parallelcluster.naming import TAG
 from tests.support.slurm.parallelcluster_specs import RUN, facts, options, spec
 
@@ -75,7 +74,9 @@ def test_a_cluster_with_a_name_is_updated_where_it_differs() -> None:
 
 def test_the_tag_changes_with_the_configuration_and_with_nothing_else() -> None:
     def tag(**settings: Any) -> str:
-        found = config.configuration(decide(spec(), options(cluster="training", **settings)))
+        found = infrastructure.configuration(
+            decide(spec(), options(cluster="training", **settings))
+        )
         return next(str(t["Value"]) for t in found["Tags"] if t["Key"] == TAG)
 
     assert tag() == tag() == tag(ssh_key="~/.ssh/id") != tag(max_count=20)

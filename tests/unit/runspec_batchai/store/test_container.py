@@ -12,9 +12,9 @@ import obstore
 import pytest
 from obstore.store import MemoryStore
 
+from runspec_batchai import store as stores
 from runspec_batchai.options import BatchAiOptions
-from runspec_batchai.store import container as stores
-from runspec_batchai.store.container import BLOCK_BYTES, Store
+from runspec_batchai.store import BLOCK_BYTES, Store
 from runspec_jobs.load.bundle import FolderBundle, bundle
 from runspec_jobs.provider import Conflict, File
 

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 import yaml
 
-from runspec_batchai.importing.importing import imported
+from runspec_batchai.importing.conversion import imported
 from runspec_jobs.diagnostics.problem import format_path
 from runspec_jobs.errors import Unavailable
 from runspec_jobs.load import inputs, registry, source

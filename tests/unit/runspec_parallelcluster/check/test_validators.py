@@ -20,8 +20,8 @@ import boto3
 import pytest
 
 from runspec_jobs.provider import Spec
+from runspec_parallelcluster import infrastructure
 from runspec_parallelcluster.decision import decide
-from runspec_parallelcluster.infrastructure import config
 from runspec_parallelcluster.session.pcluster import StopFirst, failure
 from tests.support.root import ROOT
 from tests.support.slurm.parallelcluster_specs import options, spec
@@ -147,7 +147,7 @@ def questions(base: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         given = options(**{**base, "cluster": name, **settings})
         return {
             "cluster_name": name,
-            "cluster_configuration": config.configuration(decide(of, given)),
+            "cluster_configuration": infrastructure.configuration(decide(of, given)),
         }
 
     create, update = {"op": "create_cluster"}, {"op": "update_cluster"}

@@ -10,9 +10,8 @@ import pytest
 
 from runspec_jobs.load import source
 from runspec_jobs.provider import Spec
+from runspec_parallelcluster import discover, infrastructure
 from runspec_parallelcluster.decision import decide
-from runspec_parallelcluster.discover import survey
-from runspec_parallelcluster.infrastructure import config
 from tests.support.root import ROOT
 from tests.support.slurm.parallelcluster_specs import options, spec
 from tests.support.slurm.pcluster_library import interpreter
@@ -70,15 +69,18 @@ def read(path: Path) -> Spec:
 @functools.cache
 def said() -> dict[str, list[list[str]]]:
     """Ask about all of them in one process: it takes a second to begin."""
-    asked = {path.name: config.configuration(decide(read(path), options())) for path in FILES}
+    asked = {
+        path.name: infrastructure.configuration(decide(read(path), options())) for path in FILES
+    }
     asked |= {
-        name: config.configuration(decide(spec(), options(**given))) for name, given in GOOD.items()
+        name: infrastructure.configuration(decide(spec(), options(**given)))
+        for name, given in GOOD.items()
     }
     wrong = {
-        f"wrong {n}": config.configuration(decide(spec(), options(**g)))
+        f"wrong {n}": infrastructure.configuration(decide(spec(), options(**g)))
         for n, (g, _) in WRONG.items()
     }
-    found = survey.ask(interpreter(), [*asked.values(), *wrong.values()])
+    found = discover.ask(interpreter(), [*asked.values(), *wrong.values()])
     assert found is not None and found["version"] == "3.16.1"
     return dict(zip((*asked, *wrong), found["problems"], strict=True))
 
@@ -98,8 +100,8 @@ def test_what_the_schema_refuses_is_told_with_its_field(name: str) -> None:
 def test_a_survey_asks_once_and_keeps_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     given = options(pcluster=str(interpreter().with_name("pcluster")), os="centos7")
 
-    first = survey.survey(spec(), given)
-    monkeypatch.setattr(survey, "ask", lambda *_: pytest.fail("asked again"))
+    first = discover.survey(spec(), given)
+    monkeypatch.setattr(discover, "ask", lambda *_: pytest.fail("asked again"))
 
-    assert survey.survey(spec(), given) == first
+    assert discover.survey(spec(), given) == first
     assert first["schema"]["problems"][0][0] == "Image.Os"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runspec_jobs.provider import Unavailable
-from runspec_parallelcluster.discover import survey
+from runspec_parallelcluster import discover
 from runspec_parallelcluster.naming import VERSION
 from runspec_parallelcluster.session import install
 from tests.support.requirements import need
@@ -77,6 +77,6 @@ def test_it_is_installed_and_answers(tmp_path: Path) -> None:
 
     install.install(tmp_path / "own", told.append)
 
-    said = survey.ask(tmp_path / "own" / "bin" / "python", [{}])
+    said = discover.ask(tmp_path / "own" / "bin" / "python", [{}])
     assert said is not None and said["version"] == VERSION and said["problems"][0]
     assert len(told) == 1

@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from runspec_batchai import store_volumes
 from runspec_batchai.decision import Decision
 from runspec_batchai.job import toolkits
 from runspec_batchai.options import BatchAiOptions
-from runspec_batchai.store import volumes
 from runspec_jobs.provider import Facts, Spec, variable
 
 UNITS = (
@@ -36,14 +36,14 @@ def properties(
     job: dict[str, Any] = {
         "schedulingPriority": options.priority,
         "cluster": {"id": cluster},
-        "mountVolumes": volumes.mounted(decision.volumes, options),
+        "mountVolumes": store_volumes.mounted(decision.volumes, options),
         "nodeCount": decision.nodes,
         "containerSettings": _container(decision),
         **toolkits.settings(decision, spec, task.values),
         "jobPreparation": _preparation(decision, facts.requirements),
-        "stdOutErrPathPrefix": volumes.logs(options),
-        "inputDirectories": volumes.inputs(spec, facts),
-        "outputDirectories": volumes.outputs(spec, task.run, options),
+        "stdOutErrPathPrefix": store_volumes.logs(options),
+        "inputDirectories": store_volumes.inputs(spec, facts),
+        "outputDirectories": store_volumes.outputs(spec, task.run, options),
         "environmentVariables": _environment(decision, spec, task),
         "secrets": _secrets(spec, options),
         "constraints": _limit(decision),
@@ -65,7 +65,7 @@ def _container(decision: Decision) -> dict[str, Any] | None:
             source["serverUrl"] = registry.server
         if registry.username:
             word = registry.password
-            secret = word and volumes.credential(
+            secret = word and store_volumes.credential(
                 word, options, "password", "passwordSecretReference"
             )
             source["credentials"] = {"username": registry.username, **(secret or {})}
@@ -117,6 +117,6 @@ def _environment(decision: Decision, spec: Spec, task: Task) -> list[dict[str, s
 
 def _secrets(spec: Spec, options: BatchAiOptions) -> list[dict[str, Any]]:
     return [
-        {"name": name, **volumes.credential(word, options, "value", "valueSecretReference")}
+        {"name": name, **store_volumes.credential(word, options, "value", "valueSecretReference")}
         for name, word in spec.secrets.items()
     ]

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from runspec_jobs.provider import RunspecError, Spec, state_folder
+from runspec_parallelcluster import infrastructure
 from runspec_parallelcluster.decision import decide
-from runspec_parallelcluster.infrastructure import config
 from runspec_parallelcluster.naming import digest
 from runspec_parallelcluster.options import ParallelClusterOptions
 from runspec_parallelcluster.session import install
 
-SCRIPT = Path(__file__).with_name("schema.py")
+SCRIPT = Path(__file__).with_name("session") / "schema.py"
 LONGEST_S = 120.0
 
 
@@ -33,7 +33,7 @@ def survey(spec: Spec, options: ParallelClusterOptions) -> dict[str, Any]:
     interpreter = pcluster and install.python(pcluster)
     if interpreter is None:
         return {}
-    wanted = config.configuration(decide(spec, options))
+    wanted = infrastructure.configuration(decide(spec, options))
     place = _kept(interpreter, wanted)
     with contextlib.suppress(OSError, ValueError):
         return {"schema": json.loads(place.read_text())}

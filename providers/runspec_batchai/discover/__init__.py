@@ -1,1 +1,0 @@
-"""Discovery of the Batch AI quotas of a subscription."""

@@ -1,1 +1,0 @@
-"""Discovery by the schema of aws-parallelcluster."""

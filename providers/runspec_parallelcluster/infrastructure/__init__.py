@@ -1,1 +1,0 @@
-"""The configuration of a cluster and its queues."""
