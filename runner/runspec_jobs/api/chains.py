@@ -24,7 +24,7 @@ from runspec_jobs.load import chain_file, inputs
 from runspec_jobs.load.chain_file import ChainFile, is_chain as is_chain
 from runspec_jobs.load.inputs import PlanInputs
 from runspec_jobs.load.overrides import Overrides, apply_overrides
-from runspec_jobs.load.run_mounts import SourceRun
+from runspec_jobs.load.run_mounts import MountedRun, SourceRun
 from runspec_jobs.plan import model
 from runspec_jobs.plan.model import PREVIEW, Plan
 from runspec_jobs.provider import Parent, Spec, State, Status, SupportsParents
@@ -97,6 +97,17 @@ class JobStatus(NamedTuple):
     needs: Mapping[str, str]
     run: Run | None
     status: Status | None = None
+
+
+def list_inputs(run: Run) -> list[str]:
+    """Return a line for each output of another run that *run* mounts: which run, which task, and its content."""
+    lines = []
+    for mount, one in run.record.read_memory().about.get("inputs", {}).items():
+        of = MountedRun(**one)
+        task = "" if of.task is None else f", task {of.task}"
+        content = f", content {of.digest[:12]}" if of.digest else ""
+        lines.append(f"{mount}: output {of.output} of {of.run}{task}{content}")
+    return lines
 
 
 @dataclass(frozen=True)
@@ -390,12 +401,8 @@ class _Scheduler:
             return "the chain was cancelled"
         for name, how in self.chain.needs(job).items():
             end = self._status_of(name)
-            if end is None:
-                continue
-            if end.state == SKIPPED or end.status is None:
-                return f"{name} was {end.state}"
-            if end.status.state.terminal and not meets(how, end.status):
-                return f"{name} has {end.state}"
+            if end is not None and _is_over(end) and not _has_met(how, end):
+                return f"{name} {'was' if end.state == SKIPPED else 'has'} {end.state}"
         return ""
 
     def _start(self, job: str) -> bool:
@@ -500,7 +507,9 @@ class _Scheduler:
 
 
 def _has_met(how: Condition, end: JobStatus) -> bool:
-    return end.state != SKIPPED and end.status is not None and meets(how, end.status)
+    if end.state == SKIPPED:
+        return how is Condition.ENDED  # as for a service, for which it was cancelled
+    return end.status is not None and meets(how, end.status)
 
 
 def _parent(plan: Plan, how: Condition) -> Parent:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from runspec_jobs.api import chains, jobs
+from runspec_jobs.api import chains, jobs, listing
 from runspec_jobs.api.chains import Chain, ChainRun, JobStatus
 from runspec_jobs.api.jobs import Overrides
 from runspec_jobs.api.lifecycle import LogLine, State
-from runspec_jobs.cli import costs, diagnostics, output, plan_view
+from runspec_jobs.cli import costs, diagnostics, node_table, output, plan_view, spending
 from runspec_jobs.cli.live.progress import ProgressPrinter
 from runspec_jobs.diagnostics.render import escape_control, format_json
 from runspec_jobs.diagnostics.terminal_text import strip_sequences
@@ -235,6 +235,27 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
+
+
+def make_page(chain: ChainRun, ends: Sequence[JobStatus]) -> str:
+    """Return the page of a chain as HTML."""
+    from runspec_jobs.report.page import chain_page  # only for --html
+
+    jobs = [chain_page.ReportedJob(one.job, one.state, tuple(one.needs)) for one in ends]
+    for number, one in enumerate(ends):
+        if one.run is not None and one.status is not None:
+            row = listing.summarize(one.run, one.status)
+            jobs[number] = jobs[number]._replace(
+                run=one.run.id,
+                provider=one.run.provider,
+                reason=one.reason,
+                began_s=row.began,
+                ran_s=row.ran_s,
+                ended_s=one.run.record.read_memory().ended_at,
+                cost=spending.short(row.cost),
+                reads=chains.list_inputs(one.run),
+            )
+    return chain_page.make_chain_page(chain.name, str(chain.record.path), jobs, node_table.when)
 
 
 def logs_of_chain(chain: ChainRun, *, tail: int | None, grep: str | None) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from runspec_jobs.api import listing, reports
+from runspec_jobs.api.chains import ChainRun, get_chain
 from runspec_jobs.api.lifecycle import Membership, Run, Status, get, suggest_commands
 from runspec_jobs.api.reports import Asked, Metric, Placed, Scaled, Sizes
 from runspec_jobs.cli import destroy, node_table, output, spending
@@ -46,6 +47,9 @@ def report(options: ReportOptions) -> int:
         return _sizes(reports.read_sizes(options.points, asked), options)
     if options.run is None:
         raise UsageError("no run given", "name a run (see runspec list), or use --points FILE")
+    if (chain := get_chain(options.run)) is not None:
+        _refuse(options, (*OF_A_RUN, *OF_SIZES, "spec"), f"{options.run}, which is a chain")
+        return _report_chain(chain, options)
     if reports.is_group(options.run):
         _refuse(
             options, OF_A_RUN, f"{options.run}, which has several sizes, each with a run of its own"
@@ -84,6 +88,18 @@ def _number(text: str | None, option: str) -> float | None:
     if not reports.is_sensible(found):
         raise UsageError(f"{option}: '{text}' is not a number above 0")
     return found
+
+
+# A chain
+
+
+def _report_chain(chain: ChainRun, options: ReportOptions) -> int:
+    """Print the status of a chain, or write its page."""
+    from runspec_jobs.cli import chain as of_chain
+
+    ends = chain.status()
+    _write_page(options, lambda: of_chain.make_page(chain, ends))
+    return of_chain.status_of_chain(chain, as_json=options.as_json)
 
 
 # A run

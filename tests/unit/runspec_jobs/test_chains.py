@@ -120,7 +120,7 @@ def test_a_job_after_a_failed_one_never_starts(chained: Chained) -> None:
         job("second", "echo no", "needs: [first]\n"),
         job("third", "echo no", "needs: [second]\n"),
         job("tidy", "echo yes", "needs: {first: failed}\n"),
-        job("last", "echo yes", "needs: {first: ended}\n"),
+        job("last", "echo yes", "needs: {first: ended, second: ended}\n"),
     )
 
     assert states(ends) == {
@@ -218,6 +218,21 @@ def test_an_output_that_is_not_there_is_refused(
         load_chain(path)
 
     assert what in str([one.what for text in caught.value.texts for one in text.diagnostics])
+
+
+def test_the_page_of_a_chain_has_its_jobs_their_times_and_what_they_read(
+    chained: Chained, tmp_path: Path
+) -> None:
+    chained(PREPARE, TRAIN, job("bad", "exit 1", "needs: [train]\n"))
+
+    assert run(["report", "all", "--html", str(tmp_path / "page.html")]) == 0
+
+    page = (tmp_path / "page.html").read_text()
+    prepare = get("prepare").id
+    assert page.count('<path class="edge"') == 2
+    assert '<g class="job failed">' in page
+    assert f"data: output data of {prepare}" in page
+    assert "<h2>When</h2>" in page
 
 
 def test_only_and_until_choose_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

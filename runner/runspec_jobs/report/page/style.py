@@ -57,6 +57,13 @@ polyline {
   fill: none; stroke: var(--blue); stroke-width: 1.5; stroke-linejoin: round; vector-effect: non-scaling-stroke;
 }
 circle { fill: var(--blue); stroke: var(--paper); stroke-width: 1; }
+svg.chain { display: block; margin: .8rem 0; }
+svg .job rect { fill: var(--tint); stroke: var(--mute); stroke-width: 1.5; }
+svg .job.succeeded rect { stroke: var(--green); }
+svg .job.failed rect { stroke: var(--best); stroke-width: 3; }
+svg .job.skipped rect, svg .job.not-started rect { stroke-dasharray: 4 3; }
+svg .job text.mute { fill: var(--mute); }
+svg path.edge { fill: none; stroke: var(--mute); stroke-width: 1.5; }
 polyline.many { opacity: .35; stroke-width: 1; }
 polyline.best { stroke: var(--best); stroke-width: 3; }
 .best circle { fill: var(--best); stroke: var(--ink); stroke-width: 2; r: 7px; }
