@@ -54,6 +54,7 @@ def read(group: str) -> list[EntryPoint] | list[metadata.EntryPoint]:
         return list(metadata.entry_points(group=group))
     seen: set[str] = set()
     points: list[EntryPoint] = []
+    # An empty entry of `sys.path` is the current folder.
     for folder in dict.fromkeys(path or "." for path in sys.path):
         for entry in _entries(folder):
             stem, suffix = os.path.splitext(entry)
@@ -89,6 +90,7 @@ def _in_folder(folder: str, group: str) -> Iterator[EntryPoint]:
             text = file.read()
     except OSError:
         return
+    # Most packages offer nothing to this group, and their files need not be parsed.
     if f"[{group}]" not in text:
         return
     section = ""

@@ -31,6 +31,7 @@ def join_missing_settings(
     else:
         message = f"{missing[0].what} (it is {profile})"
     hint = _hint(missing, provider, profile, empty=empty)
+    # In the place of the first one, so that the order of all problems stays.
     joined = missing[0]._replace(what=message, hint=hint)
     others = [problem for problem in all_problems if not problem.lacks]
     return [joined, *others]

@@ -52,6 +52,7 @@ def _read_last(stream: Stream) -> list[str] | None:
     while (chunk := stream.read(position)).data:
         data += chunk.data
         position = chunk.position
+        # Streams are read from the beginning only, so the end of a huge log takes too long.
         if len(data) > MOST_BYTES:
             return None
     texts = (show_line(line, strip_sequences).rstrip() for line in bytes(data).split(b"\n"))

@@ -113,6 +113,8 @@ class Bounded:
             self._busy = False
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        # The timer counts processor time and rings again and again: a search is too long if no line ended between
+        # two rings.
         if self._busy and self._lines == self._before:
             raise UsageError(f"{self.what} took more than {self.limit_s:g} s", self.hint)
         self._before = self._lines

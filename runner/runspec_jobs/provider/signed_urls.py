@@ -40,6 +40,8 @@ def signed_job_lines(
         yield f"mount={variable('mounts', mounted.name)}"
         yield f"at={mounted.target}"
         yield from mount(mounted)
+    # signed.sh divides the number of the task by the lengths in this order, so the last parameter changes
+    # fastest.
     for axis in reversed(list_axes(spec.sweep)):
         yield from _list_sweep_lines(axis)
     for made in spec.outputs:
@@ -73,6 +75,7 @@ def _list_sweep_lines(axis: Axis) -> Iterator[str]:
 
 def _escape_line(value: str) -> str:
     """Return *value* escaped for the format %b of printf."""
+    # A value with a line break would otherwise look like another line of the list, such as `claim=`.
     return value.replace("\\", "\\\\").replace("\n", "\\n")
 
 

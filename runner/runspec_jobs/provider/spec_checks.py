@@ -79,6 +79,7 @@ def literal_paths(spec: Spec, why: str) -> Iterator[Problem]:
     texts += [(("env", name), value) for name, value in spec.env.items()]
     for at, text in texts:
         for path, placeholder, name in known_paths:
+            # Not inside of a longer path or of a placeholder.
             match = re.search(rf"(?<![\w$}}/.-]){re.escape(path)}(?![\w.-])(/[\w./-]*)?", text)
             if match is not None:
                 write = f"write {placeholder}{match[1] or ''}"

@@ -63,6 +63,7 @@ def requests_of(request: Request) -> tuple[Request, ...]:
 def short_hash(value: Any) -> str:
     """Return 12 hexadecimal digits that are the same for equal JSON values."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    # 48 bits: two of a million resources of an account are equal by chance once in five hundred times.
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

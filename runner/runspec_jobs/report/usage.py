@@ -187,6 +187,7 @@ def _advise_cpus(used: Used) -> Iterator[Advice]:
 
 def _advise_disk(used: Used) -> Iterator[Advice]:
     asked, most = used.asked.disk_bytes, find_most_disk(used)
+    # A machine has other disks than the one that was asked for, which say nothing about the spec.
     low, high = OWN_DISK
     is_own_disk = asked and all(
         low * asked <= node.disk_bytes <= high * asked for node in used.nodes

@@ -50,6 +50,7 @@ def seal(package: str) -> Iterator[list[str]]:
     refuse = partial(_refuse, touched, threading.get_ident())
     with pytest.MonkeyPatch.context() as patch:
         walled = _build_wall(patch, refuse)
+        # `from time import time` has made a reference of its own, which patching `time` does not reach.
         for module in list(sys.modules.values()):
             if getattr(module, "__name__", "").partition(".")[0] == package:
                 for name, value in list(vars(module).items()):
@@ -69,6 +70,7 @@ def _build_wall(patch: pytest.MonkeyPatch, refuse: Callable[..., Any]) -> dict[i
                 walled[id(original)] = guard = refuse(original, f"{outside}: {name}")
                 patch.setattr(owner, attribute, guard)
     environment = type(os.environ)
+    # `get`, `in` and `items` all end in these two.
     for attribute in ("__getitem__", "__iter__"):
         original = getattr(environment, attribute)
         patch.setattr(environment, attribute, refuse(original, "the environment: os.environ"))
@@ -81,6 +83,7 @@ def _build_wall(patch: pytest.MonkeyPatch, refuse: Callable[..., Any]) -> dict[i
             method: classmethod(refuse(getattr(kind, method), f"{name}.{method}"))
             for method in ways
         }
+        # The classes of datetime are written in C and cannot be changed, so a subclass takes their place.
         walled[id(kind)] = stopped = type(kind.__name__, (kind,), guards)
         patch.setattr(datetime, kind.__name__, stopped)
     return walled

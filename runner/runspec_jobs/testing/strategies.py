@@ -30,6 +30,7 @@ def specs(provider: str) -> SearchStrategy[Spec]:
     ways = [alternative["required"] for alternative in schema["oneOf"]]  # command or run
     jobs = []
     for alternative in ways:
+        # The alternatives exclude each other, which the schema of a field alone does not say.
         left_out = skipped.union(*ways) - set(alternative)
         fields = {k: v for k, v in schema["properties"].items() if k not in left_out}
         wanted = {"properties": fields, "required": [*schema["required"], *alternative]}
@@ -55,6 +56,7 @@ def _make_values(schema: Schema, definitions: Schema) -> SearchStrategy[Any]:
         case "integer":
             return st.integers(schema.get("minimum", -LARGEST), schema.get("maximum", LARGEST))
         case "number":
+            # A file may write 1 for 1.0, so both are drawn.
             return st.integers(-LARGEST, LARGEST) | st.floats(-LARGEST, LARGEST)
         case "boolean":
             return st.booleans()
@@ -112,6 +114,7 @@ def _mend(job: dict[str, Any]) -> Spec:
         if spec is not None:
             return spec
         job = (
+            # Without the field of the first problem; a problem of the whole spec is that it runs nothing.
             _drop_path(job, problems[0].path) if problems[0].path else {**job, "command": ["true"]}
         )
 

@@ -39,6 +39,7 @@ AGAIN = 5  # the most times that a command is repeated until it succeeds
 
 def token(number: int) -> str:
     """Return the token of a run that no other process uses, because tests on one machine may see each other's jobs."""
+    # Three digits of base 36 hold 46,656 process ids; larger ones wrap around.
     return f"{_write_number(os.getpid())}{_write_number(number)}"
 
 
@@ -102,6 +103,7 @@ class Trial:
         assert content is not None, "the store has no state of this run"
         in_use = Profile(providers={provider.name: options.model_dump(mode="json")})
         adopted = adopt.convert_state(adopt.read(content, self.run), provider, in_use)
+        # Everything else is that of the first machine: the world, the spec and the clock.
         other = copy.copy(self)
         other.plan, other.client = adopted.plan, self.world.connect(adopted.facts)
         other.hands = dataclasses.replace(self.hands, client=other.client, bundles={}, state=None)

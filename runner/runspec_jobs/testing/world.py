@@ -241,6 +241,7 @@ class World:
     def _source(self, mount: Mount) -> Source:
         if mount.source == EXAMPLES["mounts"]["mounts"][0]["source"]:
             return self._bundle(mount).source
+        # Drawn specs mount folders that do not exist, and a plan needs only their digests.
         return Source(f"sha256:{'5a' * 32}", 3, 4096)
 
     def _bundle(self, mount: Mount) -> FolderBundle:

@@ -60,8 +60,10 @@ def list_members(read: ReadRange, size: int) -> Iterator[Member]:
                 continue
             member = _make_member(path, info)
             if info.islnk():
+                # A hard link follows the file that it is equal to, so that file is known by now.
                 same = by_path.get(posixpath.normpath(info.linkname))
                 member = member._replace(kind="lost") if same is None else same._replace(path=path)
+            # Of two members of one name, the later one counts, as it does for programs that unpack a tar.
             by_path.pop(path, None)
             by_path[path] = member
     files = {path: member for path, member in by_path.items() if member.kind == "file"}
@@ -95,6 +97,7 @@ def _follow_link(path: str, by_path: dict[str, Member]) -> str:
         if not parts:
             break
         part = parts.pop(0)
+        # Links are followed one name at a time: `a/../b` is not `b` if `a` is a link.
         if part == "..":
             del done[-1:]
         elif part not in ("", "."):
@@ -126,6 +129,7 @@ def make_pieces(bundle: Bundle) -> Iterator[bytes]:
     for entry in bundle.files:
         info = tarfile.TarInfo(entry.path)
         info.size, info.mode = entry.bytes, entry.permissions
+        # Earlier and later dates break programs that unpack the tar in the job.
         info.mtime = min(max(entry.mtime_s, limits.OLDEST_MTIME_S), NEWEST_S)
         header, filling = info.tobuf(tarfile.GNU_FORMAT), bytes(-entry.bytes % tarfile.BLOCKSIZE)
         yield header
@@ -151,6 +155,7 @@ def _join_small(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """Yield *pieces* with small ones joined to blocks; large pieces are not copied."""
     block = bytearray()
     for piece in pieces:
+        # A request for each small file would take longer than its data.
         if block and len(block) + len(piece) > BLOCK_BYTES:
             yield bytes(block)
             block.clear()

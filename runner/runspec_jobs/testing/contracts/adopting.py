@@ -30,6 +30,7 @@ class AdoptingContract(MachinesContract):
         """Return a function that makes runs with their state in the store, as seen from another machine."""
         if not isinstance(trials(world.example("single")).client, SupportsAdoption):
             pytest.skip("its runs cannot be adopted")
+        # Another state folder makes this process another machine, as far as records go.
         monkeypatch.setenv("RUNSPEC_HOME", str(tmp_path / "another machine"))
 
         def trial(number: int = 2, **fields: Any) -> Trial:
@@ -72,6 +73,7 @@ class AdoptingContract(MachinesContract):
         assert trial.wait().state is State.CANCELLED
 
         with ThreadPoolExecutor(2) as pool:
+            # Both at once: each has to bear that the other deletes the same resources.
             for done in [pool.submit(persist, trial.destroy_run) for trial in (trial, other)]:
                 done.result()
         assert [trial.client.state(trial.run).state for trial in (trial, other)] == [State.GONE] * 2
@@ -111,5 +113,6 @@ class AdoptingContract(MachinesContract):
 
         assert kept is not None
         assert b"TOKEN" in kept
+        # Everybody who may read the store can read this state.
         assert canary.encode() not in kept
         trial.wait()

@@ -96,6 +96,7 @@ class ClientContract:
         requests = [s.undo for s in reversed(trial.plan.steps) if s.undo is not None]
 
         for request in requests:
+            # Filled in once, because the first call deletes what the second one refers to.
             ready = apply.fill_request(request, answers)
             trial.client.call(ready)
             trial.client.call(ready)
@@ -205,6 +206,7 @@ class ClientContract:
         spent = compute_spent(spans, Rates(node_usd_hour=USD_HOUR))
         assert list(spent) == [Outcome.SUCCEEDED, Outcome.FAILED]
         whole_s = time.time() - began_s
+        # A service that reports whole seconds may be a second off at either end.
         for part in spent.values():
             assert (part.attempts, part.untimed) == (nodes, 0), spans
             assert nodes * (WORK_S - CLOCK_S) <= part.most_usd <= nodes * (whole_s + CLOCK_S), spans
@@ -316,6 +318,7 @@ class ClientContract:
         for at in range(len(bundle.files)):
             with pytest.raises(Conflict):
                 client.stage(request, Changing(bundle, at), Quiet().progress(""))
+            # The journal would take what `find` returns as the complete folder.
             assert client.find(step) is None
         answer = client.stage(request, bundle, Quiet().progress(""))
 
@@ -391,8 +394,10 @@ def assert_made_once_and_taken_away(
         trial, flaky = make_flaky_trial(trials, spec, 1000 * series + at + 1)
 
         flaky.next(at, strike)
+        # As a user would: the command is repeated until it succeeds.
         persist(trial.make)
         made = Counter((r.service, r.operation) for r in flaky.sent)
+        # No request was carried out twice, which would show as a count above that of the plan.
         assert made <= Counter((s.do.service, s.do.operation) for s in trial.plan.steps)
         assert trial.found() == trial.answers()
         assert trial.wait().state is State.SUCCEEDED

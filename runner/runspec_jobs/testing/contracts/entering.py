@@ -77,6 +77,7 @@ class EnteringContract(OutputsContract):
         trial = enter_trial(trials, world, world.printing(["done"]), State.SUCCEEDED)
         client = trial.client
 
+        # A run that has ended, and one that never was.
         for run in (trial.run, NOBODY):
             if isinstance(client, SupportsExec):
                 with pytest.raises(Unavailable):
@@ -86,6 +87,7 @@ class EnteringContract(OutputsContract):
                     client.tunnel(run, 0, 0, 8888)
 
     def test_a_tunnel_leads_to_what_the_job_listens_at(self, trials: Trials, world: World) -> None:
+        # The kernel chooses a free port, and another process is unlikely to get it before the job does.
         with socket.create_server(("127.0.0.1", 0)) as free:
             port: int = free.getsockname()[1]
         trial = enter_trial(trials, world, world.serving(port))

@@ -41,6 +41,7 @@ class FollowingContract(AdoptingContract):
 
             def show(line: follow.Line) -> None:
                 lines.append(line.text)
+                # The outage begins inside a callback, so the very next request meets it.
                 if line.text == b"begun":
                     down.enter_context(outage)
 
@@ -80,6 +81,7 @@ class FollowingContract(AdoptingContract):
             timed = [(line.at, line.text) for line in read if line.text.startswith(b"at ")]
             late = [at - int(text[3:]) for at, text in timed if at is not None]
             assert len(late) == len(timed) == 3
+            # `date +%s` cuts off the fraction, and services round theirs.
             assert min(late) > -1.1
             assert max(late) < 2.1
 
