@@ -31,31 +31,32 @@ def ended(job: Job) -> Sequence[tuple[int, Job]]:
     https://docs.aws.amazon.com/batch/latest/APIReference/API_AttemptDetail.html
     """
     over = job.get("status") in ("SUCCEEDED", "FAILED")
-    found = enumerate(job.get("attempts", ()), 1)
-    return [(number, one) for number, one in found if over or one.get("stoppedAt")]
+    attempts = enumerate(job.get("attempts", ()), 1)
+    return [(number, attempt) for number, attempt in attempts if over or attempt.get("stoppedAt")]
 
 
 def over(job: Job, task: int, rank: int, codes: Codes, ends: NodeEnds) -> tuple[Attempt, ...]:
     """Return the ended attempts of *job*, as the service and the job itself recorded them."""
-    found = ended(job)
+    attempts = ended(job)
     return tuple(
-        _attempt(AttemptKey(task, rank, number), one, job, codes, ends) for number, one in found
+        _attempt(AttemptKey(task, rank, number), attempt, job, codes, ends)
+        for number, attempt in attempts
     )
 
 
-def _attempt(which: AttemptKey, one: Job, job: Job, codes: Codes, ends: NodeEnds) -> Attempt:
-    preempted = reasons.was_reclaimed(one, job)
-    code = one.get("container", {}).get("exitCode")
+def _attempt(which: AttemptKey, attempt: Job, job: Job, codes: Codes, ends: NodeEnds) -> Attempt:
+    preempted = reasons.was_reclaimed(attempt, job)
+    code = attempt.get("container", {}).get("exitCode")
     end = ends.of((which.task, which.rank, which.number))
-    late = reasons.late(one, job, end, ends.record)
+    late = reasons.late(attempt, job, end, ends.record)
     if end is not None and not preempted and (end.code or not code):
-        began_s, ended_s = _seconds(one.get("startedAt")), _seconds(one.get("stoppedAt"))
-        reason = late or reasons.recorded(end, ends.record, one)
+        began_s, ended_s = _seconds(attempt.get("startedAt")), _seconds(attempt.get("stoppedAt"))
+        reason = late or reasons.recorded(end, ends.record, attempt)
         return Attempt(which.number, end.code, reason, end.preempted, began_s, ended_s)
     noted = codes(which) if code == AGAIN and not preempted else None
-    reason = reasons.of_attempt(one, code if noted is None else noted, preempted=preempted)
+    reason = reasons.of_attempt(attempt, code if noted is None else noted, preempted=preempted)
     reason = late or reason
-    began_s, ended_s = _seconds(one.get("startedAt")), _seconds(one.get("stoppedAt"))
+    began_s, ended_s = _seconds(attempt.get("startedAt")), _seconds(attempt.get("stoppedAt"))
     own = code if noted is None else noted
     return Attempt(which.number, own, reason, preempted, began_s, ended_s)
 

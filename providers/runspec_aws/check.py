@@ -65,23 +65,25 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
 
 def _cluster(spec: Spec, shape: JobShape) -> Iterator[Problem]:
     if shape.nodes > MOST_NODES:
-        what = f"{shape.nodes:,} nodes, above {MOST_NODES:,}"
+        message = f"{shape.nodes:,} nodes, above {MOST_NODES:,}"
         yield Problem(
-            ("cluster", "nodes"), what, "use fewer nodes: this is the limit of a job on AWS Batch"
+            ("cluster", "nodes"),
+            message,
+            "use fewer nodes: this is the limit of a job on AWS Batch",
         )
     elif shape.nodes == 1:
         yield from too_many_tasks(spec, LARGEST_ARRAY, "AWS Batch allows no more in one array")
     elif shape.children > LARGEST_ARRAY:
-        what = f"{shape.children:,} nodes of all tasks together, above {LARGEST_ARRAY:,}"
-        yield Problem(("cluster", "nodes"), what, "make the sweep smaller, or set nodes: 1")
+        message = f"{shape.children:,} nodes of all tasks together, above {LARGEST_ARRAY:,}"
+        yield Problem(("cluster", "nodes"), message, "make the sweep smaller, or set nodes: 1")
     elif shape.kind is JobKind.ARRAY:
         why = "multi-node jobs do not run on spot machines"
         if shape.elastic:
             why = "elastic jobs"
         elif spec.cluster.capacity is Capacity.ON_DEMAND:
             why = "tasks of several nodes"
-        what = f"{why}: the nodes are an array of single-node jobs, which find each other through the store"
-        yield Problem(("cluster", "nodes"), what, severity="note")
+        message = f"{why}: the nodes are an array of single-node jobs, which find each other through the store"
+        yield Problem(("cluster", "nodes"), message, severity="note")
 
 
 def _words(spec: Spec) -> Iterator[Problem]:
@@ -94,8 +96,8 @@ def _words(spec: Spec) -> Iterator[Problem]:
             yield Problem(path, "AWS Batch replaces words that begin with Ref::", hint)
     for name in spec.env:
         if name.startswith(RESERVED):
-            what = f"names that begin with {RESERVED} are reserved for AWS Batch"
-            yield Problem(("env", name), what, "rename it", at="key")
+            message = f"names that begin with {RESERVED} are reserved for AWS Batch"
+            yield Problem(("env", name), message, "rename it", at="key")
 
 
 def _container(spec: Spec) -> Iterator[Problem]:
@@ -103,44 +105,44 @@ def _container(spec: Spec) -> Iterator[Problem]:
     if image and image.startswith("localhost/"):
         if spec.container.requirements is None:
             hint = "push it to a registry, or use container.requirements instead"
-            what = "images named localhost/... cannot be pulled from a registry"
-            yield Problem(("container", "image"), what, hint)
+            message = "images named localhost/... cannot be pulled from a registry"
+            yield Problem(("container", "image"), message, hint)
         else:
-            what = "the image exists on this machine only: the job installs its requirements when it starts"
-            yield Problem(("container", "image"), what, severity="note")
+            message = "the image exists on this machine only: the job installs its requirements when it starts"
+            yield Problem(("container", "image"), message, severity="note")
     elif image and not re.match(r"[A-Za-z0-9]", image):
-        what = f"'{image}' is a file and not an image of a registry"
-        yield Problem(("container", "image"), what, "push it to a registry")
+        message = f"'{image}' is a file and not an image of a registry"
+        yield Problem(("container", "image"), message, "push it to a registry")
     elif image and ("://" in image or "#" in image):
-        what = f"'{image}' is written for container engines of Slurm"
-        yield Problem(("container", "image"), what, "write it as REGISTRY/NAME:TAG")
+        message = f"'{image}' is written for container engines of Slurm"
+        yield Problem(("container", "image"), message, "write it as REGISTRY/NAME:TAG")
     if spec.container.python:
-        what = "the image has its own Python: make sure that it is one of these versions"
-        yield Problem(("container", "python"), what, severity="note")
+        message = "the image has its own Python: make sure that it is one of these versions"
+        yield Problem(("container", "python"), message, severity="note")
 
 
 def _limits(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
     memory = spec.cluster.memory
     if memory is not None and memory < LEAST_MEMORY and not options.fargate:
-        what = f"{memory:,} bytes, but the least memory that AWS Batch takes is 4 MiB"
-        yield Problem(("cluster", "memory"), what, "set memory: 4MiB or more")
+        message = f"{memory:,} bytes, but the least memory that AWS Batch takes is 4 MiB"
+        yield Problem(("cluster", "memory"), message, "set memory: 4MiB or more")
     attempts = spec.retry.attempts + spec.retry.spot_attempts - 1
     if attempts > MAX_ATTEMPTS and spec.cluster.capacity is not Capacity.ON_DEMAND:
-        what = f"AWS Batch makes {MAX_ATTEMPTS} attempts in all, including preempted ones"
-        yield Problem(("retry", "spot_attempts"), what, severity="note")
+        message = f"AWS Batch makes {MAX_ATTEMPTS} attempts in all, including preempted ones"
+        yield Problem(("retry", "spot_attempts"), message, severity="note")
     if spec.max_parallel is not None:
         if options.queue:
-            what = (
+            message = (
                 "AWS Batch cannot limit an array, and runspec does not change the profile's queue"
             )
             hint = "remove max_parallel, or remove queue from the profile"
-            yield Problem(("max_parallel",), what, hint, at="key")
+            yield Problem(("max_parallel",), message, hint, at="key")
         elif spec.cluster.capacity is Capacity.SPOT_THEN_ON_DEMAND:
-            what = "the limit applies to each of the two compute environments: twice as many may run at once"
-            yield Problem(("max_parallel",), what, at="key", severity="note")
+            message = "the limit applies to each of the two compute environments: twice as many may run at once"
+            yield Problem(("max_parallel",), message, at="key", severity="note")
         elif not options.fargate:
-            what = "enforced by maxvCpus of the compute environment, which Batch may exceed by one machine"
-            yield Problem(("max_parallel",), what, at="key", severity="note")
+            message = "enforced by maxvCpus of the compute environment, which Batch may exceed by one machine"
+            yield Problem(("max_parallel",), message, at="key", severity="note")
 
 
 def _machines(spec: Spec, decision: Decision, facts: Facts) -> Iterator[Problem]:
@@ -161,8 +163,8 @@ def _machines(spec: Spec, decision: Decision, facts: Facts) -> Iterator[Problem]
     if options.queue:
         for key in ("disk", "placement", "capacity", "gpu_type"):
             if getattr(cluster, key) not in (None, Capacity.ON_DEMAND):
-                what = "ignored: the profile's queue decides this"
-                yield Problem(("cluster", key), what, severity="note")
+                message = "ignored: the profile's queue decides this"
+                yield Problem(("cluster", key), message, severity="note")
     yield from made_queue.problems(decision, options)
     yield from own_queue.problems(decision, facts)
     if options.efa:
@@ -175,35 +177,35 @@ def _machines(spec: Spec, decision: Decision, facts: Facts) -> Iterator[Problem]
     kind = (cluster.gpu_type or "").upper()
     if kind in NO_DRIVER and not options.ami and not options.queue:
         # https://docs.aws.amazon.com/batch/latest/APIReference/API_Ec2Configuration.html
-        what = f"AWS Batch has no AMI for machines with the GPU {kind} any more"
+        message = f"AWS Batch has no AMI for machines with the GPU {kind} any more"
         hint = "set providers: {aws-batch: {ami: ami-...}} with your own AMI, or choose another GPU"
-        yield Problem(("cluster", "gpu_type"), what, hint)
+        yield Problem(("cluster", "gpu_type"), message, hint)
 
 
 def _disk(options: AwsOptions) -> Iterator[Problem]:
     if options.launch_template:
-        what = "cluster.disk needs a launch template made by runspec, and the profile sets launch_template"
+        message = "cluster.disk needs a launch template made by runspec, and the profile sets launch_template"
         hint = "add the disk to that template, or remove launch_template from the profile"
-        yield Problem(("cluster", "disk"), what, hint)
+        yield Problem(("cluster", "disk"), message, hint)
     elif options.ami and not (options.root_device or options.fargate):
-        what = f"{ROOT_DEVICE} gets this size: if the root device of {options.ami} is another, set root_device"
-        yield Problem(("cluster", "disk"), what, severity="note")
+        message = f"{ROOT_DEVICE} gets this size: if the root device of {options.ami} is another, set root_device"
+        yield Problem(("cluster", "disk"), message, severity="note")
 
 
 def _alone(options: AwsOptions) -> Iterator[Problem]:
     """Yield a problem for each setting that means nothing without another one."""
     if options.capacity_block and not options.reservation:
-        what = "the profile sets capacity_block, and no reservation"
-        yield Problem(("provider",), what, "set reservation: cr-... to the Capacity Block's id")
+        message = "the profile sets capacity_block, and no reservation"
+        yield Problem(("provider",), message, "set reservation: cr-... to the Capacity Block's id")
     if bool(options.registry) != bool(options.registry_secret):
         one, other = "registry", "registry_secret"
         given, needed = (one, other) if options.registry else (other, one)
-        what = f"the profile sets {given}, and no {needed}, which the login needs"
-        yield Problem(("provider",), what, f"add {needed} to the profile, or remove {given}")
+        message = f"the profile sets {given}, and no {needed}, which the login needs"
+        yield Problem(("provider",), message, f"add {needed} to the profile, or remove {given}")
     if options.root_device and not options.ami:
-        what = "root_device is that of an AMI of your own, and the profile sets no ami"
+        message = "root_device is that of an AMI of your own, and the profile sets no ami"
         hint = "set ami: ami-..., or remove root_device from the profile"
-        yield Problem(("provider",), what, hint)
+        yield Problem(("provider",), message, hint)
 
 
 def _reserved(decision: Decision, options: AwsOptions) -> Iterator[Problem]:
@@ -212,21 +214,21 @@ def _reserved(decision: Decision, options: AwsOptions) -> Iterator[Problem]:
     others["launch_template"] = options.launch_template
     for key, there in others.items():
         if there:
-            what = f"the profile sets both reservation and {key}, which exclude each other"
-            yield Problem(("provider",), what, "remove one of them from the profile")
+            message = f"the profile sets both reservation and {key}, which exclude each other"
+            yield Problem(("provider",), message, "remove one of them from the profile")
     if len(options.instance_types) != 1:
-        what = "a capacity reservation is for one instance type, which the profile must name"
+        message = "a capacity reservation is for one instance type, which the profile must name"
         hint = "add providers: {aws-batch: {instance_types: [p4d.24xlarge]}}"
-        yield Problem(("provider",), what, hint)
+        yield Problem(("provider",), message, hint)
     if decision.machine.spot:
-        what = "a capacity reservation has no spot machines"
+        message = "a capacity reservation has no spot machines"
         hint = "set capacity: on-demand, or remove reservation from the profile"
-        yield Problem(("cluster", "capacity"), what, hint)
+        yield Problem(("cluster", "capacity"), message, hint)
     if options.capacity_block and decision.placement:
         # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-capacity-blocks.html: one UltraCluster
-        what = "a Capacity Block determines the placement of its machines"
+        message = "a Capacity Block determines the placement of its machines"
         yield Problem(
-            ("cluster", "placement"), what, "remove placement: they are close to each other"
+            ("cluster", "placement"), message, "remove placement: they are close to each other"
         )
 
 
@@ -235,33 +237,33 @@ def _adapters(decision: Decision, options: AwsOptions) -> Iterator[Problem]:
     named = [(name, known(name)) for name in options.instance_types[:1]]
     lacking = [name for name, machine in named if machine and machine.fabric == 0]
     if options.fargate or lacking:
-        what = f"{lacking[0] if lacking else 'Fargate'} has no Elastic Fabric Adapter"
+        message = f"{lacking[0] if lacking else 'Fargate'} has no Elastic Fabric Adapter"
         hint = f"remove efa or {'instance_types' if lacking else 'fargate'} from the profile"
-        yield Problem(("provider",), what, hint)
+        yield Problem(("provider",), message, hint)
     elif decision.shape.nodes > 1 and not (
         decision.placement or options.queue or options.capacity_block
     ):
         # "EFA traffic [...] can't cross Availability Zones"; the group is recommended:
         # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html#efa-limits
         if len(options.subnets) > 1:
-            what = (
+            message = (
                 "Elastic Fabric Adapters reach nodes of one zone, and the subnets may have several"
             )
             hint = "set placement: close, or name one subnet in the profile"
-            yield Problem(("cluster",), what, hint)
+            yield Problem(("cluster",), message, hint)
             return
-        what = (
+        message = (
             "with Elastic Fabric Adapters, AWS recommends a placement group: set placement: close"
         )
-        yield Problem(("cluster",), what, severity="note")
+        yield Problem(("cluster",), message, severity="note")
 
 
 def _too_much(decision: Decision, options: AwsOptions) -> Problem:
     """Return the problem of a job for which no instance type is chosen."""
     if options.offered is not None and chosen(decision.machine, bool(options.ami)):
-        what = f"EC2 offers no instance type in {options.region} that runspec would choose"
+        message = f"EC2 offers no instance type in {options.region} that runspec would choose"
         hint = "use another region, ask for less, or set providers.aws-batch.instance_types"
-        return Problem(("cluster",), what, hint)
+        return Problem(("cluster",), message, hint)
     shortfall = machine_shortfall(decision.machine, ec2_catalogue(), usable_gib)
     named = f": [{shortfall.machine.name}]" if shortfall.machine else ""
     hint = f"{shortfall.hint}, or set providers.aws-batch.instance_types{named}"
@@ -314,15 +316,15 @@ def _security_groups(options: AwsOptions) -> Iterator[Problem]:
     if options.queue or count <= MOST_SECURITY_GROUPS:
         return
     if options.fargate:
-        what = f"the profile has {count} security groups, but a job on Fargate has {MOST_SECURITY_GROUPS} at most"
+        message = f"the profile has {count} security groups, but a job on Fargate has {MOST_SECURITY_GROUPS} at most"
         hint = "put the rules of several into one, and shorten security_groups in the profile"
-        yield Problem(("provider",), what, hint)
+        yield Problem(("provider",), message, hint)
     else:
-        what = (
+        message = (
             f"the profile has {count} security groups, but a network interface has "
             f"{MOST_SECURITY_GROUPS} at most, unless the account's quota is raised: no machine would start"
         )
-        yield Problem(("provider",), what, severity="note")
+        yield Problem(("provider",), message, severity="note")
 
 
 def _waiting(options: AwsOptions) -> Iterator[Problem]:
@@ -330,12 +332,12 @@ def _waiting(options: AwsOptions) -> Iterator[Problem]:
     if wait_s is None:
         return
     if options.queue:
-        what = "max_queue_wait has no effect: runspec does not change the profile's queue"
+        message = "max_queue_wait has no effect: runspec does not change the profile's queue"
         hint = "set jobStateTimeLimitActions of that queue, or remove max_queue_wait or queue from the profile"
-        yield Problem(("provider",), what, hint)
+        yield Problem(("provider",), message, hint)
     elif not LEAST_WAIT_S <= wait_s <= MOST_WAIT_S:
-        what = f"max_queue_wait: {wait_s:,} s, but AWS Batch accepts 10 minutes to 24 hours"
-        yield Problem(("provider",), what, "set max_queue_wait to 10m at least and 24h at most")
+        message = f"max_queue_wait: {wait_s:,} s, but AWS Batch accepts 10 minutes to 24 hours"
+        yield Problem(("provider",), message, "set max_queue_wait to 10m at least and 24h at most")
 
 
 def _files(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
@@ -377,26 +379,29 @@ def _shared(at: tuple[str | int, ...], key: str, options: AwsOptions) -> Iterato
         return
     if options.fargate:
         # https://docs.aws.amazon.com/fsx/latest/LustreGuide/mounting-ecs.html
-        what = "Fargate cannot mount FSx for Lustre"
-        yield Problem(at, what, "use efs:fs-..., or remove fargate from the profile")
+        message = "Fargate cannot mount FSx for Lustre"
+        yield Problem(at, message, "use efs:fs-..., or remove fargate from the profile")
     elif options.queue:
-        what = "runspec cannot mount FSx for Lustre on the machines of the profile's queue"
+        message = "runspec cannot mount FSx for Lustre on the machines of the profile's queue"
         hint = f"mount it on these machines yourself and set {key}: host:/FOLDER, or remove queue from the profile"
-        yield Problem(at, what, hint)
+        yield Problem(at, message, hint)
     elif options.launch_template:
-        what = "mounting FSx for Lustre needs a launch template made by runspec, and the profile sets launch_template"
+        message = (
+            "mounting FSx for Lustre needs a launch template made by runspec, "
+            "and the profile sets launch_template"
+        )
         hint = (
             f"mount it in that template and set {key}: host:/FOLDER, or remove launch_template "
             "from the profile"
         )
-        yield Problem(at, what, hint)
+        yield Problem(at, message, hint)
 
 
 def _secret(at: Path, key: str, source: str) -> Iterator[Problem]:
     if not (SECRETS_MANAGER.fullmatch(source) or PARAMETER.fullmatch(source)):
-        what = f"a job on AWS Batch cannot read the profile's source of the secret '{key}'"
+        message = f"a job on AWS Batch cannot read the profile's source of the secret '{key}'"
         hint = "keep it in Secrets Manager (aws-sm:ARN) or the Parameter Store (aws-ssm:NAME)"
-        yield Problem(at, what, hint)
+        yield Problem(at, message, hint)
 
 
 def _size(spec: Spec, decision: Decision, facts: Facts) -> Iterator[Problem]:
@@ -410,5 +415,5 @@ def _size(spec: Spec, decision: Decision, facts: Facts) -> Iterator[Problem]:
     count = job.size(spec, decision, facts)
     if count > job.MAX_BYTES:
         path = "run" if spec.command is None else "command"
-        what = f"the job definition has {count:,} bytes, but the limit of AWS Batch is {job.MAX_BYTES:,}"
-        yield Problem((path,), what, "put the text into a file of a mount", at="key")
+        message = f"the job definition has {count:,} bytes, but the limit of AWS Batch is {job.MAX_BYTES:,}"
+        yield Problem((path,), message, "put the text into a file of a mount", at="key")

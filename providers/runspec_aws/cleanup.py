@@ -47,10 +47,10 @@ class Reconciler:
         if next_s is None or now < next_s:
             return []
         self._next_s[run] = None if run in self._next_s else now + self.jobs.session.timing.settle_s
-        found = self.jobs.all_of(run)
-        if found:
-            self.jobs.remember(run, found[0]["jobId"])
-        alive = (job for job in found[1:] if not self.jobs.state_of(job).terminal)
+        jobs = self.jobs.all_of(run)
+        if jobs:
+            self.jobs.remember(run, jobs[0]["jobId"])
+        alive = (job for job in jobs[1:] if not self.jobs.state_of(job).terminal)
         return self._terminate((job["jobId"] for job in alive), SECOND)
 
     def _end_waiting(self, run: str, record: Mapping[str, Any]) -> list[str]:
@@ -97,7 +97,7 @@ class OrphanFinder:
         alone = list(self._runs(runs))
         yield from alone
         needed = any(run.alive for run in alone)  # by a job without a local record
-        yield from (found._replace(alive=found.alive or needed) for found in self._shared(made))
+        yield from (orphan._replace(alive=orphan.alive or needed) for orphan in self._shared(made))
 
     def _shared(self, made: Collection[str]) -> Iterator[Orphan]:
         yield from self._definitions(made)
@@ -135,10 +135,10 @@ class OrphanFinder:
     def _definitions(self, made: Collection[str]) -> Iterator[Orphan]:
         pages = self.session.look("batch").get_paginator("describe_job_definitions")
         with translated("describe_job_definitions"):
-            found = [
+            definitions = [
                 d for page in pages.paginate(status="ACTIVE") for d in got(page, "jobDefinitions")
             ]
-        for definition in found:
+        for definition in definitions:
             name, arn = definition["jobDefinitionName"], definition["jobDefinitionArn"]
             if name.startswith(OURS) and name not in made:
                 remove = batch("deregister_job_definition", jobDefinition=arn)
@@ -147,8 +147,8 @@ class OrphanFinder:
     def _things(self, kind: Kind, noun: str, key: str, made: Collection[str]) -> Iterator[Orphan]:
         pages = self.session.look("batch").get_paginator(kind.describe)
         with translated(kind.describe):
-            found = [thing for page in pages.paginate() for thing in got(page, kind.listed)]
-        for thing in found:
+            things = [thing for page in pages.paginate() for thing in got(page, kind.listed)]
+        for thing in things:
             name = thing[kind.name]
             if name.startswith(OURS) and name not in made and _tagged(thing):
                 remove = deletion((noun, key), name)
@@ -162,30 +162,30 @@ class OrphanFinder:
             templates = [t for page in pages.paginate() for t in got(page, "LaunchTemplates")]
         with translated("describe_placement_groups"):
             groups = got(ec2.describe_placement_groups(), "PlacementGroups")
-        for noun, key, found in (
+        for noun, key, resources in (
             ("launch_template", "LaunchTemplateName", templates),
             ("placement_group", "GroupName", groups),
         ):
-            for name in (thing[key] for thing in found if thing.get("State") != "deleted"):
+            for name in (thing[key] for thing in resources if thing.get("State") != "deleted"):
                 if MACHINES.fullmatch(name) and name not in made:
                     remove = Request("ec2", f"delete_{noun}", {key: name})
                     yield Orphan(f"{noun.replace('_', ' ')} {name}", (remove,))
 
     def _objects(self, made: Collection[str]) -> Iterator[Orphan]:
         for kind in ("blobs", "inside"):
-            for found in self.files.listing(f"{self.files.prefix}/{kind}/"):
-                key = found["Key"]
+            for entry in self.files.listing(f"{self.files.prefix}/{kind}/"):
+                key = entry["Key"]
                 if key not in made:
                     remove = s3("delete_object", Bucket=self.session.bucket, Key=key)
-                    yield Orphan(f"upload {key} ({found['Size']:,} bytes)", (remove,))
+                    yield Orphan(f"upload {key} ({entry['Size']:,} bytes)", (remove,))
 
     def _uploads(self) -> Iterator[Orphan]:
         """Yield unfinished uploads in parts, which cost as much as complete ones."""
         pages = self.session.look("s3").get_paginator("list_multipart_uploads")
         where = {"Bucket": self.session.bucket, "Prefix": f"{self.files.prefix}/"}
         with translated("list_multipart_uploads"):
-            found = [u for page in pages.paginate(**where) for u in listed(page, "Uploads")]
-        for upload in found:
+            uploads = [u for page in pages.paginate(**where) for u in listed(page, "Uploads")]
+        for upload in uploads:
             where = {"Bucket": self.session.bucket, "Key": upload["Key"]}
             remove = s3("abort_multipart_upload", **where, UploadId=upload["UploadId"])
             young = self._age_s(upload) < self.session.timing.young_s

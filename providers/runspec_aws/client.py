@@ -110,21 +110,21 @@ class AwsClient:
     def send(self, request: Request) -> Response:
         asked = self.files.with_urls(request.params)
         params = {k: _body(v) if k == "Body" else v for k, v in asked.items()}
-        what = f"{request.service} {request.operation}"
+        message = f"{request.service} {request.operation}"
         if request.operation == "submit_job":
             _refuse_long(params)
         self.session.valid.clear()
         try:
-            with translated(what):
-                found = getattr(self.session.make(request.service), request.operation)(**params)
+            with translated(message):
+                answer = getattr(self.session.make(request.service), request.operation)(**params)
         except RemoteError as exc:
             types = params.get("computeResources", {}).get("instanceTypes", ())
             exc.hint = exc.hint or resources.suggest_types(exc.message, types)
             raise
         kept = KEPT.get(request.operation, ())
-        if any(key not in found for key in kept):
-            raise NoAnswer(f"{what}: the reply was cut off")
-        return {key: found[key] for key in kept} or lookup.named(request)
+        if any(key not in answer for key in kept):
+            raise NoAnswer(f"{message}: the reply was cut off")
+        return {key: answer[key] for key in kept} or lookup.named(request)
 
     def undo(self, request: Request) -> Response:
         """Delete something, after deletions that have already begun, and wait until it no longer exists."""
@@ -244,11 +244,11 @@ def _refuse_long(params: Mapping[str, Any]) -> None:
     nodes = params.get("nodeOverrides", {}).get("nodePropertyOverrides", ())
     for own in (
         params.get("containerOverrides"),
-        *(one.get("containerOverrides") for one in nodes),
+        *(override.get("containerOverrides") for override in nodes),
     ):
         count = len(json.dumps(own or {}).encode())
         if count > MOST_OVERRIDES - OWN_OVERRIDES:
-            what = f"submit_job: the container overrides have {count:,} bytes"
+            message = f"submit_job: the container overrides have {count:,} bytes"
             limit = f"AWS Batch takes {MOST_OVERRIDES:,}, of which its own variables need up to {OWN_OVERRIDES:,}"
             hint = "use credentials with a shorter session token, or set files: role in the profile"
-            raise RemoteError(f"{what}, and {limit}", hint)
+            raise RemoteError(f"{message}, and {limit}", hint)

@@ -42,21 +42,21 @@ def offers(options: AwsOptions) -> dict[str, Any]:
         ec2 = Session(options).new_client("ec2", BRIEF)
         with translated("describe_instance_type_offerings"):
             pages = ec2.get_paginator("describe_instance_type_offerings")
-            found = {
-                one["InstanceType"]
+            offered = {
+                offering["InstanceType"]
                 for page in pages.paginate(LocationType="region")
-                for one in got(page, "InstanceTypeOfferings")
+                for offering in got(page, "InstanceTypeOfferings")
             }
     except RunspecError:
         return {}
-    return {OFFERED: sorted(found & {machine.name for machine in ec2_catalogue().machines})}
+    return {OFFERED: sorted(offered & {machine.name for machine in ec2_catalogue().machines})}
 
 
 def environments(batch: Any, queue: str) -> list[dict[str, Any]]:
     """Return what the environments of *queue* are. Raises the errors of `Client.call`."""
     with translated("describe_job_queues"):
         queues = got(batch.describe_job_queues(jobQueues=[queue]), "jobQueues")
-    order = [entry for found in queues for entry in found.get("computeEnvironmentOrder", ())]
+    order = [entry for queue in queues for entry in queue.get("computeEnvironmentOrder", ())]
     names = [e["computeEnvironment"] for e in sorted(order, key=lambda entry: entry["order"])]
     if not names:
         return []

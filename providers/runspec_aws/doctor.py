@@ -63,10 +63,10 @@ def examine(options: AwsOptions) -> Iterator[Finding]:
         yield from _quotas(session, options)
 
 
-def _errors_as_findings(found: Iterator[Finding]) -> Iterator[Finding]:
-    """Yield *found*, and any error as a finding, so that the other checks continue."""
+def _errors_as_findings(findings: Iterator[Finding]) -> Iterator[Finding]:
+    """Yield *findings*, and any error as a finding, so that the other checks continue."""
     try:
-        yield from found
+        yield from findings
     except RunspecError as exc:
         yield Finding(exc.message, False, exc.hint or "run runspec doctor aws-batch again")
 
@@ -98,25 +98,27 @@ def _conditions(session: Session, prefix: str) -> Iterator[Finding]:
 def _queue(session: Session, options: AwsOptions) -> Iterator[Finding]:
     if options.queue is None:
         return
-    found = described(session, QUEUE, options.queue)
+    queue = described(session, QUEUE, options.queue)
     hint = "set an existing queue, or remove queue from the profile so that runspec makes one"
-    if found is None:
+    if queue is None:
         yield Finding(f"there is no queue {options.queue}", False, hint)
-    elif (found["state"], found["status"]) != ("ENABLED", "VALID"):
-        what = f"queue {options.queue} is {found['state']}, {found['status']}"
-        yield Finding(what, False, found.get("statusReason") or hint)
+    elif (queue["state"], queue["status"]) != ("ENABLED", "VALID"):
+        message = f"queue {options.queue} is {queue['state']}, {queue['status']}"
+        yield Finding(message, False, queue.get("statusReason") or hint)
     else:
-        yield Finding(f"queue {options.queue}: {', then '.join(_kinds(session, found))}", True)
+        yield Finding(f"queue {options.queue}: {', then '.join(_kinds(session, queue))}", True)
 
 
 def _kinds(session: Session, queue: Mapping[str, Any]) -> list[str]:
     """Return the kinds of the compute environments of *queue*, in order: gangs need EC2, and Fargate has no GPUs."""
-    ordered = sorted(queue["computeEnvironmentOrder"], key=lambda one: one["order"])
-    names = [one["computeEnvironment"] for one in ordered]
+    ordered = sorted(queue["computeEnvironmentOrder"], key=lambda environment: environment["order"])
+    names = [environment["computeEnvironment"] for environment in ordered]
     with translated("describe_compute_environments"):
         answer = session.look("batch").describe_compute_environments(computeEnvironments=names)
-    found = got(answer, "computeEnvironments")
-    kinds = {e["computeEnvironmentArn"]: e.get("computeResources", {}).get("type") for e in found}
+    environments = got(answer, "computeEnvironments")
+    kinds = {
+        e["computeEnvironmentArn"]: e.get("computeResources", {}).get("type") for e in environments
+    }
     return [kinds.get(name) or "unmanaged" for name in names]
 
 
@@ -161,8 +163,10 @@ def rights(session: Session, options: AwsOptions) -> Finding:
             return Finding(f"doctor cannot check the rights of job_role: {finding.what}", True)
         lacking += denied
     if lacking:
-        what = f"job_role has no right to {', '.join(sorted(set(lacking)))}"
-        return Finding(what, False, "add the policy that `runspec policy --job` prints to the role")
+        message = f"job_role has no right to {', '.join(sorted(set(lacking)))}"
+        return Finding(
+            message, False, "add the policy that `runspec policy --job` prints to the role"
+        )
     return Finding("job_role has the rights of `runspec policy --job`", True)
 
 
@@ -181,20 +185,20 @@ def _places(session: Session) -> Iterator[Finding]:
         with translated(kind.describe):
             count = sum(len(got(page, kind.listed)) for page in pages.paginate())
         noun = kind.name.removesuffix("Name")
-        what = f"the region has {count} of {MOST_PLACES} of kind {noun}"
+        message = f"the region has {count} of {MOST_PLACES} of kind {noun}"
         hint = "delete those that nobody needs, such as with runspec destroy --shared"
-        yield Finding(what, count < MOST_PLACES, hint)
+        yield Finding(message, count < MOST_PLACES, hint)
 
 
 def _image(session: Session, image: str) -> Iterator[Finding]:
     """Look for the profile's image in ECR; other registries can be checked only from a machine."""
-    found = ECR.fullmatch(image)
-    if found is None or found["domain"] != partition(found["region"]).domain:
+    match = ECR.fullmatch(image)
+    if match is None or match["domain"] != partition(match["region"]).domain:
         yield Finding(
             f"image {image}: not in ECR, so doctor cannot check whether jobs can pull it", True
         )
         return
-    account, name, tag = found["account"], found["name"], found["tag"] or "latest"
+    account, name, tag = match["account"], match["name"], match["tag"] or "latest"
     kind = "imageDigest" if tag.startswith("sha256:") else "imageTag"
     look = session.look("ecr").describe_images
     hint = "push it, or set another image in the profile"
@@ -211,11 +215,11 @@ def _quotas(session: Session, options: AwsOptions) -> Iterator[Finding]:
         ask = lambda look=look, code=code: got(  # noqa: E731
             look(ServiceCode="ec2", QuotaCode=code), "Quota"
         )["Value"]
-        finding, found = asked(ask, f"quota of {kind} vCPUs", "see Service Quotas in the console")
-        if found is None:
+        finding, quota = asked(ask, f"quota of {kind} vCPUs", "see Service Quotas in the console")
+        if quota is None:
             yield Finding(f"the quota of {kind} vCPUs cannot be read: {finding.what}", True)
             continue
-        value = int(found)
+        value = int(quota)
         if "GPU" in kind:  # not every account has such a quota, and not every job needs it
             yield Finding(f"the quota of {kind} vCPUs at once is {value:,}", True)
             continue

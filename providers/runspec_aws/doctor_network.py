@@ -38,12 +38,12 @@ def findings(session: Session, options: AwsOptions) -> Iterator[Finding]:
 
 def _subnets(session: Session, options: AwsOptions) -> tuple[Finding, list[dict[str, Any]]]:
     ids = list(options.subnets)
-    finding, found = asked(
+    finding, subnets = asked(
         lambda: got(session.look("ec2").describe_subnets(SubnetIds=ids), "Subnets"),
         f"subnets {', '.join(ids)}",
         "set existing subnets in the profile",
     )
-    return finding, found or []
+    return finding, subnets or []
 
 
 def ways_out(session: Session, subnets: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
@@ -73,12 +73,12 @@ def ways_out(session: Session, subnets: Iterable[Mapping[str, Any]]) -> Iterator
                 True,
             )
         elif _is_public(subnet, own):
-            what = f"{name} has no NAT gateway, and gives machines public addresses: enough for jobs of one node"
-            yield Finding(f"{what}; those of several nodes need one, or VPC endpoints", True)
+            message = f"{name} has no NAT gateway, and gives machines public addresses: enough for jobs of one node"
+            yield Finding(f"{message}; those of several nodes need one, or VPC endpoints", True)
         elif not any(r.get("NatGatewayId") for t in own for r in t.get("Routes", ())):
-            what = f"{name} has no NAT gateway: nodes of one job cannot get images or reach S3"
+            message = f"{name} has no NAT gateway: nodes of one job cannot get images or reach S3"
             yield Finding(
-                what,
+                message,
                 False,
                 "add a NAT gateway or VPC endpoints, or use other subnets for jobs of several nodes",
             )
@@ -119,9 +119,9 @@ def _with_endpoints(session: Session) -> set[str]:
 
     https://docs.aws.amazon.com/AmazonECS/latest/developerguide/vpc-endpoints.html
     """
-    _, found = asked(session.look("ec2").describe_vpc_endpoints, "endpoints", "")
+    _, endpoints = asked(session.look("ec2").describe_vpc_endpoints, "endpoints", "")
     there: dict[str, set[str]] = {}
-    for endpoint in (found or {}).get("VpcEndpoints", ()):
+    for endpoint in (endpoints or {}).get("VpcEndpoints", ()):
         service = _service(endpoint["ServiceName"], session.region)
         there.setdefault(endpoint["VpcId"], set()).add(service)
     return {network for network, services in there.items() if services >= ENDPOINTS}
@@ -148,13 +148,13 @@ def _groups(session: Session, options: AwsOptions) -> Iterator[Finding]:
         return
     within = [g["GroupId"] for g in groups if _to_itself(g, "IpPermissions")]
     if not within:
-        what = "no security group allows inbound traffic from itself: nodes of one job cannot reach each other"
+        message = "no security group allows inbound traffic from itself: nodes of one job cannot reach each other"
         hint = f"allow all inbound traffic from {ids[0]} to itself, for jobs of several nodes"
-        yield Finding(what if options.efa else f"{what}; {hint}", not options.efa, hint)
+        yield Finding(message if options.efa else f"{message}; {hint}", not options.efa, hint)
     elif options.efa and not any(_to_itself(g, "IpPermissionsEgress") for g in groups):
-        what = "no security group allows outbound traffic to itself, which EFA needs"
+        message = "no security group allows outbound traffic to itself, which EFA needs"
         hint = f"allow all outbound traffic from {within[0]} to itself: 0.0.0.0/0 is not enough for EFA"
-        yield Finding(what, False, hint)
+        yield Finding(message, False, hint)
     else:
         yield Finding(f"{within[0]} allows traffic between nodes of one job", True)
 
@@ -174,7 +174,7 @@ def _offered(session: Session, options: AwsOptions, zones: list[str]) -> Iterato
         return
     pages = session.look("ec2").get_paginator("describe_instance_type_offerings")
     only = [{"Name": "location", "Values": zones}]
-    finding, found = asked(
+    finding, offered = asked(
         lambda: [
             offer
             for page in pages.paginate(LocationType="availability-zone", Filters=only)
@@ -183,10 +183,10 @@ def _offered(session: Session, options: AwsOptions, zones: list[str]) -> Iterato
         f"instance types offered in {', '.join(zones)}",
         "allow ec2:DescribeInstanceTypeOfferings for your login",
     )
-    if found is None:
+    if offered is None:
         yield finding
         return
-    offers = {(offer["InstanceType"], offer["Location"]) for offer in found}
+    offers = {(offer["InstanceType"], offer["Location"]) for offer in offered}
     if not options.instance_types:
         yield _gpus_offered({name for name, _ in offers}, zones)
         return
@@ -209,8 +209,8 @@ def _gpus_offered(names: AbstractSet[str], zones: list[str]) -> Finding:
     there = {machine.gpu for name in names if (machine := known(name)) and machine.gpu}
     lacking = [kind for kind in gpu_types() if kind not in there]
     with_gpus = ", ".join(sorted(there)) or "none"
-    what = f"{len(names):,} instance types are offered in {', '.join(zones)}; GPUs: {with_gpus}"
-    return Finding(f"{what}; not offered: {', '.join(lacking)}" if lacking else what, True)
+    message = f"{len(names):,} instance types are offered in {', '.join(zones)}; GPUs: {with_gpus}"
+    return Finding(f"{message}; not offered: {', '.join(lacking)}" if lacking else message, True)
 
 
 def _file_systems(session: Session, options: AwsOptions, vpc: str | None) -> Iterator[Finding]:
@@ -246,12 +246,12 @@ def _wrong(
         )
     mount = there.get("LustreConfiguration", {}).get("MountName")
     if there.get("FileSystemType") != "LUSTRE":
-        what = f"{wanted.id} is of type {there.get('FileSystemType')} and not LUSTRE"
-        return Finding(what, False, f"shared '{name}' must name a file system of type LUSTRE")
+        message = f"{wanted.id} is of type {there.get('FileSystemType')} and not LUSTRE"
+        return Finding(message, False, f"shared '{name}' must name a file system of type LUSTRE")
     if mount is not None and mount != wanted.mount:
         hint = f"write {name}: fsx:{wanted.id}:{mount}"
         return Finding(f"{wanted.id} has the mount name {mount}, not {wanted.mount}", False, hint)
     if vpc is not None and there.get("VpcId") not in (None, vpc):
-        what = f"{wanted.id} is in {there['VpcId']}, and the machines are in {vpc}"
-        return Finding(what, False, "use subnets of its VPC, unless the two VPCs are connected")
+        message = f"{wanted.id} is in {there['VpcId']}, and the machines are in {vpc}"
+        return Finding(message, False, "use subnets of its VPC, unless the two VPCs are connected")
     return None

@@ -33,8 +33,8 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
     from runspec_emulators.aws.region import Objects, Region
     from runspec_emulators.frame.containers import confinement_notes
 
-    found = {**SETTINGS, **{k: v for k, v in options.items() if k not in OWN}}
-    region, bucket = str(found["region"]), str(found["bucket"])
+    settings = {**SETTINGS, **{k: v for k, v in options.items() if k not in OWN}}
+    region, bucket = str(settings["region"]), str(settings["bucket"])
     confined, notes = (True, []) if engine == "podman" else confinement_notes(folder, BELOW)
     with contextlib.ExitStack() as stack:
         objects = Objects(folder / "objects")
@@ -46,11 +46,11 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
                 region,
                 objects,
                 engine=engine or "process",
-                secrets=_secrets(found),
+                secrets=_secrets(settings),
                 own_root=confined,
             )
         )
-        yield Emulation(near.env, found, tuple(notes))
+        yield Emulation(near.env, settings, tuple(notes))
 
 
 def _secrets(options: Mapping[str, Any]) -> dict[str, str]:

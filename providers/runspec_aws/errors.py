@@ -58,32 +58,32 @@ LOGIN = (
 
 
 @contextlib.contextmanager
-def translated(what: str) -> Iterator[None]:
-    """Translate errors of botocore while *what* is done to the errors of `Client.call`."""
+def translated(action: str) -> Iterator[None]:
+    """Translate errors of botocore while *action* is done to the errors of `Client.call`."""
     try:
         yield
     except exceptions.ClientError as exc:
-        raise refusal(what, exc) from exc
+        raise refusal(action, exc) from exc
     except (exceptions.NoCredentialsError, exceptions.PartialCredentialsError) as exc:
         raise CredentialsError("there are no AWS credentials on this machine", LOGIN) from exc
     except (exceptions.CredentialRetrievalError, exceptions.TokenRetrievalError) as exc:
         raise CredentialsError(f"cannot get AWS credentials: {exc}", LOGIN) from exc
     except (exceptions.EndpointConnectionError, exceptions.ConnectTimeoutError) as exc:
-        raise RemoteError(f"{what}: cannot reach AWS: {exc}", transient=True) from exc
+        raise RemoteError(f"{action}: cannot reach AWS: {exc}", transient=True) from exc
     except exceptions.SSLError as exc:
-        raise _not_secured(what, exc) from exc
+        raise _not_secured(action, exc) from exc
     except exceptions.ParamValidationError as exc:
-        raise RemoteError(f"{what}: {exc}") from exc
+        raise RemoteError(f"{action}: {exc}") from exc
     except (exceptions.HTTPClientError, ResponseParserError) as exc:
-        raise NoAnswer(f"{what}: {exc}") from exc
+        raise NoAnswer(f"{action}: {exc}") from exc
     except exceptions.BotoCoreError as exc:
-        raise Unavailable(f"{what}: {exc}") from exc
+        raise Unavailable(f"{action}: {exc}") from exc
     except RecursionError as exc:  # a reply of endless depth, or redirects in a circle
-        raise NoAnswer(f"{what}: the reply cannot be read: {exc}") from exc
+        raise NoAnswer(f"{action}: the reply cannot be read: {exc}") from exc
     except (ValueError, LookupError, TypeError, AttributeError) as exc:
         if not while_parsing(exc):
             raise
-        raise NoAnswer(f"{what}: the reply cannot be read: {exc}") from exc
+        raise NoAnswer(f"{action}: the reply cannot be read: {exc}") from exc
 
 
 def while_parsing(exc: Exception) -> bool:
@@ -92,36 +92,36 @@ def while_parsing(exc: Exception) -> bool:
     return any(frame.f_globals.get("__name__") == "botocore.parsers" for frame, _ in frames)
 
 
-def _not_secured(what: str, exc: exceptions.SSLError) -> Exception:
+def _not_secured(action: str, exc: exceptions.SSLError) -> Exception:
     """Return the error for an untrusted certificate: it is permanent, and nothing was sent."""
     if "CERTIFICATE_VERIFY_FAILED" in str(exc):
-        return Unavailable(f"{what}: {UNTRUSTED}: {exc}", TRUST)
-    return NoAnswer(f"{what}: {exc}")
+        return Unavailable(f"{action}: {UNTRUSTED}: {exc}", TRUST)
+    return NoAnswer(f"{action}: {exc}")
 
 
-def refusal(what: str, exc: exceptions.ClientError) -> Exception:
+def refusal(action: str, exc: exceptions.ClientError) -> Exception:
     error = exc.response.get("Error") or {}  # a proxy's page has no such field
     code, text = str(error.get("Code", "")), error.get("Message", "")
     status = exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     if code.isdigit() and not exc.operation_name.startswith("Head"):
-        return NoAnswer(f"{what}: the reply was cut off after the status {status}")
+        return NoAnswer(f"{action}: the reply was cut off after the status {status}")
     if code in FORBIDDEN:
-        return CredentialsError(f"{what}: {text or code}", RIGHTS)
+        return CredentialsError(f"{action}: {text or code}", RIGHTS)
     if code in DENIED:
-        return CredentialsError(f"{what}: {text or code}", LOGIN)
+        return CredentialsError(f"{action}: {text or code}", LOGIN)
     if IN_USE in text:
-        return RemoteError(f"{what}: {text}", transient=True, retry_after_s=IN_USE_S)
+        return RemoteError(f"{action}: {text}", transient=True, retry_after_s=IN_USE_S)
     if code in PASSING or status == 429:
         after = _retry_after(exc.response)
-        return RemoteError(f"{what}: {text or code}", transient=True, retry_after_s=after)
+        return RemoteError(f"{action}: {text or code}", transient=True, retry_after_s=after)
     if status == 501:  # the service does not know the request, and never will
-        return RemoteError(f"{what}: {text or code}")
+        return RemoteError(f"{action}: {text or code}")
     if status >= 500 or not code:
         again = status == 503 and code in BUSY and exc.operation_name != "SubmitJob"
-        return NoAnswer(f"{what}: {status} {text or code}", transient=again)
+        return NoAnswer(f"{action}: {status} {text or code}", transient=again)
     if code in EXISTS or "already exists" in text:
-        return AlreadyExists(f"{what}: {text or code}")
-    return RemoteError(f"{what}: {text or code}")
+        return AlreadyExists(f"{action}: {text or code}")
+    return RemoteError(f"{action}: {text or code}")
 
 
 def _retry_after(answer: Mapping[str, Any]) -> float | None:
@@ -171,5 +171,5 @@ def listed(page: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:
     """
     if got(page, "IsTruncated") and not any(page.get(token) for token in NEXT):
         raise NoAnswer("a page of a list has no token for the next page")
-    found: Sequence[Mapping[str, Any]] = page.get(key, ())
-    return found
+    items: Sequence[Mapping[str, Any]] = page.get(key, ())
+    return items

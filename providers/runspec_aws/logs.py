@@ -45,8 +45,8 @@ class Logs:
             self.jobs.poller.describe([p.job for p in places], anew=True)
         for place in places:
             known = self.jobs.poller.known(place.job)
-            if known and (found := attempts(known)):
-                self._stream(run, place, record["log_group"]).know(found, over=over)
+            if known and (streams := attempts(known)):
+                self._stream(run, place, record["log_group"]).know(streams, over=over)
         return [self._streams[key] for key in sorted(self._streams) if key[0] == run]
 
     def _stream(self, run: str, place: Place, group: str) -> CloudStream:
@@ -59,14 +59,14 @@ class Logs:
 
 def attempts(job: Job) -> list[Attempt]:
     """Return the attempts of *job* that have a log stream, in order."""
-    found = {
+    streams = {
         name: Attempt(name, _seconds(one.get("stoppedAt")))
         for one in job.get("attempts", ())
         if (name := one.get("container", {}).get("logStreamName"))
     }
     if own := job.get("container", {}).get("logStreamName"):
-        found.setdefault(own, Attempt(own, _seconds(job.get("stoppedAt"))))
-    return list(found.values())
+        streams.setdefault(own, Attempt(own, _seconds(job.get("stoppedAt"))))
+    return list(streams.values())
 
 
 def _seconds(milliseconds: int | None) -> float | None:
@@ -154,18 +154,18 @@ class CloudStream:
         where = {"logGroupName": self.group, "logStreamName": self.attempts[at].name}
         try:
             with translated("get_log_events"):
-                found: Mapping[str, Any] = self.session.look("logs").get_log_events(
+                answer: Mapping[str, Any] = self.session.look("logs").get_log_events(
                     **where, startFromHead=True, **params
                 )
         except RemoteError as exc:
             if code_of(exc) in ABSENT:  # the job has not printed anything yet
                 return b"", token
             raise
-        events: Sequence[Mapping[str, Any]] = got(found, "events")
+        events: Sequence[Mapping[str, Any]] = got(answer, "events")
         lines = [f"{event['message']}\n".encode() for event in events]
         self._times = [
             (end, event["timestamp"] / 1000)
             for end, event in zip(itertools.accumulate(map(len, lines)), events, strict=True)
             if "timestamp" in event
         ]
-        return b"".join(lines), got(found, "nextForwardToken")
+        return b"".join(lines), got(answer, "nextForwardToken")

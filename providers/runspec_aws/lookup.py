@@ -59,16 +59,16 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 
 def _object(session: Session, params: Mapping[str, Any]) -> Response | None:
     where = {"Bucket": params["Bucket"], "Key": params["Key"]}
-    found = absent(lambda: session.look("s3").head_object(**where), f"look for {params['Key']}")
-    return None if found is None else {"Key": params["Key"]}
+    answer = absent(lambda: session.look("s3").head_object(**where), f"look for {params['Key']}")
+    return None if answer is None else {"Key": params["Key"]}
 
 
 def absent(
-    ask: Callable[[], Mapping[str, Any]], what: str, codes: frozenset[str] = NOTHING
+    ask: Callable[[], Mapping[str, Any]], action: str, codes: frozenset[str] = NOTHING
 ) -> Found:
     """Return the result of *ask*, or None if the service refuses with one of *codes*, which mean "not found"."""
     try:
-        with translated(what):
+        with translated(action):
             return ask()
     except RemoteError as exc:
         if code_of(exc) in codes:
@@ -80,17 +80,17 @@ def asked(ask: Callable[[], Any], good: str, hint: str) -> tuple[Finding, Any]:
     """Return a finding about *ask*, and its result; None if it was refused."""
     try:
         with translated(good):
-            found = ask()
+            answer = ask()
     except RunspecError as exc:
         return Finding(exc.message, False, hint), None
-    return Finding(good, True), found
+    return Finding(good, True), answer
 
 
 def _placement(session: Session, params: Mapping[str, Any]) -> Response | None:
     names = [params["GroupName"]]
     ask = lambda: session.look("ec2").describe_placement_groups(GroupNames=names)  # noqa: E731
-    found = absent(ask, "look for a placement group")
-    groups = () if found is None else got(found, "PlacementGroups")
+    answer = absent(ask, "look for a placement group")
+    groups = () if answer is None else got(answer, "PlacementGroups")
     there = [group for group in groups if group["State"] != "deleted"]
     return {"GroupName": params["GroupName"]} if there else None
 
@@ -98,8 +98,8 @@ def _placement(session: Session, params: Mapping[str, Any]) -> Response | None:
 def _template(session: Session, params: Mapping[str, Any]) -> Response | None:
     names = [params["LaunchTemplateName"]]
     ask = lambda: session.look("ec2").describe_launch_templates(LaunchTemplateNames=names)  # noqa: E731
-    found = absent(ask, "look for a launch template")
-    there = found is not None and got(found, "LaunchTemplates")
+    answer = absent(ask, "look for a launch template")
+    there = answer is not None and got(answer, "LaunchTemplates")
     return {"LaunchTemplateName": names[0]} if there else None
 
 
@@ -111,20 +111,20 @@ def described(session: Session, kind: Kind, name: str) -> Found:
     at, known = session.valid.get((kind.describe, name), (-math.inf, None))
     if session.clock.monotonic() - at < session.timing.fresh_s:
         return known
-    found = any_state(session, kind, name)
-    if found is None or found.get("status") in LEAVING:
+    thing = any_state(session, kind, name)
+    if thing is None or thing.get("status") in LEAVING:
         return None
-    if found.get("status") == "VALID":
-        session.valid[kind.describe, name] = (session.clock.monotonic(), found)
-    return found
+    if thing.get("status") == "VALID":
+        session.valid[kind.describe, name] = (session.clock.monotonic(), thing)
+    return thing
 
 
 def _made(kind: Kind, key: str) -> Callable[..., Response | None]:
     def look(session: Session, params: Mapping[str, Any]) -> Response | None:
-        found = described(session, kind, params[key])
-        if found is None:
+        thing = described(session, kind, params[key])
+        if thing is None:
             return None
-        return {kind.arn: found[kind.arn], kind.name: found[kind.name]}
+        return {kind.arn: thing[kind.arn], kind.name: thing[kind.name]}
 
     return look
 
@@ -132,13 +132,13 @@ def _made(kind: Kind, key: str) -> Callable[..., Response | None]:
 def definition(session: Session, params: Mapping[str, Any]) -> Response | None:
     """Return any active revision: the name is a hash of the content, so all are equal."""
     with translated("describe_job_definitions"):
-        found = session.look("batch").describe_job_definitions(
+        definitions = session.look("batch").describe_job_definitions(
             jobDefinitionName=params["jobDefinitionName"], status="ACTIVE"
         )
-        found = got(found, "jobDefinitions")
-    if not found:
+        definitions = got(definitions, "jobDefinitions")
+    if not definitions:
         return None
-    newest = max(found, key=lambda definition: definition["revision"])
+    newest = max(definitions, key=lambda definition: definition["revision"])
     return {k: newest[k] for k in ("jobDefinitionArn", "jobDefinitionName", "revision")}
 
 
@@ -159,22 +159,22 @@ def settled(session: Session, do: Request) -> bool:
         ("create_job_queue", QUEUE, "jobQueueName"),
     ):
         if do.operation == operation:
-            found = described(session, kind, do.params[key])
-            if found is not None and found["status"] == "INVALID":
-                what = (
-                    f"{do.params[key]} is invalid: {found.get('statusReason', 'no reason given')}"
+            thing = described(session, kind, do.params[key])
+            if thing is not None and thing["status"] == "INVALID":
+                message = (
+                    f"{do.params[key]} is invalid: {thing.get('statusReason', 'no reason given')}"
                 )
                 hint = "remove the cause, delete the resource (`runspec gc` or `destroy --shared`), and apply again"
-                raise RemoteError(what, hint)
-            return found is not None and _is_on(session, found, kind)
+                raise RemoteError(message, hint)
+            return thing is not None and _is_on(session, thing, kind)
     return True
 
 
-def _is_on(session: Session, found: Mapping[str, Any], kind: Kind) -> bool:
+def _is_on(session: Session, thing: Mapping[str, Any], kind: Kind) -> bool:
     """Return whether a resource can be used; one that an interrupted destroy has disabled is enabled again."""
-    if found["status"] != "VALID":
+    if thing["status"] != "VALID":
         return False
-    if found["state"] == "ENABLED":
+    if thing["state"] == "ENABLED":
         return True
     session.valid.clear()
     noun, key = (
@@ -182,7 +182,7 @@ def _is_on(session: Session, found: Mapping[str, Any], kind: Kind) -> bool:
     )
     with translated(f"update_{noun}"):
         update = getattr(session.look("batch"), f"update_{noun}")
-        update(**{key: found[kind.name], "state": "ENABLED"})
+        update(**{key: thing[kind.name], "state": "ENABLED"})
     return False
 
 
@@ -217,8 +217,8 @@ def there(session: Session, undo: Request) -> bool:
 def any_state(session: Session, kind: Kind, name: str) -> Found:
     with translated(kind.describe):
         answer = getattr(session.look("batch"), kind.describe)(**{kind.asked: [name]})
-    found = [thing for thing in got(answer, kind.listed) if thing.get("status") != "DELETED"]
-    return found[0] if found else None
+    things = [thing for thing in got(answer, kind.listed) if thing.get("status") != "DELETED"]
+    return things[0] if things else None
 
 
 def busy(session: Session, undo: Request) -> bool:
@@ -232,28 +232,28 @@ def stays(session: Session, undo: Request) -> bool:
     The service is asked once: between two descriptions, what is being deleted may go.
     """
     if undo.operation in THINGS:
-        found = _pending(session, undo)
-        return found is not None and found.get("status") != "DELETING"
+        thing = _pending(session, undo)
+        return thing is not None and thing.get("status") != "DELETING"
     return there(session, undo)
 
 
 def _pending(session: Session, undo: Request) -> Found:
     """Return what *undo* would change; None if it is gone, or disabled already."""
     kind, key = THINGS[undo.operation]
-    found = any_state(session, kind, undo.params[key])
-    off = undo.operation.startswith("update") and found is not None and found["state"] == "DISABLED"
-    return None if off else found
+    thing = any_state(session, kind, undo.params[key])
+    off = undo.operation.startswith("update") and thing is not None and thing["state"] == "DISABLED"
+    return None if off else thing
 
 
 def _status(session: Session, undo: Request) -> str | None:
     if undo.operation not in THINGS:
         return None
     kind, key = THINGS[undo.operation]
-    found = any_state(session, kind, undo.params[key])
-    return None if found is None else found.get("status")
+    thing = any_state(session, kind, undo.params[key])
+    return None if thing is None else thing.get("status")
 
 
 def _active(session: Session, arn: str) -> bool:
     with translated("describe_job_definitions"):
-        found = session.look("batch").describe_job_definitions(jobDefinitions=[arn])
-    return any(d["status"] == "ACTIVE" for d in got(found, "jobDefinitions"))
+        answer = session.look("batch").describe_job_definitions(jobDefinitions=[arn])
+    return any(d["status"] == "ACTIVE" for d in got(answer, "jobDefinitions"))

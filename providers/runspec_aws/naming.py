@@ -24,8 +24,8 @@ def s3(operation: str, **params: Any) -> Request:
 
 def tags(options: AwsOptions, **own: str) -> dict[str, str]:
     """Return the tags of the profile and of runspec, without characters that tags may not contain."""
-    found: Mapping[str, str] = {**options.tags, **{f"runspec:{k}": v for k, v in own.items()}}
-    return {UNFIT.sub("_", k)[:128]: UNFIT.sub("_", v)[:256] for k, v in found.items()}
+    merged: Mapping[str, str] = {**options.tags, **{f"runspec:{k}": v for k, v in own.items()}}
+    return {UNFIT.sub("_", k)[:128]: UNFIT.sub("_", v)[:256] for k, v in merged.items()}
 
 
 # The partitions of AWS: the prefix of ARNs in a region, and the domain of its services.

@@ -100,14 +100,14 @@ def _standing(options: AwsOptions, listed: ListedPrices) -> Iterator[StandingCos
         for item in ("s3 storage", "log storage", "log ingestion")
     )
     yield StandingCost(f"what is kept in S3 ({s3.note})", usd_gb_month=s3.usd)
-    what = f"what is kept in CloudWatch Logs, besides {put.usd_shown} to write it ({logs.note})"
-    yield StandingCost(what, usd_gb_month=logs.usd)
+    message = f"what is kept in CloudWatch Logs, besides {put.usd_shown} to write it ({logs.note})"
+    yield StandingCost(message, usd_gb_month=logs.usd)
     if not (options.queue or (options.fargate and options.public_ip)):
         nat, data = (
             aws_price(item, options.region, listed) for item in ("nat gateway", "nat data")
         )
-        what = f"a NAT gateway, if the subnets have one, besides {data.usd_shown} ({nat.note})"
-        yield StandingCost(what, nat.usd, hours=0)
+        message = f"a NAT gateway, if the subnets have one, besides {data.usd_shown} ({nat.note})"
+        yield StandingCost(message, nat.usd, hours=0)
 
 
 def _offer(

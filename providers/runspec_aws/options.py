@@ -231,9 +231,9 @@ class AwsOptions(Options):
 
     def offering(self, names: Iterable[str]) -> AwsOptions:
         """Return these options for a region that offers the instance types *names* and no others."""
-        found = self.model_copy()
-        found._offered = frozenset(names)  # noqa: SLF001 - an object of this class
-        return found
+        chosen = self.model_copy()
+        chosen._offered = frozenset(names)  # noqa: SLF001 - an object of this class
+        return chosen
 
 
 # The profile that `runspec init --provider aws-batch` writes, with values to replace.

@@ -45,7 +45,11 @@ def _submit(name: str, shape: JobShape, run: str, facts: Facts) -> Step:
     }
     if facts.parents:
         # https://docs.aws.amazon.com/batch/latest/userguide/job_dependencies.html
-        ids = (answer_mark(one.run, step, "jobId") for one in facts.parents for step in one.steps)
+        ids = (
+            answer_mark(parent.run, step, "jobId")
+            for parent in facts.parents
+            for step in parent.steps
+        )
         params["dependsOn"] = [{"jobId": job} for job in ids]
     if options.share:
         params["shareIdentifier"] = options.share

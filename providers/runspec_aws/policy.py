@@ -138,16 +138,16 @@ def _arn(service: str, resource: str, options: AwsOptions) -> str:
 
 
 def _made(requests: Iterable[Request], options: AwsOptions) -> Iterator[dict[str, Any]]:
-    found: dict[str, tuple[set[str], set[str]]] = {}
+    statements: dict[str, tuple[set[str], set[str]]] = {}
     for request in requests:
         if request.operation in NEEDED:
             needed, resource = NEEDED[request.operation]
             kind = resource.partition("/")[0]
-            known = found.setdefault(kind, (set(), set()))
+            known = statements.setdefault(kind, (set(), set()))
             known[0].update(needed)
             known[1].add(_arn("batch", resource.format(**request.params), options))
-    if "job*" in found:  # a job needs a queue and a definition, and may be terminated
-        actions, resources = found.pop("job*")
+    if "job*" in statements:  # a job needs a queue and a definition, and may be terminated
+        actions, resources = statements.pop("job*")
         names = [r.params["jobDefinitionName"] for r in requests if "jobDefinitionName" in r.params]
         queues = [r.params["jobQueueName"] for r in requests if "jobQueueName" in r.params]
         resources = {
@@ -156,7 +156,7 @@ def _made(requests: Iterable[Request], options: AwsOptions) -> Iterator[dict[str
             *(_queue(name, options) for name in queues or [options.queue or ""]),
         }
         yield _statement("Job", {*actions, "batch:TerminateJob"}, resources)
-    for kind, (actions, resources) in found.items():
+    for kind, (actions, resources) in statements.items():
         yield _statement(kind.title().replace("-", ""), actions, resources)
     yield from _queued(requests, options)
     yield from _machines(requests, options)

@@ -90,8 +90,8 @@ def read(options: AwsOptions) -> ListedPrices:
             "the profile has no `region`", "add providers: {aws-batch: {region: NAME}}"
         )
     if partition(options.region).id != "aws":
-        what = f"AWS's price list of {options.region} is not in USD, or not in this partition"
-        raise Unavailable(what, "write what machines cost to `prices` in the profile")
+        message = f"AWS's price list of {options.region} is not in USD, or not in this partition"
+        raise Unavailable(message, "write what machines cost to `prices` in the profile")
     with translated("the credentials"):
         session = boto3.Session(profile_name=options.account_profile, region_name=options.region)
         if session.get_credentials() is None:
@@ -118,27 +118,27 @@ def products(pricing: Any, region: str, offer: str, only: Mapping[str, str]) -> 
         yield from page["PriceList"]
 
 
-def service_prices(found: Iterable[str], offer: str) -> dict[str, float]:
+def service_prices(lines: Iterable[str], offer: str) -> dict[str, float]:
     """Return by item what is sold besides machines: the price of the first GB or request, the highest of several."""
     prices: dict[str, float] = {}
     items = {item: usage for item, usage in SERVICES.items() if usage.offer == offer}
     with _readable():
-        for one in map(json.loads, found):
-            name = one["product"]["attributes"].get("usagetype", "")
+        for product in map(json.loads, lines):
+            name = product["product"]["attributes"].get("usagetype", "")
             for item, usage in items.items():
                 if is_usage(name, usage):
-                    for usd in _first(one["terms"].get("OnDemand", {})):
+                    for usd in _first(product["terms"].get("OnDemand", {})):
                         prices[item] = max(usd * usage.times, prices.get(item, 0.0))
     return prices
 
 
-def on_demand_prices(found: Iterable[str]) -> dict[str, float]:
+def on_demand_prices(lines: Iterable[str]) -> dict[str, float]:
     """Return the price of an hour on demand by instance type; the highest if a type has several."""
     prices: dict[str, float] = {}
     with _readable():
-        for one in map(json.loads, found):
-            name = one["product"]["attributes"].get("instanceType")
-            for usd in _usd(one["terms"].get("OnDemand", {})) if name else ():
+        for product in map(json.loads, lines):
+            name = product["product"]["attributes"].get("instanceType")
+            for usd in _usd(product["terms"].get("OnDemand", {})) if name else ():
                 prices[name] = max(usd, prices.get(name, 0.0))
     return prices
 
@@ -178,7 +178,7 @@ def spot_prices(ec2: Any) -> dict[str, float]:
     )
     prices: dict[str, float] = {}
     for page in pages:
-        for one in page["SpotPriceHistory"]:
-            name, usd = one["InstanceType"], float(one["SpotPrice"])
+        for price in page["SpotPriceHistory"]:
+            name, usd = price["InstanceType"], float(price["SpotPrice"])
             prices[name] = max(usd, prices.get(name, 0.0))
     return prices

@@ -205,8 +205,8 @@ def price_fargate(
     }
     prices = {item: aws_price(item, options.region, listed) for item in amounts}
     parts = [
-        None if one.usd is None else one.usd * amounts[item]
-        for item, one in prices.items()
+        None if price.usd is None else price.usd * amounts[item]
+        for item, price in prices.items()
         if amounts[item]
     ]
     known = [part for part in parts if part is not None]
@@ -238,12 +238,12 @@ def check_region(facts: Facts) -> Iterator[Problem]:
     """Yield a problem for a region of which nothing is known: one type that it lacks refuses the whole environment."""
     options: AwsOptions = facts.options
     if asks_region(options) and OFFERED not in facts.survey:
-        what = f"runspec does not know which instance types {options.region} offers, and could not ask EC2"
+        message = f"runspec does not know which instance types {options.region} offers, and could not ask EC2"
         hint = (
             "log in with the right ec2:DescribeInstanceTypeOfferings, or set instance_types in the profile, "
             "such as [m7i.large, m7i.xlarge]"
         )
-        yield Problem(("provider",), what, hint)
+        yield Problem(("provider",), message, hint)
 
 
 def suggest_types(refusal: str, asked: Iterable[str]) -> str | None:

@@ -107,8 +107,8 @@ def choose_signer(signature_version: Any, **_: Any) -> str | None:
 class TimedResponse(HTTPResponse):
     def __init__(self, sock: socket.socket, *args: Any, **more: Any) -> None:
         super().__init__(sock, *args, **more)
-        found: Any = self.fp  # a BufferedReader, as makefile("rb") gives
-        self.fp = io.BufferedReader(TimedStream(found.detach(), sock, time.monotonic))
+        body: Any = self.fp  # a BufferedReader, as makefile("rb") gives
+        self.fp = io.BufferedReader(TimedStream(body.detach(), sock, time.monotonic))
 
 
 class TimedConnection(AWSHTTPConnection):  # type: ignore[misc]  # the SDK has no types
@@ -252,5 +252,5 @@ class Session:
         """Return the URL of an object as *client* would address it."""
         where = {"Bucket": self.bucket, "Key": "key"}
         with translated("the endpoint of the bucket"):
-            found: str = client.generate_presigned_url("get_object", Params=where)
-        return urlsplit(found)
+            url: str = client.generate_presigned_url("get_object", Params=where)
+        return urlsplit(url)

@@ -57,11 +57,11 @@ def lines(spec: Spec, run: str, facts: Facts) -> Iterator[Line]:
     again = spec.retry.attempts > 1 or spec.retry.spot_attempts > 1
     claim = key(options, "runs", run, "claim")
 
-    def mount(one: Mount) -> Iterator[Line]:
-        if one.scheme == "shared":
-            yield f"link={SHARED}/{one.place}"
+    def mount(folder: Mount) -> Iterator[Line]:
+        if folder.scheme == "shared":
+            yield f"link={SHARED}/{folder.place}"
             return
-        source = facts.sources[one.name]
+        source = facts.sources[folder.name]
         yield digest_line(source)
         yield ["get=", mark("GET", key(options, "blobs", blob_name(source)))]
 
@@ -88,8 +88,8 @@ def problems(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
     yield from signed_problems(spec, hint)
     for i, mount in enumerate(spec.mounts):
         if mount.scheme == "store":
-            what = "a signed URL permits access to one object, not to all objects under a prefix"
-            yield Problem(("mounts", i, "source"), what, f"mount a folder, or {hint}")
+            message = "a signed URL permits access to one object, not to all objects under a prefix"
+            yield Problem(("mounts", i, "source"), message, f"mount a folder, or {hint}")
     yield from _times(spec, options)
 
 
@@ -99,16 +99,18 @@ def _times(spec: Spec, options: AwsOptions) -> Iterator[Problem]:
         hint = "set signed_for: 7d or less"
         yield Problem(("provider",), f"signed_for: {good_s} s, but S3 accepts 7 days at most", hint)
     elif spec.outputs and (spec.timeout or 0) >= good_s:
-        what = f"{spec.timeout} s, but the URLs for outputs are valid for {good_s} s"
-        yield Problem(("timeout",), what, "increase providers.aws-batch.signed_for, to 7d at most")
-    what = (
+        message = f"{spec.timeout} s, but the URLs for outputs are valid for {good_s} s"
+        yield Problem(
+            ("timeout",), message, "increase providers.aws-batch.signed_for, to 7d at most"
+        )
+    message = (
         f"files: signed: the URLs are valid for {_length(good_s)} from now, and expire earlier with "
         "temporary credentials: the wait in the queue, the job and its outputs must fit into this time"
     )
-    yield Problem(("provider",), what, severity="note")
+    yield Problem(("provider",), message, severity="note")
     if spec.retry.attempts > 1:
-        what = "with files: signed, AWS Batch counts the attempts: a preempted attempt counts as a failure"
-        yield Problem(("retry", "attempts"), what, severity="note")
+        message = "with files: signed, AWS Batch counts the attempts: a preempted attempt counts as a failure"
+        yield Problem(("retry", "attempts"), message, severity="note")
 
 
 def _length(seconds: int) -> str:

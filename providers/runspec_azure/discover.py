@@ -72,18 +72,18 @@ class Subscription:
             ask = self.resources.resources.list
             listed = collected("Resources_List", lambda: ask(filter=wanted_type, cls=elements))
             wanted = self.account_name.lower()
-            ids = [one.id for one in listed if str(one.name).lower() == wanted]
+            ids = [account.id for account in listed if str(account.name).lower() == wanted]
             if not ids:
                 return None
             if not ids[0]:
                 raise NoAnswer("look for the Batch account: the reply lacks its id")
-            found = self.resources.resources.get_by_id(ids[0], api_version=API_VERSION)
-        return {"location": found.location, **(found.properties or {})}
+            resource = self.resources.resources.get_by_id(ids[0], api_version=API_VERSION)
+        return {"location": resource.location, **(resource.properties or {})}
 
     @property
     def mode(self) -> str | None:
-        found = (self.account or {}).get("poolAllocationMode")
-        return MODES.get(str(found))
+        mode = (self.account or {}).get("poolAllocationMode")
+        return MODES.get(str(mode))
 
     @property
     def region(self) -> str:
@@ -123,9 +123,9 @@ def listed_skus(
     """Return the VM sizes that *region* offers and *known* finds in its table, by their names in the table."""
     ask, wanted = compute.resource_skus.list, f"location eq '{region}'"
     return {
-        found.name: _sku(one)
-        for one in collected("ResourceSkus_List", lambda: ask(filter=wanted, cls=elements))
-        if one.resource_type == "virtualMachines" and (found := known(str(one.name)))
+        named.name: _sku(sku)
+        for sku in collected("ResourceSkus_List", lambda: ask(filter=wanted, cls=elements))
+        if sku.resource_type == "virtualMachines" and (named := known(str(sku.name)))
     }
 
 
@@ -158,9 +158,9 @@ def _sku(one: Any) -> Sku:
 
 def _refused(restrictions: Iterable[Any]) -> str | None:
     """Return why the subscription cannot use a size in the region. Restrictions of single zones do not count."""
-    for one in restrictions:
-        if str(getattr(one.type, "value", one.type)) == "Location":
-            return str(getattr(one.reason_code, "value", one.reason_code))
+    for restriction in restrictions:
+        if str(getattr(restriction.type, "value", restriction.type)) == "Location":
+            return str(getattr(restriction.reason_code, "value", restriction.reason_code))
     return None
 
 
@@ -169,17 +169,17 @@ def survey(options: Any, subscription: Subscription | None = None) -> dict[str, 
 
     They do not contain current usage, so that a plan is the same tomorrow.
     """
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     try:
         asked = subscription or opened(options)
         if mode := asked.mode:
-            found["pool_allocation"] = mode
+            facts["pool_allocation"] = mode
         there = {name: dict(sku.facts) for name, sku in asked.skus.items() if not sku.refused}
         if there:  # an empty list is from an unknown region, and then the table is better
-            found["machines"] = there
+            facts["machines"] = there
     except RunspecError:
-        return found
-    return found
+        return facts
+    return facts
 
 
 def opened(options: Any) -> Subscription:
@@ -219,10 +219,10 @@ class Offered(Protocol):
 def asked(ask: Callable[[], Any], good: str, hint: str) -> tuple[Finding, Any]:
     """Return a finding about *ask*, and its result; None if it was refused."""
     try:
-        found = ask()
+        answer = ask()
     except RunspecError as exc:
         return Finding(exc.message, False, exc.hint or hint), None
-    return Finding(good, True), found
+    return Finding(good, True), answer
 
 
 def free(usage: Usage, what: str, least: int, hint: str) -> Finding:
@@ -241,7 +241,7 @@ def sizes(
     if missing:
         yield Finding(f"not offered in {where}: {', '.join(missing)}", not needed, MORE)
     if refused:
-        what = f"not available to this subscription in {where}: {', '.join(refused)}"
-        yield Finding(what, not needed, MORE)
+        message = f"not available to this subscription in {where}: {', '.join(refused)}"
+        yield Finding(message, not needed, MORE)
     if names and not missing and not refused:
         yield Finding(f"{where} offers all {len(names)} VM sizes", True)

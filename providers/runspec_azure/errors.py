@@ -49,43 +49,43 @@ TRUST = (
 
 
 @contextlib.contextmanager
-def translated(what: str, hints: Hints = BATCH) -> Iterator[None]:
-    """Translate errors of the SDKs while *what* is done to the errors of `Client.call`."""
+def translated(action: str, hints: Hints = BATCH) -> Iterator[None]:
+    """Translate errors of the SDKs while *action* is done to the errors of `Client.call`."""
     try:
-        with _trusted(what):
+        with _trusted(action):
             yield
     except exceptions.ClientAuthenticationError as exc:
         if _unreachable(exc):
-            text = f"{what}: cannot reach the login service: {first_line(exc)}"
+            text = f"{action}: cannot reach the login service: {first_line(exc)}"
             raise RemoteError(text, transient=True) from exc
-        raise CredentialsError(f"{what}: {first_line(exc)}", hints.login) from exc
+        raise CredentialsError(f"{action}: {first_line(exc)}", hints.login) from exc
     except exceptions.DecodeError as exc:
-        raise NoAnswer(f"{what}: the reply was cut off") from exc
+        raise NoAnswer(f"{action}: the reply was cut off") from exc
     except exceptions.HttpResponseError as exc:
-        raise refusal(what, exc, hints) from exc
+        raise refusal(action, exc, hints) from exc
     except exceptions.ServiceRequestError as exc:
         if any(word in f"{exc.inner_exception!r} {exc}" for word in NEVER_CAME):
-            text = f"{what}: cannot reach Azure: {first_line(exc)}"
+            text = f"{action}: cannot reach Azure: {first_line(exc)}"
             raise RemoteError(text, transient=True) from exc
-        raise NoAnswer(f"{what}: {first_line(exc)}") from exc
+        raise NoAnswer(f"{action}: {first_line(exc)}") from exc
     except exceptions.AzureError as exc:
-        raise NoAnswer(f"{what}: {first_line(exc)}") from exc
+        raise NoAnswer(f"{action}: {first_line(exc)}") from exc
     except bulk.BaseError as exc:
-        raise _bulk_refused(what, exc, hints) from exc
+        raise _bulk_refused(action, exc, hints) from exc
     except RecursionError as exc:
-        raise NoAnswer(f"{what}: the reply cannot be read: {exc}") from exc
+        raise NoAnswer(f"{action}: the reply cannot be read: {exc}") from exc
     except ValueError as exc:  # half a reply is not JSON, and half a key is not base64
-        raise NoAnswer(f"{what}: the reply was cut off") from exc
+        raise NoAnswer(f"{action}: the reply was cut off") from exc
 
 
 @contextlib.contextmanager
-def _trusted(what: str) -> Iterator[None]:
+def _trusted(action: str) -> Iterator[None]:
     """Raise Unavailable for an untrusted certificate: the error is permanent, and nothing was sent."""
     try:
         yield
     except (exceptions.AzureError, bulk.BaseError) as exc:
         if UNTRUSTED.search(str(exc)):
-            text = f"{what}: this machine does not trust the server's certificate"
+            text = f"{action}: this machine does not trust the server's certificate"
             raise Unavailable(text, TRUST) from exc
         raise
 
@@ -102,9 +102,9 @@ def first_line(exc: BaseException) -> str:
     return SIGNATURE.sub(r"\1=...", str(text).strip().partition("\n")[0])
 
 
-def refusal(what: str, exc: exceptions.HttpResponseError, hints: Hints) -> Exception:
+def refusal(action: str, exc: exceptions.HttpResponseError, hints: Hints) -> Exception:
     status, code = exc.status_code or 0, service_code(exc)
-    text = ": ".join(part for part in (what, str(code or status), _message(exc)) if part)
+    text = ": ".join(part for part in (action, str(code or status), _message(exc)) if part)
     text = " ".join(text.split())  # a code or a detail may have several lines
     if status in (401, 403):
         return CredentialsError(text, hints.login if status == 401 else hints.rights)
@@ -129,7 +129,7 @@ def _message(exc: exceptions.HttpResponseError) -> str:
     error: Any = exc.error
     first = str(getattr(error, "message", None) or exc.message or "").partition("\n")[0]
     text = HTML.sub("", first)
-    more = [f"{one.code}: {one.message}" for one in getattr(error, "details", None) or ()]
+    more = [f"{detail.code}: {detail.message}" for detail in getattr(error, "details", None) or ()]
     return SIGNATURE.sub(r"\1=...", "; ".join(part for part in (text, *more) if part))
 
 
@@ -138,8 +138,8 @@ def service_code(exc: BaseException | None) -> str:
     if not isinstance(exc, exceptions.HttpResponseError):
         return ""
     model: Any = exc.model
-    found = getattr(model, "code", None) or getattr(exc.error, "code", None)
-    return str(found or "")
+    code = getattr(model, "code", None) or getattr(exc.error, "code", None)
+    return str(code or "")
 
 
 def code_of(exc: BaseException) -> str:
@@ -153,28 +153,28 @@ def status_of(exc: BaseException) -> int:
     return int(getattr(cause, "status_code", None) or 0)
 
 
-def stream_broken(what: str, exc: OSError) -> Exception:
+def stream_broken(action: str, exc: OSError) -> Exception:
     """Return the error for an OSError of a stream of obstore, whose text contains the answer of the service."""
-    return _bulk_refused(what, exc, BATCH)
+    return _bulk_refused(action, exc, BATCH)
 
 
-def _bulk_refused(what: str, exc: bulk.BaseError | OSError, hints: Hints) -> Exception:
+def _bulk_refused(action: str, exc: bulk.BaseError | OSError, hints: Hints) -> Exception:
     """Return the error for Blob storage's answer inside obstore's text."""
     text = str(exc)
     code = _between(text, "<Code>", "</Code>")
     message = _between(text, "<Message>", "</Message>").partition("\n")[0]
     line = PAGE.sub("", text.strip().partition("\n")[0])
-    told = SIGNATURE.sub(r"\1=...", message or code or line)
+    redacted = SIGNATURE.sub(r"\1=...", message or code or line)
     if code == "ContainerNotFound":  # obstore raises this error itself, except for lists
-        return FileNotFoundError(told)
+        return FileNotFoundError(redacted)
     denied = isinstance(exc, bulk.PermissionDeniedError | bulk.UnauthenticatedError)
     if code in DENIED or denied:
-        return CredentialsError(f"{what}: {told}", hints.login)
+        return CredentialsError(f"{action}: {redacted}", hints.login)
     if code == "NotImplemented":  # the store does not know the request, and never will
-        return RemoteError(f"{what}: {told}")
-    return NoAnswer(f"{what}: {told}")
+        return RemoteError(f"{action}: {redacted}")
+    return NoAnswer(f"{action}: {redacted}")
 
 
 def _between(text: str, begin: str, end: str) -> str:
-    found, there, _ = text.partition(begin)[2].partition(end)
-    return found if there else ""
+    inner, there, _ = text.partition(begin)[2].partition(end)
+    return inner if there else ""

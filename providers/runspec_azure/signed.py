@@ -91,12 +91,12 @@ class Signer:
         return f"{base}?{query}" if words.startswith("url ") else query
 
     def _query(self, rights: str, key: str) -> str:
-        at, found = self._made.get((rights, key), (0.0, ""))
-        if not found or self.clock.monotonic() - at > self.fresh_s:
+        at, signature = self._made.get((rights, key), (0.0, ""))
+        if not signature or self.clock.monotonic() - at > self.fresh_s:
             with translated("sign for the job"):
-                found = self.sign(rights, key)
-            self._made[rights, key] = (self.clock.monotonic(), found)
-        return found
+                signature = self.sign(rights, key)
+            self._made[rights, key] = (self.clock.monotonic(), signature)
+        return signature
 
     def sign(self, rights: str, key: str) -> str:
         """https://learn.microsoft.com/rest/api/storageservices/create-service-sas"""
@@ -120,8 +120,8 @@ class Signer:
     def delegation(self) -> datetime:
         """Get a user delegation key for the login, and return when it expires. Raise the errors of `Client.call`."""
         with translated("get a user delegation key"):
-            found = self._key(EARLY_S)
-        return datetime.fromisoformat(str(found.signed_expiry))
+            delegation = self._key(EARLY_S)
+        return datetime.fromisoformat(str(delegation.signed_expiry))
 
     def _key(self, wanted_s: float) -> UserDelegationKey:
         """Return a key that expires later than its signatures, because a signature is not valid longer than its key.
@@ -135,19 +135,19 @@ class Signer:
             who = FetchedToken(self.account.login)
             with BlobServiceClient(end, credential=who, permit_redirects=False) as client:
                 ends = now + timedelta(seconds=wanted_s) + early
-                found = client.get_user_delegation_key(now - early, ends, cls=_whole)
-            self._delegated = (self.clock.monotonic(), found)
+                delegation = client.get_user_delegation_key(now - early, ends, cls=_whole)
+            self._delegated = (self.clock.monotonic(), delegation)
         return self._delegated[1]
 
 
-def _whole(_response: Any, found: Any, _headers: Any) -> Any:
-    """Return the key *found*. Raise NoAnswer if a field is missing that signatures need."""
+def _whole(_response: Any, item: Any, _headers: Any) -> Any:
+    """Return the key *item*. Raise NoAnswer if a field is missing that signatures need."""
     for name, sent in PARTS.items():
-        if not str(getattr(found, name, None) or "").strip():
+        if not str(getattr(item, name, None) or "").strip():
             raise NoAnswer(f"the user delegation key: the reply lacks '{sent}'")
     try:
-        base64.b64decode(found.value, validate=True)
+        base64.b64decode(item.value, validate=True)
     except ValueError:
-        what = "the user delegation key: 'Value' of the reply is not base64"
-        raise NoAnswer(what) from None
-    return found
+        message = "the user delegation key: 'Value' of the reply is not base64"
+        raise NoAnswer(message) from None
+    return item

@@ -92,9 +92,9 @@ class Blobs:
             )
 
     def _token(self) -> Any:
-        found = self.session.login.get_token(STORAGE_SCOPE)
-        expires = datetime.fromtimestamp(found.expires_on, UTC)
-        return {"token": found.token, "expires_at": expires}
+        token = self.session.login.get_token(STORAGE_SCOPE)
+        expires = datetime.fromtimestamp(token.expires_on, UTC)
+        return {"token": token.token, "expires_at": expires}
 
     def key(self, *parts: str) -> str:
         return "/".join((self.prefix, *parts))
@@ -164,8 +164,8 @@ class Blobs:
         }
         for header, write in writes.items():
             if write():
-                what = f"the store of container {self.options.container} does not obey {header}"
-                raise RemoteError(f"{what}: two jobs of one run could both run", STORE)
+                message = f"the store of container {self.options.container} does not obey {header}"
+                raise RemoteError(f"{message}: two jobs of one run could both run", STORE)
 
     def _put_over(self, content: bytes, etag: str, *parts: str) -> bool:
         """Write a small blob if it has *etag*; return whether it was written."""
@@ -202,8 +202,8 @@ class Blobs:
         except FileNotFoundError:
             name, account = self.options.container, self.options.storage_account
             hint = f"create it (az storage container create --name {name} --account-name {account})"
-            what = f"there is no container {name} in the account {account}"
-            raise RemoteError(what, f"{hint}, or set another one in the profile") from None
+            message = f"there is no container {name} in the account {account}"
+            raise RemoteError(message, f"{hint}, or set another one in the profile") from None
 
     def remove(self, key: str) -> None:
         try:
@@ -216,21 +216,21 @@ class Blobs:
         """Yield every blob whose name begins with *prefix*, a folder of names."""
         with self._contained(), translated(f"list {prefix}"):
             for page in obstore.list(self.store, prefix.rstrip("/")):
-                for found in page:
-                    if found["path"].startswith(prefix):
-                        modified_s = found["last_modified"].timestamp()
-                        yield Entry(found["path"], int(found["size"]), modified_s)
+                for entry in page:
+                    if entry["path"].startswith(prefix):
+                        modified_s = entry["last_modified"].timestamp()
+                        yield Entry(entry["path"], int(entry["size"]), modified_s)
 
     def folders(self, prefix: str) -> list[str]:
         """Return the names directly below *prefix* that have blobs below them."""
         with self._contained(), translated(f"list {prefix}"):
-            found = obstore.list_with_delimiter(self.store, prefix.rstrip("/"))
-            return [name.rstrip("/").rpartition("/")[2] for name in found["common_prefixes"]]
+            answer = obstore.list_with_delimiter(self.store, prefix.rstrip("/"))
+            return [name.rstrip("/").rpartition("/")[2] for name in answer["common_prefixes"]]
 
     def empty(self, prefix: str) -> None:
         """Delete every blob whose name begins with *prefix*."""
         assert prefix.strip("/"), "BUG: this would delete everything in the container"
-        keys = [found.key for found in self.listing(prefix)]
+        keys = [entry.key for entry in self.listing(prefix)]
         try:
             with translated(f"delete {prefix}*"), _known():
                 if keys:
@@ -241,8 +241,8 @@ class Blobs:
 
     def outputs(self, run: str) -> list[OutputFile]:
         base = self.key("runs", run, "outputs", "")
-        found = ((one.key, one.size) for one in self.listing(base))
-        return read_saved_outputs(base, found, self.open_blob)
+        entries = ((entry.key, entry.size) for entry in self.listing(base))
+        return read_saved_outputs(base, entries, self.open_blob)
 
     def open_blob(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
         """Return a file of the bytes from *start* up to *end*."""
@@ -353,11 +353,11 @@ def copy_blob(container: ContainerClient, copy: Copy, pause: Callable[[], None])
 
     The copy may continue after the answer: https://learn.microsoft.com/rest/api/storageservices/copy-blob
     """
-    what = f"copy {copy.source} to {copy.target}"
+    message = f"copy {copy.source} to {copy.target}"
     target = container.get_blob_client(copy.target)
-    with translated(what):
+    with translated(message):
         target.start_copy_from_url(container.get_blob_client(copy.source).url)
         while (status := target.get_blob_properties().copy.status) == "pending":
             pause()
     if status != "success":
-        raise RemoteError(f"{what}: the store stopped the copy: {status}")
+        raise RemoteError(f"{message}: the store stopped the copy: {status}")

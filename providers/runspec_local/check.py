@@ -36,64 +36,64 @@ def problems(spec: Spec, facts: Facts) -> Iterator[Problem]:
 def _machine(spec: Spec, facts: Facts) -> Iterator[Problem]:
     yield from too_many_tasks(spec, MOST_TASKS, "this machine runs them all")
     if spec.cluster.nodes.max > MOST_NODES:
-        what = f"{spec.cluster.nodes.max:,} nodes, and this machine runs at most {MOST_NODES:,}"
-        yield Problem(("cluster", "nodes"), what, "each node is a process of its own here")
+        message = f"{spec.cluster.nodes.max:,} nodes, and this machine runs at most {MOST_NODES:,}"
+        yield Problem(("cluster", "nodes"), message, "each node is a process of its own here")
     if spec.cluster.nodes.elastic and facts.complete and contained(facts):
-        what = "elastic jobs do not run in containers on this machine"
+        message = "elastic jobs do not run in containers on this machine"
         hint = f"set providers: {{local: {{engine: process}}}}, or nodes: {spec.cluster.nodes.max}"
-        yield Problem(("cluster", "nodes"), what, hint)
+        yield Problem(("cluster", "nodes"), message, hint)
     if spec.cluster.gpus:
         yield from _gpus(spec, facts)
     elif facts.survey.get("hidden_gpus") and VISIBLE not in spec.env:
-        what = "this machine has GPUs, which are hidden from the job: cluster: {gpus: 1} gives each node one"
-        yield Problem(("cluster",), what, severity="note")
+        message = "this machine has GPUs, which are hidden from the job: cluster: {gpus: 1} gives each node one"
+        yield Problem(("cluster",), message, severity="note")
     cpus, here = spec.cluster.cpus, facts.survey.get("cpus")
     if cpus and here and here < cpus * spec.cluster.nodes.max:
         nodes = spec.cluster.nodes.max
         asked = (
             f"{nodes} nodes ask for {cpus} cores each" if nodes > 1 else f"asks for {cpus} cores"
         )
-        what = f"{asked}, and this machine has {here}: the job runs, and may be slower"
-        yield Problem(("cluster", "cpus"), what, severity="note")
+        message = f"{asked}, and this machine has {here}: the job runs, and may be slower"
+        yield Problem(("cluster", "cpus"), message, severity="note")
     if spec.cluster.capacity is not Capacity.ON_DEMAND or spec.cluster.pool:
-        what = "`local` ignores capacity: jobs run on this machine"
-        yield Problem(("cluster", "capacity"), what, severity="note")
+        message = "`local` ignores capacity: jobs run on this machine"
+        yield Problem(("cluster", "capacity"), message, severity="note")
 
 
 def _gpus(spec: Spec, facts: Facts) -> Iterator[Problem]:
     gpus, nodes, here = spec.cluster.gpus or 0, spec.cluster.nodes.max, facts.survey.get("gpus")
     if here is not None and here < gpus * nodes and not facts.options.without_gpus:
         asked = f"{nodes} x {gpus} GPUs, which nodes do not share" if nodes > 1 else f"{gpus} GPUs"
-        what = f"the spec asks for {asked}, and this machine has {here}"
+        message = f"the spec asks for {asked}, and this machine has {here}"
         how = f" ({facts.survey['gpus_how']})" if facts.survey.get("gpus_how") else ""
         fewer = f"set nodes: {here // gpus}" if here >= gpus else "remove gpus"
         hint = f"{fewer}, or set providers: {{local: {{without_gpus: true}}}}"
-        yield Problem(("cluster", "gpus"), what + how, hint)
+        yield Problem(("cluster", "gpus"), message + how, hint)
     elif here and not facts.survey.get("cdi", True):
-        what = (
+        message = (
             "podman cannot give GPUs to containers: there is no CDI specification of nvidia.com/gpu"
         )
         hint = "run sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
-        yield Problem(("cluster", "gpus"), what, hint)
+        yield Problem(("cluster", "gpus"), message, hint)
     if VISIBLE in spec.env:
-        what = f"the program sees the GPUs that env.{VISIBLE} names, whichever the node has"
-        yield Problem(("env", VISIBLE), what, severity="note")
+        message = f"the program sees the GPUs that env.{VISIBLE} names, whichever the node has"
+        yield Problem(("env", VISIBLE), message, severity="note")
 
 
 def _unused(spec: Spec, facts: Facts) -> Iterator[Problem]:
     """Yield a note for each setting that has no effect on this machine."""
     if spec.cluster.memory and facts.survey.get("engine") == "process":
-        what = "processes share this machine's memory: no limit is enforced"
-        yield Problem(("cluster", "memory"), what, severity="note")
+        message = "processes share this machine's memory: no limit is enforced"
+        yield Problem(("cluster", "memory"), message, severity="note")
     if spec.cluster.disk:
-        what = "nodes share this machine's disk: no limit is enforced"
-        yield Problem(("cluster", "disk"), what, severity="note")
+        message = "nodes share this machine's disk: no limit is enforced"
+        yield Problem(("cluster", "disk"), message, severity="note")
     if spec.container.shm and facts.survey.get("engine") == "process":
-        what = "processes share this machine's /dev/shm, whose size runspec does not change"
-        yield Problem(("container", "shm"), what, severity="note")
+        message = "processes share this machine's /dev/shm, whose size runspec does not change"
+        yield Problem(("container", "shm"), message, severity="note")
     if spec.cluster.placement:
-        what = "`local` ignores placement: all nodes are on this machine"
-        yield Problem(("cluster", "placement"), what, severity="note")
+        message = "`local` ignores placement: all nodes are on this machine"
+        yield Problem(("cluster", "placement"), message, severity="note")
 
 
 def _places(spec: Spec) -> Iterator[Problem]:
@@ -108,17 +108,17 @@ def _places(spec: Spec) -> Iterator[Problem]:
 
 def _container(spec: Spec, facts: Facts) -> Iterator[Problem]:
     if "python_problem" in facts.survey:
-        what, hint = facts.survey["python_problem"]
+        message, hint = facts.survey["python_problem"]
         key = "python" if spec.container.python else "requirements"
-        yield Problem(("container", key), what, hint)
+        yield Problem(("container", key), message, hint)
     if "engine_problem" in facts.survey:
-        what, hint = facts.survey["engine_problem"]
-        yield Problem(("container", "image"), what, hint)
+        message, hint = facts.survey["engine_problem"]
+        yield Problem(("container", "image"), message, hint)
     elif spec.container.image and facts.survey.get("engine") == "process":
         why = facts.survey["engine_why"]
         if spec.container.requirements is not None or facts.options.engine == "process":
-            what = f"{why}: the job runs as processes, without the image"
-            yield Problem(("container", "image"), what, severity="note")
+            message = f"{why}: the job runs as processes, without the image"
+            yield Problem(("container", "image"), message, severity="note")
         else:
             hint = (
                 "install podman, use container.requirements instead, or set "
@@ -132,13 +132,13 @@ def _mounts(spec: Spec, facts: Facts) -> Iterator[Problem]:
     for i, mount in enumerate(spec.mounts):
         there = facts.survey.get(mount.scheme, {})
         if mount.read_only and not there.get(mount.place, True):
-            what = f"there is no file or folder at '{mount.source}'"
+            message = f"there is no file or folder at '{mount.source}'"
             hint = f"put the files into {facts.survey['root']}/{mount.scheme}/{mount.place}"
-            yield Problem(("mounts", i, "source"), what, hint)
+            yield Problem(("mounts", i, "source"), message, hint)
         if set(mount.place) & set(UNMOUNTABLE) and mount.scheme != "file" and contained(facts):
             hint = "rename the folder"
-            what = f"no container engine can mount '{mount.source}': it contains a comma, a quote or a line break"
-            yield Problem(("mounts", i, "source"), what, hint)
+            message = f"no container engine can mount '{mount.source}': it contains a comma, a quote or a line break"
+            yield Problem(("mounts", i, "source"), message, hint)
 
 
 def _paths(spec: Spec, facts: Facts) -> Iterator[Problem]:
@@ -150,11 +150,11 @@ def _paths(spec: Spec, facts: Facts) -> Iterator[Problem]:
         why = facts.survey.get("unseen", {}).get(f"/{path.split('/')[1]}")
         if why := why if facts.options.namespace is not False else "namespace is false":
             reasons.setdefault(why, []).append((path, place, at))
-    for why, found in reasons.items():
-        missing = ", ".join(path for path, _, _ in found)
-        what = f"processes do not find {missing} here, because {why}"
-        hint = f"write {', '.join(place for _, place, _ in found)}"
-        yield Problem(_named_in(spec, found) or found[0][2], what, hint, severity="note")
+    for why, paths in reasons.items():
+        missing = ", ".join(path for path, _, _ in paths)
+        message = f"processes do not find {missing} here, because {why}"
+        hint = f"write {', '.join(place for _, place, _ in paths)}"
+        yield Problem(_named_in(spec, paths) or paths[0][2], message, hint, severity="note")
 
 
 def _placed(spec: Spec) -> Iterator[tuple[str, str, Path]]:
@@ -165,22 +165,22 @@ def _placed(spec: Spec) -> Iterator[tuple[str, str, Path]]:
         yield output.path, f"${{outputs.{output.name}}}", ("outputs", i, "path")
 
 
-def _named_in(spec: Spec, found: Sequence[tuple[str, str, Path]]) -> Path | None:
-    """Return where the program is told one of the paths *found*, or None."""
+def _named_in(spec: Spec, paths: Sequence[tuple[str, str, Path]]) -> Path | None:
+    """Return where the program is told one of the paths *paths*, or None."""
     texts: list[tuple[Path, str]] = [(("run",), spec.run or "")]
     texts += [(("command", i), word) for i, word in enumerate(spec.command or ())]
     texts += [(("env", name), value) for name, value in spec.env.items()]
-    return next((at for at, text in texts for path, _, _ in found if path in text), None)
+    return next((at for at, text in texts for path, _, _ in paths if path in text), None)
 
 
 def _root(facts: Facts) -> Iterator[Problem]:
     root = facts.survey.get("root", "")
     if contained(facts) and set(root) & set(UNMOUNTABLE):
         hint = "set RUNSPEC_HOME or providers: {local: {root: ...}} to another folder"
-        what = (
+        message = (
             f"no container engine can mount '{root}': it contains a comma, a quote or a line break"
         )
-        yield Problem(("provider",), what, hint)
+        yield Problem(("provider",), message, hint)
 
 
 def contained(facts: Facts) -> bool:
@@ -189,5 +189,5 @@ def contained(facts: Facts) -> bool:
 
 def _secret(at: Path, _key: str, source: str) -> Iterator[Problem]:
     if not source.startswith(READABLE):
-        what = f"nothing reads '{source.partition(':')[0]}:' on this machine"
-        yield Problem(at, what, "use env:NAME or file:/path on local")
+        message = f"nothing reads '{source.partition(':')[0]}:' on this machine"
+        yield Problem(at, message, "use env:NAME or file:/path on local")

@@ -245,11 +245,11 @@ class LocalClient:
                 name, *words.before, "pull", *words.after, image, timeout_s=self.timing.pull_s
             )
         if done.returncode:
-            what = f"cannot get the image {image}: {container_engine.last_line(done.stderr)}"
+            message = f"cannot get the image {image}: {container_engine.last_line(done.stderr)}"
             hint = "check its name, and that you are logged in to its registry"
             if "login" in params:
                 hint = f"check its name, and registry_user and registry_password of {params['login']['registry']}"
-            raise RemoteError(what, hint)
+            raise RemoteError(message, hint)
         return {"image": image}
 
     def _build_image(self, params: Mapping[str, Any]) -> Response:
@@ -298,14 +298,18 @@ class LocalClient:
 
     def _devices(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the GPUs that the run may use. Raise RemoteError if there are too few for one task."""
-        found, need = gpus.find(os.environ), params["gpus"] * params["nodes"]
-        if len(found.gpus) >= need:
+        devices, need = gpus.find(os.environ), params["gpus"] * params["nodes"]
+        if len(devices.gpus) >= need:
             folder = state_folder() / "local"
-            return {"devices": device_leases.record(folder, found.gpus)}
+            return {"devices": device_leases.record(folder, devices.gpus)}
         if params.get("without_gpus"):
             return {}
-        what = f"the job needs {need} GPUs, and this machine has {len(found.gpus)} ({found.how})"
-        raise RemoteError(what, "set providers: {local: {without_gpus: true}} to run without GPUs")
+        message = (
+            f"the job needs {need} GPUs, and this machine has {len(devices.gpus)} ({devices.how})"
+        )
+        raise RemoteError(
+            message, "set providers: {local: {without_gpus: true}} to run without GPUs"
+        )
 
     def _killed(self, run: str) -> Iterator[Path]:
         """Yield the folders of earlier runs of this spec whose supervisors were killed."""

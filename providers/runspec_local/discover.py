@@ -22,23 +22,25 @@ ENGINES = ("podman", "docker")
 
 def survey(spec: Spec, options: LocalOptions) -> Mapping[str, Any]:
     place = root(options)
-    found: dict[str, Any] = {
+    survey_facts: dict[str, Any] = {
         "root": place,
         "cpus": len(os.sched_getaffinity(0)),
         "store": _places(place, "store", spec),
         "shared": _places(place, "shared", spec),
     }
-    found |= _engine(spec, options)
+    survey_facts |= _engine(spec, options)
     if spec.cluster.gpus:
-        found |= _gpus(found["engine"])
-    elif found["engine"] == "process":
-        found["hidden_gpus"] = len(gpus.device_files())
-    if found["engine"] == "process":
+        survey_facts |= _gpus(survey_facts["engine"])
+    elif survey_facts["engine"] == "process":
+        survey_facts["hidden_gpus"] = len(gpus.device_files())
+    if survey_facts["engine"] == "process":
         if options.namespace is not False:
-            found["unseen"] = mount_namespace.unseen(plan.tops(spec), gpus=bool(spec.cluster.gpus))
+            survey_facts["unseen"] = mount_namespace.unseen(
+                plan.tops(spec), gpus=bool(spec.cluster.gpus)
+            )
         if spec.container.requirements is not None:
-            found |= _python(spec, options)
-    return found
+            survey_facts |= _python(spec, options)
+    return survey_facts
 
 
 def _places(root: str, scheme: str, spec: Spec) -> dict[str, bool]:
@@ -61,8 +63,8 @@ def root(options: LocalOptions) -> str:
 def _gpus(engine: str) -> dict[str, Any]:
     """Return how many GPUs jobs may use, how they were found, and whether podman can give them to containers."""
     there = gpus.find(os.environ)
-    found: dict[str, Any] = {"gpus": len(there.gpus), "gpus_how": there.how}
-    return {**found, "cdi": bool(gpus.cdi_names())} if engine == "podman" else found
+    gpu_facts: dict[str, Any] = {"gpus": len(there.gpus), "gpus_how": there.how}
+    return {**gpu_facts, "cdi": bool(gpus.cdi_names())} if engine == "podman" else gpu_facts
 
 
 def _engine(spec: Spec, options: LocalOptions) -> dict[str, Any]:
@@ -124,12 +126,12 @@ def examine(options: LocalOptions) -> Iterator[Finding]:
 
 def _engines(options: LocalOptions) -> Iterator[Finding]:
     """Yield a finding about each engine that may run images; one that does not work is a problem if it is asked for."""
-    found = {name: container_engine.works(name) for name in ENGINES}
-    for name, why in found.items():
+    engines = {name: container_engine.works(name) for name in ENGINES}
+    for name, why in engines.items():
         if why is None or options.engine == name:
             yield Finding(why or f"{name} works", why is None, why)
-    if None not in found.values() and options.engine not in ENGINES:
-        whys = "; ".join(str(why) for why in found.values())
+    if None not in engines.values() and options.engine not in ENGINES:
+        whys = "; ".join(str(why) for why in engines.values())
         yield Finding(f"images run as processes, without a container: {whys}", True)
 
 
@@ -145,5 +147,7 @@ def _paths() -> Finding:
     refused = mount_namespace.refusal()
     if refused is None:
         return Finding("processes find mounts and outputs at the paths of the spec", True)
-    what = f"processes do not find mounts at the paths of the spec: no mount namespace ({refused})"
-    return Finding(what, True, "write ${mounts.NAME} and ${outputs.NAME}")
+    message = (
+        f"processes do not find mounts at the paths of the spec: no mount namespace ({refused})"
+    )
+    return Finding(message, True, "write ${mounts.NAME} and ${outputs.NAME}")

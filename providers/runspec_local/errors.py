@@ -13,8 +13,8 @@ LEAST_BYTES = 64 << 10  # a disk with less is full
 MORE_ROOM = "free some space, or set RUNSPEC_HOME to a folder on another disk"
 
 
-def described(exc: OSError, place: Path) -> str:
-    """Return the path and reason of *exc*; *place* is used if the error names no file.
+def described(exc: OSError, path: Path) -> str:
+    """Return the path and reason of *exc*; *path* is used if the error names no file.
 
     An error of a write to an open file names no file, and one that no system call raised has no errno, only a text.
 
@@ -23,7 +23,7 @@ def described(exc: OSError, place: Path) -> str:
     >>> described(OSError("it is odd"), Path("/runs/r-1"))
     '/runs/r-1: it is odd'
     """
-    where = place if exc.filename is None else exc.filename
+    where = path if exc.filename is None else exc.filename
     return f"{where}: {(exc.strerror or str(exc) or type(exc).__name__).lower()}"
 
 
@@ -35,33 +35,33 @@ def way_out(exc: OSError) -> str | None:
 def full_disk(folder: Path) -> str:
     """Return a message if the disk of *folder* has no room for what a run writes, or an empty string."""
     with contextlib.suppress(OSError):
-        found = os.statvfs(folder)
-        if found.f_bavail * found.f_frsize < LEAST_BYTES:
+        disk = os.statvfs(folder)
+        if disk.f_bavail * disk.f_frsize < LEAST_BYTES:
             return with_way_out(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), folder)
     return ""
 
 
-def of_copy(text: str, place: Path) -> OSError:
-    """Return the OSError of which `shutil.copytree` kept only the *text*, when it copied to *place*.
+def of_copy(text: str, path: Path) -> OSError:
+    """Return the OSError of which `shutil.copytree` kept only the *text*, when it copied to *path*.
 
     >>> of_copy("[Errno 28] No space left on device: '/a' -> '/b'", Path("/b"))
     OSError(28, "No space left on device: '/a' -> '/b'")
     """
-    found = re.match(r"\[Errno (\d+)\] (.*)", text, re.DOTALL)
-    number, why = (int(found[1]), found[2]) if found else (errno.EIO, text)
-    return OSError(number, why, str(place))
+    match = re.match(r"\[Errno (\d+)\] (.*)", text, re.DOTALL)
+    number, why = (int(match[1]), match[2]) if match else (errno.EIO, text)
+    return OSError(number, why, str(path))
 
 
-def not_started(exc: OSError, place: Path) -> str:
+def not_started(exc: OSError, path: Path) -> str:
     """Return why a node cannot start, in one line.
 
     >>> not_started(FileNotFoundError(2, "No such file or directory", "podman"), Path("/runs/r-1"))
     'cannot start: podman: no such file or directory'
     """
-    return f"cannot start: {with_way_out(exc, place)}"
+    return f"cannot start: {with_way_out(exc, path)}"
 
 
-def with_way_out(exc: OSError, place: Path) -> str:
-    """Return the path and reason of *exc* and what to do about it, in one line; *place* is as in `described`."""
+def with_way_out(exc: OSError, path: Path) -> str:
+    """Return the path and reason of *exc* and what to do about it, in one line; *path* is as in `described`."""
     hint = way_out(exc)
-    return described(exc, place) + (f"; {hint}" if hint else "")
+    return described(exc, path) + (f"; {hint}" if hint else "")

@@ -80,8 +80,8 @@ def _environment(spec: Spec, facts: Facts) -> Iterator[Step]:
 
 def _image(spec: Spec, facts: Facts) -> Iterator[Step]:
     engine, image = facts.survey["engine"], spec.container.image
-    found = facts.options.login(image)
-    login = {} if found is None else {"login": found}
+    logins = facts.options.login(image)
+    login = {} if logins is None else {"login": logins}
     yield Step(
         "image",
         f"get the image {image}",
@@ -158,22 +158,22 @@ def _job(spec: Spec, run: str, facts: Facts) -> Step:
 def _shared(spec: Spec, facts: Facts) -> dict[str, Any]:
     """Return the parameters that only some jobs have."""
     nodes = spec.cluster.nodes
-    found: dict[str, Any] = {}
+    shared: dict[str, Any] = {}
     if spec.global_batch is not None:
-        found["global_batch"] = spec.global_batch
+        shared["global_batch"] = spec.global_batch
     if spec.cluster.gpus:
-        found["gpus"] = spec.cluster.gpus
+        shared["gpus"] = spec.cluster.gpus
         if facts.options.without_gpus:
-            found["without_gpus"] = True
+            shared["without_gpus"] = True
     wanted = facts.options.namespace is not False
     if facts.survey["engine"] == "process" and wanted and tops(spec):
-        found["namespace"] = tops(spec)
+        shared["namespace"] = tops(spec)
     if nodes.elastic:
-        found |= {
+        shared |= {
             "elastic": {"min": nodes.min, "max": nodes.max},
             "spot_attempts": spec.retry.spot_attempts,
         }
-    return found
+    return shared
 
 
 def _parents(facts: Facts) -> dict[str, Any]:
@@ -183,8 +183,12 @@ def _parents(facts: Facts) -> dict[str, Any]:
     root = facts.survey["root"]
     return {
         "needs": [
-            {"run": one.run, "folder": f"{root}/runs/{one.run}", "condition": one.condition}
-            for one in facts.parents
+            {
+                "run": parent.run,
+                "folder": f"{root}/runs/{parent.run}",
+                "condition": parent.condition,
+            }
+            for parent in facts.parents
         ]
     }
 

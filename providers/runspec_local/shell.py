@@ -97,17 +97,17 @@ def tunnel(folder: Path, at: tuple[int, int], port: int) -> Route:
     if not node.contained:
         return Address(host(node.rank), port)
     name = node.job["engine"]
-    found = engine(name, "exec", node.container, PLAIN, "-c", PYTHON).stdout.split()
-    if found:
-        line = (name, "exec", "--interactive", node.container, found[0], "-IS")
+    output = engine(name, "exec", node.container, PLAIN, "-c", PYTHON).stdout.split()
+    if output:
+        line = (name, "exec", "--interactive", node.container, output[0], "-IS")
         return StdioProxy(
             (*line, f"{AGENT_FOLDER}/runspec_inside.pyz", "relay", host(node.rank), str(port))
         )
     inspected = node.network if node.job["nodes"] > 1 else node.container
     addresses = engine(name, "container", "inspect", "--format", ADDRESS, inspected).stdout.split()
     if not addresses:
-        what = f"cannot connect to the container {node.container}"
-        raise Unavailable(what, "use an image that has python3")
+        message = f"cannot connect to the container {node.container}"
+        raise Unavailable(message, "use an image that has python3")
     return Address(addresses[0], port)
 
 

@@ -45,10 +45,10 @@ def supervisor(folder: Path) -> dict[str, Any] | None:
     A supervisor whose `started.json` is damaged or gone is known by its command line while it lives.
     """
     try:
-        found = _kept(folder / "started.json", {"pid", "ticks", "boot"})
+        started = _kept(folder / "started.json", {"pid", "ticks", "boot"})
     except RemoteError:
         return process.supervisor_in(folder) or {"pid": 0, "ticks": -1, "boot": process.boot_id()}
-    return process.supervisor_in(folder) if found is None else found
+    return process.supervisor_in(folder) if started is None else started
 
 
 def job_if_whole(folder: Path) -> dict[str, Any]:
@@ -66,10 +66,10 @@ def _kept(path: Path, names: set[str]) -> dict[str, Any] | None:
     """
     why = "it is damaged"
     try:
-        found: dict[str, Any] = json.loads(path.read_bytes())
-        check_format(found, process.FORMAT, str(path))
-        if names <= found.keys():
-            return found
+        content: dict[str, Any] = json.loads(path.read_bytes())
+        check_format(content, process.FORMAT, str(path))
+        if names <= content.keys():
+            return content
     except FileNotFoundError:
         return None
     except OSError as exc:
@@ -87,9 +87,9 @@ def status(folder: Path) -> Status:
         return Status(State.CANCELLED, "it had not started") if asked_to_end else Status(State.GONE)
     # read before the events, since it may end in between
     alive = who is not None and process.alive(who)
-    found = _events(folder)
-    nodes = tuple(_nodes(found))
-    if end := events.last(found, "end"):
+    noted = _events(folder)
+    nodes = tuple(_nodes(noted))
+    if end := events.last(noted, "end"):
         return Status(State(end["state"]), end["reason"], end["exit_code"], nodes)
     if alive:
         if any(node.state is State.RUNNING for node in nodes):
@@ -122,11 +122,11 @@ def _ended_with(nodes: Iterable[NodeStatus], state: State, reason: str) -> Itera
         yield node if node.state.terminal else node._replace(state=state, reason=reason)
 
 
-def _nodes(found: list[events.Event]) -> Iterator[NodeStatus]:
+def _nodes(noted: list[events.Event]) -> Iterator[NodeStatus]:
     """Yield the status of each node after its last event, with its ended attempts."""
     of_node: dict[tuple[int, int], list[events.Event]] = {}
     unsaved: dict[tuple[int, int], list[str]] = {}
-    for event in found:
+    for event in noted:
         if event["event"] == "node":
             of_node.setdefault((event["task"], event["rank"]), []).append(event)
         elif event["event"] == "unsaved":
@@ -184,19 +184,19 @@ class FileStream:
             return []  # the run was deleted after its streams were listed
         index = self.path.with_suffix(".times")
         if not index.exists():
-            what = "this log has no times: an earlier version of runspec started the run"
-            raise Unavailable(what, "remove --since and --timestamps")
+            message = "this log has no times: an earlier version of runspec started the run"
+            raise Unavailable(message, "remove --since and --timestamps")
         lines = index.read_text().splitlines()
-        found = [(int(one), float(other)) for one, _, other in (x.partition(" ") for x in lines)]
-        return [*found, (size, at)] if not found or found[-1][0] < size else found
+        sizes = [(int(size), float(other)) for size, _, other in (x.partition(" ") for x in lines)]
+        return [*sizes, (size, at)] if not sizes or sizes[-1][0] < size else sizes
 
 
 def streams(folder: Path) -> list[FileStream]:
-    found = []
+    files = []
     for path in (folder / "logs").glob("*-*.log"):
         task, rank = path.stem.split("-")
-        found.append(FileStream(path, int(task), int(rank)))
-    return sorted(found, key=lambda stream: (stream.task, stream.rank))
+        files.append(FileStream(path, int(task), int(rank)))
+    return sorted(files, key=lambda stream: (stream.task, stream.rank))
 
 
 def outputs(folder: Path) -> list[OutputFile]:

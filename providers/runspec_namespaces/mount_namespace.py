@@ -132,8 +132,8 @@ def take_rights() -> None:
 def _may_mount() -> bool:
     """Return whether this process has CAP_SYS_ADMIN: capabilities(7), proc(5)."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    found = next((line.split()[1] for line in lines if line.startswith("CapEff:")), "0")
-    return bool(int(found, 16) >> CAP_SYS_ADMIN & 1)
+    mask = next((line.split()[1] for line in lines if line.startswith("CapEff:")), "0")
+    return bool(int(mask, 16) >> CAP_SYS_ADMIN & 1)
 
 
 def enter(
@@ -315,14 +315,14 @@ def _remount_read_only(path: str) -> None:
 
 def _mounts(path: str) -> dict[str, list[str]]:
     """Return the mount points at *path* and below it, as this process sees them, with their options: proc(5)."""
-    found = {}
+    mounts = {}
     for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
         words = line.split(b" ")
         point = re.sub(rb"\\([0-7]{3})", lambda m: bytes([int(m[1], 8)]), words[4])
         name = os.fsdecode(point)
         if name == path or name.startswith(f"{path}/"):
-            found[name] = words[5].decode().split(",")
-    return found
+            mounts[name] = words[5].decode().split(",")
+    return mounts
 
 
 def _bind(source: str, target: str) -> None:
@@ -390,10 +390,12 @@ def confined_to(writable: Sequence[Path], kept: Path, seen: Sequence[str] = ()) 
 
 def homes() -> list[str]:
     """Return the home folders of this user: the one in HOME, and that of the passwd database."""
-    found = {os.path.realpath(os.path.expanduser("~"))}
+    homes_found = {os.path.realpath(os.path.expanduser("~"))}
     with contextlib.suppress(KeyError):
-        found.add(os.path.realpath(pwd.getpwuid(os.geteuid()).pw_dir))
-    return sorted(path for path in found if os.path.isdir(path) and path not in ("/", *PRIVATE))
+        homes_found.add(os.path.realpath(pwd.getpwuid(os.geteuid()).pw_dir))
+    return sorted(
+        path for path in homes_found if os.path.isdir(path) and path not in ("/", *PRIVATE)
+    )
 
 
 def _is_private(path: str) -> bool:

@@ -51,8 +51,8 @@ def system(where: str) -> System:
     >>> system("fsx:fs-0123456789abcdef0:abcdwxyz/team/data")
     System(id='fs-0123456789abcdef0', mount='abcdwxyz')
     """
-    _, found, place = where.split(":")
-    return System(found, place.partition("/")[0])
+    _, system_id, path = where.split(":")
+    return System(system_id, path.partition("/")[0])
 
 
 def folder(where: str) -> str:
@@ -61,8 +61,8 @@ def folder(where: str) -> str:
     >>> folder("fsx:fs-0123456789abcdef0:abcdwxyz/team/data")
     '/mnt/runspec/fs-0123456789abcdef0/team/data'
     """
-    _, found, place = where.split(":")
-    return "/".join(part for part in (ROOT, found, place.partition("/")[2]) if part)
+    _, system_id, path = where.split(":")
+    return "/".join(part for part in (ROOT, system_id, path.partition("/")[2]) if part)
 
 
 def systems(names: Iterable[str], options: AwsOptions) -> tuple[System, ...]:
@@ -71,13 +71,13 @@ def systems(names: Iterable[str], options: AwsOptions) -> tuple[System, ...]:
     return tuple(sorted({system(where) for where in places if is_lustre(where)}))
 
 
-def dns_name(found: System, region: str) -> str:
+def dns_name(system: System, region: str) -> str:
     """Return the DNS name: https://docs.aws.amazon.com/fsx/latest/APIReference/API_FileSystem.html"""
-    return f"{found.id}.fsx.{region}.{partition(region).domain}"
+    return f"{system.id}.fsx.{region}.{partition(region).domain}"
 
 
-def user_data(found: tuple[System, ...], region: str) -> str:
-    """Return user data that mounts *found*, for a launch template: a MIME multi-part message in base64.
+def user_data(systems: tuple[System, ...], region: str) -> str:
+    """Return user data that mounts *systems*, for a launch template: a MIME multi-part message in base64.
 
     AWS Batch adds its own parts, and so requires this format. cloud-init runs a command that is a list without a
     shell, and takes JSON because it is valid YAML.
@@ -88,7 +88,7 @@ def user_data(found: tuple[System, ...], region: str) -> str:
     """
     commands = [
         ["sh", "-c", MOUNT, "runspec", f"{dns_name(s, region)}@tcp:/{s.mount}", f"{ROOT}/{s.id}"]
-        for s in found
+        for s in systems
     ]
     lines = (
         "MIME-Version: 1.0",

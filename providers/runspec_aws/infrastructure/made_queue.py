@@ -51,8 +51,10 @@ def _check_vcpus(decision: Decision, options: AwsOptions) -> Iterator[Problem]:
     vcpus = decision.task_vcpus
     if options.max_vcpus and vcpus > options.max_vcpus:
         path: Path = NODES if decision.shape.least_nodes > 1 else ("cluster", "cpus")
-        what = f"{_request_shown(decision)} {vcpus:,} vCPUs, but max_vcpus is {options.max_vcpus:,}"
-        yield Problem(path, what, f"set providers.aws-batch.max_vcpus: {vcpus}, or ask for less")
+        message = (
+            f"{_request_shown(decision)} {vcpus:,} vCPUs, but max_vcpus is {options.max_vcpus:,}"
+        )
+        yield Problem(path, message, f"set providers.aws-batch.max_vcpus: {vcpus}, or ask for less")
 
 
 def _request_shown(decision: Decision) -> str:
@@ -70,14 +72,14 @@ def _check_first_type(decision: Decision, options: AwsOptions) -> Iterator[Probl
     machine, node = known(name), decision.node
     hint = "begin instance_types with one type of EC2, such as c6i.4xlarge"
     if machine and not node.count_on(machine):
-        what = f"{name}, the first of instance_types, does not hold a node: {node.shown}"
-        yield Problem(("cluster",), what, "begin instance_types with a larger type")
+        message = f"{name}, the first of instance_types, does not hold a node: {node.shown}"
+        yield Problem(("cluster",), message, "begin instance_types with a larger type")
     elif of_family(name) or "." not in name:
-        what = f"all nodes have one instance type, and {name} is not one"
-        yield Problem(NODES, what, hint)
+        message = f"all nodes have one instance type, and {name} is not one"
+        yield Problem(NODES, message, hint)
     elif machine is None and decision.shape.fills_machines:
-        what = f"each node needs a machine of its own, but it is unknown how large {name} is"
-        yield Problem(NODES, what, hint)
+        message = f"each node needs a machine of its own, but it is unknown how large {name} is"
+        yield Problem(NODES, message, hint)
 
 
 def _check_architecture(options: AwsOptions) -> Iterator[Problem]:
@@ -87,19 +89,21 @@ def _check_architecture(options: AwsOptions) -> Iterator[Problem]:
     """
     architectures = {a for name in options.instance_types for a in _architectures(name)}
     if len(architectures) > 1:
-        what = "the profile's instance_types are of several architectures, and a job has one image"
+        message = (
+            "the profile's instance_types are of several architectures, and a job has one image"
+        )
         hint = "name types of one architecture: x86-64, or arm64 (Graviton)"
-        yield Problem(("provider",), what, hint)
+        yield Problem(("provider",), message, hint)
     elif architectures == {ARM}:
-        what = "the machines are arm64 (Graviton): make sure that the image is for arm64"
-        yield Problem(("container", "image"), what, severity="note")
+        message = "the machines are arm64 (Graviton): make sure that the image is for arm64"
+        yield Problem(("container", "image"), message, severity="note")
     for name in options.instance_types:
         if not options.ami and _without_ami(name):
-            what = f"AWS Batch has no AMI for {name}"
+            message = f"AWS Batch has no AMI for {name}"
             hint = (
                 "set providers: {aws-batch: {ami: ami-...}} with your own AMI, or name other types"
             )
-            yield Problem(("provider",), what, hint)
+            yield Problem(("provider",), message, hint)
 
 
 def _architectures(name: str) -> frozenset[str]:
@@ -122,8 +126,8 @@ def _check_drivers(options: AwsOptions) -> Iterator[Problem]:
     for name in options.instance_types:
         machine = known(name)
         if machine and machine.gpu in NO_DRIVER:
-            what = f"AWS Batch has no AMI for machines like {name}, with the GPU {machine.gpu}, any more"
-            yield Problem(("provider",), what, "set ami to your own AMI, or name another type")
+            message = f"AWS Batch has no AMI for machines like {name}, with the GPU {machine.gpu}, any more"
+            yield Problem(("provider",), message, "set ami to your own AMI, or name another type")
 
 
 def _check_sizes(decision: Decision) -> Iterator[Problem]:
@@ -133,8 +137,8 @@ def _check_sizes(decision: Decision) -> Iterator[Problem]:
         return  # it is not known how large all of them are
     machines = [m for name in names for m in find_holding(name, decision.node)]
     if not machines and not decision.shape.alone:  # otherwise, the first type was checked
-        what = f"no type of instance_types holds a node: {decision.node.shown}"
-        yield Problem(("cluster",), what, "name a larger type, or ask for less")
+        message = f"no type of instance_types holds a node: {decision.node.shown}"
+        yield Problem(("cluster",), message, "name a larger type, or ask for less")
     elif machines and gpu and not any((m.gpu or "").upper() == gpu.upper() for m in machines):
-        what = f"'{gpu}', but no type of instance_types that is large enough has it"
-        yield Problem(("cluster", "gpu_type"), what, "name another type, or remove gpu_type")
+        message = f"'{gpu}', but no type of instance_types that is large enough has it"
+        yield Problem(("cluster", "gpu_type"), message, "name another type, or remove gpu_type")

@@ -30,13 +30,13 @@ def problems(decision: Decision, facts: Facts) -> Iterator[Problem]:
         return
     rows = facts.survey.get("environments")
     if rows is None:
-        what = f"AWS was not asked whether this job can run in the queue {options.queue}"
-        yield Problem(("provider",), what, severity="note")
+        message = f"AWS was not asked whether this job can run in the queue {options.queue}"
+        yield Problem(("provider",), message, severity="note")
     elif not rows:
-        what = (
+        message = (
             f"there is no job queue {options.queue} with compute environments in {options.region}"
         )
-        yield Problem(("provider",), what, "create it, or remove queue from the profile")
+        yield Problem(("provider",), message, "create it, or remove queue from the profile")
     else:
         yield from _problems(decision, options, [Environment(**one) for one in rows])
 
@@ -68,14 +68,14 @@ def _gang(
     """
     others = ", ".join(f"{e.name} ({e.type})" for e in environments if e not in usable)
     if usable and others:
-        what = f"multi-node jobs do not run in all environments of the queue {options.queue}: not in {others}"
-        yield Problem(NODES, what, severity="note")
+        message = f"multi-node jobs do not run in all environments of the queue {options.queue}: not in {others}"
+        yield Problem(NODES, message, severity="note")
     elif others:
-        what = f"AWS Batch never runs multi-node jobs in the environments of the queue {options.queue}: {others}"
+        message = f"AWS Batch never runs multi-node jobs in the environments of the queue {options.queue}: {others}"
         hint = "use a queue with an environment of the type EC2"
         if any(e.type == "SPOT" for e in environments):
             hint += ", or set capacity: spot for nodes that are single-node jobs"
-        yield Problem(NODES, what, hint)
+        yield Problem(NODES, message, hint)
 
 
 def _named_type(
@@ -86,13 +86,13 @@ def _named_type(
     known = [find_machines(name) for name in names]
     if named and usable and all(known) and not any(m.name == named[0] for ms in known for m in ms):
         has = f"the queue {options.queue} has {', '.join(names)}"
-        what = f"{has}, and not {named[0]}, the first of instance_types"
-        yield Problem(("provider",), what, "name one of its types, or remove instance_types")
+        message = f"{has}, and not {named[0]}, the first of instance_types"
+        yield Problem(("provider",), message, "name one of its types, or remove instance_types")
         return
     if not named and (len(names) > 1 or any(len(machines) > 1 for machines in known)):
         has = f"the queue {options.queue} has {', '.join(names)}"
-        what = f"{has}, and nodes get one instance type: name it with instance_types"
-        yield Problem(("provider",), what, severity="note")
+        message = f"{has}, and nodes get one instance type: name it with instance_types"
+        yield Problem(("provider",), message, severity="note")
     yield from _fit(decision, options, usable, named)
 
 
@@ -128,8 +128,8 @@ def _fit(
     is_known = bool(names) and not unknown and all(e.instance_types for e in usable)
     if is_known and not holding:
         node = f"a node with {decision.node.shown}"
-        what = f"no instance type of the queue {options.queue} holds {node}: {', '.join(names)}"
-        yield Problem(("cluster",), what, "ask for less for each node, or use another queue")
+        message = f"no instance type of the queue {options.queue} holds {node}: {', '.join(names)}"
+        yield Problem(("cluster",), message, "ask for less for each node, or use another queue")
         return
     yield from _wide(decision, options, usable, holding if is_known else [])
     if decision.shape.fills_machines and not options.fargate:
@@ -154,11 +154,11 @@ def _wide(
     together = decision.shape.is_gang or nodes == 1
     most = max(limits, default=math.inf) if together else sum(limits)
     if most < least:
-        what = (
+        message = (
             f"maxvCpus of the queue {options.queue} is {most:,}, but a task needs {least:,} vCPUs"
         )
         hint = "raise maxvCpus of its compute environment, or ask for less"
-        yield Problem(NODES if nodes > 1 else ("cluster", "cpus"), what, hint)
+        yield Problem(NODES if nodes > 1 else ("cluster", "cpus"), message, hint)
 
 
 def _shared(
@@ -169,10 +169,10 @@ def _shared(
     why = "each node needs a machine of its own"
     several = [m for m in holding if decision.node.count_on(m) > 1]
     if unknown:
-        what = f"{why}, but it is unknown how large {', '.join(unknown)} is, which {queue} has"
-        yield Problem(NODES, what, "use a queue that names types such as c6i.4xlarge")
+        message = f"{why}, but it is unknown how large {', '.join(unknown)} is, which {queue} has"
+        yield Problem(NODES, message, "use a queue that names types such as c6i.4xlarge")
     elif several:
         largest = max(several, key=lambda machine: machine.cpus or 0)
-        what = f"{why}, but several fit on {largest.name}, which {queue} has"
+        message = f"{why}, but several fit on {largest.name}, which {queue} has"
         hint = f"set cpus: {(largest.cpus or 0) // 2 + 1}, or use a queue of smaller machines"
-        yield Problem(("cluster", "cpus"), what, hint)
+        yield Problem(("cluster", "cpus"), message, hint)

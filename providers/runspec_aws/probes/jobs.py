@@ -212,10 +212,10 @@ def _valid(client: AwsClient, noun: str, name: str) -> bool:
     key = "computeEnvironments" if noun == "compute_environments" else "jobQueues"
     with translated(f"describe_{noun}"):
         answer = getattr(client.session.look("batch"), f"describe_{noun}")(**{key: [name]})
-    found = got(answer, key)
-    if found and found[0]["status"] == "INVALID":
-        raise Unavailable(f"{name} is INVALID: {found[0].get('statusReason', '')}")
-    return bool(found) and found[0]["status"] == "VALID"
+    items = got(answer, key)
+    if items and items[0]["status"] == "INVALID":
+        raise Unavailable(f"{name} is INVALID: {items[0].get('statusReason', '')}")
+    return bool(items) and items[0]["status"] == "VALID"
 
 
 def _await(done: Callable[[], bool], context: ProbeContext, longest_s: float) -> float:
@@ -239,12 +239,12 @@ def shown_at_once(client: AwsClient, context: ProbeContext, bench: Bench) -> Obs
         pages = client.session.look("batch").get_paginator("list_jobs")
         by_name = [{"name": "JOB_NAME", "values": [name]}]
         with translated("list_jobs"):
-            found = [
-                one
+            summaries = [
+                summary
                 for page in pages.paginate(jobQueue=queue, filters=by_name)
-                for one in got(page, "jobSummaryList")
+                for summary in got(page, "jobSummaryList")
             ]
-        return any(one["jobId"] == job for one in found)
+        return any(summary["jobId"] == job for summary in summaries)
 
     _await(lambda: described(client, job) is not None, context, SHOWN_S)
     described_s = time.monotonic() - began
@@ -277,24 +277,26 @@ def waiting_child_ends(client: AwsClient, context: ProbeContext, bench: Bench) -
     child, other = f"{job}:0", f"{job}:1"
     _await(lambda: (described(client, child) or {}).get("status") == "RUNNABLE", context, SHOWN_S)
     terminated(client, child)
-    found = _settled(client, context, child)
+    ended_job = _settled(client, context, child)
     rest = (described(client, other) or {}).get("status", "nothing")
-    reason = found.get("statusReason", "")
+    reason = ended_job.get("statusReason", "")
     holds = (
-        found.get("status") == "FAILED"
+        ended_job.get("status") == "FAILED"
         and reason.startswith(REASON)
         and rest not in ("SUCCEEDED", "FAILED")
     )
-    return observation(holds, f"the child is {found.get('status')} ({reason}), the other {rest}")
+    return observation(
+        holds, f"the child is {ended_job.get('status')} ({reason}), the other {rest}"
+    )
 
 
 def waiting_array_ends(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:
     job = bench.array(client, context)
     terminated(client, job)
-    found = _settled(client, context, job)
-    reason = found.get("statusReason", "")
-    holds = found.get("status") == "FAILED" and reason.startswith(REASON)
-    return observation(holds, f"the array is {found.get('status')} ({reason})")
+    ended_job = _settled(client, context, job)
+    reason = ended_job.get("statusReason", "")
+    holds = ended_job.get("status") == "FAILED" and reason.startswith(REASON)
+    return observation(holds, f"the array is {ended_job.get('status')} ({reason})")
 
 
 def terminated(client: AwsClient, job: str) -> None:
@@ -305,23 +307,25 @@ def terminated(client: AwsClient, job: str) -> None:
 def _settled(client: AwsClient, context: ProbeContext, job: str) -> Job:
     """Return the description of *job* once it has ended, or after SHOWN_S if it has not."""
     end = time.monotonic() + SHOWN_S
-    found: Mapping[str, Any] = {}
-    while found.get("status") not in ("SUCCEEDED", "FAILED") and time.monotonic() < end:
+    latest: Mapping[str, Any] = {}
+    while latest.get("status") not in ("SUCCEEDED", "FAILED") and time.monotonic() < end:
         context.sleep(PAUSE_S)
-        found = described(client, job) or {}
-    return found
+        latest = described(client, job) or {}
+    return latest
 
 
 def code_75_is_retried(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:
     job = bench.retried(client, context)
-    codes = [one.get("container", {}).get("exitCode") for one in job.get("attempts", ())]
+    codes = [attempt.get("container", {}).get("exitCode") for attempt in job.get("attempts", ())]
     holds = (job.get("status"), codes) == ("SUCCEEDED", [75, 0])
     return observation(holds, f"{job.get('status')}, exit codes of its attempts: {codes}")
 
 
 def attempts_have_logs(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:
     job = bench.retried(client, context)
-    streams = [one.get("container", {}).get("logStreamName") for one in job.get("attempts", ())]
+    streams = [
+        attempt.get("container", {}).get("logStreamName") for attempt in job.get("attempts", ())
+    ]
     if not streams or None in streams:
         return observation(False, f"log streams of its attempts: {streams}")
     first = [(printed(client, name) or [""])[0] for name in streams]
@@ -333,11 +337,13 @@ def attempts_have_logs(client: AwsClient, context: ProbeContext, bench: Bench) -
 
 def credentials_are_given(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:
     job = bench.retried(client, context)
-    names = [one.get("container", {}).get("logStreamName") for one in job.get("attempts", ())]
+    names = [
+        attempt.get("container", {}).get("logStreamName") for attempt in job.get("attempts", ())
+    ]
     lines = printed(client, names[0]) if names and names[0] else []
     if not client.options.job_role or not lines or "no python3" in lines:
-        what = "the profile has no job_role, the image has no python3, or the job did not run"
-        return Observation(Verdict.UNKNOWN, what)
+        message = "the profile has no job_role, the image has no python3, or the job did not run"
+        return Observation(Verdict.UNKNOWN, message)
     printed_line = next((line for line in lines if line.startswith("role:")), lines[-1])
     return observation({*printed_line.split()[1:]} >= KEYS, f"the job printed '{printed_line}'")
 
@@ -345,14 +351,14 @@ def credentials_are_given(client: AwsClient, context: ProbeContext, bench: Bench
 def last_line_is_logged(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:
     queue = bench.queue(client, context, "work")
     text = f"i=0; while [ $i -lt 200 ]; do echo $i; i=$((i+1)); done; echo {LAST}"
-    found = ended(client, context, submitted(client, context, queue, "lines", text))
-    stream = found.get("container", {}).get("logStreamName", "")
+    ended_job = ended(client, context, submitted(client, context, queue, "lines", text))
+    stream = ended_job.get("container", {}).get("logStreamName", "")
     if not stream:
         return Observation(
-            Verdict.UNKNOWN, f"the job is {found.get('status')} and has no log stream"
+            Verdict.UNKNOWN, f"the job is {ended_job.get('status')} and has no log stream"
         )
     _await(lambda: LAST in printed(client, stream), context, SHOWN_S)
-    late_s = client.jobs.poller.service_s() - found.get("stoppedAt", 0) / 1000
+    late_s = client.jobs.poller.service_s() - ended_job.get("stoppedAt", 0) / 1000
     return observation(
         late_s <= client.timing.quiet_s + SLACK_S,
         f"the log has the last line {late_s:.1f} s after stoppedAt",
@@ -384,10 +390,10 @@ def gang_on_spot(client: AwsClient, context: ProbeContext, bench: Bench) -> Obse
         job = submitted(client, context, queue, "gang", "true", nodes=2)
     except RemoteError as exc:
         return observation(True, f"SubmitJob refuses the job: {exc.message}")
-    found: Job = {}
+    latest: Job = {}
     end = time.monotonic() + SPOT_S
-    while found.get("status", "RUNNABLE") in WAITING and time.monotonic() < end:
+    while latest.get("status", "RUNNABLE") in WAITING and time.monotonic() < end:
         context.sleep(PAUSE_S)
-        found = described(client, job) or {}
-    seen = f"after at most {SPOT_S:.0f} s the job is {found.get('status')} ({found.get('statusReason', '')})"
-    return observation(found.get("status") in WAITING, seen)
+        latest = described(client, job) or {}
+    seen = f"after at most {SPOT_S:.0f} s the job is {latest.get('status')} ({latest.get('statusReason', '')})"
+    return observation(latest.get("status") in WAITING, seen)

@@ -53,8 +53,8 @@ def status(call: Callable[[], Mapping[str, Any]]) -> int:
             answer = call()
         except ClientError as exc:
             answer = exc.response
-    found: int = answer["ResponseMetadata"]["HTTPStatusCode"]
-    return found
+    code: int = answer["ResponseMetadata"]["HTTPStatusCode"]
+    return code
 
 
 def put(client: AwsClient, key: str, body: bytes, **more: str) -> int:
@@ -70,8 +70,8 @@ def etag(client: AwsClient, key: str) -> str:
 
 def signed(client: AwsClient, access: str) -> str:
     """Return the signed URL that a job gets for *access*, such as `GET key`."""
-    found: str = client.files.with_urls({"$signed": access})
-    return found
+    url: str = client.files.with_urls({"$signed": access})
+    return url
 
 
 def http(method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -> Reply:
@@ -95,10 +95,10 @@ def put_where_none_is(client: AwsClient, context: ProbeContext) -> Observation:
         return put(client, key, b"%d" % number, IfNoneMatch="*")
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        found = sorted(pool.map(one, range(AT_ONCE)))
+        codes = sorted(pool.map(one, range(AT_ONCE)))
     later = put(client, key, b"later", IfNoneMatch="*")
-    holds = found.count(200) == 1 and all(code in LOST_RACE for code in found[1:]) and later == 412
-    return observation(holds, f"{AT_ONCE} PUTs at once: {found}, another one later: {later}")
+    holds = codes.count(200) == 1 and all(code in LOST_RACE for code in codes[1:]) and later == 412
+    return observation(holds, f"{AT_ONCE} PUTs at once: {codes}, another one later: {later}")
 
 
 def put_where_it_is_unchanged(client: AwsClient, context: ProbeContext) -> Observation:
@@ -119,25 +119,23 @@ def put_where_it_was_deleted(client: AwsClient, context: ProbeContext) -> Observ
     first = etag(client, key)
     with translated(f"delete {key}"):
         client.session.make("s3").delete_object(Bucket=client.session.bucket, Key=key)
-    found = put(client, key, b"second", IfMatch=first)
-    return observation(
-        found in (404, *LOST_RACE), f"PUT with the ETag of a deleted object: {found}"
-    )
+    code = put(client, key, b"second", IfMatch=first)
+    return observation(code in (404, *LOST_RACE), f"PUT with the ETag of a deleted object: {code}")
 
 
 def claim_by_url(client: AwsClient, context: ProbeContext) -> Observation:
     url = signed(client, f"CLAIM {folder(client, context)}claimed")
-    found = [
+    codes = [
         http("PUT", url, {"If-None-Match": "*"}, body).status for body in (b"first", b"second")
     ]
-    return observation(found == [200, 412], f"two PUTs to a signed URL: {found}")
+    return observation(codes == [200, 412], f"two PUTs to a signed URL: {codes}")
 
 
 def claim_without_its_header(client: AwsClient, context: ProbeContext) -> Observation:
     url = signed(client, f"CLAIM {folder(client, context)}forced")
-    found = http("PUT", url, {}, b"forced").status
+    code = http("PUT", url, {}, b"forced").status
     return observation(
-        found == 403, f"PUT to a signed URL without the header that was signed: {found}"
+        code == 403, f"PUT to a signed URL without the header that was signed: {code}"
     )
 
 
@@ -145,11 +143,11 @@ def range_by_url(client: AwsClient, context: ProbeContext) -> Observation:
     key = f"{folder(client, context)}range"
     put(client, key, b"0123456789")
     url = signed(client, f"GET {key}")
-    found = http("GET", url, {"Range": "bytes=2-4"})
-    holds = (found.status, found.body) == (206, b"234")
+    reply = http("GET", url, {"Range": "bytes=2-4"})
+    holds = (reply.status, reply.body) == (206, b"234")
     host = url.partition("//")[2].partition("/")[0]
     return observation(
-        holds, f"{host} answered {found.status} with {len(found.body)} bytes, for a range of 3"
+        holds, f"{host} answered {reply.status} with {len(reply.body)} bytes, for a range of 3"
     )
 
 
@@ -178,9 +176,9 @@ def parts_by_digest(client: AwsClient, context: ProbeContext) -> Observation:
         s3.upload_part(**where, PartNumber=1, Body=body)
         begun = s3.list_multipart_uploads(Bucket=bucket, Prefix=key).get("Uploads", ())
         parts = s3.list_parts(**where).get("Parts", ())
-    found = any(one["UploadId"] == upload for one in begun)
+    is_listed = any(upload_begun["UploadId"] == upload for upload_begun in begun)
     digest = f'"{hashlib.md5(body, usedforsecurity=False).hexdigest()}"'
-    same = [one["ETag"] for one in parts] == [digest]
+    same = [part["ETag"] for part in parts] == [digest]
     how = "its MD5" if same else "not its MD5 (is the bucket encrypted by KMS?)"
-    listed = f"the upload is {'' if found else 'not '}listed"
-    return observation(found and same, f"{listed}; the ETag of a part is {how}")
+    listed = f"the upload is {'' if is_listed else 'not '}listed"
+    return observation(is_listed and same, f"{listed}; the ETag of a part is {how}")

@@ -64,27 +64,27 @@ class Jobs:
     def record(self, run: str) -> dict[str, Any] | None:
         """Return the record of the run from the store; None if it was destroyed."""
         if run not in self.records:
-            found = self.files.read("runs", run, "record.json")
-            if found is None:
+            content = self.files.read("runs", run, "record.json")
+            if content is None:
                 return None
-            self.records[run] = read_record(found, f"the record of {run}")
+            self.records[run] = read_record(content, f"the record of {run}")
         return self.records[run]
 
     def find(self, run: str) -> Response | None:
         """Return the job of *run*; of several jobs, the first one of `all_of`."""
-        found = self.all_of(run)
-        if not found:
+        jobs = self.all_of(run)
+        if not jobs:
             return None
-        self.remember(run, found[0]["jobId"])
-        return {key: found[0][key] for key in ("jobArn", "jobId", "jobName")}
+        self.remember(run, jobs[0]["jobId"])
+        return {key: jobs[0][key] for key in ("jobArn", "jobId", "jobName")}
 
     def all_of(self, run: str) -> list[Job]:
         """Return the jobs of *run*, first the one to use: that has claimed the run, is known, or is the oldest."""
-        found = self.listed(run)
-        if len(found) < 2:
-            return found
+        jobs = self.listed(run)
+        if len(jobs) < 2:
+            return jobs
         claim, known = (self.files.read("runs", run, "claim") or b"").decode(), self._ids.get(run)
-        return sorted(found, key=lambda job: (job["jobId"] != claim, job["jobId"] != known))
+        return sorted(jobs, key=lambda job: (job["jobId"] != claim, job["jobId"] != known))
 
     def listed(self, run: str) -> list[Job]:
         """Return the jobs whose name is *run*, oldest first. Names match regardless of case.
@@ -96,7 +96,7 @@ class Jobs:
         if record is None:
             return []
         try:
-            found = [
+            jobs = [
                 job
                 for job in self._named(record["queue"], run)
                 if job["jobName"] == run and not CHILD.search(job["jobId"])
@@ -105,7 +105,7 @@ class Jobs:
             if described(self.session, QUEUE, record["queue"]) is not None:
                 raise
             return []  # its jobs were deleted with the queue
-        return sorted(found, key=lambda job: (job.get("createdAt", 0), job["jobId"]))
+        return sorted(jobs, key=lambda job: (job.get("createdAt", 0), job["jobId"]))
 
     def _named(self, queue: str, name: str) -> Iterator[Job]:
         return self.listed_as(queue, filters=[{"name": "JOB_NAME", "values": [name]}])
@@ -129,9 +129,9 @@ class Jobs:
     def _refuse_if_used(self, queue: str) -> None:
         for status in (s for s, state in STATES.items() if not state.terminal):
             for job in self.listed_as(queue, jobStatus=status):
-                what = f"{job['jobName']} is {status} in {queue}"
+                message = f"{job['jobName']} is {status} in {queue}"
                 raise Conflict(
-                    f"{what}: deleting the queue would end it",
+                    f"{message}: deleting the queue would end it",
                     "cancel the job first, or wait until it has ended",
                 )
 
@@ -173,11 +173,11 @@ class Jobs:
         """
         clock, timing = self.session.clock, self.session.timing
         end = clock.monotonic() + timing.settle_s
-        while (found := self.job(run)) is None and clock.monotonic() < end:
+        while (job := self.job(run)) is None and clock.monotonic() < end:
             if self._destroyed(run):
                 return None
             clock.sleep(timing.missing_s)
-        return found
+        return job
 
     def _destroyed(self, run: str) -> bool:
         return self.files.read("runs", run, "record.json") is None
@@ -259,14 +259,14 @@ class Jobs:
         places = self.places(run, record)
         if len(places) > SHOWN and not ended:
             return ()
-        found = self.poller.describe([place.job for place in places], anew=ended)
+        described = self.poller.describe([place.job for place in places], anew=ended)
         codes, ends = self.recorded_codes(run), self.ends(run, record)
-        nodes.look(ends, found, places)
+        nodes.look(ends, described, places)
         gang = record["shape"] == JobKind.NODES
         told = tuple(
-            nodes.node(place, found[place.job], codes, ends, alone=not gang or place.rank == 0)
+            nodes.node(place, described[place.job], codes, ends, alone=not gang or place.rank == 0)
             for place in places
-            if place.job in found
+            if place.job in described
         )
         if record["shape"] != JobKind.ARRAY or not any(nodes.may_have_left(n, ends) for n in told):
             return told
@@ -302,7 +302,7 @@ class Jobs:
         def code(which: attempts.AttemptKey) -> int | None:
             nonlocal asked
             if which not in known and not asked:
-                keys = (found["Key"][len(base) :] for found in self.files.listing(base))
+                keys = (entry["Key"][len(base) :] for entry in self.files.listing(base))
                 known.update(note for note in map(attempts.noted, keys) if note is not None)
                 asked = True
             return known.setdefault(which, None)
@@ -315,10 +315,8 @@ class Jobs:
             return
         self.files.put_new(b"cancelled", "runs", run, "claim")
         ids = {job["jobId"] for job in self.listed(run)} | {self._ids.get(run, "")} - {""}
-        found = self.poller.describe(ids).values()
-        self.terminate(
-            [job["jobId"] for job in found if not self.state_of(job).terminal], CANCELLED
-        )
+        jobs = self.poller.describe(ids).values()
+        self.terminate([job["jobId"] for job in jobs if not self.state_of(job).terminal], CANCELLED)
 
     def stop(self, run: str, tasks: Collection[int]) -> None:
         """Terminate the children of *tasks*, each once; AWS Batch does not retry terminated jobs.

@@ -122,6 +122,6 @@ def stopped(node: NodeStatus) -> NodeStatus:
 
 def exit_code(job: Job) -> int | None:
     """Return the exit code of the last attempt; None if no container was started."""
-    found = [attempt.get("container", {}).get("exitCode") for attempt in job.get("attempts", ())]
+    codes = [attempt.get("container", {}).get("exitCode") for attempt in job.get("attempts", ())]
     own = job.get("container", {}).get("exitCode")
-    return own if own is not None else found[-1] if found else None
+    return own if own is not None else codes[-1] if codes else None

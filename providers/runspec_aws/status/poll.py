@@ -50,12 +50,12 @@ class JobPoller:
         for start in range(0, len(old), AT_ONCE):
             self._ask(old[start : start + AT_ONCE])
         known = ((name, self._known.get(name)) for name in wanted)
-        return {name: one.job for name, one in known if one is not None}
+        return {name: entry.job for name, entry in known if entry is not None}
 
     def known(self, name: str) -> Job:
         """Return the latest description of a job, or an empty one if there is none; no request is made."""
-        found = self._known.get(name)
-        return {} if found is None else found.job
+        entry = self._known.get(name)
+        return {} if entry is None else entry.job
 
     def is_old(self, name: str) -> bool:
         """Return whether `describe` would make a request for the job *name* now."""
@@ -70,18 +70,18 @@ class JobPoller:
         return self.clock.monotonic() + self._clock_s
 
     def _is_old(self, name: str, since: float) -> bool:
-        found = self._known.get(name)
-        return found is None or (not has_ended(found.job) and found.at <= since)
+        entry = self._known.get(name)
+        return entry is None or (not has_ended(entry.job) and entry.at <= since)
 
     def _ask(self, names: list[str]) -> None:
         with translated("describe_jobs"):
             answer = self.session.look("batch").describe_jobs(jobs=names)
         self._clock_s = self._time_of(answer) - self.clock.monotonic()
-        found = {got(job, "jobId"): _complete(job) for job in got(answer, "jobs")}
+        jobs = {got(job, "jobId"): _complete(job) for job in got(answer, "jobs")}
         for name in names:
-            if name not in found:
+            if name not in jobs:
                 self.forget(name)
-        for name, job in found.items():
+        for name, job in jobs.items():
             self._known[name] = Known(job, self.clock.monotonic())
 
     def _time_of(self, answer: Mapping[str, Any]) -> float:
@@ -165,12 +165,12 @@ class Children:
         known = [*map(self.poller.known, children)]
         if not any(known):
             known = [*self.poller.describe(children[:1]).values()]
-        found = (job for job in known if job.get("status") in WAITS)
-        return next(found, None) or next(iter(self._listed(parent, "RUNNABLE", 1)), None)
+        waiting = (job for job in known if job.get("status") in WAITS)
+        return next(waiting, None) or next(iter(self._listed(parent, "RUNNABLE", 1)), None)
 
     def _listed(self, parent: str, status: str, most: int = LISTED) -> list[Job]:
         pages = self.session.look("batch").get_paginator("list_jobs")
         how = {"MaxItems": most, "PageSize": min(most, AT_ONCE)}
         with translated("list_jobs"):
-            found = pages.paginate(arrayJobId=parent, jobStatus=status, PaginationConfig=how)
-            return [job for page in found for job in got(page, "jobSummaryList")]
+            answers = pages.paginate(arrayJobId=parent, jobStatus=status, PaginationConfig=how)
+            return [job for page in answers for job in got(page, "jobSummaryList")]

@@ -35,11 +35,11 @@ def unfinished(session: Session, key: str) -> list[str]:
     pages = session.look("s3").get_paginator("list_multipart_uploads")
 
     def ask() -> dict[str, Any]:
-        found = pages.paginate(Bucket=session.bucket, Prefix=key)
-        return {"Uploads": [one for page in found for one in listed(page, "Uploads")]}
+        answers = pages.paginate(Bucket=session.bucket, Prefix=key)
+        return {"Uploads": [upload for page in answers for upload in listed(page, "Uploads")]}
 
-    found = absent(ask, f"look for uploads of {key}", NONE) or {}
-    uploads = [upload for upload in found.get("Uploads", ()) if upload["Key"] == key]
+    answer = absent(ask, f"look for uploads of {key}", NONE) or {}
+    uploads = [upload for upload in answer.get("Uploads", ()) if upload["Key"] == key]
     return [upload["UploadId"] for upload in sorted(uploads, key=lambda u: str(u["Initiated"]))]
 
 
@@ -70,10 +70,10 @@ def put(session: Session, key: str, blocks: Iterable[Content], size: int) -> Non
 
 
 def _begin(session: Session, key: str) -> str:
-    what = f"upload {key}"
-    with translated(what):
-        found = session.make("s3").create_multipart_upload(Bucket=session.bucket, Key=key)
-    return str(got(found, "UploadId"))
+    message = f"upload {key}"
+    with translated(message):
+        answer = session.make("s3").create_multipart_upload(Bucket=session.bucket, Key=key)
+    return str(got(answer, "UploadId"))
 
 
 def _abort(session: Session, key: str, upload: str) -> None:
@@ -108,20 +108,20 @@ def _send(
                 if len(pending) == AT_ONCE:
                     found.append(pending.popleft().result())
                 pending.append(threads.submit(sent, number, data))
-            return found + [one.result() for one in pending]
+            return found + [future.result() for future in pending]
         except BaseException:  # the threads are waited for now, also after Ctrl-C
             given_up.set()
             raise
 
 
 def _complete(session: Session, where: Where, sent: list[dict[str, Any]]) -> None:
-    what = f"complete the upload of {where['Key']}"
-    with translated(what):
+    message = f"complete the upload of {where['Key']}"
+    with translated(message):
         done = session.make("s3").complete_multipart_upload(
             **where, MultipartUpload={"Parts": sent}
         )
     if "ETag" not in done:
-        raise NoAnswer(f"{what}: the reply was cut off")
+        raise NoAnswer(f"{message}: the reply was cut off")
 
 
 def _etag(data: Content) -> str:
@@ -133,9 +133,9 @@ def _parts(session: Session, where: Where) -> dict[int, Uploaded]:
     pages = session.look("s3").get_paginator("list_parts")
     with translated(f"list the parts of {where['Key']}"):
         return {
-            found["PartNumber"]: (found["ETag"], found["Size"])
+            part["PartNumber"]: (part["ETag"], part["Size"])
             for page in pages.paginate(**where)
-            for found in listed(page, "Parts")
+            for part in listed(page, "Parts")
         }
 
 

@@ -62,17 +62,17 @@ class Objects:
     def read(self, *parts: str) -> bytes | None:
         """Return the content of a small object, or None if it does not exist."""
         where = {"Bucket": self.session.bucket, "Key": self.key(*parts)}
-        found = absent(lambda: self.session.look("s3").get_object(**where), f"read {where['Key']}")
-        if found is None:
+        answer = absent(lambda: self.session.look("s3").get_object(**where), f"read {where['Key']}")
+        if answer is None:
             return None
         with translated(f"read {where['Key']}"):
-            data: bytes = found["Body"].read()
+            data: bytes = answer["Body"].read()
         return data
 
     def names(self, *parts: str) -> list[str]:
         """Return the keys of all objects that begin with *parts*, without that beginning."""
         prefix = "/".join((self.prefix, *parts))
-        return [found["Key"][len(prefix) :] for found in self.listing(prefix)]
+        return [entry["Key"][len(prefix) :] for entry in self.listing(prefix)]
 
     def read_all(self, keys: Sequence[str]) -> list[bytes | None]:
         """Return the content of small objects, or None for each that does not exist; several are read at once."""
@@ -89,15 +89,15 @@ class Objects:
         """
         where = {"Bucket": self.session.bucket, "Key": "/".join((self.prefix, *parts))}
         put = partial(self.session.make("s3").put_object, Body=content, IfNoneMatch="*", **where)
-        what = f"write {where['Key']}"
+        message = f"write {where['Key']}"
         for pause_s in self.session.timing.write_pauses_s:
             try:
-                return absent(lambda: put() or {}, what, TAKEN) is not None
+                return absent(lambda: put() or {}, message, TAKEN) is not None
             except RemoteError as exc:
                 if code_of(exc) not in INTERFERED:
                     raise
             self.session.clock.sleep(pause_s)
-        return absent(lambda: put() or {}, what, TAKEN) is not None
+        return absent(lambda: put() or {}, message, TAKEN) is not None
 
     def refuse_without_conditions(self, key: str, content: bytes) -> None:
         """Raise RemoteError if the store does not refuse to write an object that is there, or that has changed.
@@ -116,8 +116,8 @@ class Objects:
                     raise
                 kept = False
             if not kept:
-                what = f"the store of s3://{self.session.bucket} does not obey {header}: {WHY}"
-                raise RemoteError(what, STORE)
+                message = f"the store of s3://{self.session.bucket} does not obey {header}: {WHY}"
+                raise RemoteError(message, STORE)
 
     def with_urls(self, value: Any) -> Any:
         """Return *value* with a signed URL for every `{"$signed": "GET key"}`; the result must not be stored here."""
@@ -135,10 +135,10 @@ class Objects:
         operation, more = METHODS[method]
         params = {"Bucket": self.session.bucket, "Key": key, **more}
         with translated(f"sign {key}"):
-            found: str = self.session.signer().generate_presigned_url(
+            url: str = self.session.signer().generate_presigned_url(
                 operation, Params=params, ExpiresIn=self.signed_for_s
             )
-        return found
+        return url
 
     def put_folder(self, key: str, bundle: Bundle, progress: Progress) -> None:
         """Upload the content of *bundle* to *key* as one tar; the object is complete or does not exist.
@@ -160,8 +160,8 @@ class Objects:
         """Delete one object, and unfinished uploads of it."""
         multipart.drop(self.session, key)
         if self.versioned:
-            found = [one for one in self._versions(key) if one["Key"] == key]
-            self._delete(found, f"remove {key}")
+            versions = [version for version in self._versions(key) if version["Key"] == key]
+            self._delete(versions, f"remove {key}")
             return
         with translated(f"remove {key}"):
             self.session.make("s3").delete_object(Bucket=self.session.bucket, Key=key)
@@ -179,8 +179,8 @@ class Objects:
         where = {"Bucket": self.session.bucket, "Prefix": prefix, "Delimiter": "/"}
         with translated(f"list {prefix}"):
             for page in pages.paginate(**where):
-                for found in listed(page, "CommonPrefixes"):
-                    yield found["Prefix"][len(prefix) : -1]
+                for entry in listed(page, "CommonPrefixes"):
+                    yield entry["Prefix"][len(prefix) : -1]
 
     def empty(self, prefix: str) -> None:
         """Delete every object whose key begins with *prefix*."""
@@ -188,7 +188,7 @@ class Objects:
         if self.versioned:
             self._delete(list(self._versions(prefix)), f"empty {prefix}")
         else:
-            self.delete_all([found["Key"] for found in self.listing(prefix)], f"empty {prefix}")
+            self.delete_all([entry["Key"] for entry in self.listing(prefix)], f"empty {prefix}")
 
     def _versions(self, prefix: str) -> Iterator[Mapping[str, str]]:
         """Yield every version of the objects whose key begins with *prefix*, and every delete marker.
@@ -198,29 +198,29 @@ class Objects:
         pages = self.session.look("s3").get_paginator("list_object_versions")
         with translated(f"list the versions of {prefix}"):
             for page in pages.paginate(Bucket=self.session.bucket, Prefix=prefix):
-                for found in (*listed(page, "Versions"), *listed(page, "DeleteMarkers")):
-                    yield {"Key": found["Key"], "VersionId": found["VersionId"]}
+                for version in (*listed(page, "Versions"), *listed(page, "DeleteMarkers")):
+                    yield {"Key": version["Key"], "VersionId": version["VersionId"]}
 
-    def delete_all(self, keys: Sequence[str], what: str) -> None:
-        """Delete the objects of *keys* that exist. Raise RemoteError, which begins with *what*, if any is left."""
-        self._delete([{"Key": key} for key in keys], what)
+    def delete_all(self, keys: Sequence[str], action: str) -> None:
+        """Delete the objects of *keys* that exist. Raise RemoteError, which begins with *action*, if any is left."""
+        self._delete([{"Key": key} for key in keys], action)
 
-    def _delete(self, named: Sequence[Mapping[str, str]], what: str) -> None:
+    def _delete(self, named: Sequence[Mapping[str, str]], action: str) -> None:
         alone = [one for one in named if UNFIT.search(one["Key"])]
         if alone:
-            with translated(what), ThreadPoolExecutor(AT_ONCE) as pool:
+            with translated(action), ThreadPoolExecutor(AT_ONCE) as pool:
                 delete = partial(self.session.make("s3").delete_object, Bucket=self.session.bucket)
                 list(pool.map(lambda one: delete(**one), alone))
             named = [one for one in named if not UNFIT.search(one["Key"])]
         for start in range(0, len(named), DELETED_AT_ONCE):
             some = {"Objects": named[start : start + DELETED_AT_ONCE], "Quiet": True}
-            with translated(what):
+            with translated(action):
                 done = self.session.make("s3").delete_objects(
                     Bucket=self.session.bucket, Delete=some
                 )
             if errors := done.get("Errors"):  # a response with status 200 may contain errors
                 left = f"{len(errors)} objects could not be deleted, such as {errors[0].get('Key')}"
-                raise RemoteError(f"{what}: {left}: {errors[0].get('Message')}")
+                raise RemoteError(f"{action}: {left}: {errors[0].get('Message')}")
 
     def outputs(self, run: str) -> list[OutputFile]:
         """Return the saved output files of *run*."""

@@ -52,7 +52,7 @@ class AttemptNotes:
     def recorded_s(self, run: str, task: int) -> float | None:
         """Return when the end record was written that the attempts of a task share."""
         base = self.blobs.key("runs", run, "ends", str(task), "")
-        return max((one.modified_s or 0.0 for one in self.blobs.listing(base)), default=None)
+        return max((entry.modified_s or 0.0 for entry in self.blobs.listing(base)), default=None)
 
     def forget(self) -> None:
         """Discard the cached answers."""
@@ -65,8 +65,8 @@ class AttemptNotes:
         """Return when each attempt of a task began, by number: its first node writes that for all nodes."""
         if self._is_old(f"begins {task}", run, self.timing.slow_s):
             base = self.blobs.key("runs", run, "tries", f"{task}-0", "")
-            found = {one.key[len(base) :]: one.modified_s for one in self.blobs.listing(base)}
-            numbered = {int(name): at_s for name, at_s in found.items() if name.isdigit()}
+            times = {entry.key[len(base) :]: entry.modified_s for entry in self.blobs.listing(base)}
+            numbered = {int(name): at_s for name, at_s in times.items() if name.isdigit()}
             self._begins[run, task] = numbered
             self._looked_at(f"begins {task}", run)
         return self._begins[run, task]
@@ -76,9 +76,9 @@ class AttemptNotes:
         known = self._failures.setdefault(run, {})
         if (*place, number) not in known and self._is_old("failures", run, fresh_s):
             base = self.blobs.key("runs", run, "failures", "")
-            for one in self.blobs.listing(base):
-                if note := noted(one.key[len(base) :]):
-                    known[note[0]] = Failure(note[1], one.modified_s)
+            for entry in self.blobs.listing(base):
+                if note := noted(entry.key[len(base) :]):
+                    known[note[0]] = Failure(note[1], entry.modified_s)
             self._looked_at("failures", run)
         return known.get((*place, number))
 
@@ -94,9 +94,9 @@ class AttemptNotes:
         """Yield the attempts before the *last*; one without a failure of its own lost its machine."""
         begins = self.begins(run, place[0]) if last > 1 else {}
         for number in range(1, last):
-            found = self.failure(run, place, number, fresh_s=self.timing.slow_s)
-            reclaimed = found is None and bool(info.get("requeueCount"))
-            code, ended_s = found or (None, None)
+            failure = self.failure(run, place, number, fresh_s=self.timing.slow_s)
+            reclaimed = failure is None and bool(info.get("requeueCount"))
+            code, ended_s = failure or (None, None)
             if reclaimed:
                 reason = reasons.RECLAIMED
             elif code is None:

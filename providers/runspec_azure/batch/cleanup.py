@@ -89,16 +89,16 @@ class OrphanFinder:
     def find_orphans(self, runs: Collection[str], made: Collection[str]) -> Iterator[Orphan]:
         """Yield everything that belongs neither to *runs* nor to the names in *made*, in the order of deletion."""
         jobs = {
-            found["id"]: found
-            for found in self.session.pages("Job_List", query={"$select": "id,state,metadata"})
-            if _mark(found) == found["id"] and found["state"] != "deleting"
+            job["id"]: job
+            for job in self.session.pages("Job_List", query={"$select": "id,state,metadata"})
+            if _mark(job) == job["id"] and job["state"] != "deleting"
         }
         base = self.blobs.key("runs", "")
         here = set(self.blobs.folders(base))
         alone = list(self._runs(sorted((here | set(jobs)) - set(runs)), jobs, base))
         yield from alone
         needed = any(run.alive for run in alone)  # by a job without a local record
-        yield from (found._replace(alive=found.alive or needed) for found in self._shared(made))
+        yield from (orphan._replace(alive=orphan.alive or needed) for orphan in self._shared(made))
 
     def _runs(self, forgotten: list[str], jobs: Mapping[str, Any], base: str) -> Iterator[Orphan]:
         for run in forgotten:
@@ -115,13 +115,13 @@ class OrphanFinder:
                 yield Orphan(f"pool {name}", (batch("Pool_Delete", {"poolId": name}),))
         container = self.blobs.options.container
         for kind in ("blobs", "inside"):
-            for found in self.blobs.listing(self.blobs.key(kind, "")):
-                if found.key not in made:
-                    remove = blob("Blob_Delete", container, found.key)
-                    yield Orphan(f"upload {found.key} ({found.size:,} bytes)", (remove,))
+            for entry in self.blobs.listing(self.blobs.key(kind, "")):
+                if entry.key not in made:
+                    remove = blob("Blob_Delete", container, entry.key)
+                    yield Orphan(f"upload {entry.key} ({entry.size:,} bytes)", (remove,))
 
 
 def _mark(thing: Mapping[str, Any]) -> str:
     """Return the value of runspec's metadata of *thing*; a resource of others may have a similar name."""
-    known = {one.get("name"): str(one.get("value", "")) for one in thing.get("metadata", ())}
+    known = {pair.get("name"): str(pair.get("value", "")) for pair in thing.get("metadata", ())}
     return known.get(OURS, "")

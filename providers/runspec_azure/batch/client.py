@@ -161,11 +161,11 @@ class AzureClient:
 
     def _refuse_if_used(self, pool: str) -> None:
         """Raise Conflict while *pool* has jobs, also those of other users: their tasks would never end."""
-        for found in self.session.pages("Job_List", query={"$select": "id,state,poolInfo"}):
-            on_it = found.get("poolInfo", {}).get("poolId") == pool
-            if on_it and found["state"] not in ("completed", "deleting", "terminating"):
-                what = f"cannot delete pool {pool}: its job {found['id']} is {found['state']}"
-                raise Conflict(what, "cancel the job first, or wait until it has ended")
+        for entry in self.session.pages("Job_List", query={"$select": "id,state,poolInfo"}):
+            on_it = entry.get("poolInfo", {}).get("poolId") == pool
+            if on_it and entry["state"] not in ("completed", "deleting", "terminating"):
+                message = f"cannot delete pool {pool}: its job {entry['id']} is {entry['state']}"
+                raise Conflict(message, "cancel the job first, or wait until it has ended")
 
     def _await(self, done: Callable[[], bool], request: Request) -> None:
         pause_s, longest_s = self.timing.first_pause_s, self.timing.gone_s
@@ -203,40 +203,42 @@ class AzureClient:
         if do.operation == "Task_AddCollection":
             there = self.tasks.ids(path["jobId"])
             return named(do) if all(task["id"] in there for task in body["value"]) else None
-        found = self._got("Job_Get", path)
-        done = found is not None and found.get("onAllTasksComplete") == "terminatejob"
+        thing = self._got("Job_Get", path)
+        done = thing is not None and thing.get("onAllTasksComplete") == "terminatejob"
         return named(do) if done else None
 
     def _same(
         self, look: str, path: Mapping[str, str], do: Request, keys: Sequence[str]
     ) -> Response | None:
         """Return the answer of *do* if its resource exists. Raise Conflict if a different one has its name."""
-        found, body = self._got(look, path), do.params["body"]
-        if found is None or found.get("state") == "deleting":
+        thing, body = self._got(look, path), do.params["body"]
+        if thing is None or thing.get("state") == "deleting":
             return None
         for key in keys:
-            if not holds(found.get(key), body[key]):
-                what = f"{body['id']} exists already with a different {key}"
-                raise Conflict(what, "delete it, or set another prefix in the profile")
+            if not holds(thing.get(key), body[key]):
+                message = f"{body['id']} exists already with a different {key}"
+                raise Conflict(message, "delete it, or set another prefix in the profile")
         return named(do)
 
     def _same_pool(self, name: str, body: Mapping[str, Any]) -> Response | None:
         """Return a pool of the Resource Manager, if it exists. Raise Conflict if a different one has its name."""
-        found = self._got("Pool_Get", {"poolId": name})
-        if found is None or found.get("state") == "deleting":
+        pool = self._got("Pool_Get", {"poolId": name})
+        if pool is None or pool.get("state") == "deleting":
             return None
-        identities = found.get("identity", {}).get("userAssignedIdentities", ())
+        identities = pool.get("identity", {}).get("userAssignedIdentities", ())
         there = {
-            "vmSize": _plain(found.get("vmSize")),
-            "identity": {_plain(one.get("resourceId")) for one in identities},
+            "vmSize": _plain(pool.get("vmSize")),
+            "identity": {_plain(identity.get("resourceId")) for identity in identities},
         }
         wanted = {
             "vmSize": _plain(body["properties"]["vmSize"]),
-            "identity": {_plain(one) for one in body["identity"]["userAssignedIdentities"]},
+            "identity": {
+                _plain(identity) for identity in body["identity"]["userAssignedIdentities"]
+            },
         }
         for key in (key for key in wanted if there[key] != wanted[key]):
-            what = f"{name} exists already with a different {key}"
-            raise Conflict(what, "delete it, or set another prefix in the profile")
+            message = f"{name} exists already with a different {key}"
+            raise Conflict(message, "delete it, or set another prefix in the profile")
         return {"id": name}
 
     def settled(self, step: Step) -> bool:
@@ -249,10 +251,10 @@ class AzureClient:
         return {"blob": key}
 
     def state(self, run: str) -> Status:
-        found = self.tasks.status(run)
-        if found.state.terminal:
+        status = self.tasks.status(run)
+        if status.state.terminal:
             self.logs.ended.add(run)
-        return found
+        return status
 
     def cancel(self, run: str) -> None:
         """Claim the run first, so that a task that starts later exits; then terminate the job."""
@@ -359,26 +361,26 @@ def _refuse_refused(answer: Any) -> None:
     """
     if not isinstance(answer, dict) or "value" not in answer:
         raise NoAnswer("Task_AddCollection: the reply was cut off")
-    for one in answer["value"]:
-        error = one.get("error", {})
-        status, code = one.get("status"), error.get("code")
+    for result in answer["value"]:
+        error = result.get("error", {})
+        status, code = result.get("status"), error.get("code")
         if status == "success" or code == "TaskExists":
             continue
         text = error.get("message", {}).get("value", "").partition("\n")[0]
-        what = f"{one.get('taskId', 'a task')}: {code or status or 'no status'}: {text}"
+        message = f"{result.get('taskId', 'a task')}: {code or status or 'no status'}: {text}"
         if status not in ("clienterror", "servererror"):
-            raise NoAnswer(f"Task_AddCollection: {what}")
-        raise RemoteError(what, transient=status == "servererror")
+            raise NoAnswer(f"Task_AddCollection: {message}")
+        raise RemoteError(message, transient=status == "servererror")
 
 
-def holds(found: Any, wanted: Any) -> bool:
-    """Return whether *found* contains all of *wanted*: the service adds members, reorders lists and ignores case."""
+def holds(actual: Any, wanted: Any) -> bool:
+    """Return whether *actual* contains all of *wanted*: the service adds members, reorders lists and ignores case."""
     if isinstance(wanted, Mapping):
-        there: Any = found if isinstance(found, Mapping) else {}
+        there: Any = actual if isinstance(actual, Mapping) else {}
         return all(holds(there.get(key), one) for key, one in wanted.items())
     if isinstance(wanted, list):
-        return all(any(holds(other, one) for other in found or ()) for one in wanted)
-    return bool(_plain(found) == _plain(wanted))
+        return all(any(holds(other, one) for other in actual or ()) for one in wanted)
+    return bool(_plain(actual) == _plain(wanted))
 
 
 def _plain(value: Any) -> Any:

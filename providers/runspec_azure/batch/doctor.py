@@ -93,9 +93,9 @@ def _pool(session: Session, name: str) -> Iterator[Finding]:
         return
     slots = pool.get("taskSlotsPerNode", 1)
     if not pool.get("enableInterNodeCommunication") or slots != 1:
-        what = f"pool {name} runs only jobs of one node: enableInterNodeCommunication is "
-        what += f"{str(bool(pool.get('enableInterNodeCommunication'))).lower()}, taskSlotsPerNode {slots}"
-        yield Finding(what, True)
+        message = f"pool {name} runs only jobs of one node: enableInterNodeCommunication is "
+        message += f"{str(bool(pool.get('enableInterNodeCommunication'))).lower()}, taskSlotsPerNode {slots}"
+        yield Finding(message, True)
     machine = pool.get("virtualMachineConfiguration", {})
     kind = "with an image" if machine.get("containerConfiguration") else "without an image"
     yield Finding(f"pool {name} runs only jobs {kind} ({pool.get('vmSize')})", True)
@@ -109,15 +109,15 @@ def _pool(session: Session, name: str) -> Iterator[Finding]:
         True,
     )
     for error in pool.get("resizeErrors") or ():
-        what = f"pool {name}: {error.get('code')}: {error.get('message')}"
-        yield Finding(what, False, "correct this: until then the pool gets no machines")
+        message = f"pool {name}: {error.get('code')}: {error.get('message')}"
+        yield Finding(message, False, "correct this: until then the pool gets no machines")
 
 
 def _image(options: BatchOptions, images: list[Mapping[str, Any]]) -> Iterator[Finding]:
     """https://learn.microsoft.com/rest/api/batchservice/account/list-supported-images"""
     if options.image.startswith("/"):
-        what = "image: custom, so doctor cannot check whether it has a container runtime (moby) and python3"
-        yield Finding(what, True)
+        message = "image: custom, so doctor cannot check whether it has a container runtime (moby) and python3"
+        yield Finding(message, True)
         return
     publisher, offer, sku, _ = options.image.split(":")
     wanted = {"publisher": publisher, "offer": offer, "sku": sku}
@@ -134,11 +134,11 @@ def _image(options: BatchOptions, images: list[Mapping[str, Any]]) -> Iterator[F
             )
     elif there:
         agents = ", ".join(sorted({str(i.get("nodeAgentSKUId")) for i in there}))
-        what = f"image {options.image} does not support {options.node_agent}"
-        yield Finding(what, False, f"set node_agent: {agents}")
+        message = f"image {options.image} does not support {options.node_agent}"
+        yield Finding(message, False, f"set node_agent: {agents}")
     else:
-        what = f"the account has no image {options.image}"
-        yield Finding(what, False, "set one that `az batch pool supported-images list` shows")
+        message = f"the account has no image {options.image}"
+        yield Finding(message, False, "set one that `az batch pool supported-images list` shows")
 
 
 def _same(image: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
@@ -156,14 +156,14 @@ def _subscription(options: BatchOptions, given: Subscription | None) -> Iterator
         yield finding
         return
     if not account:
-        what = f"the subscription has no Batch account {subscription.account_name}"
+        message = f"the subscription has no Batch account {subscription.account_name}"
         yield Finding(
-            what, False, "set another subscription or batch_account: see az batch account list"
+            message, False, "set another subscription or batch_account: see az batch account list"
         )
         return
     state = account.get("provisioningState")
-    what = f"{subscription.account_name} in {subscription.region}: {state}, {subscription.mode}"
-    yield Finding(what, state == "Succeeded", "wait until it is ready, or see the portal")
+    message = f"{subscription.account_name} in {subscription.region}: {state}, {subscription.mode}"
+    yield Finding(message, state == "Succeeded", "wait until it is ready, or see the portal")
     yield from _modes(options, subscription)
     yield from _sizes(options, subscription, hint)
     if subscription.mode == "user-subscription":
@@ -175,8 +175,8 @@ def _subscription(options: BatchOptions, given: Subscription | None) -> Iterator
 def _modes(options: BatchOptions, subscription: Subscription) -> Iterator[Finding]:
     own, mode = options.pool_allocation, subscription.mode
     if own and mode and own != mode:
-        what = f"pool_allocation: {own} in the profile, and the account has {mode}"
-        yield Finding(what, False, f"set pool_allocation: {mode}")
+        message = f"pool_allocation: {own} in the profile, and the account has {mode}"
+        yield Finding(message, False, f"set pool_allocation: {mode}")
 
 
 def _sizes(options: BatchOptions, subscription: Subscription, hint: str) -> Iterator[Finding]:
@@ -195,10 +195,10 @@ def _sizes(options: BatchOptions, subscription: Subscription, hint: str) -> Iter
 def _families(options: BatchOptions) -> dict[str, int]:
     """Return the VM families that jobs may need, with the vCPUs of the smallest machine of each."""
     named = vm_sizes.known(options.vm_size or "")
-    found: dict[str, int] = {}
+    quotas: dict[str, int] = {}
     for machine in [named] if named else vm_sizes.current():
-        found[machine.family] = min(machine.cpus, found.get(machine.family, machine.cpus))
-    return found
+        quotas[machine.family] = min(machine.cpus, quotas.get(machine.family, machine.cpus))
+    return quotas
 
 
 def _usages(options: BatchOptions, subscription: Subscription, hint: str) -> Iterator[Finding]:
@@ -213,9 +213,11 @@ def _usages(options: BatchOptions, subscription: Subscription, hint: str) -> Ite
         usage = usages.get(vm_sizes.family_key(name))
         if usage is None:
             continue
-        what = words.get(name, f"vCPUs of {name}")
+        message = words.get(name, f"vCPUs of {name}")
         needed = name == "cores" or (options.vm_size is not None and name in _families(options))
-        yield free(usage, what, least if needed else 0, "request an increase in the portal: Quotas")
+        yield free(
+            usage, message, least if needed else 0, "request an increase in the portal: Quotas"
+        )
 
 
 def _account_quotas(options: BatchOptions, account: Mapping[str, Any]) -> Iterator[Finding]:
@@ -227,7 +229,7 @@ def _account_quotas(options: BatchOptions, account: Mapping[str, Any]) -> Iterat
     if not account.get("dedicatedCoreQuotaPerVMFamilyEnforced"):
         return
     listed = account.get("dedicatedCoreQuotaPerVMFamily") or ()
-    known = {str(one.get("name")): one.get("coreQuota") for one in listed}
+    known = {str(family.get("name")): family.get("coreQuota") for family in listed}
     quotas = {vm_sizes.family_key(name): int(quota or 0) for name, quota in known.items()}
     for family, least in _families(options).items():
         quota = quotas.get(vm_sizes.family_key(family), 0)

@@ -38,12 +38,12 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
                 f"cannot start Azurite, which runspec rehearse needs: {exc}", INSTALL
             ) from exc
         stack.callback(blobs.close)
-        found = {**SETTINGS, **kept}
-        found["secrets"] = {
+        settings = {**SETTINGS, **kept}
+        settings["secrets"] = {
             name: f"env:{VAULT}_{i}" if where.startswith("azure-kv:") else where
             for i, (name, where) in enumerate(dict(kept.get("secrets", {})).items())
         }
-        blobs.make_container(str(found["container"]))
+        blobs.make_container(str(settings["container"]))
         # Tasks with an image may be processes here, which have no root folder where no namespace is allowed.
         confined, notes = confinement_notes(folder, "" if engine == "podman" else BELOW)
         below = {} if engine == "podman" or confined else {"RUNSPEC_BELOW": "."}
@@ -56,10 +56,10 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
                 own_root=confined,
             )
         )
-        env = {**near.env, BATCH_KEY: near.key, STORAGE_KEY: blobs.key, **_secrets(found)}
+        env = {**near.env, BATCH_KEY: near.key, STORAGE_KEY: blobs.key, **_secrets(settings)}
         if options.get("start_task"):
             notes.append("start_task is not rehearsed")
-        yield Emulation(env, found | ways(near.url, blobs.url, blobs.account), tuple(notes))
+        yield Emulation(env, settings | ways(near.url, blobs.url, blobs.account), tuple(notes))
 
 
 def portable(options: Mapping[str, Any]) -> dict[str, Any]:

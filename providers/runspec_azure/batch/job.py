@@ -288,8 +288,8 @@ def vault_url(source: str) -> str | None:
     >>> vault_url("azure-kv:/subscriptions/1/vaults/v#https://v.vault.azure.net/secrets/hf")
     'https://v.vault.azure.net/secrets/hf'
     """
-    found = VAULT_SOURCE.fullmatch(source)
-    return found and found[1]
+    match = VAULT_SOURCE.fullmatch(source)
+    return match and match[1]
 
 
 def vault_environment(spec: Spec, options: BatchOptions) -> Mapping[str, str]:

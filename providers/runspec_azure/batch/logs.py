@@ -123,12 +123,12 @@ class TaskStream:
         if now_s < self._next_s:
             return b""
         seen = self._seen()
-        found = self._live(start, seen, TIMES_ON_NODE) if number >= seen.attempts else None
-        if found is None:
-            found = self._stored(self._names(number, "times", TIMES), start)
-        if not found and not self._is_over(number):
+        data = self._live(start, seen, TIMES_ON_NODE) if number >= seen.attempts else None
+        if data is None:
+            data = self._stored(self._names(number, "times", TIMES), start)
+        if not data and not self._is_over(number):
             self._next_s = now_s + self.logs.tasks.timing.index_pause_s
-        return found or b""
+        return data or b""
 
     def _is_over(self, number: int) -> bool:
         seen = self._seen()
@@ -146,13 +146,13 @@ class TaskStream:
 
     def _mark(self) -> str:
         """Return the state of the task that decides whether there may be more output."""
-        found = self._listed()
-        return "gone" if found is None else f"{found['state']} {attempts_of(found)}"
+        listing = self._listed()
+        return "gone" if listing is None else f"{listing['state']} {attempts_of(listing)}"
 
     def _calls(self) -> int:
         """Return how many requests a poll needs that finds nothing: subtasks need one more for their machine."""
-        found = self._listed() or {}
-        requeued = bool(found.get("executionInfo", {}).get("requeueCount"))
+        listing = self._listed() or {}
+        requeued = bool(listing.get("executionInfo", {}).get("requeueCount"))
         return 1 + (self.at > 0) + requeued
 
     def read_file(self, position: str) -> Chunk:
@@ -170,22 +170,22 @@ class TaskStream:
             at, done = at + 1, 0
 
     def _seen(self) -> Seen:
-        found = self._listed()
-        if found is None:
+        listing = self._listed()
+        if listing is None:
             return Seen(1, True, False)
-        state, place = found["state"], (self.number, self.at)
-        attempts = self.logs.tasks.count_attempts(self.run, found, place)
+        state, place = listing["state"], (self.number, self.at)
+        attempts = self.logs.tasks.count_attempts(self.run, listing, place)
         return Seen(attempts, state == "completed", state == "running")
 
     def _attempts_now(self) -> int:
         try:
-            found = self.logs.tasks.one(self.run, self.number)
+            task = self.logs.tasks.one(self.run, self.number)
         except RemoteError as exc:
             if status_of(exc) in ABSENT:
                 return 0
             raise
         self.logs.tasks.forget_attempts(self.run, self.number)
-        return self.logs.tasks.count_attempts(self.run, found, (self.number, self.at))
+        return self.logs.tasks.count_attempts(self.run, task, (self.number, self.at))
 
     def _earlier(self, number: int, done: int) -> bytes:
         """Return the output of an earlier attempt, which the agent uploads; that of a lost machine may be missing."""
@@ -260,12 +260,12 @@ class TaskStream:
             if status_of(exc) in ABSENT:
                 return {}
             raise
-        found: Sequence[Mapping[str, Any]] = [one.get("nodeInfo", {}) for one in others]
+        infos: Sequence[Mapping[str, Any]] = [node.get("nodeInfo", {}) for node in others]
         machines = self._machines(seen.attempts)
         if len(machines) > self.at:
-            return next((i for i in found if i.get("nodeId") == machines[self.at]), {})
+            return next((i for i in infos if i.get("nodeId") == machines[self.at]), {})
         # If no agent has published it, the subtask has the output of its command.
-        return found[self.at - 1] if seen.over and len(found) >= self.at else {}
+        return infos[self.at - 1] if seen.over and len(infos) >= self.at else {}
 
     def _machines(self, number: int) -> Sequence[str]:
         """Return the ids of the machines of an attempt by rank; see docs/inside.md."""

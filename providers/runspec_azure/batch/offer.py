@@ -55,5 +55,5 @@ def _standing(options: BatchOptions, listed: ListedPrices) -> Iterator[StandingC
     yield StandingCost(f"what is kept in Blob storage ({blob.note})", usd_gb_month=blob.usd)
     if not options.public_addresses:
         nat, data = (azure_price(item, where, listed) for item in ("nat gateway", "nat data"))
-        what = f"a NAT gateway, if the subnet has one, besides {data.usd_shown} ({nat.note})"
-        yield StandingCost(what, nat.usd, hours=0)
+        message = f"a NAT gateway, if the subnet has one, besides {data.usd_shown} ({nat.note})"
+        yield StandingCost(message, nat.usd, hours=0)

@@ -111,8 +111,8 @@ def _resize(pool: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -> str:
     since = min((one for one in waiting if one is not None), default=None)
     if ended is not None and since is not None and ended < since - BEFORE:
         return ""
-    found = "; ".join(_explained(ERRORS, error) for error in pool.get("resizeErrors") or ())
-    return f"at {ended:%Y-%m-%d %H:%M} UTC: {found}" if found and ended is not None else found
+    reasons = "; ".join(_explained(ERRORS, error) for error in pool.get("resizeErrors") or ())
+    return f"at {ended:%Y-%m-%d %H:%M} UTC: {reasons}" if reasons and ended is not None else reasons
 
 
 def _moment(text: str | None) -> datetime | None:
@@ -161,9 +161,9 @@ def ended(info: Mapping[str, Any], code: int | None) -> str:
     failure = info.get("failureInfo") or {}
     lesser = code is not None and _code(info).startswith(COPIES)
     if failure and not lesser and failure.get("code") not in ENDED_CODES:
-        found = _explained(FAILURES, failure)
-        details = [str(one.get("value", "")) for one in failure.get("details", ())]
-        return f"{found}: {details[0]}" if details and details[0] else found
+        reason = _explained(FAILURES, failure)
+        details = [str(detail.get("value", "")) for detail in failure.get("details", ())]
+        return f"{reason}: {details[0]}" if details and details[0] else reason
     if code is None:
         return "Azure Batch gives no reason"
     # The program's code, if the agent exited with another one.

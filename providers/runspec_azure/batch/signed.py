@@ -93,8 +93,8 @@ def lines(spec: Spec, run: str, facts: Facts) -> Iterator[Line]:
     options: BatchOptions = facts.options
     claim = store_layout.key(options, "runs", run, "claim")
 
-    def mount(one: Mount) -> Iterator[Line]:
-        source = facts.sources[one.name]
+    def mount(folder: Mount) -> Iterator[Line]:
+        source = facts.sources[folder.name]
         yield digest_line(source)
         yield ["get=", mark(READ, store_layout.key(options, "blobs", blob_name(source)))]
 
@@ -125,8 +125,8 @@ def problems(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
     yield from signed_problems(spec, hint)
     for i, mount in enumerate(spec.mounts):
         if mount.scheme != "file":
-            what = "a signed URL permits access to one blob, not to all blobs under a prefix or to a file system"
-            yield Problem(("mounts", i, "source"), what, f"mount a folder, or {hint}")
+            message = "a signed URL permits access to one blob, not to all blobs under a prefix or to a file system"
+            yield Problem(("mounts", i, "source"), message, f"mount a folder, or {hint}")
     if options.identity:
-        what = "the profile sets both identity and files: signed, which exclude each other"
-        yield Problem(("provider",), what, "remove one of them from the profile")
+        message = "the profile sets both identity and files: signed, which exclude each other"
+        yield Problem(("provider",), message, "remove one of them from the profile")

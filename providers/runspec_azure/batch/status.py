@@ -81,16 +81,16 @@ class Tasks:
     def record(self, run: str) -> dict[str, Any] | None:
         """Return the record of the job; None after the run was destroyed."""
         if run not in self._records:
-            found = self.blobs.read("runs", run, "record.json")
-            if found is None:
+            content = self.blobs.read("runs", run, "record.json")
+            if content is None:
                 return None
-            self._records[run] = read_record(found, f"the record of {run}")
+            self._records[run] = read_record(content, f"the record of {run}")
         return self._records[run]
 
     def job(self, run: str) -> Found | None:
         """Return the job of *run*; None if it does not exist or is being deleted."""
-        found = self._cached("job", run, self.timing.slow_s, lambda: self._job(run))
-        return None if found is None or found["state"] == "deleting" else found
+        job = self._cached("job", run, self.timing.slow_s, lambda: self._job(run))
+        return None if job is None or job["state"] == "deleting" else job
 
     def _job(self, run: str) -> Found | None:
         try:
@@ -109,12 +109,12 @@ class Tasks:
 
     def all_of(self, run: str) -> Sequence[Found]:
         try:
-            found = self.session.pages("Task_List", {"jobId": run}, {"$select": SELECT})
+            tasks = self.session.pages("Task_List", {"jobId": run}, {"$select": SELECT})
         except RemoteError as exc:
             if status_of(exc) == 404:
                 return []
             raise
-        ours = (task for task in found if OURS.fullmatch(task["id"]))
+        ours = (task for task in tasks if OURS.fullmatch(task["id"]))
         return sorted(ours, key=lambda task: str(task["id"]))
 
     def one(self, run: str, number: int) -> Found:
@@ -128,17 +128,17 @@ class Tasks:
         A list may be older than the job's state, so a task that has not ended in the list is requested separately.
         """
         self.known.pop(("tasks", run), None)  # the cached list is older than the job's state
-        found = {task["id"]: task for task in self.all(run)}
-        late = [n for n in range(count) if not _ended(found.get(jobs.task_id(n)))]
+        by_id = {task["id"]: task for task in self.all(run)}
+        late = [n for n in range(count) if not _ended(by_id.get(jobs.task_id(n)))]
         lost = False
         for number in late[:SHOWN]:
             try:
-                found[jobs.task_id(number)] = self.one(run, number)
+                by_id[jobs.task_id(number)] = self.one(run, number)
             except RemoteError as exc:
                 if status_of(exc) != 404:
                     raise
                 lost = True
-        tasks = [found[name] for name in sorted(found)]
+        tasks = [by_id[name] for name in sorted(by_id)]
         if _over(tasks, count):
             self._ended[run] = tasks
         return tasks, lost
@@ -166,36 +166,39 @@ class Tasks:
 
     def _pool(self, name: str) -> Found:
         try:
-            found = dict(self.session.look("Pool_Get", {"poolId": name}))
-            found["nodes"] = self.session.pages("ComputeNode_List", {"poolId": name})
+            pool = dict(self.session.look("Pool_Get", {"poolId": name}))
+            pool["nodes"] = self.session.pages("ComputeNode_List", {"poolId": name})
         except RemoteError as exc:
             if status_of(exc) == 404:
                 return {}
             raise
-        return found
+        return pool
 
     def subtasks(self, run: str, task: int) -> Sequence[Found]:
         """Return the subtasks of a multi-instance task, one for each node except the first, ordered by their ids."""
 
         def ask() -> Sequence[Found]:
             path = {"jobId": run, "taskId": jobs.task_id(task)}
-            found = self.session.look("Task_ListSubtasks", path).get("value", [])
-            return sorted((one for one in found if "id" in one), key=lambda one: int(one["id"]))
+            subtasks = self.session.look("Task_ListSubtasks", path).get("value", [])
+            return sorted(
+                (subtask for subtask in subtasks if "id" in subtask),
+                key=lambda subtask: int(subtask["id"]),
+            )
 
         return self._cached(f"subtasks {task}", run, self.timing.fresh_s, ask)
 
     def _cached(
         self, kind: str, name: str, fresh_s: float, ask: Callable[[], Answered]
     ) -> Answered:
-        at, found = self.known.get((kind, name), (-math.inf, None))
+        at, value = self.known.get((kind, name), (-math.inf, None))
         if self.clock.monotonic() - at >= fresh_s:
-            found = ask()
-            self.known[kind, name] = (self.clock.monotonic(), found)
-        return cast(Answered, found)
+            value = ask()
+            self.known[kind, name] = (self.clock.monotonic(), value)
+        return cast(Answered, value)
 
     def status(self, run: str) -> Status:
-        found, record = self._status(run), self._records.get(run)
-        return found if record is None else seated(found, record)
+        status, record = self._status(run), self._records.get(run)
+        return status if record is None else seated(status, record)
 
     def _status(self, run: str) -> Status:
         """Return the status of *run*; its nodes have the numbers of the service's tasks."""

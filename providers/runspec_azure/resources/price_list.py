@@ -49,9 +49,9 @@ SERVICES = {
 }
 
 
-def metered(found: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str, float]]:
+def metered(items: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str, float]]:
     """Yield the item, the region and the price of what is sold besides machines: of the first GB or request."""
-    for one in found:
+    for one in items:
         for item, meter in SERVICES.items():
             if (
                 (one["serviceName"], one["productName"]) == (meter.service, meter.product)
@@ -89,8 +89,8 @@ def read(region: str | None, fetch: Get = get) -> ListedPrices:
             "the region of the Batch account is not known", "set batch_url in the profile"
         )
     try:
-        of = f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}'"
-        items = list(_items(of, fetch))
+        query = f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}'"
+        items = list(_items(query, fetch))
         spot = _prices(items, spot=True)
         return ListedPrices(
             _prices(items, spot=False), spot, LIST, services=_services(region, fetch)
@@ -98,29 +98,29 @@ def read(region: str | None, fetch: Get = get) -> ListedPrices:
     except (OSError, http.client.HTTPException) as exc:  # those of requests are OSErrors
         raise RemoteError(f"{LIST} cannot be read: {exc}", "try again later") from exc
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
-        what = f"the answer of {LIST} cannot be read: {type(exc).__name__}: {exc}"
-        raise RemoteError(what) from exc
+        message = f"the answer of {LIST} cannot be read: {type(exc).__name__}: {exc}"
+        raise RemoteError(message) from exc
 
 
 def _services(region: str, fetch: Get) -> dict[str, float]:
     """Return the prices of what is sold besides machines, by item; the highest of several."""
-    found: dict[str, float] = {}
+    prices: dict[str, float] = {}
     for product in dict.fromkeys(meter.product for meter in SERVICES.values()):
         everywhere = product == SERVICES["nat gateway"].product
-        of = f"productName eq '{product}'"
-        items = _items(of if everywhere else f"{of} and armRegionName eq '{region}'", fetch)
+        query = f"productName eq '{product}'"
+        items = _items(query if everywhere else f"{query} and armRegionName eq '{region}'", fetch)
         for item, where, usd in metered(items):
             if where in (region, "global"):
-                found[item] = max(usd, found.get(item, 0.0))
-    return found
+                prices[item] = max(usd, prices.get(item, 0.0))
+    return prices
 
 
-def _items(of: str, fetch: Get) -> Iterator[Mapping[str, Any]]:
-    return (item for page in _pages(of, fetch) for item in page["Items"])
+def _items(query: str, fetch: Get) -> Iterator[Mapping[str, Any]]:
+    return (item for page in _pages(query, fetch) for item in page["Items"])
 
 
-def _pages(of: str, fetch: Get) -> Iterator[Mapping[str, Any]]:
-    wanted = f"{of} and priceType eq 'Consumption'"
+def _pages(query: str, fetch: Get) -> Iterator[Mapping[str, Any]]:
+    wanted = f"{query} and priceType eq 'Consumption'"
     address = f"{LIST}?{urllib.parse.urlencode({'$filter': wanted, 'currencyCode': 'USD'})}"
     for _ in range(MOST_PAGES):
         page = json.loads(fetch(address))
@@ -136,7 +136,7 @@ def _pages(of: str, fetch: Get) -> Iterator[Mapping[str, Any]]:
 
 def _prices(items: Iterable[Mapping[str, Any]], *, spot: bool) -> dict[str, float]:
     """Return the price of an hour with Linux by size: of spot machines, or on demand."""
-    found: dict[str, float] = {}
+    prices: dict[str, float] = {}
     for item in items:
         sku, product = item["skuName"], item["productName"]
         kind = sku.endswith(" Spot") if spot else not any(word in sku for word in OTHERS)
@@ -151,5 +151,5 @@ def _prices(items: Iterable[Mapping[str, Any]], *, spot: bool) -> dict[str, floa
             and item["retailPrice"] > 0
         ):
             name = item["armSkuName"]
-            found[name] = max(float(item["retailPrice"]), found.get(name, 0.0))
-    return found
+            prices[name] = max(float(item["retailPrice"]), prices.get(name, 0.0))
+    return prices

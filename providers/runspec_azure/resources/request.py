@@ -96,7 +96,7 @@ def lacks_driver(gpu_type: str, image: str) -> bool:
     if not gpu_type or not image.lower().startswith(HPC_IMAGES):
         return False
     sku = image.lower().split(":")[2]
-    had = next((one for one in (PROPRIETARY, ROCM) if sku.endswith(one.sku or "")), CUDA)
+    had = next((driver for driver in (PROPRIETARY, ROCM) if sku.endswith(driver.sku or "")), CUDA)
     needed = driver(gpu_type)
     return needed is not had and (needed, had) != (CUDA, PROPRIETARY)
 
@@ -104,7 +104,7 @@ def lacks_driver(gpu_type: str, image: str) -> bool:
 def image_with(gpu_type: str) -> str | None:
     """Return the newest HPC image that has the driver of such GPUs, or None."""
     sku = driver(gpu_type).sku
-    there = [one for one in NODE_AGENTS if sku is not None and _suffix(one) == sku]
+    there = [agent for agent in NODE_AGENTS if sku is not None and _suffix(agent) == sku]
     return f"{max(there)}:latest" if there else None
 
 

@@ -75,8 +75,8 @@ class Machine(NamedTuple):
 
         https://learn.microsoft.com/azure/virtual-machines/vm-naming-conventions
         """
-        found = re.match(r"Standard_[A-Z]+\d+(?:-\d+)?([a-z]*)", self.name)
-        return found is not None and "r" in found[1]
+        match = re.match(r"Standard_[A-Z]+\d+(?:-\d+)?([a-z]*)", self.name)
+        return match is not None and "r" in match[1]
 
     @property
     def usable_gib(self) -> float:
@@ -109,7 +109,7 @@ def read_generation(machine: CatalogueMachine) -> int:
 @cache
 def machines() -> tuple[Machine, ...]:
     """Return the VM sizes whose temporary disk is known, or that had one; those of x86-64 alone."""
-    return tuple(found for row in catalogue().machines if (found := _machine(row)) is not None)
+    return tuple(machine for row in catalogue().machines if (machine := _machine(row)) is not None)
 
 
 def _machine(row: CatalogueMachine) -> Machine | None:
@@ -158,8 +158,8 @@ def known(name: str) -> Machine | None:
 
 def gpu_type(name: str) -> str:
     """Return the model of the GPUs of the size *name*, also if it is not one to choose from; empty if it has none."""
-    found = (row.gpu for row in catalogue().machines if row.name.lower() == name.lower())
-    return next(found, None) or ""
+    models = (row.gpu for row in catalogue().machines if row.name.lower() == name.lower())
+    return next(models, None) or ""
 
 
 def near(name: str) -> tuple[str, ...]:
@@ -172,9 +172,9 @@ def near(name: str) -> tuple[str, ...]:
     if series is None:
         return ()
     kin = re.compile(rf"(?i)standard_{series[1]}\d")
-    found = [machine.name for machine in current() if kin.match(machine.name)]
+    names = [machine.name for machine in current() if kin.match(machine.name)]
     return tuple(
-        sorted(found, key=lambda other: -SequenceMatcher(None, name.lower(), other.lower()).ratio())
+        sorted(names, key=lambda other: -SequenceMatcher(None, name.lower(), other.lower()).ratio())
     )
 
 

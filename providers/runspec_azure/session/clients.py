@@ -115,14 +115,14 @@ class Session:
         self, operation: str, path: Mapping[str, str] | None = None, query: Any = None
     ) -> list[Mapping[str, Any]]:
         """Return the items of all pages of a list."""
-        found, next_ = responses.listed(operation, self._looked(operation, path, query))
+        items, next_ = responses.listed(operation, self._looked(operation, path, query))
         while next_:
             with translated(operation):
                 request = HttpRequest("GET", next_)
                 page = self.reader.send_request(request, stream=True).json()
             more, next_ = responses.listed(operation, page)
-            found += more
-        return found
+            items += more
+        return items
 
     def _looked(self, operation: str, path: Mapping[str, str] | None, query: Any) -> Any:
         return _content(self._send(self.reader, operation, path or {}, query or {}))
@@ -189,8 +189,8 @@ class Session:
 def refuse_plain(option: str, url: str) -> None:
     """Raise UsageError for a *url* to which a token would be sent unencrypted."""
     if urlsplit(url).scheme != "https":
-        what = f"{option}: {url} is not encrypted, so the login could be intercepted"
-        raise UsageError(what, "write https://..., or set the account's key in the profile")
+        message = f"{option}: {url} is not encrypted, so the login could be intercepted"
+        raise UsageError(message, "write https://..., or set the account's key in the profile")
 
 
 def secret(source: str | None) -> str | None:
@@ -202,20 +202,20 @@ def secret(source: str | None) -> str | None:
         raise CredentialsError(f"cannot read a key from '{kind}:'", "use env:NAME or file:/path")
     try:
         path = Path(place).expanduser()
-        found = os.environ[place] if kind == "env" else path.read_text(encoding="utf-8")
+        value = os.environ[place] if kind == "env" else path.read_text(encoding="utf-8")
     except (KeyError, OSError, UnicodeDecodeError) as exc:
         hint = f"export {place}" if kind == "env" else f"write the account's key into {place}"
         raise CredentialsError(f"cannot find the key {source}", hint) from exc
     try:
-        known = base64.b64decode(found.strip(), validate=True)
+        known = base64.b64decode(value.strip(), validate=True)
     except ValueError:
         known = b""
     if not known:  # the message must not contain the value
-        what = f"the content of {source} is not the key of an account, which is base64"
+        message = f"the content of {source} is not the key of an account, which is base64"
         raise CredentialsError(
-            what, "copy the key from the portal: open the account, then Keys or Access keys"
+            message, "copy the key from the portal: open the account, then Keys or Access keys"
         )
-    return found.strip()
+    return value.strip()
 
 
 def _content(response: HttpResponse) -> Any:

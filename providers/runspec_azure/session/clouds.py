@@ -66,7 +66,7 @@ class Cloud(NamedTuple):
         (True, False)
         """
         known = (self.login, self.manager, self.batch, self.storage, self.vault)
-        return any(host == one or host.endswith(f".{one}") for one in known)
+        return any(host == domain or host.endswith(f".{domain}") for domain in known)
 
 
 PUBLIC = Cloud(
@@ -117,7 +117,7 @@ def of(options: Any) -> Cloud:
     if options.cloud is not None:
         return next(cloud for cloud in CLOUDS if cloud.name == options.cloud)
     urls = (getattr(options, name, None) or "" for name in URLS)
-    return next((found for found in map(of_url, urls) if found is not None), PUBLIC)
+    return next((cloud for cloud in map(of_url, urls) if cloud is not None), PUBLIC)
 
 
 def is_confidential(url: str) -> bool:

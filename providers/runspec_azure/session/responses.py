@@ -26,16 +26,16 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
 def given(value: Any) -> Any:
     """Return *value* without the members that are null, which means that they are not set."""
     if isinstance(value, dict):
-        return {key: given(one) for key, one in value.items() if one is not None}
-    return [given(one) for one in value] if isinstance(value, list) else value
+        return {key: given(inner) for key, inner in value.items() if inner is not None}
+    return [given(item) for item in value] if isinstance(value, list) else value
 
 
-def elements(found: Iterable[Any] | None) -> list[Any]:
+def elements(items: Iterable[Any] | None) -> list[Any]:
     """Return the items of a page of a list, which may be null; for that the SDKs themselves would raise TypeError."""
-    return [each for each in found or () if each is not None]
+    return [each for each in items or () if each is not None]
 
 
-def collected(what: str, ask: Callable[[], Iterable[Any]]) -> list[Any]:
+def collected(action: str, ask: Callable[[], Iterable[Any]]) -> list[Any]:
     """Return the items of all pages of an SDK. Raise NoAnswer if a page is empty or not a list.
 
     The SDKs do not check that there is a page. *ask* calls only the SDK, so its errors are about a page.
@@ -43,16 +43,16 @@ def collected(what: str, ask: Callable[[], Iterable[Any]]) -> list[Any]:
     try:
         return list(ask())
     except (AttributeError, TypeError) as exc:
-        raise NoAnswer(f"{what}: the reply was cut off") from exc
+        raise NoAnswer(f"{action}: the reply was cut off") from exc
 
 
 def one(operation: str, value: Any) -> Found:
     """Return the answer to *operation*, which is one object. Raise NoAnswer if it is incomplete."""
     if not isinstance(value, dict):
         raise NoAnswer(f"{operation}: the reply was cut off")
-    found: Found = given(value)
-    complete(operation, found)
-    return found
+    item: Found = given(value)
+    complete(operation, item)
+    return item
 
 
 def listed(operation: str, value: Any) -> tuple[list[Found], str]:
@@ -60,13 +60,13 @@ def listed(operation: str, value: Any) -> tuple[list[Found], str]:
     if not isinstance(value, dict) or "value" not in value:
         raise NoAnswer(f"{operation}: the reply was cut off")
     page = given(value)
-    found: list[Found] = page.get("value", [])
-    for each in found:
+    items: list[Found] = page.get("value", [])
+    for each in items:
         complete(operation, each)
-    return found, str(page.get("odata.nextLink", ""))
+    return items, str(page.get("odata.nextLink", ""))
 
 
-def complete(operation: str, found: Found) -> None:
+def complete(operation: str, answer: Found) -> None:
     for key in NEEDED.get(operation, ()):
-        if found.get(key, "") == "":
+        if answer.get(key, "") == "":
             raise NoAnswer(f"{operation}: the reply lacks '{key}'")

@@ -44,8 +44,8 @@ class BoundedRetries(RetryPolicy[Any, Any]):
 class TimedResponse(HTTPResponse):
     def __init__(self, sock: socket.socket, *args: Any, **more: Any) -> None:
         super().__init__(sock, *args, **more)
-        found: Any = self.fp  # a BufferedReader, as makefile("rb") gives
-        self.fp = io.BufferedReader(TimedStream(found.detach(), sock, time.monotonic))
+        body: Any = self.fp  # a BufferedReader, as makefile("rb") gives
+        self.fp = io.BufferedReader(TimedStream(body.detach(), sock, time.monotonic))
 
 
 class TimedConnection(HTTPConnection):
@@ -111,9 +111,9 @@ class TokenHosts(SansIOHTTPPolicy[Any, Any]):
         url: str = request.http_request.url
         if not self.allows(url):
             parts = urlsplit(url)
-            what = f"an answer of Azure refers to {parts.scheme}://{parts.netloc}, which is not a host of Azure"
+            message = f"an answer of Azure refers to {parts.scheme}://{parts.netloc}, which is not a host of Azure"
             raise CredentialsError(
-                what, "no token was sent to that host; check the URLs in the profile"
+                message, "no token was sent to that host; check the URLs in the profile"
             )
 
     def allows(self, url: str) -> bool:

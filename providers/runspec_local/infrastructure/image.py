@@ -53,8 +53,10 @@ def build(
     said = _run(line, tell)
     shutil.rmtree(context, ignore_errors=True)
     if said is not None:
-        what = f"cannot add the requirements to {base}: {said}"
-        raise RemoteError(what, "the image needs python3 with pip and access to the package index")
+        message = f"cannot add the requirements to {base}: {said}"
+        raise RemoteError(
+            message, "the image needs python3 with pip and access to the package index"
+        )
 
 
 def _run(line: Sequence[str], tell: Callable[[str], None]) -> str | None:

@@ -133,12 +133,12 @@ def listed(text: str) -> Iterator[Gpu]:
     whole: Gpu | None = None
     number = ""
     for line in text.splitlines():
-        if found := WHOLE.match(line):
+        if match := WHOLE.match(line):
             if whole:
                 yield whole
-            whole, number = Gpu(found[1], found[2]), found[1]
-        elif found := INSTANCE.match(line):
-            yield Gpu(f"{number}:{found[1]}", found[2])
+            whole, number = Gpu(match[1], match[2]), match[1]
+        elif match := INSTANCE.match(line):
+            yield Gpu(f"{number}:{match[1]}", match[2])
             whole = None
     if whole:
         yield whole
@@ -146,7 +146,7 @@ def listed(text: str) -> Iterator[Gpu]:
 
 def cdi_names(folders: Sequence[Path] = CDI) -> tuple[str, ...]:
     """Return the names of GPUs in CDI specifications, which are YAML or JSON; both write `name: "0"`."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for folder in folders:
         for path in sorted(folder.glob("*")):
             try:
@@ -154,8 +154,8 @@ def cdi_names(folders: Sequence[Path] = CDI) -> tuple[str, ...]:
             except OSError:
                 continue
             if path.suffix in (".yaml", ".json") and "nvidia.com/gpu" in text:
-                found |= dict.fromkeys(CDI_NAME.findall(text))
-    return tuple(found)
+                names |= dict.fromkeys(CDI_NAME.findall(text))
+    return tuple(names)
 
 
 def visible(gpus: Sequence[Gpu], value: str) -> tuple[Gpu, ...]:
@@ -167,13 +167,13 @@ def visible(gpus: Sequence[Gpu], value: str) -> tuple[Gpu, ...]:
     >>> visible([Gpu("0", "GPU-a1"), Gpu("1", "GPU-b2"), Gpu("2", "GPU-c3")], "2,GPU-a,-1,1")
     (Gpu(index='2', uuid='GPU-c3'), Gpu(index='0', uuid='GPU-a1'))
     """
-    found: dict[Gpu, None] = {}
+    chosen: dict[Gpu, None] = {}
     for word in map(str.strip, value.split(",")):
         named = [gpu for gpu in gpus if _is_named(gpu, word)]
         if not named:
             break
-        found |= dict.fromkeys(named)
-    return tuple(found)
+        chosen |= dict.fromkeys(named)
+    return tuple(chosen)
 
 
 def _is_named(gpu: Gpu, word: str) -> bool:

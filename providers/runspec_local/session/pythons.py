@@ -39,31 +39,31 @@ def find_python(uv: str, specifier: str | None, interpreter: str | None = None) 
     installed = installed_pythons(uv)
     fitting = [path for path, version in installed if python_fits(version, wanted)]
     for path in fitting:
-        if (found := _asked(path)) is not None:
-            return found
+        if (answer := _asked(path)) is not None:
+            return answer
     others = {version for path, version in installed if path not in fitting}
     raise _none_fits(wanted, others | {platform.python_version()})
 
 
 def _named(interpreter: str, wanted: str) -> tuple[str, str]:
-    found = _asked(str(Path(interpreter).expanduser()))
-    if found is None:
+    version = _asked(str(Path(interpreter).expanduser()))
+    if version is None:
         raise Unavailable(
             f"'{interpreter}' cannot be started as a Python interpreter",
             "set the path of another interpreter",
         )
-    if not python_fits(found[1], wanted):
+    if not python_fits(version[1], wanted):
         hint = "set the path of another interpreter, or change container.python"
-        raise Unavailable(f"'{interpreter}' is Python {found[1]}, which is not '{wanted}'", hint)
-    return found
+        raise Unavailable(f"'{interpreter}' is Python {version[1]}, which is not '{wanted}'", hint)
+    return version
 
 
 def _none_fits(wanted: str, there: Iterable[str]) -> Unavailable:
-    found = ", ".join(sorted(there, key=python_version))
+    versions = ", ".join(sorted(there, key=python_version))
     named = re.findall(r"[0-9]+(?:\.[0-9]+)*", wanted)
     example = next((n for n in (*EXAMPLES, *named) if python_fits(n, wanted)), "3")
     return Unavailable(
-        f"no Python on this machine satisfies '{wanted}'; found {found}",
+        f"no Python on this machine satisfies '{wanted}'; found {versions}",
         f"install one, for example: uv python install {example}",
     )
 
@@ -83,14 +83,14 @@ def installed_pythons(uv: str) -> list[tuple[str, str]]:
     try:
         listed = json.loads(done.stdout)
     except ValueError as exc:
-        what = f"uv cannot list interpreters: {last_said(done.stderr.decode())}"
-        raise Unavailable(what, "run `uv python list` to see why") from exc
-    found = {
+        message = f"uv cannot list interpreters: {last_said(done.stderr.decode())}"
+        raise Unavailable(message, "run `uv python list` to see why") from exc
+    pythons = {
         entry["path"]: entry["version"]
         for entry in listed
         if entry["path"] and (entry["implementation"], entry["variant"]) == ("cpython", "default")
     }
-    return sorted(found.items(), key=lambda one: python_version(one[1]), reverse=True)
+    return sorted(pythons.items(), key=lambda python: python_version(python[1]), reverse=True)
 
 
 def search_path(path: str) -> str:

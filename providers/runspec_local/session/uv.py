@@ -51,10 +51,10 @@ def find_uv() -> str:
 
         return uv.find_uv_bin()
     except (ImportError, FileNotFoundError):
-        found = shutil.which("uv")
-    if found is None:
+        program = shutil.which("uv")
+    if program is None:
         raise Unavailable("uv is not installed here", "pip install 'runspec-jobs[local]'")
-    return found
+    return program
 
 
 def uv_environment(caller: Mapping[str, str]) -> dict[str, str]:
@@ -167,8 +167,8 @@ def failure(said: Sequence[str], log: Path) -> RemoteError:
     hint = next((hint for pattern, hint in HINTS.items() if re.search(pattern, text)), "")
     hint = hint.replace("{which}", f" (this is Python {which[1]})" if which else "")
     way_out = f"{hint}; uv's whole output: {log}" if hint else f"uv's whole output: {log}"
-    what = f"cannot build the environment: {_reason(said)}"
-    short = what if len(what) <= MAX_MESSAGE else what[: MAX_MESSAGE - 1] + "…"
+    message = f"cannot build the environment: {_reason(said)}"
+    short = message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 1] + "…"
     return RemoteError(short, way_out, transient=bool(NETWORK.search(text)))
 
 

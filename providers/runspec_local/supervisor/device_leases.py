@@ -34,14 +34,14 @@ class DeviceLeases:
     def __init__(self, job: Mapping[str, Any]) -> None:
         self._run = job.get("run", "")
         self._each, self._nodes = job.get("gpus", 0), job.get("nodes", 1)
-        found = job.get("devices") or {"locks": "", "gpus": []}
-        self._gpus = [Gpu(*words) for words in found["gpus"]]
+        devices = job.get("devices") or {"locks": "", "gpus": []}
+        self._gpus = [Gpu(*words) for words in devices["gpus"]]
         self._locks: dict[Gpu, int] = {}
         self._taken: dict[int, list[Gpu]] = {}
         self._turn = -1
         self.waits = False  # whether a task waits, and has the turn or waits for it
         if self._gpus:
-            self._open(Path(found["locks"]))
+            self._open(Path(devices["locks"]))
 
     def _open(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -201,17 +201,17 @@ class Node:
     def _tools(self) -> dict[str, str]:
         """Put the job's own Python environment first on PATH, as activating it does."""
         made = self.job["environment"]
-        found = bytecode.variables(made, self.folder)
+        variables = bytecode.variables(made, self.folder)
         if made:
             path = f"{made}/bin:{os.environ.get('PATH', os.defpath)}"
-            found |= {"VIRTUAL_ENV": made, "PATH": path}
-        return found
+            variables |= {"VIRTUAL_ENV": made, "PATH": path}
+        return variables
 
     def words(self) -> dict[str, str]:
         """Return the RUNSPEC_* variables that every job finds with every provider."""
         job, here = self.job, "" if self.contained else str(self.folder)
         meet = f"{AGENT_FOLDER}/meet" if self.contained else str(self.meet)
-        found = {
+        words_by_name = {
             "RUNSPEC_RUN": job["run"],
             "RUNSPEC_TASK": str(self.task),
             "RUNSPEC_ATTEMPT": str(self.attempt),
@@ -227,20 +227,20 @@ class Node:
             "RUNSPEC_INSIDE": str(self._agent_path("runspec_inside.pyz")),
         }
         if not self.contained:
-            found["RUNSPEC_SCRIPTS"] = str(self.folder)  # where a script with #! is written
+            words_by_name["RUNSPEC_SCRIPTS"] = str(self.folder)  # where a script with #! is written
         if "global_batch" in job:
-            found["RUNSPEC_GLOBAL_BATCH"] = str(job["global_batch"])
+            words_by_name["RUNSPEC_GLOBAL_BATCH"] = str(job["global_batch"])
         if "elastic" in job:
             for name in ("RANK", "LEADER", "MEET", "HOSTFILE"):
-                del found[f"RUNSPEC_{name}"]  # each generation has its own
-            found |= elastic.words(job, self.task, self.rank, self.folder)
+                del words_by_name[f"RUNSPEC_{name}"]  # each generation has its own
+            words_by_name |= elastic.words(job, self.task, self.rank, self.folder)
         for mount in job["mounts"]:
-            found[variable("MOUNT", mount["name"])] = here + mount["target"]
+            words_by_name[variable("MOUNT", mount["name"])] = here + mount["target"]
         for output in job["outputs"]:
-            found[variable("OUTPUT", output["name"])] = here + output["path"]
+            words_by_name[variable("OUTPUT", output["name"])] = here + output["path"]
         for name, value in job["tasks"][self.task].items():
-            found[variable("SWEEP", name)] = value
-        return found
+            words_by_name[variable("SWEEP", name)] = value
+        return words_by_name
 
     def _agent_path(self, name: str) -> Path:
         return Path(AGENT_FOLDER if self.contained else self.job["folder"], name)
@@ -290,7 +290,7 @@ class Node:
     def _binds(self) -> list[tuple[Path, str, bool]]:
         """Return the folders of this machine that a container mounts: source, target, whether it is read-only."""
         job, folder = self.job, Path(self.job["folder"])
-        found = [
+        binds = [
             (folder / "inside.sh", f"{AGENT_FOLDER}/inside.sh", True),
             (folder / "runspec_inside.pyz", f"{AGENT_FOLDER}/runspec_inside.pyz", True),
             (self.meet, f"{AGENT_FOLDER}/meet", False),
@@ -299,21 +299,21 @@ class Node:
         for mount in job["mounts"]:
             target = mount["target"]
             source = self.folder / target.lstrip("/") if mount["copy"] else Path(mount["source"])
-            found.append((source, target, mount["read_only"]))
-        found += [(self.written(output), output["path"], False) for output in job["outputs"]]
-        return found
+            binds.append((source, target, mount["read_only"]))
+        binds += [(self.written(output), output["path"], False) for output in job["outputs"]]
+        return binds
 
     def _sizes(self, limits: Mapping[str, Any]) -> list[tuple[str, str]]:
-        found = []
+        sizes = []
         if limits["cpus"] and limits["cpus"] <= (os.cpu_count() or 1):
-            found.append(("--cpus", str(limits["cpus"])))
+            sizes.append(("--cpus", str(limits["cpus"])))
         if limits["memory_bytes"]:
-            found.append(("--memory", str(limits["memory_bytes"])))
+            sizes.append(("--memory", str(limits["memory_bytes"])))
         if limits["shm_bytes"]:
-            found.append(("--shm-size", str(limits["shm_bytes"])))
+            sizes.append(("--shm-size", str(limits["shm_bytes"])))
         if self.devices:
-            found += gpus.options(self.devices, self.job["engine"], gpus.cdi_names())
-        return found
+            sizes += gpus.options(self.devices, self.job["engine"], gpus.cdi_names())
+        return sizes
 
 
 def host(rank: int) -> str:

@@ -72,8 +72,8 @@ def supervisor_in(folder: Path) -> dict[str, Any] | None:
 
 def supervised() -> set[Path]:
     """Return the folders of all runs that have a live supervisor or its parent, by their command lines."""
-    found = (words for _, words in _command_lines() if SUPERVISOR in b" ".join(words))
-    return {Path(os.fsdecode(words[-1])) for words in found if words[-1].startswith(b"/")}
+    commands = (words for _, words in _command_lines() if SUPERVISOR in b" ".join(words))
+    return {Path(os.fsdecode(words[-1])) for words in commands if words[-1].startswith(b"/")}
 
 
 def _command_lines() -> Iterator[tuple[int, list[bytes]]]:

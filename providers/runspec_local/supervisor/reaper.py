@@ -103,12 +103,10 @@ def end(folder: Path) -> None:
 def _job(folder: Path) -> dict[str, Any] | None:
     """Return the parameters of the run in *folder*, or None if they were deleted or damaged."""
     try:
-        found = json.loads((folder / "job.json").read_bytes())
+        job = json.loads((folder / "job.json").read_bytes())
     except (OSError, ValueError):
         return None
-    return (
-        found if isinstance(found, dict) and {"run", "engine", "grace_s"} <= found.keys() else None
-    )
+    return job if isinstance(job, dict) and {"run", "engine", "grace_s"} <= job.keys() else None
 
 
 def _end(job: Mapping[str, Any], others: Callable[[], Iterator[int]]) -> None:

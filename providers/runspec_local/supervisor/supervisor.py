@@ -413,10 +413,10 @@ class Supervisor:
         for saver in attempt.savers:
             if not saver.saved:
                 where = f" of node {saver.node.rank}" if self.job["nodes"] > 1 else ""
-                what = f"output '{saver.output['name']}'{where} was not saved completely"
-                what += f": {saver.why}" if saver.why else ""
-                self.unsaved.append(what)
-                self.events.add("unsaved", task=task, rank=saver.node.rank, reason=what)
+                message = f"output '{saver.output['name']}'{where} was not saved completely"
+                message += f": {saver.why}" if saver.why else ""
+                self.unsaved.append(message)
+                self.events.add("unsaved", task=task, rank=saver.node.rank, reason=message)
 
 
 def claim(folder: Path) -> bool:

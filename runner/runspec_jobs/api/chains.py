@@ -185,9 +185,9 @@ def load_chain(
 
     def preview(name: str) -> SourceRun:
         if name in gathered:
-            of = gathered[name]
-            place = place_of(of.provider, of.spec, of.facts)
-            return SourceRun(f"{name}-{PREVIEW}", of.spec, place, lambda: None)
+            preview_inputs = gathered[name]
+            place = place_of(preview_inputs.provider, preview_inputs.spec, preview_inputs.facts)
+            return SourceRun(f"{name}-{PREVIEW}", preview_inputs.spec, place, lambda: None)
         return find_run(name, events)
 
     refused: list[InvalidSpec] = []
@@ -213,8 +213,10 @@ def _with_parents(chain: Chain, name: str) -> Job:
     made, needs = chain.jobs[name].inputs, chain.needs(name)
     parents = []
     for other in chain.waits_by_service(name):
-        of = chain.jobs[other].inputs
-        plan = model.make_plan(of.provider, of.spec, model.PREVIEW, of.facts)
+        parent_inputs = chain.jobs[other].inputs
+        plan = model.make_plan(
+            parent_inputs.provider, parent_inputs.spec, model.PREVIEW, parent_inputs.facts
+        )
         parents.append(_parent(plan, needs[other]))
     return Job(replace(made, facts=made.facts._replace(parents=tuple(parents))))
 
@@ -228,11 +230,11 @@ def _wanted(jobs: Mapping[str, Spec], only: Sequence[str], until: Sequence[str])
     return {*only, *until}.union(*(ancestors(name, jobs) for name in until))
 
 
-def _waiting_place(of: PlanInputs) -> str | None:
-    provider = of.provider
+def _waiting_place(inputs: PlanInputs) -> str | None:
+    provider = inputs.provider
     if not isinstance(provider, SupportsParents):
         return None
-    return provider.waiting_place(of.spec, of.facts)
+    return provider.waiting_place(inputs.spec, inputs.facts)
 
 
 def get_chain(name: str) -> ChainRun | None:
@@ -248,26 +250,26 @@ def chains() -> list[ChainRun]:
 
 def _run_of(record: ChainRecord, job: str) -> Run | None:
     run = record.runs.get(job)
-    of = None if run is None else run_record.Record(run_record.find_runs_folder() / run)
+    known_record = None if run is None else run_record.Record(run_record.find_runs_folder() / run)
     if (
-        of is None
-        or not of.folder.exists()
-        or run_record.find_damage(of)
-        or of.read_memory().deleted
+        known_record is None
+        or not known_record.folder.exists()
+        or run_record.find_damage(known_record)
+        or known_record.read_memory().deleted
     ):
         return None
-    return Run(of)
+    return Run(known_record)
 
 
-def _skipped(one: JobStatus, ends: Mapping[str, JobStatus]) -> JobStatus:
-    """Return *one* as skipped if its service ended it because another job has not ended as it needs."""
-    if one.status is None or not one.status.state.terminal or one.state == State.SUCCEEDED:
-        return one
-    for name, how in one.needs.items():
+def _skipped(status: JobStatus, ends: Mapping[str, JobStatus]) -> JobStatus:
+    """Return *status* as skipped if its service ended it because another job has not ended as it needs."""
+    if status.status is None or not status.status.state.terminal or status.state == State.SUCCEEDED:
+        return status
+    for name, how in status.needs.items():
         end = ends.get(name)
         if end is not None and _is_over(end) and not _has_met(Condition(how), end):
-            return one._replace(state=SKIPPED, reason=f"{name} has {end.state}")
-    return one
+            return status._replace(state=SKIPPED, reason=f"{name} has {end.state}")
+    return status
 
 
 def _is_over(end: JobStatus) -> bool:
@@ -466,8 +468,8 @@ class _Scheduler:
             run = _run_of(self.record, name)
             if run is None:
                 raise UsageError(f"the job '{name}' has no run")
-            of = source_run(run.record, conditions(planned.spec)[name], events)
-            return replace(of, copy=partial(_copied, of, copied))
+            source = source_run(run.record, conditions(planned.spec)[name], events)
+            return replace(source, copy=partial(_copied, source, copied))
 
         text = replace(planned.text, diagnostics=[])
         made = inputs.gather(text, planned.base, events.progress, self.chain.provider, find)
@@ -518,8 +520,8 @@ def _parent(plan: Plan, how: Condition) -> Parent:
     return Parent(plan.run, str(how), steps)
 
 
-def _copied(of: SourceRun, copied: list[Path], output: RunOutput) -> Path:
-    assert of.copy is not None, "BUG: a run that has ended cannot be copied"
-    folder = of.copy(output)
+def _copied(source: SourceRun, copied: list[Path], output: RunOutput) -> Path:
+    assert source.copy is not None, "BUG: a run that has ended cannot be copied"
+    folder = source.copy(output)
     copied.append(folder)
     return folder

@@ -54,24 +54,24 @@ def emulated(
     """
     reporter = Events(on_event)
     wanted = [_asked(text, spec, file) for text, spec in _read(file, overrides)]
-    by_provider = {one.provider.name: one for one in reversed(wanted)}  # the first job of each
+    by_provider = {job.provider.name: job for job in reversed(wanted)}  # the first job of each
     with (
         contextlib.ExitStack() as stages,
         make_work_folder(folder, reporter.note) as at,
     ):
         started: dict[str, tuple[Emulation, str | None]] = {}
-        for name, one in by_provider.items():
-            if not isinstance(one.provider, SupportsEmulation):
+        for name, job in by_provider.items():
+            if not isinstance(job.provider, SupportsEmulation):
                 if len(by_provider) > 1:
                     continue  # its jobs run on this machine as they are
                 what = f"there is no emulator of '{name}'"
                 raise Unavailable(what, "run the job with runspec apply")
             own = at if len(by_provider) == 1 else at / name
             own.mkdir(mode=0o700, exist_ok=True)
-            settings = profile.select_pool(one.settings, one.pool)
+            settings = profile.select_pool(job.settings, job.pool)
             started[name] = (
-                stages.enter_context(one.provider.rehearse(settings, own, engine)),
-                one.pool,
+                stages.enter_context(job.provider.rehearse(settings, own, engine)),
+                job.pool,
             )
         stages.enter_context(_inside(started, at, reporter))
         for container, source_folder in (containers or {}).items():
@@ -111,15 +111,15 @@ def _fill(provider: Provider, stage: Emulation, name: str, folder: Path) -> None
 def _read(file: Path, overrides: Overrides) -> list[tuple[SourceFile, Spec]]:
     is_chain = chain_file.is_chain(file)
     texts = chain_file.read_chain(file).texts if is_chain else (source.read_file(file),)
-    found = []
+    specs = []
     for text in (apply_overrides(one, overrides) for one in texts):
         spec, problems = source.validate_text(text)
         if spec is None:
             if text.document is not None:
                 text.add_problems(problems)
             raise InvalidSpec(text)
-        found.append((text, spec))
-    return found
+        specs.append((text, spec))
+    return specs
 
 
 @contextlib.contextmanager

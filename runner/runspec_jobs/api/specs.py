@@ -38,11 +38,11 @@ def read_spec(spec: Source, name: str | None = None) -> SourceFile:
 def check(spec: Source, name: str | None = None) -> SourceFile:
     """Return the text of a spec with its diagnostics, as `validate` finds them; its lines are what these point to."""
     text = read_spec(spec, name)
-    found, problems = source.validate_text(text)
+    parsed, problems = source.validate_text(text)
     if text.document is not None:
         text.add_problems(problems)
-    if found is not None:
-        chain_file.complain_of_one(text, found)
+    if parsed is not None:
+        chain_file.complain_of_one(text, parsed)
     return text
 
 

@@ -123,7 +123,7 @@ def format_state(job_text: bytes, plan: model.Plan, facts: Facts, born: float) -
         "requirements": list(facts.requirements),
         "survey": facts.survey,
         **(
-            {"outputs": {name: one._asdict() for name, one in facts.outputs.items()}}
+            {"outputs": {name: output._asdict() for name, output in facts.outputs.items()}}
             if facts.outputs
             else {}
         ),
@@ -179,8 +179,10 @@ def convert_state(kept: Kept, provider: Provider, user_profile: profile.Profile)
     try:
         read_lines = list_conda_lines if spec.container.conda else list_requirements
         lines = read_lines("\n".join(kept.requirements))
-        sources = {name: Source(**one.model_dump()) for name, one in kept.sources.items()}
-        outputs = {name: SavedOutput(**one.model_dump()) for name, one in kept.outputs.items()}
+        sources = {name: Source(**uploaded.model_dump()) for name, uploaded in kept.sources.items()}
+        outputs = {
+            name: SavedOutput(**output.model_dump()) for name, output in kept.outputs.items()
+        }
         facts = Facts(options, sources, lines, kept.survey, outputs=outputs)
         _refuse(kept, source.check_sizes(provider, spec, facts))
         mine = model.make_plan(provider, spec, kept.run[-6:], facts)

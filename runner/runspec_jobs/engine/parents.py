@@ -19,7 +19,9 @@ def without_ended(params: Mapping[str, Any]) -> Mapping[str, Any]:
     if not any(find_marked(params, ANSWER)):
         return params
     return {
-        name: [one for one in value if not _is_of_ended(one)] if isinstance(value, list) else value
+        name: [item for item in value if not _is_of_ended(item)]
+        if isinstance(value, list)
+        else value
         for name, value in params.items()
     }
 

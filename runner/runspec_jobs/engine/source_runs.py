@@ -36,53 +36,61 @@ def find_run(name: str, reporter: Reporter) -> SourceRun:
 
     Raises UsageError if there is none.
     """
-    of = named_run.find_kept(name, reporter.note)
-    condition = Condition.ENDED if of.run == name else Condition.SUCCEEDED
-    return source_run(of, condition, reporter)
+    record = named_run.find_kept(name, reporter.note)
+    condition = Condition.ENDED if record.run == name else Condition.SUCCEEDED
+    return source_run(record, condition, reporter)
 
 
-def source_run(of: Record, condition: Condition, reporter: Reporter) -> SourceRun:
-    """Return *of* as a run whose outputs can be mounted. Raises UsageError if it has not ended as *condition* says."""
-    provider, client, facts = clients.connect(of)
-    status = of.read_memory().status or client.state(of.run)
+def source_run(record: Record, condition: Condition, reporter: Reporter) -> SourceRun:
+    """Return *record* as a run whose outputs can be mounted.
+
+    Raises UsageError if it has not ended as *condition* says.
+    """
+    provider, client, facts = clients.connect(record)
+    status = record.read_memory().status or client.state(record.run)
     if not meets(condition, status):
-        what = f"{of.run} {'is' if not status.state.terminal else 'has'} {status.state}"
+        message = f"{record.run} {'is' if not status.state.terminal else 'has'} {status.state}"
         hint = "wait until it has ended" if not status.state.terminal else "name another run"
-        raise UsageError(f"{what}, so its outputs are not read", hint)
+        raise UsageError(f"{message}, so its outputs are not read", hint)
 
     if not isinstance(client, SupportsOutputs):
         raise UsageError(f"'{provider.name}' cannot read outputs")
 
     def digest(output: RunOutput) -> str:
-        return copies.content_digest(copies.chosen(client, of.run, output))
+        return copies.content_digest(copies.chosen(client, record.run, output))
 
     def copy(output: RunOutput) -> Path:
-        progress = reporter.progress(f"copy {output.output} of {of.run}")
-        return copies.copy_output(client, of.run, of.spec, output, progress)
+        progress = reporter.progress(f"copy {output.output} of {record.run}")
+        return copies.copy_output(client, record.run, record.spec, output, progress)
 
     return SourceRun(
-        of.run, of.spec, place_of(provider, of.spec, facts), lambda: best_task(of), copy, digest
+        record.run,
+        record.spec,
+        place_of(provider, record.spec, facts),
+        lambda: best_task(record),
+        copy,
+        digest,
     )
 
 
-def unended_run(of: Record) -> SourceRun:
+def unended_run(record: Record) -> SourceRun:
     """Return a run that has not ended as one whose outputs are read in place when it has."""
-    provider = registry.load(of.plan.provider)
-    place = place_of(provider, of.spec, of.read_facts(provider))
-    return SourceRun(of.run, of.spec, place, lambda: None)
+    provider = registry.load(record.plan.provider)
+    place = place_of(provider, record.spec, record.read_facts(provider))
+    return SourceRun(record.run, record.spec, place, lambda: None)
 
 
 def digest_of(mounted: MountedRun) -> str:
     """Return the digest of the output that a mount has read; nothing if it is not there any more."""
-    of = run_record.Record(run_record.find_runs_folder() / mounted.run)
+    record = run_record.Record(run_record.find_runs_folder() / mounted.run)
     try:
-        if not of.folder.exists() or of.read_memory().deleted:
+        if not record.folder.exists() or record.read_memory().deleted:
             return ""
-        client = clients.connect(of)[1]
+        client = clients.connect(record)[1]
         if not isinstance(client, SupportsOutputs):
             return ""
-        output = RunOutput(of.name, mounted.output, mounted.task)
-        return copies.content_digest(copies.chosen(client, of.run, output))
+        output = RunOutput(record.name, mounted.output, mounted.task)
+        return copies.content_digest(copies.chosen(client, record.run, output))
     except RunspecError:
         return ""
 
@@ -96,14 +104,14 @@ def meets(condition: Condition, status: Status) -> bool:
     return status.state.terminal and status.state is not State.GONE
 
 
-def best_task(of: Record) -> int:
+def best_task(record: Record) -> int:
     """Return the number of the task with the best value of the metric. Raises UsageError if none has a value."""
-    spec = of.spec
+    spec = record.spec
     assert spec.metric is not None, "BUG: ?best of a job without a metric"
-    client = clients.connect(of)[1]
-    tasks = measure_tasks(of, client, spec, spec.metric, client.state(of.run))
+    client = clients.connect(record)[1]
+    tasks = measure_tasks(record, client, spec, spec.metric, client.state(record.run))
     first = rank_tasks(spec.metric, tasks)[0]
     if first.place is None:
         why = f": {first.task.measured.why}" if first.task.measured.why else ""
-        raise UsageError(f"{of.run} has no best task{why}")
+        raise UsageError(f"{record.run} has no best task{why}")
     return first.task.number

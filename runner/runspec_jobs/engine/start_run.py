@@ -114,7 +114,7 @@ def describe_run(inputs: PlanInputs, client: Client, run: str) -> dict[str, Any]
 
 
 def _inputs_json(inputs: PlanInputs) -> dict[str, Any]:
-    return {mount: one._asdict() for mount, one in inputs.mounted_runs.items()}
+    return {mount: mounted._asdict() for mount, mounted in inputs.mounted_runs.items()}
 
 
 def changed_inputs(old: Record, inputs: PlanInputs) -> list[str]:

@@ -73,7 +73,7 @@ def chain_name(path: Path) -> str:
 
 def _texts_of_folder(path: Path) -> Iterator[SourceFile]:
     try:
-        files = sorted(one for one in path.iterdir() if one.suffix in ENDINGS and one.is_file())
+        files = sorted(file for file in path.iterdir() if file.suffix in ENDINGS and file.is_file())
     except OSError as exc:
         raise UsageError(f"cannot read {path}: {(exc.strerror or str(exc)).lower()}") from exc
     for file in files:

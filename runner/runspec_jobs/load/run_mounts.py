@@ -66,34 +66,34 @@ def resolve(spec: Spec, provider: Provider, facts: Facts, find: FindRun) -> RunM
             continue
         where = ("mounts", number, "source")
         try:
-            of = find(output.job)
-            wrong = list(wrong_output(output, of.spec, where))
+            source = find(output.job)
+            wrong = list(wrong_output(output, source.spec, where))
             mounts.problems += wrong
             if not wrong:
-                _resolve_one(mounts, mount.name, output, of, place)
+                _resolve_one(mounts, mount.name, output, source, place)
         except RunspecError as exc:
             mounts.problems.append(Problem(where, exc.message, exc.hint))
     return mounts
 
 
 def _resolve_one(
-    mounts: RunMounts, name: str, output: RunOutput, of: SourceRun, place: str | None
+    mounts: RunMounts, name: str, output: RunOutput, source: SourceRun, place: str | None
 ) -> None:
     if output.best:
-        output = output._replace(task=of.best_task(), best=False)
-    digest = "" if of.digest is None else of.digest(output)
-    mounts.inputs[name] = MountedRun(of.run, output.output, digest, output.task)
-    if place is not None and of.place == place:
-        mounts.in_place[name] = saved_output(of.run, of.spec, output)
+        output = output._replace(task=source.best_task(), best=False)
+    digest = "" if source.digest is None else source.digest(output)
+    mounts.inputs[name] = MountedRun(source.run, output.output, digest, output.task)
+    if place is not None and source.place == place:
+        mounts.in_place[name] = saved_output(source.run, source.spec, output)
     else:
-        mounts.copies[name] = None if of.copy is None else of.copy(output)
+        mounts.copies[name] = None if source.copy is None else source.copy(output)
 
 
 def saved_output(run: str, spec: Spec, output: RunOutput) -> SavedOutput:
     """Return the output of a *run* of *spec*, with the tasks and nodes that save it."""
     nodes = spec.cluster.nodes
-    of = next(one for one in spec.outputs if one.name == output.output)
-    of_first = (of.origin or ("first" if nodes.elastic else "all")) == "first"
+    saved = next(candidate for candidate in spec.outputs if candidate.name == output.output)
+    of_first = (saved.origin or ("first" if nodes.elastic else "all")) == "first"
     tasks = count_tasks(spec.sweep) if spec.sweep else 1
     return SavedOutput(run, output.output, tasks, 1 if of_first else nodes.max, output.task)
 

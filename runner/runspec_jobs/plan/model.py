@@ -36,12 +36,12 @@ def make_plan(provider: Provider, spec: Spec, token: str, facts: Facts) -> Plan:
     """Return the plan of *spec*, which must be valid, for the run with *token* in its name."""
     run, preview = f"{spec.name}-{token}", f"{spec.name}-{PREVIEW}"
     steps = tuple(provider.plan(with_copies(spec, facts.sources), run, facts))
-    own = steps
+    planned = steps
     if facts.parents:  # whether a service waits for them, or they have ended, makes no difference
         alone = facts._replace(parents=())
-        own = tuple(provider.plan(with_copies(spec, facts.sources), run, alone))
+        planned = tuple(provider.plan(with_copies(spec, facts.sources), run, alone))
     # The id of the run is part of names, paths and tags; without it, equal specs have equal digests.
-    neutral = replace_run([write_step(step) for step in own], run, preview)
+    neutral = replace_run([write_step(step) for step in planned], run, preview)
     for other in {output.run for output in facts.outputs.values()}:
         neutral = replace_run(neutral, other, f"{other.rpartition('-')[0]}-{PREVIEW}")
     return Plan(provider.name, run, _digest(neutral), steps)

@@ -16,7 +16,7 @@ def conditions(spec: Spec) -> dict[str, Condition]:
     A mounted output needs a job that has succeeded, unless `needs` says otherwise.
     """
     mounted = [mount.of_run for mount in spec.mounts]
-    of_mounts = {one.job: Condition.SUCCEEDED for one in mounted if one is not None}
+    of_mounts = {output.job: Condition.SUCCEEDED for output in mounted if output is not None}
     return {**of_mounts, **spec.needs}
 
 
@@ -30,24 +30,26 @@ def wrong_chain(specs: Sequence[Spec], chain: str) -> Iterator[tuple[int, Proble
     jobs: dict[str, Spec] = {}
     for number, spec in enumerate(specs):
         if spec.name == chain and len(specs) > 1:
-            what = f"'{chain}' is the name of the chain, too, which has that of its file or folder"
-            yield number, Problem(("name",), what, "rename the job or the file")
+            message = (
+                f"'{chain}' is the name of the chain, too, which has that of its file or folder"
+            )
+            yield number, Problem(("name",), message, "rename the job or the file")
         if spec.name in jobs:
-            what = f"'{spec.name}' is the name of another job of the same chain"
-            yield number, Problem(("name",), what, "give each job a name of its own")
+            message = f"'{spec.name}' is the name of another job of the same chain"
+            yield number, Problem(("name",), message, "give each job a name of its own")
         jobs.setdefault(spec.name, spec)
         if spec.scaling is not None and len(specs) > 1:
-            what = "a job of a chain has one size"
+            message = "a job of a chain has one size"
             hint = "put the spec with scaling into a file of its own"
-            yield number, Problem(("scaling",), what, hint, at="key")
+            yield number, Problem(("scaling",), message, hint, at="key")
     for number, spec in enumerate(specs):
         for problem in (*_wrong_needs(spec, jobs), *_wrong_mounts(spec, jobs)):
             yield number, problem
     cycle = find_cycle(jobs)
     if cycle:
         number = next(i for i, spec in enumerate(specs) if spec.name == cycle[0])
-        what = f"the jobs need each other: {' -> '.join((*cycle, cycle[0]))}"
-        yield number, Problem(_place(jobs[cycle[0]], cycle[1 % len(cycle)]), what)
+        message = f"the jobs need each other: {' -> '.join((*cycle, cycle[0]))}"
+        yield number, Problem(_place(jobs[cycle[0]], cycle[1 % len(cycle)]), message)
 
 
 def _place(spec: Spec, job: str) -> Path:
@@ -62,11 +64,11 @@ def _wrong_needs(spec: Spec, jobs: Mapping[str, Spec]) -> Iterator[Problem]:
     for number, job in enumerate(spec.needs):
         if job in jobs:
             continue
-        what = f"there is no job '{job}' in this chain"
+        message = f"there is no job '{job}' in this chain"
         hint = did_you_mean(job, [name for name in jobs if name != spec.name])
         if hint is None and len(jobs) == 1:
             hint = "write both jobs into one file, with a line --- between them"
-        yield Problem(("needs", job if _is_mapping(spec) else number), what, hint)
+        yield Problem(("needs", job if _is_mapping(spec) else number), message, hint)
 
 
 def _is_mapping(spec: Spec) -> bool:
@@ -84,33 +86,33 @@ def wrong_output(source: RunOutput, of: Spec, where: Path) -> Iterator[Problem]:
     """Yield a problem if the spec *of* of a job has no such output or task; *where* is the mount that names it."""
     names = [output.name for output in of.outputs]
     if source.output not in names:
-        what = f"the job '{of.name}' has no output '{source.output}'"
+        message = f"the job '{of.name}' has no output '{source.output}'"
         hint = did_you_mean(source.output, names) or (
             f"its outputs: {', '.join(names)}" if names else "add one to its `outputs`"
         )
-        yield Problem(where, what, hint)
+        yield Problem(where, message, hint)
     count = count_tasks(of.sweep)
     if source.best and (not of.sweep or of.metric is None):
-        what = f"the job '{of.name}' has no best task"
-        yield Problem(where, what, "?best is for a job with a sweep and a metric")
+        message = f"the job '{of.name}' has no best task"
+        yield Problem(where, message, "?best is for a job with a sweep and a metric")
     if source.task is not None and not of.sweep:
         yield Problem(where, f"the job '{of.name}' has no sweep", "remove ?task")
     elif source.task is not None and source.task >= count:
-        what = f"the job '{of.name}' has no task {source.task}"
-        yield Problem(where, what, f"it has {count:,} tasks, numbered from 0")
+        message = f"the job '{of.name}' has no task {source.task}"
+        yield Problem(where, message, f"it has {count:,} tasks, numbered from 0")
 
 
 def find_cycle(jobs: Mapping[str, Spec]) -> list[str]:
     """Return jobs each of which needs the next one, and the last one the first; an empty list if there are none."""
     left = {name: set(parents(spec, jobs)) for name, spec in jobs.items()}
-    while ready := [name for name, of in left.items() if not of & left.keys()]:
+    while ready := [name for name, needs in left.items() if not needs & left.keys()]:
         for name in ready:
             del left[name]
     walk: list[str] = []
     job = next(iter(left), None)
     while job is not None and job not in walk:
         walk.append(job)
-        job = next(one for one in jobs if one in left[job] and one in left)
+        job = next(other for other in jobs if other in left[job] and other in left)
     return walk[walk.index(job) :] if job is not None else []
 
 

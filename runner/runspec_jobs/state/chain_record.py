@@ -41,8 +41,8 @@ def _folder() -> Path:
 
 
 def _file(name: str, path: Path) -> Path:
-    place = hashlib.sha256(str(path).encode(errors="surrogateescape")).hexdigest()[:12]
-    return _folder() / f"{name}-{place}.json"
+    digest = hashlib.sha256(str(path).encode(errors="surrogateescape")).hexdigest()[:12]
+    return _folder() / f"{name}-{digest}.json"
 
 
 @contextlib.contextmanager
@@ -62,22 +62,22 @@ def keep(name: str, path: Path, needs: Mapping[str, Mapping[str, str]]) -> Chain
         return _write(ChainRecord(name, path, needs, runs))
 
 
-def note_run(of: ChainRecord, job: str, run: str) -> ChainRecord:
+def note_run(chain: ChainRecord, job: str, run: str) -> ChainRecord:
     """Write which run the *job* of a chain has now, and return the record as it is then."""
-    with _locked(of.name, of.path):
-        now = _read(_file(of.name, of.path)) or of
+    with _locked(chain.name, chain.path):
+        now = _read(_file(chain.name, chain.path)) or chain
         return _write(replace(now, runs={**now.runs, job: run}))
 
 
-def note_want(of: ChainRecord, want: str) -> ChainRecord:
+def note_want(chain: ChainRecord, want: str) -> ChainRecord:
     """Write that a chain is to be cancelled or destroyed: no more jobs of it are started."""
-    with _locked(of.name, of.path):
-        return _write(replace(_read(_file(of.name, of.path)) or of, want=want))
+    with _locked(chain.name, chain.path):
+        return _write(replace(_read(_file(chain.name, chain.path)) or chain, want=want))
 
 
-def current(of: ChainRecord) -> ChainRecord | None:
+def current(chain: ChainRecord) -> ChainRecord | None:
     """Return the record of a chain as it is now; None if it was deleted."""
-    return _read(_file(of.name, of.path))
+    return _read(_file(chain.name, chain.path))
 
 
 def find(name: str) -> ChainRecord | None:
@@ -88,22 +88,24 @@ def find(name: str) -> ChainRecord | None:
     every = all_chains()
     path = Path(name)
     if ("/" in name or path.suffix) and path.exists():
-        return next((one for one in every if one.path == path.resolve()), None)
-    named = [one for one in every if one.name == name]
+        return next((chain for chain in every if chain.path == path.resolve()), None)
+    named = [chain for chain in every if chain.name == name]
     if not named:
         return None
     here = origin.find_current_folder()
-    near = [(origin.Origin(_base(one), one.path).measure_nearness(here), one) for one in named]
+    near = [
+        (origin.Origin(_base(chain), chain.path).measure_nearness(here), chain) for chain in named
+    ]
     best = min(nearness for nearness, _ in near)
-    nearest = [one for nearness, one in near if nearness == best]
+    nearest = [chain for nearness, chain in near if nearness == best]
     if len(nearest) > 1:
-        listed = ", ".join(str(one.path) for one in nearest)
+        listed = ", ".join(str(chain.path) for chain in nearest)
         raise UsageError(f"'{name}' is the name of several chains", f"name its file: {listed}")
     return nearest[0]
 
 
-def _base(of: ChainRecord) -> Path:
-    return of.path if of.path.is_dir() else of.path.parent
+def _base(chain: ChainRecord) -> Path:
+    return chain.path if chain.path.is_dir() else chain.path.parent
 
 
 def all_chains() -> list[ChainRecord]:
@@ -112,11 +114,11 @@ def all_chains() -> list[ChainRecord]:
         files = sorted(_folder().glob("*.json"))
     except OSError:
         return []
-    found = []
+    chains = []
     for file in files:
         with contextlib.suppress(Damaged):
-            found.append(_read(file))
-    return [one for one in found if one is not None]
+            chains.append(_read(file))
+    return [chain for chain in chains if chain is not None]
 
 
 def _read(file: Path) -> ChainRecord | None:
@@ -133,20 +135,20 @@ def _read(file: Path) -> ChainRecord | None:
     except FileNotFoundError:
         return None
     except (OSError, *NOT_OURS) as exc:
-        what = f"{file}: it is damaged"
-        raise Damaged(what, "remove the file, and apply the chain again") from exc
+        message = f"{file}: it is damaged"
+        raise Damaged(message, "remove the file, and apply the chain again") from exc
 
 
-def _write(of: ChainRecord) -> ChainRecord:
+def _write(chain: ChainRecord) -> ChainRecord:
     value: dict[str, Any] = {
         **record_formats.make_format_keys(FORMAT),
-        "name": of.name,
-        "path": str(of.path),
-        "needs": {job: dict(needs) for job, needs in of.needs.items()},
-        "runs": dict(of.runs),
-        "want": of.want,
+        "name": chain.name,
+        "path": str(chain.path),
+        "needs": {job: dict(needs) for job, needs in chain.needs.items()},
+        "runs": dict(chain.runs),
+        "want": chain.want,
     }
-    file = _file(of.name, of.path)
+    file = _file(chain.name, chain.path)
     with atomic_io.translate_os_errors(file):
         atomic_io.write(file, json.dumps(value, indent=1).encode() + b"\n")
-    return of
+    return chain

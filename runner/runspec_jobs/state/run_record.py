@@ -317,7 +317,7 @@ def write_facts(
         "survey": facts.survey,
         **({"machines": machines} if machines is not None else {}),
         **(
-            {"outputs": {name: one._asdict() for name, one in facts.outputs.items()}}
+            {"outputs": {name: output._asdict() for name, output in facts.outputs.items()}}
             if facts.outputs
             else {}
         ),

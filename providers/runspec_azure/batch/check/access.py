@@ -47,8 +47,8 @@ def _open(options: BatchOptions) -> Iterator[Problem]:
     for name, key in (("batch_url", "batch_key"), ("blob_url", "storage_key")):
         url = getattr(options, name) or ""
         if url and urlsplit(url).scheme != "https" and not getattr(options, key):
-            what = f"{name}: {url} is not encrypted, so the login could be intercepted"
-            yield Problem(("provider",), what, f"write https://..., or set {key}")
+            message = f"{name}: {url} is not encrypted, so the login could be intercepted"
+            yield Problem(("provider",), message, f"write https://..., or set {key}")
 
 
 def _keyed(decision: Decision, spec: Spec) -> Iterator[Problem]:
@@ -65,16 +65,16 @@ def _keyed(decision: Decision, spec: Spec) -> Iterator[Problem]:
         return
     hint = "remove batch_key from the profile, and log in, such as with az login"
     if decision.allocation == "user-subscription":
-        what = "accounts with pool allocation mode 'user subscription' accept no batch_key"
-        yield Problem(setting(spec, "pool_allocation"), what, hint)
+        message = "accounts with pool allocation mode 'user subscription' accept no batch_key"
+        yield Problem(setting(spec, "pool_allocation"), message, hint)
     if options.pool or options.identity:
         return
     if options.subnet:
-        what = "pools in a subnet cannot be made with batch_key"
-        yield Problem(setting(spec, "subnet"), what, hint)
+        message = "pools in a subnet cannot be made with batch_key"
+        yield Problem(setting(spec, "subnet"), message, hint)
     if options.image.startswith("/"):
-        what = "pools with an image of a gallery cannot be made with batch_key"
-        yield Problem(setting(spec, "image"), what, hint)
+        message = "pools with an image of a gallery cannot be made with batch_key"
+        yield Problem(setting(spec, "image"), message, hint)
 
 
 def _one_cloud(options: BatchOptions) -> Iterator[Problem]:
@@ -84,9 +84,9 @@ def _one_cloud(options: BatchOptions) -> Iterator[Problem]:
         url = getattr(options, name) or ""
         other = clouds.of_url(url)
         if other is not None and other != cloud:
-            what = f"{name}: {url} is in the cloud '{other.name}', but the profile is for '{cloud.name}'"
+            message = f"{name}: {url} is in the cloud '{other.name}', but the profile is for '{cloud.name}'"
             hint = f"set cloud: {other.name}, or a URL of the cloud '{cloud.name}'"
-            yield Problem(("provider",), what, hint)
+            yield Problem(("provider",), message, hint)
 
 
 def _signed(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
@@ -96,25 +96,28 @@ def _signed(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
     """
     long = options.signed_for > MOST_SIGNED_S
     if long and not options.storage_key:
-        what = f"signed_for: {options.signed_for // DAY_S:,} days, and at most 7 days are possible without storage_key"
-        yield Problem(setting(spec, "signed_for"), what, "set signed_for: 7d, or set storage_key")
+        days = f"signed_for: {options.signed_for // DAY_S:,} days"
+        message = f"{days}, and at most 7 days are possible without storage_key"
+        yield Problem(
+            setting(spec, "signed_for"), message, "set signed_for: 7d, or set storage_key"
+        )
     short = options.signed_for > LOGIN_SIGNED_S and not options.storage_key
     lasts_s = LOGIN_SIGNED_S if short else options.signed_for
     ends = "7 days less half an hour" if short else _written(lasts_s)
     if spec.timeout is None and options.files == "signed":
-        what = (
+        message = (
             f"files: signed: the job's access to its blobs ends {ends} from now, and without timeout it may run "
             "longer: what it writes is then lost, and it fails"
         )
-        yield Problem(("provider",), what, severity="note")
+        yield Problem(("provider",), message, severity="note")
     if spec.timeout is None or spec.timeout <= lasts_s:
         return
-    what = f"{_written(spec.timeout)}, and the job's access to its blobs ends after {ends}"
+    message = f"{_written(spec.timeout)}, and the job's access to its blobs ends after {ends}"
     if spec.timeout > LOGIN_SIGNED_S and not options.storage_key:
         hint = "set identity in the profile, or storage_key and signed_for"
     else:
         hint = f"set signed_for: {_written(spec.timeout)} or longer in the profile, or set identity"
-    yield Problem(("timeout",), what, hint)
+    yield Problem(("timeout",), message, hint)
 
 
 def _written(seconds: int) -> str:
@@ -146,13 +149,13 @@ def _secret(options: BatchOptions, at: Path, _key: str, source: str) -> Iterator
     if source.startswith(job.VAULT_KIND):
         yield from _vault(at, source, options)
     elif kind not in OWN_SECRETS:
-        what = f"a job on Azure Batch cannot read secrets from '{kind}:'"
+        message = f"a job on Azure Batch cannot read secrets from '{kind}:'"
         yield Problem(
-            at, what, "keep it in env:NAME or file:/path on this machine, or in azure-kv:"
+            at, message, "keep it in env:NAME or file:/path on this machine, or in azure-kv:"
         )
     else:
-        what = "everyone who can read the job at Azure Batch can read this variable"
-        yield Problem(at, what, severity="note")
+        message = "everyone who can read the job at Azure Batch can read this variable"
+        yield Problem(at, message, severity="note")
 
 
 def _vault(at: Path, where: str, options: BatchOptions) -> Iterator[Problem]:
@@ -162,11 +165,11 @@ def _vault(at: Path, where: str, options: BatchOptions) -> Iterator[Problem]:
             at, f"the source of '{at[-1]}' in the profile is not a secret of a key vault", hint
         )
     elif not options.identity:
-        what = f"the job itself must read '{where}', but has no identity"
-        yield Problem(at, what, "set identity in the profile, or keep the secret in env:NAME")
+        message = f"the job itself must read '{where}', but has no identity"
+        yield Problem(at, message, "set identity in the profile, or keep the secret in env:NAME")
     elif (other := clouds.of_url(job.vault_url(where) or "")) not in (None, clouds.of(options)):
-        what = f"'{where}' is in the cloud '{other.name}', where the job's identity is not valid"
-        yield Problem(at, what, f"use a vault in {clouds.of(options).vault}")
+        message = f"'{where}' is in the cloud '{other.name}', where the job's identity is not valid"
+        yield Problem(at, message, f"use a vault in {clouds.of(options).vault}")
 
 
 # Problems with the operating system image of the machines: its node agent, where it is, and its GPU driver.
@@ -186,16 +189,16 @@ def _agent(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
     """Yield a problem if the node agent does not belong to the image, which would make nodes unusable."""
     agent = request.NODE_AGENTS.get(options.image.rpartition(":")[0])
     if agent and agent != options.node_agent:
-        what = f"node_agent: '{options.node_agent}' does not belong to {options.image}"
-        yield Problem(setting(spec, "image"), what, f"set node_agent: {agent}")
+        message = f"node_agent: '{options.node_agent}' does not belong to {options.image}"
+        yield Problem(setting(spec, "image"), message, f"set node_agent: {agent}")
 
 
 def _managed_image(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
     """Yield a problem for an image with an id that is in no gallery."""
     if options.image.startswith("/") and "/galleries/" not in options.image.lower():
-        what = f"Azure Batch retired pools with managed images on {RETIRED_IMAGES}: this image is in no gallery"
+        message = f"Azure Batch retired pools with managed images on {RETIRED_IMAGES}: this image is in no gallery"
         hint = "put it into an Azure Compute Gallery, and set image: /subscriptions/.../galleries/GALLERY/images/NAME"
-        yield Problem(setting(spec, "image"), what, hint)
+        yield Problem(setting(spec, "image"), message, hint)
 
 
 def _driver(decision: Decision, spec: Spec) -> Iterator[Problem]:
@@ -208,9 +211,9 @@ def _driver(decision: Decision, spec: Spec) -> Iterator[Problem]:
     if not options.vm_size and decision.request.gpu_type is None:
         at = ("cluster", "gpus")
     needed = request.driver(kind)
-    what = f"the {kind} of {name} needs the driver {needed.name}, which {options.image} lacks"
+    message = f"the {kind} of {name} needs the driver {needed.name}, which {options.image} lacks"
     if options.start_task:
-        yield Problem(at, f"{what}: start_task must install it", severity="note")
+        yield Problem(at, f"{message}: start_task must install it", severity="note")
         return
     if image := request.image_with(kind):
         agent = request.NODE_AGENTS[image.rpartition(":")[0]]
@@ -218,4 +221,4 @@ def _driver(decision: Decision, spec: Spec) -> Iterator[Problem]:
     else:
         known = "an image with that driver"
     hint = f"set {known} in the profile, or a start_task that installs it, or another gpu_type"
-    yield Problem(at, what, hint)
+    yield Problem(at, message, hint)

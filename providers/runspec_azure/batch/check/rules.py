@@ -69,15 +69,15 @@ def problems(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
 
 def _nodes(decision: Decision, spec: Spec) -> Iterator[Problem]:
     if spec.cluster.placement and decision.connected:
-        what = (
+        message = (
             "ignored: Azure Batch has no such option, and its pools with inter-node communication place nodes "
             "close to each other; for InfiniBand, set vm_size to a machine that has it (HB, ND)"
         )
-        yield Problem(("cluster", "placement"), what, severity="note")
+        yield Problem(("cluster", "placement"), message, severity="note")
     if decision.nodes > 1 and decision.capacity is not Capacity.ON_DEMAND:
         # https://learn.microsoft.com/azure/batch/batch-spot-vms#considerations-and-use-cases
-        what = "if the machine of one node is reclaimed, all nodes of the task start again"
-        yield Problem(("cluster", "capacity"), what, severity="note")
+        message = "if the machine of one node is reclaimed, all nodes of the task start again"
+        yield Problem(("cluster", "capacity"), message, severity="note")
 
 
 def _words(spec: Spec) -> Iterator[Problem]:
@@ -85,15 +85,15 @@ def _words(spec: Spec) -> Iterator[Problem]:
     for where in ("env", "secrets"):
         for name in getattr(spec, where):
             if name.upper().startswith(RESERVED):
-                what = f"names that begin with {RESERVED} are reserved for Azure Batch"
-                yield Problem((where, name), what, "rename it", at="key")
+                message = f"names that begin with {RESERVED} are reserved for Azure Batch"
+                yield Problem((where, name), message, "rename it", at="key")
 
 
 def _size(spec: Spec) -> Iterator[Problem]:
     count = len(json.dumps(dict(spec.program_env)))  # in ASCII, as the SDK sends it
     if count > MOST_ENV_BYTES:
-        what = f"{count:,} bytes in the request for the job, and Azure Batch takes {MOST_ENV_BYTES:,} there"
-        yield Problem(("env",), what, "put long texts into a file of a mounted folder", at="key")
+        message = f"{count:,} bytes in the request for the job, and Azure Batch takes {MOST_ENV_BYTES:,} there"
+        yield Problem(("env",), message, "put long texts into a file of a mounted folder", at="key")
 
 
 def _container(decision: Decision, spec: Spec) -> Iterator[Problem]:
@@ -104,34 +104,34 @@ def _container(decision: Decision, spec: Spec) -> Iterator[Problem]:
             hint = "push it to a registry, or use container.requirements instead"
             yield Problem(at, "images named localhost/... cannot be pulled from a registry", hint)
         else:
-            what = "the image exists on this machine only: the job installs container.requirements without it"
-            yield Problem(at, what, severity="note")
+            message = "the image exists on this machine only: the job installs container.requirements without it"
+            yield Problem(at, message, severity="note")
     elif container.image and not re.match(r"[A-Za-z0-9]", container.image):
-        what = f"'{container.image}' is a file and not an image of a registry"
-        yield Problem(at, what, "push it to a registry")
+        message = f"'{container.image}' is a file and not an image of a registry"
+        yield Problem(at, message, "push it to a registry")
     elif container.image and ("://" in container.image or "#" in container.image):
-        what = f"'{container.image}' is written for container engines of Slurm"
-        yield Problem(at, what, "write it as REGISTRY/NAME:TAG")
+        message = f"'{container.image}' is written for container engines of Slurm"
+        yield Problem(at, message, "write it as REGISTRY/NAME:TAG")
     if container.requirements is not None and decision.image:
-        what = (
+        message = (
             "the image's python3 installs the packages when the job starts, and needs venv or pip"
         )
-        yield Problem(("container", "requirements"), what, at="key", severity="note")
+        yield Problem(("container", "requirements"), message, at="key", severity="note")
     if container.python:
         where = "image" if decision.image else "machine"
-        what = f"the {where} has its own Python: make sure that it is one of these versions"
-        yield Problem(("container", "python"), what, severity="note")
+        message = f"the {where} has its own Python: make sure that it is one of these versions"
+        yield Problem(("container", "python"), message, severity="note")
     if decision.shm_bytes and not decision.image:
-        what = "ignored without an image: the job has the machine's /dev/shm, which is half of its memory"
-        yield Problem(("container", "shm"), what, severity="note")
+        message = "ignored without an image: the job has the machine's /dev/shm, which is half of its memory"
+        yield Problem(("container", "shm"), message, severity="note")
 
 
 def _limits(spec: Spec) -> Iterator[Problem]:
     """Yield problems with the number of tasks, which Azure Batch does not limit, and with a long timeout."""
     yield from too_many_tasks(spec, MOST_TASKS, "how Azure Batch behaves with more is not known")
     if spec.timeout is not None and spec.timeout > MOST_DAYS * DAY_S:
-        what = f"{spec.timeout // DAY_S:,} days, but Azure Batch ends every task after {MOST_DAYS} days"
-        yield Problem(("timeout",), what, f"set timeout: {MOST_DAYS}d or shorter")
+        message = f"{spec.timeout // DAY_S:,} days, but Azure Batch ends every task after {MOST_DAYS} days"
+        yield Problem(("timeout",), message, f"set timeout: {MOST_DAYS}d or shorter")
 
 
 def _gang(decision: Decision, spec: Spec) -> Iterator[Problem]:
@@ -143,12 +143,12 @@ def _gang(decision: Decision, spec: Spec) -> Iterator[Problem]:
     # An elastic job waits for its least nodes.
     nodes = spec.cluster.nodes.min if decision.elastic else decision.nodes
     if nodes > most:
-        what = f"{nodes:,} nodes, but a pool with inter-node communication has {most} at most"
-        yield Problem(at, what, f"set nodes: {most}, or run a sweep of tasks with one node")
+        message = f"{nodes:,} nodes, but a pool with inter-node communication has {most} at most"
+        yield Problem(at, message, f"set nodes: {most}, or run a sweep of tasks with one node")
     elif nodes > options.max_nodes and not options.pool:
-        what = f"{nodes:,} nodes, but the pool has {options.max_nodes:,} at most: the job would wait for ever"
+        message = f"{nodes:,} nodes, but the pool has {options.max_nodes:,} at most: the job would wait for ever"
         hint = f"set max_nodes: {nodes} in the profile, or nodes: {options.max_nodes}"
-        yield Problem(at, what, hint)
+        yield Problem(at, message, hint)
 
 
 def _spot(decision: Decision) -> Iterator[Problem]:
@@ -164,8 +164,8 @@ def _spot(decision: Decision) -> Iterator[Problem]:
     # https://learn.microsoft.com/azure/virtual-machines/spot-vms#limitations
     if not options.pool and re.match(r"(?i)standard_b\d|.*_promo$", name):
         hint = "set another vm_size, or capacity: on-demand"
-        what = f"{name} is not available as a spot machine"
-        yield Problem(("cluster", "capacity"), what, hint)
+        message = f"{name} is not available as a spot machine"
+        yield Problem(("cluster", "capacity"), message, hint)
 
 
 def _own_pool(decision: Decision, spec: Spec) -> Iterator[Problem]:
@@ -174,25 +174,25 @@ def _own_pool(decision: Decision, spec: Spec) -> Iterator[Problem]:
     if not options.pool:
         return
     if not POOL_ID.fullmatch(options.pool):
-        what = f"pool: '{options.pool}' is not a valid id of a pool"
-        yield Problem(setting(spec, "pool"), what, "write at most 64 letters, digits, - and _")
+        message = f"pool: '{options.pool}' is not a valid id of a pool"
+        yield Problem(setting(spec, "pool"), message, "write at most 64 letters, digits, - and _")
     for key in ("cpus", "memory", "gpus", "gpu_type", "disk", "placement", "capacity"):
         if getattr(spec.cluster, key) not in (None, Capacity.ON_DEMAND):
-            what = "ignored: the profile's pool decides this"
-            yield Problem(("cluster", key), what, severity="note")
+            message = "ignored: the profile's pool decides this"
+            yield Problem(("cluster", key), message, severity="note")
     if decision.connected:
-        what = (
+        message = (
             "the profile's pool needs enableInterNodeCommunication and taskSlotsPerNode: 1, or "
             "the job waits for ever"
         )
-        yield Problem(("cluster", "nodes"), what, severity="note")
-    what = (
+        yield Problem(("cluster", "nodes"), message, severity="note")
+    message = (
         "the profile's pool needs a containerConfiguration"
         if decision.image
         else "the profile's pool must have no containerConfiguration, or tasks without an image fail"
     )
     at = ("container", "image") if decision.image else ("provider",)
-    yield Problem(at, what, severity="note")
+    yield Problem(at, message, severity="note")
 
 
 def _machines(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Problem]:
@@ -215,11 +215,15 @@ def _unknown_gpu(kind: str, there: tuple[str, ...]) -> Problem:
     near = did_you_mean(kind, known)
     listed = f"choose one of: {', '.join(there)}; or set vm_size in the profile"
     if had:
-        what = f"Azure has retired machines with the GPU '{kind}' ({had[0].name}: {had[0].leaves})"
-        return Problem(("cluster", "gpu_type"), what, listed)
+        message = (
+            f"Azure has retired machines with the GPU '{kind}' ({had[0].name}: {had[0].leaves})"
+        )
+        return Problem(("cluster", "gpu_type"), message, listed)
     if any(m.gpu_type.lower() == kind.lower() for m in vm_sizes.current()):
-        what = f"no machine with the GPU '{kind}' is available to this subscription in its region"
-        return Problem(("cluster", "gpu_type"), what, listed)
+        message = (
+            f"no machine with the GPU '{kind}' is available to this subscription in its region"
+        )
+        return Problem(("cluster", "gpu_type"), message, listed)
     return Problem(
         ("cluster", "gpu_type"), f"no machine of Azure has the GPU '{kind}'", near or listed
     )
@@ -233,18 +237,18 @@ def _named(decision: Decision, spec: Spec) -> Iterator[Problem]:
         if hint := _misspelt(name):
             yield Problem(at, f"vm_size: '{name}' is not a VM size of Azure", hint)
             return
-        what = f"vm_size: '{name}' is not in runspec's table, so runspec cannot check that it is large enough"
+        message = f"vm_size: '{name}' is not in runspec's table, so runspec cannot check that it is large enough"
         kin = ", ".join(vm_sizes.near(name)[:3])
         yield Problem(
-            at, what, f"similar sizes in the table: {kin}" if kin else None, severity="note"
+            at, message, f"similar sizes in the table: {kin}" if kin else None, severity="note"
         )
         return
     if machine.retired:
-        what = f"vm_size: {machine.name} was retired on {machine.leaves}"
-        yield Problem(at, what, "set another one, or remove vm_size so that runspec chooses one")
+        message = f"vm_size: {machine.name} was retired on {machine.leaves}"
+        yield Problem(at, message, "set another one, or remove vm_size so that runspec chooses one")
     elif machine.leaves:
-        what = f"vm_size: {machine.name} will be retired on {machine.leaves}"
-        yield Problem(at, what, severity="note")
+        message = f"vm_size: {machine.name} will be retired on {machine.leaves}"
+        yield Problem(at, message, severity="note")
     yield from _short(decision.request, machine)
 
 
@@ -278,59 +282,59 @@ def _wants(wanted: MachineRequest, among: Iterable[Machine]) -> tuple[Want, ...]
 def _short(wanted: MachineRequest, machine: Machine) -> Iterator[Problem]:
     for want in _wants(wanted, [machine]):
         if want.asked > want.there:
-            what = (
+            message = (
                 f"{want.asked:,.6g}{want.unit}, but {machine.name} has {want.there:,.6g}{want.unit}"
             )
-            yield Problem(("cluster", want.key), what, "ask for less, or set another vm_size")
+            yield Problem(("cluster", want.key), message, "ask for less, or set another vm_size")
     kind = wanted.gpu_type
     if kind and machine.gpus and machine.gpu_type.lower() != kind.lower():
-        what = f"'{kind}', but {machine.name} has {machine.gpu_type}"
-        yield Problem(("cluster", "gpu_type"), what, "set another vm_size")
+        message = f"'{kind}', but {machine.name} has {machine.gpu_type}"
+        yield Problem(("cluster", "gpu_type"), message, "set another vm_size")
 
 
 def _too_much(decision: Decision, spec: Spec, facts: Facts) -> Problem:
     wanted, region = decision.request, decision.request.region
     among = request.alike(wanted, facts.survey)
     if not among:
-        what = "no suitable machine is available to this subscription in its region"
+        message = "no suitable machine is available to this subscription in its region"
         return Problem(
-            ("cluster",), what, "set vm_size in the profile, or request a quota increase"
+            ("cluster",), message, "set vm_size in the profile, or request a quota increase"
         )
     for want in _wants(wanted, among):
         if want.asked > want.there and getattr(spec.cluster, want.key) is not None:
-            what = (
+            message = (
                 f"{want.asked:,.6g}{want.unit}, but the largest machine has "
                 f"{want.there:,.6g}{want.unit}"
             )
             hint = "ask for less for each node, or set vm_size in the profile"
-            return Problem(("cluster", want.key), what, hint)
+            return Problem(("cluster", want.key), message, hint)
     if least := request.too_many_gpus(wanted, decision.options.image, facts.survey):
-        what = f"{wanted.gpus}, but the smallest machine with such GPUs, {least.name}, has {least.gpus}"
+        message = f"{wanted.gpus}, but the smallest machine with such GPUs, {least.name}, has {least.gpus}"
         hint = f"set gpus: {-(-least.gpus // GPU_MULTIPLE)} or more, choose another GPU, or set vm_size: {least.name}"
-        return Problem(("cluster", "gpus"), what, hint)
+        return Problem(("cluster", "gpus"), message, hint)
     if region and (hint := request.sold_elsewhere(wanted)):
-        what = f"no machine that is large enough is offered in {region}"
-        return Problem(("cluster",), what, f"{hint}, or set vm_size in the profile")
+        message = f"no machine that is large enough is offered in {region}"
+        return Problem(("cluster",), message, f"{hint}, or set vm_size in the profile")
     where = f" of {region}" if region else ""
-    what = f"no machine{where} meets all requirements of a node together"
-    return Problem(("cluster",), what, "ask for less, or set vm_size in the profile")
+    message = f"no machine{where} meets all requirements of a node together"
+    return Problem(("cluster",), message, "ask for less, or set vm_size in the profile")
 
 
 def _registry(decision: Decision) -> Iterator[Problem]:
     """https://learn.microsoft.com/azure/container-registry/anonymous-pull-access"""
     host = (decision.image or "").partition("/")[0]
     if host.endswith(".azurecr.io") and host != decision.options.registry:
-        what = f"{host} refuses anonymous pulls by default: set registry in the profile"
-        yield Problem(("container", "image"), what, severity="note")
+        message = f"{host} refuses anonymous pulls by default: set registry in the profile"
+        yield Problem(("container", "image"), message, severity="note")
 
 
 def _addresses(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
     """https://learn.microsoft.com/azure/batch/simplified-node-communication-pool-no-public-ip#prerequisites"""
     if not options.public_addresses and not options.subnet:
-        what = (
+        message = (
             "public_addresses: false, but only machines in a subnet can do without public addresses"
         )
-        yield Problem(setting(spec, "public_addresses"), what, "set subnet in the profile")
+        yield Problem(setting(spec, "public_addresses"), message, "set subnet in the profile")
 
 
 def _profile(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
@@ -343,9 +347,9 @@ def _profile(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
         if getattr(options, key) is None:
             yield lacking("azure-batch", key, example)
     if not 300 <= options.spot_wait <= 3600:
-        what = f"spot_wait: {options.spot_wait:,} s, but Azure Batch evaluates a formula every 5 minutes"
+        message = f"spot_wait: {options.spot_wait:,} s, but Azure Batch evaluates a formula every 5 minutes"
         yield Problem(
-            setting(spec, "spot_wait"), what, "set spot_wait to 5m at least and 1h at most"
+            setting(spec, "spot_wait"), message, "set spot_wait to 5m at least and 1h at most"
         )
     yield from options.login_problems()
 
@@ -369,18 +373,18 @@ def _mounts(spec: Spec, options: BatchOptions) -> Iterator[Problem]:
             shared.setdefault(key, i)
             yield from _shared(at, key, options)
     for i in sorted(shared.values())[MOST_MOUNTS:]:
-        what = f"a node can mount at most {MOST_MOUNTS} file systems"
+        message = f"a node can mount at most {MOST_MOUNTS} file systems"
         yield Problem(
             ("mounts", i, "source"),
-            what,
+            message,
             "put several mounts into one file system, or use store://",
         )
 
 
 def _shared(at: tuple[str | int, ...], key: str, options: BatchOptions) -> Iterator[Problem]:
     if options.pool:
-        what = f"the profile's pool must mount this file system at '{key}' (relativeMountPath)"
-        yield Problem(at, what, severity="note")
+        message = f"the profile's pool must mount this file system at '{key}' (relativeMountPath)"
+        yield Problem(at, message, severity="note")
         return
     if key not in options.shared:
         hint = did_you_mean(key, options.shared) or (
@@ -391,14 +395,14 @@ def _shared(at: tuple[str | int, ...], key: str, options: BatchOptions) -> Itera
         return
     kind, _, place = options.shared[key].partition(":")
     if kind == "nfs" and not options.subnet:
-        what = (
+        message = (
             f"machines without your subnet usually cannot reach {place}: set subnet in the profile"
         )
-        yield Problem(at, what, severity="note")
+        yield Problem(at, message, severity="note")
     account = place.partition("/")[0]
     own = account == options.storage_account and options.storage_key
     by_identity = kind == "blob" and options.identity  # Azure Files needs a key
     if kind in ("files", "blob") and not (own or by_identity or account in options.account_keys):
-        what = f"mounting '{key}' needs the key of the storage account {account}, which the profile lacks"
+        message = f"mounting '{key}' needs the key of the storage account {account}, which the profile lacks"
         hint = f"add account_keys: {{{account}: env:NAME}} to the profile"
-        yield Problem(at, what, hint)
+        yield Problem(at, message, hint)

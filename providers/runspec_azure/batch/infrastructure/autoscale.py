@@ -125,9 +125,9 @@ def wake(decision: Decision, run: str, pool: str) -> Iterator[Step]:
 def with_time(value: Any, until: datetime) -> Any:
     """Return *value* with the time until which a run counts as submitted, for every `{"$clock": ...}`."""
     if isinstance(value, list):
-        return [with_time(one, until) for one in value]
+        return [with_time(inner, until) for inner in value]
     if not isinstance(value, Mapping):
         return value
     if value.keys() != {CLOCK}:
-        return {key: with_time(one, until) for key, one in value.items()}
+        return {key: with_time(inner, until) for key, inner in value.items()}
     return value[CLOCK].replace(CLOCK, f"{until:%Y-%m-%dT%H:%M:%SZ}")

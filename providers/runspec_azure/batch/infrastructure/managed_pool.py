@@ -48,27 +48,27 @@ def body(content: Mapping[str, Any]) -> dict[str, Any]:
     if content.get("enableInterNodeCommunication"):
         properties["interNodeCommunication"] = "Enabled"
     ids: dict[str, Any] = {
-        one["resourceId"]: {} for one in content["identity"]["userAssignedIdentities"]
+        identity["resourceId"]: {} for identity in content["identity"]["userAssignedIdentities"]
     }
     identity = {"type": "UserAssigned", "userAssignedIdentities": ids}
     return {"identity": identity, "properties": properties}
 
 
 def _network(content: Mapping[str, Any]) -> dict[str, Any]:
-    found = dict(content)
-    if "publicIPAddressConfiguration" in found:
-        found["publicIPAddressConfiguration"] = {"provision": "NoPublicIPAddresses"}
-    return found
+    network = dict(content)
+    if "publicIPAddressConfiguration" in network:
+        network["publicIPAddressConfiguration"] = {"provision": "NoPublicIPAddresses"}
+    return network
 
 
 def _machine(content: Mapping[str, Any]) -> dict[str, Any]:
     image = dict(content["imageReference"])
     if "virtualMachineImageId" in image:
         image = {"id": image["virtualMachineImageId"]}
-    found: dict[str, Any] = {"imageReference": image, "nodeAgentSkuId": content["nodeAgentSKUId"]}
+    machine: dict[str, Any] = {"imageReference": image, "nodeAgentSkuId": content["nodeAgentSKUId"]}
     if "containerConfiguration" in content:
-        found["containerConfiguration"] = {
+        machine["containerConfiguration"] = {
             **content["containerConfiguration"],
             "type": "DockerCompatible",
         }
-    return found
+    return machine

@@ -117,10 +117,10 @@ def _image(text: str) -> dict[str, str]:
 
 def _network(options: BatchOptions) -> dict[str, Any]:
     """https://learn.microsoft.com/azure/batch/simplified-node-communication-pool-no-public-ip"""
-    found: dict[str, Any] = {"subnetId": options.subnet}
+    network: dict[str, Any] = {"subnetId": options.subnet}
     if not options.public_addresses:
-        found["publicIPAddressConfiguration"] = {"provision": "nopublicipaddresses"}
-    return found
+        network["publicIPAddressConfiguration"] = {"provision": "nopublicipaddresses"}
+    return network
 
 
 def _start(script: str) -> dict[str, Any]:
@@ -139,14 +139,14 @@ def _start(script: str) -> dict[str, Any]:
 
 def registry(options: BatchOptions) -> dict[str, Any]:
     """Return the registry with its login. Without registryServer it is Docker Hub, as that field's description says."""
-    found: dict[str, Any] = {"registryServer": options.registry} if options.registry else {}
+    login: dict[str, Any] = {"registryServer": options.registry} if options.registry else {}
     if options.identity and not options.registry_user:
-        found["identityReference"] = {"resourceId": options.identity}
+        login["identityReference"] = {"resourceId": options.identity}
     if options.registry_user:
-        found["username"] = options.registry_user
+        login["username"] = options.registry_user
     if options.registry_password:
-        found["password"] = {"$secret": options.registry_password}
-    return found
+        login["password"] = {"$secret": options.registry_password}
+    return login
 
 
 def _mount(key: str, options: BatchOptions) -> dict[str, Any]:

@@ -60,10 +60,10 @@ class Bench:
 
     def _of(self, name: str, nodes: int) -> dict[str, Any]:
         options = self.options.model_copy(update={"pool": None, "identity": None})
-        found = pool.content(decide(spec(1), Facts(options)))
+        content = pool.content(decide(spec(1), Facts(options)))
         targets = f"{autoscale.DEDICATED} = {nodes}; {autoscale.SPOT} = 0;"
         own = {"id": name, "autoScaleFormula": targets, "metadata": pairs({"runspec": "pool"})}
-        return {**found, **own}
+        return {**content, **own}
 
     def job(self, client: AzureClient, context: ProbeContext, nodes: int, text: str) -> str:
         """Return a job of two tasks that run *text*, on a pool of *nodes* machines."""
@@ -125,9 +125,9 @@ def _await(done: Callable[[], bool], context: ProbeContext, longest_s: float) ->
 def _seen(ask: Callable[[], Found], state: str, context: ProbeContext) -> Found:
     """Return the result of *ask* once it is in *state*, or as it is after SHOWN_S, which is an observation, too."""
     end = time.monotonic() + SHOWN_S
-    while (found := ask()).get("state") != state and time.monotonic() < end:
+    while (resource := ask()).get("state") != state and time.monotonic() < end:
         context.sleep(PAUSE_S)
-    return found
+    return resource
 
 
 def formulas_are_taken(client: AzureClient, context: ProbeContext, bench: Bench) -> Observation:
@@ -141,9 +141,9 @@ def formulas_are_taken(client: AzureClient, context: ProbeContext, bench: Bench)
             text = autoscale.formula(decision, nodes).replace(autoscale.CLOCK, until)
             body = {"autoScaleFormula": text}
             answer = client.session.make("Pool_EvaluateAutoScale", path, body)
-            found = responses.one("Pool_EvaluateAutoScale", answer)
-            if found.get("error") or f"{autoscale.DEDICATED}=" not in found.get("results", ""):
-                wrong.append(f"{capacity} of {nodes}: {found.get('error', found)}")
+            result = responses.one("Pool_EvaluateAutoScale", answer)
+            if result.get("error") or f"{autoscale.DEDICATED}=" not in result.get("results", ""):
+                wrong.append(f"{capacity} of {nodes}: {result.get('error', result)}")
     return observation(not wrong, "; ".join(wrong) or "6 formulas were evaluated without an error")
 
 
@@ -172,8 +172,8 @@ def _steady(client: AzureClient, path: Mapping[str, str]) -> bool:
 
 def collection_names_each(client: AzureClient, context: ProbeContext, bench: Bench) -> Observation:
     name = bench.job(client, context, 0, "true")
-    found = added(client, name, [1, 2], "true")
-    seen = [(one.get("status"), (one.get("error") or {}).get("code")) for one in found]
+    results = added(client, name, [1, 2], "true")
+    seen = [(result.get("status"), (result.get("error") or {}).get("code")) for result in results]
     holds = sorted(seen, key=str) == [("clienterror", "TaskExists"), ("success", None)]
     return observation(holds, f"one task that existed and one that did not: {seen}")
 
@@ -181,24 +181,24 @@ def collection_names_each(client: AzureClient, context: ProbeContext, bench: Ben
 def waiting_task_ends(client: AzureClient, context: ProbeContext, bench: Bench) -> Observation:
     name = bench.job(client, context, 0, "true")
     terminated(client, name, 0)
-    found = _seen(lambda: task(client, name, 0), "completed", context)
-    other, info = task(client, name, 1)["state"], found.get("executionInfo", {})
-    seen = f"the task is {found['state']} ({info.get('exitCode')}, {info.get('result')}), the other one is {other}"
-    return observation((found["state"], other) == ("completed", "active"), seen)
+    ended_task = _seen(lambda: task(client, name, 0), "completed", context)
+    other, info = task(client, name, 1)["state"], ended_task.get("executionInfo", {})
+    seen = f"the task is {ended_task['state']} ({info.get('exitCode')}, {info.get('result')}), the other one is {other}"
+    return observation((ended_task["state"], other) == ("completed", "active"), seen)
 
 
 def job_ends_with_its_tasks(
     client: AzureClient, context: ProbeContext, bench: Bench
 ) -> Observation:
     name = bench.job(client, context, 0, "true")
-    for one in client.session.pages("Task_List", {"jobId": name}):
-        if one["state"] != "completed":
-            client.session.make("Task_Terminate", {"jobId": name, "taskId": one["id"]})
+    for task in client.session.pages("Task_List", {"jobId": name}):
+        if task["state"] != "completed":
+            client.session.make("Task_Terminate", {"jobId": name, "taskId": task["id"]})
     client.call(batch("Job_Patch", {"jobId": name}, {"onAllTasksComplete": "terminatejob"}))
-    found = _seen(lambda: client.session.look("Job_Get", {"jobId": name}), "completed", context)
-    reason = found.get("executionInfo", {}).get("terminateReason")
-    holds = found["state"] == "completed" and reason in status.ALL_OVER
-    return observation(holds, f"the job is {found['state']}, its terminateReason {reason}")
+    ended_job = _seen(lambda: client.session.look("Job_Get", {"jobId": name}), "completed", context)
+    reason = ended_job.get("executionInfo", {}).get("terminateReason")
+    holds = ended_job["state"] == "completed" and reason in status.ALL_OVER
+    return observation(holds, f"the job is {ended_job['state']}, its terminateReason {reason}")
 
 
 def _running(client: AzureClient, context: ProbeContext, bench: Bench) -> str:
@@ -237,20 +237,20 @@ def beyond_the_end(client: AzureClient, context: ProbeContext, bench: Bench) -> 
     name = _running(client, context, bench)
     path = {"jobId": name, "taskId": jobs.task_id(0), "filePath": STDOUT}
     try:
-        found = client.session.part("File_GetFromTask", path, 1 << 20, 1 << 21)
+        data = client.session.part("File_GetFromTask", path, 1 << 20, 1 << 21)
     except RemoteError as exc:
         status = status_of(exc)
         return observation(status in (404, 409, 416), f"{status} {code_of(exc)}")
-    return observation(not found, f"the answer had {len(found)} bytes")
+    return observation(not data, f"the answer had {len(data)} bytes")
 
 
 def told_to_end(client: AzureClient, context: ProbeContext, bench: Bench) -> Observation:
     name = _running(client, context, bench)
     terminated(client, name, 0)
-    found = _seen(lambda: task(client, name, 0), "completed", context)
-    info, told = found.get("executionInfo", {}), b"told" in _file(client, name)
+    ended_task = _seen(lambda: task(client, name, 0), "completed", context)
+    info, has_notice = ended_task.get("executionInfo", {}), b"told" in _file(client, name)
     seen = (
-        f"the task is {found['state']}, exit code {info.get('exitCode')}, result {info.get('result')}; "
-        f"the program got {'' if told else 'no '}SIGTERM, and its file can still be read"
+        f"the task is {ended_task['state']}, exit code {info.get('exitCode')}, result {info.get('result')}; "
+        f"the program got {'' if has_notice else 'no '}SIGTERM, and its file can still be read"
     )
-    return observation(found["state"] == "completed" and info.get("result") == "failure", seen)
+    return observation(ended_task["state"] == "completed" and info.get("result") == "failure", seen)

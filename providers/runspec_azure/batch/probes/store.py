@@ -50,9 +50,9 @@ def http(method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -
     opened: PipelineClient[HttpRequest, HttpResponse] = PipelineClient(url, policies=[])
     with translated("a signed URL"), opened as client:
         request = HttpRequest(method, url, headers=dict(headers), content=body or None)
-        found = client.send_request(request)
-        found.read()
-        return found
+        response = client.send_request(request)
+        response.read()
+        return response
 
 
 def put(url: str, body: bytes, **conditions: str) -> HttpResponse:
@@ -69,19 +69,19 @@ def put_where_none_is(client: AzureClient, context: ProbeContext) -> Observation
         return client.blobs.put_new(b"%d" % number, *names)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        found = sum(pool.map(one, range(AT_ONCE)))
+        count = sum(pool.map(one, range(AT_ONCE)))
     later = client.blobs.put_new(b"later", *names)
     return observation(
-        (found, later) == (1, False),
-        f"{found} of {AT_ONCE} parallel writes succeeded, a later one: {later}",
+        (count, later) == (1, False),
+        f"{count} of {AT_ONCE} parallel writes succeeded, a later one: {later}",
     )
 
 
 def claim_by_signature(client: AzureClient, context: ProbeContext) -> Observation:
     url = url_of(client, f"{folder(client, context)}claimed")
-    found = [put(url, body, If_None_Match="*").status_code for body in (b"first", b"second")]
+    codes = [put(url, body, If_None_Match="*").status_code for body in (b"first", b"second")]
     return observation(
-        found[0] == 201 and found[1] in LOST_RACE, f"two writes with a signature: {found}"
+        codes[0] == 201 and codes[1] in LOST_RACE, f"two writes with a signature: {codes}"
     )
 
 
@@ -102,9 +102,9 @@ def read_alone(client: AzureClient, context: ProbeContext) -> Observation:
     key = f"{folder(client, context)}read"
     put(url_of(client, key), b"first")
     url = url_of(client, key, "r")
-    found = [http("GET", url, {}).status_code, put(url, b"second").status_code]
+    codes = [http("GET", url, {}).status_code, put(url, b"second").status_code]
     return observation(
-        found == [200, 403], f"with a signature to read: GET {found[0]}, PUT {found[1]}"
+        codes == [200, 403], f"with a signature to read: GET {codes[0]}, PUT {codes[1]}"
     )
 
 

@@ -94,7 +94,7 @@ def _bring(files: Sequence[OutputFile], target: Path, shape: layout.Layout, move
     for path, file in placed:
         if file.kind in ("file", "link") and file.target:
             layout.put_link(file, target, path, UNFINISHED)
-    layout.put_folders([one for one in placed if one[1].kind == "folder"], target)
+    layout.put_folders([entry for entry in placed if entry[1].kind == "folder"], target)
 
 
 def _is_whole(path: Path, file: OutputFile) -> bool:
