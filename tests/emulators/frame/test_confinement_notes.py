@@ -9,6 +9,7 @@ import pytest
 from runspec_emulators.frame import containers
 
 
+@pytest.mark.process
 def test_the_trial_of_a_confinement_keeps_its_files_in_the_folder_of_the_rehearsal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
