@@ -20,6 +20,9 @@ from tests.support.root import ROOT
 pytestmark = pytest.mark.slow
 
 SMALL = ["--epochs", "2", "--samples", "800", "--batch", "16"]
+TRAIN = [
+    "python3", "${mounts.code}/train_lenet.py", "--lr", "${sweep.lr}", "--out", "${outputs.model}", *SMALL,
+]  # fmt: skip
 INSTALLED = ["--set", "container.requirements=[]"]  # in the environment that the machines have
 
 
@@ -29,14 +32,12 @@ def test_the_best_of_24_learning_rates_answers_in_a_predict_job(
     shutil.copytree(ROOT / "specs/aws-batch", tmp_path / "specs")
     monkeypatch.chdir(tmp_path / "specs")
 
-    assert run(["apply", "search.yaml", *INSTALLED, "--", *SMALL]) == 0
-    best = ranking(capsys)[0]
-    assert run(["fetch", "lenet-search", "out"]) == 0
-    Path("best").mkdir()
-    shutil.copy(f"out/task-{best['task']}/model/lenet.npz", "best")
-    assert run(["apply", "predict.yaml", *INSTALLED]) == 0
+    assert (
+        run(["apply", ".", *INSTALLED, "--set", f"lenet-search:command={json.dumps(TRAIN)}"]) == 0
+    )
 
     said = capsys.readouterr().out
+    best = ranking(capsys)[0]
     (accuracy,) = re.findall(r"predicted=1000 accuracy=([0-9.]+)", said)
     assert float(accuracy) == pytest.approx(best["value"], abs=0.05) and float(accuracy) > 0.8
     assert run(["fetch", "lenet-predict", "answers"]) == 0
@@ -47,7 +48,7 @@ def test_the_best_of_24_learning_rates_answers_in_a_predict_job(
     assert printed == alone(torch, best["values"]["lr"])
     assert len(calls(region, "SubmitJob")) == 2  # one array, and the job that predicts
     assert len(jobs(region)) == 1 + 24 + 1
-    for words in (["lenet-search"], ["lenet-predict"], ["--shared"]):
+    for words in (["specs"], ["--shared"]):
         assert run(["destroy", *words]) == 0
     assert left(region, tmp_path) == []
 

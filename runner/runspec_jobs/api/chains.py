@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from runspec_jobs.api import lifecycle
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.jobs import Job, compare_specs
 from runspec_jobs.api.lifecycle import LogLine, Run
-from runspec_jobs.api.specs import InvalidSpec
+from runspec_jobs.api.specs import InvalidSpec, SourceFile
 from runspec_jobs.engine import apply as engine
 from runspec_jobs.engine.outputs import copies
 from runspec_jobs.engine.source_runs import find_run, meets, place_of, source_run, unended_run
@@ -152,19 +152,21 @@ def load_chain(
     path: str | Path,
     *,
     provider: str | None = None,
+    settings: Sequence[str] = (),
     only: Sequence[str] = (),
     until: Sequence[str] = (),
     on_event: OnEvent | None = None,
 ) -> Chain:
     """Read and check the jobs of the file or folder at *path*.
 
-    *provider* replaces the provider of every job. With *only*, the chain has those jobs alone, and needs the last runs
-    of the others; with *until*, it has those jobs and all that they need. Raises InvalidSpec with the problems of all
-    jobs, and UsageError if the file cannot be read, or there is no job of such a name.
+    *provider* replaces the provider of every job. *settings* such as `train:cluster.nodes=4` replace or add fields of
+    one job, and without the name of a job those of all. With *only*, the chain has those jobs alone, and needs the
+    last runs of the others; with *until*, it has those jobs and all that they need. Raises InvalidSpec with the
+    problems of all jobs, and UsageError if the file cannot be read, or there is no job of such a name.
     """
     file = chain_file.read_chain(Path(path))
     events = Events(on_event)
-    texts = [apply_overrides(text, Overrides(provider)) for text in file.texts]
+    texts = [_override(text, provider, settings) for text in file.texts]
     wrong = [text for text in texts if text.failed or text.document is None]
     if wrong:
         raise InvalidSpec(*wrong)
@@ -181,6 +183,7 @@ def load_chain(
         raise InvalidSpec(*failed)
     by_name = {spec.name: spec for spec in specs}
     wanted = _wanted(by_name, only, until)
+    _demand_jobs(settings, by_name)
     gathered: dict[str, PlanInputs] = {}
 
     def preview(name: str) -> SourceRun:
@@ -219,6 +222,28 @@ def _with_parents(chain: Chain, name: str) -> Job:
         )
         parents.append(_parent(plan, needs[other]))
     return Job(replace(made, facts=made.facts._replace(parents=tuple(parents))))
+
+
+def _override(text: SourceFile, provider: str | None, settings: Sequence[str]) -> SourceFile:
+    """Return a job with the settings for it, and those for all jobs."""
+    value = None if text.document is None else text.document.value
+    name = value.get("name") if isinstance(value, dict) else None
+    own = []
+    for setting in settings:
+        job, colon, _ = setting.partition("=")[0].partition(":")
+        if not colon:
+            own.append(setting)
+        elif job == name:
+            own.append(setting.removeprefix(f"{job}:"))
+    return apply_overrides(text, Overrides(provider, own))
+
+
+def _demand_jobs(settings: Sequence[str], jobs: Collection[str]) -> None:
+    """Raise UsageError for a setting of a job that the chain does not have."""
+    for setting in settings:
+        job, colon, _ = setting.partition("=")[0].partition(":")
+        if colon and job not in jobs:
+            raise UsageError(f"the chain has no job '{job}'", f"its jobs: {', '.join(jobs)}")
 
 
 def _wanted(jobs: Mapping[str, Spec], only: Sequence[str], until: Sequence[str]) -> set[str]:

@@ -42,17 +42,17 @@ class ChainOptions(Protocol):
 
 
 def _load(path: Path, printer: ProgressPrinter, options: ChainOptions) -> Chain:
-    settings, words = options.overrides.settings, options.overrides.words
-    if settings or words or options.smoke:
-        option = "--set" if settings else "--smoke" if options.smoke else "--"
-        what = f"{option} is for one job, and {path} has several"
+    if options.overrides.words or options.smoke:
+        option = "--smoke is" if options.smoke else "words after -- are"
+        what = f"{option} for one job, and {path} has several"
         raise UsageError(
-            what, "change the file of the chain, or apply the job from a file of its own"
+            what, "change the file of the chain, or apply a job from a file of its own"
         )
     with printer:
         chain = chains.load_chain(
             path,
             provider=options.overrides.provider,
+            settings=options.overrides.settings,
             only=options.only,
             until=options.until,
             on_event=printer,

@@ -17,6 +17,7 @@ from runspec_jobs.api.chains import (
 )
 from runspec_jobs.api.lifecycle import LogLine, get
 from runspec_jobs.cli.app import run
+from runspec_jobs.errors import UsageError
 from runspec_jobs.load.source import InvalidSpec
 
 pytestmark = pytest.mark.process
@@ -264,3 +265,14 @@ def test_a_killed_apply_is_continued_by_the_same_command(chained: Chained) -> No
 
     assert states(ends) == {"prepare": "succeeded", "train": "succeeded"}
     assert [len(list(get(name).record.folder.parent.glob(f"{name}-*"))) for name in ends] == [1, 1]
+
+
+def test_a_setting_is_for_one_job_or_for_all(chained: Chained) -> None:
+    chained.path.write_text(f"{PREPARE}---\n{TRAIN}")
+
+    jobs = load_chain(chained.path, settings=["train:timeout=5m", "retry.attempts=2"]).jobs
+
+    assert [job.spec.timeout for job in jobs.values()] == [None, 300]
+    assert [job.spec.retry.attempts for job in jobs.values()] == [2, 2]
+    with pytest.raises(UsageError, match="the chain has no job 'nothing'"):
+        load_chain(chained.path, settings=["nothing:timeout=5m"])
