@@ -135,6 +135,7 @@ class ChainRun:
     def cancel(self, *, on_event: OnEvent | None = None) -> list[JobStatus]:
         """Start no more jobs, cancel those that run, and wait until they have ended. Calling it again is safe."""
         chain_record.note_want(self.record, "cancel")
+        # Children first: a service might otherwise start one when its parent is cancelled.
         for run in reversed([run for run in self.jobs.values() if run is not None]):
             memory = run.record.read_memory()
             if memory.status is None:
@@ -391,6 +392,7 @@ class _Scheduler:
                     again = True
                 elif self._is_ready(job):
                     try:
+                        # A job that has ended long ago may have made others ready.
                         again = self._start(job) or again
                     except RunspecError as exc:
                         self.error = exc
@@ -405,6 +407,8 @@ class _Scheduler:
 
     def _is_ready(self, job: str) -> bool:
         """Return whether a job can be submitted: its service waits for the jobs that have not ended."""
+        # A job that may not have to run again is not submitted before its parents have ended: only then their
+        # outputs can be compared with those that it has read.
         by_service = [] if self._may_be_done(job) else self.chain.waits_by_service(job)
         return all(
             name in self.running and name in by_service if end is None else _has_met(how, end)
@@ -443,6 +447,7 @@ class _Scheduler:
         made = replace(made, facts=made.facts._replace(parents=tuple(parents)))
         why = self._why_now(job, made)
         run = lifecycle.apply(Job(made), new=self.new, on_event=self.on_event, confirm=self.confirm)
+        # The copy is in the store of the job by now.
         for folder in copied:
             copies.remove(folder)
         self.record = chain_record.note_run(self.record, job, run.id)
@@ -454,6 +459,7 @@ class _Scheduler:
         self.running[job] = run
         self.on_status(JobStatus(job, str(State.WAITING), why, needs, run))
         if not self.detach:
+            # A thread for each job, because each waits for requests of its own service.
             threading.Thread(target=self._follow, args=(job, run), daemon=True).start()
         return False
 
@@ -515,6 +521,7 @@ class _Scheduler:
             self.error = self.error or end
             return
         needs = self.record.needs[job]
+        # Held back: how it counts depends on the ends of its parents, which another thread may report later.
         self.held[job] = JobStatus(job, str(end.state), end.reason, needs, run, end)
         # A service may end a job before this machine has noticed how its parents have ended.
         again = True

@@ -178,6 +178,7 @@ def convert_state(kept: Kept, provider: Provider, user_profile: profile.Profile)
     options = _merge_options(kept, provider, spec, user_profile)
     try:
         read_lines = list_conda_lines if spec.container.conda else list_requirements
+        # Parsed again, because whoever wrote the state may have added an option, or a file of this machine.
         lines = read_lines("\n".join(kept.requirements))
         sources = {name: Source(**uploaded.model_dump()) for name, uploaded in kept.sources.items()}
         outputs = {
@@ -254,6 +255,7 @@ def _compare_plans(
         message = f"runspec {kept.runspec} planned {kept.run} differently than this version, {__version__}, does"
         hint = "use that version, with the settings of the machine that started the run"
         raise Conflict(message, hint)
+    # In the order of the other machine, which has carried some of them out.
     steps = [_own_or_left(planned.get(step.id), step) for step in theirs.steps]
     elsewhere = frozenset(s.id for s in steps if s != planned.get(s.id)) | (planned.keys() - ids)
     digest = model.digest(steps)

@@ -342,6 +342,7 @@ def undo(steps: Sequence[Step], journal: Journal, hands: ApplyContext) -> None:
 
     For steps that have begun and are not done, or were refused, the service is asked what they made.
     """
+    # Later steps may use the resources of earlier ones.
     for step in reversed(steps):
         if step.undo is None or step.id in journal.memory.undone:
             continue

@@ -47,6 +47,7 @@ def source_run(record: Record, condition: Condition, reporter: Reporter) -> Sour
     Raises UsageError if it has not ended as *condition* says.
     """
     provider, client, facts = clients.connect(record)
+    # The journal first: a service may have forgotten how the run ended.
     status = record.read_memory().status or client.state(record.run)
     if not meets(condition, status):
         message = f"{record.run} {'is' if not status.state.terminal else 'has'} {status.state}"

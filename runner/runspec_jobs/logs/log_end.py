@@ -43,6 +43,7 @@ def _find_failed(status: Status) -> NodeStatus | None:
     if status.state is not State.FAILED:
         return None
     failed = [node for node in status.nodes if node.state is State.FAILED]
+    # The others may have failed because of it.
     same = [node for node in failed if node.exit_code == status.exit_code]
     return next(iter(same or failed), None)
 

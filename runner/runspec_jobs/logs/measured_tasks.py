@@ -47,6 +47,7 @@ def _make_task(
         return Task(number, values, "not-started", never)
     if node is None:
         return Task(number, values, str(status.state), measured)
+    # Why the task ended comes first: it explains why no number was printed.
     if measured.value is None or node.state in (State.FAILED, State.CANCELLED):
         reason = node.reason or (node.attempts[-1].reason if node.attempts else "")
         measured = measured._replace(why="; ".join(text for text in (reason, measured.why) if text))

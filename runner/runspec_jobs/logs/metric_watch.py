@@ -78,6 +78,7 @@ class MetricWatch:
     def read_line(self, line: Line) -> None:
         """Extract the metric from a line."""
         self._take(line)
+        # By identity: the same number may have been printed again.
         if self._collector is not None and self._collector.last is not self._last:
             self._last = self._collector.last
             assert self._last is not None, "BUG: a last number was taken back"
@@ -116,6 +117,7 @@ class MetricWatch:
             fields = {"value": None}  # the task that was the best so far has failed since
         else:
             return
+        # An event for each look would make the journal as long as the log.
         if any(before.get(name) != value for name, value in fields.items()):
             journal.add("metric", **fields)
 

@@ -45,6 +45,7 @@ class Entry(NamedTuple):
 
     def is_about(self, asked: str) -> bool:
         """Return whether *asked*, in lower case, is one of the names, perhaps below another field: `retry.attempts`."""
+        # `retry.attempts` is `attempts` in the section on `retry`.
         above, _, name = asked.rpartition(".")
         if above and not self.kind.startswith(FIELD):
             return False
@@ -93,6 +94,7 @@ def find(asked: str) -> list[Entry]:
     """Return the rows about *asked*: a code, a state, a term or a field, or else a message or words of one."""
     word = " ".join(asked.lower().split()).removeprefix("runspec: ")
     named = [e for e in read_entries() if e.kind != MESSAGE and e.is_about(word)]
+    # `attempts` in place of `attempt`.
     if not named and word.endswith("s"):
         named = [e for e in read_entries() if e.kind != MESSAGE and e.is_about(word[:-1])]
     return named or _find_messages([e for e in read_entries() if e.kind == MESSAGE], word)

@@ -34,6 +34,7 @@ def make_ranking_table(metric: Metric, ranking: Sequence[Placed]) -> Table:
     The column `why` is there if a task has no number or no place.
     """
     whys = any(explain(p.task) for p in ranking)
+    # All tasks of a sweep have the same parameters.
     names = list(ranking[0].task.values) if ranking else []
     rows = tuple(
         (

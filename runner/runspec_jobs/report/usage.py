@@ -84,6 +84,7 @@ def _describe_nodes(used: Used) -> str:
 
 def _list_machine_facts(used: Used) -> Iterator[tuple[str, str]]:
     nodes = used.nodes
+    # The node that used the most decides what to ask for, because all nodes are equal.
     mean = max(compute_mean_cpus(node) for node in nodes)
     cpus = max(node.cpus for node in nodes)
     most = max(node.most_cpus for node in nodes)
@@ -170,6 +171,7 @@ def _advise_memory(used: Used) -> Iterator[Advice]:
     asked, most = used.asked.memory_bytes, find_most_memory(used)
     if not asked or not most:
         return
+    # Room for a run with other data: less memory than that ends a job, and a little more costs little.
     need = round_size(most * SPARE)
     if need * LESS <= asked or most > FULL * asked:
         write = format_spec_size(need)
@@ -201,6 +203,7 @@ def _advise_disk(used: Used) -> Iterator[Advice]:
 
 def _advise_gpus(used: Used) -> Iterator[Advice]:
     asked, most = used.asked.gpus, _count_most_gpus(used)
+    # A node without samples may have used all of its GPUs.
     if not asked or most >= asked or not all(map(_has_sampled_gpus, used.nodes)):
         return
     message = f"used {most}: write gpus: {most}" if most else "used none: remove gpus"

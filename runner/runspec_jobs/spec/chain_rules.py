@@ -105,6 +105,7 @@ def wrong_output(source: RunOutput, of: Spec, where: Path) -> Iterator[Problem]:
 def find_cycle(jobs: Mapping[str, Spec]) -> list[str]:
     """Return jobs each of which needs the next one, and the last one the first; an empty list if there are none."""
     left = {name: set(parents(spec, jobs)) for name, spec in jobs.items()}
+    # Jobs without open needs are removed, round by round. What is left needs each other in a circle.
     while ready := [name for name, needs in left.items() if not needs & left.keys()]:
         for name in ready:
             del left[name]

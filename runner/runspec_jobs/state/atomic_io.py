@@ -82,6 +82,7 @@ def make_folder(path: Path) -> None:
     """Make the folder *path* and its missing parents, which only this user can read."""
     if path.is_dir():
         return
+    # Not `parents=True`: each new folder needs its own mode, and its parent has to be synced.
     make_folder(path.parent)
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, PRIVATE_FOLDER)
@@ -192,6 +193,7 @@ def find_descriptor(path: Path) -> int | None:
         try:
             if path.parent.resolve() == descriptors and path.name.isdecimal():
                 return int(path.name)
+            # One link at a time: /proc/PID/fd itself is made of links, which must not be followed further.
             path = path.parent / os.readlink(path)
         except (OSError, RuntimeError):  # it is no link, or leads to itself
             break

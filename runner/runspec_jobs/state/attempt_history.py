@@ -126,6 +126,7 @@ class Keeper:
     def __call__(self, status: Status) -> None:
         """Write the attempts in *status*, except those of a run that has ended: who notes its end writes them."""
         now = self.clock()
+        # A short run is written once, at its end.
         if now - self._begun_s < FIRST_AFTER_S:
             return
         since_s = now - self._kept_s

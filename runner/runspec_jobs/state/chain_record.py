@@ -65,6 +65,7 @@ def keep(name: str, path: Path, needs: Mapping[str, Mapping[str, str]]) -> Chain
 def note_run(chain: ChainRecord, job: str, run: str) -> ChainRecord:
     """Write which run the *job* of a chain has now, and return the record as it is then."""
     with _locked(chain.name, chain.path):
+        # Read anew under the lock: another command may have noted the run of another job.
         now = _read(_file(chain.name, chain.path)) or chain
         return _write(replace(now, runs={**now.runs, job: run}))
 

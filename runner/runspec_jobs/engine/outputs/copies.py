@@ -38,6 +38,7 @@ def copy_output(
     with atomic_io.hold_lock(_folder() / f"{target.name}.lock", f"another copy of {run}"):
         if not target.is_dir():
             _bring(files, target.with_name(UNFINISHED + target.name), shape, move)
+            # The name says that the content is complete, so the folder gets it last.
             os.rename(target.with_name(UNFINISHED + target.name), target)
     return target
 
@@ -45,6 +46,7 @@ def copy_output(
 def remove(folder: Path) -> None:
     """Delete a folder that `copy_output` has returned; its content is in the store of the job that reads it."""
     for at, _, _ in os.walk(folder):
+        # A job may have saved folders in which nobody can write, and whose files nobody can then delete.
         os.chmod(at, stat.S_IRWXU)
     shutil.rmtree(folder, ignore_errors=True)
     folder.with_name(f"{folder.name}.lock").unlink(missing_ok=True)
@@ -70,7 +72,9 @@ def chosen(client: SupportsOutputs, run: str, output: RunOutput) -> list[OutputF
 def content_digest(files: Sequence[OutputFile]) -> str:
     """Return the SHA-256 of what *files* are, without their times: equal for equal content of equal layout."""
     entries = sorted(
-        [f.task, f.rank, f.path, f.kind, f.sha256 or f.key, f.target, f.mode] for f in files
+        # A tar of signed URLs has no digests; the key of its object is unique to a save.
+        [f.task, f.rank, f.path, f.kind, f.sha256 or f.key, f.target, f.mode]
+        for f in files
     )
     return hashlib.sha256(json.dumps(entries).encode(errors="backslashreplace")).hexdigest()
 
