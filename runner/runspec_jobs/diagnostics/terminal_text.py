@@ -80,6 +80,7 @@ class Colours:
         """Return *text* with control sequences removed except for SGR; the next text continues in its colours."""
         if not self._set and "\x1b" not in text:
             return _escape_character(text)
+        # Other streams may print between two parts, and their text must not get these colours.
         before = "".join(self._set.values())
         clean = strip_sequences(text, colours=True)
         for match in SEQUENCE.finditer(clean):
@@ -99,12 +100,15 @@ class Colours:
             parameter = left.pop(0)
             number = int(parameter.partition(":")[0] or 0)
             if number in EXTENDED and ":" not in parameter:
+                # `38;5;N` is a colour of the palette and `38;2;R;G;B` one of 16 million: their numbers are no
+                # parameters of their own.
                 more = {"5": 2, "2": 4}.get(left[0], 0) if left else 0
                 parameter, left = ";".join((parameter, *left[:more])), left[more:]
             if number == 0:
                 self._set.clear()
             elif number in RESETS:
                 self._set.pop(RESETS[number], None)
+                # A parameter that resets an attribute leaves nothing to repeat.
                 if RESETS[number] != number:
                     self._set[RESETS[number]] = f"\x1b[{parameter}m"
 
@@ -126,6 +130,7 @@ def clip(text: str, width: int) -> str:
 
 def _take_columns(text: str, width: int) -> str:
     head = text[: max(0, width)]
+    # By columns, not by characters: a Chinese character takes two, an accent none.
     while count_columns(head) > width:
         head = head[:-1]
     return head

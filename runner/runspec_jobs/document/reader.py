@@ -225,6 +225,7 @@ class _Builder:
 
     def add_scalar(self, event: Any) -> None:
         text = str.__new__(Text, event.value)
+        # Quotes, a block scalar and `!!str` each say that it is text, whatever it looks like.
         text.plain = not event.style and event.tag is None
         text.span = span = _make_span(event)
         # At the end of the text, the marks of an empty value are one line too far.

@@ -208,6 +208,7 @@ def _retry(send: Callable[[], Done], hands: ApplyContext) -> Done:
             # A service may ask for hours; the user would rather see the error.
             asked_s = min(exc.retry_after_s or 0, LONGEST_PAUSE_S)
         hands.sleep(max(pause_s, asked_s))
+        # Doubled, because a service that is overloaded needs longer than the first pause.
         pause_s *= 2
     return send()
 

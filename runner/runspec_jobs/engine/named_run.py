@@ -32,6 +32,7 @@ def find_newest(name: str, note: Note, *, alive: bool = False) -> Record:
     is one. Raises UsageError if there is none.
     """
     exact = run_record.find(name)
+    # The id of a run is never ambiguous, so nothing else is looked at.
     if exact.run == name:
         return exact
     if wrong := run_record.find_damaged(name):
@@ -91,6 +92,7 @@ def _may_be_alive(record: Record) -> bool:
 
 def _list_alive(of_name: Sequence[Record], last: Record) -> list[Record]:
     """Return those that are alive, the newest first. No service is asked if *last* alone may be."""
+    # The usual case, which must not cost a request.
     if list(of_name) in ([], [last]):
         return []
     return [record for record in reversed(of_name[-ASKED:]) if _is_alive(record)]
@@ -100,6 +102,7 @@ def _is_alive(record: Record) -> bool:
     """Return whether a run is alive, or may be because its state cannot be queried."""
     memory = record.read_memory()
     try:
+        # Something of it may exist, even if its service knows no job.
         if memory.want == "destroy" or not engine.is_made(record.plan, memory):
             return True
         return not clients.connect(record)[1].state(record.run).state.terminal

@@ -47,6 +47,7 @@ def _read_head(git_folder: Path) -> str | None:
         if HASH.fullmatch(text):
             return text
         mark, _, ref = text.partition(": ")
+        # The files may come from somebody else's checkout, and a ref must not lead out of it.
         if mark != "ref" or ".." in ref or not ref.startswith("refs/"):
             return None
         commit = _read_ref(git_folder, shared, ref)
@@ -57,6 +58,7 @@ def _read_head(git_folder: Path) -> str | None:
 
 
 def _read_ref(git_folder: Path, shared: Path, ref: str) -> str | None:
+    # A ref in a file of its own is newer than its line in packed-refs.
     for file in (git_folder / ref, shared / ref):
         if file.is_file():
             return file.read_text().strip()

@@ -110,6 +110,7 @@ def gather(
     in_use = read_profile_in_use(base)
     text.add_problems(find_strangers(base))
     options, wrong_options = read_settings(text, in_use, spec, provider)
+    # All problems of the files are collected first, so that the user sees them in one round.
     lines, problems = _read_requirements(spec, base)
     problems += shell_syntax.find_problems(spec)
     problems += source.find_written_notes(spec, base, provider)

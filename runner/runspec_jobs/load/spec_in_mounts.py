@@ -19,6 +19,7 @@ from runspec_jobs.state.run_record import Record
 
 def find_spec_file(inputs: PlanInputs) -> Path | None:
     """Return the file of the spec; None if it is no file."""
+    # A spec from a mapping or from bytes has a name that no file has.
     file = inputs.base.absolute() / Path(inputs.text.name).name
     return file if file.is_file() else None
 

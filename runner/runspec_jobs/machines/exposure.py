@@ -40,6 +40,7 @@ def compute_exposure(estimates: Sequence[Estimate]) -> Exposure:
     standing = list(_compute_standing(estimates))
     parts = [*jobs, *standing]
     unknown = [part for part in parts if part.usd is None]
+    # A sum of known and of neighbouring prices is better than none, as long as it is marked as such.
     near = [part.near_usd if part.usd is None else part.usd for part in parts]
     hours = [_count_machine_hours(estimate.work) for estimate in estimates]
     known_hours = [count for count in hours if count is not None]
@@ -65,6 +66,7 @@ def _compute_job(estimate: Estimate) -> _Part:
     known = [(usd, region) for usd, region in prices if usd is not None]
     if not known or len(known) < len(prices):
         return _Part(None, estimate.unbounded, None, "")
+    # The dearest machine that the job may get.
     usd, _ = max(known)
     return _Part(None, estimate.unbounded, usd * hours, next((r for _, r in known if r), ""))
 
@@ -75,6 +77,7 @@ def _compute_standing(estimates: Sequence[Estimate]) -> Iterator[_Part]:
         for cost in estimate.standing:
             if cost.hours is not None:
                 _, before = counted.get(cost.what, (cost, 0.0))
+                # By its name: several jobs share one queue or file system, which is paid for once.
                 counted[cost.what] = cost, max(before, cost.hours, _count_hours(estimate.work))
     for cost, hours in counted.values():
         near = None if cost.near_usd_hour is None else cost.near_usd_hour * hours
@@ -86,6 +89,7 @@ def _compute_standing(estimates: Sequence[Estimate]) -> Iterator[_Part]:
 
 def _count_hours(work: Work) -> float:
     """Return how many hours a job may last from its first attempt to its last; 0 without a timeout."""
+    # Tasks beyond the limit wait for others, and what stands beside the job stays for them.
     rounds = math.ceil(work.tasks / max(1, work.parallel))
     return (work.timeout_s or 0.0) / HOUR_S * work.attempts * rounds
 

@@ -43,6 +43,7 @@ def explain_shortfall(
         message = f"{request.gpus or 1}, but the smallest machine with such GPUs, {least.name}, has {least.gpus:g}"
         enough = math.ceil((least.gpus or 0) / GPU_MULTIPLE)
         return Shortfall("gpus", message, f"set gpus: {enough} or more, choose another GPU", least)
+    # The request is possible, though not in this region.
     elsewhere = list(list_holding(request._replace(region=None), catalogue, usable_gib))
     if request.region and elsewhere:
         message = f"no {kind} that is large enough is offered in {request.region}"
@@ -74,9 +75,11 @@ def _list_limits(
     request: MachineRequest, catalogue: Catalogue, usable_gib: Callable[[Machine], float]
 ) -> Iterator[tuple[str, float, float, str]]:
     """Yield the keys of `cluster`, with what is requested, the most that a machine has, and the unit of both."""
+    # Machines with GPUs are no choice for a job without, so their sizes would mislead.
     alike = [m for m in catalogue.machines if bool(m.gpus) == bool(request.gpus) and m.cpus]
     yield "gpus", request.gpus, max(m.gpus or 0 for m in alike), ""
     yield "cpus", request.cpus, max(m.cpus or 0 for m in alike), ""
+    # In MiB, because a service takes some of the memory: 64 GiB would not fit into "64 GiB".
     mib = round(request.memory_gib * 1024)
     yield "memory", mib, max(int(usable_gib(m) * 1024) for m in alike), " MiB"
     yield "disk", request.disk_gib, max(m.disk_gib or 0 for m in alike), " GiB"

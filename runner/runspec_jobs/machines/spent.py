@@ -203,6 +203,7 @@ def _compute_cost(span: Span, length: _Length, rates: Rates) -> Part:
     hours, untimed = Decimal(length.ms) / HOUR_MS, int(length.exact is None)
     usd_hour = rates.find_usd_hour(span.machine)
     if usd_hour is None:
+        # Counted apart: an unknown price is not a price of 0.
         return Part(1, hours, unpriced_hours=hours, untimed=untimed)
     least, most = (Decimal(length.ms) * usd / HOUR_MS for usd in usd_hour)
     is_bound = (rates.spot and most > 0) or length.exact is False

@@ -68,8 +68,10 @@ def read_usage(
         parts = name.split("/")
         if len(parts) == 3 and all(word.isdecimal() for word in parts):
             task, attempt, rank = map(int, parts)
+            # What an earlier attempt used says less: it may have failed at its beginning.
             newest[task, rank] = max(newest.get((task, rank), (-1, "")), (attempt, name))
     chosen = sorted(newest)[:most]
+    # One call, so that a store can read the records in parallel.
     contents = read([newest[key][1] for key in chosen]) if chosen else []
     nodes = [
         node

@@ -106,6 +106,7 @@ class NodeEnds:
         self._asked |= wanted
 
     def _look_one_by_one(self, tasks: Collection[int]) -> None:
+        # One record for each task, whose name is known, so no list of the store is needed.
         listed = sorted(tasks)
         for task, content in zip(
             listed, self._read([f"{n}/{SIGNED}" for n in listed]), strict=True

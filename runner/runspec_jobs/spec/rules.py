@@ -66,6 +66,7 @@ def _check_program(spec: Spec) -> Iterator[Problem]:
 def _check_length(where: Path, text: str) -> Iterator[Problem]:
     """Yield a problem if Linux starts no program with *text*, as a word or as a variable: execve(2)."""
     size = len(text.encode())
+    # In bytes: a letter that is not ASCII takes up to four of them.
     if size >= ARGUMENT_BYTES:
         message = (
             f"{size:,} bytes, and a program is started with at most {ARGUMENT_BYTES - 1:,} in one"

@@ -202,6 +202,7 @@ def format_line(event: Event) -> bytes:
     """Return *event* as a line of JSON that begins with the checksum of the rest."""
     text = json.dumps(event, ensure_ascii=False)
     body = text.encode(errors="backslashreplace")  # a path may have any bytes
+    # Inside of the object, so that other tools can read each line as JSON.
     return b'{"crc": "%08x", %s\n' % (zlib.crc32(body), body[1:])
 
 

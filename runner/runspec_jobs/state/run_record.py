@@ -246,6 +246,7 @@ def _create_folder(
 ) -> Iterator[journal.Journal]:
     """Yield the journal of a new record, which is renamed to its final name when it is complete."""
     runs = find_runs_folder()
+    # A name that no run has, so that nobody takes an incomplete record for one.
     fresh = runs / f".new-{name}"
     with atomic_io.translate_os_errors(fresh):
         atomic_io.make_folder(runs)
@@ -264,6 +265,7 @@ def _create_folder(
         started = journal.Journal(fresh)
         yield started
         started.close()
+        # The entries of the folder have to be on disk before its final name is.
         atomic_io.sync_folder(fresh)
         # From here on the run exists: everything before it can be repeated.
         os.rename(fresh, runs / plan.run)

@@ -60,6 +60,7 @@ def _is_of(words: Iterable[str], name: str) -> bool:
     A part that several names share, such as `batch`, does not count. This avoids the import of providers that a spec
     does not mention, which takes longer than all else.
     """
+    # Counted over all names: a part that two providers share does not say which of them is meant.
     parts = Counter(part for name in registry.list_installed() for part in name.split("-"))
     letters = name.replace("-", "")
     return any(len(word) >= LEAST_LETTERS and parts[word] < 2 and word in letters for word in words)

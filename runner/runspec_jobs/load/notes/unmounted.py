@@ -26,6 +26,7 @@ def find_notes(spec: Spec, base: Path) -> Iterator[Problem]:
     """
     for where, name in _find_started(spec):
         try:
+            # Only a file that exists here: a note about others would mostly be wrong.
             there = (base / name).is_file()
         except (OSError, ValueError):
             continue
@@ -34,6 +35,7 @@ def find_notes(spec: Spec, base: Path) -> Iterator[Problem]:
 
 
 def _find_started(spec: Spec) -> Iterator[tuple[Path_, str]]:
+    # Later words are arguments of the program, mostly names of files in the job.
     for i, word in enumerate((spec.command or ())[:6]):
         if PROGRAM.fullmatch(word) and ".." not in word and not _is_option_value(spec, i):
             yield ("command", i), word
