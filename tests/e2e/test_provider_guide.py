@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.guide_packages import write_package
 from tests.support.root import ROOT
 
 pytestmark = pytest.mark.slow
 
 UV = (sys.executable, "-m", "uv")  # the one in this environment
-FILE = re.compile(r"^`runspec-tiny/(\S+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILES = {"pyproject.toml", "job.yaml", "tests/test_contract.py"} | {
     f"runspec_tiny/{name}.py" for name in ("__init__", "client")
 }
@@ -38,11 +38,7 @@ def good(*words: str | Path, cwd: Path | None = None) -> str:
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package, as the guide has it."""
-    folder = tmp_path_factory.mktemp("guide") / "runspec-tiny"
-    for name, text in FILE.findall((ROOT / "docs" / "provider.md").read_text()):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return folder
+    return write_package("runspec-tiny", tmp_path_factory.mktemp("guide") / "runspec-tiny")
 
 
 @pytest.fixture(scope="module")

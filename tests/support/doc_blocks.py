@@ -109,6 +109,10 @@ CHECKED: Mapping[str, Checked] = {
         "it installs from the package index",
         "tests/e2e/test_provider_guide.py::test_a_job_is_planned_and_run",
     ),
+    "docs/provider.md: pip install -e runspec-tinydb": Checked(
+        "it installs from the package index",
+        "tests/e2e/test_store_guide.py::test_a_job_with_a_store_of_its_own_reads_mounts_and_saves_outputs",
+    ),
     "docs/azure-batch.md: az role assignment create --assignee-object-id ... --r": Checked(
         "it changes an account", None
     ),

@@ -85,7 +85,7 @@ def pack_agent(distribution: str | None = None) -> bytes:
 
     Nothing is compressed, since the results of zlib differ between its builds.
     """
-    points = _extensions(distribution) if distribution else []
+    points = list_extensions(distribution) if distribution else []
     more = "".join(f"{table}[{name!r}] = {value!r}\n" for table, name, value in points)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
@@ -101,8 +101,11 @@ def pack_agent(distribution: str | None = None) -> bytes:
     return b"#!/usr/bin/env python3\n" + buffer.getvalue()
 
 
-def _extensions(distribution: str) -> list[tuple[str, str, str]]:
-    """Return the table, the name and the value of each entry point of *distribution* that extends the agent."""
+def list_extensions(distribution: str) -> list[tuple[str, str, str]]:
+    """Return the table, the name and the value of each entry point of *distribution* that extends the agent.
+
+    Raises Unavailable if it is not installed.
+    """
     from importlib import metadata  # only providers of other distributions need it
 
     try:

@@ -6,6 +6,8 @@ import copy
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from runspec_jobs.provider import (
     Step,
     SupportsDiscovery,
     SupportsDoctor,
+    payload,
 )
 from runspec_jobs.spec.field_marks import find_unmarked
 from runspec_jobs.spec.types import NAME
@@ -44,6 +47,14 @@ NETWORK = frozenset(
     "xmlrpc.client".split()
 )
 EXAMPLES_DRAWN = 25
+LOAD_EXTENSIONS = """\
+import sys
+sys.path.insert(0, sys.argv[1])
+from runspec_agent import extensions
+for table in (extensions.PREEMPTION, extensions.SECRETS, extensions.STORES):
+    for name in table:
+        extensions.load(table, name, "extension")
+"""
 
 # Fields of a spec that a provider must either carry out or refuse, by name.
 ASKS: dict[str, dict[str, Any]] = {
@@ -110,6 +121,24 @@ class ProviderContract(ReadingContract):
         assert re.fullmatch(NAME, name)
         assert name in registry.list_installed(), "is its package installed, with its entry point?"
         assert type(registry.load(name)) is type(world.provider)
+
+    def test_what_it_adds_to_the_agent_needs_the_standard_library_alone(
+        self, world: World, tmp_path: Path
+    ) -> None:
+        point = registry.list_installed()[world.provider.name]
+        if point.dist is None or not payload.list_extensions(point.dist.name):
+            pytest.skip("it adds nothing to the agent")
+        agent = tmp_path / "agent.pyz"
+        agent.write_bytes(payload.pack_agent(point.dist.name))
+
+        loaded = subprocess.run(
+            [sys.executable, "-IS", "-c", LOAD_EXTENSIONS, str(agent)],
+            check=False,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+        assert loaded.stderr == ""
 
     def test_its_settings_all_have_defaults(self, world: World) -> None:
         assert issubclass(world.provider.options_model, Options)
