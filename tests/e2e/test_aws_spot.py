@@ -86,8 +86,15 @@ def child(region: Region, index: int) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("notice_s,codes", [(60, [143, 0]), (0, [None, 0])])
-@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize(
+    ("lost", "notice_s", "codes"),
+    [
+        (0, 60, [143, 0]),
+        (1, 0, [None, 0]),
+        pytest.param(0, 0, [None, 0], marks=pytest.mark.matrix),
+        pytest.param(1, 60, [143, 0], marks=pytest.mark.matrix),
+    ],
+)
 def test_nodes_on_spot_that_lose_one_meet_again_and_go_on(
     region: Region,
     tmp_path: Path,
@@ -202,7 +209,9 @@ def test_ranks_on_spot_nodes_are_one_world(
     assert len({(node, host) for _, node, host in found}) == len({h for *_, h in found}) == 2
 
 
-@pytest.mark.parametrize("notice_s,codes", [(60, [143, 0]), (0, [None, 0])])
+@pytest.mark.parametrize(
+    "notice_s,codes", [(60, [143, 0]), pytest.param(0, [None, 0], marks=pytest.mark.matrix)]
+)
 def test_ranks_go_on_where_they_were_when_a_node_has_lost_its_machine(
     with_mpi: Region, tmp_path: Path, capsys: Capture, notice_s: float, codes: list[int | None]
 ) -> None:

@@ -64,6 +64,7 @@ def test_a_job_is_submitted_by_one_request(wide_pool: list[Driver], region: New)
 
 
 @pytest.mark.slow
+@pytest.mark.matrix
 def test_killed_at_some_requests_it_is_as_if_nothing_had_happened(
     wide_pool: list[Driver], region: New
 ) -> None:

@@ -46,7 +46,11 @@ def labels(driver: Driver) -> list[str]:
         return done.labels
 
 
-@pytest.mark.parametrize("few", [True, cells.slow(False)], ids=["few", "more"])
+@pytest.mark.parametrize(
+    "few",
+    [True, pytest.param(False, marks=(pytest.mark.slow, pytest.mark.matrix))],
+    ids=["few", "more"],
+)
 def test_killed_and_repeated_it_is_as_if_nothing_had_happened(
     pool: list[Driver], few: bool
 ) -> None:
