@@ -27,10 +27,9 @@ from runspec_parallelcluster import infrastructure, job, plan
 from runspec_parallelcluster.check import rules
 from runspec_parallelcluster.decision import decide
 from runspec_parallelcluster.options import ParallelClusterOptions
-from runspec_slurm import plan as slurm_plan
-from runspec_slurm.check import check as slurm_check
+from runspec_slurm import check as slurm_check, plan as slurm_plan
 from runspec_slurm.decision import decide as decide_job
-from runspec_slurm.job.sbatch_argv import AFTER
+from runspec_slurm.job import AFTER
 
 RIGHTS = (
     "take them from https://docs.aws.amazon.com/parallelcluster/latest/ug/iam-roles-in-parallelcluster-v3.html; "

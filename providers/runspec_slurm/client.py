@@ -32,19 +32,18 @@ from runspec_jobs.provider import (
     docker_auth,
     pack_agent,
 )
-from runspec_slurm import publish, shell, timing
-from runspec_slurm.job.sbatch_argv import after_parents, following
+from runspec_slurm import shell, timing
+from runspec_slurm.cleanup import OrphanFinder, Reconciler
+from runspec_slurm.job import after_parents, following
 from runspec_slurm.logs import Logs, LogStream
 from runspec_slurm.lookup.jobs import Jobs
 from runspec_slurm.naming import AGENT_SHA256, JOB_STEP, job_name, of_run
 from runspec_slurm.options import SlurmOptions
-from runspec_slurm.orphans import OrphanFinder
 from runspec_slurm.queue import Queue
-from runspec_slurm.reconcile import Reconciler
 from runspec_slurm.session.transport import Transport, transport
 from runspec_slurm.shell import Node
 from runspec_slurm.status.workspace_poll import WorkspacePoller
-from runspec_slurm.store import elastic_records, outputs, usage
+from runspec_slurm.store import outputs, records
 from runspec_slurm.store.workspace import WorkspaceStore
 from runspec_slurm.timing import Clock, Timing
 
@@ -147,7 +146,7 @@ class SlurmClient:
         self.jobs.stop(run, tasks)
 
     def changes(self, run: str) -> Sequence[MembershipChange]:
-        return elastic_records.changes(self.store, run)
+        return records.read_changes(self.store, run)
 
     def remember(self, run: str, answers: Mapping[str, Response]) -> None:
         for step, answer in answers.items():
@@ -172,7 +171,7 @@ class SlurmClient:
         return self.logs.streams(run)
 
     def publish(self, run: str) -> Sequence[str]:
-        return publish.publish(self.store, run)
+        return outputs.publish(self.store, run)
 
     def read_timed(self, stream: Stream, position: str | None) -> TimedChunk:
         assert isinstance(stream, LogStream), "BUG: it is not a stream of this client"
@@ -184,13 +183,13 @@ class SlurmClient:
         return Places(f"{kept}/logs", f"{kept}/outputs")
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
-        found = outputs.outputs(self.store, run)
+        found = outputs.list_outputs(self.store, run)
         if not found:
             self.jobs.check_mounted(run)
         return found
 
     def usage(self, run: str, most: int | None) -> Usage:
-        return usage.usage(self.store, run, most)
+        return records.get_usage(self.store, run, most)
 
     def shell(
         self, run: str, task: int, rank: int, words: Sequence[str], *, terminal: bool

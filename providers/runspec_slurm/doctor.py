@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runspec_jobs.provider import Finding, RunspecError
-from runspec_slurm.discover.cluster import query
+from runspec_slurm.discover import query
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import Queue
-from runspec_slurm.session.clean_environment import CLEAN
-from runspec_slurm.session.process import Done
+from runspec_slurm.session.process import CLEAN, Done
 from runspec_slurm.session.transport import Transport, transport
 from runspec_slurm.store.workspace import PATTERN, PLAIN, WHERE, WorkspaceStore
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from runspec_jobs.provider import Facts, Request, Scope, Spec, Step, answer_mark
-from runspec_slurm import timing
+from runspec_slurm import job, timing
 from runspec_slurm.decision import Arrays, Decision
-from runspec_slurm.job import sbatch_argv, script
 from runspec_slurm.naming import job_step
 from runspec_slurm.store import layout
 
@@ -29,12 +28,12 @@ def _submit(decision: Decision, spec: Spec, run: str, array: int, facts: Facts) 
     """
     arrays = decision.arrays
     params: dict[str, Any] = {
-        "argv": list(sbatch_argv.make_argv(decision, run, array)),
-        "script": script.write_script(decision, spec, run, array),
+        "argv": list(job.make_argv(decision, run, array)),
+        "script": job.write_script(decision, spec, run, array),
     }
     if facts.parents:
         params["needs"] = [
-            {"after": sbatch_argv.AFTER[one.condition], "job": answer_mark(one.run, step, "job")}
+            {"after": job.AFTER[one.condition], "job": answer_mark(one.run, step, "job")}
             for one in facts.parents
             for step in one.steps
         ]

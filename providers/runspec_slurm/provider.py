@@ -18,10 +18,8 @@ from runspec_jobs.provider import (
     Spec,
     Step,
 )
-from runspec_slurm import plan
-from runspec_slurm.check import check
+from runspec_slurm import check, job, plan
 from runspec_slurm.decision import decide
-from runspec_slurm.job import sbatch_argv
 from runspec_slurm.options import SlurmOptions
 
 
@@ -42,7 +40,7 @@ class SlurmProvider:
         return Offer((), why=what)
 
     def survey(self, spec: Spec, options: Any) -> Mapping[str, Any]:
-        from runspec_slurm.discover.cluster import survey
+        from runspec_slurm.discover import survey
 
         return survey(spec, options)
 
@@ -52,7 +50,7 @@ class SlurmProvider:
         return examine(options)
 
     def examine_node(self, options: Any) -> Iterable[Finding]:
-        from runspec_slurm.discover.node import examine
+        from runspec_slurm.discover import examine
 
         return examine(options)
 
@@ -60,7 +58,7 @@ class SlurmProvider:
         options: SlurmOptions = facts.options
         return f"slurm:{options.host or ''}:{options.workspace}"
 
-    conditions = tuple(sbatch_argv.AFTER)
+    conditions = tuple(job.AFTER)
 
     def waiting_place(self, spec: Spec, facts: Facts) -> str | None:
         return self.saves_place(spec, facts)
@@ -69,9 +67,9 @@ class SlurmProvider:
         return plan.steps(decide(spec, facts), spec, run, facts)
 
     def first_profile(self) -> str:
-        from runspec_slurm.profile_template import PROFILE
+        from runspec_slurm.options import PROFILE_TEMPLATE
 
-        return PROFILE
+        return PROFILE_TEMPLATE
 
     def rehearse(
         self, options: Mapping[str, Any], folder: Path, engine: str | None

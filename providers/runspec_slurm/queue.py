@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from runspec_jobs.provider import NoAnswer, RemoteError, Unavailable
 from runspec_slurm.naming import run_of
-from runspec_slurm.session.clean_environment import CLEAN
-from runspec_slurm.session.process import Done
+from runspec_slurm.session.process import CLEAN, Done
 from runspec_slurm.store.workspace import CHANGED, WorkspaceStore, part_name
 
 NO_COMMAND = 127

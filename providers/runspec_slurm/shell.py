@@ -19,7 +19,7 @@ from runspec_jobs.provider import (
 from runspec_slurm.lookup.arrays import Arrays
 from runspec_slurm.lookup.jobs import Jobs
 from runspec_slurm.naming import AGENT_KEY
-from runspec_slurm.session.clean_environment import CLEAN
+from runspec_slurm.session.process import CLEAN
 from runspec_slurm.session.transport import Ssh, remote
 from runspec_slurm.store.workspace import WorkspaceStore
 

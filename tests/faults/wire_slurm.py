@@ -18,14 +18,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from runspec_jobs.load import registry
-from runspec_slurm import client, orphans, queue, timing
-from runspec_slurm.discover import cluster
+from runspec_slurm import cleanup, client, discover, queue, timing
 from runspec_slurm.lookup import jobs, ownership
 from runspec_slurm.session import transport
 from runspec_slurm.session.process import Done
 from runspec_slurm.session.shared_shell import close_shells
 from runspec_slurm.status import unknown_outcomes, workspace_poll
-from runspec_slurm.store import batch_fetch, workspace
+from runspec_slurm.store import records, workspace
 from tests.faults.boundaries import Boundaries
 from tests.support.fault_proxy import HANG_S, CountedRequests
 
@@ -61,13 +60,13 @@ KINDS: Mapping[str, str] = {
     workspace.HOLDS_RUNS: "GET runs there",
     workspace_poll.LOOK: "GET look",
     workspace_poll.NOTES: "GET notes",
-    batch_fetch.TOGETHER: "GET together",
+    records.TOGETHER: "GET together",
     ownership.TIMES: "GET times",
     unknown_outcomes.CHECK: "GET missing",
     unknown_outcomes.MARK: "PUT missing",
-    orphans.UNFINISHED: "GET unfinished",
-    orphans.RUNS: "GET runs",
-    cluster.ASK: "GET survey",
+    cleanup.UNFINISHED: "GET unfinished",
+    cleanup.RUNS: "GET runs",
+    discover.ASK: "GET survey",
 }
 # Before a script, so that the shell dies with its caller before the simple command of that number; it counts all that
 # it is made of, but for those in subshells. $$ is the shell itself: bash(1), DEBUG.
@@ -279,4 +278,4 @@ def warm() -> None:
     """Have all that the provider imports in memory before anything is forked."""
     registry.load("slurm")
     importlib.import_module("runspec_slurm.client")
-    importlib.import_module("runspec_slurm.discover.cluster")
+    importlib.import_module("runspec_slurm.discover")

@@ -41,7 +41,7 @@ FIXED = {
     "runspec_local/session/pythons.py:RUNS_S",
     "runspec_local/session/uv.py:STOP_S",
     "runspec_slurm/lookup/ownership.py:SKEW_S",
-    "runspec_slurm/orphans.py:DAY_S",
+    "runspec_slurm/cleanup.py:DAY_S",
     "runspec_parallelcluster/session/install.py:INSTALL_S",
     "runspec_slurm/store/local_workspace.py:FRESH_S",
 }

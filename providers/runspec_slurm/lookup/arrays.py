@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from runspec_slurm.naming import array_of, job_name, run_of
 from runspec_slurm.queue import Past, Row
 from runspec_slurm.reasons import NOT_SUBMITTED
+from runspec_slurm.timing import Clock, Timing
 
 WAITING = Row(  # stands for an array that is not submitted yet
     job="",
@@ -73,3 +74,30 @@ class Arrays(NamedTuple):
     def past(self, array: int, pasts: Iterable[Past]) -> list[Past]:
         """Return *pasts* of that array with the numbers that tasks have in the run."""
         return [past._replace(task=past.task + array * self.each) for past in pasts]
+
+
+# When to poll the controller for the jobs of a run.
+
+
+class Pace:
+    """Decides when to poll the controller: at once after a change of the run, else less and less often."""
+
+    def __init__(self, timing: Timing, clock: Clock) -> None:
+        self.timing, self.clock = timing, clock
+        self.rows: list[Row] = []
+        self._mark: Any = None
+        self.next_s = 0.0
+        self.pause_s = timing.ask_first_s
+
+    def due(self, mark: Any) -> bool:
+        """Return whether to poll now. *mark* is the state of the run in the workspace."""
+        if mark != self._mark:
+            self._mark, self.next_s, self.pause_s = mark, 0.0, self.timing.ask_first_s
+        return self.clock.monotonic() >= self.next_s
+
+    def take(self, rows: list[Row]) -> None:
+        if rows != self.rows:
+            self.pause_s = self.timing.ask_first_s
+        self.rows = rows
+        self.next_s = self.clock.monotonic() + self.pause_s
+        self.pause_s = min(self.timing.ask_last_s, self.pause_s * self.timing.ask_grows)

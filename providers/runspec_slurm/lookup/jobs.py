@@ -21,15 +21,14 @@ from runspec_jobs.provider import (
     seats_of,
 )
 from runspec_slurm import reasons, task_stop
-from runspec_slurm.lookup.arrays import Arrays
+from runspec_slurm.lookup.arrays import Arrays, Pace
 from runspec_slurm.lookup.ownership import JobOwnership
-from runspec_slurm.lookup.poll_interval import Pace
 from runspec_slurm.naming import array_of, run_of, suffix
 from runspec_slurm.queue import Queue, Row
-from runspec_slurm.status import killed, states, unknown_outcomes
+from runspec_slurm.status import states, unknown_outcomes
 from runspec_slurm.status.unknown_outcomes import UnknownOutcomes
 from runspec_slurm.status.workspace_poll import BATCH, AttemptKey, Note, Seen, WorkspacePoller
-from runspec_slurm.store import elastic_records
+from runspec_slurm.store import records
 from runspec_slurm.store.workspace import NOTHING, WorkspaceStore, part_name
 from runspec_slurm.task_stop import JobStopper
 
@@ -242,7 +241,7 @@ class Jobs:
             return unknown_outcomes.status(seen)
         ended = states.status(nodes(), cancelled=cancelled, stops=seen.stops)
         if not cancelled:
-            ended = elastic_records.over(self.store, run, record, ended)
+            ended = records.is_elastic_over(self.store, run, record, ended)
         if not silent:
             self._ended[run] = ended
             self._unkept.add(run)
@@ -273,9 +272,9 @@ class Jobs:
     def _marked(self, run: str, seen: Seen, found: list[states.Task]) -> list[states.Task]:
         """Return *found*, with the killed tasks marked that have another attempt."""
         record = self.record(run) if seen.claim != CANCELLED else None
-        dead = record is not None and any(map(killed.is_killed, found))
-        if record and dead and elastic_records.end(self.store, run, record) is None:
-            found = killed.marked(found, record, seen.stops)
+        dead = record is not None and any(map(unknown_outcomes.is_killed, found))
+        if record and dead and records.read_elastic_end(self.store, run, record) is None:
+            found = unknown_outcomes.marked(found, record, seen.stops)
         self.due[run] = [task for task in found if task.due]
         return found
 

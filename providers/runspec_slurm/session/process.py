@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import shlex
 import signal
 import subprocess
 import tempfile
@@ -127,3 +129,113 @@ class _Feeder(threading.Thread):
             raise Conflict(f"cannot read the data to send: {self._failed}") from self._failed
         if self._failed is not None:
             raise self._failed
+
+
+# The environment of Slurm's commands, without the caller's own settings for Slurm.
+
+
+# A plan is carried out exactly, so the caller's variables must not change it: sbatch(1), INPUT ENVIRONMENT VARIABLES.
+# The PATH of a shell without a login does not contain the folder in which ParallelCluster has Slurm.
+CLEAN = """\
+case $(export -p) in
+*SLURM_[!CJ]*|*SLURM_J[!W]*|*SLURM_C[!LO]*|*SLURM_CO[!N]*|*SLURM_CLUSTER_*|*SBATCH_*|*SQUEUE_*|*SCANCEL_*|*SACCT_*|\
+*SINFO_*|*SCONTROL_*|*SALLOC_*|*SRUN_*)
+for v in $(env | sed -n 's/^\\(S[A-Z]*_[A-Za-z0-9_]*\\)=.*/\\1/p'); do
+case $v in
+SLURM_CONF|SLURM_CONF_SERVER|SLURM_JWT|SLURM_CLUSTERS) ;;
+SLURM_*|SBATCH_*|SQUEUE_*|SCANCEL_*|SACCT_*|SINFO_*|SCONTROL_*|SALLOC_*|SRUN_*) unset "$v" ;;
+esac
+done ;;
+esac
+command -v squeue >/dev/null 2>&1 || PATH=$PATH:/opt/slurm/bin:/usr/local/slurm/bin:/usr/local/bin
+export PATH LC_ALL=C SLURM_TIME_FORMAT=%s SLURM_BITSTR_LEN=0
+"""
+
+
+# Quoting of text in a batch script.
+#
+# sbatch reads the script before any shell does. It refuses a script with a carriage return before the end of a
+# line, and looks for options of its own and of other schedulers (#SBATCH, #BSUB) at the beginning of lines, even
+# inside quotes (measured with 22.05). So values contain no newline and no carriage return: variables replace them.
+
+
+HERE = "$SLURM_SUBMIT_DIR"  # the workspace, where sbatch is called
+# Names that begin with runspec, in any case, are reserved: no spec has such a variable.
+ENDS = {"\n": '"$runspec_nl"', "\r": '"$runspec_cr"'}
+MEANT = {'"$runspec_nl"': "runspec_nl='\n'", '"$runspec_cr"': "runspec_cr=\"$(printf '\\r')\""}
+
+
+def quoted(text: str) -> str:
+    """Return *text* as one word of the script, on one line.
+
+    >>> quoted("a b"), quoted("nvcr.io#x"), quoted("1\\r\\n2")
+    ("'a b'", "'nvcr.io#x'", '1"$runspec_cr""$runspec_nl"2')
+    """
+    parts = [part for part in re.split(r"([\r\n])", text) if part]
+    return "".join(ENDS.get(part) or shlex.quote(part) for part in parts) or "''"
+
+
+def placed(path: str) -> str:
+    """Return the path of a file of runspec in the workspace, as a word of the script.
+
+    >>> placed("runs/a/claim")
+    '"$SLURM_SUBMIT_DIR/runs/a/claim"'
+    """
+    assert re.fullmatch(r"[A-Za-z0-9._/-]+", path), "BUG: runspec's own paths are plain"
+    return f'"{HERE}/{path}"'
+
+
+def ends(lines: Iterable[str]) -> Iterator[str]:
+    """Return the assignments of the variables that *lines* use.
+
+    >>> list(ends(["export A=1"])), len(list(ends([quoted("a\\rb")])))
+    ([], 1)
+    """
+    text = "\n".join(lines)
+    return (made for word, made in MEANT.items() if word in text)
+
+
+# Messages of ssh about a command that it did not start.
+
+
+# Whole lines that ssh prints if the command certainly did not begin, and hints. Other lines may come from the login's
+# own files, after which the command may have begun.
+NEVER_BEGUN = tuple(
+    (re.compile(said), way)
+    for said, way in (
+        (
+            r"(\S+: )?Permission denied \([a-z0-9,-]+\)\.",
+            "log in by hand once, and check that the key exists and that ssh-agent has it",
+        ),
+        (r"Host key verification failed\.", "log in by hand once, and verify the key of the host"),
+        (
+            r"@\s+WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!\s+@",
+            "the key of the host has changed: ask its administrators",
+        ),
+        (
+            r"ssh: Could not resolve hostname .*",
+            "check option host of the profile",
+        ),
+        (
+            r"ssh: connect to host .*",
+            "check that the host is up and that this machine may reach it, or repeat the command later",
+        ),
+        (
+            r"Connection closed by UNKNOWN port \d+",
+            "check that the jump host accepts your connection",
+        ),
+        (r"command-line:? line \d+: .*", "correct ssh_options in the profile"),
+        (r"\S+: terminating, \d+ bad configuration options", "correct ~/.ssh/config"),
+        (r"unknown option -- .*", "correct ssh_options in the profile"),
+        (
+            r"Received disconnect from .*: Too many authentication failures",
+            "let ssh offer only the configured key: set ssh_options: [IdentitiesOnly=yes]",
+        ),
+    )
+)
+
+
+def never_begun(err: str) -> str:
+    """Return a hint if *err* says that the command certainly did not begin, or else an empty text."""
+    lines = [line.strip() for line in err.splitlines()]
+    return next((way for said, way in NEVER_BEGUN if any(map(said.fullmatch, lines))), "")

@@ -17,8 +17,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO
 
-from runspec_slurm.session.process import LOST, MESSAGE_BYTES, Done, ended_after, started
-from runspec_slurm.session.ssh_messages import never_begun
+from runspec_slurm.session.process import (
+    LOST,
+    MESSAGE_BYTES,
+    Done,
+    ended_after,
+    never_begun,
+    started,
+)
 from runspec_slurm.timing import Timing
 
 # Argument: a random key, which is printed when the shell is ready. Standard input: one request on each line: the key,

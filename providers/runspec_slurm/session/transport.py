@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Protocol
 
 from runspec_jobs.provider import Unavailable, state_folder
-from runspec_slurm.session.process import LOST, Done, run_process
+from runspec_slurm.session.process import LOST, Done, never_begun, run_process
 from runspec_slurm.session.shared_shell import LOOP, SharedShell, shared_shell
-from runspec_slurm.session.ssh_messages import never_begun
 from runspec_slurm.timing import DEFAULT, Timing
 
 # The output of the login itself, such as a banner of ~/.bashrc, comes before this line, that of the script after it.

@@ -17,9 +17,8 @@ from runspec_jobs.provider import (
     job_record,
     reach,
 )
-from runspec_slurm.containers import containers
+from runspec_slurm import containers, job
 from runspec_slurm.decision import Decision
-from runspec_slurm.job import sbatch_argv
 from runspec_slurm.naming import AGENT_KEY, AGENT_SHA256, folder, of_run
 
 # Slurm's own ports (SlurmdPort, SrunPortRange) are not among these: https://slurm.schedmd.com/network.html
@@ -87,7 +86,7 @@ def describe(decision: Decision, spec: Spec, run: str, facts: Facts) -> dict[str
         spot_attempts=spec.retry.spot_attempts,
         slurm={
             "array": decision.is_array,
-            "argv": list(sbatch_argv.make_argv(decision, run)),
+            "argv": list(job.make_argv(decision, run)),
             "partition": ",".join(decision.requested) or None,
             "srun": decision.uses_srun,
             **({"each": decision.arrays.each} if is_split else {}),

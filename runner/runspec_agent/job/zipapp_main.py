@@ -1,6 +1,6 @@
 """The `__main__` of the zipapp: it imports all other modules from `bytecode_cache` if they were cached.
 
-A batch script of Slurm takes this module itself from the cache (`runspec_slurm.job.script`): to read the directory of a
+A batch script of Slurm takes this module itself from the cache (`runspec_slurm.job`): to read the directory of a
 zip, and to compile this module, would take as long as the work of a small task. So it imports only what Python itself
 has imported already.
 """

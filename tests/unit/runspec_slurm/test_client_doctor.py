@@ -12,10 +12,8 @@ import yaml
 
 from runspec_emulators.slurm import Cluster
 from runspec_jobs.provider import Finding
-from runspec_slurm import doctor, resources as clusters
-from runspec_slurm.discover import cluster, node
-from runspec_slurm.options import SlurmOptions
-from runspec_slurm.profile_template import PROFILE
+from runspec_slurm import discover, doctor, resources as clusters
+from runspec_slurm.options import PROFILE_TEMPLATE, SlurmOptions
 from runspec_slurm.session.transport import Here
 from tests.support.requirements import need
 from tests.support.slurm.shared_cluster import PROGRAMS, slurm
@@ -90,7 +88,7 @@ def test_a_machine_without_slurm_is_told_which_host_is_missing(
 
 @pytest.mark.slow
 def test_what_the_cluster_says_is_what_plans_go_by(up: Cluster) -> None:
-    found = cluster.query(Here(), SlurmOptions())
+    found = discover.query(Here(), SlurmOptions())
 
     main = clusters.Partition("main", **found["partitions"]["main"])
     assert (main.default, main.nodes, main.cpus, main.memory_mb) == (True, 4, 2, 2000)
@@ -117,7 +115,7 @@ def test_a_partition_that_is_hidden_is_one_that_a_job_may_go_to(
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 
-    found = cluster.query(Here(), SlurmOptions())
+    found = discover.query(Here(), SlurmOptions())
 
     assert (found["partitions"]["spot"]["nodes"], found["partitions"]["spot"]["cpus"]) == (4, 2)
 
@@ -126,7 +124,7 @@ def test_a_partition_that_is_hidden_is_one_that_a_job_may_go_to(
 def test_a_node_that_is_well_is_said_to_be_and_nothing_is_left(up: Cluster, tmp_path: Path) -> None:
     options = SlurmOptions(workspace=str(tmp_path), python=sys.executable, sbatch=("--exclusive",))
 
-    found = list(node.examine(options))
+    found = list(discover.examine(options))
 
     assert bad(found) == []
     assert found[1].what.startswith(
@@ -153,7 +151,7 @@ def test_what_a_node_lacks_is_found_there_and_not_on_the_login_node(
         workspace=str(tmp_path / "w"), python="/none/python3", container="apptainer"
     )
 
-    found = list(node.examine(options))
+    found = list(discover.examine(options))
 
     where = found[0].what.partition(" was allocated")[0]
     assert bad(found) == [
@@ -168,7 +166,7 @@ def test_what_a_node_lacks_is_found_there_and_not_on_the_login_node(
 
 @pytest.mark.slow
 def test_a_node_that_cannot_be_had_is_told_in_slurms_words(up: Cluster, tmp_path: Path) -> None:
-    (found,) = node.examine(SlurmOptions(workspace=str(tmp_path), partition="none"))
+    (found,) = discover.examine(SlurmOptions(workspace=str(tmp_path), partition="none"))
 
     assert not found.ok
     assert "Invalid partition name specified" in found.what
@@ -191,9 +189,11 @@ def test_a_federation_is_told_not_to_be_supported(
 
 
 def test_the_first_profile_has_settings_that_there_are() -> None:
-    written = yaml.safe_load(PROFILE)["providers"]["slurm"]
+    written = yaml.safe_load(PROFILE_TEMPLATE)["providers"]["slurm"]
     hidden = [
-        line.strip("# ").partition(":")[0] for line in PROFILE.splitlines() if "    # " in line
+        line.strip("# ").partition(":")[0]
+        for line in PROFILE_TEMPLATE.splitlines()
+        if "    # " in line
     ]
 
     SlurmOptions.model_validate(written)

@@ -23,7 +23,7 @@ from runspec_jobs.provider import (
     Step,
     Unavailable,
 )
-from runspec_slurm import orphans, reasons, timing
+from runspec_slurm import cleanup, reasons, timing
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import ENDED
@@ -435,7 +435,7 @@ def test_a_run_that_another_machine_is_about_to_submit_is_left_alone(client: Slu
     old, young = client.find_orphans(set(), set())
 
     assert (old.what, old.alive) == ("run old-1", False)
-    assert (young.what, young.alive) == (f"run young-1 {orphans.COMING}", True)
+    assert (young.what, young.alive) == (f"run young-1 {cleanup.COMING}", True)
 
 
 def aged(client: SlurmClient, run: str, age_s: float) -> None:

@@ -12,7 +12,7 @@ from runspec_slurm import timing
 from runspec_slurm.session.process import Done
 from runspec_slurm.session.transport import Here, Ssh, Transport
 from runspec_slurm.store import outputs
-from runspec_slurm.store.batch_fetch import AT_ONCE_BYTES
+from runspec_slurm.store.records import AT_ONCE_BYTES
 from runspec_slurm.store.workspace import WorkspaceStore
 from tests.support.saved_outputs import manifest_of
 from tests.support.slurm.login_node import login
@@ -59,7 +59,7 @@ def many(folder: Path, tasks: int = TASKS) -> dict[tuple[int, str], bytes]:
 
 def fetched(way: Transport, folder: Path) -> dict[tuple[int, str], bytes]:
     found = {}
-    for file in outputs.outputs(WorkspaceStore(way, str(folder)), RUN):
+    for file in outputs.list_outputs(WorkspaceStore(way, str(folder)), RUN):
         with file.open() as stream:
             found[file.task, file.path] = stream.read()
     return found

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from runspec_jobs.provider import NoAnswer, RemoteError, Unavailable
-from runspec_slurm import queue, reasons, timing
-from runspec_slurm.discover import cluster
+from runspec_slurm import discover, queue, reasons, timing
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import Past, Queue, Row
 from runspec_slurm.session.process import Done
@@ -235,7 +234,7 @@ specific pmix plugin versions available: pmix_v4
 == python
 Python 3.9.2
 """
-    found = cluster.read(text)
+    found = discover.read(text)
 
     gpu, old = found["partitions"]["gpu"], found["partitions"]["old"]
     assert (gpu["max_time_s"], gpu["max_nodes"], gpu["nodes"]) == (172800, 8, 4)
@@ -275,11 +274,11 @@ def test_a_cluster_is_asked_what_the_spec_depends_on(
             asked.append(args)
             return self.done
 
-    monkeypatch.setattr(cluster, "transport", lambda *_: Hears(Done(0, b"", "")))
+    monkeypatch.setattr(discover, "transport", lambda *_: Hears(Done(0, b"", "")))
     wanted = spec(**more)
     options = SlurmOptions(**wanted.providers.get("slurm", {}), python="py")
 
-    cluster.survey(wanted, options)
+    discover.survey(wanted, options)
 
     assert asked == [["py", *parts]]
 
@@ -295,19 +294,19 @@ def test_a_cluster_is_asked_what_the_spec_depends_on(
     ],
 )
 def test_gpus_are_found_whatever_their_type_is_called(said: str, gpus: dict[str, int]) -> None:
-    assert cluster.gpus_of(said) == gpus
+    assert discover.gpus_of(said) == gpus
 
 
 def test_a_python_is_known_whatever_is_said_before_it() -> None:
     """A wrapper may warn: what is too old says its version on stderr, which is read with the rest."""
-    found = cluster.read("\n== python\npython3: warning: no locale\nPython 3.9.2\n")
+    found = discover.read("\n== python\npython3: warning: no locale\nPython 3.9.2\n")
 
     assert found == {"python": "3.9.2"}
 
 
 def test_what_a_cluster_does_not_say_is_left_out() -> None:
-    assert cluster.read("sh: scontrol: not found") == {}
-    assert cluster.read("\n== no python\n") == {"python": None}
+    assert discover.read("sh: scontrol: not found") == {}
+    assert discover.read("\n== no python\n") == {"python": None}
 
 
 def test_an_sbatch_that_was_killed_or_whose_answer_is_cut_off_may_have_submitted() -> None:

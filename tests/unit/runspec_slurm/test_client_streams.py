@@ -13,7 +13,7 @@ from runspec_slurm.logs import Logs
 from runspec_slurm.session.process import Done
 from runspec_slurm.session.transport import Here
 from runspec_slurm.status.workspace_poll import WorkspacePoller
-from runspec_slurm.store.outputs import outputs
+from runspec_slurm.store.outputs import list_outputs
 from runspec_slurm.store.workspace import WorkspaceStore
 from tests.support.saved_outputs import manifest_of
 
@@ -122,7 +122,7 @@ def test_outputs_are_those_of_manifests_and_come_back_byte_for_byte(store: Works
     store.put("runs/a/outputs/model/2/1/half", b"in no manifest")
     store.put("runs/a/outputs/model/2/1/.runspec/manifest.json", manifest_of(files))
 
-    found = outputs(store, "a")
+    found = list_outputs(store, "a")
 
     assert [(f.output, f.task, f.rank, f.path, f.bytes) for f in found] == [
         ("model", 2, 1, "deep/a b.bin", len(content)),
@@ -135,7 +135,7 @@ def test_outputs_are_those_of_manifests_and_come_back_byte_for_byte(store: Works
 def test_an_output_that_is_taken_away_meanwhile_is_told(store: WorkspaceStore) -> None:
     store.put("runs/a/outputs/model/0/0/x", b"1")
     store.put("runs/a/outputs/model/0/0/.runspec/manifest.json", manifest_of({"x": b"1"}))
-    (found,) = outputs(store, "a")
+    (found,) = list_outputs(store, "a")
     store.remove("runs/a/outputs/model/0/0/x")
 
     with found.open() as opened, pytest.raises(Conflict, match="deleted meanwhile"):

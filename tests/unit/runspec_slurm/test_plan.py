@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from runspec_jobs.provider import Facts, Scope, Spec
 from runspec_slurm.decision import decide
-from runspec_slurm.job.sbatch_argv import make_argv
+from runspec_slurm.job import make_argv
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.provider import PROVIDER
 from runspec_slurm.store import layout

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from runspec_jobs.provider import RemoteError
-from runspec_slurm.publish import publish
 from runspec_slurm.session.transport import transport
+from runspec_slurm.store.outputs import publish
 from runspec_slurm.store.workspace import WorkspaceStore
 from tests.support.saved_folder import plain, save
 

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from runspec_jobs.provider import NoAnswer, RemoteError
-from runspec_slurm import queue
-from runspec_slurm.discover import cluster
+from runspec_slurm import discover, queue
 from runspec_slurm.queue import BETWEEN, Queue, Row
 from runspec_slurm.session.process import Done
 from runspec_slurm.session.transport import Here
@@ -142,14 +141,17 @@ def test_the_survey_of_a_real_cluster_is_read_and_any_part_of_it() -> None:
     }
     text = "".join(f"\n== {name}\n{said}" for name, said in parts.items())
 
-    found = cluster.read(text)
+    found = discover.read(text)
 
     assert set(found["partitions"]) == {"main", "spot", "short"}
     assert found["partitions"]["main"]["gpus"] == {"": 2}
     assert found["mpi"] == ["cray_shasta", "none", "pmi2", "pmix"]
     assert found["version"] == "22.05.8"
     for part in itertools.islice(prefixes(text), 0, None, 7):
-        assert set(cluster.read(part).get("partitions", {})) <= {*found["partitions"], *cut_names()}
+        assert set(discover.read(part).get("partitions", {})) <= {
+            *found["partitions"],
+            *cut_names(),
+        }
 
 
 def cut_names() -> set[str]:
@@ -158,7 +160,7 @@ def cut_names() -> set[str]:
 
 
 def test_plugins_of_mpi_are_read_as_older_versions_list_them() -> None:
-    assert cluster.mpi_plugins(calls("documented", "srun")[0]["err"]) == [
+    assert discover.mpi_plugins(calls("documented", "srun")[0]["err"]) == [
         "none",
         "pmi2",
         "pmix",

@@ -14,7 +14,7 @@ import pytest
 
 from runspec_agent.job import bytecode_cache, zipapp_main
 from runspec_jobs.provider.payload import pack_agent
-from runspec_slurm.job.script import AGENT
+from runspec_slurm.job import AGENT
 from tests.support.agent.process_nodes import fake_mpirun as fake_mpirun
 
 pytestmark = pytest.mark.process

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from runspec_jobs.provider import Facts, Spec
-from runspec_slurm.job.script import AGENT
+from runspec_slurm.job import AGENT
 from runspec_slurm.naming import enroot_notation
-from runspec_slurm.session.quoting import quoted
+from runspec_slurm.session.process import quoted
 from tests.support.slurm import specs
 from tests.support.slurm.specs import FOUND, RUN, sbatch, spec
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runspec_jobs.provider import PARTED_FORMAT, Request, Step, read_record
-from runspec_slurm.job.sbatch_argv import following
+from runspec_slurm.job import following
 from runspec_slurm.provider import PROVIDER
 from tests.support.slurm.specs import FOUND, RUN, facts, problems, spec
 

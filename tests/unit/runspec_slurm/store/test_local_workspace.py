@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from runspec_jobs.provider import RunspecError, State
-from runspec_slurm import orphans, timing
+from runspec_slurm import cleanup, timing
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.queue import NO_COMMAND
 from runspec_slurm.session.process import Done
 from runspec_slurm.session.transport import Here
 from runspec_slurm.status.workspace_poll import AttemptKey, Seen, WorkspacePoller
-from runspec_slurm.store import elastic_records
-from runspec_slurm.store.batch_fetch import BatchFetch
+from runspec_slurm.store import records
+from runspec_slurm.store.records import BatchFetch
 from runspec_slurm.store.workspace import Entry, WorkspaceStore
 from tests.support.change_records import at, record
 
@@ -127,7 +127,7 @@ def test_a_pipe_is_no_file_and_is_not_waited_for(workspace: Path, near: bool) ->
     assert [fetch.take(key), fetch.take(other)] == [None, b"12\n"]
     assert poller.seen("a-1") is not None
     assert poller.notes("a-1", [AttemptKey(0, 1, 0)]) == {}
-    assert store.look("list the runs", orphans.RUNS, ".rs-a.part") is not None
+    assert store.look("list the runs", cleanup.RUNS, ".rs-a.part") is not None
 
 
 def test_changes_are_the_same_and_take_one_command(workspace: Path) -> None:
@@ -145,35 +145,33 @@ def test_changes_are_the_same_and_take_one_command(workspace: Path) -> None:
         path.write_text(text)
     near, far = both(workspace)
 
-    found = elastic_records.changes(near, "a-1")
+    found = records.read_changes(near, "a-1")
 
     assert [(one.task, one.generation) for one in found] == [
         *((0, n) for n in range(1, 11)),
         (1, 1),
     ]
     assert (found[0].gap_s, found[0].lost_steps) == (1.5, 3)
-    assert found == elastic_records.changes(far, "a-1")
+    assert found == records.read_changes(far, "a-1")
     assert (called(near), called(far)) == (0, 1)
 
 
 def test_of_very_many_changes_the_last_ones_are_read(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(elastic_records, "MOST", 2)
+    monkeypatch.setattr(records, "MOST", 2)
     for n in range(1, 6):
         path = workspace / "runs/a-1" / at(n)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(record(n))
 
     for store in both(workspace):
-        assert [one.generation for one in elastic_records.changes(store, "a-1")] == [4, 5]
+        assert [one.generation for one in records.read_changes(store, "a-1")] == [4, 5]
 
 
 def test_a_run_without_changes_has_none(workspace: Path) -> None:
     for store in both(workspace):
-        assert (
-            elastic_records.changes(store, "a-1") == elastic_records.changes(store, "gone-1") == []
-        )
+        assert records.read_changes(store, "a-1") == records.read_changes(store, "gone-1") == []
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,0 @@
-"""Checks of a spec for Slurm."""

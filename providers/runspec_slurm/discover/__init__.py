@@ -1,1 +1,0 @@
-"""Discovery: the resources and programs of a cluster and its nodes."""

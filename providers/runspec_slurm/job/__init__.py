@@ -1,1 +1,0 @@
-"""The batch script and the arguments of sbatch."""
