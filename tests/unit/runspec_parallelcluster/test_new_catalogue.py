@@ -110,7 +110,9 @@ def test_a_run_that_is_alive_keeps_its_machines_and_is_no_conflict(
     assert of is not None
     given = facts(of)
     text: Any = SimpleNamespace(name="n", applied=JOB)
-    inputs: Any = SimpleNamespace(provider=PROVIDER, spec=of, facts=given, text=text, base=tmp_path)
+    inputs: Any = SimpleNamespace(
+        provider=PROVIDER, spec=of, facts=given, text=text, base=tmp_path, mounted_runs={}
+    )
     made = model.make_plan(PROVIDER, of, "abc123", given)
     machines, before = record_rates(PROVIDER, of, given, {}), types(of)
     old = run_record.create(JOB, made, given, tmp_path, "n", machines=machines)

@@ -25,7 +25,9 @@ JOB = b"apiVersion: runspec/v1\nname: n\nprovider: azure-batch\ncommand: [echo]\
 
 def inputs(base: Path) -> PlanInputs:
     text, facts = SimpleNamespace(name="n", applied=JOB), Facts(options())
-    found = SimpleNamespace(provider=AZURE, spec=spec(), facts=facts, text=text, base=base)
+    found = SimpleNamespace(
+        provider=AZURE, spec=spec(), facts=facts, text=text, base=base, mounted_runs={}
+    )
     return cast("PlanInputs", found)
 
 
