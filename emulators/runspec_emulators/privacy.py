@@ -36,7 +36,7 @@ def refusal(headers: Mapping[str, str], names: Iterable[str]) -> str | None:
     if "origin" in headers or "sec-fetch-site" in headers:
         return "requests of web pages are refused"
     host = headers.get("host", "")
-    if not (_is_near(host) or any(fnmatch.fnmatchcase(_named(host), one) for one in names)):
+    if not (_is_near(host) or any(fnmatch.fnmatchcase(_named(host), pattern) for pattern in names)):
         return f"{host!r} is no name of this server"
     return None
 

@@ -161,8 +161,8 @@ def found(value: Any, path: str) -> Iterator[Any]:
     if not isinstance(value, Mapping) or name not in value:
         return
     inner = value[name] if step.endswith("[]") else [value[name]]
-    for one in inner:
-        yield from found(one, rest)
+    for inner_item in inner:
+        yield from found(inner_item, rest)
 
 
 def check(request: Request, settings: Settings) -> None:

@@ -51,12 +51,12 @@ def operation_model(name: str, operation: str) -> OperationModel:
 @cache
 def routes() -> tuple[Route, ...]:
     """Return where the operations of batch are found, as the model's `http` traits say."""
-    found = []
+    routes = []
     for name in service("batch").operation_names:
         http = operation_model("batch", name).http
         pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(http["requestUri"]))
-        found.append(Route(http["method"], re.compile(pattern), name))
-    return tuple(found)
+        routes.append(Route(http["method"], re.compile(pattern), name))
+    return tuple(routes)
 
 
 def read(method: str, target: str, headers: Mapping[str, str], body: bytes) -> Request:
@@ -73,10 +73,10 @@ def read(method: str, target: str, headers: Mapping[str, str], body: bytes) -> R
             raise ServiceError("UnknownOperationException", f"logs has no operation {name}")
         return Request("logs", name, parsed("logs", body), len(body))
     for route in routes():
-        found = route.path.fullmatch(split.path) if route.method == method else None
-        if found:
+        match = route.path.fullmatch(split.path) if route.method == method else None
+        if match:
             params = parsed("batch", body)
-            params.update({k: unquote(v) for k, v in found.groupdict().items()})
+            params.update({k: unquote(v) for k, v in match.groupdict().items()})
             params.update(queried(route.operation, split.query))
             return Request("batch", route.operation, params, len(body))
     raise ServiceError("UnknownOperationException", f"batch has no {method} {split.path}")
@@ -97,12 +97,12 @@ def queried(operation: str, query: str) -> dict[str, Any]:
     """Return the members that the query string holds."""
     shape = operation_model("batch", operation).input_shape
     given = parse_qs(query, keep_blank_values=True)
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for name, member in (shape.members if shape else {}).items():
         key = member.serialization.get("name", name)
         if member.serialization.get("location") == "querystring" and key in given:
-            found[name] = given[key] if member.type_name == "list" else given[key][0]
-    return found
+            members[name] = given[key] if member.type_name == "list" else given[key][0]
+    return members
 
 
 def check(request: Request) -> None:

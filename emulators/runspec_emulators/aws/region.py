@@ -127,11 +127,11 @@ class Region(Closing):
         self, engine: str = "process", *, own_root: bool = False, **_: Any
     ) -> dict[str, str]:
         """Return the variables that machines pass to every job: the URL of S3, and credentials of a role."""
-        found = {**KEYS, "AWS_ENDPOINT_URL_S3": self.objects.url}
+        env = {**KEYS, "AWS_ENDPOINT_URL_S3": self.objects.url}
         if engine == "podman":
-            return found
+            return env
         # Without a root folder of its own, a job keeps its folders below the one that it starts in.
-        return {**found, **inherited(), **({} if own_root else {"RUNSPEC_BELOW": "."})}
+        return {**env, **inherited(), **({} if own_root else {"RUNSPEC_BELOW": "."})}
 
     def control(self, method: str, path: str, value: Any = None) -> Any:
         """Call a control path of the emulator: see `runspec_emulators.aws.admin`."""

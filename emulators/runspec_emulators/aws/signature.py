@@ -86,18 +86,18 @@ def sign(
     """Return the headers of a request, by their names in lower case, signed with *key*: its id and its secret."""
     date = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     digest = headers.get("x-amz-content-sha256", hashlib.sha256(body).hexdigest())
-    found = {**headers, "x-amz-date": date, "x-amz-content-sha256": digest}
+    signed = {**headers, "x-amz-date": date, "x-amz-content-sha256": digest}
     split = urlsplit(target)
     scope = f"{date[:8]}/{region}/{service}/aws4_request"
-    names = sorted(found)
+    names = sorted(signed)
     query = parse_qsl(split.query, keep_blank_values=True)
     given = _Given(key[0], scope, ";".join(names), "", date, digest, None, query)
     path = _path(split.path, service)
-    signature = _signature(key[1], method, path, query, found, names, given, digest)
-    found["authorization"] = (
+    signature = _signature(key[1], method, path, query, signed, names, given, digest)
+    signed["authorization"] = (
         f"{ALGORITHM} Credential={key[0]}/{scope}, SignedHeaders={given.names}, Signature={signature}"
     )
-    return found
+    return signed
 
 
 def _read(text: str, headers: Mapping[str, str]) -> _Given | None:
@@ -115,11 +115,11 @@ def _read(text: str, headers: Mapping[str, str]) -> _Given | None:
             int(words["X-Amz-Expires"]),
             [pair for pair in query if pair[0] != "X-Amz-Signature"],
         )
-    found = HEADER.fullmatch(headers.get("authorization", ""))
-    if found is None:
+    match = HEADER.fullmatch(headers.get("authorization", ""))
+    if match is None:
         return None
     digest = headers.get("x-amz-content-sha256")
-    key, scope, names, signature = found.groups()
+    key, scope, names, signature = match.groups()
     return _Given(key, scope, names, signature, headers["x-amz-date"], digest, None, query)
 
 

@@ -90,10 +90,10 @@ def check_key(settings: Settings, operation: str, headers: Mapping[str, str], bo
         "Network": ("networkConfiguration", "subnetId"),
     }
     for kind, path in linked.items():
-        found: Any = body
+        value: Any = body
         for key in path:
-            found = found.get(key) if isinstance(found, Mapping) else None
-        if found:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if value:
             raise refused(f"{not_allowed} external resources of type {kind} are linked.")
 
 
@@ -138,7 +138,7 @@ class Authenticator:
             raise refused(f"The date {date!r} is more than 15 minutes away.")
         texts = [text_to_sign(account, method, target, headers, small) for small in (True, False)]
         made = [signature(self._settings.key, text) for text in texts]
-        if not any(hmac.compare_digest(one, signed) for one in made):
+        if not any(hmac.compare_digest(key, signed) for key in made):
             raise refused("The MAC signature found in the HTTP request is not the computed one.")
 
     def check_manager(self, headers: Mapping[str, str]) -> None:

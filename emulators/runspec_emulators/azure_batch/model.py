@@ -68,7 +68,7 @@ class Pool(Resource):
     def identities(self) -> list[str]:
         """Return the ids of its user-assigned identities."""
         given = self.body.get("identity", {}).get("userAssignedIdentities", ())
-        return [one["resourceId"] for one in given]
+        return [identity["resourceId"] for identity in given]
 
     @property
     def contained(self) -> bool:
@@ -81,8 +81,8 @@ class Pool(Resource):
         """BatchPool of the service's description, which has no previous state."""
         hidden = ("id", *TARGETS)
         stamps = {k: v for k, v in self.stamps(url).items() if not k.startswith("previous")}
-        found = {**stamps, **{k: v for k, v in self.body.items() if k not in hidden}}
-        found |= {
+        fields = {**stamps, **{k: v for k, v in self.body.items() if k not in hidden}}
+        fields |= {
             "allocationState": self.allocation,
             "allocationStateTransitionTime": self.allocated_at,
             "currentDedicatedNodes": self.count(dedicated=True),
@@ -90,13 +90,13 @@ class Pool(Resource):
             "enableAutoScale": self.body.get("enableAutoScale", False),
             **self.targets,
         }
-        if found["enableAutoScale"]:
-            found.pop("resizeTimeout", None)
+        if fields["enableAutoScale"]:
+            fields.pop("resizeTimeout", None)
         if self.resize_errors:
-            found["resizeErrors"] = self.resize_errors
+            fields["resizeErrors"] = self.resize_errors
         if self.run:
-            found["autoScaleRun"] = self.run
-        return found
+            fields["autoScaleRun"] = self.run
+        return fields
 
 
 class Node(Resource):
@@ -146,8 +146,8 @@ class Node(Resource):
 
     def shown(self, url: str) -> dict[str, Any]:
         """ComputeNode of the service's description."""
-        found = {k: v for k, v in self.stamps(url).items() if k in ("id", "url", "state")}
-        found |= {
+        fields = {k: v for k, v in self.stamps(url).items() if k in ("id", "url", "state")}
+        fields |= {
             "stateTransitionTime": self.moved,
             "lastBootTime": self.created,
             "allocationTime": self.created,
@@ -166,14 +166,14 @@ class Node(Resource):
             "recentTasks": self.recent[-10:],
         }
         machine = self.pool.body["virtualMachineConfiguration"]
-        found["virtualMachineInfo"] = {"imageReference": machine["imageReference"]}
+        fields["virtualMachineInfo"] = {"imageReference": machine["imageReference"]}
         if self.pool.body.get("startTask"):
-            found["startTask"] = self.pool.body["startTask"]
+            fields["startTask"] = self.pool.body["startTask"]
             if self.start_info:
-                found["startTaskInfo"] = self.start_info
+                fields["startTaskInfo"] = self.start_info
         if self.errors:
-            found["errors"] = self.errors
-        return found
+            fields["errors"] = self.errors
+        return fields
 
 
 class Job(Resource):
@@ -267,8 +267,8 @@ class Task(Resource):
 
     def shown(self, url: str) -> dict[str, Any]:
         """BatchTask of the service's description."""
-        found = {**self.stamps(url), **self.body, "executionInfo": dict(self.info)}
+        fields = {**self.stamps(url), **self.body, "executionInfo": dict(self.info)}
         info = self.node_info()
         if info is not None and self.state != "active":
-            found["nodeInfo"] = info
-        return found
+            fields["nodeInfo"] = info
+        return fields

@@ -54,22 +54,22 @@ class World:
 
     def pool(self, name: str) -> Pool:
         """Ids are "case-preserving and case-insensitive"."""
-        found = self.pools.get(name.lower())
-        if found is None:
+        pool = self.pools.get(name.lower())
+        if pool is None:
             raise ServiceError("PoolNotFound", "The specified pool does not exist.")
-        return found
+        return pool
 
     def job(self, name: str) -> Job:
-        found = self.jobs.get(name.lower())
-        if found is None:
+        job = self.jobs.get(name.lower())
+        if job is None:
             raise ServiceError("JobNotFound", "The specified job does not exist.")
-        return found
+        return job
 
     def task(self, path: Mapping[str, str]) -> Task:
-        found = self.job(path["job_id"]).tasks.get(path["task_id"].lower())
-        if found is None:
+        task = self.job(path["job_id"]).tasks.get(path["task_id"].lower())
+        if task is None:
             raise ServiceError("TaskNotFound", "The specified task does not exist.")
-        return found
+        return task
 
     def pool_url(self, pool: Pool) -> str:
         return f"{self.url}/pools/{pool.id}"
@@ -114,5 +114,5 @@ class World:
     def under_way(self) -> list[Attempt]:
         """Return the attempts that have not ended."""
         with self.lock:
-            found = [t.attempt for j in self.jobs.values() for t in j.tasks.values()]
-            return [a for a in found if a is not None]
+            attempts = [t.attempt for j in self.jobs.values() for t in j.tasks.values()]
+            return [a for a in attempts if a is not None]

@@ -118,8 +118,8 @@ class Blobs(Closing):
             self.close()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        node, found = shutil.which("node"), package()
-        if node is None or found is None:
+        node, path = shutil.which("node"), package()
+        if node is None or path is None:
             what = "node" if node is None else f"azurite {VERSION}"
             raise RuntimeError(f"{what} is not installed")
         # The SDKs are ahead of the versions Azurite knows: it would refuse each of their requests.
@@ -130,7 +130,7 @@ class Blobs(Closing):
             shown, key = self._certificate.shown, self._certificate.key
             argv += ["--oauth", "basic", "--cert", str(shown), "--key", str(key)]
         env = {k: v for k, v in os.environ.items() if not k.startswith(("AZURE", "NODE_"))}
-        env |= {"AZURITE_ACCOUNTS": f"{self.account}:{self.key}", "RUNSPEC_AZURITE": str(found)}
+        env |= {"AZURITE_ACCOUNTS": f"{self.account}:{self.key}", "RUNSPEC_AZURITE": str(path)}
         with (self.folder / "azurite.log").open("wb") as log:
             return subprocess.Popen(
                 [node, "-e", SCRIPT, "--", *argv],

@@ -32,7 +32,7 @@ class Entra(Endpoint):
         self.host, self.identity, self.clients = host, identity, dict(clients)
         known = AUDIENCES[cloud]
         self.audiences = {
-            one.rstrip("/") for one in (known.batch, *known.managers, known.vault, STORAGE)
+            url.rstrip("/") for url in (known.batch, *known.managers, known.vault, STORAGE)
         }
         super().__init__(names=(host,))
 
@@ -47,8 +47,8 @@ class Entra(Endpoint):
         if path == DISCOVERY:
             where = f"{base}/v2.0/.well-known/openid-configuration"
             return 200, {"api-version": "1.1", "tenant_discovery_endpoint": where}
-        found = OPENID.fullmatch(path)
-        if found is None or found["tenant"] != self.tenant:
+        match = OPENID.fullmatch(path)
+        if match is None or match["tenant"] != self.tenant:
             return 400, _error("invalid_tenant", 90002)
         return 200, {
             "issuer": f"{base}/v2.0",
@@ -58,10 +58,10 @@ class Entra(Endpoint):
 
     def give(self, target: str, body: bytes) -> tuple[int, Any]:
         """Return a token: "scope: The value passed [...] should be the resource identifier [...] with .default"."""
-        found = TOKEN.fullmatch(urlsplit(target).path)
+        match = TOKEN.fullmatch(urlsplit(target).path)
         given = {name: values[0] for name, values in parse_qs(body.decode()).items()}
         secret = self.clients.get(given.get("client_id", ""))
-        if found is None or found["tenant"] != self.tenant:
+        if match is None or match["tenant"] != self.tenant:
             return 400, _error("invalid_request", 90002)
         if given.get("grant_type") != "client_credentials":
             return 400, _error("unsupported_grant_type", 70003)

@@ -106,7 +106,7 @@ class Identity(Endpoint):
         """
         name = secrets.token_hex(8)
         with self._lock:
-            self._machines[name] = frozenset(one.lower() for one in identities)
+            self._machines[name] = frozenset(identity.lower() for identity in identities)
         return {"AZURE_POD_IDENTITY_AUTHORITY_HOST": f"{self.url}/{name}"}
 
     def token(self, resource: str, identity: str = "") -> tuple[str, int]:

@@ -56,7 +56,7 @@ class Namespace:
 @cache
 def fields(model: Any) -> dict[str, Field]:
     """Return the properties of a model."""
-    found: dict[str, Field] = {}
+    fields: dict[str, Field] = {}
     model({})  # it makes its table of properties when the first is made
     for base in reversed(model.__mro__):
         names = inspect.get_annotations(base)  # Python 3.14 has none among the variables
@@ -69,12 +69,12 @@ def fields(model: Any) -> dict[str, Field]:
             rest = known[name]
             shown = rest._visibility  # noqa: SLF001
             digits = bare(kind) is int and rest._format == "str"  # noqa: SLF001
-            found[rest._rest_name] = Field(  # noqa: SLF001
+            fields[rest._rest_name] = Field(  # noqa: SLF001
                 Digits if digits else kind,
                 not is_optional(kind),
                 bool(shown) and not {"create", "update"} & set(shown),
             )
-    return found
+    return fields
 
 
 class Problem(NamedTuple):
@@ -97,8 +97,8 @@ def problems(value: Any, kind: Any, path: str = "", *, answered: bool = False) -
             yield Problem("InvalidPropertyValue", path, value, f"not a {origin.__name__}")
             return
         items = enumerate(value) if origin is list else value.items()
-        for key, one in items:
-            yield from problems(one, args[-1], f"{path}[{key}]", answered=answered)
+        for key, member in items:
+            yield from problems(member, args[-1], f"{path}[{key}]", answered=answered)
     elif not fits(value, kind):
         yield Problem("InvalidPropertyValue", path, value, f"not of {said(kind)}")
 
@@ -108,14 +108,14 @@ def of_model(value: Any, model: Any, path: str, answered: bool) -> Iterator[Prob
         yield Problem("InvalidPropertyValue", path, value, "not an object")
         return
     known = fields(model)
-    for name, one in value.items():
+    for name, member in value.items():
         at = f"{path}.{name}".strip(".")
         if name not in known:
-            yield Problem("UnsupportedProperty", at, one, "there is no such property")
+            yield Problem("UnsupportedProperty", at, member, "there is no such property")
         elif known[name].read_only and not answered:
-            yield Problem("UnsupportedProperty", at, one, "it is read only")
+            yield Problem("UnsupportedProperty", at, member, "it is read only")
         else:
-            yield from problems(one, known[name].kind, at, answered=answered)
+            yield from problems(member, known[name].kind, at, answered=answered)
     for name, field in known.items():
         if field.required and (answered or not field.read_only) and name not in value:
             yield Problem("MissingRequiredProperty", f"{path}.{name}".strip("."), None, "missing")
@@ -123,9 +123,9 @@ def of_model(value: Any, model: Any, path: str, answered: bool) -> Iterator[Prob
 
 def enum_of(kind: Any) -> type[enum.Enum] | None:
     """Return the closed set that a kind is: the SDK says `Union[str, SomeEnum]`."""
-    for one in (kind, *typing.get_args(kind)):
-        if isinstance(one, type) and issubclass(one, enum.Enum):
-            return one
+    for arg in (kind, *typing.get_args(kind)):
+        if isinstance(arg, type) and issubclass(arg, enum.Enum):
+            return arg
     return None
 
 

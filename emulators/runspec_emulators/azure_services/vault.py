@@ -37,7 +37,7 @@ class Vault(Endpoint):
     ) -> None:
         self.audience = AUDIENCES[cloud].vault
         self.secrets, self.tokens = dict(secrets), tokens
-        self.readers = {one.lower() for one in readers}
+        self.readers = {reader.lower() for reader in readers}
         super().__init__(certificate, names)
 
     def answer(self, target: str, authorization: str) -> tuple[int, Any]:
@@ -51,12 +51,12 @@ class Vault(Endpoint):
         split = urlsplit(target)
         if parse_qs(split.query).get("api-version", [""])[0] not in VERSIONS:
             return 400, _error("BadParameter")
-        found = SECRET.fullmatch(split.path)
-        if found is None or found["name"] not in self.secrets:
+        match = SECRET.fullmatch(split.path)
+        if match is None or match["name"] not in self.secrets:
             return 404, _error("SecretNotFound")
-        where = f"{self.url}/secrets/{found['name']}/{'0' * 32}"
+        where = f"{self.url}/secrets/{match['name']}/{'0' * 32}"
         return 200, {
-            "value": self.secrets[found["name"]],
+            "value": self.secrets[match["name"]],
             "id": where,
             "attributes": {"enabled": True},
         }

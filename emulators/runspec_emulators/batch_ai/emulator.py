@@ -47,5 +47,5 @@ class BatchAI(server.Server[World]):
 
     def token(self) -> str:
         """Return a bearer token that is good here."""
-        found: str = self.control("POST", "token")["token"]
-        return found
+        token: str = self.control("POST", "token")["token"]
+        return token

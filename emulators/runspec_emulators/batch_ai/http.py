@@ -49,8 +49,8 @@ class Handler(Serving):
         polled = RESULT.fullmatch(urlsplit(self.path).path)
         try:
             if polled and self.command == "GET":
-                found = polled.groupdict()
-                request = Request("batchai", "OperationResult", found, {}, None, self.path)
+                groups = polled.groupdict()
+                request = Request("batchai", "OperationResult", groups, {}, None, self.path)
             else:
                 request = requests.read(self.command, self.path, body)
         except ServiceError as exc:

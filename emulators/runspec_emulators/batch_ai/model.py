@@ -86,10 +86,10 @@ class Cluster(Resource):
 
     @property
     def scale(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.properties.get("scaleSettings") or {
+        settings: dict[str, Any] = self.properties.get("scaleSettings") or {
             "manual": {"targetNodeCount": 0}
         }
-        return found
+        return settings
 
     def allocate(self, state: str) -> None:
         if state != self.allocation_state:

@@ -86,17 +86,17 @@ class World:
 
     def workspace(self, request: Request) -> Workspace:
         name = request.path["workspaceName"]
-        found = self.group(request).workspaces.get(name.lower())
-        if found is None:
+        workspace = self.group(request).workspaces.get(name.lower())
+        if workspace is None:
             raise missing("workspace", name)
-        return found
+        return workspace
 
     def experiment(self, request: Request) -> Experiment:
         name = request.path["experimentName"]
-        found = self.workspace(request).experiments.get(name.lower())
-        if found is None:
+        experiment = self.workspace(request).experiments.get(name.lower())
+        if experiment is None:
             raise missing("experiment", name)
-        return found
+        return experiment
 
     def workspaces(self) -> list[Workspace]:
         return [w for group in self.groups.values() for w in group.workspaces.values()]

@@ -62,6 +62,6 @@ def tell(
         own = {privacy.HEADER: privacy.KEY, "Content-Type": "application/json"}
         link.request(method, f"{PATH}{what}", json.dumps(value), own)
         answer = link.getresponse()
-        found = json.loads(answer.read())
-    assert answer.status == 200, found
-    return found
+        content = json.loads(answer.read())
+    assert answer.status == 200, content
+    return content

@@ -20,9 +20,9 @@ HOST = "127.0.0.1"
 
 def free_port() -> int:
     """Return a port that nobody listens at. Somebody may be faster to take it."""
-    with socket.socket() as found:
-        found.bind((HOST, 0))
-        port: int = found.getsockname()[1]
+    with socket.socket() as sock:
+        sock.bind((HOST, 0))
+        port: int = sock.getsockname()[1]
         return port
 
 

@@ -20,5 +20,5 @@ def sample(items: Sequence[Any]) -> Sequence[Any]:
 
 def raise_problems(operation: str, problems: Iterable[str]) -> None:
     """Raise InvalidResponse if there are problems."""
-    if found := list(problems):
-        raise InvalidResponse(f"{operation}: {'; '.join(found)}")
+    if problems_found := list(problems):
+        raise InvalidResponse(f"{operation}: {'; '.join(problems_found)}")

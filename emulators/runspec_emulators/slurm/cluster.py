@@ -355,26 +355,26 @@ def found_programs(programs: Mapping[str, str] = PROGRAMS) -> dict[str, str]:
     """Return the path of each program. Raise NoSlurm if any is not installed."""
     # Daemons are in folders that an ordinary user's PATH may lack.
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
-    found = {name: shutil.which(name, path=path) for name in programs}
-    missing = dict.fromkeys(package for name, package in programs.items() if not found[name])
+    paths = {name: shutil.which(name, path=path) for name in programs}
+    missing = dict.fromkeys(package for name, package in programs.items() if not paths[name])
     if missing:
         raise NoSlurm(f"missing packages: {' '.join(missing)}")
-    return {name: where for name, where in found.items() if where}
+    return {name: where for name, where in paths.items() if where}
 
 
 def free_ports(count: int) -> list[int]:
     """Return free ports. Another program may take one of them before it is used."""
-    found: list[int] = []
+    ports: list[int] = []
     for port in random.SystemRandom().sample(PORTS, len(PORTS)):
-        with socket.socket() as one:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with socket.socket() as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                one.bind((HOST, port))
+                sock.bind((HOST, port))
             except OSError:
                 continue
-        found.append(port)
-        if len(found) == count:
-            return found
+        ports.append(port)
+        if len(ports) == count:
+            return ports
     raise Failed(f"no {count} free ports in {PORTS}")
 
 
@@ -389,7 +389,7 @@ def this_machine(hosts: Path = Path("/etc/hosts")) -> Machine:
         lines = [line.partition("#")[0].split() for line in hosts.read_text().splitlines()]
     except OSError:
         return Machine(host)
-    found = [words[0] for words in lines if host in words[1:]]
-    if found and found[0].startswith("127."):
-        return Machine(host, found[0], bound=True)
+    names = [words[0] for words in lines if host in words[1:]]
+    if names and names[0].startswith("127."):
+        return Machine(host, names[0], bound=True)
     return Machine(host)

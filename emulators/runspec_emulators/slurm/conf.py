@@ -134,13 +134,13 @@ def memory(shape: Shape) -> Mapping[str, str | int]:
 
 def where(machine: Machine, port: int) -> Mapping[str, str | int]:
     """Return the settings with the controller's address, as a number, so that no name is looked up."""
-    found: dict[str, str | int] = {
+    settings: dict[str, str | int] = {
         "SlurmctldHost": f"{machine.host}({machine.address})",
         "SlurmctldPort": port,
     }
     if machine.bound:
-        found["CommunicationParameters"] = "NoInAddrAny,NoCtldInAddrAny"
-    return found
+        settings["CommunicationParameters"] = "NoInAddrAny,NoCtldInAddrAny"
+    return settings
 
 
 def paths(places: Places, user: str) -> Mapping[str, str | int]:

@@ -66,8 +66,8 @@ class Daemons(Closing):
 
     def codes(self) -> Mapping[str, int | None]:
         """Return the exit code of each daemon: -N for signal N, None while it runs."""
-        found: Mapping[str, int | None] = self._order("look")
-        return found
+        codes: Mapping[str, int | None] = self._order("look")
+        return codes
 
     def check(self) -> None:
         """Raise Failed where one has ended by itself."""

@@ -59,10 +59,10 @@ class Keeper:
             selector.register(0, selectors.EVENT_READ)
             while True:
                 if selector.select(REAP_S):
-                    found = os.read(0, 1 << 16)
-                    if not found:
+                    data = os.read(0, 1 << 16)
+                    if not data:
                         return
-                    *lines, rest = (rest + found).split(b"\n")
+                    *lines, rest = (rest + data).split(b"\n")
                     for line in lines:
                         self.answer(json.loads(line))
                 self.reap()
@@ -178,10 +178,10 @@ def descendants(root: int) -> list[int]:
             children.setdefault(int(stat.rpartition(b")")[2].split()[1]), []).append(
                 int(entry.name)
             )
-    found = list(children.get(root, []))
-    for pid in found:  # grows meanwhile
-        found += children.get(pid, [])
-    return found
+    pids = list(children.get(root, []))
+    for pid in pids:  # grows meanwhile
+        pids += children.get(pid, [])
+    return pids
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ def command(job: Job) -> tuple[str, ...]:
     """Return the command with its placeholders replaced. "Job definition parameters", parameters."""
     values = {**job.definition.get("parameters", {}), **job.params.get("parameters", {})}
     return tuple(
-        PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), word)
+        PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), word)
         for word in (job.container or {}).get("command", ())
     )
 
@@ -81,7 +81,7 @@ def secrets(container: Mapping[str, Any], known: Mapping[str, str]) -> dict[str,
     https://docs.aws.amazon.com/AmazonECS/latest/developerguide/resource-initialization-error.html
     """
     _log_in(container, known)
-    found = {}
+    secrets = {}
     for secret in container.get("secrets", ()):
         if secret["valueFrom"] not in known:
             raise CannotStart(
@@ -89,8 +89,8 @@ def secrets(container: Mapping[str, Any], known: Mapping[str, str]) -> dict[str,
                 "resource retrieval failed: unable to retrieve secret from asm: service call has "
                 f"been retried 1 time(s): failed to fetch secret {secret['valueFrom']}"
             )
-        found[secret["name"]] = known[secret["valueFrom"]]
-    return found
+        secrets[secret["name"]] = known[secret["valueFrom"]]
+    return secrets
 
 
 def _log_in(container: Mapping[str, Any], known: Mapping[str, str]) -> None:

@@ -78,16 +78,16 @@ def filled(params: Mapping[str, Any]) -> dict[str, Any]:
     def container(given: Mapping[str, Any]) -> dict[str, Any]:
         return {**{name: [] for name in LISTS}, **given}
 
-    found = {"parameters": {}, **params}
-    if "containerProperties" in found:
-        found["containerProperties"] = container(found["containerProperties"])
-    if "nodeProperties" in found:
-        groups = found["nodeProperties"]["nodeRangeProperties"]
-        found["nodeProperties"] = {
-            **found["nodeProperties"],
+    fields = {"parameters": {}, **params}
+    if "containerProperties" in fields:
+        fields["containerProperties"] = container(fields["containerProperties"])
+    if "nodeProperties" in fields:
+        groups = fields["nodeProperties"]["nodeRangeProperties"]
+        fields["nodeProperties"] = {
+            **fields["nodeProperties"],
             "nodeRangeProperties": [{**g, "container": container(g["container"])} for g in groups],
         }
-    return found
+    return fields
 
 
 def find(world: World, reference: str) -> Definition | None:
@@ -106,10 +106,10 @@ def deregister(world: World, params: dict[str, Any]) -> dict[str, Any]:
     reference = params["jobDefinition"]
     if ":" not in named(reference):
         raise refused(f"name:revision or an ARN is needed: {reference}")
-    found = find(world, reference)
-    if found is None:
+    definition = find(world, reference)
+    if definition is None:
         raise refused(f"JobDefinition not found: {reference}")
-    found.status = "INACTIVE"
+    definition.status = "INACTIVE"
     return {}
 
 
@@ -118,13 +118,15 @@ def describe(world: World, params: dict[str, Any]) -> dict[str, Any]:
     if listed is not None and len(params) > 1:
         raise refused("jobDefinitions can't be used with other parameters")
     if listed is not None:
-        found = [d for d in (find(world, reference) for reference in listed) if d]
+        definitions = [d for d in (find(world, reference) for reference in listed) if d]
     else:
-        found = [d for revisions in world.definitions.values() for d in reversed(revisions)]
+        definitions = [d for revisions in world.definitions.values() for d in reversed(revisions)]
         wanted = {k: params[k] for k in ("jobDefinitionName", "status") if k in params}
         of = {"jobDefinitionName": "name", "status": "status"}
-        found = [d for d in found if all(getattr(d, of[k]) == v for k, v in wanted.items())]
-    return page("jobDefinitions", [detail(d) for d in found], params, PAGE)
+        definitions = [
+            d for d in definitions if all(getattr(d, of[k]) == v for k, v in wanted.items())
+        ]
+    return page("jobDefinitions", [detail(d) for d in definitions], params, PAGE)
 
 
 def detail(definition: Definition) -> dict[str, Any]:

@@ -28,9 +28,9 @@ def visible(world: World, job: Job, lag_s: float) -> bool:
 
 def describe(world: World, params: dict[str, Any]) -> dict[str, Any]:
     """Jobs that are not known are left out of the answer."""
-    found = [job for job_id in params["jobs"] if (job := world.jobs.get(job_id))]
+    jobs = [job for job_id in params["jobs"] if (job := world.jobs.get(job_id))]
     lag_s = world.settings.describe_lag_s
-    return {"jobs": [detail(world, job) for job in found if visible(world, job, lag_s)]}
+    return {"jobs": [detail(world, job) for job in jobs if visible(world, job, lag_s)]}
 
 
 def detail(world: World, job: Job) -> dict[str, Any]:

@@ -71,39 +71,41 @@ def create_environment(world: World, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def the_environment(world: World, name_or_arn: str) -> Environment:
-    found = world.environments.get(named(name_or_arn))
-    if found is None or found.status == "DELETING":
+    environment = world.environments.get(named(name_or_arn))
+    if environment is None or environment.status == "DELETING":
         raise refused(f"ComputeEnvironment not found: {name_or_arn}")
-    return found
+    return environment
 
 
 def update_environment(world: World, params: dict[str, Any]) -> dict[str, Any]:
-    found = the_environment(world, params["computeEnvironment"])
+    environment = the_environment(world, params["computeEnvironment"])
     for key, value in params.items():
         if key == "computeResources":
-            found.params[key] = {**found.resources, **value}
+            environment.params[key] = {**environment.resources, **value}
         elif key != "computeEnvironment":
-            found.params[key] = value
+            environment.params[key] = value
     schedule.place_all(world)
-    return {"computeEnvironmentName": found.name, "computeEnvironmentArn": found.arn}
+    return {"computeEnvironmentName": environment.name, "computeEnvironmentArn": environment.arn}
 
 
 def delete_environment(world: World, params: dict[str, Any]) -> dict[str, Any]:
     """Delete one that is DISABLED and that no queue uses. DeleteComputeEnvironment."""
-    found = the_environment(world, params["computeEnvironment"])
-    if found.state != "DISABLED":
+    environment = the_environment(world, params["computeEnvironment"])
+    if environment.state != "DISABLED":
         raise refused("Cannot delete, state must be DISABLED")
-    users = [queue.name for queue in world.queues.values() if found.name in queue.order]
+    users = [queue.name for queue in world.queues.values() if environment.name in queue.order]
     if users:
         raise refused(f"Cannot delete, found existing JobQueue relationship: {users}")
-    found.status = "DELETING"
-    world.timers.after(world.settings.delete_s, partial(forget, world.environments, found.name))
+    environment.status = "DELETING"
+    world.timers.after(
+        world.settings.delete_s, partial(forget, world.environments, environment.name)
+    )
     return {}
 
 
 def describe_environments(world: World, params: dict[str, Any]) -> dict[str, Any]:
     wanted = {named(name) for name in params.get("computeEnvironments", ())}
-    found = [e for e in world.environments.values() if not wanted or e.name in wanted]
+    environments = [e for e in world.environments.values() if not wanted or e.name in wanted]
     details = [
         {
             "type": "MANAGED",
@@ -115,7 +117,7 @@ def describe_environments(world: World, params: dict[str, Any]) -> dict[str, Any
             "ecsClusterArn": world.arn(f"cluster/{e.name}", "ecs"),
             "tags": e.tags or None,
         }
-        for e in found
+        for e in environments
     ]
     return page("computeEnvironments", details, params, 100)
 
@@ -124,11 +126,11 @@ def check_order(world: World, order: list[Mapping[str, Any]]) -> None:
     """Refuse environments that a queue cannot have. CreateJobQueue, computeEnvironmentOrder."""
     if not 1 <= len(order) <= MOST_ENVIRONMENTS:
         raise refused(f"a queue has 1 to {MOST_ENVIRONMENTS} compute environments: {len(order)}")
-    found = [the_environment(world, entry["computeEnvironment"]) for entry in order]
-    for environment in found:
+    environments = [the_environment(world, entry["computeEnvironment"]) for entry in order]
+    for environment in environments:
         if environment.status != "VALID":
             raise refused(f"{environment.arn} is not VALID: {environment.status}")
-    if len({environment.kind in FARGATE for environment in found}) > 1:
+    if len({environment.kind in FARGATE for environment in environments}) > 1:
         raise refused("EC2 and Fargate compute environments can't be mixed")
 
 
@@ -150,38 +152,38 @@ def create_queue(world: World, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def the_queue(world: World, name_or_arn: str) -> Queue:
-    found = world.queues.get(named(name_or_arn))
-    if found is None or found.status == "DELETING":
+    queue = world.queues.get(named(name_or_arn))
+    if queue is None or queue.status == "DELETING":
         raise refused(f"JobQueue not found: {name_or_arn}")
-    return found
+    return queue
 
 
 def update_queue(world: World, params: dict[str, Any]) -> dict[str, Any]:
     check_supported(params, "schedulingPolicyArn", "serviceEnvironmentOrder")
-    found = the_queue(world, params["jobQueue"])
+    queue = the_queue(world, params["jobQueue"])
     if "computeEnvironmentOrder" in params:
         check_order(world, params["computeEnvironmentOrder"])
-    found.params.update({k: v for k, v in params.items() if k != "jobQueue"})
+    queue.params.update({k: v for k, v in params.items() if k != "jobQueue"})
     schedule.place_all(world)
-    return {"jobQueueName": found.name, "jobQueueArn": found.arn}
+    return {"jobQueueName": queue.name, "jobQueueArn": queue.arn}
 
 
 def delete_queue(world: World, params: dict[str, Any]) -> dict[str, Any]:
     """Delete one that is DISABLED; its jobs are terminated. DeleteJobQueue."""
-    found = the_queue(world, params["jobQueue"])
-    if found.state != "DISABLED":
+    queue = the_queue(world, params["jobQueue"])
+    if queue.state != "DISABLED":
         raise refused("Cannot delete, state must be DISABLED")
-    found.status = "DELETING"
+    queue.status = "DELETING"
     for job in world.jobs:
-        if job.queue == found.name and job.parent is None:
-            schedule.terminate(world, job, f"JobQueue {found.name} was deleted")
-    world.timers.after(world.settings.delete_s, partial(forget, world.queues, found.name))
+        if job.queue == queue.name and job.parent is None:
+            schedule.terminate(world, job, f"JobQueue {queue.name} was deleted")
+    world.timers.after(world.settings.delete_s, partial(forget, world.queues, queue.name))
     return {}
 
 
 def describe_queues(world: World, params: dict[str, Any]) -> dict[str, Any]:
     wanted = {named(name) for name in params.get("jobQueues", ())}
-    found = [q for q in world.queues.values() if not wanted or q.name in wanted]
+    queues = [q for q in world.queues.values() if not wanted or q.name in wanted]
     details = [
         {
             **q.params,
@@ -195,6 +197,6 @@ def describe_queues(world: World, params: dict[str, Any]) -> dict[str, Any]:
                 for n, name in enumerate(q.order, 1)
             ],
         }
-        for q in found
+        for q in queues
     ]
     return page("jobQueues", details, params, 100)

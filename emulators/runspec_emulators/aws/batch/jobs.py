@@ -132,11 +132,11 @@ def wish(container: Mapping[str, Any]) -> Size:
 
     resourceRequirements count; vcpus and memory are the deprecated way to say the same.
     """
-    found = {r["type"]: float(r["value"]) for r in container.get("resourceRequirements", ())}
+    wish = {r["type"]: float(r["value"]) for r in container.get("resourceRequirements", ())}
     return Size(
-        found.get("VCPU", float(container.get("vcpus", 0))),
-        found.get("MEMORY", float(container.get("memory", 0))),
-        int(found.get("GPU", 0)),
+        wish.get("VCPU", float(container.get("vcpus", 0))),
+        wish.get("MEMORY", float(container.get("memory", 0))),
+        int(wish.get("GPU", 0)),
     )
 
 
@@ -149,10 +149,10 @@ class Jobs:
 
     def add(self, job: Job) -> None:
         """Enter a job and its children."""
-        for one in (job, *job.children):
-            self._jobs[one.id] = one
-            for need, _ in one.needs:
-                self._needing.setdefault(need, []).append(one)
+        for each in (job, *job.children):
+            self._jobs[each.id] = each
+            for need, _ in each.needs:
+                self._needing.setdefault(need, []).append(each)
 
     def needing(self, job_id: str) -> list[Job]:
         """Return the jobs that wait, or waited, for another."""

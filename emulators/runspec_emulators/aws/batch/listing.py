@@ -21,11 +21,11 @@ def listed(world: World, params: dict[str, Any]) -> dict[str, Any]:
     """Newest first for a queue, by index for children. The filter "doesn't apply to child jobs"."""
     if "jobQueue" in params:
         queue = the_queue(world, params["jobQueue"])
-        found = [j for j in world.jobs if j.queue == queue.name and j.parent is None]
+        jobs = [j for j in world.jobs if j.queue == queue.name and j.parent is None]
         filters = params.get("filters", [])
         for rule in filters:
             check_filter(rule)
-        wanted = [j for j in found if all(passes(j, f) for f in filters)]
+        wanted = [j for j in jobs if all(passes(j, f) for f in filters)]
     else:
         filters = []
         wanted = children(world, params)

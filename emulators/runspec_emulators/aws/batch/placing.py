@@ -45,8 +45,8 @@ def place(job: Job, queue: Queue, world: World) -> Place | Stuck:
     settings = world.settings
     if settings.runnable_reason is not None:
         return Stuck(settings.runnable_reason)
-    found = [world.environments[name] for name in queue.order if name in world.environments]
-    valid = [e for e in found if e.status == "VALID"]
+    environments = [world.environments[name] for name in queue.order if name in world.environments]
+    valid = [e for e in environments if e.status == "VALID"]
     if not valid:
         return Stuck(INVALID)
     if settings.capacity == "none":
@@ -82,10 +82,10 @@ def choices(environment: Environment, job: Job, settings: Settings) -> list[tupl
     the types may come: `Settings.instance_choice`.
     """
     allowed = [name for one in environment.resources["instanceTypes"] for name in types(one)]
-    asked = {t for one in job.containers if (t := (one.container or {}).get("instanceType"))}
+    asked = {t for job in job.containers if (t := (job.container or {}).get("instanceType"))}
     allowed = [name for name in allowed if not asked or asked == {name}]
-    found = holding(job.size(), allowed, settings.memory_share)
-    return found if settings.instance_choice == "smallest" else found[::-1]
+    sizes = holding(job.size(), allowed, settings.memory_share)
+    return sizes if settings.instance_choice == "smallest" else sizes[::-1]
 
 
 def wide_enough(environment: Environment, job: Job, settings: Settings) -> bool:
@@ -118,14 +118,14 @@ def free(environment: Environment, job: Job, settings: Settings) -> Place | None
     """
     if environment.has_no_instances:
         return Place(environment, []) if job.vcpus() <= environment.free_vcpus() else None
-    found = choices(environment, job, settings)
-    names = {name for name, _ in found}
+    sizes = choices(environment, job, settings)
+    names = {name for name, _ in sizes}
     if not job.is_multinode:
         for instance in environment.instances:
             if instance.type in names and instance.has_room(job.size()):
                 return Place(environment, [instance])
     running = sum(instance.size.vcpus for instance in environment.instances)
-    for name, size in found:
+    for name, size in sizes:
         if may_start(environment, job, size, running):
             made = [Instance(name, size, job.is_multinode) for _ in job.containers]
             return Place(environment, made)

@@ -50,8 +50,8 @@ def interrupt(world: World, job: Job) -> bool:
 
 
 def kind(world: World, job: Job) -> str:
-    found = world.environments.get(job.environment or "")
-    return found.kind if found else ""
+    environment = world.environments.get(job.environment or "")
+    return environment.kind if environment else ""
 
 
 def lose(job: Job, attempt: Attempt, how: Callable[[Job], None]) -> None:

@@ -31,8 +31,8 @@ def now_ms() -> int:
 
 def submitted(world: World, job: Job) -> None:
     """Have a new job evaluated. "Job states": SUBMITTED, then PENDING or RUNNABLE."""
-    for one in job.children if job.is_array else [job]:
-        later = partial(evaluate, world, one)
+    for child in job.children if job.is_array else [job]:
+        later = partial(evaluate, world, child)
         world.timers.after(world.settings.submitted_s, later)
     if job.is_array and job.needs:
         job.status = "PENDING"
@@ -45,7 +45,7 @@ def evaluate(world: World, job: Job) -> None:
     """
     if job.status not in ("SUBMITTED", "PENDING"):
         return
-    needed = [found for need, _ in job.needs if (found := world.jobs.get(need))]
+    needed = [each for need, _ in job.needs if (each := world.jobs.get(need))]
     if not job.cancelled and any(other.status == "FAILED" for other in needed):
         finish(world, job, "FAILED", DEPENDENCY_FAILED)
     elif not all(other.finished for other in needed):
@@ -92,7 +92,7 @@ def place_queue(world: World, queue: Queue) -> None:
     while queue.waiting:
         job = queue.waiting[0]
         if job.status == "RUNNABLE":
-            if any(a.running for one in job.containers for a in one.attempts[-1:]):
+            if any(a.running for job in job.containers for a in job.attempts[-1:]):
                 return  # nodes of the attempt before are still to end
             placed = place(job, queue, world)
             if isinstance(placed, Stuck):
@@ -111,8 +111,8 @@ def blocked(world: World, queue: Queue, job: Job) -> None:
     the head of the job queue", where its reason is the code of their statusReason.
     CreateJobQueue, jobStateTimeLimitActions, and JobStateTimeLimitAction.
     """
-    told = job.status_reason or ""
-    code = told.partition(" - ")[0]
+    reason = job.status_reason or ""
+    code = reason.partition(" - ")[0]
     if queue.blocked is not None and queue.blocked[:2] == (job.id, code):
         return
     queue.blocked = known = (job.id, code, time.monotonic())
@@ -133,22 +133,22 @@ def give_up(world: World, queue: Queue, job: Job, known: tuple[str, str, float])
 # Running
 
 
-def starting(world: World, job: Job, found: Place) -> None:
+def starting(world: World, job: Job, place: Place) -> None:
     """Assign a machine to every container of a job, and start the first container.
 
     "The main node is launched first [...]. When the main node reaches the RUNNING status, the
     child nodes are launched and they also move to the STARTING status." "Job lifecycle".
     """
-    environment = found.environment
-    if not found.instances:
+    environment = place.environment
+    if not place.instances:
         environment.used[job.id] = job.vcpus()
     job.environment = environment.name
-    for n, one in enumerate(job.containers):
-        one.environment = environment.name
-        one.attempts.append(made := attempt(world, one, environment.name))
-        if found.instances:
-            board(world, one, made, environment, found.instances[n])
-        elif one.parent is not None:
+    for n, child in enumerate(job.containers):
+        child.environment = environment.name
+        child.attempts.append(made := attempt(world, child, environment.name))
+        if place.instances:
+            board(world, child, made, environment, place.instances[n])
+        elif child.parent is not None:
             made.address = world.addresses.take()
     job.status_reason = None
     job.status = "STARTING"
@@ -191,8 +191,8 @@ def run(world: World, job: Job, attempt: Attempt) -> None:
     job.starts += 1
     attempt.started_ms = now_ms()
     unit = unit_of(job)
-    for one in {job.id: job, unit.id: unit}.values() if job is unit.main else [job]:
-        one.status, one.started_ms = "RUNNING", attempt.started_ms
+    for each in {job.id: job, unit.id: unit}.values() if job is unit.main else [job]:
+        each.status, each.started_ms = "RUNNING", attempt.started_ms
     if job is unit.main:
         for node in unit.containers:
             if node is not job and not node.finished:

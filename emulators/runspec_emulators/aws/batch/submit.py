@@ -127,10 +127,10 @@ def made(world: World, queue: Queue, definition: Definition, params: Mapping[str
         job.container = container
         return job
     for i in range(size):
-        one = child(world, queue, definition, params, job, f":{i}", i)
-        one.container = container
-        one.needs = list(needs_of_child(params.get("dependsOn", ()), job.id, i))
-        one.status = "PENDING"  # "spawned by its parent and entered the PENDING state"
+        child_job = child(world, queue, definition, params, job, f":{i}", i)
+        child_job.container = container
+        child_job.needs = list(needs_of_child(params.get("dependsOn", ()), job.id, i))
+        child_job.status = "PENDING"  # "spawned by its parent and entered the PENDING state"
     return job
 
 
@@ -178,16 +178,16 @@ def needs_of_child(
     depends_on: Sequence[Mapping[str, Any]], parent: str, index: int
 ) -> Sequence[tuple[str, str]]:
     """Return what one child of an array waits for. User guide, "Array jobs"."""
-    found = []
+    needs = []
     for need in depends_on:
         kind = need.get("type", "")
         if kind == "N_TO_N":
-            found.append((f"{need['jobId']}:{index}", kind))
+            needs.append((f"{need['jobId']}:{index}", kind))
         elif "jobId" in need:
-            found.append((need["jobId"], kind))
+            needs.append((need["jobId"], kind))
         if kind == "SEQUENTIAL" and index:
-            found.append((f"{parent}:{index - 1}", kind))
-    return found
+            needs.append((f"{parent}:{index - 1}", kind))
+    return needs
 
 
 def overridden(container: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,17 +195,19 @@ def overridden(container: Mapping[str, Any], overrides: Mapping[str, Any]) -> di
 
     vcpus and memory override their deprecated namesakes, and never a resource requirement.
     """
-    found = dict(container)
+    changed = dict(container)
     for name in ("command", "instanceType"):
         if name in overrides:
-            found[name] = overrides[name]
+            changed[name] = overrides[name]
     for name in ("vcpus", "memory"):
         if name in overrides and name in container:
-            found[name] = overrides[name]
-    found["environment"] = merged(container, overrides, "environment", "name")
+            changed[name] = overrides[name]
+    changed["environment"] = merged(container, overrides, "environment", "name")
     if "resourceRequirements" in overrides:
-        found["resourceRequirements"] = merged(container, overrides, "resourceRequirements", "type")
-    return found
+        changed["resourceRequirements"] = merged(
+            container, overrides, "resourceRequirements", "type"
+        )
+    return changed
 
 
 def merged(
@@ -231,10 +233,10 @@ def node_properties(properties: Mapping[str, Any], overrides: Mapping[str, Any])
 
 
 def the_job(world: World, job_id: str) -> Job:
-    found = world.jobs.get(job_id)
-    if found is None:
+    job = world.jobs.get(job_id)
+    if job is None:
         raise refused(f"Job not found: {job_id}")
-    return found
+    return job
 
 
 def terminate(world: World, params: dict[str, Any]) -> dict[str, Any]:
@@ -245,8 +247,8 @@ def terminate(world: World, params: dict[str, Any]) -> dict[str, Any]:
 def terminate_several(world: World, params: dict[str, Any]) -> dict[str, Any]:
     """TerminateJobs: "Jobs that can't be found are treated as successfully processed"."""
     for name in params["jobs"]:
-        if found := world.jobs.get(name):
-            schedule.terminate(world, found, params["reason"])
+        if job := world.jobs.get(name):
+            schedule.terminate(world, job, params["reason"])
     return {"successful": params["jobs"], "errors": []}
 
 

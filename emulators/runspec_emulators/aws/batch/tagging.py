@@ -15,15 +15,15 @@ def tags_of(world: World, arn: str) -> dict[str, str]:
     """Find the tags of a resource. "ARNs for child jobs [...] aren't supported." TagResource."""
     kind, _, name = arn.split(":", 5)[-1].partition("/")
     job = world.jobs.get(name) if kind == "job" else None
-    found = {
+    tags = {
         "compute-environment": world.environments.get(name),
         "job-queue": world.queues.get(name),
         "job-definition": definitions.find(world, name),
         "job": job if job is not None and job.parent is None else None,
     }.get(kind)
-    if found is None:
+    if tags is None:
         raise refused(f"Resource not found: {arn}")
-    return found.tags
+    return tags.tags
 
 
 def tag(world: World, params: dict[str, Any]) -> dict[str, Any]:

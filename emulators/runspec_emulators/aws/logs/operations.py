@@ -105,16 +105,16 @@ def tokens(
     is told apart from an empty page by what is left beyond it.
     """
     ends = {"f": bounds.stop > chosen.stop, "b": bounds.start < chosen.start}
-    found = {}
+    tokens = {}
     for way, index in (("f", chosen.stop), ("b", chosen.start)):
         more = ends[way] or len(chosen)
         if token and token[1] == way and not more:
-            found[way] = token[0]
+            tokens[way] = token[0]
             continue
         turn = int(token[4]) + 1 if token and not len(chosen) else 0
         where = place(stream, index, token)
-        found[way] = f"{way}/{where.timestamp}-{where.number}-{turn}"
-    return {"nextForwardToken": found["f"], "nextBackwardToken": found["b"]}
+        tokens[way] = f"{way}/{where.timestamp}-{where.number}-{turn}"
+    return {"nextForwardToken": tokens["f"], "nextBackwardToken": tokens["b"]}
 
 
 def place(stream: Stream, index: int, token: re.Match[str] | None) -> Position:
@@ -183,8 +183,8 @@ def chosen_streams(logs: Logs, params: Mapping[str, Any]) -> list[Stream]:
     group = group_name(params)
     if names:
         return [logs.stream(group, name) for name in names]
-    found = sorted(logs.group(group).streams)
-    return [logs.stream(group, name) for name in found if name.startswith(prefix or "")]
+    streams = sorted(logs.group(group).streams)
+    return [logs.stream(group, name) for name in streams if name.startswith(prefix or "")]
 
 
 def between(stream: Stream, start: Position, end: Position) -> Iterator[tuple[Event, str]]:
@@ -262,8 +262,8 @@ def describe_groups(logs: Logs, params: dict[str, Any]) -> dict[str, Any]:
     prefix, pattern = params.get("logGroupNamePrefix", ""), params.get("logGroupNamePattern", "")
     if prefix and pattern:
         raise bad("logGroupNamePrefix and logGroupNamePattern cannot both be given")
-    found = [g for g in logs.groups() if g.name.startswith(prefix) and pattern in g.name]
-    return described("logGroups", [shown_group(logs, g) for g in found], params)
+    groups = [g for g in logs.groups() if g.name.startswith(prefix) and pattern in g.name]
+    return described("logGroups", [shown_group(logs, g) for g in groups], params)
 
 
 def shown_group(logs: Logs, group: Group) -> dict[str, Any]:

@@ -194,8 +194,8 @@ def as_process(wanted: Wanted, settings: Settings) -> Command:
 def end_processes(wanted: Wanted, _settings: Settings, pid: int) -> None:
     """End the group of a container's first process, and what has left the group."""
     kill_group(pid)
-    for found in marked(wanted.name):
-        send(found, signal.SIGKILL)
+    for process in marked(wanted.name):
+        send(process, signal.SIGKILL)
 
 
 def catches_sigterm(pid: int) -> bool:

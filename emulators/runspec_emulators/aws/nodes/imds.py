@@ -28,9 +28,9 @@ class Machine:
         """Return a session token. Without a good time to live: "400 - Missing or Invalid Parameters"."""
         if not given.isdecimal() or not 1 <= int(given) <= LONGEST_S:
             return 400, "Missing or Invalid Parameters"
-        found = secrets.token_urlsafe()
-        self._tokens[found] = time.monotonic() + int(given)
-        return 200, found
+        token = secrets.token_urlsafe()
+        self._tokens[token] = time.monotonic() + int(given)
+        return 200, token
 
     def item(self, path: str, token: str) -> Answer:
         """Return one item. "The GET request uses an invalid token": 401.

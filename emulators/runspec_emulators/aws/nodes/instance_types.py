@@ -28,11 +28,11 @@ class Size(NamedTuple):
     def less(self, taken: Iterable[Size]) -> Size:
         """Return what is left of an instance beside the jobs that have *taken* their share."""
         vcpus, memory_mib, gpus = self
-        for one in taken:
+        for size in taken:
             vcpus, memory_mib, gpus = (
-                vcpus - one.vcpus,
-                memory_mib - one.memory_mib,
-                gpus - one.gpus,
+                vcpus - size.vcpus,
+                memory_mib - size.memory_mib,
+                gpus - size.gpus,
             )
         return Size(vcpus, memory_mib, gpus)
 
@@ -48,10 +48,10 @@ CHOSEN_BY_BATCH = {
 @cache
 def known() -> Mapping[str, Size]:
     """Return the nominal sizes by type: answers of EC2's DescribeInstanceTypes, which moto keeps in a file."""
-    found = find_spec("moto")
-    if found is None or found.origin is None:
+    spec = find_spec("moto")
+    if spec is None or spec.origin is None:
         return {}
-    path = Path(found.origin).parent / "ec2" / "resources" / "instance_types.json.gz"
+    path = Path(spec.origin).parent / "ec2" / "resources" / "instance_types.json.gz"
     with gzip.open(path) as file:
         return {name: _size(answer) for name, answer in json.load(file).items()}
 
@@ -69,8 +69,8 @@ def _size(answer: Mapping[str, Mapping[str, object]]) -> Size:
 def types(named: str) -> tuple[str, ...]:
     """Return the types that a type, a family or a choice of Batch stands for; an unknown one is itself."""
     families = CHOSEN_BY_BATCH.get(named, (named,))
-    found = tuple(name for name in known() if name.partition(".")[0] in families)
-    return found or (named,)
+    names = tuple(name for name in known() if name.partition(".")[0] in families)
+    return names or (named,)
 
 
 def holding(wanted: Size, named: Iterable[str], memory_share: float) -> list[tuple[str, Size]]:
@@ -80,10 +80,10 @@ def holding(wanted: Size, named: Iterable[str], memory_share: float) -> list[tup
     instance's memory: "8 GiB [...] does not always translate to exactly 8192 MiB of memory available for jobs".
     https://docs.aws.amazon.com/batch/latest/userguide/memory-management.html
     """
-    found = {}
+    sizes = {}
     for name in (name for one in named for name in types(one)):
         size = known().get(name)
         usable = size._replace(memory_mib=size.memory_mib * memory_share) if size else wanted
         if usable.holds(wanted):
-            found[name] = usable
-    return sorted(found.items(), key=lambda one: (one[1], one[0]))
+            sizes[name] = usable
+    return sorted(sizes.items(), key=lambda one: (one[1], one[0]))

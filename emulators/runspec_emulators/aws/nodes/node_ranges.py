@@ -76,7 +76,7 @@ def group_of(groups: Sequence[Mapping[str, Any]], index: int, nodes: int) -> Map
     """
 
     def width(group: Mapping[str, Any]) -> int:
-        found = parse(group["targetNodes"])
-        return (nodes - 1 if found.last is None else found.last) - found.first
+        width = parse(group["targetNodes"])
+        return (nodes - 1 if width.last is None else width.last) - width.first
 
     return min((g for g in groups if parse(g["targetNodes"]).holds(index, nodes)), key=width)

@@ -52,9 +52,9 @@ def read(method: str, target: str, headers: Mapping[str, str], body: bytes) -> R
     """Return the call of a request; paths may have any case. Raise ServiceError if the emulator does not support it."""
     split = urlsplit(target)
     for (verb, pattern), name in ROUTES.items():
-        found = re.fullmatch(pattern, split.path, re.IGNORECASE)
-        if verb == method and found:
-            path = {key: unquote(value) for key, value in found.groupdict().items()}
+        match = re.fullmatch(pattern, split.path, re.IGNORECASE)
+        if verb == method and match:
+            path = {key: unquote(value) for key, value in match.groupdict().items()}
             try:
                 value = json.loads(body) if body else None
             except ValueError as exc:
@@ -103,8 +103,8 @@ def account_id(world: World) -> str:
 def resources(world: World, request: Request) -> Response:
     if request.query.get("$filter") != f"resourceType eq '{KIND}'":
         raise refused("InvalidFilterInQueryString", "This emulator does not support that filter.")
-    one = {"id": account_id(world), "name": world.settings.account, "type": KIND}
-    return Response(200, {"value": [{**one, "location": "westeurope"}]})
+    entry = {"id": account_id(world), "name": world.settings.account, "type": KIND}
+    return Response(200, {"value": [{**entry, "location": "westeurope"}]})
 
 
 def account(world: World, _request: Request) -> Response:
@@ -119,8 +119,8 @@ def account(world: World, _request: Request) -> Response:
     if settings.pool_allocation == "BatchService":
         properties["dedicatedCoreQuota"] = settings.dedicated_quota
         properties["lowPriorityCoreQuota"] = settings.low_priority_quota
-    found = {"id": account_id(world), "name": settings.account, "type": KIND}
-    return Response(200, {**found, "location": "westeurope", "properties": properties})
+    entry = {"id": account_id(world), "name": settings.account, "type": KIND}
+    return Response(200, {**entry, "location": "westeurope", "properties": properties})
 
 
 def create(world: World, request: Request) -> Response:
@@ -146,28 +146,28 @@ def create(world: World, request: Request) -> Response:
 def plain(name: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """Return a pool in the words of the data plane, which has other names for the same."""
     properties = dict(body.get("properties") or {})
-    found: dict[str, Any] = {"id": name, **_scaled(properties.pop("scaleSettings", {}))}
+    fields: dict[str, Any] = {"id": name, **_scaled(properties.pop("scaleSettings", {}))}
     machine = properties.pop("deploymentConfiguration", {}).get("virtualMachineConfiguration")
     if machine is None or "vmSize" not in properties:
         raise refused("InvalidRequestContent", "vmSize and deploymentConfiguration are needed.")
-    found["virtualMachineConfiguration"] = _machine(dict(machine))
+    fields["virtualMachineConfiguration"] = _machine(dict(machine))
     talking = properties.pop("interNodeCommunication", "Disabled")
-    found["enableInterNodeCommunication"] = talking == "Enabled"
+    fields["enableInterNodeCommunication"] = talking == "Enabled"
     if "taskSchedulingPolicy" in properties:
         kind = properties.pop("taskSchedulingPolicy")["nodeFillType"]
-        found["taskSchedulingPolicy"] = {"nodeFillType": kind.lower()}
+        fields["taskSchedulingPolicy"] = {"nodeFillType": kind.lower()}
     if "startTask" in properties:
-        found["startTask"] = _start(dict(properties.pop("startTask")))
+        fields["startTask"] = _start(dict(properties.pop("startTask")))
     if "networkConfiguration" in properties:
-        found["networkConfiguration"] = _network(dict(properties.pop("networkConfiguration")))
+        fields["networkConfiguration"] = _network(dict(properties.pop("networkConfiguration")))
     if body.get("identity"):
-        found["identity"] = _identity(body["identity"])
+        fields["identity"] = _identity(body["identity"])
     unknown = properties.keys() - SAME
     if unknown:
         raise refused(
             "InvalidRequestContent", f"This emulator does not support {', '.join(sorted(unknown))}."
         )
-    return found | properties
+    return fields | properties
 
 
 SAME = frozenset("vmSize taskSlotsPerNode mountConfiguration metadata".split())
@@ -195,10 +195,10 @@ def _scaled(settings: Mapping[str, Any]) -> dict[str, Any]:
         raise refused("InvalidRequestContent", "autoScale and fixedScale exclude each other.")
     if "autoScale" in settings:
         given = settings["autoScale"]
-        found = {"enableAutoScale": True, "autoScaleFormula": given["formula"]}
+        fields = {"enableAutoScale": True, "autoScaleFormula": given["formula"]}
         if "evaluationInterval" in given:
-            found["autoScaleEvaluationInterval"] = given["evaluationInterval"]
-        return found
+            fields["autoScaleEvaluationInterval"] = given["evaluationInterval"]
+        return fields
     return dict(settings.get("fixedScale", {}))
 
 
@@ -219,10 +219,10 @@ def _identity(given: Mapping[str, Any]) -> dict[str, Any]:
     ids = list(given.get("userAssignedIdentities") or {})
     if (given["type"] == "UserAssigned") != bool(ids):
         raise refused("InvalidRequestContent", "identity: its type and its identities disagree.")
-    for one in ids:
-        if not IDENTITY.fullmatch(one):
-            raise refused("LinkedInvalidPropertyId", f"Property id '{one}' is invalid.")
-    shown = [{"resourceId": one} for one in ids]
+    for identity in ids:
+        if not IDENTITY.fullmatch(identity):
+            raise refused("LinkedInvalidPropertyId", f"Property id '{identity}' is invalid.")
+    shown = [{"resourceId": identity} for identity in ids]
     return {"type": given["type"], "userAssignedIdentities": shown}
 
 

@@ -28,9 +28,9 @@ def made(world: World, body: dict[str, Any]) -> Response:
     validation.id_of(body)
     validation.pool(body)
     autoscaler.check_settings(body)
-    found = world.pools.get(body["id"].lower())
-    if found is not None:
-        code = "PoolBeingDeleted" if found.state == "deleting" else "PoolExists"
+    existing = world.pools.get(body["id"].lower())
+    if existing is not None:
+        code = "PoolBeingDeleted" if existing.state == "deleting" else "PoolExists"
         raise ServiceError(code, "The specified pool already exists.")
     pool = Pool(body)
     world.pools[pool.id.lower()] = pool

@@ -86,10 +86,10 @@ def asked(request: Request) -> int:
 
 
 def value_of(shown: Mapping[str, Any], path: str) -> Any:
-    found: Any = shown
+    value: Any = shown
     for name in path.split("/"):
-        found = found.get(name) if isinstance(found, dict) else None
-    return found
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
 def kept(shown: Mapping[str, Any], request: Request) -> bool:
@@ -115,14 +115,14 @@ def holds(shown: Mapping[str, Any], term: str, text: str) -> bool:
     starts = STARTS.fullmatch(term)
     if starts:
         return str(value_of(shown, starts[1]) or "").startswith(starts[2].replace("''", "'"))
-    found = TERM.fullmatch(term)
-    if found is None:
+    match = TERM.fullmatch(term)
+    if match is None:
         raise invalid("$filter", text, f"{term!r} cannot be read")
-    value, wanted = value_of(shown, found[1]), literal(found[3])
+    value, wanted = value_of(shown, match[1]), literal(match[3])
     if value is None:
-        return found[2] == "ne"
+        return match[2] == "ne"
     try:
-        return COMPARE[found[2]](value, wanted)
+        return COMPARE[match[2]](value, wanted)
     except TypeError as exc:
         raise invalid("$filter", text, f"{term!r} compares things of two kinds") from exc
 

@@ -103,14 +103,14 @@ class Operation(NamedTuple):
 @cache
 def operations() -> tuple[Operation, ...]:
     """Return all operations that the SDK has."""
-    found = []
+    operations = []
     methods = vars(builders._BatchClientOperationsMixin)  # noqa: SLF001
     for function, build in vars(builders).items():
         name = re.fullmatch(r"build_batch_(\w+?)(_internal)?_request", function)
         if name:
             method = methods.get(name[1]) or methods[f"_{name[1]}_internal"]
-            found.append(operation(name[1], build, method))
-    return tuple(found)
+            operations.append(operation(name[1], build, method))
+    return tuple(operations)
 
 
 def operation(name: str, build: Any, method: Any) -> Operation:
@@ -184,10 +184,10 @@ def answer_of(method: Any) -> tuple[Any, bool]:
 def find(method: str, target: str) -> tuple[Operation, dict[str, str]]:
     """Return the operation of a request line and what its path names."""
     path = urlsplit(target).path
-    for one in operations():
-        found = one.path.fullmatch(path) if one.method == method else None
-        if found:
-            return one, {k: unquote(v) for k, v in found.groupdict().items()}
+    for operation in operations():
+        match = operation.path.fullmatch(path) if operation.method == method else None
+        if match:
+            return operation, {k: unquote(v) for k, v in match.groupdict().items()}
     raise ServiceError(
         "InvalidUri", "The requested URI does not represent any resource on the server."
     )

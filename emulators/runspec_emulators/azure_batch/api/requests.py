@@ -28,16 +28,16 @@ class Request(NamedTuple):
 
 def read(method: str, target: str, headers: Mapping[str, str], body: bytes) -> Request:
     """Read a request; raise ServiceError for one that matches no operation, or that is no JSON."""
-    found, path = find(method, target)
+    operation, path = find(method, target)
     query = dict(parse_qsl(urlsplit(target).query, keep_blank_values=True))
     if not body:
-        return Request(found, path, query, headers, None)
+        return Request(operation, path, query, headers, None)
     try:
         value = json.loads(body)
     except ValueError as exc:
         message = "The specified Request Body is not syntactically valid."
         raise ServiceError("InvalidRequestBody", message, Reason=str(exc)) from exc
-    return Request(found, path, query, headers, value)
+    return Request(operation, path, query, headers, value)
 
 
 def check(request: Request, versions: Collection[str]) -> None:
@@ -53,14 +53,14 @@ def check(request: Request, versions: Collection[str]) -> None:
         if request.operation.body_required:
             raise ServiceError("InvalidRequestBody", "The operation needs a body.")
         return
-    found = next(problems(request.body, model), None)
-    if found is not None:
+    problem = next(problems(request.body, model), None)
+    if problem is not None:
         raise ServiceError(
-            found.code,
+            problem.code,
             "The request body is not what the service takes.",
-            PropertyName=found.path,
-            PropertyValue=json.dumps(found.value),
-            Reason=found.reason,
+            PropertyName=problem.path,
+            PropertyValue=json.dumps(problem.value),
+            Reason=problem.reason,
         )
 
 

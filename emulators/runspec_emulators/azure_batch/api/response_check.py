@@ -49,16 +49,19 @@ def _check(
     if model is None or value is None:
         # An answer of 202 says that the rest comes later, and a HEAD has no body.
         wrong = value is not None or (model is not None and answer.status == 200)
-        found = [Problem("", "", value, "there is no such body")] if wrong else []
-        _raise(name, iter(found))
+        problems = [Problem("", "", value, "there is no such body")] if wrong else []
+        _raise(name, iter(problems))
     elif listed:
         _raise(name, _of_page(value, model, link, chosen))
     else:
         _raise(name, _of_object(value, model, chosen))
 
 
-def _raise(name: str, found: Iterator[Problem]) -> None:
-    wrong = (f"{one.path or 'the body'}: {one.reason}, and is {one.value!r}" for one in found)
+def _raise(name: str, problems: Iterator[Problem]) -> None:
+    wrong = (
+        f"{problem.path or 'the body'}: {problem.reason}, and is {problem.value!r}"
+        for problem in problems
+    )
     raise_problems(name, wrong)
 
 
@@ -68,21 +71,21 @@ def _of_page(
     if not isinstance(value, dict) or not isinstance(value.get("value"), list):
         yield Problem("", "value", value, "not a list")
         return
-    for name, one in value.items():
-        if name == link and not isinstance(one, str):
-            yield Problem("", name, one, "not a string")
+    for name, member in value.items():
+        if name == link and not isinstance(member, str):
+            yield Problem("", name, member, "not a string")
         elif name not in {"value", link, *ADDED}:
-            yield Problem("", name, one, "there is no such property")
-    for number, one in enumerate(sample(value["value"])):
-        for found in _of_object(one, model, chosen):
-            yield found._replace(path=f"value[{number}].{found.path}")
+            yield Problem("", name, member, "there is no such property")
+    for number, member in enumerate(sample(value["value"])):
+        for problem in _of_object(member, model, chosen):
+            yield problem._replace(path=f"value[{number}].{problem.path}")
 
 
 def _of_object(value: Any, model: Any, chosen: Collection[str] | None) -> Iterator[Problem]:
     shown = value
     if isinstance(value, dict):
-        shown = {name: one for name, one in value.items() if name not in ADDED}
-    for found in problems(shown, model, answered=True):
-        missing = found.code == "MissingRequiredProperty" and "." not in found.path
-        if not (missing and chosen is not None and found.path not in chosen):
-            yield found
+        shown = {name: member for name, member in value.items() if name not in ADDED}
+    for problem in problems(shown, model, answered=True):
+        missing = problem.code == "MissingRequiredProperty" and "." not in problem.path
+        if not (missing and chosen is not None and problem.path not in chosen):
+            yield problem

@@ -90,9 +90,9 @@ MOUNTS = (
 def mounts(given: Sequence[Mapping[str, Any]]) -> None:
     if len(given) > MOST_MOUNTS:
         raise wrong("mountConfiguration", len(given), f"at most {MOST_MOUNTS} may be mounted")
-    for one in given:
-        exactly_one("mountConfiguration", one, MOUNTS)
-        blob = one.get("azureBlobFileSystemConfiguration")
+    for mount in given:
+        exactly_one("mountConfiguration", mount, MOUNTS)
+        blob = mount.get("azureBlobFileSystemConfiguration")
         if blob:
             exactly_one(
                 "azureBlobFileSystemConfiguration",
@@ -116,16 +116,16 @@ SOURCES = ("httpUrl", "storageContainerUrl", "autoStorageContainerName")
 
 def files(given: Sequence[Mapping[str, Any]], path: str) -> None:
     """Rules of ResourceFile."""
-    for one in given:
-        exactly_one(path, one, SOURCES)
-        if "autoStorageContainerName" in one:
-            raise wrong(path, one["autoStorageContainerName"], "the account has no auto storage")
-        if "httpUrl" in one and "filePath" not in one:
+    for file in given:
+        exactly_one(path, file, SOURCES)
+        if "autoStorageContainerName" in file:
+            raise wrong(path, file["autoStorageContainerName"], "the account has no auto storage")
+        if "httpUrl" in file and "filePath" not in file:
             raise ServiceError(
                 "MissingRequiredProperty", "filePath is needed with httpUrl", PropertyName=path
             )
-        if "httpUrl" in one and "blobPrefix" in one:
-            raise wrong(path, one["blobPrefix"], "blobPrefix is only valid with containers")
+        if "httpUrl" in file and "blobPrefix" in file:
+            raise wrong(path, file["blobPrefix"], "blobPrefix is only valid with containers")
 
 
 def task(body: Mapping[str, Any], contained: bool | None) -> None:

@@ -78,27 +78,27 @@ def measured(world: World, pool: Pool) -> dict[str, float]:
     a multi-instance task, $ActiveTasks includes the number of instances set on the task."
     "$RunningTasks: the number of tasks in a running state": nothing is said of instances there.
     """
-    found = dict.fromkeys(formula.SAMPLED, 0.0)
+    samples = dict.fromkeys(formula.SAMPLED, 0.0)
     for job in world.jobs.values():
         if job.pool_id.lower() != pool.id.lower():
             continue
         for task in job.tasks.values():
             if task.attempt:
-                found["$RunningTasks"] += 1
+                samples["$RunningTasks"] += 1
             elif task.state == "active" and job.state == "active" and scheduling.ready(task):
-                found["$ActiveTasks"] += task.instances
+                samples["$ActiveTasks"] += task.instances
             elif task.state == "completed":
                 kind = "$SucceededTasks" if task.info.get("result") == "success" else "$FailedTasks"
-                found[kind] += 1
+                samples[kind] += 1
     nodes = list(pool.nodes.values())
-    found["$PendingTasks"] = found["$ActiveTasks"] + found["$RunningTasks"]
-    found["$CurrentDedicatedNodes"] = float(pool.count(dedicated=True))
-    found["$CurrentLowPriorityNodes"] = float(pool.count(dedicated=False))
-    found["$PreemptedNodeCount"] = float(sum(n.state == "preempted" for n in nodes))
-    found["$UsableNodeCount"] = float(sum(n.state in ("idle", "running") for n in nodes))
-    found["$SampleNodeCount"] = float(len(nodes))
-    found["$TaskSlotsPerNode"] = float(pool.slots)
-    return found
+    samples["$PendingTasks"] = samples["$ActiveTasks"] + samples["$RunningTasks"]
+    samples["$CurrentDedicatedNodes"] = float(pool.count(dedicated=True))
+    samples["$CurrentLowPriorityNodes"] = float(pool.count(dedicated=False))
+    samples["$PreemptedNodeCount"] = float(sum(n.state == "preempted" for n in nodes))
+    samples["$UsableNodeCount"] = float(sum(n.state in ("idle", "running") for n in nodes))
+    samples["$SampleNodeCount"] = float(len(nodes))
+    samples["$TaskSlotsPerNode"] = float(pool.slots)
+    return samples
 
 
 def values(world: World, pool: Pool) -> dict[str, Any]:
@@ -140,11 +140,11 @@ def evaluated(world: World, pool: Pool, text: str) -> tuple[dict[str, Any], dict
 
 def targets(pool: Pool, given: Mapping[str, Any]) -> dict[str, int]:
     """Return whole numbers of nodes: "If the calculated number is not whole, [...] rounded"; here up."""
-    found = {}
+    counts = {}
     for name in ("TargetDedicatedNodes", "TargetLowPriorityNodes"):
         current = pool.targets["t" + name[1:]]
-        found[f"${name}"] = max(0, -int(-given.get(f"${name}", float(current)) // 1))
-    return found
+        counts[f"${name}"] = max(0, -int(-given.get(f"${name}", float(current)) // 1))
+    return counts
 
 
 def said(value: Any) -> str:
@@ -159,8 +159,8 @@ def evaluate(world: World, pool: Pool, clock: int) -> None:
     pool.run, given = evaluated(world, pool, pool.body["autoScaleFormula"])
     if given is None:
         return
-    found = targets(pool, given)
-    wanted = {"t" + name[2:]: number for name, number in found.items()}
+    counts = targets(pool, given)
+    wanted = {"t" + name[2:]: number for name, number in counts.items()}
     pool.option = given.get("$NodeDeallocationOption", "requeue")
     short = any(pool.count(kind) != wanted[name] for kind, name in resizing.KINDS.items())
     if wanted != pool.targets or (short and pool.allocation == "steady"):

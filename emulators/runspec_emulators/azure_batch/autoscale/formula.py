@@ -76,18 +76,18 @@ class Series:
         and without any sample there is nothing to evaluate.
         """
         if args and isinstance(args[0], float):
-            found = [v for _, v in self.samples[-int(args[0]) :]]
+            values = [v for _, v in self.samples[-int(args[0]) :]]
         else:
             spans = [a for a in args if isinstance(a, Delta)]
             percents = [a for a in args if isinstance(a, float)]
             if not spans:
                 raise FormulaError("GetSample needs a count or a time interval")
-            found = [v for _, v in self.within(spans)]
+            values = [v for _, v in self.within(spans)]
             if percents and self.percent(*spans) < percents[0]:
                 raise FormulaError("InsufficientSampleData: there are too few samples")
-        if not found:
+        if not values:
             raise FormulaError("InsufficientSampleData: there are no samples")
-        return found
+        return values
 
     def within(self, spans: Sequence[Delta]) -> list[tuple[float, float]]:
         begin = spans[0].total_seconds()
@@ -116,14 +116,14 @@ class Series:
 
 def flat(args: Sequence[Any]) -> list[float]:
     """Return the doubles of a doubleVecList."""
-    found: list[float] = []
-    for one in args:
-        if isinstance(one, Series):
+    numbers: list[float] = []
+    for arg in args:
+        if isinstance(arg, Series):
             raise FormulaError("a service-defined variable must be asked with GetSample")
-        found += one if isinstance(one, list) else [one]
-    if not found:
+        numbers += arg if isinstance(arg, list) else [arg]
+    if not numbers:
         raise FormulaError("the function needs a value")
-    return found
+    return numbers
 
 
 def percentile(values: list[float], percent: float) -> float:
@@ -145,10 +145,10 @@ def moment(args: list[Any]) -> datetime.datetime:
     if not args or not args[0]:
         return datetime.datetime.now(datetime.UTC)
     try:
-        found = datetime.datetime.fromisoformat(args[0])
+        moment = datetime.datetime.fromisoformat(args[0])
     except ValueError as exc:
         raise FormulaError(f"time({args[0]!r}) cannot be read") from exc
-    return found if found.tzinfo else found.replace(tzinfo=datetime.UTC)
+    return moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
 
 
 # Those of the guide's table; it has none that rounds:
@@ -175,9 +175,9 @@ FUNCTIONS: dict[str, Callable[[list[Any]], Any]] = {
 
 def check(text: str) -> list[tuple[str, Tree]]:
     """Read a formula and see that it has no unknown word; raise FormulaError."""
-    found = grammar.read(text)
+    statements = grammar.read(text)
     known = {*SAMPLED, *WRITABLE, *ALIASES, *OPTIONS, *INTERVALS}
-    for name, tree in found:
+    for name, tree in statements:
         for kind, word in grammar.names(tree):
             there = {"name": known, "call": FUNCTIONS, "member": {*METHODS, *MEMBERS}}[kind]
             if word not in there:
@@ -187,7 +187,7 @@ def check(text: str) -> list[tuple[str, Tree]]:
         if name.startswith("$") and name not in known:
             known.add(name)
         known.add(name)
-    return found
+    return statements
 
 
 def evaluated(text: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,8 +234,8 @@ def of_operator(tree: Tree, scope: Mapping[str, Any]) -> Any:
         return [OPERATORS[mark](a, right) for a in left]
     if isinstance(right, list):
         return [OPERATORS[mark](left, b) for b in right]
-    found = OPERATORS[mark](left, right)
-    return float(found) if isinstance(found, bool) else found
+    result = OPERATORS[mark](left, right)
+    return float(result) if isinstance(result, bool) else result
 
 
 def of_unary(tree: Tree, scope: Mapping[str, Any]) -> Any:

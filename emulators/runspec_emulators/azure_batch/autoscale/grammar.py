@@ -33,16 +33,16 @@ class FormulaError(Exception):
 
 
 def tokens(text: str) -> list[tuple[str, str]]:
-    found, at = [], 0
+    tokens, at = [], 0
     while at < len(text):
         match = TOKEN.match(text, at)
         if match is None:
             raise FormulaError(f"unexpected character {text[at]!r}")
         kind = match.lastgroup or ""
         if kind != "space":
-            found.append((kind, match[0]))
+            tokens.append((kind, match[0]))
         at = match.end()
-    return [*found, ("end", "")]
+    return [*tokens, ("end", "")]
 
 
 class Parser:
@@ -69,7 +69,7 @@ class Parser:
 
     def statements(self) -> list[tuple[str, Tree]]:
         """Return (name, expression) of each statement."""
-        found = []
+        statements = []
         while self._tokens[self._at][0] != "end":
             if self._take(";"):
                 continue
@@ -78,10 +78,10 @@ class Parser:
                 raise FormulaError(f"a variable is expected before {name!r}")
             self._at += 1
             self._need("=")
-            found.append((name, self.expression()))
+            statements.append((name, self.expression()))
             if self._tokens[self._at][0] != "end":
                 self._need(";")
-        return found
+        return statements
 
     def expression(self) -> Tree:
         test = self._binary(0)
@@ -104,32 +104,32 @@ class Parser:
         return ("unary", mark, self._unary()) if mark else self._postfix()
 
     def _postfix(self) -> Tree:
-        found = self._primary()
+        tree = self._primary()
         while self._take("."):
             kind, name = self._tokens[self._at]
             if kind != "name":
                 raise FormulaError(f"a name is expected before {name!r}")
             self._at += 1
             args = self._args() if self._next == "(" else None
-            found = ("member", found, name, args)
+            tree = ("member", tree, name, args)
         self._take("%")  # of GetSamplePercent, as in "70 %"
-        return found
+        return tree
 
     def _args(self) -> list[Tree]:
         self._need("(")
-        found: list[Tree] = []
+        args: list[Tree] = []
         while not self._take(")"):
-            if found:
+            if args:
                 self._need(",")
-            found.append(self.expression())
-        return found
+            args.append(self.expression())
+        return args
 
     def _primary(self) -> Tree:
         kind, text = self._tokens[self._at]
         if kind == "mark" and self._take("("):
-            found = self.expression()
+            tree = self.expression()
             self._need(")")
-            return found
+            return tree
         self._at += 1
         if kind == "number":
             return ("value", float(text))
@@ -144,23 +144,23 @@ def read(text: str) -> list[tuple[str, Tree]]:
     """Read a formula; raise FormulaError."""
     if len(text.encode()) > MOST_BYTES:
         raise FormulaError("the formula is longer than 8 KB")
-    found = Parser(text).statements()
-    if not found:
+    statements = Parser(text).statements()
+    if not statements:
         raise FormulaError("the formula has no statement")
-    if len(found) > MOST_STATEMENTS:
+    if len(statements) > MOST_STATEMENTS:
         raise FormulaError("the formula has more than 100 statements")
-    return found
+    return statements
 
 
 def names(tree: Tree) -> list[tuple[str, str]]:
     """Return what a tree names: ("name" | "call" | "member", text)."""
-    found: list[tuple[str, str]] = []
+    references: list[tuple[str, str]] = []
     if tree[0] in ("name", "call"):
-        found.append((tree[0], tree[1]))
+        references.append((tree[0], tree[1]))
     if tree[0] == "member":
-        found.append(("member", tree[2]))
+        references.append(("member", tree[2]))
     for part in tree[1:]:
-        for one in part if isinstance(part, list) else [part]:
-            if isinstance(one, tuple):
-                found += names(one)
-    return found
+        for inner in part if isinstance(part, list) else [part]:
+            if isinstance(inner, tuple):
+                references += names(inner)
+    return references

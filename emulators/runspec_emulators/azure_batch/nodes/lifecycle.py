@@ -133,9 +133,9 @@ def gone(node: Node) -> None:
     """Take a node's disk away: files are gone with it."""
     if node.start:
         node.start.kill()
-    for one in node.folder(MOUNTS).rglob("*") if node.folder(MOUNTS).exists() else ():
-        if one.is_symlink():
-            one.unlink()
+    for path in node.folder(MOUNTS).rglob("*") if node.folder(MOUNTS).exists() else ():
+        if path.is_symlink():
+            path.unlink()
     shutil.rmtree(node.root, ignore_errors=True)
 
 

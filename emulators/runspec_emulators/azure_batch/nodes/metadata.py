@@ -54,8 +54,8 @@ def answer(
         if f"/{inner}" == NAME and query.get("format") == "text":
             return 200, "text/plain; charset=utf-8", vm_name(node).encode()
         if f"/{inner}" == EVENTS and query["api-version"] in VERSIONS:
-            found = {"DocumentIncarnation": node.pool.incarnation, "Events": events(node.pool)}
-            return 200, "application/json; charset=utf-8", json.dumps(found).encode()
+            answer = {"DocumentIncarnation": node.pool.incarnation, "Events": events(node.pool)}
+            return 200, "application/json; charset=utf-8", json.dumps(answer).encode()
     return _error(400, "Bad request")
 
 
@@ -66,8 +66,8 @@ def _token(
     if world.identity is None or VARIABLE not in node.login:
         return _error(400, "Identity not found")
     own = urlsplit(node.login[VARIABLE]).path
-    status, found = world.identity.answer(own + target, headers)
-    return status, "application/json; charset=utf-8", json.dumps(found).encode()
+    status, token = world.identity.answer(own + target, headers)
+    return status, "application/json; charset=utf-8", json.dumps(token).encode()
 
 
 def _error(status: int, text: str) -> tuple[int, str, bytes]:

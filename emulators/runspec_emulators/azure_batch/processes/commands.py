@@ -38,12 +38,12 @@ class Ended:
 
     def execution_info(self) -> dict[str, Any]:
         """Return the members of execution information that the end sets."""
-        found: dict[str, Any] = {}
+        info: dict[str, Any] = {}
         if self.exit_code is not None:
-            found["exitCode"] = self.exit_code
+            info["exitCode"] = self.exit_code
         if self.failure is not None:
-            found["failureInfo"] = self.failure
-        return found
+            info["failureInfo"] = self.failure
+        return info
 
 
 def failure(code: str, message: str, category: str = "UserError", **details: Any) -> dict[str, Any]:
@@ -91,16 +91,16 @@ class Command:
 
     def run(self, settings: Settings, line: str, files: Sequence[Mapping[str, Any]] = ()) -> Ended:
         """Fetch resource files into the working directory, run the line, and wait for its end."""
-        found = self.fetch(files, self.folder / "wd")
-        return found or self.execute(settings, line)
+        end = self.fetch(files, self.folder / "wd")
+        return end or self.execute(settings, line)
 
     def fetch(self, files: Sequence[Mapping[str, Any]], into: Path) -> Ended | None:
         """Bring resource files; give how the task ends if one cannot be brought."""
         into.mkdir(parents=True, exist_ok=True)
         (self.folder / "wd").mkdir(parents=True, exist_ok=True)
-        for one in files:
+        for file in files:
             try:
-                transfers.fetch(one, into, self.env)
+                transfers.fetch(file, into, self.env)
             except TransferError as exc:
                 return Ended(None, failure(exc.code, exc.message, **exc.details))
         return None
@@ -209,7 +209,7 @@ class Command:
             kill_group(process.pid)
         end = time.monotonic() + GONE_S
         mark = f"AZ_BATCH_TASK_DIR={self.folder}\0"
-        while (found := list(marked(mark))) and time.monotonic() < end:
-            for pid in found:
+        while (pids := list(marked(mark))) and time.monotonic() < end:
+            for pid in pids:
                 send(pid, signal.SIGKILL)
             time.sleep(0.002)

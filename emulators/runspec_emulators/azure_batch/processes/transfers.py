@@ -48,8 +48,8 @@ def opened(method: str, url: str, data: Any = None, **headers: str) -> Any:
     return urllib.request.urlopen(request, timeout=TIMEOUT_S)  # noqa: S310
 
 
-def bearer(one: Mapping[str, Any], machine: Mapping[str, str], code: str) -> dict[str, str]:
-    """Return the headers for a request to the blob storage that *one* refers to, empty if it names no identity.
+def bearer(entry: Mapping[str, Any], machine: Mapping[str, str], code: str) -> dict[str, str]:
+    """Return the headers for a request to the blob storage that *entry* refers to, empty if it names no identity.
 
     They contain a token that the node gets for the identity. Raise TransferError with *code* if it gets none.
 
@@ -57,7 +57,7 @@ def bearer(one: Mapping[str, Any], machine: Mapping[str, str], code: str) -> dic
     to have it. Blob storage takes tokens from this version on, over https alone.
     https://learn.microsoft.com/rest/api/storageservices/authorize-with-azure-active-directory
     """
-    reference = one.get("identityReference")
+    reference = entry.get("identityReference")
     if reference is None:
         return {}
     query = {
@@ -75,22 +75,22 @@ def bearer(one: Mapping[str, Any], machine: Mapping[str, str], code: str) -> dic
     return {"Authorization": f"Bearer {token}", "x-ms-version": VERSION}
 
 
-def fetch(one: Mapping[str, Any], into: Path, machine: Mapping[str, str]) -> None:
+def fetch(file: Mapping[str, Any], into: Path, machine: Mapping[str, str]) -> None:
     """Bring what a ResourceFile names into a folder; raise TransferError.
 
     *machine* are variables of the node: by its identities it gets what names one.
 
     https://learn.microsoft.com/en-us/azure/batch/resource-files
     """
-    if "httpUrl" in one:
-        headers = bearer(one, machine, "BlobAccessDenied")
-        download(one["httpUrl"], into / one["filePath"], one.get("fileMode"), "Blob", headers)
+    if "httpUrl" in file:
+        headers = bearer(file, machine, "BlobAccessDenied")
+        download(file["httpUrl"], into / file["filePath"], file.get("fileMode"), "Blob", headers)
         return
-    headers = bearer(one, machine, "ResourceContainerAccessDenied")
-    url = one["storageContainerUrl"]
-    folder = into / one.get("filePath", ".")
-    for name in listed(url, one.get("blobPrefix", ""), headers):
-        source, mode = inside(url, name), one.get("fileMode")
+    headers = bearer(file, machine, "ResourceContainerAccessDenied")
+    url = file["storageContainerUrl"]
+    folder = into / file.get("filePath", ".")
+    for name in listed(url, file.get("blobPrefix", ""), headers):
+        source, mode = inside(url, name), file.get("fileMode")
         download(source, folder / name, mode, "ResourceContainer", headers)
 
 

@@ -19,12 +19,12 @@ def exit_options(given: dict[str, Any], end: Ended) -> dict[str, Any]:
     code = end.exit_code
     if code is None:
         return dict(given.get("preProcessingError", given.get("default", {})))
-    for one in given.get("exitCodes", ()):
-        if one["code"] == code:
-            return dict(one["exitOptions"])
-    for one in given.get("exitCodeRanges", ()):
-        if one["start"] <= code <= one["end"]:
-            return dict(one["exitOptions"])
+    for mapping in given.get("exitCodes", ()):
+        if mapping["code"] == code:
+            return dict(mapping["exitOptions"])
+    for mapping in given.get("exitCodeRanges", ()):
+        if mapping["start"] <= code <= mapping["end"]:
+            return dict(mapping["exitOptions"])
     if end.failure and end.failure["code"].startswith("FileUpload"):
         return dict(given.get("fileUploadError", given.get("default", {})))
     return dict(given.get("default", {}))
@@ -33,7 +33,9 @@ def exit_options(given: dict[str, Any], end: Ended) -> dict[str, Any]:
 def acts(given: dict[str, Any]) -> bool:
     """Return whether exit conditions ask for something to be done with the job."""
     among = [
-        one["exitOptions"] for k in ("exitCodes", "exitCodeRanges") for one in given.get(k, ())
+        mapping["exitOptions"]
+        for k in ("exitCodes", "exitCodeRanges")
+        for mapping in given.get(k, ())
     ]
     among += [given[k] for k in ("preProcessingError", "fileUploadError", "default") if k in given]
     return any("jobAction" in options for options in among)

@@ -139,18 +139,18 @@ def listed(world: World, request: Request) -> Response:
 
 
 def described(path: Path, name: str, url: str) -> dict[str, Any]:
-    one: dict[str, Any] = {"name": name, "url": f"{url}/{quote(name, safe='')}"}
-    one["isDirectory"] = path.is_dir()
+    entry: dict[str, Any] = {"name": name, "url": f"{url}/{quote(name, safe='')}"}
+    entry["isDirectory"] = path.is_dir()
     if not path.is_dir():
         stat = path.stat()
-        one["properties"] = {
+        entry["properties"] = {
             "contentLength": str(stat.st_size),
             "lastModified": stamp(stat.st_mtime).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "creationTime": stamp(stat.st_ctime).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "contentType": mimetypes.guess_type(path.name)[0] or "application/octet-stream",
             "fileMode": headers(path, url)["ocp-batch-file-mode"],
         }
-    return one
+    return entry
 
 
 def delete(world: World, request: Request) -> Response:

@@ -33,9 +33,9 @@ def add(world: World, request: Request) -> Response:
     body = request.body
     validation.id_of(body)
     check(body)
-    found = world.jobs.get(body["id"].lower())
-    if found is not None:
-        code = "JobBeingDeleted" if found.state == "deleting" else "JobExists"
+    existing = world.jobs.get(body["id"].lower())
+    if existing is not None:
+        code = "JobBeingDeleted" if existing.state == "deleting" else "JobExists"
         raise ServiceError(code, "The specified job already exists.")
     pool = world.pool(body["poolInfo"]["poolId"])
     if pool.state == "deleting":

@@ -70,9 +70,9 @@ def run(world: World, attempt: Attempt) -> Ended:
         failed = coordinate(world, attempt, made, settings)
         if failed is not None:
             return failed
-    found = made[0].fetch(body.get("resourceFiles", ()), made[0].folder / "wd")
-    if found is not None:
-        return found
+    end = made[0].fetch(body.get("resourceFiles", ()), made[0].folder / "wd")
+    if end is not None:
+        return end
     made[0].append = settings is not None
     return made[0].execute(world.settings, body["commandLine"])
 

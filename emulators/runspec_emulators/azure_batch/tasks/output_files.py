@@ -27,17 +27,17 @@ def taken(attempt: Attempt, end: Ended) -> Ended:
     if end.exit_code is None:
         return end
     folder = attempt.folder(attempt.nodes[0])
-    for one in attempt.task.body.get("outputFiles", ()):
-        condition = one["uploadOptions"]["uploadCondition"]
+    for output in attempt.task.body.get("outputFiles", ()):
+        condition = output["uploadOptions"]["uploadCondition"]
         if (end.exit_code == 0) in CONDITIONS[condition]:
             try:
-                take(folder, one, attempt.nodes[0].login)
+                take(folder, output, attempt.nodes[0].login)
             except TransferError as exc:
                 return Ended(end.exit_code, commands.failure(exc.code, exc.message, **exc.details))
     return end
 
 
-def take(folder: Path, one: dict[str, Any], machine: Mapping[str, str]) -> None:
+def take(folder: Path, output: dict[str, Any], machine: Mapping[str, str]) -> None:
     """Upload what matches one pattern.
 
     path: "If filePattern does not contain wildcards, then path is the name of the blob to which to
@@ -45,8 +45,8 @@ def take(folder: Path, one: dict[str, Any], machine: Mapping[str, str]) -> None:
     blob virtual directory (which is prepended to each blob name)". A pattern that matches nothing
     is no error. OutputFileBlobContainerDestination.
     """
-    destination = one["destination"]["container"]
-    pattern, path = one["filePattern"], destination.get("path", "")
+    destination = output["destination"]["container"]
+    pattern, path = output["filePattern"], destination.get("path", "")
     wild = any(letter in pattern for letter in "*?[")
     headers = transfers.bearer(destination, machine, "FileUploadAccessDenied")
     for file in matching(folder / "wd", pattern):
@@ -58,8 +58,8 @@ def take(folder: Path, one: dict[str, Any], machine: Mapping[str, str]) -> None:
 
 def matching(wd: Path, pattern: str) -> list[Path]:
     """Return the files that match. "** [...] matches any directory"; others stay in one directory."""
-    found = glob.glob(str(wd / pattern), recursive=True, include_hidden=True)
-    return sorted(Path(f) for f in found if Path(f).is_file())
+    paths = glob.glob(str(wd / pattern), recursive=True, include_hidden=True)
+    return sorted(Path(f) for f in paths if Path(f).is_file())
 
 
 def blob_name(file: Path, wd: Path, pattern: str) -> str:

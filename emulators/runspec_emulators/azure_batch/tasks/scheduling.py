@@ -13,8 +13,8 @@ from runspec_emulators.azure_batch.world import World
 def place(world: World, start: Callable[[Task, list[Node]], None]) -> None:
     """Have *start* begin each task that can start. Jobs of higher priority go first; the lock is held."""
     at = time.monotonic()
-    found = [j for j in world.jobs.values() if j.state == "active"]
-    for job in sorted(found, key=lambda j: (-j.body["priority"], j.created)):
+    jobs = [j for j in world.jobs.values() if j.state == "active"]
+    for job in sorted(jobs, key=lambda j: (-j.body["priority"], j.created)):
         pool = world.pools.get(job.pool_id.lower())
         if pool is None or not any(n.free for n in pool.nodes.values()):
             continue
@@ -40,8 +40,8 @@ def ready(task: Task) -> bool:
     ids = {i.lower() for i in wanted.get("taskIds", ())}
     for span in wanted.get("taskIdRanges", ()):
         ids |= {str(n) for n in range(span["start"], span["end"] + 1)}
-    found = [task.job.tasks.get(i) for i in ids]
-    return all(t is not None and t.state == "completed" and satisfied(t) for t in found)
+    tasks = [task.job.tasks.get(i) for i in ids]
+    return all(t is not None and t.state == "completed" and satisfied(t) for t in tasks)
 
 
 def chosen(pool: Pool, task: Task) -> list[Node]:

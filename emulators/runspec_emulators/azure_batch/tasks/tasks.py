@@ -177,7 +177,7 @@ def subtasks(world: World, request: Request) -> Response:
     for number in range(1, task.instances):
         index = task.instances - number
         code = attempt.exit_codes[index]
-        one: dict[str, Any] = {
+        entry: dict[str, Any] = {
             "id": number,
             "nodeInfo": task.node_info(index),
             "startTime": task.info.get("startTime", now()),
@@ -185,10 +185,10 @@ def subtasks(world: World, request: Request) -> Response:
             "stateTransitionTime": task.moved,
         }
         if code is not None:
-            one["exitCode"] = code
+            entry["exitCode"] = code
         if attempt.ended is not None:
-            one |= {"endTime": attempt.ended, "result": "failure" if code else "success"}
-        shown.append(one)
+            entry |= {"endTime": attempt.ended, "result": "failure" if code else "success"}
+        shown.append(entry)
     return Response(200, {"value": [listing.selected(s, request) for s in shown]})
 
 

@@ -61,10 +61,10 @@ MODES = {"fileMode": "0777", "directoryMode": "0777"}
 def public(value: Any) -> Any:
     """Return what was asked for without its secrets."""
     if isinstance(value, list):
-        return [public(one) for one in value]
+        return [public(inner) for inner in value]
     if not isinstance(value, dict):
         return value
-    kept = {name: public(one) for name, one in value.items() if name not in SECRET}
+    kept = {name: public(inner) for name, inner in value.items() if name not in SECRET}
     if "azureFileUrl" in kept:
         kept = {**MODES, **kept}
     if "secrets" in kept:
@@ -86,62 +86,62 @@ def framed(resource: Resource, properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def group(found: Group) -> dict[str, Any]:
+def group(group: Group) -> dict[str, Any]:
     return {
-        "id": found.id,
-        "name": found.name,
+        "id": group.id,
+        "name": group.name,
         "type": "Microsoft.Resources/resourceGroups",
-        "location": found.location,
-        "tags": found.tags,
+        "location": group.location,
+        "tags": group.tags,
         "properties": {"provisioningState": "Succeeded"},
     }
 
 
-def workspace(found: Workspace) -> dict[str, Any]:
-    return {**framed(found, {}), "location": found.location, "tags": found.tags}
+def workspace(workspace: Workspace) -> dict[str, Any]:
+    return {**framed(workspace, {}), "location": workspace.location, "tags": workspace.tags}
 
 
-def experiment(found: Experiment) -> dict[str, Any]:
-    return framed(found, {})
+def experiment(experiment: Experiment) -> dict[str, Any]:
+    return framed(experiment, {})
 
 
-def file_server(found: FileServer) -> dict[str, Any]:
-    asked = public(found.properties)
+def file_server(server: FileServer) -> dict[str, Any]:
+    asked = public(server.properties)
     asked["dataDisks"] = {"cachingType": "none", **asked["dataDisks"]}
     place = {
         "mountPoint": "/mnt/data",
-        "fileServerPublicIP": found.address,
-        "fileServerInternalIP": found.address,
+        "fileServerPublicIP": server.address,
+        "fileServerInternalIP": server.address,
     }
-    return framed(found, {**asked, "mountSettings": place})
+    return framed(server, {**asked, "mountSettings": place})
 
 
-def cluster(found: Cluster) -> dict[str, Any]:
-    states = Counter(node.state for node in found.nodes)
-    asked = public(found.properties)
+def cluster(cluster: Cluster) -> dict[str, Any]:
+    states = Counter(node.state for node in cluster.nodes)
+    asked = public(cluster.properties)
     if "setupTask" in asked.get("nodeSetup", {}):
-        asked["nodeSetup"]["setupTask"]["stdOutErrPathSuffix"] = found.setup_suffix
+        asked["nodeSetup"]["setupTask"]["stdOutErrPathSuffix"] = cluster.setup_suffix
     defaults = {
         "vmPriority": "dedicated",
         "virtualMachineConfiguration": {"imageReference": IMAGE},
     }
     more: dict[str, Any] = {
-        "scaleSettings": scale(found),
-        "allocationState": found.allocation_state,
-        "allocationStateTransitionTime": found.allocation_time,
-        "currentNodeCount": len(found.nodes),
+        "scaleSettings": scale(cluster),
+        "allocationState": cluster.allocation_state,
+        "allocationStateTransitionTime": cluster.allocation_time,
+        "currentNodeCount": len(cluster.nodes),
         "nodeStateCounts": {f"{state}NodeCount": states[state] for state in NODE_STATES},
     }
-    if found.errors:
-        more["errors"] = found.errors
-    return framed(found, {**defaults, **asked, **more})
+    if cluster.errors:
+        more["errors"] = cluster.errors
+    return framed(cluster, {**defaults, **asked, **more})
 
 
-def scale(found: Cluster) -> dict[str, Any]:
+def scale(cluster: Cluster) -> dict[str, Any]:
     """Return scale settings with their defaults: initialNodeCount 0, nodeDeallocationOption requeue."""
-    if "autoScale" in found.scale:
-        return {"autoScale": {"initialNodeCount": 0, **found.scale["autoScale"]}}
-    return {"manual": {"nodeDeallocationOption": "requeue", **found.scale["manual"]}}
+    if "autoScale" in cluster.scale:
+        return {"autoScale": {"initialNodeCount": 0, **cluster.scale["autoScale"]}}
+    return {"manual": {"nodeDeallocationOption": "requeue", **cluster.scale["manual"]}}
 
 
 def limit(asked: dict[str, Any]) -> str:
@@ -150,8 +150,8 @@ def limit(asked: dict[str, Any]) -> str:
     return given if given.startswith("P") else f"PT{seconds(given):g}S"
 
 
-def job(found: Job) -> dict[str, Any]:
-    asked = public(found.properties)
+def job(job: Job) -> dict[str, Any]:
+    asked = public(job.properties)
     kit = next(name for name in TOOLS if name in asked)
     if kit in COUNTED:
         asked[kit] = {"processCount": asked["nodeCount"], **asked[kit]}
@@ -159,16 +159,16 @@ def job(found: Job) -> dict[str, Any]:
         "toolType": TOOLS[kit],
         "schedulingPriority": asked.get("schedulingPriority", "normal"),
         "constraints": {"maxWallClockTime": limit(asked)},
-        "jobOutputDirectoryPathSegment": found.segment,
-        "executionState": found.state,
-        "executionStateTransitionTime": found.state_time,
+        "jobOutputDirectoryPathSegment": job.segment,
+        "executionState": job.state,
+        "executionStateTransitionTime": job.state_time,
     }
     info = {
-        "startTime": found.start_time,
-        "endTime": found.end_time,
-        "exitCode": found.exit_code,
-        "errors": found.errors or None,
+        "startTime": job.start_time,
+        "endTime": job.end_time,
+        "exitCode": job.exit_code,
+        "errors": job.errors or None,
     }
-    if found.start_time or found.end_time:
+    if job.start_time or job.end_time:
         more["executionInfo"] = {k: v for k, v in info.items() if v is not None}
-    return framed(found, {**asked, **more})
+    return framed(job, {**asked, **more})

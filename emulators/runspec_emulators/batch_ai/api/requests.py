@@ -108,9 +108,9 @@ def read(method: str, target: str, body: bytes) -> Request:
     # The next page of a list is got by GET, the first by whichever method: so do all SDKs.
     methods = {"GET", "POST"} if PAGE in query and method == "GET" else {method}
     for known in routes():
-        found = known.path.fullmatch(split.path) if known.method in methods else None
-        if found:
-            path = {name: unquote(value) for name, value in found.groupdict().items()}
+        match = known.path.fullmatch(split.path) if known.method in methods else None
+        if match:
+            path = {name: unquote(value) for name, value in match.groupdict().items()}
             return Request(known.service, known.operation, path, query, parsed(body), split.path)
     raise ServiceError(
         404, "InvalidResourceType", f"no resource type answers {method} {split.path}"
@@ -196,15 +196,15 @@ def members(model: str) -> dict[str, Member]:
     """Return the members of a model by their keys on the wire, dots for what the SDK flattens."""
     kind = getattr(models, model)
     hints = get_type_hints(kind.__init__, vars(models))
-    found = {}
+    members = {}
     for name, entry in getattr(kind, NAMES).items():
         rule = getattr(kind, LIMITS).get(name, {})
         key = entry["key"].replace("\\.", ".")
         required = bool(rule.get("required")) or key in REQUIRED.get(model, ())
         read_only = bool(rule.get("readonly"))
         allowed = values(hints.get(name)) or documented(kind, name)
-        found[key] = Member(key, entry["type"], required, read_only, allowed)
-    return found
+        members[key] = Member(key, entry["type"], required, read_only, allowed)
+    return members
 
 
 def documented(kind: type, name: str) -> tuple[str, ...]:
@@ -245,16 +245,16 @@ def wrong_list(value: Any, kind: str, path: str) -> Iterator[str]:
     if not isinstance(value, list):
         yield f"{path}: {value!r} is no list"
         return
-    for i, one in enumerate(value):
-        yield from wrong(one, kind, f"{path}[{i}]")
+    for i, item in enumerate(value):
+        yield from wrong(item, kind, f"{path}[{i}]")
 
 
 def wrong_map(value: Any, kind: str, path: str) -> Iterator[str]:
     if not isinstance(value, dict):
         yield f"{path}: {value!r} is no object"
         return
-    for name, one in value.items():
-        yield from wrong(one, kind, f"{path}.{name}")
+    for name, item in value.items():
+        yield from wrong(item, kind, f"{path}.{name}")
 
 
 def wrong_object(value: Any, model: str, path: str) -> Iterator[str]:
@@ -289,11 +289,11 @@ def wrong_choice(flat: Mapping[str, Any], model: str, path: str) -> Iterator[str
 def flattened(value: Mapping[str, Any], known: Mapping[str, Member]) -> Iterator[tuple[str, Any]]:
     """Return members with the keys of `members`: what the SDK flattens, by dotted keys."""
     nested = {key.partition(".")[0] for key in known if "." in key}
-    for name, one in value.items():
-        if name in nested and isinstance(one, dict):
-            yield from ((f"{name}.{inner}", v) for inner, v in one.items())
+    for name, member in value.items():
+        if name in nested and isinstance(member, dict):
+            yield from ((f"{name}.{inner}", v) for inner, v in member.items())
         else:
-            yield name, one
+            yield name, member
 
 
 def seconds(duration: str) -> float:
@@ -302,10 +302,10 @@ def seconds(duration: str) -> float:
     >>> seconds("P1DT2H"), seconds("7.00:00:00"), seconds("PT1.5S")
     (93600.0, 604800.0, 1.5)
     """
-    found = DURATION.fullmatch(duration)
-    assert found, "BUG: the duration was checked"
+    match = DURATION.fullmatch(duration)
+    assert match, "BUG: the duration was checked"
     days, hours, minutes, secs = (
-        float(found[long] or found[short] or 0)
+        float(match[long] or match[short] or 0)
         for long, short in (("days", "d"), ("hours", "h"), ("minutes", "m"), ("seconds", "s"))
     )
     return ((days * 24 + hours) * 60 + minutes) * 60 + secs

@@ -57,10 +57,10 @@ def check(request: Request, answer: Response) -> None:
     if answer.value is None:
         return
     if request.operation in LISTED:
-        found = _of_page(answer.value, LISTED[request.operation])
+        problems = _of_page(answer.value, LISTED[request.operation])
     else:
-        found = _of(answer.value, _model(request, answer.value), "")
-    raise_problems(request.operation, found)
+        problems = _of(answer.value, _model(request, answer.value), "")
+    raise_problems(request.operation, problems)
 
 
 def _model(request: Request, value: Any) -> str | type:
@@ -80,18 +80,20 @@ def _of_page(value: Any, model: str | type) -> Iterator[str]:
     if not isinstance(value, dict) or not isinstance(value.get("value"), list):
         yield f"value: {value!r} has no list"
         return
-    for name, one in value.items():
-        if name not in ("value", "nextLink") or (name == "nextLink" and not isinstance(one, str)):
-            yield f"{name}: {one!r} is not what a page has"
-    for number, one in enumerate(sample(value["value"])):
-        yield from _of(one, model, f"value[{number}]")
+    for name, member in value.items():
+        if name not in ("value", "nextLink") or (
+            name == "nextLink" and not isinstance(member, str)
+        ):
+            yield f"{name}: {member!r} is not what a page has"
+    for number, member in enumerate(sample(value["value"])):
+        yield from _of(member, model, f"value[{number}]")
 
 
 def _of(value: Any, model: str | type, path: str) -> Iterator[str]:
     """Yield the problems of *value* by *model*, which is a kind of azure-mgmt-batchai or a model of another SDK."""
     if not isinstance(model, str):
-        for one in problems(value, model, path, answered=True):
-            yield f"{one.path}: {one.reason}, and is {one.value!r}"
+        for problem in problems(value, model, path, answered=True):
+            yield f"{problem.path}: {problem.reason}, and is {problem.value!r}"
     elif model.startswith("["):
         yield from _of_many(value, list, model[1:-1], path)
     elif model.startswith("{"):
@@ -112,8 +114,8 @@ def _of_many(value: Any, kind: type[Any], model: str, path: str) -> Iterator[str
         yield f"{path}: {value!r} is no {kind.__name__}"
         return
     pairs: Iterable[tuple[Any, Any]] = value.items() if kind is dict else enumerate(value)
-    for key, one in pairs:
-        yield from _of(one, model, f"{path}[{key}]")
+    for key, item in pairs:
+        yield from _of(item, model, f"{path}[{key}]")
 
 
 def _of_object(value: Any, model: str, path: str) -> Iterator[str]:

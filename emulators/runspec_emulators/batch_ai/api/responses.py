@@ -65,8 +65,8 @@ def page(url: str, request: Request, values: Sequence[Any]) -> Response:
     """Return one page of a list. maxresults: 1000 at most, and by default."""
     most = int(request.query.get("maxresults", MOST))
     start = int(request.query.get(PAGE, 0))
-    found: dict[str, Any] = {"value": list(values[start : start + most])}
+    page: dict[str, Any] = {"value": list(values[start : start + most])}
     if start + most < len(values):
         query = urlencode({**request.query, PAGE: str(start + most)})
-        found["nextLink"] = f"{url}{request.target}?{query}"
-    return Response(200, found)
+        page["nextLink"] = f"{url}{request.target}?{query}"
+    return Response(200, page)

@@ -43,12 +43,12 @@ class Route(NamedTuple):
 @cache
 def routes() -> tuple[Route, ...]:
     """Return every operation of Batch AI, and those of resource groups."""
-    found = [
+    routes = [
         route(method, url, f"ResourceGroups_{name}", "resources")
         for name, (method, url) in GROUPS.items()
     ]
-    found.append(route("GET", f"{GROUP}/resources", "Resources_ListByResourceGroup", "resources"))
-    found += [route(method, url, name, "batchai") for name, (method, url) in LOST.items()]
+    routes.append(route("GET", f"{GROUP}/resources", "Resources_ListByResourceGroup", "resources"))
+    routes += [route(method, url, name, "batchai") for name, (method, url) in LOST.items()]
     for holder, kind in vars(operations).items():
         if not inspect.isclass(kind):
             continue
@@ -56,8 +56,10 @@ def routes() -> tuple[Route, ...]:
             if hasattr(function, "metadata") and not name.startswith("begin_"):
                 word = name.removeprefix("_").removesuffix("_initial")
                 operation = f"{holder.removesuffix('Operations') or 'Operations'}_{camel(word)}"
-                found.append(route(method_of(word), function.metadata["url"], operation, "batchai"))
-    return tuple(found)
+                routes.append(
+                    route(method_of(word), function.metadata["url"], operation, "batchai")
+                )
+    return tuple(routes)
 
 
 def method_of(word: str) -> str:

@@ -64,7 +64,7 @@ def variables(settings: Settings, job: Job, node: Node, nodes: Sequence[Node]) -
         **local(node, job),
         "AZ_BATCHAI_SHARED_JOB_TEMP": str(settings.folder / "shared" / job.guid),
         "AZ_BATCHAI_MPI_HOST_FILE": str(folder / "hostfile"),
-        "AZ_BATCH_HOST_LIST": ",".join(one.address for one in nodes),
+        "AZ_BATCH_HOST_LIST": ",".join(node.address for node in nodes),
         **mpi(folder),
     }
     env["AZ_BATCHAI_STDOUTERR_DIR"] = str(stdouterr(job, env))

@@ -19,32 +19,32 @@ def share(world: World, account: str, name: str) -> Path:
 
 def volumes(world: World, asked: Mapping[str, Any]) -> list[Volume]:
     """Return what MountVolumes asks for; raise CannotMount for what is not there."""
-    found = []
+    volumes = []
     for given in asked.get("azureFileShares", ()):
         check_key(world, given)
         name, _, below = urlsplit(given["azureFileUrl"]).path.strip("/").partition("/")
         folder = share(world, given["accountName"], name) / below
-        found.append(Volume(given["relativeMountPath"], folder))
+        volumes.append(Volume(given["relativeMountPath"], folder))
     for given in asked.get("azureBlobFileSystems", ()):
         check_key(world, given)
         account, name = given["accountName"], given["containerName"]
         real = (account, name) if world.settings.blob_url else None
-        found.append(Volume(given["relativeMountPath"], share(world, account, name), real))
+        volumes.append(Volume(given["relativeMountPath"], share(world, account, name), real))
     for given in asked.get("fileServers", ()):
         folder = file_server(world, given["fileServer"]["id"])
         below = given.get("sourceDirectory", "").strip("/")
-        found.append(Volume(given["relativeMountPath"], folder / below))
+        volumes.append(Volume(given["relativeMountPath"], folder / below))
     for given in asked.get("unmanagedFileSystems", ()):
         chosen = world.settings.unmanaged.get(given["mountCommand"])
         if chosen is None:
             raise CannotMount(f"{given['mountCommand']}: exit code 32")
-        found.append(Volume(given["relativeMountPath"], Path(chosen)))
-    for volume in found:
+        volumes.append(Volume(given["relativeMountPath"], Path(chosen)))
+    for volume in volumes:
         if volume.at in world.settings.mount_failures:
             raise CannotMount(world.settings.mount_failures[volume.at])
         if Path(volume.at).is_absolute() or ".." in Path(volume.at).parts:
             raise CannotMount(f"{volume.at}: not a relative path")
-    return found
+    return volumes
 
 
 def check_key(world: World, given: Mapping[str, Any]) -> None:

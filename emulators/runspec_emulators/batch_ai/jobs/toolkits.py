@@ -162,10 +162,10 @@ def tensorflow(
     master = script(given, given.get("masterCommandLineArgs", ""))
     worker = script(given, given.get("workerCommandLineArgs", ""))
     server = script(given, given.get("parameterServerCommandLineArgs", ""))
-    found = [Task(0, master, "-wk-0", env("master", 0))]
-    found += [Task(i % nodes, worker, f"-wk-{i}", env("worker", i)) for i in range(1, workers)]
-    found += [Task(i, server, f"-ps-{i}", env("ps", i), main=False) for i in range(servers)]
-    return found
+    tasks = [Task(0, master, "-wk-0", env("master", 0))]
+    tasks += [Task(i % nodes, worker, f"-wk-{i}", env("worker", i)) for i in range(1, workers)]
+    tasks += [Task(i, server, f"-ps-{i}", env("ps", i), main=False) for i in range(servers)]
+    return tasks
 
 
 Kit = Callable[[Mapping[str, Any], Sequence[str], Sequence[str]], list[Task]]

@@ -18,13 +18,13 @@ from runspec_emulators.batch_ai.world import World
 def create(world: World, request: Request) -> Response:
     workspace, name = world.workspace(request), request.path["clusterName"]
     properties: dict[str, Any] = request.body["properties"]
-    found = workspace.clusters.get(name.lower())
-    if found is None:
+    existing = workspace.clusters.get(name.lower())
+    if existing is None:
         check(properties)
-        found = new(world, workspace, name, properties)
-    elif found.properties != properties:
+        existing = new(world, workspace, name, properties)
+    elif existing.properties != properties:
         raise conflict(f"The cluster '{name}' already exists with other properties.")
-    cluster = found
+    cluster = existing
     return created(world, cluster, lambda: descriptions.cluster(cluster))
 
 
@@ -91,15 +91,15 @@ def get(world: World, request: Request) -> Response:
 
 def cluster_of(world: World, request: Request) -> Cluster:
     name = request.path["clusterName"]
-    found = world.workspace(request).clusters.get(name.lower())
-    if found is None:
+    cluster = world.workspace(request).clusters.get(name.lower())
+    if cluster is None:
         raise missing("cluster", name)
-    return found
+    return cluster
 
 
 def listed(world: World, request: Request) -> Response:
-    found = world.workspace(request).clusters.values()
-    return page(world.url, request, [descriptions.cluster(one) for one in found])
+    clusters = world.workspace(request).clusters.values()
+    return page(world.url, request, [descriptions.cluster(cluster) for cluster in clusters])
 
 
 def logins(world: World, request: Request) -> Response:

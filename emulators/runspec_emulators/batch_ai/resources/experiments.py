@@ -13,12 +13,12 @@ from runspec_emulators.batch_ai.world import World
 
 def create_experiment(world: World, request: Request) -> Response:
     workspace, name = world.workspace(request), request.path["experimentName"]
-    found = workspace.experiments.get(name.lower())
-    if found is None:
+    existing = workspace.experiments.get(name.lower())
+    if existing is None:
         kind = f"{PROVIDER}/workspaces/experiments"
-        found = Experiment(f"{workspace.id}/experiments/{name}", name, kind, {})
-        workspace.experiments[name.lower()] = found
-    experiment = found
+        existing = Experiment(f"{workspace.id}/experiments/{name}", name, kind, {})
+        workspace.experiments[name.lower()] = existing
+    experiment = existing
     return created(world, experiment, lambda: descriptions.experiment(experiment))
 
 
@@ -27,8 +27,10 @@ def get_experiment(world: World, request: Request) -> Response:
 
 
 def list_experiments(world: World, request: Request) -> Response:
-    found = world.workspace(request).experiments.values()
-    return page(world.url, request, [descriptions.experiment(one) for one in found])
+    experiments = world.workspace(request).experiments.values()
+    return page(
+        world.url, request, [descriptions.experiment(experiment) for experiment in experiments]
+    )
 
 
 def delete_experiment(world: World, request: Request) -> Response:

@@ -17,29 +17,29 @@ from runspec_emulators.batch_ai.world import World
 def create_file_server(world: World, request: Request) -> Response:
     workspace, name = world.workspace(request), request.path["fileServerName"]
     properties: Mapping[str, Any] = request.body["properties"]
-    found = workspace.file_servers.get(name.lower())
-    if found is not None and found.properties != properties:
+    existing = workspace.file_servers.get(name.lower())
+    if existing is not None and existing.properties != properties:
         raise conflict(f"The file server '{name}' already exists with other properties.")
-    if found is None:
+    if existing is None:
         kind = f"{PROVIDER}/workspaces/fileservers"
-        found = FileServer(f"{workspace.id}/fileservers/{name}", name, kind, dict(properties))
-        found.address = "127.0.0.1"
-        workspace.file_servers[name.lower()] = found
-    server = found
+        existing = FileServer(f"{workspace.id}/fileservers/{name}", name, kind, dict(properties))
+        existing.address = "127.0.0.1"
+        workspace.file_servers[name.lower()] = existing
+    server = existing
     return created(world, server, lambda: descriptions.file_server(server))
 
 
 def get_file_server(world: World, request: Request) -> Response:
     name = request.path["fileServerName"]
-    found = world.workspace(request).file_servers.get(name.lower())
-    if found is None:
+    server = world.workspace(request).file_servers.get(name.lower())
+    if server is None:
         raise missing("file server", name)
-    return Response(200, descriptions.file_server(found))
+    return Response(200, descriptions.file_server(server))
 
 
 def list_file_servers(world: World, request: Request) -> Response:
-    found = world.workspace(request).file_servers.values()
-    return page(world.url, request, [descriptions.file_server(one) for one in found])
+    servers = world.workspace(request).file_servers.values()
+    return page(world.url, request, [descriptions.file_server(server) for server in servers])
 
 
 def delete_file_server(world: World, request: Request) -> Response:

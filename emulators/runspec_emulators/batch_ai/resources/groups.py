@@ -31,14 +31,14 @@ def create_group(world: World, request: Request) -> Response:
     if unknown:
         raise refused(f"there are no such members: {sorted(unknown)}")
     name = request.path["resourceGroupName"]
-    found = world.groups.get(name.lower())
-    if found is not None and found.location != body["location"]:
-        raise conflict(f"The resource group '{name}' is in '{found.location}'.")
+    existing = world.groups.get(name.lower())
+    if existing is not None and existing.location != body["location"]:
+        raise conflict(f"The resource group '{name}' is in '{existing.location}'.")
     path = f"/subscriptions/{world.settings.subscription}/resourceGroups/{name}"
-    group = found or Group(path, name, body["location"])
+    group = existing or Group(path, name, body["location"])
     group.tags = body.get("tags", {})
     world.groups[name.lower()] = group
-    return Response(200 if found else 201, descriptions.group(group))
+    return Response(200 if existing else 201, descriptions.group(group))
 
 
 def group_exists(world: World, request: Request) -> Response:
@@ -51,17 +51,21 @@ def get_group(world: World, request: Request) -> Response:
 
 
 def list_groups(world: World, _request: Request) -> Response:
-    return Response(200, {"value": [descriptions.group(found) for found in world.groups.values()]})
+    return Response(
+        200, {"value": [descriptions.group(groups) for groups in world.groups.values()]}
+    )
 
 
 def list_resources(world: World, request: Request) -> Response:
     """Return what is in a group, of any service: `GenericResourceExpanded`, as far as everything has it."""
     group = world.group(request)
-    found = [(one.id, one.name, one.kind) for one in group.workspaces.values()]
+    resources = [
+        (workspace.id, workspace.name, workspace.kind) for workspace in group.workspaces.values()
+    ]
     for other in world.settings.others:
         kind, _, name = other.rpartition("/")
-        found.append((f"{group.id}/providers/{other}", name, kind))
-    rows = [{"id": i, "name": n, "type": k, "location": group.location} for i, n, k in found]
+        resources.append((f"{group.id}/providers/{other}", name, kind))
+    rows = [{"id": i, "name": n, "type": k, "location": group.location} for i, n, k in resources]
     return Response(200, {"value": rows})
 
 

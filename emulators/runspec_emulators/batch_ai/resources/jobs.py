@@ -28,13 +28,13 @@ def create(world: World, request: Request) -> Response:
     workspace = world.workspace(request)
     experiment = world.experiment(request)
     name, properties = request.path["jobName"], request.body["properties"]
-    found = experiment.jobs.get(name.lower())
-    if found is None:
+    existing = experiment.jobs.get(name.lower())
+    if existing is None:
         check(properties)
-        found = new(world, workspace, experiment, name, properties)
-    elif found.properties != properties:
+        existing = new(world, workspace, experiment, name, properties)
+    elif existing.properties != properties:
         raise conflict(f"The job '{name}' already exists with other properties.")
-    job = found
+    job = existing
     return created(world, job, lambda: descriptions.job(job))
 
 
@@ -53,7 +53,7 @@ def check(properties: dict[str, Any]) -> None:
     if settings.get("parameterServerCount", 0) > properties["nodeCount"]:
         raise refused("parameterServerCount is more than nodeCount", "parameterServerCount")
     for name in ("inputDirectories", "outputDirectories"):
-        ids = [one["id"].lower() for one in properties.get(name, ())]
+        ids = [mount["id"].lower() for mount in properties.get(name, ())]
         if len(ids) != len(set(ids)):
             raise refused(f"{name}: ids are not unique", name)
 
@@ -99,10 +99,10 @@ def cluster_named(world: World, path: str) -> Cluster:
 
 def job_of(world: World, request: Request) -> Job:
     name = request.path["jobName"]
-    found = world.experiment(request).jobs.get(name.lower())
-    if found is None:
+    job = world.experiment(request).jobs.get(name.lower())
+    if job is None:
         raise missing("job", name)
-    return found
+    return job
 
 
 def get(world: World, request: Request) -> Response:
@@ -110,8 +110,8 @@ def get(world: World, request: Request) -> Response:
 
 
 def listed(world: World, request: Request) -> Response:
-    found = world.experiment(request).jobs.values()
-    return page(world.url, request, [descriptions.job(one) for one in found])
+    jobs = world.experiment(request).jobs.values()
+    return page(world.url, request, [descriptions.job(job) for job in jobs])
 
 
 def logins(world: World, request: Request) -> Response:

@@ -68,8 +68,8 @@ def root(world: World, job: Job, name: str) -> tuple[Path, bool]:
         if given is None:
             raise missing("output directory", name)
         prefix, tail = given["pathPrefix"], f"outputs/{given.get('pathSuffix', '').strip('/')}"
-    found, live = storage(world, job, prefix)
-    return found / job.segment / tail, live
+    path, live = storage(world, job, prefix)
+    return path / job.segment / tail, live
 
 
 def storage(world: World, job: Job, prefix: str) -> tuple[Path, bool]:

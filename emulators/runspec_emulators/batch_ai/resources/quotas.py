@@ -31,11 +31,11 @@ def vcpus(size: str) -> int:
     >>> vcpus("STANDARD_NC6"), vcpus("Standard_D3_v2"), vcpus("Standard_NC24rs_v3")
     (6, 4, 24)
     """
-    found = SIZE.fullmatch(size.lower())
-    if found is None:
+    match = SIZE.fullmatch(size.lower())
+    if match is None:
         return 1
-    name = f"{found['family']}{found['number']}"
-    return VCPUS.get(f"{name}{found['version'] or ''}") or VCPUS.get(name) or int(found["number"])
+    name = f"{match['family']}{match['number']}"
+    return VCPUS.get(f"{name}{match['version'] or ''}") or VCPUS.get(name) or int(match["number"])
 
 
 def family(size: str) -> str:
@@ -44,8 +44,8 @@ def family(size: str) -> str:
     >>> family("STANDARD_NC6"), family("Standard_NC6s_v3"), family("standard_d2_v2")
     ('NC', 'NCv3', 'Dv2')
     """
-    found = SIZE.fullmatch(size.lower())
-    return f"{found['family'].upper()}{found['version'] or ''}" if found else size
+    match = SIZE.fullmatch(size.lower())
+    return f"{match['family'].upper()}{match['version'] or ''}" if match else size
 
 
 def names(cluster: Cluster) -> tuple[str, str]:
@@ -60,14 +60,14 @@ def names(cluster: Cluster) -> tuple[str, str]:
 
 def used(world: World) -> Counter[str]:
     """Count vCPUs by what clusters are to have: nodes on their way count."""
-    found: Counter[str] = Counter()
+    cores: Counter[str] = Counter()
     for cluster in world.clusters():
-        found["Clusters"] += 1
+        cores["Clusters"] += 1
         for name in names(cluster):
-            found[name] += vcpus(cluster.properties["vmSize"]) * max(
+            cores[name] += vcpus(cluster.properties["vmSize"]) * max(
                 cluster.target, len(cluster.nodes)
             )
-    return found
+    return cores
 
 
 def limit(world: World, name: str) -> int:

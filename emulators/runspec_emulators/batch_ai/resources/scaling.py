@@ -199,7 +199,7 @@ def place(world: World, cluster: Cluster) -> None:
     if world.closed or cluster.deleted:
         return
     queue = [job for job in world.jobs() if job.cluster is cluster and job.state == "queued"]
-    for job in sorted(queue, key=lambda one: one.rank):
+    for job in sorted(queue, key=lambda job: job.rank):
         idle = [node for node in cluster.nodes if node.state == "idle"]
         if job.run is None and job.properties["nodeCount"] <= len(idle):
             start(world, cluster, job, idle[: job.properties["nodeCount"]])

@@ -14,22 +14,22 @@ from runspec_emulators.batch_ai.world import World
 
 def create_workspace(world: World, request: Request) -> Response:
     group, name = world.group(request), request.path["workspaceName"]
-    found = group.workspaces.get(name.lower())
-    if found is None:
+    existing = group.workspaces.get(name.lower())
+    if existing is None:
         path = f"{group.id}/providers/{PROVIDER}/workspaces/{name}"
-        found = Workspace(path, name, f"{PROVIDER}/workspaces", {})
-        found.location, found.tags = request.body["location"], request.body.get("tags", {})
-        group.workspaces[name.lower()] = found
-    elif found.location != request.body["location"]:
-        raise conflict(f"The workspace '{name}' is in '{found.location}'.")
-    workspace = found
+        existing = Workspace(path, name, f"{PROVIDER}/workspaces", {})
+        existing.location, existing.tags = request.body["location"], request.body.get("tags", {})
+        group.workspaces[name.lower()] = existing
+    elif existing.location != request.body["location"]:
+        raise conflict(f"The workspace '{name}' is in '{existing.location}'.")
+    workspace = existing
     return created(world, workspace, lambda: descriptions.workspace(workspace))
 
 
 def update_workspace(world: World, request: Request) -> Response:
-    found = world.workspace(request)
-    found.tags = request.body.get("tags", found.tags)
-    return Response(200, descriptions.workspace(found))
+    workspace = world.workspace(request)
+    workspace.tags = request.body.get("tags", workspace.tags)
+    return Response(200, descriptions.workspace(workspace))
 
 
 def get_workspace(world: World, request: Request) -> Response:
@@ -37,12 +37,16 @@ def get_workspace(world: World, request: Request) -> Response:
 
 
 def list_workspaces(world: World, request: Request) -> Response:
-    return page(world.url, request, [descriptions.workspace(found) for found in world.workspaces()])
+    return page(
+        world.url,
+        request,
+        [descriptions.workspace(workspaces) for workspaces in world.workspaces()],
+    )
 
 
 def list_workspaces_of_group(world: World, request: Request) -> Response:
-    found = world.group(request).workspaces.values()
-    return page(world.url, request, [descriptions.workspace(one) for one in found])
+    workspaces = world.group(request).workspaces.values()
+    return page(world.url, request, [descriptions.workspace(workspace) for workspace in workspaces])
 
 
 def delete_workspace(world: World, request: Request) -> Response:

@@ -32,7 +32,7 @@ def expanded(text: str, env: Mapping[str, str]) -> str:
     >>> expanded("$A/${B}/$C", {"A": "1", "B": "2"})
     '1/2/'
     """
-    return VARIABLE.sub(lambda found: env.get(found[1] or found[2], ""), text)
+    return VARIABLE.sub(lambda match: env.get(match[1] or match[2], ""), text)
 
 
 def referenced(text: str, env: Mapping[str, str]) -> str:
@@ -45,7 +45,7 @@ def referenced(text: str, env: Mapping[str, str]) -> str:
     >>> referenced("$AZ_BATCHAI_X/$HOME", {"AZ_BATCHAI_X": "/x", "HOME": "/root"})
     '/x/$HOME'
     """
-    return OWN.sub(lambda found: env.get(found[1] or found[2], found[0]), text)
+    return OWN.sub(lambda match: env.get(match[1] or match[2], match[0]), text)
 
 
 def mount(volume: Volume, root: Path) -> None:
