@@ -150,7 +150,11 @@ def status(run: str, *, as_json: bool) -> int:
 
 
 def watch_status(run: str) -> int:
-    """Show the status of a run again and again, until it has ended."""
+    """Show the status of a run, or of the jobs of a chain, again and again until it has ended."""
+    if (chain := get_chain(run)) is not None:
+        from runspec_jobs.cli import chain as of_chain
+
+        return of_chain.watch_chain(chain)
     of = get(run, destroyed=True, on_event=output.tell_event)
     last = Status(State.WAITING)
 
