@@ -8,7 +8,8 @@ import os
 import re
 from pathlib import Path
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
+from runspec_agent.base.failure import is_no_space
+
 LEAST_BYTES = 64 << 10  # a disk with less is full
 MORE_ROOM = "free some space, or set RUNSPEC_HOME to a folder on another disk"
 
@@ -29,7 +30,7 @@ def described(exc: OSError, path: Path) -> str:
 
 def way_out(exc: OSError) -> str | None:
     """Return a hint for *exc*, or None if there is none."""
-    return MORE_ROOM if exc.errno in FULL else None
+    return MORE_ROOM if is_no_space(exc) else None
 
 
 def full_disk(folder: Path) -> str:
