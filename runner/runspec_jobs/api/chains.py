@@ -34,6 +34,7 @@ from runspec_jobs.state import chain_record, run_record
 from runspec_jobs.state.chain_record import ChainRecord
 
 SHOWN = 3  # the most changed fields that are named
+CANCELLED = "the chain was cancelled"
 SKIPPED, NOT_STARTED = "skipped", "not-started"  # in place of a `State`
 
 
@@ -134,19 +135,13 @@ class ChainRun:
 
     def cancel(self, *, on_event: OnEvent | None = None) -> list[JobStatus]:
         """Start no more jobs, cancel those that run, and wait until they have ended. Calling it again is safe."""
-        chain_record.note_want(self.record, "cancel")
-        # Children first: a service might otherwise start one when its parent is cancelled.
-        for run in reversed([run for run in self.jobs.values() if run is not None]):
-            memory = run.record.read_memory()
-            if memory.status is None:
-                run.cancel(on_event=on_event)
+        _end_each(chain_record.note_want(self.record, "cancel"), _cancel, on_event)
         return self.status()
 
     def destroy(self, *, on_event: OnEvent | None = None) -> None:
         """Cancel the chain, and delete all runs of its jobs, with their outputs. Calling it again is safe."""
-        chain_record.note_want(self.record, "destroy")
-        for run in reversed([run for run in self.jobs.values() if run is not None]):
-            run.destroy(on_event=on_event)
+        ended = _end_each(chain_record.note_want(self.record, "destroy"), _destroy, on_event)
+        chain_record.forget_earlier(ended)
 
 
 def load_chain(
@@ -274,6 +269,42 @@ def chains() -> list[ChainRun]:
     return [ChainRun(record) for record in chain_record.all_chains()]
 
 
+def _end_each(
+    record: ChainRecord, end: Callable[[Run, OnEvent | None], None], on_event: OnEvent | None
+) -> ChainRecord:
+    """End the runs of a chain, the last jobs first, and return the record as it was then.
+
+    If a service fails, the runs of the others are ended all the same, and the first error is raised at the end.
+    """
+    errors: list[RunspecError] = []
+    for job in reversed(list(record.needs)):
+        # An apply that is starting the job goes on until it has; one that comes later sees that it must not.
+        with run_record.lock_name(job, Events(on_event).wait):
+            record = chain_record.current(record) or record
+    # Children first: a service might otherwise start one when its parent is cancelled.
+    newest = [record.runs[job] for job in record.needs if job in record.runs]
+    for run in reversed((*record.earlier, *newest)):
+        try:
+            end(Run(run_record.Record(run_record.find_runs_folder() / run)), on_event)
+        except RunspecError as exc:
+            errors.append(exc)
+    if errors:
+        raise errors[0]
+    return record
+
+
+def _cancel(run: Run, on_event: OnEvent | None) -> None:
+    if run.record.folder.exists() and (
+        run_record.find_damage(run.record) or run.record.read_memory().status is None
+    ):
+        run.cancel(on_event=on_event)
+
+
+def _destroy(run: Run, on_event: OnEvent | None) -> None:
+    if run.record.folder.exists():
+        run.destroy(on_event=on_event)
+
+
 def _run_of(record: ChainRecord, job: str) -> Run | None:
     run = record.runs.get(job)
     known_record = None if run is None else run_record.Record(run_record.find_runs_folder() / run)
@@ -338,6 +369,13 @@ def apply_chain(
     return scheduler.run()
 
 
+class _NotStarted(RunspecError):
+    """The chain was cancelled, or another apply of it has started the job."""
+
+    def __init__(self) -> None:
+        super().__init__("the job is not started")
+
+
 class _Scheduler:
     """Starts the jobs of one chain, and follows each in a thread of its own."""
 
@@ -353,6 +391,7 @@ class _Scheduler:
         confirm: Callable[[], None],
     ) -> None:
         self.chain, self.record, self.new, self.detach = chain, record, new, detach
+        self.known = dict(record.runs)  # but for those that another apply has started meanwhile
         self.on_line, self.on_status, self.on_event = on_line, on_status, on_event
         self.confirm = confirm
         self.done: dict[str, JobStatus] = {}
@@ -429,7 +468,7 @@ class _Scheduler:
         """Return why a job cannot start any more, or an empty string."""
         now = chain_record.current(self.record)
         if now is None or now.want != "run":
-            return "the chain was cancelled"
+            return CANCELLED
         for name, how in self.chain.needs(job).items():
             end = self._status_of(name)
             if end is not None and _is_over(end) and not _has_met(how, end):
@@ -446,12 +485,14 @@ class _Scheduler:
         ]
         made = replace(made, facts=made.facts._replace(parents=tuple(parents)))
         why = self._why_now(job, made)
-        run = lifecycle.apply(Job(made), new=self.new, on_event=self.on_event, confirm=self.confirm)
+        needs = self.record.needs[job]
+        run = self._apply(job, made)
         # The copy is in the store of the job by now.
         for folder in copied:
             copies.remove(folder)
-        self.record = chain_record.note_run(self.record, job, run.id)
-        needs = self.record.needs[job]
+        if run is None:
+            self._settle(JobStatus(job, SKIPPED, CANCELLED, needs, None))
+            return True
         if run.ended is not None:
             ended = run.ended
             self._settle(JobStatus(job, str(ended.state), ended.reason, needs, run, ended))
@@ -462,6 +503,37 @@ class _Scheduler:
             # A thread for each job, because each waits for requests of its own service.
             threading.Thread(target=self._follow, args=(job, run), daemon=True).start()
         return False
+
+    def _apply(self, job: str, made: PlanInputs) -> Run | None:
+        """Start the run of a job, or return the one that another apply has started; None if it is not wanted."""
+
+        def note_run(run: str) -> None:
+            self.record = chain_record.note_run(self.record, job, run, self.known.get(job))
+            if self.record.want != "run" or self.record.runs.get(job) != run:
+                raise _NotStarted
+
+        while True:
+            try:
+                run = lifecycle.apply(
+                    Job(made),
+                    new=self.new,
+                    on_event=self.on_event,
+                    confirm=self.confirm,
+                    note_run=note_run,
+                )
+            except _NotStarted:
+                if self.record.want != "run":
+                    return None
+                other = _run_of(self.record, job)
+                if (
+                    other is None
+                ):  # its apply was killed before it made anything, or it was destroyed
+                    self.known[job] = self.record.runs[job]
+                    continue
+                status = other.status()
+                run = replace(other, ended=status if status.state.terminal else None)
+            self.known[job] = run.id
+            return run
 
     def _why_now(self, job: str, made: PlanInputs) -> str:
         """Return why a job is started: it has not succeeded before, or something has changed since."""

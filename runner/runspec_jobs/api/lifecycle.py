@@ -402,11 +402,12 @@ def apply(
     new: bool = False,
     on_event: OnEvent | None = None,
     confirm: Callable[[], None] = lambda: None,
+    note_run: Callable[[str], None] = lambda run: None,
 ) -> Run:
     """Start the run of *job*, or continue or return the one that it already has; *new* starts one in any case.
 
     *confirm* is called before a new run is started, and may raise an error to start none; `estimate` says what it
-    may cost.
+    may cost. *note_run* gets the id of the run before anything is made for it, and may raise an error as well.
 
     Calling it again after a crash at any moment makes nothing twice. With *detach* false, wait until the run has ended.
     Raises Conflict if a run of that name is alive with another spec, UnknownOutcome if a service did not answer (call
@@ -418,7 +419,9 @@ def apply(
     else:
         run_group.keep(job.group.spec, job.group.text.applied)
     client = job.inputs.provider.connect(job.inputs.facts)
-    started = start_run.start(job.inputs, client, Events(on_event), new=new, confirm=confirm)
+    started = start_run.start(
+        job.inputs, client, Events(on_event), new=new, confirm=confirm, note_run=note_run
+    )
     run = Run(started.record, started.status, started.client)
     if not detach:
         run.wait(on_event=on_event)

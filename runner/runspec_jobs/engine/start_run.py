@@ -30,6 +30,7 @@ from runspec_jobs.state.journal import Journal, RunState
 from runspec_jobs.state.run_record import Record
 
 Confirm = Callable[[], None]
+NoteRun = Callable[[str], None]
 Equal = Callable[[Record, model.Plan, PlanInputs], bool]
 
 
@@ -59,14 +60,16 @@ def start(
     *,
     new: bool = False,
     confirm: Confirm = lambda: None,
+    note_run: NoteRun = lambda run: None,
 ) -> Started:
     """Start or continue the run of *inputs* if necessary, and return it; *new* starts one in any case.
 
-    *confirm* is called before a new run is recorded, and may raise an error to start none.
+    *confirm* is called before a new run is recorded, and may raise an error to start none. *note_run* gets the id of
+    the run before anything is made for it, while no other apply of the name can start one, and may raise an error, too.
     Raises Conflict if a run of the name is alive with another spec, and Damaged if the record of one cannot be read.
     """
     with run_record.lock_name(inputs.spec.name, reporter.wait):
-        choice = _choose(inputs, client, new, reporter, confirm)
+        choice = _choose(inputs, client, new, reporter, confirm, note_run)
         reporter.note(choice.message)
         with run_record.lock_site(reporter.wait, shared=True):
             ended = _make(choice, inputs, client, reporter)
@@ -74,7 +77,12 @@ def start(
 
 
 def _choose(
-    inputs: PlanInputs, client: Client, new: bool, reporter: Reporter, confirm: Confirm
+    inputs: PlanInputs,
+    client: Client,
+    new: bool,
+    reporter: Reporter,
+    confirm: Confirm,
+    note_run: NoteRun,
 ) -> Choice:
     """Return the run that this spec already has, or else a new one. The caller holds the lock of the name."""
     plan = model.make_plan(inputs.provider, inputs.spec, run_record.make_token(), inputs.facts)
@@ -85,8 +93,10 @@ def _choose(
         choice = judge_earlier(old, plan, client, inputs, reporter)
         # An older run that has ended does not count: the newest one has failed or was cancelled.
         if choice is not None and (age == 0 or choice.status is None):
+            note_run(old.run)
             return choice
     confirm()
+    note_run(plan.run)
     base, name = inputs.base.absolute(), inputs.spec.name
     machines = record_rates(inputs.provider, inputs.spec, inputs.facts, inputs.prices)
     about = describe_run(inputs, client, plan.run)

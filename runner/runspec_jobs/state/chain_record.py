@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,13 @@ from typing import Any
 from runspec_jobs import record_formats
 from runspec_jobs.errors import Damaged, UsageError
 from runspec_jobs.provider import paths
+from runspec_jobs.spec.needs import Condition
+from runspec_jobs.spec.types import NAME, compiled
 from runspec_jobs.state import atomic_io, origin
 
 FORMAT = "runspec.chain/v1"
+PLACE = 12  # the letters in the name of a record that stand for the path of its chain
+RUN = r"^[a-z][a-z0-9-]{0,39}-[0-9a-z]{6}$"
 NOT_OURS = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
 
@@ -26,7 +30,8 @@ NOT_OURS = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 class ChainRecord:
     """A chain that was applied: its *name* and *path*, its jobs in order with what each needs, and their runs.
 
-    *needs* has a condition for each parent of each job. *want* is `run`, `cancel` or `destroy`.
+    *needs* has a condition for each parent of each job, and *earlier* has the runs in whose place others have come.
+    *want* is `run`, `cancel` or `destroy`.
     """
 
     name: str
@@ -34,6 +39,17 @@ class ChainRecord:
     needs: Mapping[str, Mapping[str, str]]
     runs: Mapping[str, str] = field(default_factory=dict)
     want: str = "run"
+    earlier: tuple[str, ...] = ()
+
+    def with_run(self, job: str, run: str) -> ChainRecord:
+        """Return the record with the run that *job* has now."""
+        before = self.runs.get(job, run)
+        every = self.earlier if before == run else (*self.earlier, before)
+        return replace(self, runs={**self.runs, job: run}, earlier=_unique(every, run))
+
+
+def _unique(runs: Sequence[str], but: str = "") -> tuple[str, ...]:
+    return tuple(run for run in dict.fromkeys(runs) if run != but)
 
 
 def _folder() -> Path:
@@ -41,7 +57,7 @@ def _folder() -> Path:
 
 
 def _file(name: str, path: Path) -> Path:
-    digest = hashlib.sha256(str(path).encode(errors="surrogateescape")).hexdigest()[:12]
+    digest = hashlib.sha256(str(path).encode(errors="surrogateescape")).hexdigest()[:PLACE]
     return _folder() / f"{name}-{digest}.json"
 
 
@@ -57,23 +73,38 @@ def _locked(name: str, path: Path) -> Iterator[None]:
 def keep(name: str, path: Path, needs: Mapping[str, Mapping[str, str]]) -> ChainRecord:
     """Write that the chain at *path* is applied; the runs of its jobs stay on record."""
     with _locked(name, path):
-        before = _read(_file(name, path))
-        runs = {} if before is None else {n: r for n, r in before.runs.items() if n in needs}
-        return _write(ChainRecord(name, path, needs, runs))
+        before = _read(_file(name, path)) or ChainRecord(name, path, needs)
+        runs = {job: run for job, run in before.runs.items() if job in needs}
+        left = (run for job, run in before.runs.items() if job not in needs)
+        return _write(
+            ChainRecord(name, path, needs, runs, earlier=_unique((*before.earlier, *left)))
+        )
 
 
-def note_run(chain: ChainRecord, job: str, run: str) -> ChainRecord:
-    """Write which run the *job* of a chain has now, and return the record as it is then."""
+def note_run(chain: ChainRecord, job: str, run: str, before: str | None) -> ChainRecord:
+    """Write which run the *job* of a chain has now, and return the record as it is then.
+
+    Nothing is written if the chain is to be cancelled or destroyed, or if the run of the job is not *before* any more.
+    """
     with _locked(chain.name, chain.path):
         # Read anew under the lock: another command may have noted the run of another job.
         now = _read(_file(chain.name, chain.path)) or chain
-        return _write(replace(now, runs={**now.runs, job: run}))
+        if now.want != "run" or now.runs.get(job) not in (before, run):
+            return now
+        return _write(now.with_run(job, run))
 
 
 def note_want(chain: ChainRecord, want: str) -> ChainRecord:
     """Write that a chain is to be cancelled or destroyed: no more jobs of it are started."""
     with _locked(chain.name, chain.path):
         return _write(replace(_read(_file(chain.name, chain.path)) or chain, want=want))
+
+
+def forget_earlier(chain: ChainRecord) -> None:
+    """Write that nothing is left of those runs which are earlier ones in the record *chain*."""
+    with _locked(chain.name, chain.path):
+        now = _read(_file(chain.name, chain.path)) or chain
+        _write(replace(now, earlier=_unique([r for r in now.earlier if r not in chain.earlier])))
 
 
 def current(chain: ChainRecord) -> ChainRecord | None:
@@ -84,7 +115,8 @@ def current(chain: ChainRecord) -> ChainRecord | None:
 def find(name: str) -> ChainRecord | None:
     """Return the chain called *name*, or the chain whose file or folder *name* is; None if there is none.
 
-    Chains nearest to the current folder come first. Raises UsageError if several are equally near.
+    Chains nearest to the current folder come first. Raises UsageError if several are equally near, and Damaged if the
+    record of the only one cannot be read.
     """
     every = all_chains()
     path = Path(name)
@@ -92,6 +124,7 @@ def find(name: str) -> ChainRecord | None:
         return next((chain for chain in every if chain.path == path.resolve()), None)
     named = [chain for chain in every if chain.name == name]
     if not named:
+        _complain_of_damage(name)
         return None
     here = origin.find_current_folder()
     near = [
@@ -103,6 +136,13 @@ def find(name: str) -> ChainRecord | None:
         listed = ", ".join(str(chain.path) for chain in nearest)
         raise UsageError(f"'{name}' is the name of several chains", f"name its file: {listed}")
     return nearest[0]
+
+
+def _complain_of_damage(name: str) -> None:
+    """Raise Damaged if the record of a chain called *name* cannot be read: jobs of it may be alive."""
+    if compiled(NAME).fullmatch(name):
+        for file in _folder().glob(f"{name}-{'?' * PLACE}.json"):
+            _read(file)
 
 
 def _base(chain: ChainRecord) -> Path:
@@ -127,17 +167,30 @@ def _read(file: Path) -> ChainRecord | None:
         value = json.loads(file.read_bytes())
         record_formats.check(value, FORMAT, str(file))
         return ChainRecord(
-            str(value["name"]),
-            Path(value["path"]),
-            {str(job): dict(needs) for job, needs in value["needs"].items()},
-            {str(job): str(run) for job, run in value["runs"].items()},
-            str(value["want"]),
+            _matched(NAME, value["name"]),
+            Path(_matched(r"[^\0]+", value["path"])),
+            {
+                _matched(NAME, job): {
+                    _matched(NAME, of): str(Condition(how)) for of, how in needs.items()
+                }
+                for job, needs in value["needs"].items()
+            },
+            {_matched(NAME, job): _matched(RUN, run) for job, run in value["runs"].items()},
+            _matched("run|cancel|destroy", value["want"]),
+            tuple(_matched(RUN, run) for run in value.get("earlier", ())),
         )
     except FileNotFoundError:
         return None
     except (OSError, *NOT_OURS) as exc:
         message = f"{file}: it is damaged"
         raise Damaged(message, "remove the file, and apply the chain again") from exc
+
+
+def _matched(pattern: str, text: str) -> str:
+    """Return *text* of a record, which may lead to a file. Raises ValueError if it is not of the form *pattern*."""
+    if compiled(pattern).fullmatch(text) is None:
+        raise ValueError(text)
+    return text
 
 
 def _write(chain: ChainRecord) -> ChainRecord:
@@ -148,6 +201,7 @@ def _write(chain: ChainRecord) -> ChainRecord:
         "needs": {job: dict(needs) for job, needs in chain.needs.items()},
         "runs": dict(chain.runs),
         "want": chain.want,
+        "earlier": list(chain.earlier),
     }
     file = _file(chain.name, chain.path)
     with atomic_io.translate_os_errors(file):
