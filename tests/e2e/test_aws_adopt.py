@@ -57,6 +57,38 @@ def test_a_run_that_has_ended_is_adopted_with_its_log_and_outputs(
     assert left(region, tmp_path) == []
 
 
+CHAIN = """\
+apiVersion: runspec/v1
+name: prepare
+provider: aws-batch
+outputs: [{name: data, path: /job/data}]
+run: echo 1 > ${outputs.data}/a
+---
+apiVersion: runspec/v1
+name: train
+provider: aws-batch
+mounts: [{name: data, source: run://prepare/data, target: /job/in}]
+run: cat ${mounts.data}/a
+"""
+
+
+def test_a_chain_goes_on_from_an_adopted_run_of_another_machine(
+    region: Region, on: Machine, capsys: Capture
+) -> None:
+    on("one")
+    Path("all.yaml").write_text(CHAIN)
+    assert run(["apply", "all.yaml", "--until", "prepare"]) == 0
+    name = only_run()
+    on("other")
+    assert run(["adopt", "aws-batch", name]) == 0
+
+    code, _ = out(capsys, "apply", "all.yaml")
+
+    assert code == 0
+    assert len(calls(region, "SubmitJob")) == 2  # the run that was adopted is not repeated
+    assert out(capsys, "logs", "train") == (0, "1\n")
+
+
 def test_two_machines_hold_a_run_and_both_end_it(
     region: Region, tmp_path: Path, on: Machine, capsys: Capture
 ) -> None:
