@@ -1,0 +1,163 @@
+"""Each job of a chain runs once, with all that the jobs before it have saved, wherever a command is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from runspec_emulators.azure_services.blob import Blobs
+from runspec_emulators.slurm import Cluster, Shape
+from tests.faults import chains, chosen
+from tests.faults.cells import sample, spread
+from tests.faults.cloud import AT_ONCE, New, new_cloud
+from tests.faults.conftest import drivers
+from tests.faults.world import Driver, new_world
+from tests.support.requirements import need
+from tests.support.slurm.shared_cluster import PROGRAMS
+
+OF_SLURM = "POST sbatch"
+OF_AWS = "POST /v1/submitjob"
+OF_AZURE = "POST batch /jobs/*/addtaskcollection"
+FEW = 5  # boundaries of all verbs in the run that is not the matrix
+
+
+def boundaries(driver: Driver, verb: str) -> list[str]:
+    """Return the boundaries of *verb* as a run of it that is not killed passes them; threads may change their order."""
+    with new_world(driver, chains.CELLS[verb][1], chains.LocalChain) as world:
+        return [step["label"] for step in chains.trace(world, verb) if step["n"] is not None]
+
+
+def killed(driver: Driver, verb: str, at: int) -> list[str]:
+    cell, last = chains.CELLS[verb]
+    with new_world(driver, last, chains.LocalChain) as world:
+        return cell(world, at=at)
+
+
+@pytest.mark.matrix
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", chains.CELLS)
+def test_a_chain_killed_at_any_boundary_and_repeated_is_as_if_nothing_had_happened(
+    pool: list[Driver], verb: str
+) -> None:
+    labels = boundaries(pool[0], verb)
+    places = chosen.spaced(range(1, len(labels) + 1))
+
+    wrong = spread(pool, lambda driver, at: killed(driver, verb, at), places)
+
+    assert {labels[at - 1]: what for at, what in wrong.items()} == {}
+
+
+@pytest.mark.slow
+def test_a_chain_killed_at_some_boundaries_and_repeated_is_as_if_nothing_had_happened(
+    pool: list[Driver],
+) -> None:
+    labels = boundaries(pool[0], "apply")
+    verbs = ("apply", "apply, then destroy", "apply, then cancel")
+    places = [(verbs[i % 3], at) for i, at in enumerate(sample(len(labels), FEW))]
+
+    wrong = spread(pool, lambda driver, place: killed(driver, *place), places)
+
+    assert {(verb, labels[at - 1]): what for (verb, at), what in wrong.items()} == {}
+
+
+# At services: killed before and after requests that change something; a reply of each request to submit is lost.
+
+
+@pytest.fixture(scope="module")
+def slurm_pool() -> Iterator[list[Driver]]:
+    with drivers(AT_ONCE, "slurm") as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    need(*PROGRAMS)
+    machine = Shape(cpus=64, memory_mb=None)
+    with Cluster(tmp_path_factory.mktemp("c"), 2, machine, more={"KillWait": 1}) as one:
+        yield one
+
+
+@pytest.fixture
+def on_slurm(cluster: Cluster) -> New:
+    return partial(new_cloud, chains.SlurmChain, cluster=cluster)
+
+
+@pytest.fixture
+def on_aws(region: New) -> New:
+    return partial(new_cloud, chains.AwsChain, **region.keywords)  # type: ignore[attr-defined]  # a partial
+
+
+@pytest.fixture
+def on_azure(blobs: Blobs) -> New:
+    return partial(new_cloud, chains.AzureChain, blobs=blobs)
+
+
+def killed_everywhere(pool: list[Driver], new: New, verb: str) -> dict[str, list[str]]:
+    kills = chains.located_in(pool[0], new, verb).kills()
+    places = chosen.kills(kills)
+    wrong = spread(pool, lambda driver, at: chains.killed(driver, new, verb, at), places)
+    return {kills[at]: what for at, what in wrong.items()}
+
+
+def lost_replies(pool: list[Driver], new: New, request: str, fault: str) -> dict[str, list[str]]:
+    """Lose the reply of each request to submit a job of the chain."""
+    requests = enumerate(chains.located_in(pool[0], new, "apply").requests, 1)
+    submits = {at: label for at, label in requests if label.startswith(request)}
+    assert submits
+    wrong = spread(pool, lambda driver, at: chains.broken(driver, new, "apply", fault, at), submits)
+    return {submits[at]: what for at, what in wrong.items()}
+
+
+VERBS = [
+    pytest.param(verb, marks=() if verb == "apply" else pytest.mark.matrix) for verb in chains.CELLS
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_chain_on_slurm_killed_at_its_requests_is_as_if_nothing_had_happened(
+    slurm_pool: list[Driver], on_slurm: New, verb: str
+) -> None:
+    assert killed_everywhere(slurm_pool, on_slurm, verb) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_chain_on_aws_batch_killed_at_its_requests_is_as_if_nothing_had_happened(
+    wide_pool: list[Driver], on_aws: New, verb: str
+) -> None:
+    assert killed_everywhere(wide_pool, on_aws, verb) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_chain_on_azure_batch_killed_at_its_requests_is_as_if_nothing_had_happened(
+    azure_pool: list[Driver], on_azure: New, verb: str
+) -> None:
+    assert killed_everywhere(azure_pool, on_azure, verb) == {}
+
+
+@pytest.mark.matrix
+@pytest.mark.slow
+def test_a_reply_of_sbatch_that_is_lost_starts_no_job_of_a_chain_twice(
+    slurm_pool: list[Driver], on_slurm: New
+) -> None:
+    assert lost_replies(slurm_pool, on_slurm, OF_SLURM, "sbatch is killed after") == {}
+
+
+@pytest.mark.matrix
+@pytest.mark.slow
+def test_a_reply_of_submit_job_that_is_lost_starts_no_job_of_a_chain_twice(
+    wide_pool: list[Driver], on_aws: New
+) -> None:
+    assert lost_replies(wide_pool, on_aws, OF_AWS, "reset after") == {}
+
+
+@pytest.mark.matrix
+@pytest.mark.slow
+def test_a_reply_to_added_tasks_that_is_lost_starts_no_job_of_a_chain_twice(
+    azure_pool: list[Driver], on_azure: New
+) -> None:
+    assert lost_replies(azure_pool, on_azure, OF_AZURE, "reset after") == {}
