@@ -21,7 +21,7 @@ from runspec_jobs.cli.app import run
 from runspec_jobs.state import run_record
 from tests.support.azure import emulated_account
 from tests.support.azure.emulated_account import blobs as blobs  # a fixture
-from tests.support.doc_blocks import RUN, SHELL
+from tests.support.doc_blocks import RUN, SHELL, blocks
 from tests.support.profiles import own_profile
 from tests.support.requirements import need
 from tests.support.root import ROOT
@@ -46,6 +46,11 @@ def write(name: str, provider: str = "local", path: str = "job.yaml", **fields: 
 
 def applied(*words: str) -> None:
     assert run(["apply", *words]) == 0
+
+
+def write_chain() -> None:
+    """Write the chain of the page, which is its first block."""
+    Path("mnist.yaml").write_text(next(blocks("docs/chains.md")).text)
 
 
 @dataclass(frozen=True)
@@ -122,6 +127,8 @@ WORLDS: Mapping[str, World] = {
     "docs/aws-batch.md: pip install 'runspec-jobs[aws]'": World(
         fixture="region", before={"runspec trust": fill_in}, codes=LACKS
     ),
+    "docs/chains.md: runspec apply mnist.yaml --until search": World(write_chain),
+    "docs/chains.md: runspec validate mnist.yaml": World(write_chain),
     "docs/azure-batch.md: pip install 'runspec-jobs[azure]'": World(
         fixture="account", before={"runspec trust": fill_in}
     ),

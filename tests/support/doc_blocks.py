@@ -54,6 +54,8 @@ RUN = {
     "docs/adopt.md: runspec list --remote",
     "docs/aws-batch.md: pip install 'runspec-jobs[aws]'",
     "docs/azure-batch.md: pip install 'runspec-jobs[azure]'",
+    "docs/chains.md: runspec apply mnist.yaml --until search",
+    "docs/chains.md: runspec validate mnist.yaml",
     "docs/elastic-costs.md: runspec simulate job.yaml --prices docs/traces/dynam",
     "docs/exit-codes.md: runspec explain 75",
     "docs/json.md: runspec status mnist --json | jq -r .state",

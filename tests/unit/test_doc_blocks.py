@@ -20,7 +20,7 @@ import typer
 import yaml
 
 from bench.__main__ import main as bench
-from runspec_jobs import api
+from runspec_jobs.api.specs import check_file
 from runspec_jobs.cli.commands import group
 from runspec_jobs.errors import UsageError
 from tests.support.doc_blocks import CHECKED, PAGES, RUN, SHELL, Block, blocks, inline
@@ -228,13 +228,14 @@ def test_each_command_in_a_sentence_is_one_that_exists(page: str, line: str) -> 
 @pytest.mark.parametrize(
     "block", [b for b in BLOCKS if b.language == "yaml"], ids=lambda b: f"{b.page} {b.text[:20]}"
 )
-def test_a_block_of_yaml_can_be_read_and_a_spec_is_valid(block: Block) -> None:
-    read = yaml.safe_load(block.text)
+def test_a_block_of_yaml_can_be_read_and_a_spec_is_valid(block: Block, tmp_path: Path) -> None:
+    documents = list(yaml.safe_load_all(block.text))
 
-    assert read
-    if "apiVersion" in read and "tiny" not in block.text:
-        found = api.validate(block.text.encode())
-        assert [str(one) for one in found if one.severity == "error"] == []
+    assert all(documents)
+    if "apiVersion" in documents[0] and "tiny" not in block.text:
+        (tmp_path / "all.yaml").write_text(block.text)
+        problems = [one for text in check_file(tmp_path / "all.yaml") for one in text.diagnostics]
+        assert [str(one) for one in problems if one.severity == "error"] == []
 
 
 @pytest.mark.parametrize(
