@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from runspec_jobs.engine import apply as engine, named_run, rescue
 from runspec_jobs.engine.clients import connect
+from runspec_jobs.engine.outputs import copies
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.engine.start_run import destroy_run
 from runspec_jobs.errors import Conflict, Damaged, Newer, RunspecError, UsageError
@@ -51,6 +52,7 @@ def destroy(record: Record, reporter: Reporter) -> None:
         raise
     except Damaged as exc:
         rescue.destroy(record, exc, reporter)
+    copies.remove_all(record.run)
     if of_size := OF_SIZE.fullmatch(record.name):
         forget_group(of_size[1])
 

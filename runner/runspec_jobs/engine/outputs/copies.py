@@ -25,14 +25,14 @@ def copy_output(
 ) -> Path:
     """Return a folder of this machine with the newest saves of *output*, laid out as a mount of it.
 
-    The folder is named by its content. An interrupted copy is continued: files that are there are not read again.
-    Raises UsageError if nothing was saved, and the errors of the store.
+    The folder is named by the run and its content. An interrupted copy is continued: files that are there are not read
+    again. Raises UsageError if nothing was saved, and the errors of the store.
     """
     files = chosen(client, run, output)
     shape = layout.make_layout(spec)
     if output.task is not None:
         shape = shape._replace(several_tasks=False)
-    target = _folder() / content_digest(files)
+    target = _folder() / f"{run}-{content_digest(files)}"
     with atomic_io.translate_os_errors(target):
         atomic_io.make_folder(_folder())
     with atomic_io.hold_lock(_folder() / f"{target.name}.lock", f"another copy of {run}"):
@@ -50,6 +50,15 @@ def remove(folder: Path) -> None:
         os.chmod(at, stat.S_IRWXU)
     shutil.rmtree(folder, ignore_errors=True)
     folder.with_name(f"{folder.name}.lock").unlink(missing_ok=True)
+
+
+def remove_all(run: str) -> None:
+    """Delete the copies of outputs of a run that are left, also unfinished ones: no job was started with them."""
+    named = f"{run}-{'[0-9a-f]' * 64}"  # and not a run whose name begins so
+    for folder in (*_folder().glob(UNFINISHED + named), *_folder().glob(named)):
+        remove(folder)
+    for lock in _folder().glob(f"{named}.lock"):
+        lock.unlink(missing_ok=True)
 
 
 def _folder() -> Path:
