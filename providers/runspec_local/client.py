@@ -41,8 +41,7 @@ from runspec_jobs.provider import (
     read_inside_sh,
     state_folder,
 )
-from runspec_local import errors, orphans, publish, shell, status
-from runspec_local.infrastructure import environment, image, registry_login
+from runspec_local import errors, infrastructure, orphans, publish, shell, status
 from runspec_local.session import container_engine, gpus
 from runspec_local.store import is_whole, put, remove
 from runspec_local.supervisor import (
@@ -125,7 +124,7 @@ class LocalClient:
                 return {"path": params["path"]} if is_whole(Path(params["path"])) else None
             case "build_environment":
                 path = Path(params["path"])
-                return {"environment": params["path"]} if environment.complete(path) else None
+                return {"environment": params["path"]} if infrastructure.complete(path) else None
             case "pull_image":
                 there = container_engine.has_image(params["engine"], params["image"])
                 return {"image": params["image"]} if there else None
@@ -228,7 +227,7 @@ class LocalClient:
 
     def _build_environment(self, params: Mapping[str, Any]) -> Response:
         self._make_root()
-        environment.build(
+        infrastructure.build_environment(
             Path(params["path"]),
             params["requirements"],
             params["build_constraints"],
@@ -240,12 +239,14 @@ class LocalClient:
     def _pull(self, params: Mapping[str, Any]) -> Response:
         name, image = params["engine"], params["image"]
         self._make_root()
-        with registry_login.options(self.root, name, params.get("login")) as words:
+        with infrastructure.login_options(self.root, name, params.get("login")) as words:
             done = container_engine.engine(
                 name, *words.before, "pull", *words.after, image, timeout_s=self.timing.pull_s
             )
         if done.returncode:
-            message = f"cannot get the image {image}: {container_engine.last_line(done.stderr)}"
+            message = (
+                f"cannot get the image {infrastructure}: {container_engine.last_line(done.stderr)}"
+            )
             hint = "check its name, and that you are logged in to its registry"
             if "login" in params:
                 hint = f"check its name, and registry_user and registry_password of {params['login']['registry']}"
@@ -254,7 +255,7 @@ class LocalClient:
 
     def _build_image(self, params: Mapping[str, Any]) -> Response:
         self._make_root()
-        image.build(
+        infrastructure.build_image(
             params["engine"],
             params["image"],
             params["base"],

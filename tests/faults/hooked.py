@@ -12,7 +12,7 @@ from tests.faults.boundaries import Boundaries
 
 
 def supervise(wanted: Mapping[str, Any]) -> None:
-    from runspec_local.supervisor import process, reaper, supervisor
+    from runspec_local.supervisor import process, reaper, supervision
 
     while wanted.get("gate") and not os.path.exists(wanted["gate"]):
         time.sleep(0.01)
@@ -23,14 +23,14 @@ def supervise(wanted: Mapping[str, Any]) -> None:
             time.sleep(wanted["pause_in_claim_s"])
             return real()
 
-        vars(supervisor)["identity"] = identity
+        vars(supervision)["identity"] = identity
     if wanted.get("without") == "claim":
-        supervisor.claim = unclaimed
+        supervision.claim = unclaimed
     if wanted.get("trace"):
 
         def traced(folder: Path, leases: Any, claimed: int) -> None:
             Boundaries(wanted["world"], wanted["trace"], wanted.get("at")).install()
-            supervisor.supervise(folder, leases, claimed)
+            supervision.supervise(folder, leases, claimed)
 
         vars(reaper)["supervise"] = traced
     reaper.main()

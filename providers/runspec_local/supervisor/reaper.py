@@ -20,7 +20,7 @@ from runspec_agent.base import limits
 from runspec_local.session import container_engine
 from runspec_local.supervisor import process
 from runspec_local.supervisor.device_leases import DeviceLeases
-from runspec_local.supervisor.supervisor import KILL_S, supervise
+from runspec_local.supervisor.supervision import KILL_S, supervise
 
 
 def main() -> None:

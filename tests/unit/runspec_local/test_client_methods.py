@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from runspec_jobs.provider import Chunk, Request, TimedChunk
-from runspec_local import shell, status
+from runspec_local import infrastructure, shell, status
 from runspec_local.client import LocalClient
-from runspec_local.infrastructure import environment, image
 from runspec_local.session import container_engine
 from runspec_local.status import FileStream
 from runspec_local.supervisor import process, reaper
@@ -30,7 +29,7 @@ def test_an_environment_is_built_at_its_path(
     client: LocalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(environment, "build", lambda *args: built.append(args[:-1]))
+    monkeypatch.setattr(infrastructure, "build_environment", lambda *args: built.append(args[:-1]))
     params = {"path": "/e", "requirements": "six", "build_constraints": "", "interpreter": "py"}
 
     answer = client.call(Request("local", "build_environment", params))
@@ -43,7 +42,7 @@ def test_an_image_is_built_with_its_requirements(
     client: LocalClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(image, "build", lambda *args: built.append(args[:5]))
+    monkeypatch.setattr(infrastructure, "build_image", lambda *args: built.append(args[:5]))
     params = {
         "engine": "podman",
         "image": "made:1",

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from runspec_jobs.provider import RemoteError, Unavailable, UsageError
-from runspec_local.infrastructure.environment import build, complete
+from runspec_local.infrastructure import build_environment, complete
 from runspec_local.session import pythons, uv
 from runspec_local.session.pythons import find_python, search_path
 from runspec_local.session.uv import failure, find_uv, uv_environment
@@ -247,7 +247,9 @@ def test_an_environment_has_what_was_asked_for(index: Index, target: Path) -> No
     index.sdist("beta")
     told: list[str] = []
 
-    build(target, ["alpha==1.0", "beta"], ["setuptools<74"], sys.executable, told.append)
+    build_environment(
+        target, ["alpha==1.0", "beta"], ["setuptools<74"], sys.executable, told.append
+    )
 
     assert complete(target)
     assert works(target, "alpha") and works(target, "beta")
@@ -261,14 +263,14 @@ def test_an_environment_has_what_was_asked_for(index: Index, target: Path) -> No
 def test_an_environment_sees_nothing_of_ours(index: Index, target: Path) -> None:
     index.wheel("alpha")
 
-    build(target, ["alpha"], [], sys.executable)
+    build_environment(target, ["alpha"], [], sys.executable)
 
     ask = [str(target / "bin/python"), "-c", "import pytest"]
     assert subprocess.run(ask, capture_output=True).returncode == 1
 
 
 def test_no_requirements_are_an_empty_environment(index: Index, target: Path) -> None:
-    build(target, [], [], sys.executable)
+    build_environment(target, [], [], sys.executable)
 
     assert complete(target)
 
@@ -277,11 +279,11 @@ def test_building_again_does_nothing(
     index: Index, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index.wheel("alpha")
-    build(target, ["alpha"], [], sys.executable)
+    build_environment(target, ["alpha"], [], sys.executable)
     before = (target / ".complete").stat().st_mtime_ns
     told: list[str] = []
 
-    build(target, ["alpha"], [], sys.executable, told.append)
+    build_environment(target, ["alpha"], [], sys.executable, told.append)
 
     assert told == []
     assert (target / ".complete").stat().st_mtime_ns == before
@@ -297,7 +299,7 @@ def test_building_again_does_nothing(
 )
 def test_what_is_not_whole_is_built_anew(broken: str, index: Index, target: Path) -> None:
     index.wheel("alpha")
-    build(target, ["alpha"], [], sys.executable)
+    build_environment(target, ["alpha"], [], sys.executable)
     (target / "left-over").write_text("")
     if broken == "unmarked":
         (target / ".complete").unlink()
@@ -308,7 +310,7 @@ def test_what_is_not_whole_is_built_anew(broken: str, index: Index, target: Path
         (target / "bin/python").symlink_to("/nonexistent/python3")
     assert not complete(target)
 
-    build(target, ["alpha"], [], sys.executable)
+    build_environment(target, ["alpha"], [], sys.executable)
 
     assert complete(target) and works(target, "alpha")
     assert not (target / "left-over").exists()
@@ -330,7 +332,9 @@ def test_two_at_once_build_once(index: Index, target: Path, tmp_path: Path) -> N
             threads[1].start()
 
     threads = [
-        threading.Thread(target=build, args=(target, ["slow"], [], sys.executable, progress))
+        threading.Thread(
+            target=build_environment, args=(target, ["slow"], [], sys.executable, progress)
+        )
         for progress in (first, second)
     ]
     threads[0].start()
@@ -354,7 +358,7 @@ def wait_for(there: Callable[[], bool], what: str) -> None:
 BUILD = """
 import sys
 from pathlib import Path
-from runspec_local.infrastructure.environment import build
+from runspec_local.infrastructure import build
 build(Path(sys.argv[1]), ["slow"], [], sys.executable)
 """
 
@@ -381,7 +385,7 @@ def test_a_build_that_was_killed_is_built_anew(index: Index, target: Path, tmp_p
         told.append(line)
         (tmp_path / "go").touch()
 
-    build(target, ["slow"], [], sys.executable, progress)
+    build_environment(target, ["slow"], [], sys.executable, progress)
 
     assert told[0] == "Waiting for another build of the same environment"
     assert complete(target) and works(target, "slow")
@@ -398,7 +402,7 @@ def test_a_build_that_is_interrupted_leaves_no_uv(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        build(target, ["slow"], [], sys.executable, interrupt)
+        build_environment(target, ["slow"], [], sys.executable, interrupt)
 
     assert not any(str(target).encode() in line for _, line in process_table.words())
     assert not complete(target)
@@ -409,7 +413,7 @@ def test_a_build_that_is_interrupted_leaves_no_uv(
 
 def refused(target: Path, *requirements: str) -> RemoteError:
     with pytest.raises(RemoteError) as told:
-        build(target, requirements, [], sys.executable)
+        build_environment(target, requirements, [], sys.executable)
     assert not target.exists()
     assert "\n" not in told.value.message
     assert "Traceback" not in told.value.message
@@ -469,7 +473,7 @@ def test_after_a_failure_it_can_be_built(index: Index, target: Path) -> None:
     refused(target, "alpha")
     index.wheel("alpha")
 
-    build(target, ["alpha"], [], sys.executable)
+    build_environment(target, ["alpha"], [], sys.executable)
 
     assert works(target, "alpha")
 
@@ -478,7 +482,7 @@ def test_a_place_that_cannot_be_written_is_told(index: Index, tmp_path: Path) ->
     (tmp_path / "file").write_text("")
 
     with pytest.raises(RemoteError, match="cannot build the environment at"):
-        build(tmp_path / "file" / "key", [], [], sys.executable)
+        build_environment(tmp_path / "file" / "key", [], [], sys.executable)
 
 
 NEW = """\
@@ -583,7 +587,7 @@ def test_chainer_is_built_from_the_registry(target: Path) -> None:
     python, _ = find_python(find_uv(), ">=3.9,<3.12")
     requirements = [*CHAINER.split(), "protobuf==7.36.2"]
 
-    build(target, requirements, ["setuptools<74"], python, print)
+    build_environment(target, requirements, ["setuptools<74"], python, print)
 
     ask = [str(target / "bin/python"), "-W", "ignore", "-c", "import chainermn; print(chainermn)"]
     assert "chainermn" in subprocess.run(ask, capture_output=True, text=True, check=True).stdout

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from runspec_local.infrastructure.registry_login import options
+from runspec_local.infrastructure import login_options
 
 LOGIN = {"registry": "registry.example.org", "user": "me", "password": "hush"}
 AUTHS = {"registry.example.org": {"auth": "bWU6aHVzaA=="}}
 
 
 def test_podman_gets_a_file_that_only_its_owner_can_read(tmp_path: Path) -> None:
-    with options(tmp_path, "podman", LOGIN) as words:
+    with login_options(tmp_path, "podman", LOGIN) as words:
         name, value = words.after
         file = Path(value)
         modes = [stat.S_IMODE(path.stat().st_mode) for path in (file, file.parent)]
@@ -41,7 +41,7 @@ def test_docker_keeps_the_context_that_says_where_its_daemon_is(
     (own / "config.json").write_text(json.dumps(kept))
     monkeypatch.setenv("DOCKER_CONFIG", str(own))
 
-    with options(root, "docker", LOGIN) as words:
+    with login_options(root, "docker", LOGIN) as words:
         name, value = words.before
         content = json.loads(Path(value, "config.json").read_text())
         contexts = Path(value, "contexts", "meta").is_dir()
@@ -60,7 +60,7 @@ def test_docker_without_a_context_has_the_login_alone(
     if text is not None:
         (tmp_path / "config.json").write_text(text)
 
-    with options(tmp_path, "docker", LOGIN) as words:
+    with login_options(tmp_path, "docker", LOGIN) as words:
         found = json.loads(Path(words.before[1], "config.json").read_text())
 
     assert found == {"auths": AUTHS}
@@ -71,7 +71,10 @@ def test_what_a_killed_process_left_is_deleted_by_the_next_pull(tmp_path: Path) 
     left.mkdir()
     (left / "config.json").write_text("hush")
 
-    with options(tmp_path, "podman", LOGIN) as mine, options(tmp_path, "podman", None) as none:
+    with (
+        login_options(tmp_path, "podman", LOGIN) as mine,
+        login_options(tmp_path, "podman", None) as none,
+    ):
         there = Path(mine.after[1]).exists()
 
     assert (left.exists(), there, none) == (False, True, ((), ()))

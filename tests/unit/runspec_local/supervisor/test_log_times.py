@@ -10,7 +10,7 @@ import pytest
 
 from runspec_jobs.errors import Unavailable
 from runspec_local.status import FileStream
-from runspec_local.supervisor.log_times import LogTimes
+from runspec_local.supervisor.events import LogTimes
 
 
 def index(log: Path) -> list[int]:

@@ -19,7 +19,7 @@ import pytest
 from runspec_jobs.provider import NoAnswer, RemoteError, Request, Scope, State, Step
 from runspec_local.client import BOOTSTRAP, SOURCES, LocalClient
 from runspec_local.session import container_engine
-from runspec_local.supervisor import process, reaper, supervisor
+from runspec_local.supervisor import process, reaper, supervision
 from runspec_local.supervisor.child import start_child
 from runspec_local.timing import Timing
 from tests.support import process_table
@@ -239,10 +239,10 @@ def test_a_folder_that_was_made_anew_is_not_claimed(
         folder.mkdir()
         return True
 
-    monkeypatch.setattr(supervisor, "locked", replaced)
+    monkeypatch.setattr(supervision, "locked", replaced)
 
     with pytest.raises(FileNotFoundError, match="was deleted"):
-        supervisor.claim(folder)
+        supervision.claim(folder)
     assert list(folder.iterdir()) == []
 
 

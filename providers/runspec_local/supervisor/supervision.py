@@ -22,11 +22,10 @@ from runspec_agent.base.failure import STOPPED
 from runspec_local.errors import full_disk, not_started
 from runspec_local.session.container_engine import await_container, remove_container
 from runspec_local.supervisor import durable, elastic, ending
-from runspec_local.supervisor.attempt import Attempt
 from runspec_local.supervisor.child import Child, end_sampler, start_child, start_sampler
 from runspec_local.supervisor.device_leases import LOOK_S, DeviceLeases, Devices
-from runspec_local.supervisor.events import Events
-from runspec_local.supervisor.log_times import LogTimes
+from runspec_local.supervisor.ending import Attempt
+from runspec_local.supervisor.events import Events, LogTimes
 from runspec_local.supervisor.node import Node
 from runspec_local.supervisor.process import FORMAT, identity, locked
 from runspec_local.supervisor.saver import Saver

@@ -1,1 +1,0 @@
-"""What a local job needs before it starts: images and Python environments."""
