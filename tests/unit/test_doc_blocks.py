@@ -21,7 +21,7 @@ import yaml
 
 from bench.__main__ import main as bench
 from runspec_jobs.api.specs import check_file
-from runspec_jobs.cli.commands import group
+from runspec_jobs.cli.commands import command_line
 from runspec_jobs.errors import UsageError
 from tests.support.doc_blocks import CHECKED, PAGES, RUN, SHELL, Block, blocks, inline
 from tests.support.named_tests import is_defined
@@ -50,15 +50,9 @@ def runspec(words: Words) -> None:
 
 
 def read(words: Words) -> None:
-    program = group.program()
-    if words[0].startswith("-"):
-        program.make_parser(typer.Context(program)).parse_args(list(words))
-        return
-    with program.make_context(group.PROGRAM, list(words)) as ctx:
-        name, command, rest = program.resolve_command(ctx, list(words))
-        assert command is not None
-        with command.make_context(name, rest, parent=ctx):
-            pass
+    _, rest = command_line.split_program(words)
+    if rest:
+        command_line.read(command_line.find_verb(rest[0]), rest[1:])
 
 
 def pip(words: Words) -> None:

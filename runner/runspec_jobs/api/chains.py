@@ -21,7 +21,7 @@ from runspec_jobs.engine.source_runs import find_run, meets, place_of, source_ru
 from runspec_jobs.engine.start_run import changed_inputs
 from runspec_jobs.errors import RunspecError, UsageError
 from runspec_jobs.load import chain_file, inputs
-from runspec_jobs.load.chain_file import ChainFile, is_chain as is_chain
+from runspec_jobs.load.chain_file import ChainFile
 from runspec_jobs.load.inputs import PlanInputs
 from runspec_jobs.load.overrides import Overrides, apply_overrides
 from runspec_jobs.load.run_mounts import MountedRun, SourceRun

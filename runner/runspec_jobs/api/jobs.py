@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.specs import Diagnostic, InvalidSpec, Source, SourceFile, read_spec
 from runspec_jobs.document.nodes import Value
-from runspec_jobs.engine import source_runs
 from runspec_jobs.engine.clients import read_offer
 from runspec_jobs.errors import Damaged, Unavailable, UsageError
 from runspec_jobs.load import chain_file, source
 from runspec_jobs.load.folder_scan import LeftOut
 from runspec_jobs.load.inputs import PlanInputs, gather, parse_spec, replace_size
 from runspec_jobs.load.overrides import Overrides as Overrides, apply_overrides
+from runspec_jobs.load.run_mounts import SourceRun
 from runspec_jobs.machines.estimate import (
     Estimate as Estimate,
     PricedMachine as PricedMachine,
@@ -120,13 +120,20 @@ def load(
             Path(base),
             events.progress,
             provider,
-            lambda name: source_runs.find_run(name, events),
+            lambda name: _find_run(name, events),
         )
     )
     chain_file.complain_of_one(text, job.spec)
     if text.failed:
         raise InvalidSpec(text)
     return job
+
+
+def _find_run(name: str, events: Events) -> SourceRun:
+    """Return the run whose output a mount names."""
+    from runspec_jobs.engine import source_runs  # slow to import, and few specs mount outputs
+
+    return source_runs.find_run(name, events)
 
 
 class Folder(NamedTuple):

@@ -11,6 +11,7 @@ from runspec_jobs.document.nodes import format_flow
 from runspec_jobs.document.reader import TEXT_BYTES as TEXT_BYTES
 from runspec_jobs.errors import UsageError
 from runspec_jobs.load import chain_file, source
+from runspec_jobs.load.chain_file import is_chain as is_chain
 from runspec_jobs.load.source import InvalidSpec as InvalidSpec, SourceFile as SourceFile
 from runspec_jobs.provider import Spec as Spec
 from runspec_jobs.spec.types import AS_WRITTEN, parse_seconds as parse_seconds
@@ -48,7 +49,7 @@ def check(spec: Source, name: str | None = None) -> SourceFile:
 
 def check_file(path: Path) -> list[SourceFile]:
     """Return the jobs of the file or folder at *path* with their diagnostics, as `check` does for one job."""
-    if not chain_file.is_chain(path):
+    if not is_chain(path):
         return [check(path)]
     file = chain_file.read_chain(path)
     specs = []

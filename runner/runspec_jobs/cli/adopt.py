@@ -8,10 +8,12 @@ from runspec_jobs.api import adoption
 from runspec_jobs.api.lifecycle import Run, suggest_commands
 from runspec_jobs.cli import output
 from runspec_jobs.errors import OK
+from runspec_jobs.options.run_verbs import AdoptOptions
 
 
-def adopt(provider: str, run: str | None, *, as_json: bool) -> int:
+def adopt(options: AdoptOptions) -> int:
     """Copy records of runs from a store; of several runs, one that cannot be adopted does not stop the others."""
+    provider, run, as_json = options.provider, options.run, options.as_json
     if run is not None:
         _say([adoption.adopt(provider, run, on_event=output.tell_event)], as_json=as_json)
         return OK

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
@@ -9,10 +10,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import typer
-
 from runspec_jobs import __version__, errors
-from runspec_jobs.cli.commands import group
+from runspec_jobs.cli.commands import command_line
+from runspec_jobs.cli.commands.command_line import PROGRAM
+from runspec_jobs.cli.commands.verbs import carry_out
 from runspec_jobs.errors import OutputFailed
 
 OF_OUTPUT = (
@@ -22,6 +23,8 @@ OF_OUTPUT = (
     errno.EFBIG,
 )  # of a file, or a terminal that has vanished
 CLOSED_PIPE = 141  # as after SIGPIPE: the reader of standard output has closed it
+# The environment variables in which shells ask for completions, with the program that is typed.
+COMPLETE = {"_RUNSPEC_COMPLETE": PROGRAM, "_RUNSPEC_JOBS_COMPLETE": "runspec-jobs"}
 
 
 def run(words: Sequence[str]) -> int:
@@ -53,18 +56,10 @@ def _discard_output() -> None:
 
 
 def _run(words: Sequence[str]) -> int:
-    given: Mapping[str, Any] = {}
+    given: dict[str, Any] = {}
     tolerant()
     try:
-        if group.COMPLETE.keys() & os.environ.keys():
-            group.complete()
-        program = group.program()
-        with program.make_context(group.PROGRAM, list(words)) as ctx:
-            given = ctx.meta.setdefault(group.GIVEN, {})
-            code: int = program.invoke(ctx)
-            return code
-    except typer.Exit as exc:
-        return exc.exit_code
+        return _carry_out(words, given)
     except SystemExit as exc:  # Typer, after completions
         return exc.code if isinstance(exc.code, int) else errors.OK
     except OutputFailed:
@@ -85,6 +80,59 @@ def _run(words: Sequence[str]) -> int:
         return print_error(_of_file(exc), given) if named else reported(exc, given)
     except Exception as exc:  # noqa: BLE001 - the last handler: a bug is reported without a traceback
         return reported(exc, given)
+
+
+def _carry_out(words: Sequence[str], given: dict[str, Any]) -> int:
+    """Carry out a line and return the exit code; *given* gets the options of the verb."""
+    if COMPLETE.keys() & os.environ.keys():
+        from runspec_jobs.cli.commands import help as typed  # imports Typer, which is slow
+
+        typed.complete(next(COMPLETE[name] for name in COMPLETE if name in os.environ))
+    own, rest = command_line.split_program(words)
+    for name in own:
+        if name == "no_color":
+            os.environ["NO_COLOR"] = "1"
+        else:
+            return _do_own(name)
+    if not rest:
+        with contextlib.redirect_stdout(sys.stderr):
+            _do_own("help")
+        return errors.UsageError.exit_code
+    verb = command_line.find_verb(rest[0])
+    try:
+        options = command_line.read(verb, rest[1:])
+    except command_line.HelpWanted:
+        return _do_own("help", verb)
+    given |= vars(options)
+    if given.get("as_json") or given.get("output_format") == "json":
+        _print_utf_8()
+    try:
+        return carry_out(verb, options)
+    except ImportError:
+        from runspec_jobs.api import machine  # not every verb needs it
+
+        with machine.translate_import_errors():
+            raise
+
+
+def _do_own(name: str, verb: str | None = None) -> int:
+    """Do what an option of runspec itself demands, or the option `--help` of *verb*, and return the exit code."""
+    from runspec_jobs.cli.commands import help as typed
+
+    match name:
+        case "help":
+            typed.print_help(verb)
+        case "version":
+            typed.version()
+        case _:
+            typed.install_completion()
+    return errors.OK
+
+
+def _print_utf_8() -> None:
+    """Make standard output UTF-8, which JSON demands, whatever the locale is."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def _of_file(exc: OSError) -> errors.FileFailed:

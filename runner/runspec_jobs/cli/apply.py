@@ -9,12 +9,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from runspec_jobs.api import lifecycle as api
-from runspec_jobs.api.chains import is_chain
 from runspec_jobs.api.events import Event
-from runspec_jobs.api.jobs import Job, Overrides, make_smoke_test
+from runspec_jobs.api.jobs import Job, make_smoke_test
 from runspec_jobs.api.lifecycle import (
     ALL,
     Line,
@@ -25,40 +23,18 @@ from runspec_jobs.api.lifecycle import (
     show_line,
     suggest_commands,
 )
+from runspec_jobs.api.specs import is_chain
 from runspec_jobs.cli import costs, output, plan, smoke
 from runspec_jobs.cli.live import closing, github_log
 from runspec_jobs.cli.live.about import AboutRun
 from runspec_jobs.cli.live.area import LiveArea
 from runspec_jobs.cli.live.log_printer import LogPrinter
 from runspec_jobs.cli.live.progress import ProgressPrinter
-from runspec_jobs.cli.plan import NONE
 from runspec_jobs.diagnostics.terminal_text import strip_sequences
 from runspec_jobs.errors import DETACHED, OK, JobFailed
+from runspec_jobs.options.start_verbs import ApplyOptions
 
 Sleep = Callable[[float], None]
-
-
-@dataclass(frozen=True)
-class ApplyOptions:
-    """The options of `apply`. A rehearsal applies to emulators, which end with it."""
-
-    file: Path
-    detach: bool = False
-    new: bool = False
-    smoke: bool = False
-    timeout: int | None = None  # seconds
-    output_format: str = "text"
-    as_json: bool = False
-    rehearsed: bool = False
-    yes: bool = False
-    max_usd: str | None = None
-    only: Sequence[str] = ()
-    until: Sequence[str] = ()
-    overrides: Overrides = NONE
-
-    @property
-    def following(self) -> Following:
-        return Following(as_json=self.as_json, rehearsed=self.rehearsed)
 
 
 @dataclass(frozen=True)
@@ -71,6 +47,10 @@ class Following:
     node: int | None = None
     task: int | None = None
     selection: Selection = ALL
+
+
+def _following(options: ApplyOptions) -> Following:
+    return Following(as_json=options.as_json, rehearsed=options.rehearsed)
 
 
 def apply(options: ApplyOptions) -> int:
@@ -89,7 +69,7 @@ def apply(options: ApplyOptions) -> int:
     job = plan.load(
         options.file,
         printer,
-        options.overrides,
+        plan.overrides_of(options),
         output_format=options.output_format,
         as_json=options.as_json,
     )
@@ -124,12 +104,12 @@ def _apply(
     with _starting(job, options), printer:
         run = api.apply(job, new=options.new, on_event=printer, confirm=confirm)
     if run.ended is not None:
-        return print_result(run, run.ended, options.following)
+        return print_result(run, run.ended, _following(options))
     if options.detach:
         return _detached(run, as_json=options.as_json)
     spent_s = 0.0 if first is None else time.monotonic() - began
     left_s = None if options.timeout is None else options.timeout - spent_s
-    return watch(run, options.following, left_s)
+    return watch(run, _following(options), left_s)
 
 
 def _confirmation(
@@ -168,15 +148,15 @@ def _smoke(
                 lines.append(show_line(line.text, strip_sequences))
             shown(line)
 
-        with printing(run, options.following) as printed:
+        with printing(run, _following(options)) as printed:
             shown, printed.line = printed.line, heard
-            status = _followed(run, options.following, options.timeout, printed)
+            status = _followed(run, _following(options), options.timeout, printed)
     if status is None:
         return DETACHED
     if status.state is State.SUCCEEDED:
         return None
     more = smoke.report_failure(run, status, lines, as_json=options.as_json)
-    return print_result(run, status, options.following, more)
+    return print_result(run, status, _following(options), more)
 
 
 def watch(run: Run, how: Following, limit_s: float | None) -> int:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from runspec_jobs.api import chains, jobs, listing
 from runspec_jobs.api.chains import Chain, ChainRun, JobStatus
-from runspec_jobs.api.jobs import Overrides
 from runspec_jobs.api.lifecycle import LogLine, State
 from runspec_jobs.cli import costs, diagnostics, node_table, output, plan_view, spending
-from runspec_jobs.cli.live import refresh
 from runspec_jobs.cli.live.progress import ProgressPrinter
 from runspec_jobs.diagnostics.render import escape_control, format_json
 from runspec_jobs.diagnostics.terminal_text import strip_sequences
-from runspec_jobs.errors import DETACHED, OK, JobFailed, RunspecError, UsageError
+from runspec_jobs.errors import DETACHED, OK, JobFailed, UsageError
 
 PLAN, STATUS = "runspec.chain-plan/v1", "runspec.chain/v1"
 
@@ -27,7 +25,11 @@ class ChainOptions(Protocol):
     @property
     def file(self) -> Path: ...
     @property
-    def overrides(self) -> Overrides: ...
+    def provider(self) -> str | None: ...
+    @property
+    def settings(self) -> Sequence[str]: ...
+    @property
+    def words(self) -> Sequence[str]: ...
     @property
     def smoke(self) -> bool: ...
     @property
@@ -43,7 +45,7 @@ class ChainOptions(Protocol):
 
 
 def _load(path: Path, printer: ProgressPrinter, options: ChainOptions) -> Chain:
-    if options.overrides.words or options.smoke:
+    if options.words or options.smoke:
         option = "--smoke is" if options.smoke else "words after -- are"
         what = f"{option} for one job, and {path} has several"
         raise UsageError(
@@ -52,8 +54,8 @@ def _load(path: Path, printer: ProgressPrinter, options: ChainOptions) -> Chain:
     with printer:
         chain = chains.load_chain(
             path,
-            provider=options.overrides.provider,
-            settings=options.overrides.settings,
+            provider=options.provider,
+            settings=options.settings,
             only=options.only,
             until=options.until,
             on_event=printer,
@@ -211,54 +213,23 @@ def job_json(one: JobStatus) -> dict[str, Any]:
 
 def status_of_chain(chain: ChainRun, *, as_json: bool) -> int:
     """Print the status of each job of a chain."""
-    ends = _read_status(chain)
+    ends = chain.status()
     if as_json:
         _print_json(chain.name, chain.record.path, chain.record.want, ends)
         return OK
-    for line in _list_lines(chain, ends):
-        output.out(line)
-    return OK
-
-
-def watch_chain(chain: ChainRun) -> int:
-    """Show the status of a chain again and again, until no job waits or runs."""
-    last: list[JobStatus] = []
-
-    def look() -> Iterator[str]:
-        last[:] = _read_status(chain)
-        return _list_lines(chain, last)
-
-    return refresh.repeat(look, over=lambda: bool(last) and not any(map(_is_alive, last)))
-
-
-def _is_alive(one: JobStatus) -> bool:
-    return one.state in (State.WAITING, State.RUNNING)
-
-
-def _read_status(chain: ChainRun) -> list[JobStatus]:
-    """Return the status of each job, after ending what the runs do not need: nobody may be waiting for them."""
-    ends = chain.status()
-    for one in ends:
-        if one.run is not None and one.status is not None:
-            try:
-                lines = one.run.reconcile(one.status)
-            except RunspecError as exc:
-                lines = [exc.message]
-            for line in lines:
-                output.tell(escape_control(line))
-    return ends
-
-
-def _list_lines(chain: ChainRun, ends: Sequence[JobStatus]) -> Iterator[str]:
     rows = [("job", "run", "state", "provider", "needs", "")]
     for one in ends:
         run = "-" if one.run is None else one.run.id
         provider = "-" if one.run is None else one.run.provider
-        needs = [job if how == "succeeded" else f"{job} {how}" for job, how in one.needs.items()]
-        rows.append((one.job, run, one.state, provider, ", ".join(needs) or "-", one.reason))
+        needs = ", ".join(
+            f"{job}" if how == "succeeded" else f"{job} {how}" for job, how in one.needs.items()
+        )
+        rows.append((one.job, run, one.state, provider, needs or "-", one.reason))
     wanted = {"run": "", "cancel": ", cancelled", "destroy": ", destroyed"}[chain.record.want]
-    yield escape_control(f"chain {chain.name}, {chain.record.path}{wanted}")
-    yield from map(escape_control, _aligned(rows))
+    output.out(escape_control(f"chain {chain.name}, {chain.record.path}{wanted}"))
+    for line in _aligned(rows):
+        output.out(escape_control(line))
+    return OK
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

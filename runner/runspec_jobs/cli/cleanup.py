@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from runspec_jobs.api import cleanup, jobs
 from runspec_jobs.cli import output, plan
 from runspec_jobs.cli.live.progress import ProgressPrinter
 from runspec_jobs.diagnostics.render import escape_control
 from runspec_jobs.errors import OK
+from runspec_jobs.options.run_verbs import GcOptions
+from runspec_jobs.options.setup_verbs import PolicyOptions
 
 
-def gc(name: str, *, yes: bool, alive: bool, as_json: bool) -> int:
-    """Print the orphans of the provider called *name*; with *yes*, delete them, and with *alive* those in use too."""
-    rows = cleanup.list_orphans(name, delete=yes, alive=alive, on_event=output.tell_event)
-    if as_json:
+def gc(options: GcOptions) -> int:
+    """Print the orphans of a provider; with `--yes`, delete them, and with `--alive` those in use too."""
+    name, yes = options.provider, options.yes
+    rows = cleanup.list_orphans(name, delete=yes, alive=options.alive, on_event=output.tell_event)
+    if options.as_json:
         output.out_json("runspec.gc/v1", {"orphans": [row._asdict() for row in rows]})
         return OK
     for row in rows:
@@ -29,9 +31,13 @@ def gc(name: str, *, yes: bool, alive: bool, as_json: bool) -> int:
     return OK
 
 
-def policy(file: Path, *, of_job: bool, output_format: str, as_json: bool) -> int:
+def policy(options: PolicyOptions) -> int:
     """Print the minimal permissions for the plan of a spec, or those of its job."""
-    printer = ProgressPrinter()
-    job = plan.load(file, printer, output_format=output_format, as_json=as_json)
-    output.out(json.dumps(jobs.make_policy(job, of_job=of_job), indent=2))
+    job = plan.load(
+        options.file,
+        ProgressPrinter(),
+        output_format=options.output_format,
+        as_json=options.as_json,
+    )
+    output.out(json.dumps(jobs.make_policy(job, of_job=options.of_job), indent=2))
     return OK

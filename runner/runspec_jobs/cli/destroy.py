@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from runspec_jobs.api import cleanup, listing
 from runspec_jobs.api.chains import get_chain
@@ -26,6 +24,7 @@ from runspec_jobs.errors import (
     UnknownOutcome,
     UsageError,
 )
+from runspec_jobs.options.run_verbs import CancelOptions, DestroyOptions
 from runspec_jobs.report.numbers import format_seconds
 
 SERVICE = (
@@ -37,28 +36,14 @@ SERVICE = (
 )  # it refuses, or is gone
 
 
-@dataclass(frozen=True)
-class DestroyOptions:
-    """The options of `destroy`."""
-
-    run: str | None
-    ended: bool = False
-    older_than_s: float | None = None
-    every: bool = False
-    shared: bool = False
-    yes: bool = False
-    forget: bool = False
-    as_json: bool = False
-
-
-def cancel(run: str, *, as_json: bool) -> int:
-    if (chain := get_chain(run)) is not None:
+def cancel(options: CancelOptions) -> int:
+    if (chain := get_chain(options.run)) is not None:
         from runspec_jobs.cli import chain as of_chain
 
-        return of_chain.cancel_chain(chain, as_json=as_json)
-    for of in _meant(run, "cancel"):
-        status = of.cancel(on_event=ProgressPrinter(quiet=as_json))
-        if as_json:
+        return of_chain.cancel_chain(chain, as_json=options.as_json)
+    for of in _meant(options.run, "cancel"):
+        status = of.cancel(on_event=ProgressPrinter(quiet=options.as_json))
+        if options.as_json:
             found = {"run": of.id, "state": status.state, "reason": status.reason}
             output.out_json("runspec.cancel/v1", found)
         else:
@@ -94,20 +79,9 @@ def demand_meant(name: str, runs: Sequence[Run], verb: str) -> None:
 
 
 def destroy(options: DestroyOptions) -> int:
-    if options.forget and options.run is None:
-        raise UsageError("--forget is for one run", "runspec destroy RUN --forget")
-    if options.older_than_s is not None and not options.ended:
-        raise UsageError("--older-than is for --ended", "runspec destroy --ended --older-than 7d")
-    chosen = {"--ended": options.ended, "--all": options.every, "--shared": options.shared}
-    given = [name for name, is_given in chosen.items() if is_given]
-    if len(given) > 1:
-        raise UsageError(f"{given[1]} cannot be used with {given[0]}", "remove one of them")
-    if given and options.run is not None:
-        hint = f"to destroy that run: runspec destroy {shlex.quote(options.run)}"
-        raise UsageError(f"{given[0]} takes no run (got '{options.run}')", hint)
-    if options.shared:
+    if options.shared or options.site:
         return _destroy_shared(options)
-    if given:
+    if options.ended or options.every:
         return _destroy_many(options)
     if options.run is None:
         hint = "name a run (see runspec list), or use --ended, --all or --shared"

@@ -8,23 +8,22 @@ from runspec_jobs.api.lifecycle import get
 from runspec_jobs.cli import output
 from runspec_jobs.cli.live.progress import ProgressPrinter
 from runspec_jobs.errors import OK
+from runspec_jobs.options.run_verbs import FetchOptions
 
 
-def fetch(
-    run: str,
-    to: Path | None,
-    output_name: str | None,
-    save: int | None,
-    *,
-    as_json: bool,
-    force: bool = False,
-) -> int:
-    of = get(run, on_event=output.tell_event)
-    target = to or Path(of.id)
-    with ProgressPrinter(quiet=as_json) as printer:
-        saved = of.fetch(target, output=output_name, save=save, force=force, on_event=printer)
+def fetch(options: FetchOptions) -> int:
+    of = get(options.run, on_event=output.tell_event)
+    target = options.to or Path(of.id)
+    with ProgressPrinter(quiet=options.as_json) as printer:
+        saved = of.fetch(
+            target,
+            output=options.output,
+            save=options.save,
+            force=options.force,
+            on_event=printer,
+        )
     whole = sum(file.bytes for file in saved.values())
-    if as_json:
+    if options.as_json:
         files = [
             {"output": f.output, "task": f.task, "node": f.rank, "path": str(p), "bytes": f.bytes}
             for p, f in saved.items()

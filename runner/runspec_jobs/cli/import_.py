@@ -8,6 +8,7 @@ from runspec_jobs.api import convert
 from runspec_jobs.api.jobs import Job
 from runspec_jobs.cli import output
 from runspec_jobs.errors import OK
+from runspec_jobs.options.spec_verbs import ImportOptions
 
 
 def export(job: Job, folder: Path, *, as_json: bool) -> None:
@@ -22,13 +23,11 @@ def export(job: Job, folder: Path, *, as_json: bool) -> None:
         output.out(name)
 
 
-def import_(
-    file: Path, cluster: Path | None, name: str | None, to: Path | None, *, as_json: bool
-) -> int:
-    """Convert *file* with the provider *name*, or the one that can; write spec and profile to *to*, or print them."""
-    found = convert.import_job(file, cluster, name)
-    written = [] if to is None else convert.write_imported(found, to)
-    if as_json:
+def import_(options: ImportOptions) -> int:
+    """Convert a file with the provider that is named, or the one that can; write spec and profile, or print them."""
+    found = convert.import_job(options.file, options.cluster, options.provider)
+    written = [] if options.to is None else convert.write_imported(found, options.to)
+    if options.as_json:
         result = {"spec": found.spec, "profile": found.profile, "notes": list(found.notes)}
         output.out_json("runspec.import/v1", {**result, "files": written})
         return OK

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from runspec_jobs.api import jobs
-from runspec_jobs.api.chains import is_chain
 from runspec_jobs.api.jobs import Change, Job, Overrides, Plan
+from runspec_jobs.api.specs import is_chain
 from runspec_jobs.cli import costs, diagnostics, import_, output, plan_view
 from runspec_jobs.cli.live.progress import ProgressPrinter
 from runspec_jobs.diagnostics.render import format_json
 from runspec_jobs.errors import CHANGES, OK, UsageError
+from runspec_jobs.options.spec_verbs import PlanOptions
 
 ROWS = 50  # the most tasks that are printed as text
 DIFF, DIFFS, PLANS = "runspec.plan-diff/v1", "runspec.plan-diffs/v1", "runspec.plans/v1"
@@ -23,23 +23,21 @@ FILES = "runspec.plan-files/v1"
 NONE = Overrides()
 
 
-@dataclass(frozen=True)
-class PlanOptions:
-    """The options of `plan`."""
+class Changing(Protocol):
+    """The options of a verb that changes a spec before it reads it."""
 
-    file: Path
-    overrides: Overrides
-    export: Path | None
-    diff: bool
-    detailed_exitcode: bool
-    smoke: bool
-    output_format: str
-    as_json: bool
-    max_usd: str | None = None
-    full: bool = False
-    files: bool = False
-    only: Sequence[str] = ()
-    until: Sequence[str] = ()
+    @property
+    def provider(self) -> str | None: ...
+
+    @property
+    def settings(self) -> Sequence[str]: ...
+
+    @property
+    def words(self) -> Sequence[str]: ...
+
+
+def overrides_of(options: Changing) -> Overrides:
+    return Overrides(options.provider, options.settings, options.words)
 
 
 def load(
@@ -76,7 +74,7 @@ def plan_(options: PlanOptions) -> int:
     job = load(
         options.file,
         ProgressPrinter(),
-        options.overrides,
+        overrides_of(options),
         output_format=options.output_format,
         as_json=options.as_json,
     )

@@ -11,23 +11,25 @@ from runspec_jobs.api.probes import PAGE, Left, Observed, Probe, Probing, Verdic
 from runspec_jobs.cli import output
 from runspec_jobs.diagnostics.render import escape_control
 from runspec_jobs.errors import OK, Unavailable, UsageError
+from runspec_jobs.options.setup_verbs import DoctorOptions
 
 
-def probe(name: str | None, only: str | None, *, node: bool, yes: bool, as_json: bool) -> int:
-    """Run the probes of one provider, or only those in *only*, and print what each has observed."""
+def probe(options: DoctorOptions) -> int:
+    """Run the probes of one provider, or only those of `--only`, and print what each has observed."""
+    name, only = options.provider, options.only
     if name is None:
         raise UsageError(
             "--probe needs a provider", "for example: runspec doctor aws-batch --probe"
         )
-    if node:
+    if options.node:
         line = f"runspec doctor {name} --node"
         raise UsageError("--node and --probe cannot be combined", f"run {line} by itself")
     ids = None if only is None else [word.strip() for word in only.split(",")]
     probing = api.choose(name, ids)
     _announce(name, probing.probes)
-    if not yes:
+    if not options.yes:
         _ask(name)
-    return _carried_out(name, probing, as_json=as_json)
+    return _carried_out(name, probing, as_json=options.as_json)
 
 
 def _announce(name: str, probes: Sequence[Probe]) -> None:

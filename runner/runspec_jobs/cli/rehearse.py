@@ -8,66 +8,56 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from runspec_jobs.api.emulation import NONE, emulated
-from runspec_jobs.api.jobs import Overrides
+from runspec_jobs.api.emulation import emulated
 from runspec_jobs.api.lifecycle import get, runs
-from runspec_jobs.cli import apply, destroy, fetch, output, status
+from runspec_jobs.cli import apply, destroy, fetch, output, plan, status
 from runspec_jobs.errors import OK, RunspecError, UsageError
+from runspec_jobs.options.run_verbs import DestroyOptions, FetchOptions
+from runspec_jobs.options.start_verbs import ApplyOptions, RehearseOptions
+from runspec_jobs.options.watch_verbs import LogsOptions
 
 REPEAT_S = 0.05  # after which a destructor that was interrupted has ended
 
 
-@dataclass(frozen=True)
-class RehearsalOptions:
-    """The options of `runspec rehearse`; *containers* are texts such as NAME=FOLDER."""
-
-    file: Path
-    engine: str | None
-    keep_in: Path | None
-    containers: Sequence[str]
-    smoke: bool
-    output_format: str
-    overrides: Overrides = NONE
-
-
-def rehearse(options: RehearsalOptions, *, as_json: bool) -> int:
+def rehearse(options: RehearseOptions) -> int:
     """Apply, fetch and destroy a job against emulators; return the exit code of the apply."""
-    keep_in = options.keep_in
+    as_json = options.as_json
     with (
         _signals_as_interrupts() as ignore_signals,
         emulated(
             options.file,
             engine=options.engine,
-            folder=keep_in,
+            folder=options.folder,
             containers=_folders(options.containers),
-            overrides=options.overrides,
+            overrides=plan.overrides_of(options),
             on_event=output.tell_event,
         ) as folder,
         contextlib.ExitStack() as at_end,
     ):
         at_end.callback(ignore_signals)  # what is left to do then is what they ask for
-        applied = apply.ApplyOptions(
-            options.file,
+        applied = ApplyOptions(
+            file=options.file,
+            provider=options.provider,
+            settings=options.settings,
+            words=options.words,
             new=True,
             smoke=options.smoke,
             output_format=options.output_format,
             as_json=as_json,
             rehearsed=True,
-            overrides=options.overrides,
         )
         code = apply.apply(applied)
         made = [one.id for one in runs()]
-        if keep_in is not None:
+        if options.folder is not None:
             with _told(code, "its outputs and logs could not be kept"):
                 _keep(made[-1], folder, as_json=as_json)
         with _told(code, "what it made could not be deleted"):
             for run in reversed(made):  # the job's, and that of its smoke test
-                destroy.destroy(destroy.DestroyOptions(run, as_json=as_json))
-            destroy.destroy(destroy.DestroyOptions(None, shared=True, yes=True, as_json=as_json))
+                destroy.destroy(DestroyOptions(run=run, as_json=as_json))
+            destroy.destroy(DestroyOptions(shared=True, yes=True, as_json=as_json))
     return code
 
 
@@ -147,7 +137,7 @@ def _folders(given: Sequence[str]) -> dict[str, Path]:
 def _keep(run: str, folder: Path, *, as_json: bool) -> None:
     """Copy the outputs and the logs of the job, because the emulators delete their own."""
     if get(run).record.spec.outputs:
-        fetch.fetch(run, folder / "outputs", None, None, as_json=as_json, force=True)
+        fetch.fetch(FetchOptions(run=run, to=folder / "outputs", as_json=as_json, force=True))
     saved = folder / "logs"
     saved.mkdir(parents=True, exist_ok=True)
-    status.logs(status.LogsOptions(run, save=saved, as_json=as_json, force=True))
+    status.logs(LogsOptions(run=run, save=saved, as_json=as_json, force=True))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from runspec_jobs.api import listing, reports
@@ -15,29 +13,12 @@ from runspec_jobs.api.reports import Asked, Metric, Placed, Scaled, Sizes
 from runspec_jobs.cli import destroy, node_table, output, spending
 from runspec_jobs.diagnostics.render import escape_control
 from runspec_jobs.errors import DETACHED, OK, UsageError
+from runspec_jobs.options.watch_verbs import ReportOptions
 from runspec_jobs.report import elastic_costs, ranking, tables, usage
 from runspec_jobs.report.usage import Used
 
 OF_A_RUN = ("follow", "stop_rest", "timeout")
 OF_SIZES = ("baseline", "price_per_node_hour", "samples")
-
-
-@dataclass(frozen=True)
-class ReportOptions:
-    """The options of `report`."""
-
-    run: str | None
-    html: Path | None
-    spec: Path | None
-    points: Path | None
-    follow: bool
-    stop_rest: bool
-    baseline: str | None
-    price_per_node_hour: str | None
-    samples: str | None
-    timeout: int | None  # seconds
-    as_json: bool
-    force: bool = False
 
 
 def report(options: ReportOptions) -> int:

@@ -6,18 +6,20 @@ import shlex
 import shutil
 import sys
 import textwrap
-from pathlib import Path
 
 from runspec_jobs.api import machine
 from runspec_jobs.cli import diagnostics, output
 from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.diagnostics.render import Format, escape_control
 from runspec_jobs.errors import OK, Unavailable, UsageError
+from runspec_jobs.options.setup_verbs import DoctorOptions, ExplainOptions, ProvidersOptions
+from runspec_jobs.options.spec_verbs import InitOptions, SchemaOptions
 
 
-def init(path: Path, provider: str, *, as_json: bool) -> int:
+def init(options: InitOptions) -> int:
+    path, provider = options.file, options.provider
     made = machine.write_first(path, provider)
-    if as_json:
+    if options.as_json:
         profile = made.profile and str(made.profile)
         written = {"file": str(path), "schema": str(made.schema), "profile": profile}
         output.out_json("runspec.init/v1", written)
@@ -38,10 +40,10 @@ def init(path: Path, provider: str, *, as_json: bool) -> int:
     return OK
 
 
-def schema(form: str | None, *, reference: bool) -> int:
-    if form is not None:
-        return _format_schema(form, reference=reference)
-    sys.stdout.write(machine.make_reference() if reference else machine.make_job_schema())
+def schema(options: SchemaOptions) -> int:
+    if options.form is not None:
+        return _format_schema(options.form, reference=options.reference)
+    sys.stdout.write(machine.make_reference() if options.reference else machine.make_job_schema())
     return OK
 
 
@@ -58,9 +60,9 @@ def _format_schema(form: str, *, reference: bool) -> int:
     return OK
 
 
-def explain(asked: str, *, as_json: bool) -> int:
-    found = machine.explain(asked)
-    if as_json:
+def explain(options: ExplainOptions) -> int:
+    found = machine.explain(" ".join(options.asked))
+    if options.as_json:
         rows = [
             {
                 "kind": entry.kind,
@@ -86,9 +88,9 @@ def _indented(text: str) -> str:
     return textwrap.fill(text, max(width, 20), initial_indent="  ", subsequent_indent="  ")
 
 
-def providers(*, as_json: bool) -> int:
+def providers(options: ProvidersOptions) -> int:
     rows = machine.list_providers()
-    if as_json:
+    if options.as_json:
         found = {"providers": [row._asdict() for row in rows]}
         output.out_json("runspec.providers/v1", found)
         return OK
@@ -99,10 +101,16 @@ def providers(*, as_json: bool) -> int:
     return OK
 
 
-def doctor(provider: str | None, *, node: bool, as_json: bool) -> int:
+def doctor(options: DoctorOptions) -> int:
     """Print each finding as soon as it is made, because some checks take long."""
-    found, unused = [], []
-    for about, finding, invalid, checked in machine.list_findings(provider, node=node):
+    if options.probe:
+        from runspec_jobs.cli import probe
+
+        return probe.probe(options)
+    as_json, found, unused = options.as_json, [], []
+    for about, finding, invalid, checked in machine.list_findings(
+        options.provider, node=options.node
+    ):
         diagnostics.print_all(invalid, Format.TEXT)
         found.append((about, finding))
         if not checked:

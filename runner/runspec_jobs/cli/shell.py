@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -19,31 +18,25 @@ from runspec_jobs.cli import apply, costs, output, plan
 from runspec_jobs.cli.live.progress import ProgressPrinter
 from runspec_jobs.diagnostics.terminal_text import strip_sequences
 from runspec_jobs.errors import DETACHED, OK, Unavailable
+from runspec_jobs.options.run_verbs import ShellOptions, TunnelOptions
 
 
-def shell(run: str, words: Sequence[str], node: int | None, task: int | None) -> int:
-    """Become a shell on a node of *run*, or the command *words* there."""
-    at = _node("shell", run, node, task)
-    found = at.open_shell(words, terminal=_at_terminal())
+def shell(options: ShellOptions) -> int:
+    """Become a shell on a node, or the command after `--` there; with `--new`, on a node that is asked for."""
+    if options.new:
+        return _new(options)
+    at = _node("shell", options.run, options.node, options.task)
+    found = at.open_shell(options.words, terminal=_at_terminal())
     ending = f"a shell at {at.run}{at.label}; `exit` leaves it, and the job goes on"
-    _become(found, "" if words else ending)
+    return _become(found, "" if options.words else ending)
 
 
-@dataclass(frozen=True)
-class NewShell:
-    """The options of `shell --new`: the spec, the command in place of a shell, and what `apply` takes, too."""
-
-    file: Path
-    words: Sequence[str]
-    overrides: Overrides
-    yes: bool = False
-    max_usd: str | None = None
-
-
-def new(options: NewShell) -> int:
+def _new(options: ShellOptions) -> int:
     """Ask for a node as the spec describes it, and become a shell there, with which the job ends."""
     printer = ProgressPrinter(live=True)
-    asked = plan.load(options.file, printer, options.overrides, output_format="text", as_json=False)
+    changes = Overrides(options.provider, options.settings)
+    spec = Path(options.run)
+    asked = plan.load(spec, printer, changes, output_format="text", as_json=False)
     api.demand_access(asked.spec.provider, "shell")
     job = jobs.make_shell_job(asked)
     costs.demand_below([job], costs.limit(options.max_usd))
@@ -110,13 +103,13 @@ def _become(what: ExecSpec, note: str) -> NoReturn:
         raise Unavailable(f"cannot start {name}: {(exc.strerror or str(exc)).lower()}") from None
 
 
-def tunnel(run: str, ports: str, node: int | None, task: int | None, *, as_json: bool) -> int:
-    """Forward a port, which *ports* names as `[LOCAL:]PORT`, until Ctrl-C or the end of the run."""
-    local, port = api.parse_ports(ports)
-    at = _node("tunnel", run, node, task)
+def tunnel(options: TunnelOptions) -> int:
+    """Forward a port until Ctrl-C or the end of the run."""
+    local, port = api.parse_ports(options.port)
+    at = _node("tunnel", options.run, options.node, options.task)
     opened = at.forward(port, local, on_event=output.tell_event)
     with _listening() as asked:  # before the URL is printed
-        _print_url(at, port, opened.local, local, as_json=as_json)
+        _print_url(at, port, opened.local, local, as_json=options.as_json)
         try:
             ended = _until_it_ends(opened, asked)
         except (KeyboardInterrupt, _Asked) as exc:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from runspec_jobs.api import simulation
@@ -13,25 +11,7 @@ from runspec_jobs.api.specs import parse_seconds
 from runspec_jobs.cli import output
 from runspec_jobs.diagnostics.render import escape_control
 from runspec_jobs.errors import OK, UsageError
-
-
-@dataclass(frozen=True)
-class SimulateOptions:
-    """The options of `simulate`; *samples* is the number of all epochs together."""
-
-    file: Path
-    prices: Path
-    scaling: Path
-    samples: int
-    series: str | None
-    fixed: int | None
-    take: str | None
-    join: str
-    loss: str
-    checkpoint: str | None
-    runs: int | None
-    seed: int
-    as_json: bool
+from runspec_jobs.options.start_verbs import SimulateOptions
 
 
 def simulate(options: SimulateOptions) -> int:
@@ -49,7 +29,7 @@ def _question(options: SimulateOptions) -> Question:
         options.file,
         options.prices,
         options.scaling,
-        options.samples,
+        options.samples * options.epochs,
         series=options.series,
         fixed=options.fixed,
         take=None if options.take is None else _take(options.take),

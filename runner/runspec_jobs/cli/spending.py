@@ -12,6 +12,7 @@ from runspec_jobs.api.listing import AllSpending
 from runspec_jobs.cli import output
 from runspec_jobs.errors import OK, Damaged, Newer
 from runspec_jobs.machines import spent
+from runspec_jobs.options.watch_verbs import CostOptions, PricesOptions
 from runspec_jobs.report.numbers import format_usd
 from runspec_jobs.report.tables import Table
 
@@ -92,16 +93,16 @@ def _short(part: Part) -> str:
     )
 
 
-def spent_by(since: int | None, *, by_provider: bool, as_json: bool) -> int:
+def cost(options: CostOptions) -> int:
     """Print what the runs on record have cost."""
-    since_s = None if since is None else time.time() - since
-    found = listing.sum_spending(since_s, by_provider=by_provider)
-    if as_json:
-        by = "provider" if by_provider else "name"
+    since_s = None if options.since_s is None else time.time() - options.since_s
+    by = options.by or "name"
+    found = listing.sum_spending(since_s, by_provider=by == "provider")
+    if options.as_json:
         output.out_json("runspec.cost/v1", {"by": by, "since": since_s, **_json(found)})
         return OK
     if found.groups:
-        output.print_table(_table(found, "provider" if by_provider else "name"))
+        output.print_table(_table(found, by))
     else:
         output.tell("no run on record has a known cost")
     for note in _notes(found):
@@ -160,10 +161,11 @@ def _named(runs: Sequence[str]) -> str:
     return f"{', '.join(runs[:NAMED])}{more}"
 
 
-def show_prices(*, update: bool, as_json: bool) -> int:
-    """Print which prices are known, with their dates and sources; with *update*, read them first."""
-    found = profiles.update_prices(output.tell_event) if update else profiles.read_known_prices()
-    if as_json:
+def prices(options: PricesOptions) -> int:
+    """Print which prices are known, with their dates and sources; with `--update`, read them first."""
+    read = profiles.read_known_prices
+    found = profiles.update_prices(output.tell_event) if options.update else read()
+    if options.as_json:
         lists = [
             {
                 "list": key,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from runspec_jobs.api import listing
@@ -16,65 +15,37 @@ from runspec_jobs.cli import apply, node_table, output, run_table, spending
 from runspec_jobs.cli.live import closing, refresh
 from runspec_jobs.diagnostics.render import escape_control
 from runspec_jobs.errors import OK, JobFailed, RunspecError, UsageError
+from runspec_jobs.options.watch_verbs import ListOptions, LogsOptions, StatusOptions
 from runspec_jobs.report import usage
 
 FEW = 8  # nodes whose usage is read
 
 
-@dataclass(frozen=True)
-class LogsOptions:
-    """The options of `logs`."""
-
-    run: str
-    follow: bool = False
-    save: Path | None = None
-    node: int | None = None
-    task: int | None = None
-    timeout: int | None = None  # seconds
-    as_json: bool = False
-    tail: int | None = None
-    grep: str | None = None
-    since_s: int | None = None
-    timestamps: bool = False
-    force: bool = False
-
-    @property
-    def selection(self) -> Selection:
-        since_s = None if self.since_s is None else time.time() - self.since_s
-        return Selection(self.tail, self.grep, since_s, self.timestamps)
+def list_(options: ListOptions) -> int:
+    """List the runs of this machine or, with `--remote`, those of others that can be adopted."""
+    if options.remote:
+        return _list_remote(as_json=options.as_json)
+    return _watch_runs(options) if options.watch else _list_runs(options)
 
 
-@dataclass(frozen=True)
-class ListOptions:
-    """The options of `list`. *since_s* is a length of time, in seconds."""
-
-    destroyed: bool = False
-    alive: bool = False
-    failed: bool = False
-    name: str | None = None
-    provider: str | None = None
-    since_s: int | None = None
-    limit: int | None = None
-    as_json: bool = False
-
-    def chosen(self, limit: int | None = None) -> RunFilter:
-        """Return which runs to list, at most *limit* if that is given."""
-        since_s = None if self.since_s is None else time.time() - self.since_s
-        most = [one for one in (self.limit, limit) if one is not None]
-        return RunFilter(
-            self.name,
-            self.provider,
-            since_s,
-            self.alive,
-            self.failed,
-            self.destroyed,
-            min(most, default=None),
-        )
+def _chosen(options: ListOptions, most: int | None = None) -> RunFilter:
+    """Return which runs to list, at most *most* if that is given."""
+    since_s = None if options.since_s is None else time.time() - options.since_s
+    limits = [limit for limit in (options.limit, most) if limit is not None]
+    return RunFilter(
+        options.name,
+        options.provider,
+        since_s,
+        options.alive,
+        options.failed,
+        options.destroyed,
+        min(limits, default=None),
+    )
 
 
-def list_runs(options: ListOptions) -> int:
+def _list_runs(options: ListOptions) -> int:
     """List the runs of this machine, the newest at the bottom."""
-    rows = listing.list_summaries(options.chosen())
+    rows = listing.list_summaries(_chosen(options))
     if not rows and options.provider is not None:
         listing.demand_provider(options.provider)
     if not rows and not options.as_json:
@@ -83,18 +54,18 @@ def list_runs(options: ListOptions) -> int:
     return OK
 
 
-def watch_runs(options: ListOptions) -> int:
+def _watch_runs(options: ListOptions) -> int:
     """Show the list again and again, at a terminal as many of the newest runs as have room."""
 
     def look() -> Iterator[str]:
         room = refresh.room()
-        rows = listing.list_summaries(options.chosen(None if room is None else room - 1))
+        rows = listing.list_summaries(_chosen(options, None if room is None else room - 1))
         return run_table.lines(rows) if rows else iter([_none(options)])
 
     return refresh.repeat(look)
 
 
-def list_remote(*, as_json: bool) -> int:
+def _list_remote(*, as_json: bool) -> int:
     """List the runs of other machines that can be adopted."""
     from runspec_jobs.api import adoption  # only here, because importing it takes time
 
@@ -120,7 +91,7 @@ def _none(options: ListOptions) -> str:
     recorded = listing.count_recorded()
     if recorded == 0:
         return "no runs yet: runspec apply job.yaml starts one"
-    if options != ListOptions(as_json=options.as_json):
+    if options.replace(watch=False) != ListOptions(as_json=options.as_json):
         return f"none of the {recorded:,} runs on record is one of these"
     return (
         "no runs: 1 was destroyed, --all shows it"
@@ -129,14 +100,16 @@ def _none(options: ListOptions) -> str:
     )
 
 
-def status(run: str, *, as_json: bool) -> int:
-    if (chain := get_chain(run)) is not None:
+def status(options: StatusOptions) -> int:
+    if options.watch:
+        return _watch_status(options.run)
+    if (chain := get_chain(options.run)) is not None:
         from runspec_jobs.cli import chain as of_chain
 
-        return of_chain.status_of_chain(chain, as_json=as_json)
-    of = get(run, destroyed=True, on_event=output.tell_event)
+        return of_chain.status_of_chain(chain, as_json=options.as_json)
+    of = get(options.run, destroyed=True, on_event=output.tell_event)
     found = _reconciled(of)
-    if not as_json:
+    if not options.as_json:
         for line in _status_lines(of, found):
             output.out(line)
         return OK
@@ -149,12 +122,8 @@ def status(run: str, *, as_json: bool) -> int:
     return OK
 
 
-def watch_status(run: str) -> int:
-    """Show the status of a run, or of the jobs of a chain, again and again until it has ended."""
-    if (chain := get_chain(run)) is not None:
-        from runspec_jobs.cli import chain as of_chain
-
-        return of_chain.watch_chain(chain)
+def _watch_status(run: str) -> int:
+    """Show the status of a run again and again, until it has ended."""
     of = get(run, destroyed=True, on_event=output.tell_event)
     last = Status(State.WAITING)
 
@@ -195,6 +164,12 @@ def _reconciled(of: Run) -> Status:
     return of.status() if ended else found
 
 
+def _selection(options: LogsOptions) -> Selection:
+    """Return which lines to print."""
+    since_s = None if options.since_s is None else time.time() - options.since_s
+    return Selection(options.tail, options.grep, since_s, options.timestamps)
+
+
 def logs(options: LogsOptions) -> int:
     if (chain := get_chain(options.run)) is not None:
         from runspec_jobs.cli import chain as of_chain
@@ -215,12 +190,12 @@ def logs(options: LogsOptions) -> int:
         of_logs=True,
         node=options.node,
         task=options.task,
-        selection=options.selection,
+        selection=_selection(options),
     )
     if options.follow:
         return apply.watch(of, how, options.timeout)
     with apply.printing(of, how, follows=False) as printed:
-        parts = of.log_parts(node=options.node, task=options.task, selection=options.selection)
+        parts = of.log_parts(node=options.node, task=options.task, selection=how.selection)
         for line in parts:
             printed.line(line)
     return OK

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from runspec_jobs.api import profiles
 from runspec_jobs.api.profiles import Trusted
 from runspec_jobs.cli import output
 from runspec_jobs.diagnostics.render import escape_control
 from runspec_jobs.errors import OK
+from runspec_jobs.options.setup_verbs import TrustOptions
 
 
-def remove(file: Path | None, *, as_json: bool) -> int:
-    """Stop trusting *file*, or the profile that applies in this folder."""
-    found = profiles.distrust_profile(file)
-    return _print_result(found, f"{found.file} is no longer trusted", as_json=as_json)
-
-
-def add(file: Path | None, *, as_json: bool) -> int:
-    """Trust *file*, or the profile that applies in this folder, until it changes."""
-    found = profiles.trust_profile(file)
+def trust(options: TrustOptions) -> int:
+    """Trust a file, or the profile that applies in this folder, until it changes; or stop that, or list all such."""
+    as_json = options.as_json
+    if options.listed:
+        return _list_trusted(as_json=as_json)
+    if options.remove:
+        found = profiles.distrust_profile(options.file)
+        return _print_result(found, f"{found.file} is no longer trusted", as_json=as_json)
+    found = profiles.trust_profile(options.file)
     lets = "; ".join(f"{name}: {', '.join(names)}" for name, names in found.sets.items())
     effect = f"it may set {lets}" if lets else "it has no settings that require trust"
     return _print_result(
@@ -27,7 +26,7 @@ def add(file: Path | None, *, as_json: bool) -> int:
     )
 
 
-def list_trusted(*, as_json: bool) -> int:
+def _list_trusted(*, as_json: bool) -> int:
     rows = profiles.list_trusted_profiles()
     if as_json:
         found = [{"file": row.file, "trusted": row.trusted} for row in rows]

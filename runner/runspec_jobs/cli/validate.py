@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from runspec_jobs.api.specs import TEXT_BYTES, Diagnostic, SourceFile, check, check_file
 from runspec_jobs.cli import diagnostics, output
 from runspec_jobs.diagnostics.render import Format
 from runspec_jobs.errors import OK, RunspecError, Unavailable, UsageError
+from runspec_jobs.options.shared import JOB_YAML
+from runspec_jobs.options.spec_verbs import ValidateOptions
 
 
-def validate(files: Sequence[Path], form: Format, *, quiet: bool) -> int:
+def validate(options: ValidateOptions) -> int:
+    form = diagnostics.wanted(options.output_format, as_json=options.as_json)
+    quiet = options.quiet
     failed, count, code = 0, 0, Unavailable.exit_code
-    for text in (text for file in files for text in _checked(file)):
+    for text in (text for file in options.files or [JOB_YAML] for text in _checked(file)):
         count += 1
         failed += text.failed
         code = code if text.lacks_provider else UsageError.exit_code

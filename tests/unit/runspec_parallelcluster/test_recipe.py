@@ -10,7 +10,7 @@ import pytest
 
 from runspec_jobs import api
 from runspec_jobs.cli.app import run
-from runspec_jobs.cli.commands import group
+from runspec_jobs.cli.commands import command_line
 from tests.support.root import ROOT
 
 FOLDER = ROOT / "specs" / "parallelcluster"
@@ -54,8 +54,7 @@ def test_each_job_goes_to_the_queue_that_the_page_says(name: str, queue: str) ->
 def test_each_command_of_the_page_is_one_of_runspec(line: str) -> None:
     words = shlex.split(line)[1:]
 
-    with group.load(words[0]).make_context(words[0], words[1:]) as ctx:
-        assert ctx.params
+    assert vars(command_line.read(words[0], words[1:]))
 
 
 def test_the_page_has_the_walk_through() -> None:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
 from collections.abc import Mapping
 from typing import NamedTuple
+
+from runspec_jobs.options.declare import Options
 
 WRITE, RUN, WATCH, CLEAN_UP, SET_UP = "Write", "Run", "Watch", "Clean up", "Set up"
 
 
 class Verb(NamedTuple):
-    """A verb: its group in the help, the module with its options, the module that carries it out, one line of help."""
+    """A verb: its group in the help, the module with its options, the module that carries it out, one line of help.
+
+    The options of `logs` are the class `LogsOptions`. The function `logs`, or `logs_`, carries it out, and returns the
+    exit code.
+    """
 
     group: str
     options: str
-    module: str | None
+    module: str
     help: str
     takes_command: bool = False  # the words after `--` are a command of the user
 
@@ -105,10 +113,29 @@ VERBS: Mapping[str, Verb] = {
     "completion": Verb(
         SET_UP,
         "setup_verbs",
-        None,
+        "commands.help",
         "print a script with completions for bash, zsh, fish or powershell",
     ),
-    "help": Verb(SET_UP, "setup_verbs", None, "show the commands, or the options of one"),
-    "version": Verb(SET_UP, "setup_verbs", None, "print the version"),
+    "help": Verb(
+        SET_UP, "setup_verbs", "commands.help", "show the commands, or the options of one"
+    ),
+    "version": Verb(SET_UP, "setup_verbs", "commands.help", "print the version"),
 }
 ALIASES: Mapping[str, str] = {"ls": "list", "rm": "destroy"}
+
+
+def options_of(verb: str) -> type[Options]:
+    """Return the class of the options of *verb*."""
+    module = importlib.import_module(f"runspec_jobs.options.{VERBS[verb].options}")
+    kind: type[Options] = getattr(module, f"{verb.title()}Options")
+    return kind
+
+
+def carry_out(verb: str, options: Options) -> int:
+    """Carry out *verb*, and return the exit code; the module that does it is imported only now."""
+    module = importlib.import_module(f"runspec_jobs.cli.{VERBS[verb].module}")
+    gc.freeze()  # what was imported is no garbage
+    gc.enable()
+    # A name may be a keyword of Python, or that of a builtin function.
+    code: int = (getattr(module, verb, None) or getattr(module, f"{verb}_"))(options)
+    return code

@@ -12,41 +12,42 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.core import TyperArgument, TyperOption
 
 from runspec_jobs.cli import rehearse
 from runspec_jobs.cli.app import run
-from runspec_jobs.cli.commands import group
-from runspec_jobs.cli.commands.verbs import VERBS
+from runspec_jobs.cli.commands import command_line
+from runspec_jobs.cli.commands.verbs import VERBS, options_of
+from runspec_jobs.options.declare import Option
+from runspec_jobs.options.shared import count, duration, integer
 from runspec_jobs.state import run_record
 
 Words = list[str]
 Capture = pytest.CaptureFixture[str]
 
 
-def value(param: TyperArgument | TyperOption, number: int) -> str:
-    if param.type_descriptor.choices is not None:
-        return str(param.type_descriptor.choices[0])
-    if param.opts[0] in ("--older-than", "--since", "--timeout"):
+def value(option: Option, number: int) -> str:
+    if option.choices:
+        return option.choices[0]
+    if option.read is duration:
         return f"{number}s"
-    return str(number) if param.type_descriptor.annotation is int else f"word{number}"
+    return str(number) if option.read in (count, integer) else f"word{number}"
 
 
-def arguments(verb: str) -> list[TyperArgument]:
-    return [param for param in group.load(verb).params if isinstance(param, TyperArgument)]
+def declared(verb: str) -> list[Option]:
+    return list(options_of(verb).declared.values())
 
 
 def positional(verb: str) -> Words:
-    twice = [a for a in arguments(verb) for _ in range(2 if a.nargs == -1 else 1)]
+    arguments = [one for one in declared(verb) if not one.names]
+    twice = [one for one in arguments for _ in range(2 if one.several else 1)]
     return [value(argument, number) for number, argument in enumerate(twice)]
 
 
 def options(verb: str) -> list[Words]:
-    takes = [param for param in group.load(verb).params if isinstance(param, TyperOption)]
+    named = [one for one in declared(verb) if one.names]
     return [
-        [param.opts[0], *([] if param.is_flag else [value(param, number)])]
-        for number, param in enumerate(takes, 1)
+        [one.names[0], *([] if one.is_flag else [value(one, number)])]
+        for number, one in enumerate(named, 1)
     ]
 
 
@@ -61,9 +62,17 @@ def placed(verb: str) -> Iterator[Words]:
 
 
 def parsed(verb: str, words: Words) -> dict[str, Any]:
-    return dict(group.load(verb).make_context(verb, words).params)
+    return vars(command_line.read(verb, words))
 
 
+@pytest.fixture
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let options contradict each other."""
+    for verb in VERBS:
+        monkeypatch.setattr(options_of(verb), "check", lambda self: None)
+
+
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("verb", VERBS)
 def test_options_stand_anywhere_among_the_arguments_of_a_verb(verb: str) -> None:
     words = positional(verb)
@@ -71,12 +80,13 @@ def test_options_stand_anywhere_among_the_arguments_of_a_verb(verb: str) -> None
 
     for line in placed(verb):
         assert parsed(verb, line) == expected, line
-    flat = chain.from_iterable(v if isinstance(v, list) else [v] for v in expected.values())
+    flat = chain.from_iterable(v if isinstance(v, tuple) else [v] for v in expected.values())
     assert set(words) <= {str(one) for one in flat}
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("verb", VERBS)
-def test_each_option_reaches_its_parameter(verb: str) -> None:
+def test_each_option_reaches_its_field(verb: str) -> None:
     without = parsed(verb, [*required(verb), *positional(verb)])
 
     for option in options(verb):
@@ -88,9 +98,9 @@ def test_each_option_reaches_its_parameter(verb: str) -> None:
 def required(verb: str, but: str = "") -> Words:
     """Return the options without which *verb* is refused, except *but*."""
     found = []
-    for number, param in enumerate(group.load(verb).params, 1):
-        if isinstance(param, TyperOption) and param.required and param.opts[0] != but:
-            found += [param.opts[0], value(param, 100 + number)]
+    for number, one in enumerate(declared(verb), 1):
+        if one.names and one.required and one.names[0] != but:
+            found += [one.names[0], value(one, 100 + number)]
     return found
 
 
@@ -101,10 +111,10 @@ def test_after_two_dashes_no_word_is_an_option() -> None:
 
 
 def test_after_two_dashes_shell_takes_the_words_of_a_command() -> None:
-    ctx = group.load("shell").make_context("shell", "job --node 1 -- git log --node 2 -- x".split())
+    found = parsed("shell", "job --node 1 -- git log --node 2 -- x".split())
 
-    assert (ctx.params["run"], ctx.params["node"]) == ("job", 1)
-    assert ctx.args == "git log --node 2 -- x".split()
+    assert (found["run"], found["node"]) == ("job", 1)
+    assert found["words"] == tuple("git log --node 2 -- x".split())
 
 
 @pytest.mark.parametrize("word", ["--quiet", "-q"])
@@ -221,18 +231,6 @@ def test_output_that_nobody_reads_ends_with_141(words: Words) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-@pytest.mark.parametrize("error", [typer.Abort(), EOFError(), typer.Exit(7)])
-def test_an_abort_of_typer_is_a_bug_and_not_the_failure_of_a_job(
-    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    def aborted() -> None:
-        raise error
-
-    monkeypatch.setattr(run_record, "list_all_states", aborted)
-
-    assert run(["list"]) == (7 if isinstance(error, typer.Exit) else 70)
-
-
 def test_an_error_of_a_verb_is_json_too(capsys: Capture) -> None:
     assert run(["status", "nothing", "--json"]) == 2
 
@@ -277,8 +275,8 @@ def test_words_after_two_dashes_are_added_to_the_command_of_a_rehearsal(
 ) -> None:
     given: list[Any] = []
 
-    def kept(options: Any, *, as_json: bool) -> int:
-        given.append(options.overrides)
+    def kept(options: Any) -> int:
+        given.append(options)
         return 0
 
     monkeypatch.setattr(rehearse, "rehearse", kept)

@@ -11,6 +11,7 @@ from runspec_jobs.api import cleanup as api
 from runspec_jobs.cli import cleanup
 from runspec_jobs.cli.app import run
 from runspec_jobs.errors import UsageError
+from runspec_jobs.options.run_verbs import GcOptions
 from runspec_jobs.provider import Options, Orphan
 
 
@@ -36,7 +37,7 @@ def test_the_hint_names_the_option_that_what_is_alive_needs(
     orphan = Orphan("a job", (), "job-abc234", alive=alive)
     monkeypatch.setattr(api, "load_configured", lambda name: (Service(orphan), Options()))
 
-    assert cleanup.gc("fake", yes=False, alive=False, as_json=False) == 0
+    assert cleanup.gc(GcOptions(provider="fake")) == 0
 
     hint = capsys.readouterr().err
     assert "1 orphan; to delete: runspec gc fake --yes" in hint

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 import subprocess
@@ -15,7 +14,7 @@ import jsonschema
 import pytest
 
 from runspec_jobs.cli.app import run
-from runspec_jobs.cli.commands.verbs import VERBS
+from runspec_jobs.cli.commands.verbs import VERBS, options_of
 from runspec_jobs.cli.json_formats import base, schemas
 from runspec_jobs.plan import model
 from runspec_jobs.provider import State
@@ -124,18 +123,7 @@ def test_the_page_has_every_format_and_every_verb_with_json() -> None:
 
 
 def takes_json(name: str) -> bool:
-    from runspec_jobs.cli.commands import (
-        run_verbs,
-        setup_verbs,
-        spec_verbs,
-        start_verbs,
-        watch_verbs,
-    )
-
-    modules = (spec_verbs, start_verbs, watch_verbs, run_verbs, setup_verbs)
-    members = (m for module in modules for m in inspect.getmembers(module, inspect.isfunction))
-    functions = {name.rstrip("_"): found for name, found in members}
-    return "as_json" in inspect.signature(functions[name]).parameters
+    return "as_json" in options_of(name).declared
 
 
 def test_the_states_are_those_of_jobs_and_three_of_records() -> None:
@@ -285,7 +273,7 @@ def test_problems_of_a_spec_are_a_document_each(spec: Path, capsys: Capture) -> 
 def test_a_bug_is_an_error_too(
     spec: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(**how: object) -> int:
+    def fail(options: object) -> int:
         raise ZeroDivisionError
 
     monkeypatch.setattr("runspec_jobs.cli.setup.providers", fail)

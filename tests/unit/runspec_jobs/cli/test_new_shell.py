@@ -12,7 +12,7 @@ import pytest
 
 from runspec_jobs.api import lifecycle, nodes as api
 from runspec_jobs.cli import shell
-from runspec_jobs.load.overrides import Overrides
+from runspec_jobs.options.run_verbs import ShellOptions
 from runspec_jobs.provider import ExecSpec
 
 SPEC = """\
@@ -41,7 +41,8 @@ def test_a_signal_while_the_shell_is_being_opened_cancels_the_run_and_keeps_no_h
     (tmp_path / "job.yaml").write_text(SPEC)
     before = handlers()
     try:
-        code = shell.new(shell.NewShell(tmp_path / "job.yaml", ["true"], Overrides()))
+        options = ShellOptions(run=str(tmp_path / "job.yaml"), new=True, words=["true"])
+        code = shell.shell(options)
         after = handlers()
     finally:
         for number, handler in before.items():

@@ -14,9 +14,9 @@ import pytest
 
 from runspec_jobs import state_folder
 from runspec_jobs.cli.app import run
-from runspec_jobs.cli.commands import suggestions
-from runspec_jobs.cli.commands.group import PROGRAMS
+from runspec_jobs.cli.commands.help import PROGRAMS
 from runspec_jobs.load import registry
+from runspec_jobs.options import suggestions
 from runspec_jobs.state import run_record
 from tests.support.requirements import need
 

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
-import inspect
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
+from typing import get_type_hints
 
+import commands_page
 import pytest
 
 from runspec_jobs import __version__
 from runspec_jobs.cli.app import run
-from runspec_jobs.cli.commands import group
-from runspec_jobs.cli.commands.verbs import ALIASES, VERBS
+from runspec_jobs.cli.commands import command_line
+from runspec_jobs.cli.commands.verbs import ALIASES, VERBS, options_of
+from runspec_jobs.options.declare import Options
 from tests.support.root import ROOT
 
 Capture = pytest.CaptureFixture[str]
 MODULES = ("spec_verbs", "start_verbs", "watch_verbs", "run_verbs", "setup_verbs")
+OF_RUNSPEC = {("program", "setup_verbs")}  # the options before the verb
 GROUPS = {
     "Write": "init validate plan simulate import schema",
     "Run": "apply rehearse",
@@ -32,37 +33,33 @@ GROUPS = {
 }
 
 
-def functions(name: str) -> dict[str, Callable[..., int]]:
-    """Return the verbs that a module defines, by name."""
-    module = importlib.import_module(f"runspec_jobs.cli.commands.{name}")
-    found = inspect.getmembers(module, inspect.isfunction)
-    return {n.rstrip("_"): f for n, f in found if f.__module__ == module.__name__}
-
-
 def test_the_table_has_every_verb_and_its_module() -> None:
-    defined = {(verb, module) for module in MODULES for verb in functions(module)}
+    modules = {name: importlib.import_module(f"runspec_jobs.options.{name}") for name in MODULES}
+    classes = [(n, kind) for n, module in modules.items() for kind in vars(module).values()]
+    defined = {
+        (kind.__name__.removesuffix("Options").lower(), name)
+        for name, kind in classes
+        if isinstance(kind, type) and issubclass(kind, Options) and kind is not Options
+    }
 
-    assert {(name, verb.options) for name, verb in VERBS.items()} == defined
+    assert {(name, verb.options) for name, verb in VERBS.items()} | OF_RUNSPEC == defined
 
 
 @pytest.mark.parametrize("name", VERBS)
 def test_the_table_has_the_help_of_a_verb(name: str) -> None:
-    command = group.load(name)
-
-    assert command.name == name
-    assert str(command.help).splitlines()[0] == VERBS[name].title
+    assert str(options_of(name).__doc__).splitlines()[0] == VERBS[name].title
 
 
 @pytest.mark.parametrize("name", VERBS)
-def test_the_table_names_the_module_that_carries_a_verb_out(name: str) -> None:
-    """It is imported first, while nothing is searched for garbage."""
-    function = functions(VERBS[name].options)[name]
-    nodes = ast.walk(ast.parse(inspect.getsource(function)))
+def test_the_table_names_the_function_that_carries_a_verb_out(name: str) -> None:
+    module = importlib.import_module(f"runspec_jobs.cli.{VERBS[name].module}")
 
-    imported = [a.name for node in nodes if isinstance(node, ast.ImportFrom) for a in node.names]
+    function = getattr(module, name, None) or getattr(module, f"{name}_")
 
-    module = VERBS[name].module
-    assert module in imported if module is not None else not imported
+    assert list(get_type_hints(function).values()) in (
+        [options_of(name), int],
+        [options_of(name) | None, int],
+    )
 
 
 @pytest.mark.parametrize("name", VERBS)
@@ -81,12 +78,16 @@ def test_a_verb_helps_with_two_examples_and_a_page(name: str, capsys: Capture) -
 
 @pytest.mark.parametrize("name", VERBS)
 def test_the_examples_of_a_verb_are_accepted(name: str) -> None:
-    text = str(group.load(name).help)
+    text = str(options_of(name).__doc__)
 
     for line in re.findall(r"^  runspec (.*?)(?: > .*)?$", text, re.MULTILINE):
         verb, *words = line.replace("specs/*.yaml", "a.yaml b.yaml").split()
         if verb in VERBS:
-            assert group.load(verb).make_context(verb, words).params is not None
+            assert isinstance(command_line.read(verb, words), options_of(verb))
+
+
+def test_the_page_of_commands_is_made_from_their_options() -> None:
+    assert (ROOT / "docs/commands.md").read_text() == "\n".join(commands_page.page())
 
 
 @pytest.mark.parametrize("words", [["--help"], ["-h"], ["help"]])
@@ -160,7 +161,8 @@ def test_the_version_imports_neither_typer_nor_pydantic(word: str) -> None:
 def test_help_imports_nothing_that_carries_out_a_verb(words: list[str]) -> None:
     found = imported(MAIN, *words)
 
-    assert found.isdisjoint({f"runspec_jobs.cli.{verb.module}" for verb in VERBS.values()})
+    modules = {f"runspec_jobs.cli.{verb.module}" for verb in VERBS.values()}
+    assert found & modules == {"runspec_jobs.cli.commands.help"}
     assert found.isdisjoint({"pydantic", "rich", "yaml"})
 
 
@@ -174,9 +176,9 @@ def test_a_verb_imports_its_own_module_alone(tmp_path: Path) -> None:
 
     modules = {f"runspec_jobs.cli.{verb.module}" for verb in VERBS.values()}
     assert found & modules == {"runspec_jobs.cli.validate"}
-    others = {f"runspec_jobs.cli.commands.{name}" for name in MODULES} & found
-    assert others == {"runspec_jobs.cli.commands.spec_verbs"}
-    assert found.isdisjoint({"rich", "importlib.metadata"})
+    others = {f"runspec_jobs.options.{name}" for name in MODULES} & found
+    assert others == {"runspec_jobs.options.spec_verbs", "runspec_jobs.options.setup_verbs"}
+    assert found.isdisjoint({"rich", "typer", "importlib.metadata", "subprocess", "difflib"})
     found = imported(MAIN, "plan", str(tmp_path / "job.yaml"))
     unused = ("runspec_jobs.engine.wait", "runspec_jobs.logs", "runspec_jobs.api.lifecycle")
     assert not [name for name in found if name.startswith((*unused, "concurrent."))]
@@ -240,7 +242,7 @@ def test_no_color_is_heeded(words: list[str], env: dict[str, str]) -> None:
 @pytest.mark.parametrize("name", VERBS)
 def test_a_terminal_shows_the_same_words(name: str) -> None:
     """Text in brackets would be taken for markup."""
-    text = str(group.load(name).help)
-    helps = [str(getattr(param, "help", "")) for param in group.load(name).params]
+    text = str(options_of(name).__doc__)
+    helps = [option.help for option in options_of(name).declared.values()]
 
     assert not re.search(r"\[[a-z#/@]", "".join([text, *helps]))

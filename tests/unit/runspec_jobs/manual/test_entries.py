@@ -13,9 +13,9 @@ import pytest
 from runspec_jobs import errors
 from runspec_jobs.api import machine
 from runspec_jobs.cli.app import run
-from runspec_jobs.cli.commands import suggestions
 from runspec_jobs.cli.json_formats import base
 from runspec_jobs.manual import entries
+from runspec_jobs.options import suggestions
 from runspec_jobs.spec.model import Spec
 from tests.support.root import ROOT
 

@@ -10,8 +10,6 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-import typer
-
 from runspec_jobs import entry_points, state_folder
 from runspec_jobs.errors import RunspecError
 
@@ -41,7 +39,7 @@ def runs(incomplete: str) -> list[str]:
     return [word for word in (*names, *found) if word.startswith(incomplete)]
 
 
-def outputs(ctx: typer.Context, incomplete: str) -> list[str]:
+def outputs(ctx: Any, incomplete: str) -> list[str]:
     """Return the outputs of the run that is on the command line, or of the newest run of that name."""
     from runspec_jobs.document import reader  # slower to import than all others
 

@@ -1,0 +1,172 @@
+"""The options of the verbs that prepare this machine, and of runspec itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from runspec_jobs.errors import UsageError
+from runspec_jobs.options import suggestions
+from runspec_jobs.options.declare import Options, argument, argument_or, flag, option
+from runspec_jobs.options.shared import AS_JSON, OUTPUT_FORMAT, SPEC_HERE, exclusive
+
+
+class DoctorOptions(Options):
+    """Check this machine and your account for what would stop a job.
+
+    Examples:
+      runspec doctor aws-batch
+      runspec doctor aws-batch --probe
+
+    More: docs/unverified.md
+    """
+
+    provider: str | None = argument_or(
+        None,
+        "PROVIDER",
+        "check only this provider (default: local, and those of the profile)",
+        complete=suggestions.providers,
+    )
+    node: bool = flag(
+        "--node", help="also check from a node; this allocates a machine for a short time"
+    )
+    probe: bool = flag(
+        "--probe",
+        help="test, in your own account, what runspec assumes about the service "
+        "(docs/unverified.md)",
+    )
+    only: str | None = option("--only", "ID,...", "with --probe: run only these probes")
+    yes: bool = flag("--yes", help="with --probe: do not ask for confirmation")
+    as_json: bool = AS_JSON
+
+    def check(self) -> None:
+        if (self.only or self.yes) and not self.probe:
+            raise UsageError("--only and --yes can only be used with --probe")
+
+
+class ExplainOptions(Options):
+    """Explain an exit code, a state, a term, a field or a message.
+
+    Examples:
+      runspec explain 75
+      runspec explain retry.spot_attempts
+
+    More: docs/troubleshooting.md
+    """
+
+    asked: Sequence[str] = argument(
+        "CODE|WORD...",
+        "an exit code, a state, a term, a field of a spec, or words of a message",
+        complete=suggestions.explained,
+        several=True,
+    )
+    as_json: bool = AS_JSON
+
+
+class ProvidersOptions(Options):
+    """List the providers.
+
+    Examples:
+      runspec providers
+      runspec providers --json
+
+    More: docs/provider.md
+    """
+
+    as_json: bool = AS_JSON
+
+
+class PolicyOptions(Options):
+    """Print the minimal permissions that a plan needs.
+
+    Examples:
+      runspec policy job.yaml
+      runspec policy --job job.yaml
+
+    More: docs/aws-batch.md
+    """
+
+    file: Path = SPEC_HERE
+    of_job: bool = flag(
+        "--job", help="print the permissions that the job itself needs, not those of its user"
+    )
+    output_format: str = OUTPUT_FORMAT
+    as_json: bool = AS_JSON
+
+
+class TrustOptions(Options):
+    """Trust a profile in a checkout until it changes.
+
+    Examples:
+      runspec trust runspec-profile.yaml
+      runspec trust --list
+
+    More: docs/profile.md
+    """
+
+    file: Path | None = argument_or(
+        None,
+        "FILE",
+        "the profile (default: the one that applies in this folder)",
+        read=Path,
+        complete=suggestions.specs,
+    )
+    listed: bool = flag("--list", "-l", help="list the trusted profiles")
+    remove: bool = flag("--remove", help="stop trusting the profile")
+    as_json: bool = AS_JSON
+
+    def check(self) -> None:
+        exclusive({"--list": self.listed, "--remove": self.remove})
+
+
+class CompletionOptions(Options):
+    """Print a script with completions for bash, zsh, fish or powershell.
+
+    Examples:
+      eval "$(runspec completion bash)"
+      runspec completion fish > ~/.config/fish/completions/runspec.fish
+
+    More: README.md
+    """
+
+    shell: str = argument(
+        "{bash,zsh,fish,powershell}", "your shell", choices=("bash", "zsh", "fish", "powershell")
+    )
+
+
+class HelpOptions(Options):
+    """Show the commands, or the options of one.
+
+    Examples:
+      runspec help
+      runspec help apply
+
+    More: README.md
+    """
+
+    verb: str | None = argument_or(None, "COMMAND", "the command")
+
+
+class VersionOptions(Options):
+    """Print the version.
+
+    Examples:
+      runspec version
+      runspec --version
+
+    More: docs/upgrades.md
+    """
+
+
+class ProgramOptions(Options):
+    """runspec apply job.yaml
+
+    One YAML file describes a job; runspec runs it on this machine or on a batch
+    service. To see the options of a command: runspec COMMAND --help
+    """
+
+    version: bool = flag("--version", help="print the version")
+    no_color: bool = flag("--no-color", help="print without colours (as if NO_COLOR were set)")
+    install_completion: bool = flag(
+        "--install-completion", help="install completion for the shell that this is typed into"
+    )

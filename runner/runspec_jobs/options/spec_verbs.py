@@ -1,0 +1,140 @@
+"""The options of the verbs that write and check specs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from runspec_jobs.options import suggestions
+from runspec_jobs.options.declare import Options, argument, argument_or, flag, option
+from runspec_jobs.options.shared import (
+    AS_JSON,
+    JOB_YAML,
+    MAX_USD,
+    ONLY,
+    OUTPUT_FORMAT,
+    PROVIDER,
+    SETTINGS,
+    SPEC_AND_WORDS,
+    UNTIL,
+)
+
+
+class InitOptions(Options):
+    """Write a first spec, for you to edit.
+
+    Examples:
+      runspec init
+      runspec init --provider aws-batch train.yaml
+
+    More: docs/profile.md
+    """
+
+    file: Path = argument_or(JOB_YAML, "FILE", "the file to write (default: job.yaml)", read=Path)
+    provider: str = option(
+        "--provider",
+        "NAME",
+        "the provider of the spec (default: local)",
+        default="local",
+        complete=suggestions.providers,
+    )
+    as_json: bool = AS_JSON
+
+
+class ValidateOptions(Options):
+    """Check specs; contact no service.
+
+    Examples:
+      runspec validate job.yaml
+      runspec validate --quiet specs/*.yaml
+
+    More: docs/reference.md
+    """
+
+    files: Sequence[Path] = argument_or(
+        (),
+        "FILE",
+        "spec files (default: job.yaml); - is standard input",
+        read=Path,
+        complete=suggestions.specs,
+        several=True,
+    )
+    quiet: bool = flag("--quiet", "-q", help="print nothing about valid specs")
+    output_format: str = OUTPUT_FORMAT
+    as_json: bool = AS_JSON
+
+
+class PlanOptions(Options):
+    """Show every request that apply would make.
+
+    Examples:
+      runspec plan job.yaml
+      runspec plan --diff --set cluster.nodes=4 job.yaml
+
+    More: docs/exit-codes.md
+    """
+
+    file: Path = SPEC_AND_WORDS
+    provider: str | None = PROVIDER
+    settings: Sequence[str] = SETTINGS
+    export: Path | None = option(
+        "--export",
+        "FOLDER",
+        "write the plan to this folder as files for the service's own tool",
+        read=Path,
+    )
+    diff: bool = flag("--diff", help="show the changes since the last applied plan")
+    detailed_exitcode: bool = flag(
+        "--detailed-exitcode", help="exit with code 3 if there are changes"
+    )
+    files: bool = flag("--files", help="list the files of folders that are uploaded or left out")
+    full: bool = flag("--full", help="show long values in full")
+    smoke: bool = flag("--smoke", help="plan the spec's smoke test, not its job")
+    max_usd: str | None = MAX_USD
+    only: Sequence[str] = ONLY
+    until: Sequence[str] = UNTIL
+    output_format: str = OUTPUT_FORMAT
+    as_json: bool = AS_JSON
+    words: Sequence[str] = ()
+
+
+class ImportOptions(Options):
+    """Convert another tool's job file to a spec.
+
+    Examples:
+      runspec import job.json
+      runspec import job.json --cluster cluster.json --to converted/
+
+    More: docs/azure-batch-ai.md
+    """
+
+    file: Path = argument("FILE", "the job file", read=Path)
+    cluster: Path | None = option(
+        "--cluster", "FILE", "the file that describes the cluster", read=Path
+    )
+    provider: str | None = option(
+        "--provider",
+        "NAME",
+        "the provider that reads the files (default: the one that can)",
+        complete=suggestions.providers,
+    )
+    to: Path | None = option(
+        "--to", "FOLDER", "write job.yaml and runspec-profile.yaml to this folder", read=Path
+    )
+    as_json: bool = AS_JSON
+
+
+class SchemaOptions(Options):
+    """Print the JSON Schema of specs, or of a format of --json.
+
+    Examples:
+      runspec schema > job.schema.json
+      runspec schema runspec.status/v1
+
+    More: docs/reference.md
+    """
+
+    form: str | None = argument_or(None, "FORMAT", "a format of --json, such as runspec.status/v1")
+    reference: bool = flag(
+        "--reference", help="print the reference page in Markdown, not the JSON Schema"
+    )
