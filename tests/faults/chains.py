@@ -41,6 +41,7 @@ run: |
 """
 FAILS = "exit 3"
 LONG = "trap 'exit 0' TERM; for n in $(seq 3000); do sleep 0.1; done"  # and not `exec`, which would save nothing
+ONCE = 'test "$RUNSPEC_ATTEMPT" != 1 || sleep 300'  # of which the machine is taken away
 CHAIN = "faults"  # the name of the file
 OK = (0, KILLED, UNKNOWN)
 
@@ -73,7 +74,9 @@ class OfClouds(Cloud):
 
     def spec(self, name: str = CHAIN, last: str | None = None) -> str:
         path = self.folder / f"{name}.yaml"
-        path.write_text(written(self.folder / "truth", self.provider, {"b": last or self.last}))
+        path.write_text(
+            written(self.folder / "truth", self.provider, {"b": last or self.last}, self.shape.spec)
+        )
         return path.name
 
 
@@ -260,6 +263,21 @@ def cancelled(world: World, **how: Any) -> list[str]:
 
 def destroyed(world: World, **how: Any) -> list[str]:
     return stopped("destroy", world, **how)
+
+
+def reclaimed(world: AwsChain) -> list[str]:
+    """The machine of job `b` is reclaimed: it is tried again, and `d` begins after its second attempt."""
+    world.run("apply", "faults.yaml", "--detach")
+    await_that(lambda: ran(world)["b"] and ran(world)["c"], "jobs that run")
+    run = next(line[0] for line in world.truth() if line[0].startswith("b-"))
+    (job,) = [one["id"] for one in world.jobs() if one["name"] == run]
+    world.region.control("POST", "reclaim", {"jobId": job, "notice_s": 0})
+    world.again("apply", "faults.yaml")
+    began = [line[0].partition("-")[0] for line in world.truth()]
+    wrong = [w for w in succeeded(world) if not w.startswith(("b ran 2", "jobs ran"))]
+    if sorted(began) != ["a", "b", "b", "c", "d"] or began[-1] != "d":
+        wrong.append(f"they began so: {began}")
+    return wrong
 
 
 Cell = Callable[..., list[str]]

@@ -13,6 +13,7 @@ from tests.faults import chains, chosen
 from tests.faults.cells import sample, spread
 from tests.faults.cloud import AT_ONCE, New, new_cloud
 from tests.faults.conftest import drivers
+from tests.faults.shapes import SINGLE
 from tests.faults.world import Driver, new_world
 from tests.support.requirements import need
 from tests.support.slurm.shared_cluster import PROGRAMS
@@ -20,6 +21,7 @@ from tests.support.slurm.shared_cluster import PROGRAMS
 OF_SLURM = "POST sbatch"
 OF_AWS = "POST /v1/submitjob"
 OF_AZURE = "POST batch /jobs/*/addtaskcollection"
+SPOT = SINGLE._replace(spec="cluster: {capacity: spot}")
 FEW = 5  # boundaries of all verbs in the run that is not the matrix
 
 
@@ -161,3 +163,13 @@ def test_a_reply_to_added_tasks_that_is_lost_starts_no_job_of_a_chain_twice(
     azure_pool: list[Driver], on_azure: New
 ) -> None:
     assert lost_replies(azure_pool, on_azure, OF_AZURE, "reset after") == {}
+
+
+@pytest.mark.matrix
+@pytest.mark.slow
+def test_a_job_whose_parent_is_reclaimed_begins_after_its_next_attempt(
+    wide_pool: list[Driver], on_aws: New
+) -> None:
+    with on_aws(wide_pool[0], chains.ONCE, 0.0, SPOT) as world:
+        assert isinstance(world, chains.AwsChain)
+        assert chains.reclaimed(world) == []
