@@ -20,7 +20,7 @@ from tests.support.slurm.shared_cluster import PROGRAMS
 
 OF_SLURM = "POST sbatch"
 OF_AWS = "POST /v1/submitjob"
-OF_AZURE = "POST batch /jobs/*/addtaskcollection"
+OF_AZURE = "POST batch /jobs"
 SPOT = SINGLE._replace(spec="cluster: {capacity: spot}")
 FEW = 5  # boundaries of all verbs in the run that is not the matrix
 
@@ -106,7 +106,7 @@ def killed_everywhere(pool: list[Driver], new: New, verb: str) -> dict[str, list
 def lost_replies(pool: list[Driver], new: New, request: str, fault: str) -> dict[str, list[str]]:
     """Lose the reply of each request to submit a job of the chain."""
     requests = enumerate(chains.located_in(pool[0], new, "apply").requests, 1)
-    submits = {at: label for at, label in requests if label.startswith(request)}
+    submits = {at: label for at, label in requests if label.partition(" (")[0] == request}
     assert submits
     wrong = spread(pool, lambda driver, at: chains.broken(driver, new, "apply", fault, at), submits)
     return {submits[at]: what for at, what in wrong.items()}
@@ -159,7 +159,7 @@ def test_a_reply_of_submit_job_that_is_lost_starts_no_job_of_a_chain_twice(
 
 @pytest.mark.matrix
 @pytest.mark.slow
-def test_a_reply_to_added_tasks_that_is_lost_starts_no_job_of_a_chain_twice(
+def test_a_reply_of_job_add_that_is_lost_starts_no_job_of_a_chain_twice(
     azure_pool: list[Driver], on_azure: New
 ) -> None:
     assert lost_replies(azure_pool, on_azure, OF_AZURE, "reset after") == {}
