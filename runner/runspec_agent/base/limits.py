@@ -24,6 +24,7 @@ STORE_BEAT_S = 15.0
 STORE_LEASE_S = 120.0
 STORE_MEET_S = 3600.0  # for the last node to join: its machine may have to be started first
 STORE_MOMENT_S = 20.0  # the same, if nodes that never join need not be waited for
+STORE_SETTLE_S = 20.0  # for the other nodes to record their ends, after a launcher has failed
 
 # Members of an elastic job. Each heartbeat is a put and a get of each node: 17,280 of each a day at 5 s.
 ELASTIC_BEAT_S = 5.0  # RUNSPEC_BEAT_S sets another one

@@ -25,7 +25,7 @@ from runspec_agent.retry.end_record import End
 from runspec_agent.retry.exit_barrier import ExitBarrier
 from runspec_agent.retry.failure_count import AGAIN, Failures
 from runspec_agent.retry.multi_instance import MultiInstanceTask
-from runspec_agent.retry.retry_rounds import RetryRound
+from runspec_agent.retry.retry_rounds import TOO_LONG, RetryRound
 from runspec_agent.store.base import Bucket
 from runspec_agent.transfer.log_times import LogTimes
 from runspec_agent.transfer.log_uploader import Log
@@ -208,17 +208,20 @@ class Agent:
         try:
             code = self._run(words, signals)
         except Failure as failure:
-            gang.end(failure.code, signals, wait=False)
+            gang.end(failure.code, signals, wait=True)
             raise
         if self.place.rank > 0:
             self.keep()  # when the first node learns of the end, the service ends all nodes
         found = gang.end(code, signals, self.record["launch"] == "none", self.own)
         held = self.departure.excused(found, signals)
+        is_of_another = gang.own and (found != code or not self.own)
         self.own = gang.own and held == found
         if held != found:
             self.cause = end_causes.RECLAIMED
-        elif found != code and self.own:
-            self.cause = end_causes.PROGRAM  # that of another node
+        elif is_of_another:
+            self.cause = end_causes.PROGRAM
+        elif found != code and found == TOO_LONG:
+            self.cause = end_causes.TIMEOUT  # all nodes have the same
         elif found != code:
             self.cause = end_causes.STOPPED if signals.stopping else end_causes.PEER
         return held
@@ -439,6 +442,9 @@ class Agent:
         """Return whether *code* does not count as a failure of this node."""
         leaving = self.departure.leaving
         told = leaving is not None and code == leaving.code and self.cause != end_causes.TIMEOUT
+        told = (
+            told and not self.own
+        )  # for the first node of a gang, the code of another node counts
         return code == 0 or told or (code in (STOPPED, LOST) and not self.own)
 
 

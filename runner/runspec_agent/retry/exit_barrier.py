@@ -10,6 +10,7 @@ from runspec_agent.base.process import STOPS, Pace, Signals
 from runspec_agent.store.base import Bucket
 
 LOOK_S = 1.0  # at first; later a node looks as often as it sends heartbeats
+OF_OTHERS = (LOST, STOPPED)  # of a node that another one has ended
 TOLD = " told"  # after an exit code that is not the program's own
 
 
@@ -63,8 +64,9 @@ class ExitBarrier(threading.Thread):
         """Record that this node has ended with *code*; on the first node, return the code of all.
 
         With *wait*, wait as long as the other nodes live, and their failures count; a lost node raises Failure LOST.
-        Otherwise, wait for the time in which the other nodes may save. *own*: the program itself exited with *code*,
-        and was not stopped because another node had failed, whose code counts then.
+        Otherwise, a launcher has ended the program on all nodes: wait for the time in which the other nodes may save.
+        *own*: the program itself exited with *code*, and was not stopped because another node had failed, whose code
+        counts then.
         """
         self.own = own
         if self.rank > 0:
@@ -72,7 +74,9 @@ class ExitBarrier(threading.Thread):
         self.over.set()
         if self.rank > 0:
             return code
-        if code and (own or not wait or self.failed_peer() is None):
+        if code and not wait:
+            return self._settled(code, signals)
+        if code and (own or self.failed_peer() is None):
             return code
         return self._others(signals, wait)
 
@@ -112,6 +116,31 @@ class ExitBarrier(threading.Thread):
             if any(number in STOPS for number in signals.wait(pace.pause_s())):
                 self.own = False
                 return STOPPED
+
+    def _settled(self, code: int, signals: Signals) -> int:
+        """Return *code* of a launcher, after a moment in which the other nodes record how they have ended.
+
+        Another node may have ended the launcher: it reached its timeout, or its agent was killed, which its parent
+        process records. Then the code of that node counts.
+        """
+        until, pace = time.monotonic() + limits.STORE_SETTLE_S, Pace(0.25, LOOK_S)
+        while time.monotonic() < until and not (signals.stopping or self._all_ended()):
+            signals.wait(pace.pause_s())
+        if self.own or signals.stopping or code not in OF_OTHERS:
+            return code
+        for rank, other in sorted(self._codes.items()):
+            if other and (rank not in self._told or other not in OF_OTHERS):
+                self.own = rank not in self._told
+                return other
+        return code
+
+    def _all_ended(self) -> bool:
+        """Return whether all other nodes have ended, or the store does not say."""
+        try:
+            self.take_in()
+        except Failure:
+            return True
+        return len(self._codes) == self.nodes - 1
 
     def check(self) -> None:
         """Read the heartbeats and exit codes. Raise Failure if the store is silent for too long."""

@@ -923,6 +923,37 @@ def test_the_first_node_ends_when_another_one_fails(service: Service, at_sigterm
     assert "node 1 has failed: the program is told to end" in err
 
 
+@pytest.mark.parametrize("kind", ["folder"], indirect=True)
+def test_a_143_of_another_node_is_a_failure_that_another_attempt_follows(
+    service: Service, bucket: Bucket
+) -> None:
+    """The first node ends with the same code, because SIGTERM ends it then."""
+    record = {**ENDS, "shape": "nodes", "nodes": 2, "attempts": 2}
+    script = "[ $RUNSPEC_RANK = 0 ] || exit 143; exec sleep 600"
+
+    first, second = (
+        service.starts(*sh(script), record=record, at=str(n), BATCH_NODE=str(n)) for n in range(2)
+    )
+
+    assert (second.wait(LIMIT_S), first.wait(LIMIT_S)) == (AGAIN, AGAIN)
+    assert recorded(bucket) == ["0/1/0-143-program", "0/1/1-143-program"]
+
+
+@pytest.mark.parametrize("kind", ["folder"], indirect=True)
+def test_the_timeout_of_another_node_is_that_of_the_job(service: Service, bucket: Bucket) -> None:
+    """All nodes have the same, and one of them reaches it first."""
+    record = {**ENDS, "shape": "nodes", "nodes": 2, "timeout_s": 1}
+    later = {"RUNSPEC_TIMEOUT_S": "600"}  # as if the first node had begun later
+
+    first, second = (
+        service.starts(*sh("exec sleep 600"), record=record, at=str(n), BATCH_NODE=str(n), **more)
+        for n, more in enumerate((later, {}))
+    )
+
+    assert (second.wait(LIMIT_S), first.wait(LIMIT_S)) == (124, 124)
+    assert recorded(bucket) == ["0/1/0-124-timeout", "0/1/1-124-timeout"]
+
+
 @pytest.mark.parametrize("attempt", ["1", "2"])
 def test_an_output_of_the_first_node_is_not_kept_of_another_one(
     service: Service, attempt: str

@@ -91,6 +91,41 @@ def test_the_firsts_own_failure_is_the_jobs_at_once(make: Make, signals: Signals
     assert first.end(3, signals, True) == 3
 
 
+@pytest.mark.parametrize("kind", ["folder"], indirect=True)
+@pytest.mark.parametrize(
+    ("code", "own", "of_peer", "job"),
+    [
+        (3, True, "137", 3),
+        (LOST, False, "137", 137),
+        (LOST, True, "137", LOST),
+        (LOST, False, "75 told", LOST),
+        (STOPPED, False, "124 told", 124),
+    ],
+)
+def test_the_code_of_a_node_counts_that_ended_the_launcher_of_the_first(
+    make: Make, signals: Signals, bucket: Bucket, code: int, own: bool, of_peer: str, job: int
+) -> None:
+    """The parent process of a killed agent records it a moment later. A program may exit with 75 by itself."""
+    first = make(0, 2)
+    timer = later(0.1, lambda: bucket.put(f"{AT}ended-1", of_peer.encode()))
+
+    assert first.end(code, signals, False, own) == job
+    assert first.own == (own or job == 137)
+    timer.join()
+
+
+@pytest.mark.parametrize("kind", ["folder"], indirect=True)
+def test_a_launcher_that_failed_waits_a_moment_for_the_other_nodes(
+    make: Make, signals: Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "STORE_SETTLE_S", 0.3)
+    began = time.monotonic()
+
+    assert make(0).end(3, signals, False) == 3
+
+    assert 0.3 <= time.monotonic() - began < SOON_S
+
+
 def test_others_say_their_own_code(make: Make, signals: Signals) -> None:
     """And stop to beat."""
     other = make(1)
