@@ -212,10 +212,13 @@ class Agent:
             raise
         if self.place.rank > 0:
             self.keep()  # when the first node learns of the end, the service ends all nodes
+        gang.full = self.unsaved == end_causes.FULL
         found = gang.end(code, signals, self.record["launch"] == "none", self.own)
         held = self.departure.excused(found, signals)
         is_of_another = gang.own and (found != code or not self.own)
         self.own = gang.own and held == found
+        if held != code:
+            self.ended_with = held
         if held != found:
             self.cause = end_causes.RECLAIMED
         elif is_of_another:
@@ -435,16 +438,15 @@ class Agent:
             return code
         self.failed_with = code
         together = None if self.round is None else self.round.number
-        full = self.unsaved == end_causes.FULL  # there would be no room for another attempt either
+        # If the store is full, there would be no room for another attempt either.
+        full = self.unsaved == end_causes.FULL or (self.gang is not None and self.gang.full)
         return Failures(self.bucket, self.at, self.record).judge(self.place, code, together, full)
 
     def _excused(self, code: int) -> bool:
         """Return whether *code* does not count as a failure of this node."""
         leaving = self.departure.leaving
         told = leaving is not None and code == leaving.code and self.cause != end_causes.TIMEOUT
-        told = (
-            told and not self.own
-        )  # for the first node of a gang, the code of another node counts
+        told = told and not self.own  # on the first node, it may be the code of another node
         return code == 0 or told or (code in (STOPPED, LOST) and not self.own)
 
 

@@ -5,6 +5,7 @@ import time
 from typing import Dict, List, Optional, Set, Tuple
 
 from runspec_agent.base import limits
+from runspec_agent.base.failure import UNSAVED_CODE
 from runspec_agent.base.job_env import LOST, STOPPED, Failure, NoSpace
 from runspec_agent.base.process import STOPS, Pace, Signals
 from runspec_agent.store.base import Bucket
@@ -12,6 +13,7 @@ from runspec_agent.store.base import Bucket
 LOOK_S = 1.0  # at first; later a node looks as often as it sends heartbeats
 OF_OTHERS = (LOST, STOPPED)  # of a node that another one has ended
 TOLD = " told"  # after an exit code that is not the program's own
+FULL = " full"  # after one of a node whose outputs are not saved, since the store is full
 
 
 class ExitBarrier(threading.Thread):
@@ -33,6 +35,10 @@ class ExitBarrier(threading.Thread):
         self._codes: Dict[int, int] = {}
         self._told: Set[int] = set()  # ranks whose code is not that of their program
         self.own = True  # whether the code that `end` returned is that of a program
+        self.full = (
+            False  # whether the store is full, for this node or the one whose code `end` returned
+        )
+        self._filled: Set[int] = set()  # ranks that have said so
         self.seen: Dict[str, Tuple[str, float]] = {}
         self._answered = 0.0
         self._silent = False
@@ -82,7 +88,7 @@ class ExitBarrier(threading.Thread):
 
     def tell(self, code: int, own: bool = True) -> None:
         """Write the exit code of this node, for the first one; into a name, if the store is full."""
-        said = "{}{}".format(code, "" if own else TOLD)
+        said = "{}{}{}".format(code, "" if own else TOLD, FULL if self.full else "")
         key = "{}ended-{}".format(self.prefix, self.rank)
         try:
             self.bucket.put(key, said.encode())
@@ -106,9 +112,11 @@ class ExitBarrier(threading.Thread):
             self.check()
             failed = self.failed_peer()
             if wait and failed is not None:
-                self.own = failed not in self._told
-                return self._codes[failed]
+                return self._take(failed)
             gone = self.lost_node(began, limits.STORE_MEET_S if wait else limits.STORE_MOMENT_S)
+            if gone is not None and wait and self._is_silenced():
+                self.own, self.full = False, True
+                return UNSAVED_CODE
             if gone is not None and wait:
                 raise Failure("node {} has sent no heartbeat: it is lost".format(gone), LOST)
             if gone is not None or len(self._codes) == self.nodes - 1:
@@ -130,9 +138,14 @@ class ExitBarrier(threading.Thread):
             return code
         for rank, other in sorted(self._codes.items()):
             if other and (rank not in self._told or other not in OF_OTHERS):
-                self.own = rank not in self._told
-                return other
+                return self._take(rank)
         return code
+
+    def _take(self, rank: int) -> int:
+        """Return the exit code of another node, which is that of all."""
+        self.own = rank not in self._told
+        self.full = self.full or rank in self._filled
+        return self._codes[rank]
 
     def _all_ended(self) -> bool:
         """Return whether all other nodes have ended, or the store does not say."""
@@ -141,6 +154,16 @@ class ExitBarrier(threading.Thread):
         except Failure:
             return True
         return len(self._codes) == self.nodes - 1
+
+    def _is_silenced(self) -> bool:
+        """Return whether the store is so full that no node can send a heartbeat."""
+        try:
+            self.beat()
+        except NoSpace:
+            return True
+        except Failure:
+            pass
+        return False
 
     def check(self) -> None:
         """Read the heartbeats and exit codes. Raise Failure if the store is silent for too long."""
@@ -168,10 +191,11 @@ class ExitBarrier(threading.Thread):
             number, _, said = rest.partition("-")
             if word == "ended" and int(number) not in self._codes:
                 said = said or (self.bucket.get(entry.key) or b"0").decode()
-                code, told, _ = said.partition(TOLD)
-                self._codes[int(number)] = int(code)
-                if told:
+                self._codes[int(number)] = int(said.partition(" ")[0])
+                if TOLD in said:
                     self._told.add(int(number))
+                if FULL in said:
+                    self._filled.add(int(number))
             elif word == "alive" and self.seen.get(name, ("", 0.0))[0] != entry.etag:
                 self.seen[name] = (entry.etag, now)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from runspec_agent.base import limits
-from runspec_agent.base.job_env import LOST, STOPPED, Failure
+from runspec_agent.base.job_env import LOST, STOPPED, Failure, NoSpace
 from runspec_agent.base.process import Signals
 from runspec_agent.retry.exit_barrier import ExitBarrier
 from runspec_agent.store.base import Bucket
@@ -112,6 +112,39 @@ def test_the_code_of_a_node_counts_that_ended_the_launcher_of_the_first(
     assert first.end(code, signals, False, own) == job
     assert first.own == (own or job == 137)
     timer.join()
+
+
+@pytest.mark.parametrize("kind", ["folder"], indirect=True)
+@pytest.mark.parametrize(("code", "wait"), [(0, True), (STOPPED, False)])
+def test_the_first_node_hears_that_another_one_has_filled_the_store(
+    make: Make, signals: Signals, code: int, wait: bool
+) -> None:
+    first, other = make(0, 2), make(1, 2)
+    other.full = True
+    other.end(1, signals, wait)
+
+    assert first.end(code, signals, wait, own=not code) == 1
+
+    assert (first.full, first.own) == (True, True)
+
+
+@pytest.mark.parametrize("kind", ["folder"], indirect=True)
+def test_nodes_that_a_full_store_makes_silent_are_not_lost(
+    make: Make, signals: Signals, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes no empty object either. Another attempt would have no room."""
+    monkeypatch.setattr(limits, "STORE_LEASE_S", 0.5)
+    first, other = make(0, 2), make(1, 2)
+    later(0.2, lambda: None).join()
+
+    def refuse(key: str, body: bytes) -> None:
+        raise NoSpace("the store is full")
+
+    monkeypatch.setattr(bucket, "put", refuse)
+
+    assert first.end(0, signals, True) == 1
+    assert (first.full, first.own) == (True, False)
+    assert other.is_alive()
 
 
 @pytest.mark.parametrize("kind", ["folder"], indirect=True)
