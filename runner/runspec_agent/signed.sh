@@ -134,6 +134,7 @@ _rs_ask() {
     _rs_once "$@"
     case $_rs_code$_rs_taken in
       tls*) _rs_cas || return 0 ;;
+      507*) return 0 ;;
       000* | 409 | 429* | 5*) sleep $_rs_s ;;
       *) return ;;
     esac
@@ -148,6 +149,7 @@ _rs_why() {
     tls) _rs_w="the store's certificate is not trusted: install ca-certificates, or set SSL_CERT_FILE or the clock" ;;
     403) _rs_w='the store refused the request (403): the signed URL has expired, or its signer has no permission' ;;
     404) _rs_w='the object does not exist (404): the run may have been destroyed' ;;
+    507) _rs_w='the store is full' _rs_lost=full ;;
     *) _rs_w="the store answered with status $_rs_code" ;;
   esac
 }
@@ -158,6 +160,7 @@ _rs_fail() {
     403) _rs_die 77 "$1: $_rs_w" ;;
     tls) _rs_die 69 "$1: $_rs_w" ;;
     4* | 501) _rs_die 2 "$1: $_rs_w" ;;
+    507) _rs_die 1 "$1: $_rs_w" ;;
     *) _rs_die 75 "$1: $_rs_w" ;;
   esac
 }
@@ -308,7 +311,7 @@ _rs_before() {
       _rs_note=${_rs_v#* }
       [ "$_rs_puts" ] || _rs_die 69 'this wget cannot record how the job ends: add curl, python3 or GNU wget'
       # Without a number, the record of an earlier attempt would count for this one.
-      [ "$_rs_nth" ] || _rs_write begun || exit 75
+      [ "$_rs_nth" ] || _rs_write begun || { [ "$_rs_lost" ] && exit 1 || exit 75; }
       ;;
     limit) _rs_limit=$_rs_v ;;
     hidden) _rs_hide=$_rs_v ;;
@@ -363,7 +366,7 @@ _rs_send() {
 }
 
 _rs_lose() {
-  _rs_lost=1
+  _rs_lost=${_rs_lost:-unsaved}
   _rs_tell "not saved: $_rs_at: $1"
 }
 
@@ -435,7 +438,7 @@ _rs_end=$_rs_code _rs_cause=program
 
 # 6. Outputs are uploaded also if the program has failed.
 _rs_walk _rs_after
-[ -z "$_rs_lost" ] || [ "$_rs_end" -ne 0 ] || _rs_end=1 _rs_cause=unsaved
+[ -z "$_rs_lost" ] || [ "$_rs_end" -ne 0 ] || _rs_end=1 _rs_cause=$_rs_lost
 
 # 7. The end record proves to runspec that the program ran: see runspec_agent/retry/end_record.py. `hidden` is an exit
 # code after which the service would start the program again, as after a reclaimed machine.
