@@ -19,7 +19,7 @@ from runspec_emulators.azure_batch.api.requests import Request
 from runspec_emulators.azure_batch.autoscale import formula
 from runspec_emulators.azure_batch.emulator import AzureBatch
 from runspec_emulators.azure_batch.model import Task
-from runspec_emulators.azure_batch.response import Response
+from runspec_emulators.azure_batch.resource import Response
 from runspec_emulators.azure_batch.service import OPERATIONS
 from runspec_emulators.azure_batch.tasks import files
 from runspec_emulators.azure_batch.tasks.runner import Runner

@@ -10,15 +10,14 @@ from urllib.parse import parse_qs, urlsplit
 
 from runspec_emulators.azure_batch.emulator import AzureBatch
 from runspec_emulators.azure_batch.nodes import metadata
-from runspec_emulators.azure_services.audiences import Cloud
 from runspec_emulators.azure_services.blob import Blobs
-from runspec_emulators.azure_services.entra import Entra
+from runspec_emulators.azure_services.entra import Cloud, Entra
 from runspec_emulators.azure_services.identity import MACHINE, Identity
 from runspec_emulators.azure_services.vault import Vault
 from runspec_emulators.batch_ai import BatchAI
-from runspec_emulators.frame.endpoint import Endpoint
 from runspec_emulators.frame.handler import Reply, said
 from runspec_emulators.frame.processes import inherited
+from runspec_emulators.frame.server import Endpoint
 from tests.realnames.front import Backend, Route
 from tests.support import certificates
 

@@ -14,8 +14,8 @@ from typing import Any
 from runspec_emulators import privacy
 from runspec_emulators.aws.batch import task_metadata
 from runspec_emulators.aws.nodes import imds
-from runspec_emulators.frame.endpoint import Endpoint
 from runspec_emulators.frame.handler import Reply, said
+from runspec_emulators.frame.server import Endpoint
 
 ROLE = "machine"
 ROLE_PATH = "latest/meta-data/iam/security-credentials/"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from azure.storage.blob import generate_container_sas
 
-from runspec_emulators.azure_services.audiences import Cloud
+from runspec_emulators.azure_services.entra import Cloud
 from tests.realnames import azure
 from tests.realnames.azure import BATCHAI, CONTAINER, FILES, HOSTS, IDENTITY, STORAGE, SUBSCRIPTION
 from tests.realnames.world import Done, World

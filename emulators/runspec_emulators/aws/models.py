@@ -14,7 +14,7 @@ from botocore.model import OperationModel, Shape
 from botocore.validate import ParamValidator
 
 from runspec_emulators.aws.errors import ServiceError
-from runspec_emulators.frame.response_check import raise_problems, sample
+from runspec_emulators.frame.errors import raise_problems, sample
 
 INVALID = {"batch": "ClientException", "logs": "InvalidParameterException"}
 

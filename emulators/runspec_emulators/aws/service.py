@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from runspec_emulators.aws import limits, models
+from runspec_emulators.aws import limits, log_operations, models
 from runspec_emulators.aws.batch import (
     definitions,
     describe,
@@ -16,8 +16,7 @@ from runspec_emulators.aws.batch import (
 )
 from runspec_emulators.aws.batch.world import World
 from runspec_emulators.aws.errors import ServiceError, refused
-from runspec_emulators.aws.logs import operations
-from runspec_emulators.aws.logs.store import Logs
+from runspec_emulators.aws.log_store import Logs
 from runspec_emulators.aws.models import Request
 
 BATCH: dict[str, Callable[[World, dict[str, Any]], dict[str, Any]]] = {
@@ -44,16 +43,16 @@ BATCH: dict[str, Callable[[World, dict[str, Any]], dict[str, Any]]] = {
 }
 
 LOGS: dict[str, Callable[[Logs, dict[str, Any]], dict[str, Any]]] = {
-    "CreateLogGroup": operations.create_group,
-    "CreateLogStream": operations.create_stream,
-    "DeleteLogGroup": operations.delete_group,
-    "DeleteLogStream": operations.delete_stream,
-    "DescribeLogGroups": operations.describe_groups,
-    "DescribeLogStreams": operations.describe_streams,
-    "FilterLogEvents": operations.filter_events,
-    "GetLogEvents": operations.get_events,
-    "PutLogEvents": operations.put_events,
-    "PutRetentionPolicy": operations.put_retention,
+    "CreateLogGroup": log_operations.create_group,
+    "CreateLogStream": log_operations.create_stream,
+    "DeleteLogGroup": log_operations.delete_group,
+    "DeleteLogStream": log_operations.delete_stream,
+    "DescribeLogGroups": log_operations.describe_groups,
+    "DescribeLogStreams": log_operations.describe_streams,
+    "FilterLogEvents": log_operations.filter_events,
+    "GetLogEvents": log_operations.get_events,
+    "PutLogEvents": log_operations.put_events,
+    "PutRetentionPolicy": log_operations.put_retention,
 }
 
 

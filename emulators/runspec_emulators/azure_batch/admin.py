@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from runspec_emulators.azure_batch.listener import Listener
+from runspec_emulators.azure_batch.authentication import Listener
 from runspec_emulators.azure_batch.model import Node, Task
 from runspec_emulators.azure_batch.nodes import metadata, resizing
 

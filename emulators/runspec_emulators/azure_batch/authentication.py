@@ -20,8 +20,10 @@ from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 from runspec_emulators.azure_batch.errors import ServiceError
 from runspec_emulators.azure_batch.settings import Settings
-from runspec_emulators.azure_services.audiences import AUDIENCES
+from runspec_emulators.azure_batch.world import World
+from runspec_emulators.azure_services.entra import AUDIENCES
 from runspec_emulators.azure_services.identity import Tokens
+from runspec_emulators.frame import calls
 
 SIGNED = (
     "content-encoding content-language content-length content-md5 content-type date "
@@ -198,3 +200,9 @@ class Authenticator:
         with self._lock:
             self._given[token] = ends
         return token
+
+
+class Listener(calls.Listener[World]):
+    """The socket of the service, and what checks who asks."""
+
+    authenticator: Authenticator

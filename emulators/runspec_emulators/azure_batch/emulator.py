@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec_emulators.azure_batch.authentication import Authenticator
+from runspec_emulators.azure_batch.authentication import Authenticator, Listener
 from runspec_emulators.azure_batch.errors import FAULTS
 from runspec_emulators.azure_batch.http import Handler
-from runspec_emulators.azure_batch.listener import Listener
 from runspec_emulators.azure_batch.service import new_world
 from runspec_emulators.azure_batch.settings import Settings
 from runspec_emulators.azure_batch.world import World

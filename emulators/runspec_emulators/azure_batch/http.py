@@ -12,10 +12,10 @@ from runspec_emulators.azure_batch.account import management
 from runspec_emulators.azure_batch.admin import HANDLERS
 from runspec_emulators.azure_batch.api import requests, response_check
 from runspec_emulators.azure_batch.api.requests import Request
+from runspec_emulators.azure_batch.authentication import Listener
 from runspec_emulators.azure_batch.errors import FAULTS, ServiceError, body
-from runspec_emulators.azure_batch.listener import Listener
 from runspec_emulators.azure_batch.nodes import metadata
-from runspec_emulators.azure_batch.response import Response
+from runspec_emulators.azure_batch.resource import Response
 from runspec_emulators.frame import errors
 from runspec_emulators.frame.faults import Fault
 from runspec_emulators.frame.handler import Reply, Serving, said

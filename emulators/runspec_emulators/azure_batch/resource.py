@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 _TAGS = itertools.count(1)
@@ -85,3 +86,15 @@ class Resource:
         then = time.monotonic() - lag_s
         looks = [shown for at, shown in self.past if at <= then]
         return looks[-1] if looks else None
+
+
+# The response of the service to a request.
+
+
+@dataclass(frozen=True)
+class Response:
+    """A status, a JSON value or bytes, and headers."""
+
+    status: int
+    value: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)

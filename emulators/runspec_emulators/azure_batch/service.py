@@ -9,11 +9,10 @@ from runspec_emulators.azure_batch.account import images, pools
 from runspec_emulators.azure_batch.api import requests
 from runspec_emulators.azure_batch.api.requests import Request
 from runspec_emulators.azure_batch.errors import ServiceError
-from runspec_emulators.azure_batch.nodes import nodes
-from runspec_emulators.azure_batch.resource import Resource
-from runspec_emulators.azure_batch.response import Response
+from runspec_emulators.azure_batch.nodes import node_requests
+from runspec_emulators.azure_batch.resource import Resource, Response
 from runspec_emulators.azure_batch.settings import Settings
-from runspec_emulators.azure_batch.tasks import files, jobs, tasks
+from runspec_emulators.azure_batch.tasks import files, jobs, task_requests
 from runspec_emulators.azure_batch.tasks.runner import Runner
 from runspec_emulators.azure_batch.world import World
 from runspec_emulators.azure_services.identity import Identity
@@ -23,9 +22,9 @@ Operation = Callable[[World, Request], Response]
 OPERATIONS: dict[str, Operation] = {
     "Account_ListPoolNodeCounts": pools.counts,
     "Account_ListSupportedImages": images.images,
-    "ComputeNode_Get": nodes.show,
-    "ComputeNode_List": nodes.listed,
-    "ComputeNode_Reboot": nodes.reboot,
+    "ComputeNode_Get": node_requests.show,
+    "ComputeNode_List": node_requests.listed,
+    "ComputeNode_Reboot": node_requests.reboot,
     "File_DeleteFromComputeNode": files.delete,
     "File_DeleteFromTask": files.delete,
     "File_GetFromComputeNode": files.get,
@@ -39,7 +38,7 @@ OPERATIONS: dict[str, Operation] = {
     "Job_Disable": jobs.disable,
     "Job_Enable": jobs.enable,
     "Job_Get": jobs.show,
-    "Job_GetTaskCounts": tasks.counts,
+    "Job_GetTaskCounts": task_requests.counts,
     "Job_List": jobs.listed,
     "Job_ListPreparationAndReleaseTaskStatus": jobs.preparations,
     "Job_Patch": jobs.patch,
@@ -56,15 +55,15 @@ OPERATIONS: dict[str, Operation] = {
     "Pool_RemoveNodes": pools.remove_nodes,
     "Pool_Resize": pools.resize,
     "Pool_StopResize": pools.stop_resize,
-    "Task_Add": tasks.add,
-    "Task_AddCollection": tasks.add_collection,
-    "Task_Delete": tasks.delete,
-    "Task_Get": tasks.show,
-    "Task_List": tasks.listed,
-    "Task_ListSubtasks": tasks.subtasks,
-    "Task_Reactivate": tasks.reactivate,
-    "Task_Terminate": tasks.terminate,
-    "Task_Update": tasks.update,
+    "Task_Add": task_requests.add,
+    "Task_AddCollection": task_requests.add_collection,
+    "Task_Delete": task_requests.delete,
+    "Task_Get": task_requests.show,
+    "Task_List": task_requests.listed,
+    "Task_ListSubtasks": task_requests.subtasks,
+    "Task_Reactivate": task_requests.reactivate,
+    "Task_Terminate": task_requests.terminate,
+    "Task_Update": task_requests.update,
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from runspec_emulators.azure_services.audiences import Cloud
+from runspec_emulators.azure_services.entra import Cloud
 from runspec_emulators.frame.settings import EmulatorSettings
 
 Allocation = Literal["UserSubscription", "BatchService"]

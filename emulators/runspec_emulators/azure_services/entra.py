@@ -10,13 +10,12 @@ import hmac
 import re
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from runspec_emulators.azure_services.audiences import AUDIENCES, STORAGE, Cloud
 from runspec_emulators.azure_services.identity import Identity
-from runspec_emulators.frame.endpoint import Endpoint
 from runspec_emulators.frame.handler import Reply, said
+from runspec_emulators.frame.server import Endpoint
 
 OPENID = re.compile(r"/(?P<tenant>[^/]+)/v2\.0/\.well-known/openid-configuration")
 TOKEN = re.compile(r"/(?P<tenant>[^/]+)/oauth2/v2\.0/token")
@@ -81,3 +80,41 @@ class Entra(Endpoint):
 
 def _error(code: str, number: int) -> dict[str, Any]:
     return {"error": code, "error_description": f"AADSTS{number}: {code}", "error_codes": [number]}
+
+
+# For whom tokens are, in each cloud of Azure: each service takes those that are for itself.
+#
+# https://learn.microsoft.com/azure/azure-government/compare-azure-government-global-azure
+# https://learn.microsoft.com/azure/china/resources-developer-guide
+# https://learn.microsoft.com/azure/batch/batch-aad-auth (of Azure Batch, and of the Resource Manager)
+
+
+Cloud = Literal["public", "usgovernment", "china"]
+STORAGE = "https://storage.azure.com"  # in all of them
+
+
+class Audiences(NamedTuple):
+    """The resources that a login gives tokens for; the Resource Manager has several names."""
+
+    batch: str
+    managers: tuple[str, ...]
+    vault: str
+
+
+AUDIENCES: Mapping[Cloud, Audiences] = {
+    "public": Audiences(
+        "https://batch.core.windows.net/",
+        ("https://management.azure.com", "https://management.core.windows.net"),
+        "https://vault.azure.net",
+    ),
+    "usgovernment": Audiences(
+        "https://batch.core.usgovcloudapi.net/",
+        ("https://management.usgovcloudapi.net", "https://management.core.usgovcloudapi.net"),
+        "https://vault.usgovcloudapi.net",
+    ),
+    "china": Audiences(
+        "https://batch.chinacloudapi.cn/",
+        ("https://management.chinacloudapi.cn", "https://management.core.chinacloudapi.cn"),
+        "https://vault.azure.cn",
+    ),
+}

@@ -19,8 +19,8 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from runspec_emulators.frame.endpoint import Endpoint
 from runspec_emulators.frame.handler import Reply, said
+from runspec_emulators.frame.server import Endpoint
 
 APP, MACHINE = "/msi/token", "/metadata/identity/oauth2/token"
 APP_VERSION, MACHINE_VERSION = "2019-08-01", "2018-02-01"

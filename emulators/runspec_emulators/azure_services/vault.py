@@ -13,11 +13,11 @@ from collections.abc import Collection, Mapping
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from runspec_emulators.azure_services.audiences import AUDIENCES, Cloud
+from runspec_emulators.azure_services.entra import AUDIENCES, Cloud
 from runspec_emulators.azure_services.identity import Tokens
-from runspec_emulators.frame.endpoint import Endpoint
 from runspec_emulators.frame.handler import Reply, said
 from runspec_emulators.frame.listening import Certificate
+from runspec_emulators.frame.server import Endpoint
 
 VERSIONS = ("7.4", "2025-07-01")
 SECRET = re.compile(r"/secrets/(?P<name>[0-9A-Za-z-]{1,127})/?")

@@ -11,7 +11,6 @@ from runspec_emulators.batch_ai.api.responses import Response
 from runspec_emulators.batch_ai.jobs.processes import end_marked
 from runspec_emulators.batch_ai.resources import (
     clusters,
-    experiments,
     file_servers,
     groups,
     jobs,
@@ -39,10 +38,10 @@ OPERATIONS: dict[str, Operation] = {
     "Workspaces_Get": workspaces.get_workspace,
     "Workspaces_List": workspaces.list_workspaces,
     "Workspaces_ListByResourceGroup": workspaces.list_workspaces_of_group,
-    "Experiments_Create": experiments.create_experiment,
-    "Experiments_Delete": experiments.delete_experiment,
-    "Experiments_Get": experiments.get_experiment,
-    "Experiments_ListByWorkspace": experiments.list_experiments,
+    "Experiments_Create": workspaces.create_experiment,
+    "Experiments_Delete": workspaces.delete_experiment,
+    "Experiments_Get": workspaces.get_experiment,
+    "Experiments_ListByWorkspace": workspaces.list_experiments,
     "FileServers_Create": file_servers.create_file_server,
     "FileServers_Delete": file_servers.delete_file_server,
     "FileServers_Get": file_servers.get_file_server,

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from runspec_emulators.azure_services.audiences import AUDIENCES
+from runspec_emulators.azure_services.entra import AUDIENCES
 from runspec_emulators.azure_services.identity import Tokens
 from runspec_emulators.batch_ai.api.requests import Request
 from runspec_emulators.batch_ai.api.responses import Operations
@@ -17,8 +17,8 @@ from runspec_emulators.batch_ai.model import Cluster, Experiment, Group, Job, No
 from runspec_emulators.batch_ai.settings import Settings
 from runspec_emulators.batch_ai.storage.blob_mirror import Mirror
 from runspec_emulators.batch_ai.storage.signed_links import Links
-from runspec_emulators.frame.addresses import Addresses
 from runspec_emulators.frame.errors import ServiceError
+from runspec_emulators.frame.server import Addresses
 from runspec_emulators.frame.timers import Timers
 
 

@@ -18,9 +18,8 @@ from urllib.parse import urlsplit
 from runspec_emulators import privacy
 from runspec_emulators.frame import control, listening
 from runspec_emulators.frame.calls import Listener
-from runspec_emulators.frame.errors import ServiceError
+from runspec_emulators.frame.errors import InvalidResponse, ServiceError
 from runspec_emulators.frame.faults import AFTER, Fault
-from runspec_emulators.frame.response_check import InvalidResponse
 
 NONE: Mapping[str, str] = MappingProxyType({})
 

@@ -13,7 +13,7 @@ from botocore.validate import ParamValidator
 from runspec_emulators.aws import models, signature
 from runspec_emulators.aws.models import operation_model
 from runspec_emulators.aws.region import PAIR
-from runspec_emulators.frame.response_check import InvalidResponse
+from runspec_emulators.frame.errors import InvalidResponse
 from tests.emulators.aws.stand import Stand
 
 # JobDetail.startedAt is required in the model, and absent in the CLI's example of a new job.

@@ -13,9 +13,9 @@ from runspec_emulators.azure_batch.api import response_check
 from runspec_emulators.azure_batch.api.operations import find
 from runspec_emulators.azure_batch.api.requests import Request
 from runspec_emulators.azure_batch.errors import ServiceError, body, model
-from runspec_emulators.azure_batch.response import Response
+from runspec_emulators.azure_batch.resource import Response
 from runspec_emulators.azure_services.sdk_models import problems
-from runspec_emulators.frame.response_check import InvalidResponse
+from runspec_emulators.frame.errors import InvalidResponse
 from tests.emulators.azure_batch.stand import Stand
 
 INFO = {"retryCount": 0, "requeueCount": 0, "exitCode": 0}

@@ -12,7 +12,7 @@ from runspec_emulators.batch_ai import service
 from runspec_emulators.batch_ai.api import response_check
 from runspec_emulators.batch_ai.api.requests import Request
 from runspec_emulators.batch_ai.api.responses import Response
-from runspec_emulators.frame.response_check import InvalidResponse
+from runspec_emulators.frame.errors import InvalidResponse
 from tests.emulators.batch_ai.hand import Hand
 
 JOB = {

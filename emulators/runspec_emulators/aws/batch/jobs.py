@@ -10,7 +10,7 @@ from typing import Any
 
 from runspec_emulators.aws.nodes.engine import Running
 from runspec_emulators.aws.nodes.imds import Machine
-from runspec_emulators.aws.nodes.instance_types import Size
+from runspec_emulators.aws.nodes.instances import Size
 
 FINISHED = ("SUCCEEDED", "FAILED")
 WAITING = ("SUBMITTED", "PENDING", "RUNNABLE")

@@ -7,8 +7,7 @@ from typing import NamedTuple
 from runspec_emulators.aws.batch.jobs import Attempt, Job
 from runspec_emulators.aws.batch.resources import Environment, Queue
 from runspec_emulators.aws.batch.world import World
-from runspec_emulators.aws.nodes.instance_types import Size, holding, types
-from runspec_emulators.aws.nodes.instances import Instance, exceeds
+from runspec_emulators.aws.nodes.instances import Instance, Size, exceeds, holding, types
 from runspec_emulators.aws.settings import Settings
 
 # User guide, "Jobs stuck in a RUNNABLE status" and the pages below it

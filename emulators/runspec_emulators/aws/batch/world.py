@@ -8,10 +8,10 @@ import time
 
 from runspec_emulators.aws.batch.jobs import Attempt, Job, Jobs
 from runspec_emulators.aws.batch.resources import Definition, Environment, Queue
-from runspec_emulators.aws.logs.store import Logs
+from runspec_emulators.aws.log_store import Logs
 from runspec_emulators.aws.nodes.engine import Running
 from runspec_emulators.aws.settings import Settings
-from runspec_emulators.frame.addresses import Addresses
+from runspec_emulators.frame.server import Addresses
 from runspec_emulators.frame.timers import Timers
 
 CLOSE_S = 15.0  # how long `close` waits for containers that it has killed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runspec_emulators.azure_batch.api.requests import Request
-from runspec_emulators.azure_batch.response import Response
+from runspec_emulators.azure_batch.resource import Response
 from runspec_emulators.azure_batch.world import World
 
 # node agent SKU, publisher, offer, sku, with containers. A few of those that

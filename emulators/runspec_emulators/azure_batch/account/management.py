@@ -19,7 +19,7 @@ from azure.mgmt.batch.models import Pool
 
 from runspec_emulators.azure_batch.account import pools
 from runspec_emulators.azure_batch.errors import ServiceError
-from runspec_emulators.azure_batch.response import Response
+from runspec_emulators.azure_batch.resource import Response
 from runspec_emulators.azure_batch.world import World
 from runspec_emulators.azure_services.sdk_models import problems
 from runspec_emulators.frame import errors

@@ -13,7 +13,7 @@ from runspec_emulators.azure_batch.autoscale import autoscaler
 from runspec_emulators.azure_batch.errors import ServiceError, wrong
 from runspec_emulators.azure_batch.model import TARGETS, Pool
 from runspec_emulators.azure_batch.nodes import resizing
-from runspec_emulators.azure_batch.response import Response
+from runspec_emulators.azure_batch.resource import Response
 from runspec_emulators.azure_batch.world import World
 
 AUTOSCALE = ("autoScaleFormula", "autoScaleEvaluationInterval")

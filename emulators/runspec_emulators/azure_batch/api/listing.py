@@ -9,8 +9,7 @@ from urllib.parse import urlencode
 
 from runspec_emulators.azure_batch.api.requests import Request
 from runspec_emulators.azure_batch.errors import ServiceError
-from runspec_emulators.azure_batch.resource import Resource
-from runspec_emulators.azure_batch.response import Response
+from runspec_emulators.azure_batch.resource import Resource, Response
 from runspec_emulators.azure_batch.world import World
 
 T = TypeVar("T", bound=Resource)

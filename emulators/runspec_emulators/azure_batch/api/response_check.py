@@ -13,9 +13,9 @@ from azure.mgmt.batch.models import BatchAccount, Pool
 from azure.mgmt.resource.resources.models import GenericResourceExpanded
 
 from runspec_emulators.azure_batch.api.requests import Request
-from runspec_emulators.azure_batch.response import Response
+from runspec_emulators.azure_batch.resource import Response
 from runspec_emulators.azure_services.sdk_models import Problem, problems
-from runspec_emulators.frame.response_check import raise_problems, sample
+from runspec_emulators.frame.errors import raise_problems, sample
 
 MANAGED: Mapping[str, tuple[Any, bool]] = {
     "BatchAccount_Get": (BatchAccount, False),

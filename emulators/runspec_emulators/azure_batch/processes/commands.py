@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from runspec_emulators.azure_batch.processes import command_line, containers, transfers
+from runspec_emulators.azure_batch.processes import containers, transfers
 from runspec_emulators.azure_batch.processes.transfers import TransferError
 from runspec_emulators.azure_batch.settings import Settings
 from runspec_emulators.frame.containers import own_env, rooted, rootless
@@ -117,7 +118,7 @@ class Command:
                 text = "One or more container images specified are invalid"
                 return Ended(None, failure("ContainerInvalidImage", text, Message=why))
         try:
-            argv = command_line.split(line)
+            argv = split_command(line)
             process = self._spawn(settings, argv, leave)
         except (OSError, ValueError, IndexError) as exc:
             code = (
@@ -213,3 +214,21 @@ class Command:
             for pid in pids:
                 send(pid, signal.SIGKILL)
             time.sleep(0.002)
+
+
+# A command line as the node agent reads it: no shell, so quotes group words and nothing expands.
+#
+# "The command line does not run under a shell, and therefore cannot take advantage of shell features such as
+# environment variable expansion". How Linux nodes split it is not documented; what is, are lines like `/bin/sh -c
+# "printenv NAME"` and `/bin/bash -c 'set -e; ...'`, which both quotes of POSIX explain. Here it is split as POSIX
+# shells do: single quotes keep all, double quotes and a backslash.
+# https://learn.microsoft.com/en-us/azure/batch/batch-compute-node-environment-variables
+
+
+def split_command(line: str) -> list[str]:
+    """Return the words of a command line; raise ValueError where a quote is left open.
+
+    >>> split_command('/bin/sh -c "echo $HOME"')
+    ['/bin/sh', '-c', 'echo $HOME']
+    """
+    return shlex.split(line, comments=False, posix=True)

@@ -15,7 +15,7 @@ from runspec_emulators.azure_batch.api import listing
 from runspec_emulators.azure_batch.api.requests import Request
 from runspec_emulators.azure_batch.errors import ServiceError
 from runspec_emulators.azure_batch.nodes import lifecycle
-from runspec_emulators.azure_batch.response import Response
+from runspec_emulators.azure_batch.resource import Response
 from runspec_emulators.azure_batch.world import World
 
 RANGE = re.compile(r"bytes=(\d+)-(\d*)")

@@ -9,8 +9,7 @@ from runspec_emulators.azure_batch.api import listing, validation
 from runspec_emulators.azure_batch.api.requests import Request
 from runspec_emulators.azure_batch.errors import ServiceError, wrong
 from runspec_emulators.azure_batch.model import Job
-from runspec_emulators.azure_batch.resource import now, seconds
-from runspec_emulators.azure_batch.response import Response
+from runspec_emulators.azure_batch.resource import Response, now, seconds
 from runspec_emulators.azure_batch.world import World
 
 

@@ -22,7 +22,7 @@ from runspec_emulators.batch_ai.api.requests import (
     members,
 )
 from runspec_emulators.batch_ai.api.responses import Response
-from runspec_emulators.frame.response_check import raise_problems, sample
+from runspec_emulators.frame.errors import raise_problems, sample
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 # The models of what there is, by the last word of its type.

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from runspec_emulators.aws.errors import ServiceError
-from runspec_emulators.aws.logs.store import (
+from runspec_emulators.aws.log_store import (
     HEAD,
     TAIL,
     Event,

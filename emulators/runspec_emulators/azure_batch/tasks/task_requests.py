@@ -10,8 +10,7 @@ from runspec_emulators.azure_batch.api import listing, validation
 from runspec_emulators.azure_batch.api.requests import Request
 from runspec_emulators.azure_batch.errors import ServiceError, model, wrong
 from runspec_emulators.azure_batch.model import Job, Task
-from runspec_emulators.azure_batch.resource import now
-from runspec_emulators.azure_batch.response import Response
+from runspec_emulators.azure_batch.resource import Response, now
 from runspec_emulators.azure_batch.tasks.exit_conditions import acts
 from runspec_emulators.azure_batch.world import World
 
