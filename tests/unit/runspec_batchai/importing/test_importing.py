@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -259,6 +259,48 @@ def test_what_is_lost_is_told_with_the_file_that_it_stood_in() -> None:
         f"not imported: {name}: properties.bogus: Batch AI has no such key"
         for name in ("cluster.json", "job.json")
     ]
+
+
+WHOLE_CLUSTER: dict[str, Any] = {
+    "vmSize": "STANDARD_D2",
+    "scaleSettings": {"manual": {"targetNodeCount": 1}, "autoScale": {"maximumNodeCount": 1}},
+    "virtualMachineConfiguration": {"imageReference": {"publisher": "a"}},
+    "nodeSetup": {
+        "setupTask": {
+            "commandLine": "true",
+            "environmentVariables": [{"name": "A", "value": "b"}],
+            "secrets": [{"name": "C", "valueSecretReference": {"sourceVault": {"id": "v"}}}],
+        },
+        "performanceCountersSettings": {
+            "appInsightsReference": {
+                "component": {"id": "i"},
+                "instrumentationKeySecretReference": {"sourceVault": {"id": "v"}},
+            }
+        },
+    },
+    "userAccountSettings": {"adminUserName": "u"},
+    "subnet": {"id": "s"},
+}
+
+
+def objects(value: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield all objects in *value*, each with its path."""
+    if isinstance(value, dict):
+        yield path, value
+        for key, inner in value.items():
+            yield from objects(inner, f"{path}.{key}")
+    for number, inner in enumerate(value if isinstance(value, list) else ()):
+        yield from objects(inner, f"{path}[{number}]")
+
+
+@pytest.mark.parametrize("path", [path for path, _ in objects(WHOLE_CLUSTER, "properties")])
+def test_an_unknown_key_of_any_object_of_a_cluster_is_named(path: str) -> None:
+    cluster = {"properties": copy.deepcopy(WHOLE_CLUSTER)}
+    dict(objects(cluster["properties"], "properties"))[path]["bogus"] = 1
+
+    notes = taken(job({"customToolkitSettings": {"commandLine": "true"}}), cluster).notes
+
+    assert f"not imported: cluster.json: {path}.bogus: Batch AI has no such key" in notes
 
 
 def test_a_value_that_is_not_carried_is_not_shown() -> None:
