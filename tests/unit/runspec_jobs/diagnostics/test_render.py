@@ -149,8 +149,10 @@ def test_problems_of_one_file_come_in_the_order_of_its_lines() -> None:
     assert lines == sorted(lines)
 
 
-def test_what_stands_where_the_name_of_a_secret_belongs_is_shown_nowhere() -> None:
-    found = diagnostics(TEXT.replace("clutser: {nodes: 2}", "secrets: {TOKEN: hf_Ab12Cd, 4: x}"))
+@pytest.mark.parametrize("secret", ["hf_Ab12Cd", "0xAb12"])
+def test_what_stands_where_the_name_of_a_secret_belongs_is_shown_nowhere(secret: str) -> None:
+    """Also not if YAML takes it for a number."""
+    found = diagnostics(TEXT.replace("clutser: {nodes: 2}", f"secrets: {{TOKEN: {secret}, 4: x}}"))
 
     for form in Format:
         shown = render(found.diagnostics, form, found.lines)
