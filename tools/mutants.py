@@ -1,7 +1,7 @@
 """Break random lines of the product, and name those whose break no test sees.
 
-    tools/mutate 100 --seed 1          the quick tests, which plain `pytest` runs
-    tools/mutate 100 --seed 1 --rest   survivors also meet the tests that start processes
+    tools/mutate 100 --seed 1          the quick tests, which `tools/test` runs
+    tools/mutate 100 --seed 1 --rest   survivors also meet the slow tests
     tools/mutate 0                     only record which quick test runs which lines of this commit
 
 A mutant is the source of a commit with one operator, constant, condition or statement changed. These are no mutants,
@@ -12,8 +12,9 @@ of `__all__`. Tables of data, stand-ins and the contract suite are not broken ei
 Which quick test runs which lines is recorded once for each commit, in the cache of the user. A mutant first meets the
 tests that run its line, the quickest first, as far as they take SHARE_S seconds together; if none runs it, those that
 run its module, or else those of the nearest folder. A line that runs when its module is imported meets those that run
-the module. A test that fails is run again alone, so that no accident counts. All mutants that are alive then meet all
-quick tests together, in one run; a test that fails there is tried with each of them.
+the module. All mutants that are alive then meet all tests of plain `pytest` together, in one run; a test that fails
+there is tried with each of them. Those that still live meet the tests that start processes, first those of the nearest
+folders and of the contract, then all. A test that fails is run again alone, so that no accident counts.
 
 The checkout stays as it is, because mutants live in a clone below the temporary folder. The exit code is 1 if more
 survive than `--most` allows.
@@ -45,6 +46,16 @@ SHARE_S = (
 )
 TEST_S = 120  # a test that a mutant makes wait for ever fails after that
 LIMIT_S = 7200.0  # a run of pytest that takes longer is killed
+PROCESSES = ("-m", "process and not slow")
+REST = ("-m", "slow and not matrix")
+# Which tests of the contract run the code of a package; those of `local` run most of the core and of the agent.
+CONTRACT = {
+    "runspec_aws": "aws-batch",
+    "runspec_azure": "azure-batch and not azure-batch-ai",
+    "runspec_batchai": "azure-batch-ai",
+    "runspec_parallelcluster": "parallelcluster",
+    "runspec_slurm": "slurm",
+}
 
 
 SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
@@ -256,15 +267,18 @@ def main() -> int:
         if asked.only:
             drawn = [drawn[number - 1] for number in asked.only]
         alive = meet_nearest(clone, tests, drawn)
-        alive = meet_all(clone, alive, "all quick tests", ())
-        survivors = len(alive)
+        plain = alive = meet_all(clone, alive, "all tests of plain pytest")
+        alive = meet_processes(clone, alive)
+        quick = alive = meet_all(clone, alive, "all tests that start processes", PROCESSES)
         if asked.rest:
-            rest = ["-m", "(process or slow) and not matrix"]
-            alive = meet_all(clone, alive, "the tests with processes", rest)
-    print(f"{survivors} of {len(drawn)} survive the quick tests")
+            alive = meet_all(clone, alive, "all slow tests", REST)
+    print(f"{len(plain)} of {len(drawn)} survive the tests of plain pytest")
+    print(
+        f"{len(quick)} of {len(drawn)} survive the quick tests, which include those that start processes"
+    )
     if asked.rest:
         print(f"{len(alive)} of {len(drawn)} survive all tests")
-    return int(survivors > asked.most or (asked.rest and bool(alive)))
+    return int(len(quick) > asked.most or (asked.rest and bool(alive)))
 
 
 def read_options() -> argparse.Namespace:
@@ -274,7 +288,7 @@ def read_options() -> argparse.Namespace:
         "--seed", type=int, default=1, help="which lines: equal seeds break equal lines"
     )
     parser.add_argument(
-        "--rest", action="store_true", help="let survivors meet the other tests as well"
+        "--rest", action="store_true", help="let survivors meet the slow tests as well"
     )
     parser.add_argument("--most", type=int, default=10, help="survivors that are accepted")
     parser.add_argument("--at", default="HEAD", help="the commit to break, without later changes")
@@ -407,7 +421,49 @@ def find_killer(clone: Clone, broken: Break, tests: Sequence[str]) -> str | None
     return None
 
 
-def meet_all(clone: Clone, alive: Sequence[Break], name: str, more: Sequence[str]) -> list[Break]:
+def meet_processes(clone: Clone, alive: Sequence[Break]) -> list[Break]:
+    """Let each mutant meet the nearest tests that start processes; return those that live."""
+    left = []
+    for broken in alive:
+        suites = process_suites(clone.path, broken.file)
+        killers = (find_seer(clone, broken, suite) for suite in suites)
+        killer = next((killer for killer in killers if killer), None)
+        print(
+            f"{broken}\n     {f'seen by {killer}' if killer else 'LIVES'}, with processes",
+            flush=True,
+        )
+        if not killer:
+            left.append(broken)
+    return left
+
+
+def process_suites(checkout: Path, file: str) -> list[tuple[str, ...]]:
+    """Return the arguments of pytest for the tests with processes that a mutant of *file* meets, in order."""
+    package, *inner = Path(file).parts[1:-1]
+    nearest = Path("tests/unit", package, *inner)
+    while not (checkout / nearest).exists():
+        nearest = nearest.parent
+    folders = dict.fromkeys((str(nearest), f"tests/unit/{package}"))
+    contract = ("-k", CONTRACT.get(package, "local"), "tests/contract")
+    return [*((folder,) for folder in folders if (checkout / folder).exists()), contract]
+
+
+def find_seer(clone: Clone, broken: Break, suite: Sequence[str]) -> str | None:
+    """Return a test with processes that fails with a mutant, in two runs, and without it does not, or None."""
+    left_out: list[str] = []
+    while True:
+        failed = clone.run_with([broken], more=["-x", *PROCESSES, *left_out, *suite])
+        if not failed or "::" not in failed[0]:
+            return failed[0] if failed else None
+        one = failed[:1]
+        if clone.run_with([broken], one, PROCESSES) and not clone.run(one, PROCESSES):
+            return failed[0]
+        left_out.append(f"--deselect={failed[0]}")
+
+
+def meet_all(
+    clone: Clone, alive: Sequence[Break], name: str, more: Sequence[str] = ()
+) -> list[Break]:
     """Let mutants meet all tests together; return those that live."""
     survivors = []
     for group in apart(alive):

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from mutants import Break, Mutant, apart, lines_of, list_mutants, nearest_tests
+from mutants import (
+    Break,
+    Mutant,
+    apart,
+    lines_of,
+    list_mutants,
+    nearest_tests,
+    process_suites,
+)
 from reached_lines import Reached
 
 from tests.support.root import ROOT
@@ -112,3 +120,26 @@ def test_mutants_that_overlap_are_tried_apart() -> None:
     )
 
     assert apart([one, inner, other]) == [[one, other], [inner]]
+
+
+@pytest.mark.parametrize(
+    ("file", "suites"),
+    [
+        (
+            "providers/runspec_slurm/lookup/jobs.py",
+            [
+                ("tests/unit/runspec_slurm/lookup",),
+                ("tests/unit/runspec_slurm",),
+                ("-k", "slurm", "tests/contract"),
+            ],
+        ),
+        (
+            "runner/runspec_agent/__main__.py",
+            [("tests/unit/runspec_agent",), ("-k", "local", "tests/contract")],
+        ),
+    ],
+)
+def test_a_mutant_that_lives_meets_the_tests_with_processes_of_its_package_and_provider(
+    file: str, suites: list[tuple[str, ...]]
+) -> None:
+    assert process_suites(ROOT, file) == suites
