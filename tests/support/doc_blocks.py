@@ -86,6 +86,14 @@ class Checked(NamedTuple):
 
 # The program, options and files of these commands are checked, as in all other blocks.
 CHECKED: Mapping[str, Checked] = {
+    "docs/resume.md: runspec outputs bert": Checked(
+        "it needs a run that was cancelled or has failed",
+        "tests/unit/runspec_jobs/cli/test_fetch.py::test_outputs_lists_the_files_of_each_save_without_reading_them",
+    ),
+    "docs/resume.md: runspec fetch search out --best": Checked(
+        "it needs a run that was cancelled or has failed",
+        "tests/unit/runspec_jobs/cli/test_fetch.py::test_fetch_copies_the_files_of_the_best_task_that_match_a_pattern",
+    ),
     "docs/machines.md: runspec prices --update": Checked(
         "it reads the price lists of AWS and Azure",
         "tests/unit/runspec_jobs/cli/test_prices.py::"

@@ -19,6 +19,7 @@ from runspec_jobs.engine import (
     named_run,
     rescue,
     save_logs as saving,
+    source_runs,
     start_run,
     status as standing,
     wait as waiting,
@@ -319,9 +320,35 @@ class Run:
             return Membership((), exc.message)
         return Membership((), f"'{self.provider}' does not report them")
 
-    def outputs(self) -> list[OutputFile]:
-        """Return the saved files of all outputs and saves. Raises Unavailable if the provider cannot read outputs."""
-        return select_with_content(self._get_reader(self.connect()).outputs(self.id))
+    def outputs(
+        self,
+        *,
+        output: str | None = None,
+        save: int | None = None,
+        task: int | None = None,
+        path: str | None = None,
+    ) -> list[OutputFile]:
+        """Return the saved files of all outputs and saves, without their content.
+
+        With *output*, *save*, *task* or *path*, a pattern as for `fetch`, only those files are returned. Raises
+        Unavailable if the provider cannot read outputs, and UsageError if no file matches *path*.
+        """
+        self.demand_node(None, task)
+        saved = select_with_content(self._get_reader(self.connect()).outputs(self.id))
+        files = [
+            file
+            for file in saved
+            if output in (None, file.output)
+            and save in (None, file.save)
+            and task in (None, file.task)
+        ]
+        return files if path is None else copying.select_matching(files, self.id, path)
+
+    def find_best_task(self) -> int:
+        """Return the number of the task with the best value of the metric. Raises UsageError if there is none."""
+        if self.record.spec.metric is None:
+            raise UsageError("the spec has no metric", "add metric: {name, goal, pattern}")
+        return source_runs.best_task(self.record)
 
     def fetch(
         self,
@@ -329,10 +356,17 @@ class Run:
         *,
         output: str | None = None,
         save: int | None = None,
+        task: int | None = None,
+        best: bool = False,
+        path: str | None = None,
         force: bool = False,
         on_event: OnEvent | None = None,
     ) -> dict[Path, OutputFile]:
         """Copy the newest save of every output, or the one of number *save*, into the folder *to*; return the files.
+
+        With *task*, only its files are copied, and with *best*, those of the task with the best value of the metric.
+        *path* is a pattern such as `model/*.pt`, in which `*` stands for any text, for the path in an output, also with
+        the name of the output before it.
 
         A sweep has a folder `task-N` for each task, and several nodes have a folder `node-N` each. Folders and links
         are made too, and *on_event* is told what could not be saved.
@@ -344,12 +378,24 @@ class Run:
         if not self.record.spec.outputs:
             message = f"{self.id} has no outputs: its spec names none"
             raise UsageError(message, f"runspec logs {self.id} shows what it printed")
+        self.demand_node(None, task)
+        if best:
+            task = self.find_best_task()
         events = Events(on_event)
         client = self.connect()
         move = events.progress(f"fetch {self.id}")
         layout = output_layout.make_layout(self.record.spec)
         fetched = copying.fetch(
-            self._get_reader(client), self.id, output, save, Path(to), move, layout, force=force
+            self._get_reader(client),
+            self.id,
+            output,
+            save,
+            Path(to),
+            move,
+            layout,
+            task=task,
+            pattern=path,
+            force=force,
         )
         if fetched:
             publish.finish(self.record, client, events.wait)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from runspec_jobs.errors import UsageError
 from runspec_jobs.options import suggestions
@@ -25,30 +26,65 @@ from runspec_jobs.options.shared import (
     integer,
 )
 
+OUTPUT: Any = option("--output", "NAME", "this output alone", complete=suggestions.outputs)
+OF_TASK: Any = option("--task", "N", "task N of a sweep alone", read=integer)
+BEST: Any = flag("--best", help="the task with the best value of the metric alone")
+PATH: Any = option(
+    "--path",
+    "GLOB",
+    "the files alone whose path matches, such as 'model/*.pt'; * also stands for /",
+)
+
+
+class OutputsOptions(Options):
+    """List the saved files of a run with their sizes, times and saves.
+
+    Examples:
+      runspec outputs mnist
+      runspec outputs search --best --path '*.pt'
+
+    More: docs/resume.md
+    """
+
+    run: str = RUN
+    output: str | None = OUTPUT
+    save: int | None = option("--save", "N", "save number N alone (default: all)", read=integer)
+    task: int | None = OF_TASK
+    best: bool = BEST
+    path: str | None = PATH
+    as_json: bool = AS_JSON
+
+    def check(self) -> None:
+        exclusive({"--task": self.task is not None, "--best": self.best})
+
 
 class FetchOptions(Options):
     """Copy the outputs of a run to this machine.
 
     Examples:
       runspec fetch mnist out/
-      runspec fetch mnist --output model
+      runspec fetch search out/ --best --output model
 
-    More: docs/inside.md
+    More: docs/resume.md
     """
 
     run: str = RUN
     to: Path | None = argument_or(None, "FOLDER", "where to copy them (default: ./RUN)", read=Path)
-    output: str | None = option(
-        "--output", "NAME", "copy only this output", complete=suggestions.outputs
-    )
+    output: str | None = OUTPUT
     save: int | None = option(
         "--save",
         "N",
         "copy save number N instead of the last one, if the spec's `keep` keeps it",
         read=integer,
     )
+    task: int | None = OF_TASK
+    best: bool = BEST
+    path: str | None = PATH
     force: bool = FORCE
     as_json: bool = AS_JSON
+
+    def check(self) -> None:
+        exclusive({"--task": self.task is not None, "--best": self.best})
 
 
 class ShellOptions(Options):

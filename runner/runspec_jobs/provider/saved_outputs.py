@@ -218,7 +218,7 @@ def _list_files(file: OutputFile, opened: Opens) -> Iterator[OutputFile]:
     saves = _read_manifest(file.key, text).saves
     folder = file.key.removesuffix(manifest.MANIFEST)
     for save in saves:
-        file = file._replace(save=save.number, newest=save is saves[-1])
+        file = file._replace(save=save.number, newest=save is saves[-1], saved_s=save.at or None)
         for path, entry in save.files.items():
             key = manifest.object_key(folder, path, entry)
             yield file._replace(

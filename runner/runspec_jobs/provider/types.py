@@ -310,7 +310,8 @@ class OutputFile(NamedTuple):
 
     *kind* is `file`, also for a link to a file, which has a *target*. The other kinds have no content: a `folder`, a
     `link` to a folder or to nothing, and what was `lost` because it cannot be saved, with the reason as *target*. A
-    target that begins with "/" begins at the output's folder. *mode* and *mtime_ns* are None if they are not known.
+    target that begins with "/" begins at the output's folder. *mode* and *mtime_ns* are None if they are not known, and
+    so is *saved_s*, when the node began the save, in seconds since 1970 by its clock.
     """
 
     output: str
@@ -327,6 +328,7 @@ class OutputFile(NamedTuple):
     target: str = ""
     mode: int | None = None
     mtime_ns: int | None = None
+    saved_s: int | None = None
 
 
 class Orphan(NamedTuple):

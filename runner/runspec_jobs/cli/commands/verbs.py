@@ -72,6 +72,12 @@ VERBS: Mapping[str, Verb] = {
         "spending",
         "show the prices that were read from price lists, or read them",
     ),
+    "outputs": Verb(
+        WATCH,
+        "run_verbs",
+        "fetch",
+        "list the saved files of a run with their sizes, times and saves",
+    ),
     "fetch": Verb(WATCH, "run_verbs", "fetch", "copy the outputs of a run to this machine"),
     "shell": Verb(
         WATCH,

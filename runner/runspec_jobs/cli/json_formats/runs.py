@@ -272,6 +272,30 @@ class Fetch(Document):
     files: list[Fetched]
 
 
+class SavedFile(Part):
+    """A file of a save of an output."""
+
+    output: str
+    task: int
+    node: int
+    save: int = Field(description="The number of the save; 0 if the run saves once, at its end.")
+    newest: bool = Field(description="Whether that is the last save.")
+    saved_at: Time | None = Field(description="When the save began, by the clock of the node.")
+    path: str = Field(description="Relative to the folder of the output.")
+    bytes: int
+    changed_at: Time | None = Field(description="When the program had last written the file.")
+    sha256: str | None
+    link: str | None = Field(description="The target, if it is a link to a file of the output.")
+
+
+class Outputs(Document):
+    """The files that a run has saved."""
+
+    format: Literal["runspec.outputs/v1"]
+    run: Run
+    files: list[SavedFile]
+
+
 class Tunnel(Document):
     """A tunnel that is open now."""
 

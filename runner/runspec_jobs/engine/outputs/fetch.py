@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import fnmatch
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from runspec_jobs.diagnostics.problem import did_you_mean
@@ -33,14 +35,19 @@ def fetch(
     move: Progress,
     layout: Layout = PLAIN,
     *,
+    task: int | None = None,
+    pattern: str | None = None,
     force: bool = False,
 ) -> dict[Path, OutputFile]:
     """Copy one save of each output, which a later save may replace meanwhile; return what it contains, by path.
 
+    With *task*, only its files are copied; with *pattern*, only those that `select_matching` chooses.
+
     That includes folders and links, and what was lost, which is at no path on this machine. Raises Conflict if files of
     the user would be replaced, unless *force* is true.
     """
-    files = _choose_files(client, run, output, save)
+    choose = partial(_choose_files, client, run, output, save, task, pattern)
+    files = choose()
     brought: dict[Path, OutputFile] = {}
     for _ in range(ATTEMPTS):
         try:
@@ -54,7 +61,7 @@ def fetch(
                     written_files.note(target, "fetch", run, brought)
             break
         except (RemoteError, Conflict, FileNotFoundError):
-            again = _choose_files(client, run, output, save)
+            again = choose()
             # The save is the same, so the error is not about a save that was replaced meanwhile.
             if [f.key for f in again] == [f.key for f in files]:
                 raise
@@ -93,11 +100,40 @@ def _expect_files(wanted: Mapping[Path, OutputFile]) -> dict[Path, tuple[int, in
     }
 
 
+def select_matching(files: Iterable[OutputFile], run: str, pattern: str) -> list[OutputFile]:
+    """Return the files of *run* whose path matches *pattern*, in their output or after its name.
+
+    In a pattern, `*` stands for any text, also for one with `/`. Raises UsageError if no file matches.
+    """
+    matching = [
+        file
+        for file in files
+        if fnmatch.fnmatchcase(file.path, pattern)
+        or fnmatch.fnmatchcase(f"{file.output}/{file.path}", pattern)
+    ]
+    if not matching:
+        message = f"{run} has saved no file that matches '{pattern}'"
+        raise UsageError(message, f"runspec outputs {run} lists what it has saved")
+    return matching
+
+
 def _choose_files(
-    client: SupportsOutputs, run: str, output: str | None, save: int | None
+    client: SupportsOutputs,
+    run: str,
+    output: str | None,
+    save: int | None,
+    task: int | None,
+    pattern: str | None,
 ) -> list[OutputFile]:
-    """Return the files of an output and a save. Raises UsageError if there is no such output or save."""
-    every = list(client.outputs(run))
+    """Return the chosen files of a save. Raises UsageError if there is no such output, save or file."""
+    files = _choose_save(client, run, output, save, task)
+    return files if pattern is None else select_matching(files, run, pattern)
+
+
+def _choose_save(
+    client: SupportsOutputs, run: str, output: str | None, save: int | None, task: int | None
+) -> list[OutputFile]:
+    every = [file for file in client.outputs(run) if task in (None, file.task)]
     files = [file for file in every if output in (None, file.output)]
     if output is not None and not files:
         known = {file.output for file in every}

@@ -7,6 +7,7 @@ import io
 import os
 import stat
 import tarfile
+import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Any, BinaryIO
 
 import pytest
 
+from runspec_jobs import api
+from runspec_jobs.cli.app import run
 from runspec_jobs.engine.outputs import fetch
 from runspec_jobs.engine.outputs.layout import PLAIN, Layout, choose_path
 from runspec_jobs.errors import Conflict, FileFailed, RemoteError, UsageError
@@ -287,3 +290,76 @@ def test_a_save_that_is_one_tar_is_fetched_whole(tmp_path: Path) -> None:
     links = {path.name: os.readlink(path) for path in out.iterdir() if path.is_symlink()}
     assert links == {"newest": "step/weights", "latest": "step", "broken": "step/gone"}
     assert [(out / name).read_text() for name in ("step/weights", "same")] == ["1", "1"]
+
+
+SEARCH = {
+    "apiVersion": "runspec/v1",
+    "name": "search",
+    "provider": "local",
+    "sweep": {"lr": [3, 1]},
+    "metric": {"name": "loss", "goal": "min", "pattern": "loss ([0-9]+)"},
+    "outputs": [{"name": "model", "path": "/job/model", "keep": "last 2"}],
+    "run": 'mkdir "${outputs.model}/deep"; for f in a.pt deep/b.pt c.txt; '
+    'do echo ${sweep.lr} > "${outputs.model}/$f"; done; echo loss ${sweep.lr}',
+    "providers": {"local": {"engine": "process"}},
+}
+
+
+@pytest.mark.process
+def test_fetch_copies_the_files_of_the_best_task_that_match_a_pattern(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = api.apply(api.load(SEARCH), detach=False)
+
+    def copied(*options: str) -> list[str]:
+        folder = tmp_path / "-".join(options).replace("/", "")
+        assert run(["fetch", "search", str(folder), *options]) == 0, capsys.readouterr().err
+        return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+    assert copied("--best", "--path", "*.pt") == ["task-1/model/a.pt", "task-1/model/deep/b.pt"]
+    assert copied("--task", "0", "--path", "model/c*") == ["task-0/model/c.txt"]
+    assert run(["fetch", "search", str(tmp_path / "x"), "--path", "*.onnx"]) == 2
+    assert "has saved no file that matches '*.onnx'" in capsys.readouterr().err
+    assert run(["fetch", "search", "--best", "--task", "1"]) == 2
+    assert run(["outputs", "search", "--best", "--path", "deep/*"]) == 0
+    told = capsys.readouterr()
+    assert [line.split()[-1] for line in told.out.splitlines()] == ["path", "deep/b.pt"]
+    assert told.err.endswith(f"1 file (2 bytes): runspec fetch {made.id} copies them\n")
+
+
+def test_outputs_lists_the_files_of_each_save_without_reading_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older = named("a.pt")._replace(save=1, newest=False, bytes=5_000, saved_s=1_700_000_000)
+    newer = older._replace(save=2, newest=True, open=refuse)
+    monkeypatch.setattr("runspec_jobs.cli.fetch.get", lambda name, on_event: Listed([older, newer]))
+
+    assert run(["outputs", "job"]) == 0
+
+    told = capsys.readouterr()
+    rows = [line.split("  ") for line in told.out.splitlines()]
+    assert [[cell.strip() for cell in row if cell.strip()] for row in rows] == [
+        ["output", "save", "saved", "bytes", "changed", "path"],
+        ["model", "1 (older)", time.strftime(FORM, time.localtime(1.7e9)), "5,000", "-", "a.pt"],
+        ["model", "2", time.strftime(FORM, time.localtime(1.7e9)), "5,000", "-", "a.pt"],
+    ]
+    assert "1 file (5,000 bytes) in the newest saves, 2 files in all" in told.err
+
+
+FORM = "%Y-%m-%d %H:%M:%S"
+
+
+def refuse() -> BinaryIO:
+    raise AssertionError("it is read")
+
+
+class Listed:
+    """A run that has saved *files*."""
+
+    id, shape = "job-7k2m9p", (1, 1)
+
+    def __init__(self, files: Sequence[OutputFile]) -> None:
+        self.files = files
+
+    def outputs(self, **_: Any) -> Sequence[OutputFile]:
+        return self.files

@@ -224,6 +224,7 @@ def test_every_verb_of_a_run_prints_documents(spec: Path, capsys: Capture, tmp_p
         *printed(capsys, "logs", "job"),
         *printed(capsys, "logs", "--follow", "job"),
         *printed(capsys, "logs", "job", "--save", "log"),
+        *printed(capsys, "outputs", "job"),
         *printed(capsys, "fetch", "job", "got"),
         *printed(capsys, "cancel", "job"),
         *printed(capsys, "destroy", "job"),
@@ -232,8 +233,8 @@ def test_every_verb_of_a_run_prints_documents(spec: Path, capsys: Capture, tmp_p
     ]
 
     assert [one["format"].removeprefix("runspec.").removesuffix("/v1") for one in found] == [
-        *("plan-diff", "result", "list", "status", "log", "log", "result", "saved-logs", "fetch"),
-        *("cancel", "destroy", "destroy-site", "error"),
+        *("plan-diff", "result", "list", "status", "log", "log", "result", "saved-logs"),
+        *("outputs", "fetch", "cancel", "destroy", "destroy-site", "error"),
     ]
 
 

@@ -27,7 +27,7 @@ OF_RUNSPEC = {("program", "setup_verbs")}  # the options before the verb
 GROUPS = {
     "Write": "init validate plan simulate import schema",
     "Run": "apply rehearse",
-    "Watch": "list status logs report cost prices fetch shell tunnel adopt explain",
+    "Watch": "list status logs report cost prices outputs fetch shell tunnel adopt explain",
     "Clean up": "cancel destroy gc",
     "Set up": "doctor providers policy trust completion help version",
 }
