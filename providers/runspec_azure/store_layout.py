@@ -18,6 +18,7 @@ from runspec_jobs.provider import (
     blob_name,
     job_record,
     pack_agent,
+    uploads,
 )
 
 STATE = "state.json"  # the state of a run, with which other machines adopt it
@@ -66,14 +67,12 @@ def agent_key(options: Place) -> str:
 def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
     """Yield the steps that upload shared files: the agent, and folders."""
     options: Place = facts.options
-    what = {"$inside": AGENT_SHA256}
-    yield _upload(options, "inside", "upload the agent", agent_key(options), what)
-    for mount in spec.mounts:
-        if mount.scheme == "file":
-            source = facts.sources[mount.name]
-            title = f"upload {mount.source} ({source.counted}, {source.bytes:,} bytes)"
-            where = key(options, "blobs", blob_name(source))
-            yield _upload(options, f"upload-{mount.name}", title, where, {"$file": mount.name})
+    agent = {"$inside": AGENT_SHA256}
+    yield _upload(options, "inside", "upload the agent", agent_key(options), agent)
+    for name, what, source in uploads(spec, facts):
+        title = f"upload {what} ({source.counted}, {source.bytes:,} bytes)"
+        where = key(options, "blobs", blob_name(source))
+        yield _upload(options, f"upload-{name}", title, where, {"$file": name})
 
 
 def _upload(options: Place, step: str, title: str, where: str, body: Any) -> Step:

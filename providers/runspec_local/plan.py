@@ -18,8 +18,10 @@ from runspec_jobs.provider import (
     argv,
     kept_outputs,
     reach,
+    resumed,
     saves_mount,
     tasks,
+    uploads,
 )
 
 SERVICE = "local"
@@ -34,15 +36,13 @@ def request(operation: str, **params: Any) -> Request:
 
 
 def _uploads(spec: Spec, facts: Facts) -> Iterator[Step]:
-    for mount in spec.mounts:
-        if mount.scheme != "file":
-            continue
-        source, path = facts.sources[mount.name], _blob(facts, facts.sources[mount.name])
+    for name, what, source in uploads(spec, facts):
+        path = _blob(facts, source)
         yield Step(
-            f"upload-{mount.name}",
-            f"copy {mount.source} ({source.counted}, {_size(source.bytes)})",
+            f"upload-{name}",
+            f"copy {what} ({source.counted}, {_size(source.bytes)})",
             Scope.SITE,
-            request("put_folder", path=path, content={"$file": mount.name}),
+            request("put_folder", path=path, content={"$file": name}),
             request("remove_folder", path=path),
         )
 
@@ -158,7 +158,7 @@ def _job(spec: Spec, run: str, facts: Facts) -> Step:
 def _shared(spec: Spec, facts: Facts) -> dict[str, Any]:
     """Return the parameters that only some jobs have."""
     nodes = spec.cluster.nodes
-    shared: dict[str, Any] = {}
+    shared: dict[str, Any] = resumed(facts, lambda copy: _blob(facts, copy))
     if spec.global_batch is not None:
         shared["global_batch"] = spec.global_batch
     if spec.cluster.gpus:

@@ -2,7 +2,8 @@
 
 `job [-- WORD...]`, `job --node`, `batch -- WORD...`, `enter RUN TASK RANK [-- WORD...]`, `launch -- WORD...`,
 `login FILE`, `output STORE RECORD TARGET`, `reach -- WORD...`, `gpus COUNT -- WORD...`, `relay HOST PORT`,
-`rsh HOST WORD...`, `sync --every SECONDS|--once FROM TO`, `usage FOLDER`.
+`resume STORE RECORD OUTPUT TASK/NODE TARGET`, `rsh HOST WORD...`, `sync --every SECONDS|--once FROM TO`,
+`usage FOLDER`.
 """
 
 import gc
@@ -22,6 +23,7 @@ VERBS = {
     "output": "transfer.run_output",
     "reach": "rendezvous.connectivity",
     "relay": "job.port_relay",
+    "resume": "transfer.resume",
     "rsh": "launch.file_rsh",
     "sync": "transfer.folder_sync",
     "usage": "usage.of_run",

@@ -87,6 +87,31 @@ def apply(driver: Driver, at: int) -> list[str]:
         return list(applied(world))
 
 
+def cancelled(world: World) -> str:
+    """Cancel a job after its last save, and change its spec to one that ends; return its run."""
+    run = started(world)
+    assert world.run("cancel", run).code == 0
+    world.spec(last=QUICK)
+    return run
+
+
+def resume(driver: Driver, at: int) -> list[str]:
+    """An apply --resume is killed and repeated: one run goes on from the one that was cancelled."""
+    with new_world(driver, LONG) as world:
+        first = cancelled(world)
+        world.run("apply", "faults.yaml", "--resume", at=at)
+        world.again("apply", "faults.yaml", "--resume")
+        wrong = list(always(world, jobs=2))
+        rows = [(row["run"], row["state"], row["resumed"]) for row in world.runs()]
+        states = [(state, resumed) for _, state, resumed in rows]
+        if states != [("cancelled", None), ("succeeded", {"run": first, "save": 1})]:
+            return [*wrong, f"list says {rows}"]
+        began = sorted(line[:2] for line in world.truth())
+        if began != sorted([run, rank] for run, _, _ in rows for rank in "01"):
+            wrong.append(f"these nodes ran: {began}")
+        return wrong
+
+
 def cancel(driver: Driver, at: int) -> list[str]:
     with new_world(driver, LONG) as world:
         run = started(world)

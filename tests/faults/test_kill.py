@@ -53,6 +53,14 @@ def boundaries(driver: Driver, verb: str) -> list[str]:
         return found.labels
 
 
+def of_resume(driver: Driver) -> list[str]:
+    with new_world(driver, LONG) as world:
+        cells.cancelled(world)
+        ended = world.run("apply", "faults.yaml", "--resume")
+        assert ended.code == 0, ended.err
+        return ended.labels
+
+
 def of_supervisor(driver: Driver) -> list[str]:
     with new_world(driver) as world:
         trace = world.folder / "traces" / "supervisor"
@@ -71,6 +79,15 @@ def test_killed_at_any_boundary_and_repeated_it_is_as_if_nothing_had_happened(
     wrong = cells.spread(
         pool, VERBS[verb], chosen.spaced(range(1, len(labels) + 1), STARTS.get(verb, 0.5))
     )
+
+    assert {labels[at - 1]: what for at, what in wrong.items()} == {}
+
+
+@pytest.mark.slow
+def test_a_killed_and_repeated_resume_starts_one_run_that_goes_on(pool: list[Driver]) -> None:
+    labels = of_resume(pool[0])
+
+    wrong = cells.spread(pool, cells.resume, chosen.spaced(range(1, len(labels) + 1), 0.9))
 
     assert {labels[at - 1]: what for at, what in wrong.items()} == {}
 

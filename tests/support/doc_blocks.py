@@ -86,6 +86,14 @@ class Checked(NamedTuple):
 
 # The program, options and files of these commands are checked, as in all other blocks.
 CHECKED: Mapping[str, Checked] = {
+    "docs/resume.md: runspec apply job.yaml --resume": Checked(
+        "it needs a run that was cancelled or has failed",
+        "tests/e2e/test_resume.py::test_a_cancelled_job_goes_on_from_its_last_save_and_repeats_no_step",
+    ),
+    "docs/resume.md: runspec apply job.yaml --from bert-7k2m9p": Checked(
+        "it needs a run that was cancelled or has failed",
+        "tests/unit/runspec_jobs/engine/test_resume.py::test_a_run_goes_on_from_a_run_that_is_named_once",
+    ),
     "docs/resume.md: runspec outputs bert": Checked(
         "it needs a run that was cancelled or has failed",
         "tests/unit/runspec_jobs/cli/test_fetch.py::test_outputs_lists_the_files_of_each_save_without_reading_them",

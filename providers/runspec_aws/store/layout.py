@@ -21,6 +21,7 @@ from runspec_jobs.provider import (
     pack_agent,
     proves_end,
     reach,
+    uploads,
 )
 
 AGENT_SHA256 = hashlib.sha256(pack_agent()).hexdigest()
@@ -47,12 +48,10 @@ def steps(spec: Spec, facts: Facts) -> Iterator[Step]:
             key(options, "inside", f"{AGENT_SHA256}.pyz"),
             {"$inside": AGENT_SHA256},
         )
-    for mount in spec.mounts:
-        if mount.scheme == "file":
-            source = facts.sources[mount.name]
-            title = f"upload {mount.source} ({source.counted}, {source.bytes:,} bytes)"
-            where = key(options, "blobs", blob_name(source))
-            yield _upload(options, f"upload-{mount.name}", title, where, {"$file": mount.name})
+    for name, what, source in uploads(spec, facts):
+        title = f"upload {what} ({source.counted}, {source.bytes:,} bytes)"
+        where = key(options, "blobs", blob_name(source))
+        yield _upload(options, f"upload-{name}", title, where, {"$file": name})
 
 
 def _upload(options: AwsOptions, step: str, title: str, where: str, body: Any) -> Step:

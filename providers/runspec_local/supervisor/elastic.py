@@ -35,6 +35,7 @@ def record(job: Mapping[str, Any]) -> dict[str, Any]:
         "requirements": [],
         "build_constraints": [],
         **({"global_batch": job["global_batch"]} if "global_batch" in job else {}),
+        **({"resume": job["resume"]} if "resume" in job else {}),
     }
 
 

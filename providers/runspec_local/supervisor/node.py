@@ -19,7 +19,7 @@ from runspec_local import errors
 from runspec_local.naming import UNMOUNTABLE
 from runspec_local.session import gpus
 from runspec_local.session.gpus import Gpu
-from runspec_local.supervisor import bytecode, elastic
+from runspec_local.supervisor import bytecode, durable, elastic
 
 AGENT_FOLDER = "/.runspec"  # where a container finds the agent
 # What the shell of an image does first. An engine may end with the same exit code if the container cannot start.
@@ -117,6 +117,7 @@ class Node:
             self.begun.write_text("the shell of the image has not run\n")
             self.begun.chmod(0o666)  # whichever user the image has
         for output in self.job["outputs"]:
+            self._resume(output)
             self.written(output).mkdir(parents=True, exist_ok=True)
             if self.contained:
                 self.written(output).chmod(0o777)  # whichever user the image has
@@ -152,18 +153,41 @@ class Node:
         fresh = target.with_name(f".new-{target.name}")
         if fresh.exists():
             shutil.rmtree(fresh)
-        line = [sys.executable, "-I", str(Path(self.job["folder"], "runspec_inside.pyz")), "output"]
-        brought = subprocess.run(
-            [*line, str(store), json.dumps(saves), str(fresh)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-        )
-        if brought.returncode:
-            raise OSError(brought.stderr.strip().removeprefix("runspec: ") or "it was killed")
+        self._ask_agent("output", str(store), json.dumps(saves), str(fresh))
         os.rename(fresh, target)
+
+    def _resume(self, output: Mapping[str, Any]) -> None:
+        """Begin an output with a save of the run that this one resumes, before its first attempt.
+
+        Nodes of elastic jobs do so themselves.
+        """
+        resume, part = self.job.get("resume"), f"{self.task}/{self.rank}"
+        target = self.written(output)
+        if resume is None or "elastic" in self.job or target.exists():
+            return
+        number = resume["saves"].get(output["name"], {}).get(part)
+        if number is None:
+            return
+        own = {"run": resume["run"], "saves": {output["name"]: {part: number}}}
+        if "from" in resume:
+            own["from"] = {part: resume["from"][part]}
+        fresh = target.with_name(f".new-{target.name}")
+        if fresh.exists():
+            shutil.rmtree(fresh)
+        store = str(Path(self.job["folder"]).parent.parent)  # keys begin with runs/RUN/
+        told = self._ask_agent("resume", store, json.dumps(own), output["name"], part, str(fresh))
+        with durable.private_log(self.log) as log:
+            log.write(told)
+        os.rename(fresh, target)
+
+    def _ask_agent(self, *words: str) -> bytes:
+        """Return what the agent prints while it carries out a verb. Raise OSError with what it says if it fails."""
+        line = [sys.executable, "-I", str(Path(self.job["folder"], "runspec_inside.pyz")), *words]
+        ended = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        if ended.returncode:
+            said = ended.stderr.decode(errors="replace").strip().removeprefix("runspec: ")
+            raise OSError(said or "it was killed")
+        return ended.stderr
 
     def argv(self) -> list[str]:
         """Return the command that starts the node."""

@@ -16,6 +16,7 @@ from runspec_jobs.provider import (
     blob_name,
     job_record,
     reach,
+    uploads,
 )
 from runspec_slurm import containers, job
 from runspec_slurm.decision import Decision
@@ -32,12 +33,9 @@ RULE = (
 def steps(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Step]:
     """Yield the steps that write what several jobs share: the agent, mounted folders, and what packages they need."""
     yield _upload("inside", "upload the agent", AGENT_KEY, {"$inside": AGENT_SHA256})
-    for mount in spec.mounts:
-        if mount.scheme == "file":
-            source = facts.sources[mount.name]
-            title = f"upload {mount.source} ({source.counted}, {source.bytes:,} bytes)"
-            key = f"blobs/{blob_name(source)}"
-            yield _upload(f"upload-{mount.name}", title, key, {"$file": mount.name})
+    for name, what, source in uploads(spec, facts):
+        title = f"upload {what} ({source.counted}, {source.bytes:,} bytes)"
+        yield _upload(f"upload-{name}", title, f"blobs/{blob_name(source)}", {"$file": name})
     if decision.environment:
         name = "environment.yml" if spec.container.conda else "requirements.txt"
         yield _environment(decision.environment, name, facts.requirements)

@@ -8,7 +8,7 @@ manifest of its own, for programs that read outputs.
 import json
 import os
 import threading
-from typing import Any, Callable, Dict, List, Mapping, Optional, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Set
 
 from runspec_agent.base import files
 from runspec_agent.base.job_env import LOST, Failure
@@ -17,6 +17,9 @@ from runspec_agent.store.base import Bucket
 from runspec_agent.store.manifest import MANIFEST, OBJECTS, Manifest, contents, of, parsed
 from runspec_agent.transfer.output_saver import Output, Saver
 from runspec_agent.transfer.restore import restore
+
+if TYPE_CHECKING:
+    from runspec_agent.transfer.resume import Resume, Start
 
 KEPT = "kept/"
 RESTORED = "restored/{}/"  # one record for each node of a generation that has restored all files
@@ -28,7 +31,8 @@ class CheckpointManifest:
     """The saved outputs of one task, with records below *prefix* and files below *below*."""
 
     def __init__(self, bucket: Bucket, prefix: str, below: str, task: int) -> None:
-        self.bucket, self.prefix = bucket, prefix
+        self.bucket, self.prefix, self.task = bucket, prefix, task
+        self.resume: Optional[Resume] = None  # with which the job begins
         self._prefix = below + "outputs/{}/" + "{}/0/".format(task)
         self.folders: Dict[str, str] = {}
         self._every_s: Dict[str, Optional[float]] = {}
@@ -59,13 +63,27 @@ class CheckpointManifest:
     def restore(self, note: str) -> None:
         """Make the folders contain exactly the files of *note*, so that all nodes start from the same state.
 
-        Raise Failure if a file is missing or differs from what was saved.
+        Before the first save, that is the state of the run that this one resumes. Raise Failure if a file is missing
+        or differs from what was saved.
         """
-        for name, manifest in self.listed(note).items():
+        kept = self.listed(note)
+        for name, start in self._starts(kept).items():
+            _drop(self.folders[name], start.manifest)
+            start.restore(self.folders[name])
+            kept.pop(name, None)
+        for name, manifest in kept.items():
             if name in self.folders:
                 _drop(self.folders[name], manifest)
                 prefix = self._prefix.format(name)
                 restore(self.bucket, name, self.folders[name], prefix, manifest)
+
+    def _starts(self, kept: Manifests) -> "Dict[str, Start]":
+        """Return the saves of the run that this one resumes, for the outputs that *kept* has no save of."""
+        if self.resume is None:
+            return {}
+        names = [name for name in self.folders if not kept.get(name, Manifest()).saves]
+        starts = {name: self.resume.find(name, self.task, 0) for name in names}
+        return {name: start for name, start in starts.items() if start is not None}
 
     def _output(self, name: str, manifest: Manifest, objects: List[str] = []) -> Output:  # noqa: B006 - only read
         folder, prefix = self.folders[name], self._prefix.format(name)
@@ -92,6 +110,8 @@ class CheckpointManifest:
             objects = [found.key[len(at) :] for found in self.bucket.listing(at)]
             self.bucket.sweep(at)
             saver.outputs.append(self._output(name, manifest, objects))
+        # A copy of what was resumed is no progress of this run.
+        saver.begun.update((name, one.manifest) for name, one in self._starts(kept).items())
         return saver
 
 

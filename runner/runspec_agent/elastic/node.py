@@ -117,6 +117,7 @@ class Elastic:
     def _prepare(self) -> None:
         """Prepare everything that the program needs, so that other nodes need not wait after this node has joined."""
         self.agent.workdir.mounted()
+        self.kept.resume = self.agent.workdir.resume
         os.mkdir(self.folder, 0o755)
         for output in self.record["outputs"]:
             path = inputs.roomy(self.agent.workdir.below(output["path"]), self.env)
@@ -127,6 +128,7 @@ class Elastic:
                 self.own.add(
                     output["name"], path, below, output["sync_s"], keep, names=[output["path"]]
                 )
+                self.agent.workdir.begin(self.own, output["name"], path, self.agent.place)
             else:
                 self.kept.add(output["name"], path, output["sync_s"], keep, output["path"])
             self.env[variable("OUTPUT", output["name"])] = path

@@ -3,7 +3,7 @@
 import contextlib
 import errno
 import os
-from typing import Any, Dict, Iterator, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Mapping, Optional
 
 import runspec_agent
 from runspec_agent.base import files, requirements
@@ -12,6 +12,9 @@ from runspec_agent.base.task_identity import TaskIdentity, variable
 from runspec_agent.store.base import Bucket
 from runspec_agent.transfer import inputs
 from runspec_agent.transfer.output_saver import Saver
+
+if TYPE_CHECKING:
+    from runspec_agent.transfer.resume import Resume
 
 SHARED = "/mnt/runspec"  # where shared file systems are mounted
 # Variables that are not part of the contract.
@@ -38,6 +41,7 @@ class Workdir:
     ) -> None:
         self.bucket, self.record, self.env, self.folder = bucket, record, env, folder
         self.cwd: Optional[str] = None  # if the folder exists already
+        self.resume = _resume(bucket, record, env, folder)
         if env.get("RUNSPEC_BELOW") == OWN_FOLDER:
             self.cwd = env["RUNSPEC_BELOW"] = os.path.join(self.folder, "root")
             os.mkdir(self.cwd, 0o700)
@@ -73,7 +77,10 @@ class Workdir:
         return files.local(path)
 
     def outputs(self, place: TaskIdentity, below: str) -> Saver:
-        """Restore what an earlier attempt has saved; the final files are published *below*."""
+        """Restore what an earlier attempt has saved, or else the run that this one resumes.
+
+        The final files are published *below*.
+        """
         saver = Saver(self.bucket)
         for output in self.record["outputs"]:
             path = self.below(output["path"])
@@ -93,7 +100,13 @@ class Workdir:
                 alone=place.attempt == 1,
                 names=[output["path"]],
             )
+            self.begin(saver, output["name"], path, place)
         return saver
+
+    def begin(self, saver: Saver, name: str, path: str, place: TaskIdentity) -> None:
+        """Restore an output from the run that this one resumes, unless *saver* has restored a save of its own."""
+        if self.resume is not None and not saver.outputs[-1].manifest.saves:
+            self.resume.begin(name, path, place.task, place.rank)
 
     def unpack_script(self) -> str:
         """Unpack inside.sh from the zipapp, and return its path."""
@@ -103,6 +116,16 @@ class Workdir:
         files.write(path, _read_script(self.env["RUNSPEC_INSIDE"]))
         self.env["RUNSPEC_SCRIPTS"] = self.folder  # where a script with #! is written
         return path
+
+
+def _resume(
+    bucket: Bucket, record: Mapping[str, Any], env: Dict[str, str], folder: str
+) -> "Optional[Resume]":
+    if not record.get("resume"):
+        return None
+    from runspec_agent.transfer.resume import Resume  # few jobs need it
+
+    return Resume(bucket, record["resume"], env, folder)
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from runspec_jobs.api.lifecycle import LogLine, Run
 from runspec_jobs.api.specs import InvalidSpec, SourceFile
 from runspec_jobs.engine import apply as engine
 from runspec_jobs.engine.outputs import copies
+from runspec_jobs.engine.resume import Wanted
 from runspec_jobs.engine.source_runs import find_run, meets, place_of, source_run, unended_run
 from runspec_jobs.engine.start_run import changed_inputs
 from runspec_jobs.errors import RunspecError, UsageError
@@ -347,6 +348,7 @@ def apply_chain(
     *,
     detach: bool = False,
     new: bool = False,
+    resume: bool = False,
     on_line: Callable[[str, LogLine], None] | None = None,
     on_status: Callable[[JobStatus], None] | None = None,
     on_event: OnEvent | None = None,
@@ -365,7 +367,8 @@ def apply_chain(
     record = chain_record.keep(chain.name, chain.file.path.resolve(), needs)
     hear = on_line or (lambda job, line: None)
     see = on_status or (lambda status: None)
-    scheduler = _Scheduler(chain, record, new, detach, hear, see, on_event, confirm)
+    wanted = Wanted(needed=False) if resume else None
+    scheduler = _Scheduler(chain, record, new, wanted, detach, hear, see, on_event, confirm)
     return scheduler.run()
 
 
@@ -384,6 +387,7 @@ class _Scheduler:
         chain: Chain,
         record: ChainRecord,
         new: bool,
+        wanted: Wanted | None,
         detach: bool,
         on_line: Callable[[str, LogLine], None],
         on_status: Callable[[JobStatus], None],
@@ -392,6 +396,7 @@ class _Scheduler:
     ) -> None:
         self.chain, self.record, self.new, self.detach = chain, record, new, detach
         self.known = dict(record.runs)  # but for those that another apply has started meanwhile
+        self.wanted = wanted
         self.on_line, self.on_status, self.on_event = on_line, on_status, on_event
         self.confirm = confirm
         self.done: dict[str, JobStatus] = {}
@@ -514,8 +519,9 @@ class _Scheduler:
 
         while True:
             try:
-                run = lifecycle.apply(
+                run = lifecycle.start(
                     Job(made),
+                    self.wanted,
                     new=self.new,
                     on_event=self.on_event,
                     confirm=self.confirm,

@@ -18,6 +18,7 @@ from runspec_jobs.engine import (
     log_lines,
     named_run,
     rescue,
+    resume as resuming,
     save_logs as saving,
     source_runs,
     start_run,
@@ -26,6 +27,7 @@ from runspec_jobs.engine import (
 )
 from runspec_jobs.engine.log_lines import LogLine as LogLine
 from runspec_jobs.engine.outputs import fetch as copying, layout as output_layout, publish
+from runspec_jobs.engine.resume import Way as Way
 from runspec_jobs.engine.save_logs import SavedLog as SavedLog, SavedLogs as SavedLogs
 from runspec_jobs.engine.status import is_known as is_known
 from runspec_jobs.engine.wait import suggest_commands as suggest_commands
@@ -350,6 +352,13 @@ class Run:
             raise UsageError("the spec has no metric", "add metric: {name, goal, pattern}")
         return source_runs.best_task(self.record)
 
+    def find_way_on(self, status: Status) -> Way | None:
+        """Return the command that goes on from the last save of the run; None if there is none.
+
+        *status* is what `status` has returned. The run must have ended without success, and have saved something.
+        """
+        return resuming.find_way_on(self.record, status)
+
     def fetch(
         self,
         to: str | Path,
@@ -446,18 +455,49 @@ def apply(
     *,
     detach: bool = True,
     new: bool = False,
+    resume: bool | str = False,
+    on_event: OnEvent | None = None,
+    confirm: Callable[[], None] = lambda: None,
+) -> Run:
+    """Start the run of *job*, or continue or return the one that it already has; *new* starts one in any case.
+
+    With *resume*, the outputs of a new run begin with the last save of the last run of the spec, which has failed or
+    was cancelled. A text such as "mnist-7k2m9p:3" names another run and, after the colon, the number of a save.
+
+    *confirm* is called before a new run is started, and may raise an error to start none; `estimate` says what it
+    may cost.
+
+    Calling it again after a crash at any moment makes nothing twice. With *detach* false, wait until the run has ended.
+    Raises Conflict if a run of that name is alive with another spec, UnknownOutcome if a service did not answer (call
+    again), UsageError if the spec has `scaling` (apply each of `job.sizes()`) or there is nothing to resume, and the
+    errors of the service.
+    """
+    wanted = None
+    if isinstance(resume, str):
+        wanted = resuming.parse(resume)
+        if job.group is not None:
+            refusal = (
+                f"'{wanted.run}' is one run, and {job.group.spec.name} has a job for each size"
+            )
+            raise UsageError(refusal, "resume each size from its own last run: apply --resume")
+    elif resume:
+        wanted = resuming.Wanted(needed=job.group is None)  # other sizes may not have begun yet
+    return start(job, wanted, detach=detach, new=new, on_event=on_event, confirm=confirm)
+
+
+def start(
+    job: Job,
+    wanted: resuming.Wanted | None,
+    *,
+    detach: bool = True,
+    new: bool = False,
     on_event: OnEvent | None = None,
     confirm: Callable[[], None] = lambda: None,
     note_run: Callable[[str], None] = lambda run: None,
 ) -> Run:
-    """Start the run of *job*, or continue or return the one that it already has; *new* starts one in any case.
+    """Do what `apply` does; a new run begins with the saves that are *wanted*, if any.
 
-    *confirm* is called before a new run is started, and may raise an error to start none; `estimate` says what it
-    may cost. *note_run* gets the id of the run before anything is made for it, and may raise an error as well.
-
-    Calling it again after a crash at any moment makes nothing twice. With *detach* false, wait until the run has ended.
-    Raises Conflict if a run of that name is alive with another spec, UnknownOutcome if a service did not answer (call
-    again), UsageError if the spec has `scaling` (apply each of `job.sizes()`), and the errors of the service.
+    *note_run* gets the id of the run before anything is made for it, and may raise an error as well.
     """
     demand_one_size(job)
     if job.group is None:
@@ -466,7 +506,13 @@ def apply(
         run_group.keep(job.group.spec, job.group.text.applied)
     client = job.inputs.provider.connect(job.inputs.facts)
     started = start_run.start(
-        job.inputs, client, Events(on_event), new=new, confirm=confirm, note_run=note_run
+        job.inputs,
+        client,
+        Events(on_event),
+        new=new,
+        confirm=confirm,
+        note_run=note_run,
+        wanted=wanted,
     )
     run = Run(started.record, started.status, started.client)
     if not detach:

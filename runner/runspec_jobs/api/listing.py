@@ -48,6 +48,7 @@ class Summary(NamedTuple):
     outputs: str | None = None
     file: str | None = None
     commit: str | None = None
+    resumed: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -212,7 +213,13 @@ def _make_summary(record: Record, memory: RunState, status: Status) -> Summary:
         places.get("outputs") or None,
         about.get("file"),
         about.get("commit"),
+        _read_resumed(about),
     )
+
+
+def _read_resumed(about: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    began = about.get("resume")
+    return None if began is None else {"run": began["run"], "save": began["number"]}
 
 
 def _describe_missing(record: Record) -> Mapping[str, Any]:
@@ -220,6 +227,8 @@ def _describe_missing(record: Record) -> Mapping[str, Any]:
     known: dict[str, Any] = {"provider": record.plan.provider}
     with contextlib.suppress(Damaged, Newer):
         known["nodes"], known["tasks"] = clients.count_nodes(record)
+        if began := record.resume:
+            known["resume"] = {"run": began.run, "number": began.number}
     return known
 
 

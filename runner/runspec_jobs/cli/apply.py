@@ -31,7 +31,7 @@ from runspec_jobs.cli.live.area import LiveArea
 from runspec_jobs.cli.live.log_printer import LogPrinter
 from runspec_jobs.cli.live.progress import ProgressPrinter
 from runspec_jobs.diagnostics.terminal_text import strip_sequences
-from runspec_jobs.errors import DETACHED, OK, JobFailed
+from runspec_jobs.errors import DETACHED, OK, JobFailed, UsageError
 from runspec_jobs.options.start_verbs import ApplyOptions
 
 Sleep = Callable[[float], None]
@@ -57,10 +57,14 @@ def apply(options: ApplyOptions) -> int:
     if is_chain(options.file):
         from runspec_jobs.cli import chain
 
+        if options.from_save is not None:
+            message = f"--from is for one job, and {options.file} has several"
+            raise UsageError(message, "apply --resume begins each job with its own last save")
         return chain.apply_chain(
             options,
             detach=options.detach,
             new=options.new,
+            resume=options.resume,
             yes=options.yes,
             rehearsed=options.rehearsed,
         )
@@ -102,7 +106,8 @@ def _apply(
         if code is not None:
             return code
     with _starting(job, options), printer:
-        run = api.apply(job, new=options.new, on_event=printer, confirm=confirm)
+        begin = options.resume if options.from_save is None else options.from_save
+        run = api.apply(job, new=options.new, resume=begin, on_event=printer, confirm=confirm)
     if run.ended is not None:
         return print_result(run, run.ended, _following(options))
     if options.detach:

@@ -113,7 +113,13 @@ def _planned_json(chain: Chain, name: str) -> dict[str, Any]:
 
 
 def apply_chain(
-    options: ChainOptions, *, detach: bool, new: bool, yes: bool, rehearsed: bool
+    options: ChainOptions,
+    *,
+    detach: bool,
+    new: bool,
+    resume: bool,
+    yes: bool,
+    rehearsed: bool,
 ) -> int:
     """Apply a chain; return 0 if all of its jobs have succeeded."""
     printer = ProgressPrinter(quiet=options.as_json)
@@ -130,6 +136,7 @@ def apply_chain(
                 chain,
                 detach=detach,
                 new=new,
+                resume=resume,
                 on_line=screen.line,
                 on_status=screen.status,
                 on_event=printer,

@@ -104,6 +104,7 @@ def about(row: Summary) -> Iterator[str]:
         "duration": None if row.ran_s is None else format_seconds(row.ran_s),
         "asked for": _asked(row),
         "metric": None if row.metric is None else _metric(row.metric),
+        "goes on from": None if row.resumed is None else _resumed(row.resumed),
         "logs": row.logs,
         "outputs": row.outputs,
         "spec": row.file,
@@ -123,6 +124,11 @@ def _asked(row: Summary) -> str | None:
         return None
     of_task = f"{row.node_count:,} node{'s' * (row.node_count != 1)}"
     return f"{row.task_count:,} tasks of {of_task}" if row.task_count > 1 else of_task
+
+
+def _resumed(found: Mapping[str, Any]) -> str:
+    save = found["save"]
+    return f"{found['run']}, {f'save {save}' if save else 'its last save'}"
 
 
 def _metric(found: Mapping[str, Any]) -> str:

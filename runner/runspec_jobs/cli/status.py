@@ -117,7 +117,9 @@ def status(options: StatusOptions) -> int:
     shown = {**found._asdict(), "nodes": node_table.rows(found.nodes), "want": of.wanted}
     shown |= {**listing.summarize(of, found)._asdict(), **node_table.changes_json(of.membership())}
     used = of.read_usage(found, FEW)
+    way = of.find_way_on(found)
     shown |= {"cost": spending.spent_json(cost), "usage": usage.write_usage(used)}
+    shown |= {"resume": way.command if way is not None and way.sure else None}
     output.out_json("runspec.status/v1", shown)
     return OK
 
@@ -144,6 +146,9 @@ def _status_lines(of: Run, found: Status) -> Iterator[str]:
     yield from (
         escape_control(f"  {line}") for line in usage.format_lines(of.read_usage(found, FEW))
     )
+    if way := of.find_way_on(found):
+        sure = "" if way.sure else ", if it has saved anything"
+        yield escape_control(f"  can be resumed{sure}: {way.command}")
     yield from node_table.lines(found.nodes)
     yield from (f"  {line}" for line in closing.log_end(of, found, reads=of.provider == HERE))
     yield from node_table.change_lines(of.membership())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -27,6 +27,7 @@ from runspec_jobs.provider import (
     Options,
     Provider,
     Response,
+    Resume,
     SavedOutput,
     Scope,
     Source,
@@ -71,6 +72,19 @@ class MountedOutput(BaseModel):
     task: int | None = Field(ge=0)
 
 
+class Resumed(BaseModel):
+    """The saves of another run that the run begins with. Their names become part of keys."""
+
+    model_config = ConfigDict(frozen=True, strict=True, defer_build=True)
+
+    run: str = Field(pattern=rf"\A{run_record.RUN.pattern}\z")
+    saves: dict[
+        Annotated[str, Field(pattern=rf"\A{KEY.strip('^$')}\z")],
+        dict[Annotated[str, Field(pattern=r"\A\d{1,7}/\d{1,7}\z")], Annotated[int, Field(ge=0)]],
+    ]
+    copied: bool
+
+
 class Kept(BaseModel):
     """The state of a run in a store. Keys that this version does not know are ignored."""
 
@@ -86,6 +100,7 @@ class Kept(BaseModel):
     requirements: tuple[str, ...]
     survey: dict[str, Any]
     outputs: dict[str, MountedOutput] = Field(default={})
+    resume: Resumed | None = None
     plan: dict[str, Any]
 
 
@@ -127,6 +142,7 @@ def format_state(job_text: bytes, plan: model.Plan, facts: Facts, born: float) -
             if facts.outputs
             else {}
         ),
+        **({"resume": facts.resume._asdict()} if facts.resume is not None else {}),
         "plan": model.write_plan(plan),
     }
     return json.dumps(content, ensure_ascii=False).encode()
@@ -184,7 +200,8 @@ def convert_state(kept: Kept, provider: Provider, user_profile: profile.Profile)
         outputs = {
             name: SavedOutput(**output.model_dump()) for name, output in kept.outputs.items()
         }
-        facts = Facts(options, sources, lines, kept.survey, outputs=outputs)
+        resume = None if kept.resume is None else Resume(**kept.resume.model_dump())
+        facts = Facts(options, sources, lines, kept.survey, outputs=outputs, resume=resume)
         _refuse(kept, source.check_sizes(provider, spec, facts))
         mine = model.make_plan(provider, spec, kept.run[-6:], facts)
         theirs = model.read_plan(kept.plan)

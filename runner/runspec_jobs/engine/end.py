@@ -9,6 +9,7 @@ from runspec_jobs.engine import apply as engine, named_run, rescue
 from runspec_jobs.engine.clients import connect
 from runspec_jobs.engine.outputs import copies
 from runspec_jobs.engine.reporter import Reporter
+from runspec_jobs.engine.resume import find_dependent
 from runspec_jobs.engine.start_run import destroy_run
 from runspec_jobs.errors import Conflict, Damaged, Newer, RunspecError, UsageError
 from runspec_jobs.plan import model
@@ -40,11 +41,12 @@ def cancel(record: Record, reporter: Reporter) -> Status:
 def destroy(record: Record, reporter: Reporter) -> None:
     """Cancel a run and delete what was made for it alone, its outputs too. Calling it again is safe.
 
-    The group of the run is forgotten with its last run.
+    The group of the run is forgotten with its last run. Raises Conflict if another run is to begin with its saves.
     """
     try:
         with record.open_journal(reporter.wait) as journal:
             if not journal.memory.deleted:
+                _demand_unneeded(record)
                 if not journal.memory.attempted:
                     rescue.end_unnoted(record, reporter, delete=True)
                 destroy_run(record, journal, reporter)
@@ -55,6 +57,15 @@ def destroy(record: Record, reporter: Reporter) -> None:
     copies.remove_all(record.run)
     if of_size := OF_SIZE.fullmatch(record.name):
         forget_group(of_size[1])
+
+
+def _demand_unneeded(record: Record) -> None:
+    other = find_dependent(record)
+    if other is not None:
+        message = (
+            f"{other.run} begins with the saves of {record.run}, and has not saved anything yet"
+        )
+        raise Conflict(message, f"wait until it has, or end it first: runspec destroy {other.run}")
 
 
 def forget(record: Record, reporter: Reporter) -> list[str]:

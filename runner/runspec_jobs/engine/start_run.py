@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runspec_jobs.engine import adopt, apply as engine, source_runs
+from runspec_jobs.engine import adopt, apply as engine, resume, source_runs
 from runspec_jobs.engine.clients import connect, record_rates, rehydrate
 from runspec_jobs.engine.reporter import Reporter
-from runspec_jobs.errors import Conflict, Damaged
+from runspec_jobs.engine.resume import Wanted
+from runspec_jobs.errors import Conflict, Damaged, UsageError
 from runspec_jobs.load import git_commit, spec_in_mounts
 from runspec_jobs.load.inputs import PlanInputs
 from runspec_jobs.load.run_mounts import MountedRun
@@ -51,6 +52,7 @@ class Choice:
     client: Client
     message: str
     status: Status | None = None
+    inputs: PlanInputs | None = None  # with the saves that a new run begins with
 
 
 def start(
@@ -61,18 +63,22 @@ def start(
     new: bool = False,
     confirm: Confirm = lambda: None,
     note_run: NoteRun = lambda run: None,
+    wanted: Wanted | None = None,
 ) -> Started:
     """Start or continue the run of *inputs* if necessary, and return it; *new* starts one in any case.
 
-    *confirm* is called before a new run is recorded, and may raise an error to start none. *note_run* gets the id of
-    the run before anything is made for it, while no other apply of the name can start one, and may raise an error, too.
+    A new run begins with the saves that are *wanted*, if any. *confirm* is called before a new run is recorded, and may
+    raise an error to start none. *note_run* gets the id of the run before anything is made for it, while no other apply
+    of the name can start one, and may raise an error, too.
     Raises Conflict if a run of the name is alive with another spec, and Damaged if the record of one cannot be read.
     """
+    if wanted is not None:
+        wanted = resume.resolve_run(wanted, inputs.spec, reporter)
     with run_record.lock_name(inputs.spec.name, reporter.wait):
-        choice = _choose(inputs, client, new, reporter, confirm, note_run)
+        choice = _choose(inputs, client, new, reporter, confirm, note_run, wanted)
         reporter.note(choice.message)
         with run_record.lock_site(reporter.wait, shared=True):
-            ended = _make(choice, inputs, client, reporter)
+            ended = _make(choice, choice.inputs or inputs, client, reporter)
     return Started(choice.record, choice.client, choice.status or ended)
 
 
@@ -83,6 +89,7 @@ def _choose(
     reporter: Reporter,
     confirm: Confirm,
     note_run: NoteRun,
+    wanted: Wanted | None,
 ) -> Choice:
     """Return the run that this spec already has, or else a new one. The caller holds the lock of the name."""
     plan = model.make_plan(inputs.provider, inputs.spec, run_record.make_token(), inputs.facts)
@@ -90,20 +97,25 @@ def _choose(
         raise wrong  # it may be alive
     # From the newest to the oldest.
     for age, old in enumerate(reversed([] if new else run_record.list_runs(inputs.spec.name))):
-        choice = judge_earlier(old, plan, client, inputs, reporter)
+        choice = judge_earlier(old, plan, client, inputs, reporter, wanted, newest=age == 0)
         # An older run that has ended does not count: the newest one has failed or was cancelled.
         if choice is not None and (age == 0 or choice.status is None):
             note_run(old.run)
             return choice
+    if wanted is not None:
+        inputs = resume.add_saves(inputs, wanted, reporter)
+        plan = model.make_plan(inputs.provider, inputs.spec, plan.run[-6:], inputs.facts)
+        resume.demand_planned(plan, inputs.facts.resume)
     confirm()
     note_run(plan.run)
     base, name = inputs.base.absolute(), inputs.spec.name
     machines = record_rates(inputs.provider, inputs.spec, inputs.facts, inputs.prices)
     about = describe_run(inputs, client, plan.run)
+    about |= resume.describe_saves(wanted, inputs.facts.resume)
     fresh = run_record.create(
         inputs.text.applied, plan, inputs.facts, base, name, inputs.profile, machines, about
     )
-    return Choice(fresh, client, f"run {plan.run}")
+    return Choice(fresh, client, f"run {plan.run}", inputs=inputs)
 
 
 def describe_run(inputs: PlanInputs, client: Client, run: str) -> dict[str, Any]:
@@ -147,35 +159,70 @@ def _is_same(before: MountedRun, now: MountedRun) -> bool:
 
 
 def judge_earlier(
-    old: Record, plan: model.Plan, client: Client, inputs: PlanInputs, reporter: Reporter
+    old: Record,
+    plan: model.Plan,
+    client: Client,
+    inputs: PlanInputs,
+    reporter: Reporter,
+    wanted: Wanted | None = None,
+    *,
+    newest: bool = True,
 ) -> Choice | None:
     """Return the earlier run *old* if this apply continues or reports it; None if a new run is needed.
 
-    Raises Conflict if *old* is alive and has another spec.
+    Raises Conflict if *old* is alive and has another spec, or has not begun with the save that is *wanted*, and
+    UsageError if it is the *newest* and has succeeded with another spec, so that there is nothing to resume.
     """
     memory, before = old.read_memory(), old.plan
     succeeded = memory.status is not None and memory.status.state is State.SUCCEEDED
     if memory.want == "destroy" or (memory.want == "cancel" and not succeeded):
         return None
     if not engine.is_made(before, memory):
-        return _judge_unfinished(old, plan, inputs, reporter)
+        return _judge_unfinished(old, plan, inputs, reporter, wanted)
     # A client of another provider would not find the job of the old run.
     same = before.provider == inputs.provider.name
     old_client = rehydrate(client, old) if same else connect(old)[1]
     status = memory.status or old_client.state(old.run)
     if not status.state.terminal:
         if _is_same_spec(old, plan, inputs, _is_equal_but_for_survey):
+            _demand_same_saves(old, inputs, status, wanted)
             message = f"run {_format_id(old, inputs)} is already {status.state}; starting no other"
             return Choice(old, client, message)
         name, changed = _format_id(old, inputs), _describe_changes(old, plan, inputs)
         conflict = f"{name} is {status.state} with another spec: {changed}"
         raise Conflict(conflict, _suggest_cure("cancel", old, inputs))
+    if wanted is not None and _must_go_on(old, status, wanted):
+        return None
     has_ended = status.state in (State.SUCCEEDED, State.GONE)
     if has_ended and _is_same_spec(old, plan, inputs, _is_equal):
         ended = "is gone" if status.state is State.GONE else f"has already {status.state}"
-        message = f"run {_format_id(old, inputs)} {ended}; starting no other (--new starts one)"
+        none = "nothing to resume" if wanted is not None and wanted.needed else "starting no other"
+        message = f"run {_format_id(old, inputs)} {ended}; {none} (--new starts one)"
         return Choice(old, client, message, status)
+    if has_ended and newest and wanted is not None and wanted.run is None and wanted.needed:
+        refusal = f"run {_format_id(old, inputs)} has succeeded, so there is nothing to resume"
+        hint = f"the spec has changed since: apply --from {old.run} begins with its last save"
+        raise UsageError(refusal, hint)
     return None
+
+
+def _must_go_on(old: Record, status: Status, wanted: Wanted) -> bool:
+    """Return whether a new run is started although *old*, which has ended, may have done the work."""
+    if wanted.run is not None:
+        return status.state is not State.SUCCEEDED or not resume.has_begun_so(old, wanted)
+    return status.state is State.GONE and wanted.needed
+
+
+def _demand_same_saves(
+    old: Record, inputs: PlanInputs, status: Status, wanted: Wanted | None
+) -> None:
+    """Raise Conflict if a run that is alive has not begun with the save that is named."""
+    if wanted is None or wanted.run is None or resume.has_begun_so(old, wanted):
+        return
+    began = old.resume
+    where = "from the beginning" if began is None else f"with a save of {began.run}"
+    message = f"{_format_id(old, inputs)} is {status.state}, and has begun {where}"
+    raise Conflict(message, _suggest_cure("cancel", old, inputs))
 
 
 def _format_id(old: Record, inputs: PlanInputs) -> str:
@@ -252,20 +299,29 @@ def _is_equal_but_for_survey(old: Record, plan: model.Plan, inputs: PlanInputs) 
 
 
 def _judge_unfinished(
-    old: Record, plan: model.Plan, inputs: PlanInputs, reporter: Reporter
+    old: Record,
+    plan: model.Plan,
+    inputs: PlanInputs,
+    reporter: Reporter,
+    wanted: Wanted | None = None,
 ) -> Choice | None:
     """Return the run of an interrupted apply if its spec is that of *inputs*; else None, if that apply made nothing.
 
-    Raises Conflict if it made something.
+    Its outputs have to begin with the saves that are *wanted*. Raises Conflict if it made something.
     """
-    if _is_equal_but_for_survey(old, plan, inputs):
-        return Choice(old, connect(old)[1], f"continuing run {old.run}, which was interrupted")
+    same = _is_equal_but_for_survey(old, plan, inputs)
+    if same and (wanted is None or resume.has_begun_so(old, wanted)):
+        message = f"continuing run {old.run}, which was interrupted"
+        return Choice(old, connect(old)[1], message, inputs=resume.add_copies(inputs, old))
     with old.open_journal(reporter.wait) as journal:
         # Shared steps do not count: the new run would find and use what they made.
         of_run = {s.id for s in old.plan.steps if s.scope == "run"}
         if of_run & journal.memory.begun:
-            name, changed = _format_id(old, inputs), _describe_changes(old, plan, inputs)
-            message = f"{name} was started with another spec: {changed}"
+            name = _format_id(old, inputs)
+            message = f"{name}, which was interrupted, was started with other saves"
+            if not same:
+                changed = _describe_changes(old, plan, inputs)
+                message = f"{name} was started with another spec: {changed}"
             raise Conflict(message, _suggest_cure("destroy", old, inputs))
         destroy_run(old, journal, reporter)
     return None
@@ -310,7 +366,8 @@ def _make(choice: Choice, inputs: PlanInputs, client: Client, reporter: Reporter
         state = (
             adopt.make_state(old, inputs.provider) if isinstance(client, SupportsAdoption) else None
         )
-        hands = engine.ApplyContext(client, reporter, inputs.bundles, state=state)
+        bundles = {**inputs.bundles, **inputs.copies}
+        hands = engine.ApplyContext(client, reporter, bundles, state=state)
         engine.make(old.plan, journal, hands)
     return None
 

@@ -36,6 +36,7 @@ from runspec_jobs.load.source import (
     read_file,
 )
 from runspec_jobs.provider import (
+    Bundle,
     Facts,
     Options,
     Progress,
@@ -60,7 +61,8 @@ class PlanInputs:
     """A spec with everything that planning it needs; *bundles* are the contents of its folders.
 
     *profile* is the path of the profile in use, if there is one. *prices* and *confirm_above_usd* are from it.
-    *mounted_runs* are the outputs of runs that are mounted, by mount.
+    *mounted_runs* are the outputs of runs that are mounted, by mount. *copies* are the saves of another run that are
+    uploaded for this one to begin with, by the name of their source.
     """
 
     text: SourceFile
@@ -73,6 +75,7 @@ class PlanInputs:
     prices: Mapping[str, float] = field(default_factory=dict)
     confirm_above_usd: float = CONFIRM_ABOVE_USD
     mounted_runs: Mapping[str, MountedRun] = field(default_factory=dict)
+    copies: Mapping[str, Bundle] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

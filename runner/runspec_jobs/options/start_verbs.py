@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from runspec_jobs.options import suggestions
 from runspec_jobs.options.declare import Options, flag, option, required
 from runspec_jobs.options.shared import (
     AS_JSON,
@@ -21,6 +22,7 @@ from runspec_jobs.options.shared import (
     UNTIL,
     YES,
     count,
+    exclusive,
     integer,
 )
 
@@ -96,7 +98,7 @@ class ApplyOptions(Options):
     """Run a spec and follow it until it ends.
 
     Examples:
-      runspec apply --detach --new job.yaml
+      runspec apply --detach --resume job.yaml
       runspec apply --set cluster.nodes=4 job.yaml -- --epochs 10
 
     More: docs/inside.md
@@ -107,6 +109,15 @@ class ApplyOptions(Options):
     settings: Sequence[str] = SETTINGS
     detach: bool = flag("--detach", "-d", help="return as soon as the run is submitted")
     new: bool = flag("--new", help="start another run, even if one is alive or has succeeded")
+    resume: bool = flag(
+        "--resume", help="begin with the last save of the last run, if it has not succeeded"
+    )
+    from_save: str | None = option(
+        "--from",
+        "RUN[:SAVE]",
+        "begin with the last save of any run, or with save number SAVE",
+        complete=suggestions.runs,
+    )
     smoke: bool = SMOKE
     timeout: int | None = TIMEOUT
     yes: bool = YES
@@ -117,6 +128,9 @@ class ApplyOptions(Options):
     as_json: bool = AS_JSON
     words: Sequence[str] = ()
     rehearsed: bool = False  # by `rehearse`: on emulators, which end with the run
+
+    def check(self) -> None:
+        exclusive({"--resume": self.resume, "--from": self.from_save is not None})
 
 
 class RehearseOptions(Options):

@@ -33,12 +33,16 @@ class Plan:
 
 
 def make_plan(provider: Provider, spec: Spec, token: str, facts: Facts) -> Plan:
-    """Return the plan of *spec*, which must be valid, for the run with *token* in its name."""
+    """Return the plan of *spec*, which must be valid, for the run with *token* in its name.
+
+    A run that resumes another one has the digest of one that does not: it is the same job.
+    """
     run, preview = f"{spec.name}-{token}", f"{spec.name}-{PREVIEW}"
     steps = tuple(provider.plan(with_copies(spec, facts.sources), run, facts))
     planned = steps
-    if facts.parents:  # whether a service waits for them, or they have ended, makes no difference
-        alone = facts._replace(parents=())
+    # Whether a service waits for parents, or they have ended, makes no difference.
+    if facts.parents or facts.resume is not None:
+        alone = facts._replace(parents=(), resume=None)
         planned = tuple(provider.plan(with_copies(spec, facts.sources), run, alone))
     # The id of the run is part of names, paths and tags; without it, equal specs have equal digests.
     neutral = replace_run([write_step(step) for step in planned], run, preview)

@@ -107,7 +107,9 @@ from runspec_jobs.provider.job_manifest import (
     limit_s,
     reach,
     read_record,
+    resumed,
     saves as saves_mount,
+    uploads,
 )
 from runspec_jobs.provider.node_ends import (
     NodeEnd,
@@ -189,6 +191,7 @@ from runspec_jobs.provider.types import (
     Parent,
     Places,
     Progress,
+    Resume,
     Route,
     SavedOutput,
     SecretSource,
@@ -293,6 +296,7 @@ __all__ = [
     "RemoteError",
     "Request",
     "Response",
+    "Resume",
     "Route",
     "RunspecError",
     "SavedOutput",
@@ -401,6 +405,7 @@ __all__ = [
     "read_usage",
     "registry_of",
     "requests_of",
+    "resumed",
     "saves_mount",
     "seat",
     "seated",
@@ -425,6 +430,7 @@ __all__ = [
     "unknown_machine",
     "unproven",
     "unrecorded",
+    "uploads",
     "variable",
 ]
 

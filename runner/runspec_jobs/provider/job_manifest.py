@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from runspec_agent.base import limits
 from runspec_jobs import record_formats
 from runspec_jobs.errors import NoAnswer
-from runspec_jobs.provider.types import PARTS, Facts, SavedOutput, Source
+from runspec_jobs.provider.types import PARTS, Facts, SavedOutput, Source, copy_name
 from runspec_jobs.spec.model import Mount, Spec
 from runspec_jobs.spec.placeholders import SMOKE, Axis, list_axes
 
@@ -41,6 +42,47 @@ def blob_name(source: Source) -> str:
     'ab12.parts.tar'
     """
     return f"{source.name}.parts.tar" if source.digest.startswith(PARTS) else f"{source.name}.tar"
+
+
+class Upload(NamedTuple):
+    """A folder that is uploaded before a job starts: the name of its source, what it is for people, and the source."""
+
+    name: str
+    content: str
+    source: Source
+
+
+def uploads(spec: Spec, facts: Facts) -> Iterator[Upload]:
+    """Yield the folders to upload: those of mounts, and the saves of another run that are copied to this store."""
+    for mount in spec.mounts:
+        if mount.scheme == "file":
+            yield Upload(mount.name, mount.source, facts.sources[mount.name])
+    resume = facts.resume
+    if resume is None or not resume.copied:
+        return
+    for part in resume.parts:
+        task, node = part.split("/")
+        content = f"saves of {resume.run}, task {task}, node {node}"
+        yield Upload(copy_name(part), content, facts.sources[copy_name(part)])
+
+
+def blob_key(source: Source) -> str:
+    """Return the key of the tar of a folder."""
+    return f"blobs/{blob_name(source)}"
+
+
+def resumed(facts: Facts, place: Callable[[Source], str] = blob_key) -> dict[str, Any]:
+    """Return the field of a record from which `runspec_agent.transfer.resume` restores outputs, if there is any.
+
+    *place* returns the key of the tar of a copy, or on this machine the path of its folder.
+    """
+    resume = facts.resume
+    if resume is None:
+        return {}
+    record: dict[str, Any] = {"run": resume.run, "saves": resume.saves}
+    if resume.copied:
+        record["from"] = {part: place(facts.sources[copy_name(part)]) for part in resume.parts}
+    return {"resume": record}
 
 
 def digest_line(source: Source) -> str:
@@ -79,6 +121,7 @@ def job_record(spec: Spec, run: str, facts: Facts, **more: Any) -> dict[str, Any
         "build_constraints": list(spec.container.build_constraints),
         **({"conda": True} if spec.container.conda else {}),
         **_make_optional_fields(spec),
+        **resumed(facts),
         **more,
     }
 
@@ -161,7 +204,7 @@ def saves(output: SavedOutput) -> dict[str, Any]:
 def _mount(mount: Mount, facts: Facts) -> dict[str, Any]:
     fields: dict[str, Any] = {"name": mount.name, "target": mount.target}
     if mount.scheme == "file":
-        return {**fields, "kind": "tar", "key": f"blobs/{blob_name(facts.sources[mount.name])}"}
+        return {**fields, "kind": "tar", "key": blob_key(facts.sources[mount.name])}
     if mount.scheme == "store":
         return {**fields, "kind": "prefix", "key": f"store/{mount.place.strip('/')}/"}
     if mount.scheme == "run":

@@ -122,6 +122,40 @@ class Parent(NamedTuple):
     steps: tuple[str, ...]
 
 
+class Resume(NamedTuple):
+    """The run *run* whose saves the outputs of a run begin with.
+
+    *saves* has the number of a save for each output and each `TASK/NODE` that begins with one; 0 is the only save of a
+    run that saves once. The saves are read in place or, if they are *copied*, uploaded as a folder for each
+    `TASK/NODE`, whose source is called `copy_name`.
+    """
+
+    run: str
+    saves: Mapping[str, Mapping[str, int]]
+    copied: bool = False
+
+    @property
+    def parts(self) -> list[str]:
+        """Each `TASK/NODE` that has a save, in order."""
+        parts = {part for saves in self.saves.values() for part in saves}
+        return sorted(parts, key=lambda part: tuple(map(int, part.split("/"))))
+
+    @property
+    def number(self) -> int | None:
+        """The number of the save, or None if that is not the same for all outputs, tasks and nodes."""
+        numbers = {number for saves in self.saves.values() for number in saves.values()}
+        return numbers.pop() if len(numbers) == 1 else None
+
+
+def copy_name(part: str) -> str:
+    """Return the name of the source with copies of the saves of *part*; no mount can have such a name.
+
+    >>> copy_name("3/0")
+    'resume:3/0'
+    """
+    return f"resume:{part}"
+
+
 class Facts(NamedTuple):
     """Everything that planning needs beside the spec; it is collected before planning.
 
@@ -129,8 +163,8 @@ class Facts(NamedTuple):
     of this machine by mount name, and *outputs* the outputs of other runs. *requirements* are the lines of the
     requirements file or list. *survey* has the results of the provider's discovery, as JSON values. Facts that are not
     *complete* come from the spec alone (`runspec validate`): then nothing is planned, and `check` skips problems that
-    the profile or discovery may solve. *parents* are the runs that the service itself waits for; they are in no
-    digest.
+    the profile or discovery may solve. *parents* are the runs that the service itself waits for, and *resume* the
+    run whose saves the outputs begin with; both are in no digest.
     """
 
     options: Any
@@ -140,6 +174,7 @@ class Facts(NamedTuple):
     complete: bool = True
     outputs: Mapping[str, SavedOutput] = {}
     parents: Sequence[Parent] = ()
+    resume: Resume | None = None
 
 
 class State(StrEnum):

@@ -20,7 +20,16 @@ from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.document import reader
 from runspec_jobs.errors import Damaged, RunspecError, UsageError
 from runspec_jobs.plan import model
-from runspec_jobs.provider import Facts, Options, Provider, SavedOutput, Source, Spec, paths
+from runspec_jobs.provider import (
+    Facts,
+    Options,
+    Provider,
+    Resume,
+    SavedOutput,
+    Source,
+    Spec,
+    paths,
+)
 from runspec_jobs.spec import validate
 from runspec_jobs.state import atomic_io, journal
 from runspec_jobs.state_folder import find_runs_folder as find_runs_folder
@@ -86,6 +95,7 @@ class Record:
                     name: SavedOutput(**output)
                     for name, output in content.get("outputs", {}).items()
                 },
+                resume=_read_resume(content),
             )
 
     def _read_options(self, provider: Provider, content: Mapping[str, Any]) -> Any:
@@ -112,6 +122,12 @@ class Record:
         """The folders of this machine that the run was planned with, by the name of the mount."""
         with self._read("facts.json") as data:
             return {name: Source(**fields) for name, fields in json.loads(data)["sources"].items()}
+
+    @property
+    def resume(self) -> Resume | None:
+        """The run whose saves this one began with, and which they are; None if it began without any."""
+        with self._read("facts.json") as data:
+            return _read_resume(json.loads(data))
 
     @property
     def base(self) -> Path:
@@ -323,7 +339,12 @@ def write_facts(
             if facts.outputs
             else {}
         ),
+        **({"resume": facts.resume._asdict()} if facts.resume is not None else {}),
     }
+
+
+def _read_resume(content: Mapping[str, Any]) -> Resume | None:
+    return Resume(**content["resume"]) if content.get("resume") else None
 
 
 def _write_options(options: Options) -> Mapping[str, Any]:

@@ -111,6 +111,15 @@ class Metric(Part):
     value: float
 
 
+class Resumed(Part):
+    """The saves that a run began with, since it goes on from another one."""
+
+    run: Run
+    save: int | None = Field(
+        description="The number of the save; 0 if that run saved once, null if outputs began with different ones."
+    )
+
+
 class Listed(Part):
     """One run in short."""
 
@@ -135,6 +144,7 @@ class Listed(Part):
     commit: str | None = Field(
         description="The commit of git around the spec when the run was started."
     )
+    resumed: Resumed | None = Field(description="null if the run began without saves.")
 
 
 class Listing(Document):
@@ -223,6 +233,10 @@ class Status(Document, Listed, WithChanges):
     exit_code: Code
     nodes: list[Node]
     want: Literal["run", "cancel", "destroy"] = Field(description="What was asked for last.")
+    resume: str | None = Field(
+        description="The command that goes on from its last save; null if the run has not ended, has succeeded or has "
+        "saved nothing, and if it has more than 50 nodes, whose saves are not looked for."
+    )
 
 
 class Log(Document):

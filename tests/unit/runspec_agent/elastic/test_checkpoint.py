@@ -13,6 +13,8 @@ from runspec_agent.elastic.checkpoint import CheckpointManifest
 from runspec_agent.elastic.member import Member
 from runspec_agent.store.folder import FolderBucket
 from runspec_agent.store.manifest import MANIFEST, OBJECTS, Manifest, parsed
+from runspec_agent.transfer.output_saver import Saver
+from runspec_agent.transfer.resume import Resume
 
 AT = "runs/r/elastic/0/"
 OUT = "runs/r/outputs/out/0/0/"
@@ -255,3 +257,37 @@ def test_what_was_a_file_and_is_a_folder_now_is_a_file_again(
     assert (node.folder / "folder" / "inner").read_text() == "1"
     assert (node.folder / "linked" / "inner").read_text() == "1"
     assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_generations_begin_with_the_run_that_is_resumed_until_one_has_saved(
+    store: FolderBucket, tmp_path: Path, fence: Fence
+) -> None:
+    """A copy of what was resumed is no progress; an output that has not saved yet begins with it again."""
+    other = Saver(store)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/model").write_text("resumed")
+    other.add("out", str(tmp_path / "other"), "runs/x/outputs/out/0/0/", None)
+    assert other.whole() == []
+    record = {"run": "x", "saves": {"out": {"0/0": 1}}}
+    node = Node(store, tmp_path / "a", fence)
+    node.kept.resume = Resume(store, record, {}, str(tmp_path))
+    node.write(junk="x")
+
+    node.kept.restore(fence.note)
+    assert node.found() == {"model": "resumed"}
+    saver = node.kept.saver(cast(Member, fence), 1, fence.note)
+    assert saver.finish() == []
+    assert not saver.has_new()
+
+    node.write(model="new")
+    assert node.save(1, fence.note) == []
+    node.write(model="lost")
+    node.kept.restore(fence.note)
+    assert node.found() == {"model": "new"}
+
+    node.kept.add("log", str(tmp_path / "log"), None)
+    record["saves"] = {"log": {"0/0": 1}}
+    other.add("log", str(tmp_path / "other"), "runs/x/outputs/log/0/0/", None)
+    assert other.whole() == []
+    node.kept.restore(fence.note)
+    assert (tmp_path / "log/model").read_text() == "resumed"
