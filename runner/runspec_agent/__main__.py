@@ -18,7 +18,7 @@ VERBS = {
     "batch": "job.slurm_batch",
     "enter": "job.exec_into",
     "gpus": "job.gpu_check",
-    "launch": "launch.launch",
+    "launch": "launch.node_program",
     "login": "env.login_environment",
     "output": "transfer.run_output",
     "reach": "rendezvous.connectivity",

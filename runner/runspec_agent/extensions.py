@@ -25,8 +25,8 @@ PREEMPTION = {
 # By the variable of the job that asks for it: a function of the store and of the environment, into which it puts the
 # secrets.
 SECRETS = {
-    "RUNSPEC_VAULT": "runspec_agent.secrets.key_vault:fill",
-    "RUNSPEC_SECRETS": "runspec_agent.secrets.secrets_file:fill",
+    "RUNSPEC_VAULT": "runspec_agent.store.key_vault:fill",
+    "RUNSPEC_SECRETS": "runspec_agent.store.secrets_file:fill",
 }
 
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from runspec_agent.base import boot
 from runspec_agent.base.job_env import Failure
 from runspec_agent.preemption.azure import ScheduledEventsWatcher
-from runspec_agent.secrets import key_vault
-from runspec_agent.store import blob, managed_identity, ranged_read, s3
+from runspec_agent.store import blob, key_vault, managed_identity, ranged_read, s3
 from runspec_agent.store.base import Bucket
 from runspec_agent.store.blob import BlobBucket
 from runspec_agent.store.managed_identity import Login

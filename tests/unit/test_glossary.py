@@ -40,7 +40,7 @@ CLASSES = {
     "runspec_jobs/logs": "Watch",
     "runspec_jobs/report": "Finder",
     "runspec_jobs/spec": "Bounded",
-    "runspec_agent/rendezvous/rendezvous.py": "Meeting",
+    "runspec_agent/rendezvous/shared_directory.py": "Meeting",
     "runspec_agent/rendezvous/participant.py": "Seat",
     "runspec_agent/retry": "Gang Verdict Round Team Ends Ears Heed",
     "runspec_agent/preemption": "Taken Watch Events",

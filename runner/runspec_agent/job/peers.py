@@ -5,7 +5,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional
 from runspec_agent.base.process import Signals
 from runspec_agent.base.task_identity import TaskIdentity
 from runspec_agent.rendezvous import host_exchange, hostfile
-from runspec_agent.rendezvous.rendezvous import Node
+from runspec_agent.rendezvous.shared_directory import Node
 from runspec_agent.retry.multi_instance import MultiInstanceTask
 from runspec_agent.store.base import Bucket
 

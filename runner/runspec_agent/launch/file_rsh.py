@@ -15,7 +15,7 @@ from runspec_agent.base.job_env import LOST, Failure, current
 from runspec_agent.base.process import Child, Pace, Signals
 from runspec_agent.launch import node_hostname
 from runspec_agent.launch.mpirun import OWN_HOSTNAME
-from runspec_agent.rendezvous.rendezvous import Rendezvous
+from runspec_agent.rendezvous.shared_directory import Rendezvous
 
 WITH_VALUE = (
     "-l",

@@ -21,7 +21,7 @@ from runspec_agent.launch import horovod, mpirun, slurm
 from runspec_agent.launch.file_rsh import Server
 from runspec_agent.rendezvous import hostfile
 from runspec_agent.rendezvous.participant import Participant, gone
-from runspec_agent.rendezvous.rendezvous import one_stack
+from runspec_agent.rendezvous.shared_directory import one_stack
 
 FAILED_S = 5.0  # time for mpirun to end by itself after one of its ranks has failed
 

@@ -8,7 +8,7 @@ import os
 import shlex
 from typing import Dict, List, Mapping, Sequence
 
-from runspec_agent.rendezvous.rendezvous import Node
+from runspec_agent.rendezvous.shared_directory import Node
 
 PLUGIN = "RUNSPEC_MPI"  # value of `srun --mpi`: pmix or pmi2; without it, mpirun starts the ranks
 READY = "ready"  # a file in a node's folder: its ranks may start

@@ -7,7 +7,7 @@ from runspec_agent.base.job_env import JobEnv
 from runspec_agent.base.process import Child
 from runspec_agent.env import address, sockets
 from runspec_agent.rendezvous.participant import Participant
-from runspec_agent.rendezvous.rendezvous import one_stack
+from runspec_agent.rendezvous.shared_directory import one_stack
 
 
 def run(seat: Participant, argv: List[str]) -> int:

@@ -20,7 +20,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, TypeVar
 from runspec_agent.base.job_env import LOST, STOPPED, Failure, current
 from runspec_agent.base.process import STOPS, Pace, Signals
 from runspec_agent.rendezvous import host_exchange
-from runspec_agent.rendezvous.rendezvous import Node
+from runspec_agent.rendezvous.shared_directory import Node
 from runspec_agent.store.base import Bucket
 from runspec_agent.store.folder import FolderBucket
 

@@ -7,7 +7,7 @@ from typing import Callable, Dict, List, Optional
 from runspec_agent.base import limits
 from runspec_agent.base.job_env import LOST, STOPPED, Failure
 from runspec_agent.base.process import STOPS, Pace, Signals
-from runspec_agent.rendezvous.rendezvous import Node
+from runspec_agent.rendezvous.shared_directory import Node
 from runspec_agent.store.base import Bucket
 
 ALL = "all"

@@ -3,7 +3,7 @@
 from typing import Iterable
 
 from runspec_agent.base import files
-from runspec_agent.rendezvous.rendezvous import Node
+from runspec_agent.rendezvous.shared_directory import Node
 
 
 def text(nodes: Iterable[Node], slots: int) -> str:

@@ -8,7 +8,14 @@ from runspec_agent.base import process
 from runspec_agent.base.job_env import LOST, STOPPED, Failure, JobEnv
 from runspec_agent.base.process import Signals
 from runspec_agent.rendezvous import hostfile
-from runspec_agent.rendezvous.rendezvous import POLL_S, Node, Rendezvous, complete, missing, stack
+from runspec_agent.rendezvous.shared_directory import (
+    POLL_S,
+    Node,
+    Rendezvous,
+    complete,
+    missing,
+    stack,
+)
 
 SLACK_S = 1.0
 

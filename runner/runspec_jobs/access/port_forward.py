@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from runspec_jobs.access.connections import Connector, End, Refused, Socket
+from runspec_jobs.access.connections import Connector
+from runspec_jobs.access.endpoints import End, Refused, Socket
 from runspec_jobs.errors import RunspecError, UsageError
 from runspec_jobs.provider import Address, Forward, Route
 

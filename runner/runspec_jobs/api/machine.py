@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from runspec_jobs import manual
 from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.diagnostics.render import locate_problems
 from runspec_jobs.errors import Conflict, FileFailed, Lacking, RunspecError, Unavailable, UsageError
 from runspec_jobs.load import inputs, registry, source, trust
 from runspec_jobs.load.registry import translate_import_errors as translate_import_errors
 from runspec_jobs.load.source import InvalidSpec, SourceFile
-from runspec_jobs.manual import entries
-from runspec_jobs.manual.entries import TEXTS as TEXTS, Entry as Entry
+from runspec_jobs.manual import TEXTS as TEXTS, Entry as Entry
 from runspec_jobs.provider import (
     Finding as Finding,
     Options,
@@ -243,11 +243,11 @@ def explain(asked: str) -> list[Entry]:
 
     Raises UsageError if they say nothing about it.
     """
-    rows = entries.find(asked)
+    rows = manual.find(asked)
     if not rows:
         takes = "name an exit code, a state, a term, a field of a spec, or words of a message"
         raise UsageError(
-            f"nothing explains '{asked}'", did_you_mean(asked, entries.list_known()) or takes
+            f"nothing explains '{asked}'", did_you_mean(asked, manual.list_known()) or takes
         )
     return rows
 

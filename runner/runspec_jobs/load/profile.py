@@ -10,10 +10,9 @@ from pydantic import BeforeValidator, Field
 from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean
 from runspec_jobs.document.nodes import Text, Value
 from runspec_jobs.provider import Options
-from runspec_jobs.spec.base import Model
 from runspec_jobs.spec.field_marks import find_user_settings
 from runspec_jobs.spec.model import Spec
-from runspec_jobs.spec.types import Name
+from runspec_jobs.spec.types import Model, Name
 from runspec_jobs.spec.validate import is_private as is_private, parse_model
 
 CONFIRM_ABOVE_USD = 10.0

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from runspec_jobs.diagnostics.problem import Problem
 from runspec_jobs.provider import Spec
+from runspec_jobs.spec.interpreter import Interpreter, interpreter
 from runspec_jobs.spec.placeholders import shell_script
-from runspec_jobs.spec.script.interpreter import Interpreter, interpreter
 
 SHELL = "/bin/sh"
 SHELLS = ("sh", "bash", "dash")

@@ -65,10 +65,10 @@ def _runs() -> Iterator[os.DirEntry[str]]:
 
 def explained(incomplete: str) -> list[str]:
     """Return the codes, states and terms that `runspec explain` knows."""
-    from runspec_jobs.manual import entries  # no other completion needs the pages
+    from runspec_jobs import manual  # no other completion needs the pages
 
     with contextlib.suppress(OSError):
-        return sorted({name for name in entries.list_known() if name.startswith(incomplete)})
+        return sorted({name for name in manual.list_known() if name.startswith(incomplete)})
     return []
 
 

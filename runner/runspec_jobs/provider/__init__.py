@@ -203,15 +203,15 @@ from runspec_jobs.provider.types import (
     changes_of,
 )
 from runspec_jobs.record_formats import check as check_format
-from runspec_jobs.spec.base import Model
 from runspec_jobs.spec.field_marks import Anyone, User
+from runspec_jobs.spec.interpreter import Interpreter, interpreter
 from runspec_jobs.spec.model import Capacity, Launch, Mount, Nodes, Output, Spec
 from runspec_jobs.spec.placeholders import PLACE, argv, literal, shell_script, tasks, variable
 from runspec_jobs.spec.python_versions import python_fits, python_version
-from runspec_jobs.spec.script.interpreter import Interpreter, interpreter
 from runspec_jobs.spec.types import (
     Bytes,
     Key,
+    Model,
     Positive,
     Seconds,
     SecretName,

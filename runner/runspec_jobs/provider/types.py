@@ -11,9 +11,8 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from runspec_jobs.errors import RemoteError
 from runspec_jobs.provider.steps import Request
-from runspec_jobs.spec.base import Model
 from runspec_jobs.spec.field_marks import Anyone, User
-from runspec_jobs.spec.types import Key, make_match_validator
+from runspec_jobs.spec.types import Key, Model, make_match_validator
 
 Progress = Callable[
     [int, int], None

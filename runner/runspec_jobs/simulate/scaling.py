@@ -10,8 +10,7 @@ from pydantic import ConfigDict, Field
 from runspec_jobs.diagnostics.problem import Path, Problem
 from runspec_jobs.simulate.throughput import Curve, Point, make_amdahl
 from runspec_jobs.simulate.types import Known, Number, Rate
-from runspec_jobs.spec.base import Model
-from runspec_jobs.spec.types import Word
+from runspec_jobs.spec.types import Model, Word
 
 
 class Open(Model):

@@ -9,8 +9,7 @@ from pydantic import Field, model_validator
 
 from runspec_jobs.diagnostics.problem import Problem, did_you_mean
 from runspec_jobs.simulate.types import Count, Moment, Number
-from runspec_jobs.spec.base import Model
-from runspec_jobs.spec.types import Key, Positive, Word, make_error
+from runspec_jobs.spec.types import Key, Model, Positive, Word, make_error
 
 
 class Pool(Model):

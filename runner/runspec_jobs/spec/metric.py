@@ -6,9 +6,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from runspec_jobs.spec.base import Model
 from runspec_jobs.spec.sweep import Number
-from runspec_jobs.spec.types import Positive, Word, make_error
+from runspec_jobs.spec.types import Model, Positive, Word, make_error
 
 TABLES = (".csv", ".json", ".jsonl")
 SIZES = 50

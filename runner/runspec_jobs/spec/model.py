@@ -21,7 +21,6 @@ from pydantic import (
 
 from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.document.nodes import Text, resolve_kind
-from runspec_jobs.spec.base import Model
 from runspec_jobs.spec.metric import Metric, Sizes
 from runspec_jobs.spec.needs import WRITE_SOURCE, Needs, RunOutput, run_output
 from runspec_jobs.spec.sweep import Sweep
@@ -31,6 +30,7 @@ from runspec_jobs.spec.types import (
     Free,
     Image,
     Key,
+    Model,
     Name,
     Positive,
     Saves,

@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from runspec_jobs.spec.interpreter import interpreter
 from runspec_jobs.spec.model import Spec
-from runspec_jobs.spec.script.interpreter import interpreter
 from runspec_jobs.spec.sweep import Random, Sweep
 
 KINDS = {"mounts": "RUNSPEC_MOUNT_", "outputs": "RUNSPEC_OUTPUT_", "sweep": "RUNSPEC_SWEEP_"}

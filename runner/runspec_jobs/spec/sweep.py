@@ -19,11 +19,11 @@ from pydantic import (
 from pydantic_core import CoreSchema
 
 from runspec_jobs.document.nodes import Text, resolve, resolve_kind
-from runspec_jobs.spec.base import Model
 from runspec_jobs.spec.types import (
     KEY,
     Free,
     Key,
+    Model,
     Natural,
     Whole,
     compiled,

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from runspec_jobs.spec import placeholders
+from runspec_jobs.spec.interpreter import interpreter
 from runspec_jobs.spec.model import Spec
-from runspec_jobs.spec.script.interpreter import interpreter
 from tests.support.agent.shells import CALLS, run
 
 VALUES = {"RUNSPEC_MOUNT_CODE": "/co de", "RUNSPEC_SWEEP_LR": "it's"}

@@ -7,10 +7,10 @@ import shlex
 from collections.abc import Iterable, Iterator
 
 from runspec_jobs.diagnostics.problem import Path, Problem
+from runspec_jobs.load.notes.bash_words import find_bash_words, strip_quoted
+from runspec_jobs.spec.interpreter import interpreter
 from runspec_jobs.spec.model import Launch, Spec
 from runspec_jobs.spec.placeholders import list_parameters, shell_script, variable
-from runspec_jobs.spec.script.bash_words import find_bash_words, strip_quoted
-from runspec_jobs.spec.script.interpreter import interpreter
 
 OPERATORS = frozenset("&& || | ; & > >> < << 2> 2>> 1> &> 2>&1 >&2 1>&2".split())
 COMPARES = frozenset({"test", "[", "expr"})  # programs that get such words

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from runspec_jobs.diagnostics.problem import Path as Path_, Problem
+from runspec_jobs.load.notes.bash_words import strip_quoted
 from runspec_jobs.provider import Spec
-from runspec_jobs.spec.script.bash_words import strip_quoted
-from runspec_jobs.spec.script.interpreter import interpreter
+from runspec_jobs.spec.interpreter import interpreter
 
 PROGRAM = re.compile(r"(?:\./)?[\w-][\w./-]*\.(?:py|sh|R|r|jl|pl|lua|js|ipynb)")
 STARTED = re.compile(

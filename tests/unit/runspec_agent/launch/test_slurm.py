@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from runspec_agent.launch import slurm
-from runspec_agent.rendezvous.rendezvous import Node
+from runspec_agent.rendezvous.shared_directory import Node
 from tests.support.agent.process_nodes import Nodes, fake_mpirun as fake_mpirun
 from tests.support.agent.shells import program
 

@@ -19,7 +19,7 @@ from runspec_agent.base.job_env import Failure
 from runspec_agent.base.process import Signals
 from runspec_agent.rendezvous import connectivity
 from runspec_agent.rendezvous.connectivity import Door, Reach, Seat, say, tried
-from runspec_agent.rendezvous.rendezvous import Node
+from runspec_agent.rendezvous.shared_directory import Node
 from runspec_agent.store.folder import FolderBucket
 from tests.support.requirements import need, need_root
 

@@ -16,7 +16,7 @@ from runspec_agent.base.job_env import Failure
 from runspec_agent.base.process import Signals
 from runspec_agent.rendezvous import connectivity, host_exchange
 from runspec_agent.rendezvous.connectivity import Reach
-from runspec_agent.rendezvous.rendezvous import Node
+from runspec_agent.rendezvous.shared_directory import Node
 from runspec_agent.store.base import Bucket, Object
 
 LATENCY_S = 0.05

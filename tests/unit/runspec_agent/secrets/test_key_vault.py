@@ -11,7 +11,7 @@ import pytest
 
 from runspec_agent.base import boot
 from runspec_agent.base.job_env import Failure
-from runspec_agent.secrets import key_vault
+from runspec_agent.store import key_vault
 from runspec_agent.store.base import Bucket
 from runspec_agent.store.managed_identity import REFUSED
 from runspec_emulators.azure_services.identity import Identity

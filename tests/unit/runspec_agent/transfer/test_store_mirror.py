@@ -11,7 +11,7 @@ import pytest
 
 from runspec_agent.base import files
 from runspec_agent.base.job_env import read
-from runspec_agent.rendezvous.rendezvous import Rendezvous
+from runspec_agent.rendezvous.shared_directory import Rendezvous
 from runspec_agent.store.base import Bucket
 from runspec_agent.transfer.store_mirror import Mirror
 from tests.support.agent.breakable_stores import Way

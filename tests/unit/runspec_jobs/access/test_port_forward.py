@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from runspec_jobs.access import connections, port_forward
+from runspec_jobs.access import endpoints, port_forward
 from runspec_jobs.errors import Unavailable, UsageError
 from runspec_jobs.provider import Address, Forward, Route, StdioProxy, pack_agent
 from tests.support.wait import until
@@ -372,4 +372,4 @@ def test_what_is_no_port_is_refused(text: str) -> None:
 def test_frames_are_those_that_are_spoken_inside() -> None:
     from runspec_agent.job import port_relay
 
-    assert port_relay.HEAD.format == connections.HEAD.format
+    assert port_relay.HEAD.format == endpoints.HEAD.format

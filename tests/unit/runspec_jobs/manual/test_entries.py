@@ -10,18 +10,17 @@ from typing import get_args
 
 import pytest
 
-from runspec_jobs import errors
+from runspec_jobs import errors, manual
 from runspec_jobs.api import machine
 from runspec_jobs.cli.app import run
 from runspec_jobs.cli.json_formats import base
-from runspec_jobs.manual import entries
 from runspec_jobs.options import suggestions
 from runspec_jobs.spec.model import Spec
 from tests.support.root import ROOT
 
 Capture = pytest.CaptureFixture[str]
-ENTRIES = entries.read_entries()
-MESSAGES = [entry for entry in ENTRIES if entry.kind == entries.MESSAGE]
+ENTRIES = manual.read_entries()
+MESSAGES = [entry for entry in ENTRIES if entry.kind == manual.MESSAGE]
 CODES = {
     error.exit_code
     for error in vars(errors).values()
@@ -55,22 +54,22 @@ TEXTS = list(texts())
     "page", ["exit-codes.md", "glossary.md", "reference.md", "troubleshooting.md"]
 )
 def test_a_page_is_that_of_the_documentation(page: str) -> None:
-    assert (entries.HERE / page).resolve() == ROOT / "docs" / page
+    assert (manual.HERE / page).resolve() == ROOT / "docs" / page
 
 
 @pytest.mark.parametrize("message", [entry.title for entry in MESSAGES])
 def test_each_message_of_the_page_is_in_the_code(message: str) -> None:
-    wanted = entries.PLACEHOLDER.sub("{}", message)
+    wanted = manual.PLACEHOLDER.sub("{}", message)
 
     assert [text for text in TEXTS if wanted in text]
 
 
 def test_a_message_is_found_by_what_is_printed() -> None:
-    def printed(entry: entries.Entry) -> str:
-        return entries.PLACEHOLDER.sub("toy-7k2m9q", f"runspec: job.yaml: {entry.title}, now")
+    def printed(entry: manual.Entry) -> str:
+        return manual.PLACEHOLDER.sub("toy-7k2m9q", f"runspec: job.yaml: {entry.title}, now")
 
     assert len(MESSAGES) > 60
-    assert [e.title for e in MESSAGES if e not in entries.find(printed(e))] == []
+    assert [e.title for e in MESSAGES if e not in manual.find(printed(e))] == []
 
 
 def test_a_message_says_what_it_means_and_what_to_do() -> None:
@@ -82,20 +81,20 @@ def test_a_message_says_what_it_means_and_what_to_do() -> None:
 
 @pytest.mark.parametrize("code", sorted({*CODES, errors.OK, errors.CHANGES, errors.DETACHED}))
 def test_each_exit_code_of_runspec_is_explained(code: int) -> None:
-    assert "exit code of runspec" in [entry.kind for entry in entries.find(str(code))]
+    assert "exit code of runspec" in [entry.kind for entry in manual.find(str(code))]
 
 
 @pytest.mark.parametrize("state", get_args(base.RunState))
 def test_each_state_is_explained(state: str) -> None:
-    assert "state of a run" in [entry.kind for entry in entries.find(state)]
+    assert "state of a run" in [entry.kind for entry in manual.find(state)]
 
 
 def test_every_row_is_found_by_each_of_its_names() -> None:
     terms = [entry for entry in ENTRIES if entry not in MESSAGES]
 
     assert len(terms) > 90
-    assert [e for e in terms for name in e.list_names() if e not in entries.find(name)] == []
-    assert [e for e in MESSAGES if e not in entries.find(e.title)] == []
+    assert [e for e in terms for name in e.list_names() if e not in manual.find(name)] == []
+    assert [e for e in MESSAGES if e not in manual.find(e.title)] == []
 
 
 @pytest.mark.parametrize(
@@ -140,14 +139,14 @@ def test_what_nothing_explains_is_an_error(asked: str, hint: str, capsys: Captur
 
 
 def test_a_field_is_that_of_the_part_before_it() -> None:
-    found = entries.find("retry.attempts")
+    found = manual.find("retry.attempts")
 
     assert [(entry.kind, entry.title) for entry in found] == [("field of Retry", "attempts")]
-    assert entries.find("cluster.attempts") == []
+    assert manual.find("cluster.attempts") == []
 
 
 def test_every_field_of_a_spec_is_explained() -> None:
-    assert [name for name in Spec.model_fields if not entries.find(_written(name))] == []
+    assert [name for name in Spec.model_fields if not manual.find(_written(name))] == []
 
 
 def _written(name: str) -> str:

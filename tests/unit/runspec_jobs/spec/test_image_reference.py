@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runspec_jobs.cli.app import run
-from runspec_jobs.spec.grammars.image_reference import find_mistake
+from runspec_jobs.spec.types import find_mistake
 
 SHA = "sha256:" + "0a" * 32
 

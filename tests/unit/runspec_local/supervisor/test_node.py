@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from runspec_agent.rendezvous import hostfile, rendezvous
+from runspec_agent.rendezvous import hostfile, shared_directory
 from runspec_local.session.gpus import Gpu
 from runspec_local.supervisor.node import BEGIN, CHECK_GPUS, Node, host
 
@@ -76,7 +76,7 @@ def test_the_host_file_is_there_without_a_launcher(tmp_path: Path) -> None:
 
     node.prepare()
 
-    nodes = [rendezvous.Node(rank, host(rank), "", "", 0) for rank in range(2)]
+    nodes = [shared_directory.Node(rank, host(rank), "", "", 0) for rank in range(2)]
     assert (node.meet / "hostfile").read_text() == hostfile.text(nodes, 3)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runspec_jobs.spec.script.bash_words import find_bash_words
+from runspec_jobs.load.notes.bash_words import find_bash_words
 
 BASH = {
     "if [[ a == b ]]; then :; fi": ["[["],

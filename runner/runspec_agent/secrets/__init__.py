@@ -1,1 +1,0 @@
-"""Secrets of a job, from a file of its run or from a key vault."""

@@ -1,1 +1,0 @@
-"""Grammars of texts in a spec that others define."""

@@ -1,1 +1,0 @@
-"""What stands in the command or the script of a spec."""
