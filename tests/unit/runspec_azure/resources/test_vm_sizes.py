@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runspec_azure.resources.vm_sizes import current, gpu_types, holding, known, machines
+from runspec_azure.resources.vm_sizes import catalogue, current, gpu_types, holding, known, machines
 from runspec_jobs.provider import MachineRequest, Problem, Spec
 from tests.support.azure.specs import problems, spec
 
@@ -43,6 +43,18 @@ def test_a_node_gets_the_cheapest_machine_that_holds_it(asked: MachineRequest, w
 @pytest.mark.parametrize(("gpus", "kind"), [(1, "V100"), (3, "H100")])
 def test_no_node_gets_more_than_twice_the_gpus_that_it_asks_for(gpus: int, kind: str) -> None:
     assert names(MachineRequest(gpus=gpus, gpu_type=kind)) == []
+
+
+def test_a_machine_of_the_account_is_chosen_though_the_list_of_prices_has_none_in_its_region() -> (
+    None
+):
+    (machine,) = [m for m in current() if m.name == "Standard_HB120-16rs_v3"]
+    listed = catalogue().named(machine.name)
+    assert listed and catalogue().sold_in(listed, "eastus2") is False
+
+    chosen = holding(MachineRequest(region="eastus2"), [machine])
+
+    assert [one.machine.name for one in chosen] == [machine.name]
 
 
 def test_a_series_that_leaves_is_not_chosen() -> None:

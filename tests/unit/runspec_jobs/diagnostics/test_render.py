@@ -192,6 +192,14 @@ def test_a_line_that_is_no_yaml_is_not_shown_beyond_the_name_of_a_secret() -> No
     assert "    4 | password: ***" in shown
 
 
+def test_a_line_that_is_no_yaml_is_marked_at_one_character() -> None:
+    found = diagnostics(TEXT.replace("clutser: {nodes: 2}", "cluster: nodes: 2"))
+
+    shown = render(found.diagnostics, Format.TEXT, found.lines)
+
+    assert "    4 | cluster: nodes: 2\n      |               ^\n" in shown
+
+
 @pytest.mark.parametrize("place", ["admin:hunter2", "postgres://u:hunter2@h", "env:hunter2!"])
 def test_a_secret_in_the_place_of_its_source_is_refused_and_not_shown(place: str) -> None:
     text = f"secrets:\n  hf: '{place}'\n"

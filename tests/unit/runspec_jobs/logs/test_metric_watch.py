@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,3 +104,13 @@ def test_a_pattern_that_takes_too_long_is_stopped_also_while_lines_are_searched(
         outer.call(slow, "")
 
     assert time.process_time() - began < 10
+
+
+def test_a_limited_search_leaves_the_signal_of_its_timer_as_it_was() -> None:
+    before = signal.getsignal(signal.SIGVTALRM)
+
+    with measure.Bounded(), measure.Bounded():
+        assert signal.getsignal(signal.SIGVTALRM) != before
+
+    assert signal.getsignal(signal.SIGVTALRM) == before
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0, 0)

@@ -17,7 +17,19 @@ from runspec_jobs.report.ranking import Task, rank_tasks
 from runspec_jobs.report.tables import Table
 from runspec_jobs.spec.metric import Metric
 from tests.support.pages import dots, parsed, rows_of, shown
-from tests.support.report_runs import LOSS, RUNS, diverged, node, report, running, spot, sweep, when
+from tests.support.report_runs import (
+    LOSS,
+    RUNS,
+    diverged,
+    node,
+    node_usage,
+    report,
+    running,
+    spot,
+    sweep,
+    used,
+    when,
+)
 
 EVIL = "</title><script>alert(1)</script>&\"'"
 
@@ -230,6 +242,18 @@ def test_what_a_run_used_is_drawn_and_told() -> None:
     usage = ["CPUs in use", "Memory in use", "Disk in use", "GPUs busy", "Memory of GPUs in use"]
     assert titles[-5:] == usage
     assert "12.40 USD" in text and "2.40 USD (1 attempt, 0.50 h)" in text
+
+
+def test_each_gpu_of_an_only_node_is_drawn() -> None:
+    told = used()
+    assert told.usage is not None
+    told = told._replace(usage=told.usage._replace(nodes=(node_usage(0, 0, 3),)))
+
+    page = parsed(run_page(told, when))
+
+    figures = {one.findtext("figcaption"): one for one in page.iter("figure")}
+    legend = ["".join(one.itertext()) for one in figures["GPUs busy"].iter("li")]
+    assert legend == ["GPU 0", "GPU 1", "GPU 2"]
 
 
 def test_of_many_nodes_five_are_drawn_and_all_are_in_the_table() -> None:
