@@ -13,8 +13,6 @@ from runspec_jobs.provider import Finding, Spec, Unavailable, UsageError, state_
 from runspec_local import plan
 from runspec_local.options import LocalOptions
 from runspec_local.session import container_engine, gpus
-from runspec_local.session.pythons import find_python
-from runspec_local.session.uv import find_uv
 from runspec_namespaces import mount_namespace
 
 ENGINES = ("podman", "docker")
@@ -99,6 +97,9 @@ def _no_image(name: str, image: str) -> str | None:
 
 
 def _python(spec: Spec, options: LocalOptions) -> dict[str, Any]:
+    from runspec_local.session.pythons import find_python  # few specs have requirements
+    from runspec_local.session.uv import find_uv
+
     uv = find_uv()  # without uv no environment can be built, which is not an error of the spec
     try:
         path, version = find_python(uv, spec.container.python, options.python)
@@ -109,6 +110,8 @@ def _python(spec: Spec, options: LocalOptions) -> dict[str, Any]:
 
 def examine(options: LocalOptions) -> Iterator[Finding]:
     """Yield findings about the tools that run jobs on this machine."""
+    from runspec_local.session.uv import find_uv  # plans do not need it
+
     try:
         yield _writable(Path(root(options)))
     except UsageError as exc:

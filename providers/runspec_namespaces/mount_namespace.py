@@ -12,15 +12,14 @@ undo that, since it may mount.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import json
 import os
 import pwd
 import re
 import shutil
+import signal
 import struct
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -60,8 +59,6 @@ KERNEL = (
     "/proc/bus",
     "/proc/fs",
 )  # as Docker has it
-
-_libc: Any = ctypes.CDLL(None, use_errno=True)
 
 
 class Confinement(NamedTuple):
@@ -195,9 +192,24 @@ def refusal() -> str | None:
     if program is None or _depends_on_program():
         return trial()
     kinds = ["--mount"] if _may_mount() else ["--user", "--map-root-user", "--mount"]
-    line, env = [program, *kinds, "true"], {"PATH": PROGRAMS, "LC_ALL": "C"}
-    done = subprocess.run(line, env=env, capture_output=True, text=True, check=False)
-    return None if done.returncode == 0 else done.stderr.strip().removeprefix("unshare: ").lower()
+    code, said = _start([program, *kinds, "true"])
+    return None if code == 0 else said.strip().removeprefix("unshare: ").lower()
+
+
+def _start(line: list[str]) -> tuple[int, str]:
+    """Run a program to its end, and return its exit code and what it said; `subprocess` is slow to import."""
+    reader, writer = os.pipe()
+    pid = os.posix_spawn(
+        line[0],
+        line,
+        {"PATH": PROGRAMS, "LC_ALL": "C"},
+        file_actions=[(os.POSIX_SPAWN_DUP2, writer, 1), (os.POSIX_SPAWN_DUP2, writer, 2)],
+        setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # Python ignores them
+    )
+    os.close(writer)
+    with open(reader, errors="replace") as said:
+        text = said.read()
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), text
 
 
 def _depends_on_program() -> bool:
@@ -287,6 +299,8 @@ def _cover(path: str, kept: str) -> None:
 
 def _forbid_writes(path: str) -> None:
     """Make the mount at *path* read-only, and all those below it."""
+    import ctypes
+
     attributes = struct.pack("=4Q", MOUNT_ATTR_RDONLY, 0, 0, 0)
     words = (ctypes.c_long(MOUNT_SETATTR), ctypes.c_int(AT_FDCWD), os.fsencode(path))
     try:
@@ -341,13 +355,25 @@ def call_mount(
     kind: str | None = None,
     data: str | None = None,
 ) -> None:
+    import ctypes
+
     words = (None if word is None else os.fsencode(word) for word in (source, target, kind))
     call_libc("mount", *words, ctypes.c_ulong(flags), None if data is None else data.encode())
 
 
+@cache
+def _open_libc() -> Any:
+    import ctypes
+
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def call_libc(name: str, *arguments: Any) -> None:
     """Call a function of libc, or raise OSError with its name."""
-    if _libc[name](*arguments) != 0:
+    import ctypes  # slow to import, and a plan enters no namespace
+
+    libc: Any = _open_libc()
+    if libc[name](*arguments) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), name)
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import errno
 import json
-import subprocess
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import subprocess
 
 LABEL = "runspec.run"
 ANSWER_S = 60.0  # an engine that does not answer in this time does not work
@@ -20,6 +23,8 @@ def engine(name: str, *words: str, timeout_s: float = ANSWER_S) -> subprocess.Co
     Raise FileNotFoundError if the engine is not installed and TimeoutError if it does not answer; both are OSErrors
     that name it.
     """
+    import subprocess  # slow to import, and few specs have an image
+
     try:
         return subprocess.run(
             [name, *words], capture_output=True, cwd=AWAY, text=True, timeout=timeout_s, check=False

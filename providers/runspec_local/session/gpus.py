@@ -7,13 +7,15 @@ https://docs.nvidia.com/datacenter/tesla/mig-user-guide/
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from runspec_local.naming import VISIBLE
+
+if TYPE_CHECKING:
+    import subprocess
 
 HIDDEN = {VISIBLE: ""}  # CUDA finds no GPU
 LIST = ("nvidia-smi", "-L")
@@ -26,10 +28,10 @@ DEVICES = Path("/dev")
 # Where container engines look for CDI specifications:
 # https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html
 CDI = (Path("/etc/cdi"), Path("/var/run/cdi"))
-WHOLE = re.compile(r"GPU (\d+): .*\(UUID: (GPU-[\w-]+)\)")
-INSTANCE = re.compile(r"\s+MIG .*Device\s+(\d+): \(UUID: (MIG-[\w/-]+)\)")
-ENABLED = re.compile(r"\d+, *Enabled *")
-CDI_NAME = re.compile(r"\bname[\"']?\s*:\s*[\"']?(\d+(?::\d+)?|(?:GPU|MIG)-[\w/-]+)\b")
+WHOLE = r"GPU (\d+): .*\(UUID: (GPU-[\w-]+)\)"
+INSTANCE = r"\s+MIG .*Device\s+(\d+): \(UUID: (MIG-[\w/-]+)\)"
+ENABLED = r"\d+, *Enabled *"
+CDI_NAME = r"\bname[\"']?\s*:\s*[\"']?(\d+(?::\d+)?|(?:GPU|MIG)-[\w/-]+)\b"
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def find(env: Mapping[str, str], cdi: Sequence[Path] = CDI, devices: Path = DEVI
 def _all(cdi: Sequence[Path], devices: Path) -> Found:
     try:
         done = _said(LIST)
-    except subprocess.TimeoutExpired:
+    except TimeoutError:
         return Found((), f"nvidia-smi did not answer in {ANSWER_S:.0f} s")
     except OSError:
         return _without_driver_tool(cdi, devices)
@@ -91,9 +93,15 @@ def _all(cdi: Sequence[Path], devices: Path) -> Found:
 
 
 def _said(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        words, capture_output=True, cwd="/", text=True, timeout=ANSWER_S, check=False
-    )
+    """Run a program to its end. Raises TimeoutError if it does not answer, and another OSError if it is not here."""
+    import subprocess  # slow to import, and most jobs ask for no GPU
+
+    try:
+        return subprocess.run(
+            words, capture_output=True, cwd="/", text=True, timeout=ANSWER_S, check=False
+        )
+    except subprocess.TimeoutExpired as exc:
+        raise TimeoutError(str(exc)) from exc
 
 
 def _without_instances(gpus: Sequence[Gpu]) -> list[Gpu]:
@@ -101,9 +109,9 @@ def _without_instances(gpus: Sequence[Gpu]) -> list[Gpu]:
     whole = [gpu for gpu in gpus if not gpu.is_instance]
     try:
         modes = _said(MODES).stdout if whole else ""
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError:
         return []
-    divided = {line.partition(",")[0] for line in modes.splitlines() if ENABLED.fullmatch(line)}
+    divided = {line.partition(",")[0] for line in modes.splitlines() if re.fullmatch(ENABLED, line)}
     return [gpu for gpu in whole if gpu.index in divided]
 
 
@@ -133,11 +141,11 @@ def listed(text: str) -> Iterator[Gpu]:
     whole: Gpu | None = None
     number = ""
     for line in text.splitlines():
-        if match := WHOLE.match(line):
+        if match := re.match(WHOLE, line):
             if whole:
                 yield whole
             whole, number = Gpu(match[1], match[2]), match[1]
-        elif match := INSTANCE.match(line):
+        elif match := re.match(INSTANCE, line):
             yield Gpu(f"{number}:{match[1]}", match[2])
             whole = None
     if whole:
@@ -154,7 +162,7 @@ def cdi_names(folders: Sequence[Path] = CDI) -> tuple[str, ...]:
             except OSError:
                 continue
             if path.suffix in (".yaml", ".json") and "nvidia.com/gpu" in text:
-                names |= dict.fromkeys(CDI_NAME.findall(text))
+                names |= dict.fromkeys(re.findall(CDI_NAME, text))
     return tuple(names)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -12,9 +11,10 @@ from runspec_jobs.diagnostics.problem import Problem, format_path
 from runspec_jobs.document import reader
 from runspec_jobs.document.reader import Document, SyntaxProblem
 from runspec_jobs.document.syntax_errors import OPEN_QUOTES
+from runspec_jobs.regex import regex
 
-PRIVATE_NAME = re.compile(r"(?i)(key|password|secret|token)s?['\"]?\s*:")
-KEY_END = re.compile(r"['\"]?\s*:")
+PRIVATE_NAME = regex(r"(?i)(key|password|secret|token)s?['\"]?\s*:")
+KEY_END = regex(r"['\"]?\s*:")
 WIDTH = 160  # characters of a source line shown around the caret
 
 

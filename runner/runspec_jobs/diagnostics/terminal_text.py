@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from runspec_jobs.diagnostics.render import count_columns, escape_control
+from runspec_jobs.regex import regex
 
 RESET = "\x1b[0m"
 # Of prefixes, by number: no black, white or red, which programs use for text and for errors.
@@ -12,7 +11,7 @@ PREFIXES = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 # Control sequences, after ECMA-48 (https://ecma-international.org/publications-and-standards/standards/ecma-48/):
 # SGR, which sets colours and weights (a private one, such as `ESC [ > 4 m`, does other things); all other CSI
 # sequences; strings, such as titles and the clipboard, up to their end; and escapes of one or more characters.
-SEQUENCE = re.compile(
+SEQUENCE = regex(
     r"(\x1b\[[0-9;:]{0,64}m)"
     r"|\x1b\[[0-?]*[ -/]*[@-~]"
     r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"

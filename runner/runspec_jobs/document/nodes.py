@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from typing import Any, Literal, NamedTuple, Self, cast
+
+from runspec_jobs.regex import regex
 
 Kind = Literal["null", "bool", "int", "float", "str"]
 Path = tuple[str | int, ...]
@@ -17,7 +18,7 @@ Span = tuple[int, int, int, int]  # first line and column, last line and column;
 NOWHERE: Span = (0, 0, 0, 0)  # of what stands in no file
 
 # https://yaml.org/spec/1.2.2/#1032-tag-resolution
-CORE = re.compile(
+CORE = regex(
     r"(?P<null>null|Null|NULL|~|)"
     r"|(?P<bool>true|True|TRUE|false|False|FALSE)"
     r"|(?P<int>[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)"
@@ -26,7 +27,7 @@ CORE = re.compile(
 )
 BASES = {"0o": 8, "0x": 16}
 # Characters that YAML does not allow unescaped: https://yaml.org/spec/1.2.2/#51-character-set
-UNSHOWN = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+UNSHOWN = regex("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 # Python prints no whole number of more than 4300 digits; 3500 hexadecimal ones are 4214 of them.
 INT_CHARACTERS = 3500
 

@@ -26,6 +26,7 @@ from runspec_jobs.document.nodes import (
     resolve_kind,
 )
 from runspec_jobs.document.syntax_errors import SyntaxProblem, clamp_position, make_syntax_flaw
+from runspec_jobs.regex import regex
 
 __all__ = [
     "Document",
@@ -59,9 +60,9 @@ REFUSED = (
     "[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
 WHITE = bytes(0x20 if byte in b"\t\n\r " else 0x78 for byte in range(256))
-TAG_DIRECTIVE = re.compile(rb"(?:^|[\r\n])%TAG")
-LINE_END = re.compile(r"\r\n|\r|\n")
-UNUSABLE = re.compile("[\0\ud800-\udfff]")  # cannot be in an argument, a path or the environment
+TAG_DIRECTIVE = regex(rb"(?:^|[\r\n])%TAG")
+LINE_END = regex(r"\r\n|\r|\n")
+UNUSABLE = regex("[\0\ud800-\udfff]")  # cannot be in an argument, a path or the environment
 EMPTY = "the file is empty"  # or has comments alone
 STR_TAG = "tag:yaml.org,2002:str"
 

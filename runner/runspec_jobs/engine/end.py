@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from runspec_jobs.engine import apply as engine, named_run, rescue
@@ -14,11 +13,12 @@ from runspec_jobs.engine.start_run import destroy_run
 from runspec_jobs.errors import Conflict, Damaged, Newer, RunspecError, UsageError
 from runspec_jobs.plan import model
 from runspec_jobs.provider import Scope, State, Status, Step
+from runspec_jobs.regex import regex
 from runspec_jobs.spec.scaling import make_name
 from runspec_jobs.state import run_group, run_record
 from runspec_jobs.state.run_record import Record
 
-OF_SIZE = re.compile(r"(.+)-[np]\d+")  # the name of a run of a group
+OF_SIZE = regex(r"(.+)-[np]\d+")  # the name of a run of a group
 
 
 def cancel(record: Record, reporter: Reporter) -> Status:

@@ -11,14 +11,15 @@ from runspec_jobs.document import reader
 from runspec_jobs.errors import UsageError
 from runspec_jobs.load import source
 from runspec_jobs.load.source import SourceFile
+from runspec_jobs.regex import regex
 from runspec_jobs.spec.chain_rules import wrong_chain
 from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.types import NAME, compiled
 
 # A line that begins so is never part of a scalar: https://yaml.org/spec/1.2.2/#rule-c-forbidden
-MARKER = re.compile(rb"^(?:---|\.\.\.)(?=[ \t\r\n]|\Z)", re.MULTILINE)
-CONTENT = re.compile(rb"^[ \t]*[^#\s%]", re.MULTILINE)
-JOB = re.compile(rb"^apiVersion[ \t]*:", re.MULTILINE)
+MARKER = regex(rb"^(?:---|\.\.\.)(?=[ \t\r\n]|\Z)", re.MULTILINE)
+CONTENT = regex(rb"^[ \t]*[^#\s%]", re.MULTILINE)
+JOB = regex(rb"^apiVersion[ \t]*:", re.MULTILINE)
 ENDINGS = (".yaml", ".yml")
 MOST_JOBS = 200
 

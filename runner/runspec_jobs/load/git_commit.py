@@ -5,10 +5,11 @@ https://git-scm.com/docs/gitrepository-layout
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
-HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")  # SHA-1 or SHA-256
+from runspec_jobs.regex import regex
+
+HASH = regex(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")  # SHA-1 or SHA-256
 LINKS = 5  # the most symbolic refs that lead to a commit
 MOST_BYTES = 64 << 20  # of packed-refs
 

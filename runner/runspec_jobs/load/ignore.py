@@ -16,6 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from runspec_jobs.regex import regex
+
 IGNORE = ".runspecignore"
 BUILT_IN = "a built-in rule"
 LEFT_OUT = frozenset(
@@ -34,7 +36,7 @@ NOT_SECRET = "*.pub .env.example .env.sample .env.template .env.dist".split()
 
 
 def _compile_any(patterns: Iterable[str]) -> re.Pattern[str]:
-    return re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns))
+    return regex("|".join(fnmatch.translate(pattern) for pattern in patterns))
 
 
 _SECRET, _NOT_SECRET = _compile_any(SECRET_FILES), _compile_any(NOT_SECRET)
@@ -55,7 +57,7 @@ def looks_secret(name: str, *, folder: bool) -> bool:
 
 # --- patterns of .gitignore and .runspecignore ---
 
-_TOKEN = re.compile(
+_TOKEN = regex(
     r"(?P<folders>(?:^|(?<=/))\*{2,}/)"
     r"|(?P<all>(?:^|(?<=/))\*{2,}$)"
     r"|(?P<some>\*+)"
@@ -65,10 +67,10 @@ _TOKEN = re.compile(
     r"|(?P<plain>[^\\\[])",
     re.DOTALL,
 )
-_MEMBER = re.compile(
+_MEMBER = regex(
     r"\[:(?P<kind>[^\]]*):\]|\\?(?P<first>.)(?:-(?!$)(?:\\(?=.))?(?P<last>.))?", re.DOTALL
 )
-_SPECIAL = re.compile(r"[*?\[\\].*", re.DOTALL)
+_SPECIAL = regex(r"[*?\[\\].*", re.DOTALL)
 _GLOBS = {"folders": "(?:.*/)?", "all": ".*", "some": "[^/]*", "one": "[^/]"}
 _FAR = {
     "folders": "(?:.*?/)??",

@@ -12,9 +12,10 @@ from runspec_jobs.document import reader
 from runspec_jobs.document.nodes import NOWHERE, Document, Map, Seq, Text, Value
 from runspec_jobs.errors import UsageError
 from runspec_jobs.load.source import SourceFile
+from runspec_jobs.regex import regex
 from runspec_jobs.spec.scaling import write_spec
 
-PART = re.compile(r"\.?([A-Za-z_][A-Za-z0-9_-]*)|\[([0-9]{1,6})\]|\.([0-9]{1,6})(?=[.\[]|$)")
+PART = regex(r"\.?([A-Za-z_][A-Za-z0-9_-]*)|\[([0-9]{1,6})\]|\.([0-9]{1,6})(?=[.\[]|$)")
 NAMED = ("mounts", "outputs")  # lists whose items have names
 WORDS = "--"
 EXAMPLE = "write --set cluster.nodes=4 or --set env.GREETING=hello"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 
 from runspec_jobs.diagnostics.problem import Problem
 from runspec_jobs.provider import Spec
+from runspec_jobs.regex import regex
 from runspec_jobs.spec.interpreter import Interpreter, interpreter
 from runspec_jobs.spec.placeholders import shell_script
 
@@ -22,7 +21,7 @@ FOLDERS = (
 )  # of the system: a checkout may have a program called bash
 MOST_S = 5.0
 # "/bin/sh: 3: Syntax error: ..." of dash, and "/bin/sh: line 3: syntax error ..." of bash and others
-MESSAGE = re.compile(r"[^:]*: (?:line )?(\d+): (.*)")
+MESSAGE = regex(r"[^:]*: (?:line )?(\d+): (.*)")
 
 
 def find_problems(spec: Spec) -> Iterator[Problem]:
@@ -76,6 +75,8 @@ def _find_syntax_error(shell: str, script: str) -> str | None:
 
     The shell gets no variable of this process but PATH: a shell may read the file that ENV or BASH_ENV names.
     """
+    import subprocess  # slow to import, and few specs have a script
+
     try:
         done = subprocess.run(
             [shell, "-n"],

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from runspec_jobs.document.nodes import Value, format_flow
+from runspec_jobs.regex import regex
 from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.placeholders import SMOKE, make_smoke_name, tasks
 
@@ -19,8 +19,8 @@ KEPT = (
     "processes_per_node", "providers",
 )  # fmt: skip
 # The lines that `runspec_agent.rendezvous.connectivity` prints.
-WAY = re.compile(r"runspec: node (\d+) \((.*)\) -> node (\d+) \((.*)\) port (\d+): (.+)")
-RULE = re.compile(r"runspec: (?:check|look at): (.+)")  # agents of version 0.1.0 print "look at"
+WAY = regex(r"runspec: node (\d+) \((.*)\) -> node (\d+) \((.*)\) port (\d+): (.+)")
+RULE = regex(r"runspec: (?:check|look at): (.+)")  # agents of version 0.1.0 print "look at"
 
 
 def make_text(spec: Spec, value: Mapping[str, Value]) -> str:

@@ -20,11 +20,12 @@ from runspec_agent.base.end_causes import (
     TIMEOUT,
     UNSAVED,
 )
+from runspec_jobs.regex import regex
 
 SIGNED = "signed"  # the name of the record of a job with signed URLs, which has the code and the cause as content
 # Python reads no number of thousands of digits.
-NAME = re.compile(r"(\d{1,9})/(\d{1,9})/(\d{1,9})-(\d{1,9})-([a-z]+)", re.ASCII)
-CONTENT = re.compile(rb"(\d{1,9}) (\d{1,9}) ([a-z]+)\s*")
+NAME = regex(r"(\d{1,9})/(\d{1,9})/(\d{1,9})-(\d{1,9})-([a-z]+)", re.ASCII)
+CONTENT = regex(rb"(\d{1,9}) (\d{1,9}) ([a-z]+)\s*")
 CURE = 'let the ENTRYPOINT of the image end with exec "$@", or use an image without one'
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import io
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,20 +84,29 @@ def pack_agent(distribution: str | None = None) -> bytes:
 
     Nothing is compressed, since the results of zlib differ between its builds.
     """
-    points = list_extensions(distribution) if distribution else []
-    more = "".join(f"{table}[{name!r}] = {value!r}\n" for table, name, value in points)
+    import zipfile  # slow to import, and most commands pack nothing
+
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        _add(archive, "__main__.py", (FOLDER / START).read_bytes())
-        for name, content in _sources(FOLDER):
-            if name != START:
-                text = content + more.encode() if name == EXTENSIONS else content
-                _add(archive, f"runspec_agent/{name}", text)
-        _add(archive, "runspec_agent/inside.sh", strip_inside_sh().encode())
-        for package in sorted({value.partition(".")[0].partition(":")[0] for *_, value in points}):
-            for name, content in _package(package):
-                _add(archive, name, content)
+        for name, content in _members(distribution):
+            info = zipfile.ZipInfo(name, OLDEST)
+            info.create_system = 3  # Unix, on every platform
+            info.external_attr = 0o644 << 16
+            archive.writestr(info, content)
     return b"#!/usr/bin/env python3\n" + buffer.getvalue()
+
+
+def _members(distribution: str | None) -> Iterator[tuple[str, bytes]]:
+    """Yield the path in the zipapp and the content of each file, in their order."""
+    points = list_extensions(distribution) if distribution else []
+    more = "".join(f"{table}[{name!r}] = {value!r}\n" for table, name, value in points)
+    yield "__main__.py", (FOLDER / START).read_bytes()
+    for name, content in _sources(FOLDER):
+        if name != START:
+            yield f"runspec_agent/{name}", content + more.encode() * (name == EXTENSIONS)
+    yield "runspec_agent/inside.sh", strip_inside_sh().encode()
+    for package in sorted({value.partition(".")[0].partition(":")[0] for *_, value in points}):
+        yield from _package(package)
 
 
 def list_extensions(distribution: str) -> list[tuple[str, str, str]]:
@@ -134,10 +142,3 @@ def _sources(folder: Path) -> Iterator[tuple[str, bytes]]:
     # Sorted, because the order of a directory differs between file systems, and the bytes must not.
     for source in sorted(folder.rglob("*.py")):
         yield source.relative_to(folder).as_posix(), source.read_bytes()
-
-
-def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
-    info = zipfile.ZipInfo(name, OLDEST)
-    info.create_system = 3  # Unix, on every platform
-    info.external_attr = 0o644 << 16
-    archive.writestr(info, content)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tarfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, BinaryIO, NamedTuple, Protocol
@@ -15,13 +14,14 @@ from runspec_jobs.errors import RemoteError
 from runspec_jobs.provider.job_manifest import OUTPUT_TAR
 from runspec_jobs.provider.streams.tar_stream import list_members
 from runspec_jobs.provider.types import OutputFile
+from runspec_jobs.regex import regex
 
 MANIFEST = f"/{manifest.MANIFEST}"
 PUBLISHED = f"/{manifest.PUBLISHED}"
 LARGEST_BYTES = 1 << 30  # of a manifest: millions of files
 # The errors of reading what runspec has not written. RecursionError: JSON of ten thousand brackets.
 NOT_OURS = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
-NUMBER = re.compile("0|[1-9][0-9]{0,8}", re.ASCII)  # of a task or a node
+NUMBER = regex("0|[1-9][0-9]{0,8}", re.ASCII)  # of a task or a node
 DAMAGED = "nothing was written; the manifest is damaged, or someone has changed it"
 SENT = f"/{OUTPUT_TAR}"
 Reads = Callable[[Sequence[str]], Sequence[bytes | None]]
@@ -267,6 +267,8 @@ def _read_manifest(key: str, text: bytes) -> manifest.Manifest:
 
 
 def _list_sent(output: OutputFile, opened: Opens) -> Iterator[OutputFile]:
+    import tarfile  # slow to import, and few commands read a tar
+
     def read(start: int, end: int) -> bytes:
         with opened(output.key, start, end) as stream:
             return stream.read()

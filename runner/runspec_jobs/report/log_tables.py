@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, Protocol
+
+from runspec_jobs.regex import regex
 
 Row = Mapping[str, float]
 Reader = Literal["horovod", "mxnet", "chainer"]
 
 # The prefix that mpirun --tag-output adds to lines, and the control sequences of terminals.
-BEFORE = re.compile(r"^(?:\[[^\s\]]*\d,\d+\]<std(?:out|err)>:)?\s*")
-ORDERS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+BEFORE = regex(r"^(?:\[[^\s\]]*\d,\d+\]<std(?:out|err)>:)?\s*")
+ORDERS = regex(r"\x1b\[[0-9;?]*[A-Za-z]")
 NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)"
 
 # Six columns, printed by rank 0: https://github.com/aws-samples/deep-learning-models
 HOROVOD = ("step", "epoch", "speed", "loss", "finloss", "lr")
 # `Epoch[0] Batch [100]\tSpeed: 15554.63 samples/sec\taccuracy=0.5`, and `Epoch[0] Validation-accuracy=0.9`:
 # https://github.com/apache/mxnet/blob/v1.x/python/mxnet/callback.py
-MXNET = re.compile(r"\bEpoch\s*\[(\d+)\]\s*(?:Batch\s*\[(?:\d+-)?(\d+)\])?(.*)")
-MXNET_SPEED = re.compile(rf"\bSpeed:\s*({NUMBER})\s*samples/sec")
-MXNET_PAIR = re.compile(rf"([A-Za-z][\w-]*(?: cost)?)=({NUMBER})")
+MXNET = regex(r"\bEpoch\s*\[(\d+)\]\s*(?:Batch\s*\[(?:\d+-)?(\d+)\])?(.*)")
+MXNET_SPEED = regex(rf"\bSpeed:\s*({NUMBER})\s*samples/sec")
+MXNET_PAIR = regex(rf"([A-Za-z][\w-]*(?: cost)?)=({NUMBER})")
 # A title consists of names with spaces between them; PrintReport's names have a "/" or are `elapsed_time`:
 # https://docs.chainer.org/en/stable/reference/generated/chainer.training.extensions.PrintReport.html
 CHAINER_FIRST = ("epoch", "iteration")
-CHAINER_NAME = re.compile(r"\S+")
+CHAINER_NAME = regex(r"\S+")
 
 
 class Table(Protocol):

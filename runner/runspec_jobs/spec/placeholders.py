@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from runspec_jobs.regex import regex
 from runspec_jobs.spec.interpreter import interpreter
 from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.sweep import Random, Sweep
@@ -23,12 +24,12 @@ SMOKE = (
 )
 # A placeholder after a further `$` is literal only if its name is valid, which is also the rule of inside.sh; without
 # that `$` an invalid name matches too, so that it can be reported.
-PLACE = re.compile(
+PLACE = regex(
     r"(?:(\$)|(?<!\$))\$\{(?:(mounts|outputs|sweep)\.((?(1)[A-Za-z0-9_-]+|[^}]*))"
     r"|([A-Za-z_][^}.$]*)\.([A-Za-z0-9_-]+))\}"
 )
 # The word before the dot of a mistyped placeholder; the shell's ${NAME:-a.b} does not match.
-WORD = re.compile(r"[A-Za-z0-9_-]+")
+WORD = regex(r"[A-Za-z0-9_-]+")
 
 
 def variable(kind: str, name: str) -> str:

@@ -12,16 +12,17 @@ from collections.abc import Iterator, Sequence
 from runspec_jobs.document import reader
 from runspec_jobs.document.reader import YamlError
 from runspec_jobs.errors import UsageError
+from runspec_jobs.regex import regex
 
-HASH = re.compile(r"\s+--hash[= ](?:sha256|sha384|sha512):[0-9a-f]+")
-URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-PASSWORD = re.compile(r"[a-z+]+://(?!git@)[^/@\s]+@", re.IGNORECASE)
+HASH = regex(r"\s+--hash[= ](?:sha256|sha384|sha512):[0-9a-f]+")
+URL = regex(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+PASSWORD = regex(r"[a-z+]+://(?!git@)[^/@\s]+@", re.IGNORECASE)
 # https://docs.anaconda.com/anaconda.org/user-guide/work-with-packages/#private-packages
-TOKEN = re.compile(r"[a-z]+://[^/\s]+(?:/[^/\s]+)*/t/[^/\s]+", re.IGNORECASE)
-LEADS = re.compile(r"(-r|-e|-c|--[a-z-]+|file:|\.{0,2}/)")  # away from the file
-TARGET = re.compile(r"(?:[\w.\[\],-]+\s*@\s*)?(?P<target>[^\s;]*)")
-LOCAL = re.compile(r"file:|[.~/]|[A-Za-z]:[\\/]|.*/|.*\.(?:whl|zip|tar\.gz|txt)$", re.IGNORECASE)
-COMMENT = re.compile(r"(?:^|\s+)#.*$")
+TOKEN = regex(r"[a-z]+://[^/\s]+(?:/[^/\s]+)*/t/[^/\s]+", re.IGNORECASE)
+LEADS = regex(r"(-r|-e|-c|--[a-z-]+|file:|\.{0,2}/)")  # away from the file
+TARGET = regex(r"(?:[\w.\[\],-]+\s*@\s*)?(?P<target>[^\s;]*)")
+LOCAL = regex(r"file:|[.~/]|[A-Za-z]:[\\/]|.*/|.*\.(?:whl|zip|tar\.gz|txt)$", re.IGNORECASE)
+COMMENT = regex(r"(?:^|\s+)#.*$")
 
 INDEX = "set UV_DEFAULT_INDEX or UV_INDEX in the environment of runspec instead"
 OPTIONS = {

@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 
 from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean
 from runspec_jobs.document.reader import Document, Value
+from runspec_jobs.regex import regex
 from runspec_jobs.spec.field_marks import list_models
 from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.placeholders import PLACE, unescape_placeholders
@@ -21,12 +22,12 @@ from runspec_jobs.spec.types import RECORDED
 M = TypeVar("M", bound=BaseModel)
 UNKNOWN = "unknown key '"
 SHELL = frozenset("|&;<>$`*?~()#")  # what a shell would act on, outside of these quotes
-QUOTED = re.compile(r"'[^']*'|\"[^\"$`]*\"")
+QUOTED = regex(r"'[^']*'|\"[^\"$`]*\"")
 SPOT = ("spot", "use_spot", "preemptible", "interruptible")  # words of others for the capacity
 LISTS = ("mounts", "outputs", "sweep", "providers")  # the fields of their items have no one place
 WORDS_OF_YAML = frozenset("true false yes no on off null y n".split())
 # Words that YAML reads as text, wherever they are in a list; numbers and true are words of a command, too.
-PLAIN = re.compile(r"[A-Za-z./_-][A-Za-z0-9./_=+-]+|[A-Za-z]")
+PLAIN = regex(r"[A-Za-z./_-][A-Za-z0-9./_=+-]+|[A-Za-z]")
 PRIVATE = (
     "key",
     "password",

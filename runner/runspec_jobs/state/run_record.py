@@ -30,12 +30,13 @@ from runspec_jobs.provider import (
     Spec,
     paths,
 )
+from runspec_jobs.regex import regex
 from runspec_jobs.spec import validate
 from runspec_jobs.state import atomic_io, journal
 from runspec_jobs.state_folder import find_runs_folder as find_runs_folder
 
 TOKEN = "[0-9a-z]{6}"
-RUN = re.compile(rf"[a-z][a-z0-9-]*-{TOKEN}")
+RUN = regex(rf"[a-z][a-z0-9-]*-{TOKEN}")
 FACTS, SEQUENCE = "runspec.facts/v1", "runspec.sequence/v1"
 # The errors of reading a file that is damaged.
 NOT_OURS = (FileNotFoundError, ValueError, LookupError, TypeError, AttributeError, reader.YamlError)

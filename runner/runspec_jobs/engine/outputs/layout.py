@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import re
 import secrets
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,6 +13,7 @@ from typing import NamedTuple
 
 from runspec_jobs.errors import Conflict, RemoteError
 from runspec_jobs.provider import OutputFile, Spec
+from runspec_jobs.regex import regex
 from runspec_jobs.state import atomic_io
 
 CHUNK_BYTES = 1 << 20
@@ -30,7 +30,7 @@ class Layout(NamedTuple):
 
 
 PLAIN = Layout()
-OF_A_NODE = re.compile("node-[0-9]+")
+OF_A_NODE = regex("node-[0-9]+")
 
 
 def make_layout(spec: Spec) -> Layout:

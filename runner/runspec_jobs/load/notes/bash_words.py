@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from runspec_jobs.regex import regex
+
 BEGIN = r"(?:^|[;&|({]|(?:^|[\s;])(?:if|then|while|until|else|elif|do|!))[ \t]*"  # of a command
 # Each name with what it matches in a script without quoted text, comments and here-documents.
 COMMANDS = (
@@ -36,7 +38,7 @@ EXPANSIONS = (
     ("${a^^}", r"\$\{[A-Za-z_]\w*(?:\^\^?|,,?)\}"),
     ("${a:0:1}", r"\$\{[A-Za-z_]\w*:\d"),
 )
-HEREDOC = re.compile(r"<<(-?)[ \t]*(\\?)(['\"]?)([A-Za-z_]\w*)\3")
+HEREDOC = regex(r"<<(-?)[ \t]*(\\?)(['\"]?)([A-Za-z_]\w*)\3")
 
 
 def find_bash_words(script: str) -> list[tuple[int, str]]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from runspec_jobs.diagnostics.problem import Path, Problem
 from runspec_jobs.load.notes.bash_words import find_bash_words, strip_quoted
+from runspec_jobs.regex import regex
 from runspec_jobs.spec.interpreter import interpreter
 from runspec_jobs.spec.model import Launch, Spec
 from runspec_jobs.spec.placeholders import list_parameters, shell_script, variable
@@ -15,10 +16,10 @@ from runspec_jobs.spec.placeholders import list_parameters, shell_script, variab
 OPERATORS = frozenset("&& || | ; & > >> < << 2> 2>> 1> &> 2>&1 >&2 1>&2".split())
 COMPARES = frozenset({"test", "[", "expr"})  # programs that get such words
 TAKES_FILES = frozenset("cat cp mv rm ls wc head tail sort chmod md5sum sha256sum".split())
-SHELL_OPTION = re.compile(r"-\w*c")
-REFERENCE = re.compile(r"[\w./=:,@+-]*\$(?:([A-Z_][A-Z0-9_]*)|\{([A-Z_][A-Z0-9_]*)\})[\w./=:,@+-]*")
-BRACELESS = re.compile(r"(?<!\$)\$((?:mounts|outputs|sweep)\.[A-Za-z0-9_-]+)")
-OURS = re.compile(r"\b(RUNSPEC_[A-Z0-9_]+)(?![A-Z0-9_*])(?!=|:?[-+?])")
+SHELL_OPTION = regex(r"-\w*c")
+REFERENCE = regex(r"[\w./=:,@+-]*\$(?:([A-Z_][A-Z0-9_]*)|\{([A-Z_][A-Z0-9_]*)\})[\w./=:,@+-]*")
+BRACELESS = regex(r"(?<!\$)\$((?:mounts|outputs|sweep)\.[A-Za-z0-9_-]+)")
+OURS = regex(r"\b(RUNSPEC_[A-Z0-9_]+)(?![A-Z0-9_*])(?!=|:?[-+?])")
 # The variables of the contract, those of elastic jobs, and those by which providers set up the agent.
 NAMES = frozenset(
     "RUN TASK ATTEMPT RANK NODES SLOTS HOST LEADER HOSTFILE GLOBAL_BATCH SMOKE LAUNCH JOB INDEX PYTHON INSIDE MPI "
@@ -36,7 +37,7 @@ TORCH = {
     "WORLD_SIZE": "RUNSPEC_NODES", "RANK": "RUNSPEC_RANK", "LOCAL_RANK": "RUNSPEC_RANK",
     "LOCAL_WORLD_SIZE": "RUNSPEC_SLOTS", "MASTER_ADDR": "RUNSPEC_LEADER", "MASTER_PORT": "a port of your choice",
 }  # fmt: skip
-OF_TORCH = re.compile(rf"\$(?:({'|'.join(TORCH)})\b|\{{({'|'.join(TORCH)})\}})")
+OF_TORCH = regex(rf"\$(?:({'|'.join(TORCH)})\b|\{{({'|'.join(TORCH)})\}})")
 
 
 def find_notes(spec: Spec, *, torch: bool = True) -> Iterator[Problem]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -12,8 +11,9 @@ from runspec_jobs.diagnostics.problem import Problem
 from runspec_jobs.errors import Unavailable
 from runspec_jobs.load import registry
 from runspec_jobs.provider import Spec, SupportsForeignSettings
+from runspec_jobs.regex import regex
 
-VARIABLE = re.compile(r"\$\{?([A-Z][A-Z0-9_]*)")
+VARIABLE = regex(r"\$\{?([A-Z][A-Z0-9_]*)")
 LEAST_LETTERS = 4  # of a word of a variable that says whose it is
 
 

@@ -9,14 +9,16 @@ from pathlib import Path
 from runspec_jobs.diagnostics.problem import Path as Path_, Problem
 from runspec_jobs.load.notes.bash_words import strip_quoted
 from runspec_jobs.provider import Spec
+from runspec_jobs.regex import regex
 from runspec_jobs.spec.interpreter import interpreter
 
-PROGRAM = re.compile(r"(?:\./)?[\w-][\w./-]*\.(?:py|sh|R|r|jl|pl|lua|js|ipynb)")
-STARTED = re.compile(
+PROGRAM_NAME = r"(?:\./)?[\w-][\w./-]*\.(?:py|sh|R|r|jl|pl|lua|js|ipynb)"
+PROGRAM = regex(PROGRAM_NAME)
+STARTED = regex(
     r"(?m)(?:^|[\s;&|])(?:python[\d.]*|bash|sh|Rscript|julia|perl|lua|node|torchrun)"
-    rf"(?:[ \t]+-[\w=-]+)*[ \t]+({PROGRAM.pattern})(?=$|[\s;&|)])"
+    rf"(?:[ \t]+-[\w=-]+)*[ \t]+({PROGRAM_NAME})(?=$|[\s;&|)])"
 )
-MOVES = re.compile(r"(?m)(?:^|[\s;&|])(?:cd|pushd|git|curl|wget|tar|unzip|cp|ln|mv)\s")
+MOVES = regex(r"(?m)(?:^|[\s;&|])(?:cd|pushd|git|curl|wget|tar|unzip|cp|ln|mv)\s")
 
 
 def find_notes(spec: Spec, base: Path) -> Iterator[Problem]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import io
 import posixpath
-import tarfile
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from runspec_agent.base import limits
 from runspec_agent.store.manifest import LONGEST_NS, stays
 from runspec_jobs.provider.streams.object_streams import RangedReader, ReadRange
 from runspec_jobs.provider.types import Bundle, Progress
+
+if TYPE_CHECKING:
+    import tarfile
 
 BLOCK_BYTES = 1 << 20  # size of one read: small files share a block, large files are skipped
 READ_BYTES = 8 << 20  # size of a part of a digest, which is then not copied
@@ -35,25 +37,26 @@ class Member(NamedTuple):
     mtime_ns: int | None = None
 
 
-class _Header(tarfile.TarInfo):
-    """A header whose size is not negative: Python 3.11 may read such a tar for ever (CVE-2025-8194)."""
-
-    def _block(self, count: int) -> int:
-        if count < 0:
-            raise tarfile.ReadError("a size is negative")
-        blocks: int = super()._block(count)  # type: ignore[misc] # it is private
-        return blocks
-
-
 def list_members(read: ReadRange, size: int) -> Iterator[Member]:
     """Yield what is in a tar. A hard link is another file, and so is a link to a file, which also has a target.
 
     Members outside of the folder are skipped, because runspec never writes them. Links that lead out, and what is
     neither a file, a folder nor a link, are `lost`. Raises tarfile.TarError if it is not a tar.
     """
+    import tarfile  # slow to import, and most commands read and write no tar
+
+    class Header(tarfile.TarInfo):
+        """A header whose size is not negative: Python 3.11 may read such a tar for ever (CVE-2025-8194)."""
+
+        def _block(self, count: int) -> int:
+            if count < 0:
+                raise tarfile.ReadError("a size is negative")
+            blocks: int = super()._block(count)  # type: ignore[misc] # it is private
+            return blocks
+
     by_path: dict[str, Member] = {}
     stream = io.BufferedReader(RangedReader(read, end=size), BLOCK_BYTES)
-    with tarfile.open(fileobj=stream, mode="r:", encoding="utf-8", tarinfo=_Header) as archive:
+    with tarfile.open(fileobj=stream, mode="r:", encoding="utf-8", tarinfo=Header) as archive:
         for info in archive:
             path = posixpath.normpath(info.name)
             if path == "." or not _is_inside(path):
@@ -125,6 +128,8 @@ def tar_blocks(bundle: Bundle, progress: Progress) -> Iterator[bytes]:
 
 def make_pieces(bundle: Bundle) -> Iterator[bytes]:
     """Yield the tar without owners, in GNU's format, because busybox reads long names in no other."""
+    import tarfile
+
     size = 0
     for entry in bundle.files:
         info = tarfile.TarInfo(entry.path)
