@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from runspec_aws import reasons
-from runspec_jobs.provider import Attempt, NodeEnds
+from runspec_jobs.provider import Attempt
+from runspec_jobs.provider.node_ends import NodeEnds
 
 AGAIN = 75  # the exit code of a job that needs another attempt, whatever its program's code was
 Job = Mapping[str, Any]

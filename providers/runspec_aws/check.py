@@ -12,16 +12,11 @@ from runspec_aws.infrastructure.launch_template import ROOT_DEVICE
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources import NO_DRIVER, chosen, gpu_types, known, usable_gib
 from runspec_ec2 import ec2_catalogue
-from runspec_jobs.provider import (
-    Capacity,
-    Facts,
-    Path,
-    Problem,
-    Spec,
-    argv,
-    did_you_mean,
+from runspec_jobs.provider import Capacity, Facts, Path, Problem, Spec, did_you_mean
+from runspec_jobs.provider.commands import argv
+from runspec_jobs.provider.machines import machine_shortfall
+from runspec_jobs.provider.spec_checks import (
     lacking,
-    machine_shortfall,
     not_in_profile,
     secret_problems,
     too_many_tasks,

@@ -13,7 +13,8 @@ from runspec_aws.naming import batch, s3
 from runspec_aws.session import Session
 from runspec_aws.status.jobs import Jobs
 from runspec_aws.store.objects import Objects
-from runspec_jobs.provider import NOT_NEEDED, Orphan, Request
+from runspec_jobs.provider import Orphan, Request
+from runspec_jobs.provider.elastic_tasks import NOT_NEEDED
 
 SECOND = "a second job of the same run"
 QUEUED = ("SUBMITTED", "PENDING", "RUNNABLE")

@@ -33,13 +33,11 @@ from runspec_jobs.provider import (
     Response,
     Status,
     Step,
-    Stream,
-    TimedChunk,
-    Usage,
-    pack_agent,
-    read_usage,
     requests_of,
 )
+from runspec_jobs.provider.machines import Usage, read_usage
+from runspec_jobs.provider.payload import pack_agent
+from runspec_jobs.provider.streams.log_streams import Stream, TimedChunk
 
 STATE = "state.json"  # the state of a run in the store, with which other machines adopt it
 

@@ -19,16 +19,9 @@ from runspec_aws.resources import (
     known,
     usable_mib,
 )
-from runspec_jobs.provider import (
-    Capacity,
-    ChosenMachine,
-    Launch,
-    Machine,
-    MachineRequest,
-    Mount,
-    Spec,
-    tasks,
-)
+from runspec_jobs.provider import Capacity, Launch, Mount, Spec
+from runspec_jobs.provider.commands import tasks
+from runspec_jobs.provider.machines import ChosenMachine, Machine, MachineRequest
 
 MAX_ATTEMPTS = 10  # https://docs.aws.amazon.com/batch/latest/APIReference/API_RetryStrategy.html
 MAX_VCPUS = 256  # of a profile without max_vcpus, unless a job needs more

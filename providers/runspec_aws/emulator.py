@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec_jobs.provider import Emulation
+from runspec_jobs.provider.types import Emulation
 
 ACCOUNT = "123456789012"
 # Settings that a real profile may lack. Names of resources that do not exist are fine, because the emulators check no

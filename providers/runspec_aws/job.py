@@ -12,17 +12,11 @@ from runspec_aws.infrastructure import lustre
 from runspec_aws.naming import batch, tags
 from runspec_aws.options import OWN_GROUP, AwsOptions
 from runspec_aws.store.layout import AGENT_SHA256, SHARED, store
-from runspec_jobs.provider import (
-    Facts,
-    Scope,
-    Spec,
-    Step,
-    argv,
-    content_name,
-    limit_s,
-    registry_of,
-    strip_boot,
-)
+from runspec_jobs.provider import Facts, Scope, Spec, Step, content_name
+from runspec_jobs.provider.commands import argv
+from runspec_jobs.provider.job_manifest import limit_s
+from runspec_jobs.provider.payload import strip_boot
+from runspec_jobs.provider.registry_login import registry_of
 
 MIB = 1 << 20
 MAX_BYTES = 24 * 1024  # https://docs.aws.amazon.com/batch/latest/userguide/service_limits.html

@@ -11,7 +11,8 @@ from runspec_aws.session import Session
 from runspec_aws.status.jobs import Jobs
 from runspec_aws.status.nodes import Place
 from runspec_aws.status.poll import Job, has_ended
-from runspec_jobs.provider import Chunk, RemoteError, Stream, TimedChunk
+from runspec_jobs.provider import RemoteError
+from runspec_jobs.provider.streams.log_streams import Chunk, Stream, TimedChunk
 
 ABSENT = frozenset({"ResourceNotFoundException"})
 STALE = frozenset({"InvalidParameterException"})

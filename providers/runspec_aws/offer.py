@@ -11,13 +11,12 @@ from runspec_aws.infrastructure import made_queue, own_queue
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources import known, runs_on, usable_gib
 from runspec_ec2 import aws_price, ec2_catalogue
-from runspec_jobs.provider import (
+from runspec_jobs.provider import Facts, Spec
+from runspec_jobs.provider.machines import (
     NOT_READ,
     ChosenMachine,
-    Facts,
     ListedPrices,
     Offer,
-    Spec,
     StandingCost,
     chosen_machine,
     other_machines,

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr
 
-from runspec_jobs.provider import (
+from runspec_jobs.provider import Options
+from runspec_jobs.provider.settings import (
     Anyone,
     Key,
-    Options,
     Positive,
     Seconds,
     Truth,

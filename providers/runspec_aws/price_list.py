@@ -19,13 +19,8 @@ from runspec_aws.errors import LOGIN, translated
 from runspec_aws.naming import partition
 from runspec_aws.options import AwsOptions
 from runspec_aws.session import PATIENT, time_connections
-from runspec_jobs.provider import (
-    CredentialsError,
-    ListedPrices,
-    RemoteError,
-    Unavailable,
-    UsageError,
-)
+from runspec_jobs.provider import CredentialsError, RemoteError, Unavailable, UsageError
+from runspec_jobs.provider.machines import ListedPrices
 
 # The price list is served in few regions; this one has all prices of the partition `aws`:
 # https://docs.aws.amazon.com/general/latest/gr/billing.html#billing-pricing

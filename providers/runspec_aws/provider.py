@@ -11,21 +11,10 @@ from runspec_aws import check, plan
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources import asks_region, with_offers
 from runspec_aws.store.layout import store
-from runspec_jobs.provider import (
-    NOT_READ,
-    Client,
-    Emulation,
-    Facts,
-    Finding,
-    ListedPrices,
-    Offer,
-    Options,
-    PriceList,
-    Probe,
-    Problem,
-    Spec,
-    Step,
-)
+from runspec_jobs.provider import Client, Facts, Finding, Options, Problem, Spec, Step
+from runspec_jobs.provider.machines import NOT_READ, ListedPrices, Offer, PriceList
+from runspec_jobs.provider.probe import Probe
+from runspec_jobs.provider.types import Emulation
 
 
 class AwsBatchProvider:

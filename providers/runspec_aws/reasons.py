@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from runspec_jobs.provider import NodeEnd, overdue
+from runspec_jobs.provider.node_ends import NodeEnd, overdue
 
 # https://docs.aws.amazon.com/batch/latest/userguide/job_retries.html
 RECLAIMED = ("Host EC2", "Your Spot Task was interrupted")

@@ -10,14 +10,13 @@ from typing import NamedTuple
 
 from runspec_aws.options import AwsOptions
 from runspec_ec2 import aws_price, ec2_catalogue
-from runspec_jobs.provider import (
+from runspec_jobs.provider import Facts, Problem
+from runspec_jobs.provider.machines import (
     NOT_READ,
     ChosenMachine,
-    Facts,
     ListedPrices,
     Machine,
     MachineRequest,
-    Problem,
     ServicePrice,
     choose_machines,
 )

@@ -26,7 +26,8 @@ from runspec_aws.errors import LOGIN, checked, translated
 from runspec_aws.naming import partition
 from runspec_aws.options import AwsOptions
 from runspec_aws.timing import CLOCK, DEFAULT, Clock, Timing
-from runspec_jobs.provider import CredentialsError, HashedPart, TimedStream, UsageError
+from runspec_jobs.provider import CredentialsError, UsageError
+from runspec_jobs.provider.streams.object_streams import HashedPart, TimedStream
 
 # The content of an upload, as the SDK sends it: in pieces, and no more of them once the upload is given up.
 #

@@ -7,22 +7,10 @@ from collections.abc import Iterator
 from runspec_aws.naming import s3
 from runspec_aws.options import AwsOptions
 from runspec_aws.store.layout import SHARED, key
-from runspec_jobs.provider import (
-    OUTPUT_TAR,
-    Facts,
-    Line,
-    Mount,
-    Problem,
-    Request,
-    Scope,
-    Spec,
-    Step,
-    blob_name,
-    digest_line,
-    signed_job_lines,
-    signed_problems,
-    signed_scripts,
-)
+from runspec_jobs.provider import Facts, Mount, Problem, Request, Scope, Spec, Step
+from runspec_jobs.provider.job_manifest import OUTPUT_TAR, blob_name, digest_line
+from runspec_jobs.provider.payload import signed_scripts
+from runspec_jobs.provider.signed_urls import Line, signed_job_lines, signed_problems
 
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/using-presigned-url.html
 LONGEST_S = 7 * 86_400

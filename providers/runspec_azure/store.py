@@ -23,19 +23,10 @@ from runspec_azure.errors import stream_broken, translated
 from runspec_azure.session import clouds
 from runspec_azure.session.clients import Session, refuse_plain, secret
 from runspec_azure.session.clouds import STORAGE_SCOPE
-from runspec_jobs.provider import (
-    BodyReader,
-    Bundle,
-    Conflict,
-    Copy,
-    OutputFile,
-    Progress,
-    RemoteError,
-    publish as publish_outputs,
-    read_saved_outputs,
-    tar_blocks,
-    tar_bytes,
-)
+from runspec_jobs.provider import Bundle, Conflict, OutputFile, Progress, RemoteError
+from runspec_jobs.provider.saved_outputs import Copy, publish as publish_outputs, read_saved_outputs
+from runspec_jobs.provider.streams.object_streams import BodyReader
+from runspec_jobs.provider.streams.tar_stream import tar_blocks, tar_bytes
 
 if TYPE_CHECKING:
     from obstore import UpdateVersion

@@ -9,17 +9,9 @@ from typing import Any, Protocol
 
 from runspec_azure.naming import blob
 from runspec_azure.session import clouds
-from runspec_jobs.provider import (
-    Facts,
-    Request,
-    Scope,
-    Spec,
-    Step,
-    blob_name,
-    job_record,
-    pack_agent,
-    uploads,
-)
+from runspec_jobs.provider import Facts, Request, Scope, Spec, Step
+from runspec_jobs.provider.job_manifest import blob_name, job_record, uploads
+from runspec_jobs.provider.payload import pack_agent
 
 STATE = "state.json"  # the state of a run, with which other machines adopt it
 AGENT_SHA256 = hashlib.sha256(pack_agent()).hexdigest()

@@ -19,11 +19,9 @@ from runspec_jobs.provider import (
     Spec,
     did_you_mean,
     interpreter,
-    lacking,
-    literal_paths,
-    machine_shortfall,
-    not_in_profile,
 )
+from runspec_jobs.provider.machines import machine_shortfall
+from runspec_jobs.provider.spec_checks import lacking, literal_paths, not_in_profile
 
 # https://github.com/MicrosoftDocs/azure-docs/tree/main/articles/batch-ai, the notice of retirement
 ENDED = "Azure Batch AI ended on 31 March 2019: runspec can only plan, rehearse and export this job"

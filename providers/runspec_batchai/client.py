@@ -34,9 +34,9 @@ from runspec_jobs.provider import (
     State,
     Status,
     Step,
-    Stream,
     requests_of,
 )
+from runspec_jobs.provider.streams.log_streams import Stream
 
 TAGGED = ("ResourceGroups", "Workspaces")  # other resources have no tags in this API, only names
 FIRST, LATER = re.compile(r"-00000\Z"), re.compile(r"-(?!00000)\d{5}\Z")  # jobs of a sweep

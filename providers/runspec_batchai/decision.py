@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from runspec_batchai import resources, store_volumes
 from runspec_batchai.naming import path_variables
 from runspec_batchai.options import BatchAiOptions, Volume
-from runspec_jobs.provider import Capacity, Launch, Machine, MachineRequest, Spec, tasks
+from runspec_jobs.provider import Capacity, Launch, Spec
+from runspec_jobs.provider.commands import tasks
+from runspec_jobs.provider.machines import Machine, MachineRequest
 
 TOOLKITS = {
     Launch.MPI: "custom-mpi",

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from runspec_batchai.discover import NO_MPIRUN
-from runspec_jobs.provider import Emulation, Unavailable, UsageError, did_you_mean
+from runspec_jobs.provider import Unavailable, UsageError, did_you_mean
+from runspec_jobs.provider.types import Emulation
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
 # Settings that an incomplete profile may lack.

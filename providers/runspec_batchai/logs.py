@@ -18,7 +18,9 @@ from runspec_azure.timing import CLOCK, Clock, PollScheduler
 from runspec_batchai.attempts import ATTEMPTS_FILE, End
 from runspec_batchai.session import Arm, place
 from runspec_batchai.timing import DEFAULT, Timing
-from runspec_jobs.provider import Chunk, NoAnswer, OutputFile, RangedReader, RemoteError
+from runspec_jobs.provider import NoAnswer, OutputFile, RemoteError
+from runspec_jobs.provider.streams.log_streams import Chunk
+from runspec_jobs.provider.streams.object_streams import RangedReader
 
 STDOUTERR = "stdouterr"
 EXPIRY_MIN = 60

@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import Any
 
 from runspec_batchai.options import BatchAiOptions
-from runspec_jobs.provider import Request, Spec, variable
+from runspec_jobs.provider import Request, Spec
+from runspec_jobs.provider.commands import variable
 
 API = "2018-05-01"
 CLUSTER = re.compile(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from runspec_azure.resources.vm_sizes import azure_price
 from runspec_batchai import resources
 from runspec_batchai.decision import Decision
-from runspec_jobs.provider import (
+from runspec_jobs.provider.machines import (
     KEPT_H,
     NOT_READ,
     ChosenMachine,

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from runspec_azure.session import clouds
-from runspec_jobs.provider import (
+from runspec_jobs.provider import Options
+from runspec_jobs.provider.settings import (
     Anyone,
     Key,
     Model,
-    Options,
     Positive,
     SecretName,
     Truth,

@@ -9,7 +9,8 @@ from runspec_batchai.decision import Decision
 from runspec_batchai.job import request
 from runspec_batchai.naming import batchai, cluster_id, group
 from runspec_batchai.options import BatchAiOptions
-from runspec_jobs.provider import Capacity, Facts, Request, Scope, Spec, Step, in_turn, tasks
+from runspec_jobs.provider import Capacity, Facts, Request, Scope, Spec, Step, in_turn
+from runspec_jobs.provider.commands import tasks
 
 OURS = {"runspec": "made"}  # the tag of resources that runspec made, and may delete
 

@@ -10,23 +10,9 @@ from typing import Any, Literal
 from runspec_batchai import check, plan
 from runspec_batchai.decision import decide
 from runspec_batchai.options import BatchAiOptions
-from runspec_jobs.provider import (
-    NOT_READ,
-    Client,
-    Emulation,
-    Exported,
-    Facts,
-    Finding,
-    ForeignFile,
-    Imported,
-    ListedPrices,
-    Offer,
-    Options,
-    PriceList,
-    Problem,
-    Spec,
-    Step,
-)
+from runspec_jobs.provider import Client, Facts, Finding, Options, Problem, Spec, Step
+from runspec_jobs.provider.machines import NOT_READ, ListedPrices, Offer, PriceList
+from runspec_jobs.provider.types import Emulation, Exported, ForeignFile, Imported
 
 
 class BatchAiProvider:

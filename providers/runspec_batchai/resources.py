@@ -7,12 +7,12 @@ from functools import cache, lru_cache
 from typing import Any
 
 from runspec_azure.resources.vm_sizes import catalogue
-from runspec_jobs.provider import (
+from runspec_jobs.provider import RemoteError
+from runspec_jobs.provider.machines import (
     Catalogue,
     ChosenMachine,
     Machine,
     MachineRequest,
-    RemoteError,
     choose_machines,
     chosen_machine,
 )

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from runspec_jobs.provider import (
-    Capacity,
-    Facts,
-    Path,
-    Problem,
-    Spec,
-    secret_problems,
-    too_many_tasks,
-)
+from runspec_jobs.provider import Capacity, Facts, Path, Problem, Spec
+from runspec_jobs.provider.spec_checks import secret_problems, too_many_tasks
 from runspec_local.naming import UNMOUNTABLE, VISIBLE
 
 READABLE = ("env:", "file:")

@@ -20,7 +20,6 @@ import runspec_local
 from runspec_agent.base import limits
 from runspec_jobs.provider import (
     Bundle,
-    ExecSpec,
     MembershipChange,
     NoAnswer,
     Orphan,
@@ -30,17 +29,15 @@ from runspec_jobs.provider import (
     RemoteError,
     Request,
     Response,
-    Route,
     RunspecError,
     Status,
     Step,
-    Stream,
-    TimedChunk,
-    Usage,
-    pack_agent,
-    read_inside_sh,
     state_folder,
 )
+from runspec_jobs.provider.machines import Usage
+from runspec_jobs.provider.payload import pack_agent, read_inside_sh
+from runspec_jobs.provider.streams.log_streams import Stream, TimedChunk
+from runspec_jobs.provider.types import ExecSpec, Route
 from runspec_local import errors, infrastructure, orphans, publish, shell, status
 from runspec_local.session import container_engine, gpus
 from runspec_local.store import is_whole, put, remove

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from runspec_agent.base import file_lock
-from runspec_jobs.provider import RemoteError, docker_auth
+from runspec_jobs.provider import RemoteError
+from runspec_jobs.provider.registry_login import docker_auth
 from runspec_local.session import container_engine
 from runspec_local.session.uv import Told, Uv
 from runspec_local.supervisor import process

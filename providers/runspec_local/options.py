@@ -8,7 +8,8 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from runspec_agent.base import limits
-from runspec_jobs.provider import Anyone, RegistryOptions, Seconds, Truth, User, Word
+from runspec_jobs.provider.registry_login import RegistryOptions
+from runspec_jobs.provider.settings import Anyone, Seconds, Truth, User, Word
 
 
 def _absolute(path: str) -> str:

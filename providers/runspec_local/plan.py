@@ -7,20 +7,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from runspec_jobs.provider import (
-    Facts,
-    Mount,
-    Request,
-    Scope,
-    Source,
-    Spec,
-    Step,
-    argv,
+from runspec_jobs.provider import Facts, Mount, Request, Scope, Source, Spec, Step
+from runspec_jobs.provider.commands import argv, tasks
+from runspec_jobs.provider.job_manifest import (
     kept_outputs,
     reach,
     resumed,
-    saves_mount,
-    tasks,
+    saves as saves_mount,
     uploads,
 )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from runspec_jobs.provider import Client, Facts, Finding, Offer, Options, Problem, Spec, Step
+from runspec_jobs.provider import Client, Facts, Finding, Options, Problem, Spec, Step
+from runspec_jobs.provider.machines import Offer
 from runspec_local import check, plan
 from runspec_local.options import LocalOptions
 

@@ -7,7 +7,8 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from runspec_jobs.provider import Address, ExecSpec, Route, StdioProxy, Unavailable
+from runspec_jobs.provider import Unavailable
+from runspec_jobs.provider.types import Address, ExecSpec, Route, StdioProxy
 from runspec_local import status
 from runspec_local.session.container_engine import engine
 from runspec_local.supervisor import events, process

@@ -12,22 +12,19 @@ from typing import Any, BinaryIO
 
 from runspec_jobs.provider import (
     Attempt,
-    Chunk,
     MembershipChange,
     NodeStatus,
     OutputFile,
     RemoteError,
     State,
     Status,
-    TimedChunk,
     Unavailable,
-    Usage,
-    changes_of,
     check_format,
-    read_saved_outputs,
-    read_usage,
-    timed_chunk,
 )
+from runspec_jobs.provider.machines import Usage, read_usage
+from runspec_jobs.provider.saved_outputs import read_saved_outputs
+from runspec_jobs.provider.streams.log_streams import Chunk, TimedChunk, timed_chunk
+from runspec_jobs.provider.types import changes_of
 from runspec_local.errors import full_disk
 from runspec_local.supervisor import events, process
 

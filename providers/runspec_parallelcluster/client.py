@@ -12,7 +12,6 @@ from typing import Any
 from runspec_jobs.provider import (
     Bundle,
     Client,
-    ExecSpec,
     Facts,
     MembershipChange,
     NoAnswer,
@@ -23,17 +22,16 @@ from runspec_jobs.provider import (
     RemoteError,
     Request,
     Response,
-    Route,
     State,
     Status,
     Step,
-    Stream,
-    TimedChunk,
     Unavailable,
-    Usage,
     requests_of,
     state_folder,
 )
+from runspec_jobs.provider.machines import Usage
+from runspec_jobs.provider.streams.log_streams import Stream, TimedChunk
+from runspec_jobs.provider.types import ExecSpec, Route
 from runspec_parallelcluster import job, store, timing
 from runspec_parallelcluster.lookup import Clusters, address_of
 from runspec_parallelcluster.options import ParallelClusterOptions

@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from runspec_jobs.provider import Capacity, ChosenMachine, MachineRequest, Spec, tasks
+from runspec_jobs.provider import Capacity, Spec
+from runspec_jobs.provider.commands import tasks
+from runspec_jobs.provider.machines import ChosenMachine, MachineRequest
 from runspec_parallelcluster.options import ParallelClusterOptions, Queue
 from runspec_parallelcluster.resources import (
     MIB,

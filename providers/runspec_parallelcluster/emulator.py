@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec_jobs.provider import Emulation
+from runspec_jobs.provider.types import Emulation
 from runspec_slurm import emulator
 from runspec_slurm.options import SlurmOptions
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from runspec_ec2 import aws_price, ec2_catalogue
-from runspec_jobs.provider import (
+from runspec_jobs.provider.machines import (
     KEPT_H,
     MONTH_H,
     NOT_READ,

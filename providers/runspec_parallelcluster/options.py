@@ -8,7 +8,17 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from runspec_jobs.provider import Anyone, Key, Model, Positive, Truth, User, Whole, Word, text_like
+from runspec_jobs.provider.settings import (
+    Anyone,
+    Key,
+    Model,
+    Positive,
+    Truth,
+    User,
+    Whole,
+    Word,
+    text_like,
+)
 from runspec_slurm.options import Host, SlurmOptions, Workspace
 
 REGION = r"^[a-z]{2}(-[a-z]+)+-[0-9]+$"

@@ -5,15 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from runspec_jobs.provider import (
-    Observation,
-    Probe,
-    ProbeContext,
-    RemoteError,
-    Request,
-    Unavailable,
-    Verdict,
-)
+from runspec_jobs.provider import RemoteError, Request, Unavailable
+from runspec_jobs.provider.probe import Observation, Probe, ProbeContext, Verdict
 from runspec_parallelcluster.client import ParallelClusterClient
 from runspec_parallelcluster.lookup import DONE, address_of
 

@@ -7,22 +7,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from runspec_jobs.provider import (
-    NOT_READ,
-    Client,
-    Emulation,
-    Facts,
-    Finding,
-    ListedPrices,
-    Offer,
-    Options,
-    PriceList,
-    Probe,
-    Problem,
-    Spec,
-    Step,
-    Unavailable,
-)
+from runspec_jobs.provider import Client, Facts, Finding, Options, Problem, Spec, Step, Unavailable
+from runspec_jobs.provider.machines import NOT_READ, ListedPrices, Offer, PriceList
+from runspec_jobs.provider.probe import Probe
+from runspec_jobs.provider.types import Emulation
 from runspec_parallelcluster import infrastructure, job, plan
 from runspec_parallelcluster.check import rules
 from runspec_parallelcluster.decision import decide

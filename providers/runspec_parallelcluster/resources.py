@@ -6,12 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from runspec_ec2 import ec2_catalogue
-from runspec_jobs.provider import (
-    ChosenMachine,
-    Machine,
-    MachineRequest,
-    choose_machines,
-)
+from runspec_jobs.provider.machines import ChosenMachine, Machine, MachineRequest, choose_machines
 
 MIB = 1 << 20
 X86_64, ARM64 = "x86_64", "arm64"

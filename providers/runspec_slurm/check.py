@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from runspec_jobs.provider import (
-    Capacity,
-    Facts,
-    Launch,
-    Path,
-    Problem,
-    Spec,
-    did_you_mean,
-    literal_paths,
-    not_in_profile,
-    secret_problems,
-)
+from runspec_jobs.provider import Capacity, Facts, Launch, Path, Problem, Spec, did_you_mean
+from runspec_jobs.provider.spec_checks import literal_paths, not_in_profile, secret_problems
 from runspec_slurm import containers, job, resources
 from runspec_slurm.decision import EARLY_S, Decision
 from runspec_slurm.naming import setting

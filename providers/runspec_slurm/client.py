@@ -11,7 +11,6 @@ from runspec_jobs.provider import (
     Bundle,
     Client,
     Conflict,
-    ExecSpec,
     Facts,
     MembershipChange,
     NoAnswer,
@@ -22,16 +21,15 @@ from runspec_jobs.provider import (
     RemoteError,
     Request,
     Response,
-    Route,
     Status,
     Step,
-    Stream,
-    TimedChunk,
     Unavailable,
-    Usage,
-    docker_auth,
-    pack_agent,
 )
+from runspec_jobs.provider.machines import Usage
+from runspec_jobs.provider.payload import pack_agent
+from runspec_jobs.provider.registry_login import docker_auth
+from runspec_jobs.provider.streams.log_streams import Stream, TimedChunk
+from runspec_jobs.provider.types import ExecSpec, Route
 from runspec_slurm import shell, timing
 from runspec_slurm.cleanup import OrphanFinder, Reconciler
 from runspec_slurm.job import after_parents, following

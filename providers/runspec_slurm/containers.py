@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from runspec_jobs.provider import Facts, Problem, Spec, python_fits
+from runspec_jobs.provider import Facts, Problem, Spec
+from runspec_jobs.provider.commands import python_fits
 from runspec_slurm import resources
 from runspec_slurm.decision import ENGINES, Decision
 from runspec_slurm.naming import docker_notation, enroot_notation, is_file, is_local, setting

@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runspec_jobs.provider import Capacity, Facts, Launch, Spec, nodes_each, tasks_in_all
+from runspec_jobs.provider import Capacity, Facts, Launch, Spec
+from runspec_jobs.provider.elastic_tasks import nodes_each, tasks_in_all
 from runspec_slurm import resources
 from runspec_slurm.naming import docker_notation, environment, is_file, is_local
 from runspec_slurm.options import SlurmOptions

@@ -7,7 +7,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from runspec_jobs.provider import Finding, Launch, RunspecError, Spec, tasks_in_all
+from runspec_jobs.provider import Finding, Launch, RunspecError, Spec
+from runspec_jobs.provider.elastic_tasks import tasks_in_all
 from runspec_slurm.options import SlurmOptions
 from runspec_slurm.session.process import CLEAN
 from runspec_slurm.session.transport import Transport, transport

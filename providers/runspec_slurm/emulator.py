@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec_jobs.provider import Emulation, Unavailable, UsageError, did_you_mean
+from runspec_jobs.provider import Unavailable, UsageError, did_you_mean
+from runspec_jobs.provider.types import Emulation
 from runspec_slurm.session.shared_shell import close_shells
 
 NODES = 32  # nodes cost little; a job that needs more can be rehearsed with fewer

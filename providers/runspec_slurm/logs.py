@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from runspec_jobs.provider import Chunk, LogIndex, Stream, TimedChunk, seat, timed_chunk
+from runspec_jobs.provider.elastic_tasks import seat
+from runspec_jobs.provider.streams.log_streams import (
+    Chunk,
+    LogIndex,
+    Stream,
+    TimedChunk,
+    timed_chunk,
+)
 from runspec_slurm.status.workspace_poll import WorkspacePoller
 from runspec_slurm.store.workspace import WorkspaceStore
 

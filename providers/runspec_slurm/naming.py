@@ -7,7 +7,8 @@ import json
 import re
 from typing import Any
 
-from runspec_jobs.provider import Facts, Request, Spec, pack_agent
+from runspec_jobs.provider import Facts, Request, Spec
+from runspec_jobs.provider.payload import pack_agent
 
 AGENT_SHA256 = hashlib.sha256(pack_agent()).hexdigest()
 AGENT_KEY = f"inside/{AGENT_SHA256}.pyz"

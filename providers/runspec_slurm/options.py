@@ -9,7 +9,8 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from runspec_agent.base import limits
-from runspec_jobs.provider import Anyone, Key, RegistryOptions, Seconds, User, Word, text_like
+from runspec_jobs.provider.registry_login import RegistryOptions
+from runspec_jobs.provider.settings import Anyone, Key, Seconds, User, Word, text_like
 
 # Neither an option of ssh nor a character that a shell interprets.
 HOST = r"^[A-Za-z0-9_][A-Za-z0-9_.@:-]*$"

@@ -7,17 +7,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from runspec_jobs.provider import (
-    Client,
-    Emulation,
-    Facts,
-    Finding,
-    Offer,
-    Options,
-    Problem,
-    Spec,
-    Step,
-)
+from runspec_jobs.provider import Client, Facts, Finding, Options, Problem, Spec, Step
+from runspec_jobs.provider.machines import Offer
+from runspec_jobs.provider.types import Emulation
 from runspec_slurm import check, job, plan
 from runspec_slurm.decision import decide
 from runspec_slurm.options import SlurmOptions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runspec_jobs.provider import overdue
+from runspec_jobs.provider.node_ends import overdue
 from runspec_slurm import timing
 from runspec_slurm.queue import Row
 

@@ -6,16 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from runspec_jobs.provider import (
-    Address,
-    ExecSpec,
-    Forward,
-    Route,
-    RunspecError,
-    Unavailable,
-    pack_agent,
-    task_of,
-)
+from runspec_jobs.provider import RunspecError, Unavailable
+from runspec_jobs.provider.elastic_tasks import task_of
+from runspec_jobs.provider.payload import pack_agent
+from runspec_jobs.provider.types import Address, ExecSpec, Forward, Route
 from runspec_slurm.lookup.arrays import Arrays
 from runspec_slurm.lookup.jobs import Jobs
 from runspec_slurm.naming import AGENT_KEY

@@ -10,7 +10,8 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 
 from runspec_aws.status.nodes import STATES
-from runspec_jobs.provider import MembershipChange, RunspecError, State, Status, Stream
+from runspec_jobs.provider import MembershipChange, RunspecError, State, Status
+from runspec_jobs.provider.streams.log_streams import Stream
 from tests.drawn.aws_account import JOB, PREFIX, RUN, Account, World
 from tests.drawn.aws_cases import Case, Place, pages, worlds
 from tests.drawn.aws_errors import refusals

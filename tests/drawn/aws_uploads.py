@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from runspec_aws.store import multipart
 from runspec_jobs.load.bundle import bundle
-from runspec_jobs.provider import Bundle, Request, RunspecError, tar_blocks
+from runspec_jobs.provider import Bundle, Request, RunspecError
+from runspec_jobs.provider.streams.tar_stream import tar_blocks
 from tests.drawn.aws_account import BUCKET, Account
 from tests.drawn.aws_cases import Case, Place, pages, worlds
 from tests.drawn.aws_errors import refusals

@@ -7,15 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from runspec_jobs.machines.usage import NodeUsage, UsagePoint
-from runspec_jobs.provider import (
-    Attempt,
-    MembershipChange,
-    NodeRef,
-    NodeStatus,
-    Source,
-    State,
-    Status,
-)
+from runspec_jobs.provider import Attempt, MembershipChange, NodeStatus, Source, State, Status
+from runspec_jobs.provider.types import NodeRef
 from runspec_jobs.report.metric_extraction import choose_number
 from runspec_jobs.report.page.run_page import Changed, RunReport
 from runspec_jobs.report.page.timeline import Clock

@@ -13,7 +13,8 @@ from runspec_aws.resources import (
     known,
     of_family,
 )
-from runspec_jobs.provider import Machine, Path, Problem
+from runspec_jobs.provider import Path, Problem
+from runspec_jobs.provider.machines import Machine
 
 NODES: Path = ("cluster", "nodes")
 # Names that AWS Batch accepts for instance types that it selects by itself:

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from runspec_aws.decision import Decision
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources import find_machines
-from runspec_jobs.provider import Facts, Machine, Problem
+from runspec_jobs.provider import Facts, Problem
+from runspec_jobs.provider.machines import Machine
 
 NODES = ("cluster", "nodes")
 

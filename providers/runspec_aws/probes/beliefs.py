@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from runspec_aws.options import AwsOptions
 from runspec_aws.probes import jobs, store
-from runspec_jobs.provider import BenchProbe, Probe
+from runspec_jobs.provider.probe import BenchProbe, Probe
 
 REQUESTS_USD = 0.0001  # some requests to S3: https://aws.amazon.com/s3/pricing/
 

@@ -15,17 +15,8 @@ from runspec_aws.naming import batch
 from runspec_aws.options import AwsOptions
 from runspec_aws.probes.store import observation
 from runspec_aws.status.poll import Job
-from runspec_jobs.provider import (
-    AlreadyExists,
-    Facts,
-    Observation,
-    ProbeContext,
-    RemoteError,
-    Request,
-    Spec,
-    Unavailable,
-    Verdict,
-)
+from runspec_jobs.provider import AlreadyExists, Facts, RemoteError, Request, Spec, Unavailable
+from runspec_jobs.provider.probe import Observation, ProbeContext, Verdict
 
 MADE_S = 300.0  # for a compute environment and a queue to become VALID
 SHOWN_S = 120.0  # for a request to have a visible effect

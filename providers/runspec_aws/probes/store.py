@@ -15,7 +15,8 @@ from botocore.utils import get_environ_proxies
 
 from runspec_aws.client import AwsClient
 from runspec_aws.errors import translated
-from runspec_jobs.provider import Observation, ProbeContext, Request, Verdict
+from runspec_jobs.provider import Request
+from runspec_jobs.provider.probe import Observation, ProbeContext, Verdict
 
 AT_ONCE = 8
 LISTED = 20

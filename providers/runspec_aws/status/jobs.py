@@ -18,18 +18,16 @@ from runspec_aws.store.objects import Objects
 from runspec_jobs.provider import (
     Conflict,
     MembershipChange,
-    NodeEnds,
     NodeStatus,
     RemoteError,
     Response,
     State,
     Status,
-    blamed,
-    elastic_changes,
-    elastic_end,
-    elastic_status,
-    read_record,
 )
+from runspec_jobs.provider.elastic_tasks import elastic_changes, elastic_end, elastic_status
+from runspec_jobs.provider.job_manifest import read_record
+from runspec_jobs.provider.node_ends import NodeEnds
+from runspec_jobs.provider.types import blamed
 
 # The id of a child is JOB:N, and that of a node JOB#N:
 # https://docs.aws.amazon.com/batch/latest/userguide/array_jobs.html

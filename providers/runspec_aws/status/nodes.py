@@ -8,15 +8,9 @@ from typing import Any, NamedTuple
 from runspec_aws import attempts, reasons
 from runspec_aws.decision import JobKind
 from runspec_aws.status.poll import Job
-from runspec_jobs.provider import (
-    NOT_NEEDED,
-    NodeEnds,
-    NodeStatus,
-    State,
-    contradicted,
-    unproven,
-    unrecorded,
-)
+from runspec_jobs.provider import NodeStatus, State
+from runspec_jobs.provider.elastic_tasks import NOT_NEEDED
+from runspec_jobs.provider.node_ends import NodeEnds, contradicted, unproven, unrecorded
 
 SERVICE = "AWS Batch"
 EXITED = "exited with code"  # the beginning of a reason that says nothing else

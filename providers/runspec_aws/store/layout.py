@@ -10,19 +10,10 @@ from typing import Any
 from runspec_aws.decision import Decision
 from runspec_aws.naming import s3
 from runspec_aws.options import AwsOptions
-from runspec_jobs.provider import (
-    Facts,
-    Request,
-    Scope,
-    Spec,
-    Step,
-    blob_name,
-    job_record,
-    pack_agent,
-    proves_end,
-    reach,
-    uploads,
-)
+from runspec_jobs.provider import Facts, Request, Scope, Spec, Step
+from runspec_jobs.provider.job_manifest import blob_name, job_record, reach, uploads
+from runspec_jobs.provider.payload import pack_agent
+from runspec_jobs.provider.signed_urls import proves_end
 
 AGENT_SHA256 = hashlib.sha256(pack_agent()).hexdigest()
 SHARED = "/mnt/runspec"  # where shared file systems are mounted in jobs

@@ -16,7 +16,8 @@ from typing import Any
 from runspec_aws.errors import got, listed, translated
 from runspec_aws.lookup import absent
 from runspec_aws.session import Body, Session
-from runspec_jobs.provider import Conflict, HashedPart, NoAnswer, RunspecError
+from runspec_jobs.provider import Conflict, NoAnswer, RunspecError
+from runspec_jobs.provider.streams.object_streams import HashedPart
 
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html
 LEAST_BYTES = 5 << 20  # of every part but the last one

@@ -13,16 +13,10 @@ from runspec_aws.errors import code_of, listed, translated
 from runspec_aws.lookup import absent
 from runspec_aws.session import Body, Session
 from runspec_aws.store import multipart
-from runspec_jobs.provider import (
-    BodyReader,
-    Bundle,
-    OutputFile,
-    Progress,
-    RemoteError,
-    read_saved_outputs,
-    tar_blocks,
-    tar_bytes,
-)
+from runspec_jobs.provider import Bundle, OutputFile, Progress, RemoteError
+from runspec_jobs.provider.saved_outputs import read_saved_outputs
+from runspec_jobs.provider.streams.object_streams import BodyReader
+from runspec_jobs.provider.streams.tar_stream import tar_blocks, tar_bytes
 
 DELETED_AT_ONCE = 1000  # https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteObjects.html
 # Characters that XML 1.0 cannot hold, or changes, so that DeleteObjects cannot name a key with them; the URL of

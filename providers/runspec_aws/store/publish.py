@@ -10,7 +10,7 @@ from boto3.s3.transfer import TransferConfig
 
 from runspec_aws.errors import translated
 from runspec_aws.store.objects import AT_ONCE, Objects
-from runspec_jobs.provider import Copy, publish as publish_outputs
+from runspec_jobs.provider.saved_outputs import Copy, publish as publish_outputs
 
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-keys.html
 KEY_BYTES = 1024

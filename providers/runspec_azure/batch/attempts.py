@@ -14,7 +14,8 @@ from runspec_azure.batch import reasons
 from runspec_azure.batch.timing import DEFAULT, Timing
 from runspec_azure.store import Blobs
 from runspec_azure.timing import CLOCK, Clock
-from runspec_jobs.provider import Attempt, NodeEnds, unrecorded
+from runspec_jobs.provider import Attempt
+from runspec_jobs.provider.node_ends import NodeEnds, unrecorded
 
 # The exit code of the agent when another attempt is needed, whatever its program's code was.
 AGAIN = 75

@@ -37,13 +37,11 @@ from runspec_jobs.provider import (
     Response,
     Status,
     Step,
-    Stream,
-    TimedChunk,
-    Usage,
-    pack_agent,
-    read_usage,
-    seats_of,
 )
+from runspec_jobs.provider.elastic_tasks import seats_of
+from runspec_jobs.provider.machines import Usage, read_usage
+from runspec_jobs.provider.payload import pack_agent
+from runspec_jobs.provider.streams.log_streams import Stream, TimedChunk
 
 # https://learn.microsoft.com/en-us/rest/api/batchservice/batch-status-and-error-codes
 LEAVING = frozenset({"PoolBeingDeleted", "JobBeingDeleted"})

@@ -7,16 +7,10 @@ from dataclasses import dataclass
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.resources import request
 from runspec_azure.resources.vm_sizes import GIB, known
-from runspec_jobs.provider import (
-    Capacity,
-    ChosenMachine,
-    Facts,
-    MachineRequest,
-    Spec,
-    limit_s,
-    nodes_each,
-    tasks_in_all,
-)
+from runspec_jobs.provider import Capacity, Facts, Spec
+from runspec_jobs.provider.elastic_tasks import nodes_each, tasks_in_all
+from runspec_jobs.provider.job_manifest import limit_s
+from runspec_jobs.provider.machines import ChosenMachine, MachineRequest
 
 SMALLEST = "Standard_D2ds_v5"  # for a spec that no machine holds, which `check` refuses
 # Limits of pools with inter-node communication: https://learn.microsoft.com/azure/batch/batch-quota-limit#pool-size-limits

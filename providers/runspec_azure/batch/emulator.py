@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from runspec_jobs.provider import Emulation, Unavailable
+from runspec_jobs.provider import Unavailable
+from runspec_jobs.provider.types import Emulation
 
 ACCOUNT = "rehearsal"
 # Settings that an incomplete profile may lack.

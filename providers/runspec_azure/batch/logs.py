@@ -14,13 +14,13 @@ from runspec_azure.errors import status_of
 from runspec_azure.session.clients import Session
 from runspec_azure.store import Blobs
 from runspec_azure.timing import PollScheduler
-from runspec_jobs.provider import (
+from runspec_jobs.provider import RemoteError
+from runspec_jobs.provider.elastic_tasks import seat
+from runspec_jobs.provider.streams.log_streams import (
     Chunk,
     LogIndex,
-    RemoteError,
     Stream,
     TimedChunk,
-    seat,
     timed_chunk,
 )
 

@@ -8,14 +8,8 @@ from runspec_azure.batch.decision import Decision
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.resources import request
 from runspec_azure.resources.vm_sizes import azure_price, catalogue
-from runspec_jobs.provider import (
-    NOT_READ,
-    Capacity,
-    ListedPrices,
-    Offer,
-    StandingCost,
-    price_note,
-)
+from runspec_jobs.provider import Capacity
+from runspec_jobs.provider.machines import NOT_READ, ListedPrices, Offer, StandingCost, price_note
 
 ALTERNATIVES = 2
 

@@ -8,12 +8,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from runspec_azure.session import clouds
-from runspec_jobs.provider import (
+from runspec_jobs.provider.registry_login import RegistryOptions
+from runspec_jobs.provider.settings import (
     Anyone,
     Key,
     LocalSecret,
     Positive,
-    RegistryOptions,
     Seconds,
     Truth,
     User,

@@ -9,14 +9,10 @@ from runspec_azure.batch import job, signed
 from runspec_azure.batch.decision import Decision
 from runspec_azure.batch.infrastructure import autoscale, pool as pools
 from runspec_azure.batch.options import BatchOptions
-from runspec_jobs.provider import (
-    Facts,
-    Spec,
-    Step,
-    argv,
-    proves_end,
-    reach,
-)
+from runspec_jobs.provider import Facts, Spec, Step
+from runspec_jobs.provider.commands import argv
+from runspec_jobs.provider.job_manifest import reach
+from runspec_jobs.provider.signed_urls import proves_end
 
 STOP_S = 5  # how often an agent checks whether its task was stopped
 

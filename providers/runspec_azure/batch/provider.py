@@ -13,21 +13,10 @@ from runspec_azure.batch.decision import decide
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.resources import request
 from runspec_azure.store_layout import store
-from runspec_jobs.provider import (
-    NOT_READ,
-    Client,
-    Emulation,
-    Facts,
-    Finding,
-    ListedPrices,
-    Offer,
-    Options,
-    PriceList,
-    Probe,
-    Problem,
-    Spec,
-    Step,
-)
+from runspec_jobs.provider import Client, Facts, Finding, Options, Problem, Spec, Step
+from runspec_jobs.provider.machines import NOT_READ, ListedPrices, Offer, PriceList
+from runspec_jobs.provider.probe import Probe
+from runspec_jobs.provider.types import Emulation
 
 
 class AzureBatchProvider:

@@ -12,22 +12,11 @@ from typing import Any
 from runspec_azure import store_layout
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import blob
-from runspec_jobs.provider import (
-    OUTPUT_TAR,
-    Facts,
-    Line,
-    Mount,
-    Problem,
-    Scope,
-    Spec,
-    Step,
-    argv,
-    blob_name,
-    digest_line,
-    signed_job_lines,
-    signed_problems,
-    signed_scripts,
-)
+from runspec_jobs.provider import Facts, Mount, Problem, Scope, Spec, Step
+from runspec_jobs.provider.commands import argv
+from runspec_jobs.provider.job_manifest import OUTPUT_TAR, blob_name, digest_line
+from runspec_jobs.provider.payload import signed_scripts
+from runspec_jobs.provider.signed_urls import Line, signed_job_lines, signed_problems
 
 # The limit of one Put Blob: https://learn.microsoft.com/rest/api/storageservices/put-blob#remarks
 MOST_BYTES = 5000 << 20

@@ -15,26 +15,18 @@ from runspec_azure.errors import status_of
 from runspec_azure.session.clients import Session
 from runspec_azure.store import Blobs
 from runspec_azure.timing import CLOCK, Clock
-from runspec_jobs.provider import (
-    Attempt,
-    MembershipChange,
+from runspec_jobs.provider import Attempt, MembershipChange, NodeStatus, RemoteError, State, Status
+from runspec_jobs.provider.elastic_tasks import elastic_changes, elastic_end, elastic_status, seated
+from runspec_jobs.provider.job_manifest import read_record
+from runspec_jobs.provider.node_ends import (
     NodeEnd,
     NodeEnds,
-    NodeStatus,
-    RemoteError,
-    State,
-    Status,
-    blamed,
     contradicted,
-    elastic_changes,
-    elastic_end,
-    elastic_status,
     overdue,
-    read_record,
-    seated,
     unproven,
     unrecorded,
 )
+from runspec_jobs.provider.types import blamed
 
 SERVICE = "Azure Batch"
 SHOWN = 100  # the most tasks that a status lists while the job runs; at its end, it lists all

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from runspec_azure.session.transport import new_session
-from runspec_jobs.provider import ListedPrices, RemoteError, UsageError
+from runspec_jobs.provider import RemoteError, UsageError
+from runspec_jobs.provider.machines import ListedPrices
 
 LIST = "https://prices.azure.com/api/retail/prices"
 ANSWER_S = 60.0

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from runspec_azure.resources.vm_sizes import Machine, catalogue, current, holding, known
-from runspec_jobs.provider import (
+from runspec_jobs.provider.machines import (
     ChosenMachine,
     MachineRequest,
     chosen_machine,

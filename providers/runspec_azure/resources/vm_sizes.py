@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from runspec_jobs.provider import (
+from runspec_jobs.provider.machines import (
     NOT_READ,
     Catalogue,
     ChosenMachine,

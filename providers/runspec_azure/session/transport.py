@@ -25,7 +25,8 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from runspec_azure.session import clouds
 from runspec_azure.session.clouds import Cloud
-from runspec_jobs.provider import CredentialsError, TimedStream
+from runspec_jobs.provider import CredentialsError
+from runspec_jobs.provider.streams.object_streams import TimedStream
 
 LONGEST_PAUSE_S = 60.0  # that an answer may ask for before another attempt
 

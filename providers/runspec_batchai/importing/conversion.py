@@ -11,7 +11,8 @@ from typing import Any
 from runspec_batchai.importing import cluster_file, job_file
 from runspec_batchai.importing.draft import ACCOUNT_GAP, GAP, Draft
 from runspec_batchai.importing.foreign_file import ForeignObject, loaded
-from runspec_jobs.provider import ForeignFile, Imported, UsageError
+from runspec_jobs.provider import UsageError
+from runspec_jobs.provider.types import ForeignFile, Imported
 
 NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 KNOWN = ("$schema",)

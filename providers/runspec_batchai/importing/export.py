@@ -12,7 +12,8 @@ from typing import Any
 
 from runspec_batchai.importing.draft import KEY_GAP
 from runspec_batchai.store_volumes import LOGS, STORE
-from runspec_jobs.provider import Exported, Step
+from runspec_jobs.provider import Step
+from runspec_jobs.provider.types import Exported
 
 KEY_OF_TOOL = {"$secret": "env:AZURE_BATCHAI_STORAGE_KEY"}
 SCHEMA = "https://raw.githubusercontent.com/Azure/BatchAI/master/schemas/2018-05-01/{}.json"

@@ -8,7 +8,8 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runspec_jobs.provider import ForeignFile, UsageError, did_you_mean
+from runspec_jobs.provider import UsageError, did_you_mean
+from runspec_jobs.provider.types import ForeignFile
 
 PIECES = re.compile(r'"(?:\\.|[^"\\])*"|[^"\s]+|[ \t\r\n]+|\s', re.DOTALL)
 PLAIN_SPACE = " \t\r\n"

@@ -11,7 +11,7 @@ from runspec_batchai.importing.foreign_file import ForeignObject, is_secret
 from runspec_batchai.importing.paths import Places, take_inputs, take_outputs
 from runspec_batchai.job.toolkits import KINDS, NUMBERS, Kind, fields
 from runspec_batchai.store_volumes import ROOTS
-from runspec_jobs.provider import literal
+from runspec_jobs.provider.commands import literal
 
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 CLUSTER = re.compile(

@@ -9,7 +9,7 @@ from typing import Any
 from runspec_batchai.importing.draft import Draft, key
 from runspec_batchai.importing.foreign_file import ForeignObject
 from runspec_batchai.naming import made_up_place
-from runspec_jobs.provider import literal
+from runspec_jobs.provider.commands import literal
 
 MENTION = re.compile(
     r"\$\{?(AZ_BATCHAI_(?:INPUT|OUTPUT)_\w+|AZ_BATCHAI_JOB_MOUNT_ROOT|AZ_BATCHAI_MOUNT_ROOT)\}?"

@@ -10,7 +10,8 @@ from runspec_batchai import store_volumes
 from runspec_batchai.decision import Decision
 from runspec_batchai.job import toolkits
 from runspec_batchai.options import BatchAiOptions
-from runspec_jobs.provider import Facts, Spec, variable
+from runspec_jobs.provider import Facts, Spec
+from runspec_jobs.provider.commands import variable
 
 UNITS = (
     "b",

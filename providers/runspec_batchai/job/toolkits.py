@@ -11,7 +11,8 @@ from runspec_batchai.attempts import hosts, ranks, with_retries
 from runspec_batchai.decision import Decision
 from runspec_batchai.job import command_line
 from runspec_batchai.options import BatchAiOptions
-from runspec_jobs.provider import Spec, variable
+from runspec_jobs.provider import Spec
+from runspec_jobs.provider.commands import variable
 
 SCRIPT = ("pythonScriptFilePath", "pythonInterpreterPath")
 

@@ -11,7 +11,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from runspec_jobs.provider import Unavailable, python_fits, python_version
+from runspec_jobs.provider import Unavailable
+from runspec_jobs.provider.commands import python_fits, python_version
 from runspec_local.session.uv import last_said, uv_environment
 
 RUNS_S = 30.0  # an interpreter that does not start in this time does not work

@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from runspec_ec2 import ec2_catalogue
-from runspec_jobs.provider import (
-    Facts,
-    Problem,
-    Spec,
-    did_you_mean,
-    lacking,
-    machine_shortfall,
-)
+from runspec_jobs.provider import Facts, Problem, Spec, did_you_mean
+from runspec_jobs.provider.machines import machine_shortfall
+from runspec_jobs.provider.spec_checks import lacking
 from runspec_parallelcluster.check import queues as check_queues, storage
 from runspec_parallelcluster.decision import Decision, QueueChoice
 from runspec_parallelcluster.naming import VERSION, at

@@ -16,10 +16,9 @@ from runspec_jobs.provider import (
     State,
     Status,
     Unavailable,
-    read_record,
-    seated,
-    seats_of,
 )
+from runspec_jobs.provider.elastic_tasks import seated, seats_of
+from runspec_jobs.provider.job_manifest import read_record
 from runspec_slurm import reasons, task_stop
 from runspec_slurm.lookup.arrays import Arrays, Pace
 from runspec_slurm.lookup.ownership import JobOwnership

@@ -6,7 +6,9 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from runspec_jobs.provider import Attempt, NodeStatus, State, Status, blamed, overdue
+from runspec_jobs.provider import Attempt, NodeStatus, State, Status
+from runspec_jobs.provider.node_ends import overdue
+from runspec_jobs.provider.types import blamed
 from runspec_slurm import reasons
 from runspec_slurm.queue import ENDED, Past, Row
 from runspec_slurm.status.workspace_poll import BATCH, AttemptKey, Note

@@ -6,18 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from runspec_jobs.provider import (
-    PARTED_FORMAT,
-    Facts,
-    Scope,
-    Spec,
-    Step,
-    argv as program,
-    blob_name,
-    job_record,
-    reach,
-    uploads,
-)
+from runspec_jobs.provider import Facts, Scope, Spec, Step
+from runspec_jobs.provider.commands import argv as program
+from runspec_jobs.provider.job_manifest import PARTED_FORMAT, blob_name, job_record, reach, uploads
 from runspec_slurm import containers, job
 from runspec_slurm.decision import Decision
 from runspec_slurm.naming import AGENT_KEY, AGENT_SHA256, folder, of_run

@@ -7,15 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import BinaryIO, NamedTuple
 
-from runspec_jobs.provider import (
-    OUTPUT_TAR,
-    Conflict,
-    Copy,
-    OutputFile,
-    RangedReader,
-    publish as publish_outputs,
-    read_saved_outputs,
-)
+from runspec_jobs.provider import Conflict, OutputFile
+from runspec_jobs.provider.job_manifest import OUTPUT_TAR
+from runspec_jobs.provider.saved_outputs import Copy, publish as publish_outputs, read_saved_outputs
+from runspec_jobs.provider.streams.object_streams import RangedReader
 from runspec_slurm.store.records import BatchFetch
 from runspec_slurm.store.workspace import Entry, WorkspaceStore, part_name
 

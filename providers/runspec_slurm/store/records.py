@@ -9,15 +9,10 @@ import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from runspec_jobs.provider import (
-    MembershipChange,
-    Status,
-    Usage,
-    changes_of,
-    elastic_end,
-    elastic_status,
-    read_usage,
-)
+from runspec_jobs.provider import MembershipChange, Status
+from runspec_jobs.provider.elastic_tasks import elastic_end, elastic_status
+from runspec_jobs.provider.machines import Usage, read_usage
+from runspec_jobs.provider.types import changes_of
 from runspec_slurm.store.workspace import NOTHING, Entry, WorkspaceStore
 
 MOST = 10_000  # changes of a run that are read, counted from the last one

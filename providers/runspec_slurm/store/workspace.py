@@ -10,15 +10,8 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
-from runspec_jobs.provider import (
-    Bundle,
-    NoAnswer,
-    Progress,
-    RemoteError,
-    RunspecError,
-    Unavailable,
-    tar_blocks,
-)
+from runspec_jobs.provider import Bundle, NoAnswer, Progress, RemoteError, RunspecError, Unavailable
+from runspec_jobs.provider.streams.tar_stream import tar_blocks
 from runspec_slurm.session.process import Done
 from runspec_slurm.session.transport import Transport
 from runspec_slurm.store.local_workspace import LocalWorkspace

@@ -19,7 +19,7 @@ from runspec_jobs.access.endpoints import (
     end_process,
     get_last_line,
 )
-from runspec_jobs.provider import Address, Forward, Route, StdioProxy
+from runspec_jobs.provider.types import Address, Forward, Route, StdioProxy
 
 CONNECT_S = 15.0
 PAUSE_S = 0.02

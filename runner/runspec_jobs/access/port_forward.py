@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from runspec_jobs.access.connections import Connector
 from runspec_jobs.access.endpoints import End, Refused, Socket
 from runspec_jobs.errors import RunspecError, UsageError
-from runspec_jobs.provider import Address, Forward, Route
+from runspec_jobs.provider.types import Address, Forward, Route
 
 HERE = "127.0.0.1"
 DRAIN_S = 5.0  # for the last data from the node

@@ -11,13 +11,8 @@ from typing import NamedTuple
 from runspec_jobs.api.jobs import Job, plan
 from runspec_jobs.errors import Conflict, Unavailable, UsageError
 from runspec_jobs.load import registry
-from runspec_jobs.provider import (
-    ForeignFile,
-    Imported as Imported,
-    SupportsExport,
-    SupportsImport,
-    paths,
-)
+from runspec_jobs.provider import SupportsExport, SupportsImport, paths
+from runspec_jobs.provider.types import ForeignFile, Imported as Imported
 from runspec_jobs.state import atomic_io
 
 PROFILE = paths.PROFILE

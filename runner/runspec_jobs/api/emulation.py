@@ -20,13 +20,8 @@ from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.errors import Unavailable, UsageError
 from runspec_jobs.load import chain_file, inputs, profile, registry, source
 from runspec_jobs.load.overrides import Overrides, apply_overrides
-from runspec_jobs.provider import (
-    Emulation,
-    Provider,
-    Spec,
-    SupportsEmulatedContainers,
-    SupportsEmulation,
-)
+from runspec_jobs.provider import Provider, Spec, SupportsEmulatedContainers, SupportsEmulation
+from runspec_jobs.provider.types import Emulation
 from runspec_jobs.state import atomic_io
 
 NONE = Overrides()

@@ -17,7 +17,6 @@ from runspec_jobs.logs.follow import Line
 from runspec_jobs.plan import shell_job
 from runspec_jobs.provider import (
     Client,
-    ExecSpec as ExecSpec,
     NodeStatus,
     State,
     Status as Status,
@@ -25,6 +24,7 @@ from runspec_jobs.provider import (
     SupportsExec,
     SupportsPortForward,
 )
+from runspec_jobs.provider.types import ExecSpec as ExecSpec
 
 LOOK_S = 1.0  # the least pause between two queries for the state of the run
 SLEEP_S = 0.1  # the longest sleep while waiting

@@ -12,16 +12,8 @@ from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.profiles import load_configured
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.errors import Conflict, RunspecError, Unavailable, UsageError
-from runspec_jobs.provider import (
-    Facts,
-    Observation,
-    Options,
-    Probe as Probe,
-    Provider,
-    Request,
-    SupportsProbes,
-    Verdict as Verdict,
-)
+from runspec_jobs.provider import Facts, Options, Provider, Request, SupportsProbes
+from runspec_jobs.provider.probe import Observation, Probe as Probe, Verdict as Verdict
 from runspec_jobs.state import probe_leftovers
 from runspec_jobs.state.probe_leftovers import Left as Left, Session
 

@@ -10,12 +10,9 @@ from runspec_jobs.errors import Damaged
 from runspec_jobs.load import registry
 from runspec_jobs.machines.spent import write_rates
 from runspec_jobs.provider import (
-    NOT_READ,
     Capacity,
     Client,
     Facts,
-    ListedPrices,
-    Offer,
     Provider,
     Spec,
     SupportsOffer,
@@ -23,6 +20,7 @@ from runspec_jobs.provider import (
     SupportsReconcile,
     SupportsRehydration,
 )
+from runspec_jobs.provider.machines import NOT_READ, ListedPrices, Offer
 from runspec_jobs.spec import placeholders
 from runspec_jobs.state import price_cache
 from runspec_jobs.state.run_record import Record

@@ -14,7 +14,8 @@ from runspec_jobs.engine.wait import is_whole, note_followed, note_job_goes_on, 
 from runspec_jobs.errors import Conflict, TimedOut
 from runspec_jobs.logs import follow as log, save as copying
 from runspec_jobs.logs.outage import Outage
-from runspec_jobs.provider import Client, Status, Stream
+from runspec_jobs.provider import Client, Status
+from runspec_jobs.provider.streams.log_streams import Stream
 from runspec_jobs.state import attempt_history, written_files
 from runspec_jobs.state.run_record import Record
 

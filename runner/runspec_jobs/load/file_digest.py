@@ -15,7 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from runspec_jobs.errors import RunspecError
-from runspec_jobs.provider import File, HashedPart
+from runspec_jobs.provider import File
+from runspec_jobs.provider.streams.object_streams import HashedPart
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -10,16 +10,8 @@ from dataclasses import dataclass, field
 
 from runspec_jobs.errors import RunspecError, TimedOut, Unavailable
 from runspec_jobs.logs.outage import Outage, Start, make_pauses, start_call
-from runspec_jobs.provider import (
-    Chunk,
-    Client,
-    State,
-    Status,
-    Stream,
-    SupportsLogs,
-    SupportsLogTimes,
-    TimedChunk,
-)
+from runspec_jobs.provider import Client, State, Status, SupportsLogs, SupportsLogTimes
+from runspec_jobs.provider.streams.log_streams import Chunk, Stream, TimedChunk
 
 FIRST_PAUSE_S = 0.01
 LONGEST_PAUSE_S = 1.0

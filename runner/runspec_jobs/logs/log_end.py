@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from runspec_jobs.diagnostics.terminal_text import strip_sequences
 from runspec_jobs.logs.follow import choose_streams, get_log_client, show_line
-from runspec_jobs.provider import Client, NodeStatus, State, Status, Stream
+from runspec_jobs.provider import Client, NodeStatus, State, Status
+from runspec_jobs.provider.streams.log_streams import Stream
 
 LINES = 5
 MOST_BYTES = (

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from runspec_jobs.logs.outage import Outage
-from runspec_jobs.provider import Stream
+from runspec_jobs.provider.streams.log_streams import Stream
 from runspec_jobs.state import atomic_io
 
 

@@ -4,6 +4,18 @@ A provider has two parts. The `Provider` is pure: it checks a spec and turns it 
 the clock, the environment or the disk. Its `Client` sends the requests of a plan. Every optional feature of a provider
 or a client is a protocol with one method, which the core looks for with isinstance: the `Supports...` protocols of
 `capabilities`. The tests in `runspec_jobs.testing` check the contract for every registered provider.
+
+The names of this module are what every provider needs. What only some need is in modules beside it:
+
+* `settings`: types for `Options` and their blocks
+* `commands`: what a job runs, its tasks and its Python
+* `machines`: machines, prices, and the rule of choice
+* `spec_checks`: problems that several providers find
+* `payload`, `job_manifest`, `signed_urls`: the agent, the record that it reads, and jobs without it
+* `saved_outputs`, `streams`: what jobs have saved, and streams of logs, objects and tar files
+* `elastic_tasks`, `node_ends`: the state of elastic jobs, and proofs of how nodes have ended
+* `registry_login`, `probe`: logins to registries, and tests of assumptions about a service
+* `types`: what the rarer capabilities exchange, such as routes to nodes and imported files
 """
 
 from __future__ import annotations
@@ -22,32 +34,6 @@ from runspec_jobs.errors import (
     Unavailable,
     UsageError,
 )
-from runspec_jobs.machines.choice import (
-    GPU_MULTIPLE,
-    ChosenMachine,
-    MachineRequest,
-    choose as choose_machines,
-    chosen_machine,
-    listed_machine,
-    price as machine_price,
-)
-from runspec_jobs.machines.estimate import (
-    KEPT_H,
-    Offer,
-    StandingCost,
-    alternatives as other_machines,
-    price_note,
-)
-from runspec_jobs.machines.machine import (
-    Catalogue,
-    Machine,
-    make_unknown as unknown_machine,
-    read as read_catalogue,
-)
-from runspec_jobs.machines.price_list import NOT_READ, ListedPrices, PriceList
-from runspec_jobs.machines.service import MONTH_H, ServicePrice, read_services, service_price
-from runspec_jobs.machines.shortfall import explain_shortfall as machine_shortfall, other_regions
-from runspec_jobs.machines.usage import Usage, read_usage
 from runspec_jobs.provider.capabilities import (
     SupportsAccessHints,
     SupportsAdoption,
@@ -85,63 +71,7 @@ from runspec_jobs.provider.capabilities import (
     SupportsUpload,
     SupportsUsage,
 )
-from runspec_jobs.provider.elastic_tasks import (
-    NOT_NEEDED,
-    elastic_changes,
-    elastic_end,
-    elastic_status,
-    nodes_each,
-    seat,
-    seated,
-    seats_of,
-    task_of,
-    tasks_in_all,
-)
-from runspec_jobs.provider.job_manifest import (
-    OUTPUT_TAR,
-    PARTED_FORMAT,
-    blob_name,
-    digest_line,
-    job_record,
-    kept_outputs,
-    limit_s,
-    reach,
-    read_record,
-    resumed,
-    saves as saves_mount,
-    uploads,
-)
-from runspec_jobs.provider.node_ends import (
-    NodeEnd,
-    NodeEnds,
-    contradicted,
-    overdue,
-    unproven,
-    unrecorded,
-)
 from runspec_jobs.provider.paths import find_home as state_folder
-from runspec_jobs.provider.payload import (
-    pack_agent,
-    read_inside_sh,
-    signed_scripts,
-    strip_boot,
-)
-from runspec_jobs.provider.probe import BenchProbe, Observation, Probe, ProbeContext, Verdict
-from runspec_jobs.provider.registry_login import RegistryOptions, docker_auth, registry_of
-from runspec_jobs.provider.saved_outputs import Copy, publish, read_saved_outputs
-from runspec_jobs.provider.signed_urls import (
-    Line,
-    proves_end,
-    signed_job_lines,
-    signed_problems,
-)
-from runspec_jobs.provider.spec_checks import (
-    lacking,
-    literal_paths,
-    not_in_profile,
-    secret_problems,
-    too_many_tasks,
-)
 from runspec_jobs.provider.steps import (
     Request,
     Response,
@@ -153,37 +83,13 @@ from runspec_jobs.provider.steps import (
     requests_of,
     short_hash,
 )
-from runspec_jobs.provider.streams.log_streams import (
-    Chunk,
-    LogIndex,
-    Stream,
-    TimedChunk,
-    timed_chunk,
-)
-from runspec_jobs.provider.streams.object_streams import (
-    BodyReader,
-    HashedPart,
-    RangedReader,
-    TimedStream,
-)
-from runspec_jobs.provider.streams.tar_stream import tar_blocks, tar_bytes
 from runspec_jobs.provider.types import (
-    SECRET_SOURCE,
-    Address,
     Attempt,
     Bundle,
-    Emulation,
-    ExecSpec,
-    Exported,
     Facts,
     File,
     Finding,
-    ForeignFile,
-    Forward,
-    Imported,
-    LocalSecret,
     MembershipChange,
-    NodeRef,
     NodeStatus,
     Options,
     Orphan,
@@ -192,91 +98,33 @@ from runspec_jobs.provider.types import (
     Places,
     Progress,
     Resume,
-    Route,
     SavedOutput,
-    SecretSource,
     Source,
     State,
     Status,
-    StdioProxy,
-    blamed,
-    changes_of,
 )
 from runspec_jobs.record_formats import check as check_format
-from runspec_jobs.spec.field_marks import Anyone, User
 from runspec_jobs.spec.interpreter import Interpreter, interpreter
 from runspec_jobs.spec.model import Capacity, Launch, Mount, Nodes, Output, Spec
-from runspec_jobs.spec.placeholders import PLACE, argv, literal, shell_script, tasks, variable
-from runspec_jobs.spec.python_versions import python_fits, python_version
-from runspec_jobs.spec.types import (
-    Bytes,
-    Key,
-    Model,
-    Positive,
-    Seconds,
-    SecretName,
-    Truth,
-    Whole,
-    Word,
-    text_like,
-)
 
 __all__ = [
-    "GPU_MULTIPLE",
-    "KEPT_H",
-    "MONTH_H",
-    "NOT_NEEDED",
-    "NOT_READ",
-    "OUTPUT_TAR",
-    "PARTED_FORMAT",
-    "PLACE",
-    "SECRET_SOURCE",
-    "Address",
     "AlreadyExists",
-    "Anyone",
     "Attempt",
-    "BenchProbe",
-    "BodyReader",
     "Bundle",
-    "Bytes",
     "Capacity",
-    "Catalogue",
-    "ChosenMachine",
-    "Chunk",
     "Client",
     "Conflict",
-    "Copy",
     "CredentialsError",
-    "Emulation",
-    "ExecSpec",
-    "Exported",
     "Facts",
     "File",
     "Finding",
-    "ForeignFile",
-    "Forward",
-    "HashedPart",
-    "Imported",
     "Interpreter",
-    "Key",
     "Launch",
-    "Line",
-    "ListedPrices",
-    "LocalSecret",
-    "LogIndex",
-    "Machine",
-    "MachineRequest",
     "MembershipChange",
-    "Model",
     "Mount",
     "NoAnswer",
-    "NodeEnd",
-    "NodeEnds",
-    "NodeRef",
     "NodeStatus",
     "Nodes",
-    "Observation",
-    "Offer",
     "Options",
     "Orphan",
     "Output",
@@ -284,35 +132,21 @@ __all__ = [
     "Parent",
     "Path",
     "Places",
-    "Positive",
-    "PriceList",
-    "Probe",
-    "ProbeContext",
     "Problem",
     "Progress",
     "Provider",
-    "RangedReader",
-    "RegistryOptions",
     "RemoteError",
     "Request",
     "Response",
     "Resume",
-    "Route",
     "RunspecError",
     "SavedOutput",
     "Scope",
-    "Seconds",
-    "SecretName",
-    "SecretSource",
-    "ServicePrice",
     "Source",
     "Spec",
-    "StandingCost",
     "State",
     "Status",
-    "StdioProxy",
     "Step",
-    "Stream",
     "SupportsAccessHints",
     "SupportsAdoption",
     "SupportsConda",
@@ -348,90 +182,17 @@ __all__ = [
     "SupportsTaskStop",
     "SupportsUpload",
     "SupportsUsage",
-    "TimedChunk",
-    "TimedStream",
-    "Truth",
     "Unavailable",
-    "Usage",
     "UsageError",
-    "User",
-    "Verdict",
-    "Whole",
-    "Word",
     "answer_mark",
-    "argv",
-    "blamed",
-    "blob_name",
-    "changes_of",
     "check_format",
-    "choose_machines",
-    "chosen_machine",
     "content_name",
-    "contradicted",
     "did_you_mean",
-    "digest_line",
-    "docker_auth",
-    "elastic_changes",
-    "elastic_end",
-    "elastic_status",
     "in_turn",
     "interpreter",
-    "job_record",
-    "kept_outputs",
-    "lacking",
-    "limit_s",
-    "listed_machine",
-    "literal",
-    "literal_paths",
-    "machine_price",
-    "machine_shortfall",
-    "nodes_each",
-    "not_in_profile",
-    "other_machines",
-    "other_regions",
-    "overdue",
-    "pack_agent",
-    "price_note",
-    "proves_end",
-    "publish",
-    "python_fits",
-    "python_version",
-    "reach",
-    "read_catalogue",
-    "read_inside_sh",
-    "read_record",
-    "read_saved_outputs",
-    "read_services",
-    "read_usage",
-    "registry_of",
     "requests_of",
-    "resumed",
-    "saves_mount",
-    "seat",
-    "seated",
-    "seats_of",
-    "secret_problems",
-    "service_price",
-    "shell_script",
     "short_hash",
-    "signed_job_lines",
-    "signed_problems",
-    "signed_scripts",
     "state_folder",
-    "strip_boot",
-    "tar_blocks",
-    "tar_bytes",
-    "task_of",
-    "tasks",
-    "tasks_in_all",
-    "text_like",
-    "timed_chunk",
-    "too_many_tasks",
-    "unknown_machine",
-    "unproven",
-    "unrecorded",
-    "uploads",
-    "variable",
 ]
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from runspec_jobs.provider import MembershipChange, NodeRef
+from runspec_jobs.provider import MembershipChange
+from runspec_jobs.provider.types import NodeRef
 
 NOT_KNOWN = "not known"
 WITH_NEXT = "with the next one's"

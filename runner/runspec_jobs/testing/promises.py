@@ -10,7 +10,8 @@ from typing import Any
 
 from runspec_jobs.diagnostics.problem import Path, Problem, format_path
 from runspec_jobs.plan.model import FILE, REF, SECRET, find_marked, format_canonical, write_step
-from runspec_jobs.provider import Facts, Model, Options, Scope, Spec, Step
+from runspec_jobs.provider import Facts, Options, Scope, Spec, Step
+from runspec_jobs.provider.settings import Model
 
 
 def assert_problems_are_complete(

@@ -15,7 +15,6 @@ from runspec_jobs.errors import RemoteError, UnknownOutcome
 from runspec_jobs.load.profile import Profile
 from runspec_jobs.plan import model
 from runspec_jobs.provider import (
-    Chunk,
     Client,
     Facts,
     Progress,
@@ -23,10 +22,10 @@ from runspec_jobs.provider import (
     Scope,
     Spec,
     Status,
-    Stream,
     SupportsAdoption,
     SupportsLogs,
 )
+from runspec_jobs.provider.streams.log_streams import Chunk, Stream
 from runspec_jobs.state import atomic_io
 from runspec_jobs.state.journal import Journal
 from runspec_jobs.testing.faults import LightsOut

@@ -17,8 +17,9 @@ from runspec_emulators.aws.region import Objects
 from runspec_jobs.load.bundle import bundle
 from runspec_jobs.load.file_digest import PART_BYTES
 from runspec_jobs.machines.usage import read_usage
-from runspec_jobs.provider import digest_line, tar_blocks
+from runspec_jobs.provider.job_manifest import digest_line
 from runspec_jobs.provider.payload import strip_inside_sh, strip_signed, strip_usage
+from runspec_jobs.provider.streams.tar_stream import tar_blocks
 from tests.support.agent.shells import SHELLS, Word, every_shell, program
 from tests.support.agent.signed_store import BUCKET, TOOLS, Bucket, Image, answering
 from tests.support.wait import LIMIT_S

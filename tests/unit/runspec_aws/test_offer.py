@@ -9,7 +9,8 @@ import pytest
 from runspec_aws.decision import decide
 from runspec_aws.options import AwsOptions
 from runspec_aws.provider import PROVIDER
-from runspec_jobs.provider import Facts, Offer, Spec
+from runspec_jobs.provider import Facts, Spec
+from runspec_jobs.provider.machines import Offer
 from tests.support.aws.specs import spec
 
 

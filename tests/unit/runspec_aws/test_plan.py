@@ -16,7 +16,8 @@ from runspec_aws.infrastructure import compute_environments
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources import SIZES, known, usable_mib
 from runspec_aws.status import nodes as job_nodes
-from runspec_jobs.provider import Facts, Source, Spec, Step, tasks
+from runspec_jobs.provider import Facts, Source, Spec, Step
+from runspec_jobs.provider.commands import tasks
 from tests.support.aws.specs import PROFILE, SECRET, SHARED, spec
 
 RUN = "n-abc123"

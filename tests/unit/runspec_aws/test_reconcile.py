@@ -11,8 +11,8 @@ import pytest
 from runspec_aws.cleanup import SECOND, Reconciler
 from runspec_aws.status.jobs import Jobs
 from runspec_aws.timing import CLOCK, DEFAULT, Clock
-from runspec_jobs.provider import NOT_NEEDED, RemoteError, State
-from runspec_jobs.provider.elastic_tasks import ELASTIC
+from runspec_jobs.provider import RemoteError, State
+from runspec_jobs.provider.elastic_tasks import ELASTIC, NOT_NEEDED
 
 RUN = "job-abc123"
 HEADERS: Mapping[str, Any] = {"ResponseMetadata": {"HTTPHeaders": {}}}

@@ -11,7 +11,8 @@ from botocore.awsrequest import AWSResponse
 from runspec_aws.options import AwsOptions
 from runspec_aws.session import Body, Session
 from runspec_aws.store.objects import Objects
-from runspec_jobs.provider import HashedPart, RemoteError
+from runspec_jobs.provider import RemoteError
+from runspec_jobs.provider.streams.object_streams import HashedPart
 from tests.support.aws.specs import PROFILE
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from runspec_azure import store
-from runspec_jobs.provider import Copy, RemoteError
+from runspec_jobs.provider import RemoteError
+from runspec_jobs.provider.saved_outputs import Copy
 
 
 class Container:

@@ -8,7 +8,8 @@ import pytest
 
 from runspec_batchai import PROVIDER, resources
 from runspec_jobs.load import registry
-from runspec_jobs.provider import ListedPrices, Offer, SupportsOffer
+from runspec_jobs.provider import SupportsOffer
+from runspec_jobs.provider.machines import ListedPrices, Offer
 from tests.support.azure.batch_ai_specs import facts, spec
 
 FILES = "what is kept in Azure Files"

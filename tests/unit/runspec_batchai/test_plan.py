@@ -14,7 +14,7 @@ import pytest
 
 from runspec_batchai import PROVIDER
 from runspec_batchai.importing.export import exported
-from runspec_jobs.provider import ForeignFile
+from runspec_jobs.provider.types import ForeignFile
 from tests.support.azure.batch_ai_specs import planned, properties, spec
 from tests.unit.runspec_batchai.test_wire import EVERYTHING, fullest
 

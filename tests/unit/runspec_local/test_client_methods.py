@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from runspec_jobs.provider import Chunk, Request, TimedChunk
+from runspec_jobs.provider import Request
+from runspec_jobs.provider.streams.log_streams import Chunk, TimedChunk
 from runspec_local import infrastructure, shell, status
 from runspec_local.client import LocalClient
 from runspec_local.session import container_engine

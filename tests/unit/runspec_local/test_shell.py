@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from runspec_jobs.provider import Address, ExecSpec, StdioProxy, Unavailable
+from runspec_jobs.provider import Unavailable
+from runspec_jobs.provider.types import Address, ExecSpec, StdioProxy
 from runspec_local import shell
 from runspec_local.supervisor import process
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from runspec_jobs.provider import (
-    Chunk,
     MembershipChange,
     NoAnswer,
     RemoteError,
@@ -18,9 +17,9 @@ from runspec_jobs.provider import (
     State,
     Status,
     Step,
-    TimedChunk,
     Unavailable,
 )
+from runspec_jobs.provider.streams.log_streams import Chunk, TimedChunk
 from runspec_parallelcluster import PROVIDER
 from runspec_parallelcluster.client import ParallelClusterClient
 from runspec_parallelcluster.job import access

@@ -15,7 +15,8 @@ from runspec_jobs.engine import start_run
 from runspec_jobs.engine.clients import record_rates
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.plan import model
-from runspec_jobs.provider import Machine, Spec, State, Status
+from runspec_jobs.provider import Spec, State, Status
+from runspec_jobs.provider.machines import Machine
 from runspec_jobs.spec import validate
 from runspec_jobs.state import run_record
 from runspec_parallelcluster import PROVIDER, infrastructure, resources

@@ -9,13 +9,8 @@ import pytest
 from runspec_ec2 import ec2_catalogue
 from runspec_jobs.load import registry
 from runspec_jobs.machines.estimate import Work, estimate
-from runspec_jobs.provider import (
-    ListedPrices,
-    Offer,
-    SupportsOffer,
-    SupportsPolicy,
-    Unavailable,
-)
+from runspec_jobs.provider import SupportsOffer, SupportsPolicy, Unavailable
+from runspec_jobs.provider.machines import ListedPrices, Offer
 from runspec_parallelcluster import PROVIDER
 from runspec_parallelcluster.decision import decide
 from tests.support.slurm.parallelcluster_specs import facts, options, spec

@@ -14,7 +14,6 @@ import pytest
 
 from runspec_jobs.provider import (
     File,
-    Forward,
     MembershipChange,
     NodeStatus,
     Request,
@@ -24,6 +23,7 @@ from runspec_jobs.provider import (
     Step,
     Unavailable,
 )
+from runspec_jobs.provider.types import Forward
 from runspec_slurm import queue, shell, timing
 from runspec_slurm.client import SlurmClient
 from runspec_slurm.options import SlurmOptions

@@ -15,7 +15,8 @@ import pytest
 
 from runspec_emulators.slurm import Cluster
 from runspec_jobs.access.port_forward import Tunnel
-from runspec_jobs.provider import Address, ExecSpec, Unavailable
+from runspec_jobs.provider import Unavailable
+from runspec_jobs.provider.types import Address, ExecSpec
 from runspec_jobs.testing import Trial, World, token
 from runspec_jobs.testing.contracts.entering import post, start_program
 from runspec_jobs.testing.world import ECHO, SECRET

@@ -12,7 +12,8 @@ from typing import Any
 from runspec_aws.decision import decide
 from runspec_aws.options import AwsOptions
 from runspec_batchai import PROVIDER as BATCH_AI
-from runspec_jobs.provider import ChosenMachine, Problem
+from runspec_jobs.provider import Problem
+from runspec_jobs.provider.machines import ChosenMachine
 from runspec_parallelcluster.decision import decide as decide_cluster
 from tests.support.aws.specs import problems as aws_problems, spec as aws_spec
 from tests.support.azure import batch_ai_specs as batch_ai

@@ -22,15 +22,8 @@ from botocore.validate import ParamValidator
 from runspec_jobs.load import profile as profiles, registry, source
 from runspec_jobs.load.profile import Profile
 from runspec_jobs.plan import model as plan
-from runspec_jobs.provider import (
-    Facts,
-    Request,
-    Source,
-    Spec,
-    pack_agent,
-    requests_of,
-    strip_boot,
-)
+from runspec_jobs.provider import Facts, Request, Source, Spec, requests_of
+from runspec_jobs.provider.payload import pack_agent, strip_boot
 from tests.support.azure import arm_bodies, batch_bodies
 from tests.support.root import ROOT
 from tests.unit.specs import batch_ai, parallel_clusters, slurm_clusters

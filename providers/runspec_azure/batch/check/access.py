@@ -12,7 +12,8 @@ from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import setting
 from runspec_azure.resources import request, vm_sizes
 from runspec_azure.session import clouds
-from runspec_jobs.provider import Path, Problem, Spec, lacking, secret_problems
+from runspec_jobs.provider import Path, Problem, Spec
+from runspec_jobs.provider.spec_checks import lacking, secret_problems
 
 MOST_SIGNED_S = 7 * 86_400
 LOGIN_SIGNED_S = MOST_SIGNED_S - 1800  # its key is valid from a little earlier until a little later

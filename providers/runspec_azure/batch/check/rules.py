@@ -14,18 +14,9 @@ from runspec_azure.batch.options import BatchOptions
 from runspec_azure.naming import setting
 from runspec_azure.resources import request, vm_sizes
 from runspec_azure.resources.vm_sizes import Machine
-from runspec_jobs.provider import (
-    GPU_MULTIPLE,
-    Capacity,
-    Facts,
-    MachineRequest,
-    Problem,
-    Spec,
-    did_you_mean,
-    lacking,
-    literal_paths,
-    too_many_tasks,
-)
+from runspec_jobs.provider import Capacity, Facts, Problem, Spec, did_you_mean
+from runspec_jobs.provider.machines import GPU_MULTIPLE, MachineRequest
+from runspec_jobs.provider.spec_checks import lacking, literal_paths, too_many_tasks
 
 MOST_MOUNTS = 10  # https://learn.microsoft.com/azure/batch/batch-quota-limit#other-limits
 MOST_TASKS = 10_000  # of a sweep; more were never tried

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from runspec_azure.batch.options import BatchOptions
 from runspec_azure.batch.probes import jobs, store
-from runspec_jobs.provider import BenchProbe, Probe
+from runspec_jobs.provider.probe import BenchProbe, Probe
 
 CENT = 0.0001  # USD, for some requests: https://azure.microsoft.com/pricing/details/storage/blobs/
 MACHINE = 0.10  # USD, for half an hour of the smallest machine that is large enough

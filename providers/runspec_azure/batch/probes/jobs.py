@@ -16,15 +16,8 @@ from runspec_azure.batch.probes.store import observation
 from runspec_azure.errors import code_of, status_of
 from runspec_azure.naming import batch, pairs
 from runspec_azure.session import responses
-from runspec_jobs.provider import (
-    Facts,
-    Observation,
-    ProbeContext,
-    RemoteError,
-    RunspecError,
-    Spec,
-    Unavailable,
-)
+from runspec_jobs.provider import Facts, RemoteError, RunspecError, Spec, Unavailable
+from runspec_jobs.provider.probe import Observation, ProbeContext
 
 SHOWN_S = 180.0  # for a change to become visible
 MACHINE_S = 1200.0  # for a machine and its task to start

@@ -13,7 +13,8 @@ from azure.core.rest import HttpRequest, HttpResponse
 from runspec_azure import store_layout
 from runspec_azure.batch.client import AzureClient
 from runspec_azure.errors import translated
-from runspec_jobs.provider import Observation, ProbeContext, Request, Verdict
+from runspec_jobs.provider import Request
+from runspec_jobs.provider.probe import Observation, ProbeContext, Verdict
 
 AT_ONCE = 8
 LISTED = 20

@@ -12,7 +12,6 @@ import pytest
 
 from runspec_jobs.access.port_forward import Tunnel
 from runspec_jobs.provider import (
-    ExecSpec,
     Spec,
     State,
     SupportsAccessHints,
@@ -21,6 +20,7 @@ from runspec_jobs.provider import (
     SupportsPortForward,
     Unavailable,
 )
+from runspec_jobs.provider.types import ExecSpec
 from runspec_jobs.testing.contracts.client import NOBODY, Trials
 from runspec_jobs.testing.contracts.outputs import OutputsContract
 from runspec_jobs.testing.trial import Trial

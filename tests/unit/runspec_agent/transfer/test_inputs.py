@@ -19,7 +19,8 @@ from runspec_agent.store.base import Bucket
 from runspec_agent.transfer import inputs
 from runspec_agent.transfer.untar import PART_BYTES
 from runspec_jobs.load.bundle import bundle
-from runspec_jobs.provider import blob_name, tar_blocks
+from runspec_jobs.provider.job_manifest import blob_name
+from runspec_jobs.provider.streams.tar_stream import tar_blocks
 from tests.support.agent.breakable_stores import OBJECTS, Way
 
 pytestmark = pytest.mark.process

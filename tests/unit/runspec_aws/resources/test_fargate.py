@@ -10,7 +10,8 @@ from runspec_aws.options import AwsOptions
 from runspec_aws.provider import PROVIDER
 from runspec_aws.resources import price_fargate
 from runspec_jobs.machines.estimate import Work, estimate
-from runspec_jobs.provider import Facts, Offer
+from runspec_jobs.provider import Facts
+from runspec_jobs.provider.machines import Offer
 from tests.support.aws.specs import spec
 
 
@@ -83,7 +84,7 @@ def test_a_node_that_no_size_holds_has_no_price() -> None:
 
 def test_one_unknown_part_makes_the_price_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     from runspec_aws import resources
-    from runspec_jobs.provider import ListedPrices, ServicePrice
+    from runspec_jobs.provider.machines import ListedPrices, ServicePrice
 
     def known(item: str, region: str | None, listed: ListedPrices) -> ServicePrice:
         usd = None if item == "fargate memory" else 1.0

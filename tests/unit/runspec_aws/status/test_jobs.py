@@ -15,7 +15,8 @@ from runspec_aws.attempts import AttemptKey, over
 from runspec_aws.status.jobs import Jobs
 from runspec_aws.store.objects import Objects
 from runspec_aws.timing import CLOCK, DEFAULT
-from runspec_jobs.provider import NodeEnds, RemoteError, elastic_tasks
+from runspec_jobs.provider import RemoteError, elastic_tasks
+from runspec_jobs.provider.node_ends import NodeEnds
 from tests.support.change_records import at, record
 
 FAILED = {"statusReason": "Essential container in task exited", "container": {"exitCode": 75}}

@@ -8,7 +8,8 @@ import pytest
 
 from runspec_aws.job import EVALUATE
 from runspec_aws.status.nodes import Place, look, may_have_left, node
-from runspec_jobs.provider import NodeEnds, NodeStatus, State
+from runspec_jobs.provider import NodeStatus, State
+from runspec_jobs.provider.node_ends import NodeEnds
 
 EXITED = "Essential container in task exited"
 PLACE = Place(0, 0, "j")

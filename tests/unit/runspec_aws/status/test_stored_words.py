@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runspec_aws.status.nodes import CANCELLED
-from runspec_jobs.provider import NOT_NEEDED
+from runspec_jobs.provider.elastic_tasks import NOT_NEEDED
 
 
 def test_reasons_of_ended_jobs_are_those_of_version_0_1_0() -> None:

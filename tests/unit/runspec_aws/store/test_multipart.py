@@ -15,7 +15,9 @@ from botocore.exceptions import ClientError
 
 from runspec_aws.store import multipart
 from runspec_jobs.load.bundle import bundle
-from runspec_jobs.provider import Conflict, HashedPart, RemoteError, tar_blocks
+from runspec_jobs.provider import Conflict, RemoteError
+from runspec_jobs.provider.streams.object_streams import HashedPart
+from runspec_jobs.provider.streams.tar_stream import tar_blocks
 
 
 class S3:

@@ -12,7 +12,8 @@ from runspec_azure.batch.logs import Logs
 from runspec_azure.batch.status import Tasks
 from runspec_azure.batch.timing import Timing
 from runspec_azure.timing import CLOCK, Clock
-from runspec_jobs.provider import Chunk, RemoteError
+from runspec_jobs.provider import RemoteError
+from runspec_jobs.provider.streams.log_streams import Chunk
 
 RUN = "n-abc123"
 PRINTED = {"tvm-a": b"of a\n", "tvm-b": b"of b\n", "tvm-c": b"of c\n"}

@@ -8,7 +8,8 @@ import pytest
 
 from runspec_azure.batch import PROVIDER
 from runspec_jobs.load import registry
-from runspec_jobs.provider import Facts, Offer, SupportsOffer
+from runspec_jobs.provider import Facts, SupportsOffer
+from runspec_jobs.provider.machines import Offer
 from tests.support.azure.specs import options, spec
 
 EASTUS = "https://jobs.eastus.batch.azure.com"

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from runspec_azure.resources.vm_sizes import catalogue, current, gpu_types, holding, known, machines
-from runspec_jobs.provider import MachineRequest, Problem, Spec
+from runspec_jobs.provider import Problem, Spec
+from runspec_jobs.provider.machines import MachineRequest
 from tests.support.azure.specs import problems, spec
 
 

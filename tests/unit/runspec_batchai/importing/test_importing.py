@@ -13,7 +13,8 @@ import pytest
 from runspec_batchai import PROVIDER
 from runspec_jobs.load import profile as profiles, source as jobs_file
 from runspec_jobs.plan import model
-from runspec_jobs.provider import Facts, ForeignFile, Imported, Spec, UsageError
+from runspec_jobs.provider import Facts, Spec, UsageError
+from runspec_jobs.provider.types import ForeignFile, Imported
 from runspec_jobs.spec import placeholders, validate
 from tests.support.azure import batch_ai_bodies
 from tests.support.azure.batch_ai_recipes import CLUSTERS, HANDS_ON, KEY, RECIPES, job

@@ -18,7 +18,8 @@ import pytest
 
 from runspec_jobs.access import endpoints, port_forward
 from runspec_jobs.errors import Unavailable, UsageError
-from runspec_jobs.provider import Address, Forward, Route, StdioProxy, pack_agent
+from runspec_jobs.provider.payload import pack_agent
+from runspec_jobs.provider.types import Address, Forward, Route, StdioProxy
 from tests.support.wait import until
 
 pytestmark = pytest.mark.process

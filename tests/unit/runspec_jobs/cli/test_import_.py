@@ -10,7 +10,7 @@ import pytest
 from runspec_jobs.cli.app import run
 from runspec_jobs.errors import UsageError
 from runspec_jobs.load import registry
-from runspec_jobs.provider import ForeignFile, Imported
+from runspec_jobs.provider.types import ForeignFile, Imported
 from tests.support.azure.batch_ai_recipes import CLUSTERS, HANDS_ON, KEY, RECIPES
 from tests.support.profiles import own_profile
 

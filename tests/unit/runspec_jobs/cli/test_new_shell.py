@@ -13,7 +13,7 @@ import pytest
 from runspec_jobs.api import lifecycle, nodes as api
 from runspec_jobs.cli import shell
 from runspec_jobs.options.run_verbs import ShellOptions
-from runspec_jobs.provider import ExecSpec
+from runspec_jobs.provider.types import ExecSpec
 
 SPEC = """\
 apiVersion: runspec/v1

@@ -13,16 +13,8 @@ import pytest
 from runspec_jobs.cli.app import run
 from runspec_jobs.errors import RemoteError
 from runspec_jobs.load import registry
-from runspec_jobs.provider import (
-    Facts,
-    Observation,
-    Options,
-    Probe,
-    ProbeContext,
-    Request,
-    Response,
-    Verdict,
-)
+from runspec_jobs.provider import Facts, Options, Request, Response
+from runspec_jobs.provider.probe import Observation, Probe, ProbeContext, Verdict
 from runspec_jobs.state import probe_leftovers
 
 Capture = pytest.CaptureFixture[str]

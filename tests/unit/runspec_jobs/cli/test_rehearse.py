@@ -19,7 +19,8 @@ from runspec_jobs.cli import apply, destroy
 from runspec_jobs.cli.app import run
 from runspec_jobs.errors import RemoteError, Unavailable, UsageError
 from runspec_jobs.load import profile, registry, source as jobs
-from runspec_jobs.provider import Emulation, Status, SupportsProfileTemplate
+from runspec_jobs.provider import Status, SupportsProfileTemplate
+from runspec_jobs.provider.types import Emulation
 from runspec_jobs.spec import validate
 from runspec_local.client import LocalClient
 from runspec_local.options import LocalOptions

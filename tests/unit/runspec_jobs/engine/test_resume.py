@@ -22,8 +22,9 @@ from runspec_jobs.engine.outputs.saves_bundle import SavesBundle
 from runspec_jobs.engine.resume import Wanted
 from runspec_jobs.errors import Conflict, UsageError
 from runspec_jobs.plan import model
-from runspec_jobs.provider import Resume, Source, Step, SupportsRunMounts, tar_blocks
+from runspec_jobs.provider import Resume, Source, Step, SupportsRunMounts
 from runspec_jobs.provider.saved_outputs import read_saved_outputs
+from runspec_jobs.provider.streams.tar_stream import tar_blocks
 from runspec_jobs.provider.types import copy_name
 from tests.unit.specs import test_plans
 

@@ -15,7 +15,8 @@ from runspec_jobs.diagnostics.problem import format_path
 from runspec_jobs.errors import Unavailable
 from runspec_jobs.load import inputs, registry, source
 from runspec_jobs.load.notes import foreign_settings
-from runspec_jobs.provider import Facts, ForeignFile, Problem
+from runspec_jobs.provider import Facts, Problem
+from runspec_jobs.provider.types import ForeignFile
 from runspec_jobs.testing import documents
 from tests.support.profiles import own_profile
 

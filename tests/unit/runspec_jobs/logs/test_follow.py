@@ -28,7 +28,8 @@ from runspec_jobs.errors import (
 )
 from runspec_jobs.logs import follow, save
 from runspec_jobs.logs.outage import LONGEST_PAUSE_S, Outage, answer, start_call
-from runspec_jobs.provider import Chunk, State, Status
+from runspec_jobs.provider import State, Status
+from runspec_jobs.provider.streams.log_streams import Chunk
 
 
 @dataclass

@@ -11,7 +11,8 @@ import pytest
 
 from runspec_jobs.cli.app import run
 from runspec_jobs.logs.log_end import MOST_BYTES, LogEnd, log_end
-from runspec_jobs.provider import Chunk, Client, NodeStatus, State, Status
+from runspec_jobs.provider import Client, NodeStatus, State, Status
+from runspec_jobs.provider.streams.log_streams import Chunk
 
 Capture = pytest.CaptureFixture[str]
 

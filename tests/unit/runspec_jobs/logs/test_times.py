@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import given, strategies as st
 
 from runspec_jobs.logs.follow import Reader
-from runspec_jobs.provider import Chunk, Stream, TimedChunk
+from runspec_jobs.provider.streams.log_streams import Chunk, Stream, TimedChunk
 
 
 @dataclass

@@ -10,7 +10,8 @@ import pytest
 from runspec_agent.base import end_causes
 from runspec_agent.base.task_identity import TaskIdentity
 from runspec_agent.retry import end_record
-from runspec_jobs.provider import NodeEnd, NodeEnds, node_ends
+from runspec_jobs.provider import node_ends
+from runspec_jobs.provider.node_ends import NodeEnd, NodeEnds
 
 
 class Store:

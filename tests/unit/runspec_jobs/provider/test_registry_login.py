@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runspec_jobs.provider import RegistryOptions
+from runspec_jobs.provider.registry_login import RegistryOptions
 
 PASSWORD = {"registry_password": "env:PASSWORD"}
 

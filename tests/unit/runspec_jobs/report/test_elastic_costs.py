@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from runspec_jobs.provider import MembershipChange, NodeRef, RemoteError, changes_of
+from runspec_jobs.provider import MembershipChange, RemoteError
+from runspec_jobs.provider.types import NodeRef, changes_of
 from runspec_jobs.report import elastic_costs
 from runspec_jobs.report.page.frame import draw_changes
 from runspec_jobs.report.tables import list_changes_facts, make_changes_table

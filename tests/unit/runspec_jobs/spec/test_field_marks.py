@@ -9,7 +9,8 @@ import pytest
 from pydantic import Field
 
 from runspec_jobs.load import registry
-from runspec_jobs.provider import Anyone, Model, Options, User, Word
+from runspec_jobs.provider import Options
+from runspec_jobs.provider.settings import Anyone, Model, User, Word
 from runspec_jobs.spec.field_marks import find_unmarked, find_user_settings
 from runspec_jobs.testing.contract import ProviderContract
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from runspec_jobs.errors import UsageError
-from runspec_jobs.provider import python_fits, python_version
+from runspec_jobs.provider.commands import python_fits, python_version
 from tests.support.spec_examples import SHORT
 from tests.unit.runspec_jobs.spec.test_model import problems
 

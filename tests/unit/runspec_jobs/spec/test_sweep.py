@@ -11,7 +11,8 @@ from hypothesis import given, strategies as st
 
 from runspec_agent.base.task_identity import values
 from runspec_jobs.document import reader
-from runspec_jobs.provider import Facts, Spec, tasks
+from runspec_jobs.provider import Facts, Spec
+from runspec_jobs.provider.commands import tasks
 from runspec_jobs.provider.job_manifest import job_record
 from runspec_jobs.provider.signed_urls import signed_job_lines
 from runspec_jobs.spec import validate

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from runspec_jobs.logs import save
-from runspec_jobs.provider import Chunk, Stream
+from runspec_jobs.provider.streams.log_streams import Chunk, Stream
 from runspec_jobs.state import atomic_io
 
 

@@ -19,7 +19,8 @@ from runspec_jobs.engine.outputs import fetch
 from runspec_jobs.errors import Conflict, TimedOut
 from runspec_jobs.load.bundle import bundle
 from runspec_jobs.logs.save import Copy, is_beginning
-from runspec_jobs.provider import Chunk, OutputFile, Stream
+from runspec_jobs.provider import OutputFile
+from runspec_jobs.provider.streams.log_streams import Chunk, Stream
 from runspec_jobs.report.page import frame
 from runspec_jobs.state import written_files
 

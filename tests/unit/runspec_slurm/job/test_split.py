@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from runspec_jobs.provider import PARTED_FORMAT, Request, Step, read_record
+from runspec_jobs.provider import Request, Step
+from runspec_jobs.provider.job_manifest import PARTED_FORMAT, read_record
 from runspec_slurm.job import following
 from runspec_slurm.provider import PROVIDER
 from tests.support.slurm.specs import FOUND, RUN, facts, problems, spec

@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 from runspec_jobs.cli import output
 from runspec_jobs.cli.live.log_printer import LogPrinter
 from runspec_jobs.logs import follow
-from runspec_jobs.provider import Chunk
+from runspec_jobs.provider.streams.log_streams import Chunk
 
 Capture = pytest.CaptureFixture[str]
 
