@@ -138,7 +138,7 @@ def make_work_folder(keep_in: Path | None, note: Callable[[str], None]) -> Itera
                 os.rename(held.name, folder / LOCK)  # it is locked from the beginning
             yield folder
     finally:
-        _remove(folder)
+        remove_work_folder(folder)
 
 
 def _remove_dead() -> None:
@@ -167,7 +167,8 @@ def _open_below(path: Path | str, flags: int, dir_fd: int | None = None) -> Iter
         os.close(handle)
 
 
-def _remove(folder: Path) -> None:
+def remove_work_folder(folder: Path) -> None:
+    """Delete the folder of a rehearsal; what cannot be deleted stays."""
     with contextlib.suppress(OSError):
         with _open_below(folder, os.O_RDONLY | os.O_DIRECTORY) as at:
             _empty(at)

@@ -95,7 +95,7 @@ def documents(data: bytes) -> list[tuple[int, int]]:
     """Return where each document of *data* begins and ends, in bytes; what has only comments is none.
 
     >>> documents(b"a: 1\\n---\\n# end\\n---\\nb: 2\\n")
-    [(0, 5), (19, 24)]
+    [(0, 5), (18, 24)]
     """
     places = [match.span() for match in MARKER.finditer(data)]
     starts = [0, *(end for _, end in places)]

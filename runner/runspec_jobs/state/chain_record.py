@@ -52,20 +52,20 @@ def _unique(runs: Sequence[str], but: str = "") -> tuple[str, ...]:
     return tuple(run for run in dict.fromkeys(runs) if run != but)
 
 
-def _folder() -> Path:
+def find_chains_folder() -> Path:
     return paths.find_home() / "chains"
 
 
 def _file(name: str, path: Path) -> Path:
     digest = hashlib.sha256(str(path).encode(errors="surrogateescape")).hexdigest()[:PLACE]
-    return _folder() / f"{name}-{digest}.json"
+    return find_chains_folder() / f"{name}-{digest}.json"
 
 
 @contextlib.contextmanager
 def _locked(name: str, path: Path) -> Iterator[None]:
     file = _file(name, path)
     with atomic_io.translate_os_errors(file):
-        atomic_io.make_folder(_folder())
+        atomic_io.make_folder(find_chains_folder())
     with atomic_io.hold_lock(file.with_suffix(".lock"), f"another command on the chain '{name}'"):
         yield
 
@@ -141,7 +141,7 @@ def find(name: str) -> ChainRecord | None:
 def _complain_of_damage(name: str) -> None:
     """Raise Damaged if the record of a chain called *name* cannot be read: jobs of it may be alive."""
     if compiled(NAME).fullmatch(name):
-        for file in _folder().glob(f"{name}-{'?' * PLACE}.json"):
+        for file in find_chains_folder().glob(f"{name}-{'?' * PLACE}.json"):
             _read(file)
 
 
@@ -152,7 +152,7 @@ def _base(chain: ChainRecord) -> Path:
 def all_chains() -> list[ChainRecord]:
     """Return all chains on record that can be read, by name."""
     try:
-        files = sorted(_folder().glob("*.json"))
+        files = sorted(find_chains_folder().glob("*.json"))
     except OSError:
         return []
     chains = []

@@ -204,7 +204,7 @@ def test_a_damaged_record_of_a_chain_is_told_and_no_other_chain_is_lost(
     chained(FIRST)
     chained.path = chained.path.with_name("other.yaml")
     chained(job("third", "true"))
-    (record,) = chain_record._folder().glob("all-*.json")
+    (record,) = chain_record.find_chains_folder().glob("all-*.json")
     record.write_bytes(damage)
 
     with pytest.raises(Damaged):

@@ -207,13 +207,13 @@ def test_a_signal_at_the_end_of_a_rehearsal_leaves_nothing(
     job: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its folder is removed then in any case."""
-    remove = emulation._remove
+    remove = emulation.remove_work_folder
 
     def remove_late(folder: Path) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         remove(folder)
 
-    monkeypatch.setattr(emulation, "_remove", remove_late)
+    monkeypatch.setattr(emulation, "remove_work_folder", remove_late)
     monkeypatch.setattr(apply, "apply", lambda _: 0)
     monkeypatch.setattr(destroy, "destroy", lambda _: 0)
 
