@@ -394,6 +394,7 @@ def begin(root: str, confinement: Confinement, words: Sequence[str]) -> None:
 
 def words_before(root: Path | None, confinement: Confinement) -> list[str]:
     """Return the words before a command that let it `begin`."""
+    # A supervisor runs on while another version is installed: this file keeps its path.
     kept = "" if root is None else os.path.realpath(root)
     return [sys.executable, "-IS", __file__, kept, json.dumps(confinement)]
 
