@@ -77,7 +77,7 @@ from runspec_jobs.provider import Facts, Request, Scope, Step
 
 def put_on_record(file):
     text = source.read_file(file)
-    spec, _ = validate.spec(text.document)
+    spec, _ = validate.parse_spec(text.document)
     profile = json.loads(Path(os.environ["RUNSPEC_PROFILE"]).read_text())
     model = registry.load(spec.provider).options_model
     facts = Facts(model.model_validate(profile["providers"][spec.provider]))

@@ -43,7 +43,7 @@ class Guard:
 
 def _only_reads(event: str, args: tuple[Any, ...]) -> bool:
     """Return whether `plan` starts it: a shell that reads a script, or `true` in a namespace of its own."""
-    if event != "subprocess.Popen":
+    if event not in ("subprocess.Popen", "os.posix_spawn"):
         return False
     words = list(args[1])
     return words == ["/bin/sh", "-n"] or (Path(words[0]).name, words[-1]) == ("unshare", "true")
