@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 from runspec_aws import doctor, doctor_network
 from runspec_aws.options import AwsOptions
 from runspec_aws.policy import DOCTOR, policy
+from runspec_aws.session import Session
 from runspec_jobs.provider import Finding
 from tests.support.aws.specs import PROFILE
 
@@ -102,3 +103,40 @@ def test_the_policy_has_the_rights_of_doctor_in_a_statement_of_its_own() -> None
     (found,) = [one for one in statements if one["Sid"] == "Doctor"]
     assert found["Action"] == sorted(DOCTOR)
     assert all(name.split(":")[1].startswith(("Describe", "Get", "Simulate")) for name in DOCTOR)
+
+
+class Account:
+    """An account with one role and no queue."""
+
+    def get_caller_identity(self) -> dict[str, Any]:
+        return {"Arn": "arn:aws:iam::123456789012:user/me"}
+
+    def head_bucket(self, **_: Any) -> dict[str, Any]:
+        return {}
+
+    def describe_job_queues(self, **_: Any) -> dict[str, Any]:
+        return {"jobQueues": []}
+
+    def get_role(self, **asked: Any) -> dict[str, Any]:
+        if asked["RoleName"] != "job":
+            raise ClientError({"Error": {"Code": "NoSuchEntity", "Message": "none"}}, "GetRole")
+        return {"Role": {}}
+
+
+def test_each_role_of_the_profile_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    account = Account()
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "a")
+    monkeypatch.setattr(Session, "on_amazon_s3", True)
+    monkeypatch.setattr(Session, "look", lambda session, service: account)
+    roles = {
+        "job_role": "arn:aws:iam::123456789012:role/path/job",
+        "execution_role": "arn:aws:iam::123456789012:role/gone",
+    }
+    options = AwsOptions.model_validate(
+        {"region": "us-east-1", "bucket": "bucket", "queue": "q", "files": "signed", **roles}
+    )
+
+    found = [(f.what, f.ok) for f in doctor.examine(options) if "role" in f.what]
+
+    assert found == [("job_role job", True), ("execution_role gone: none", False)]
