@@ -128,16 +128,17 @@ class ExitBarrier(threading.Thread):
     def _settled(self, code: int, signals: Signals) -> int:
         """Return *code* of a launcher, after a moment in which the other nodes record how they have ended.
 
-        Another node may have ended the launcher: it reached its timeout, or its agent was killed, which its parent
-        process records. Then the code of that node counts.
+        Another node may have ended the launcher: it reached its timeout, which may look like a failure of its ranks,
+        or its agent was killed, which its parent process records. Then the code of that node counts.
         """
         until, pace = time.monotonic() + limits.STORE_SETTLE_S, Pace(0.25, LOOK_S)
         while time.monotonic() < until and not (signals.stopping or self._all_ended()):
             signals.wait(pace.pause_s())
-        if self.own or signals.stopping or code not in OF_OTHERS:
-            return code
+        ended_by_another = not self.own and code in OF_OTHERS
         for rank, other in sorted(self._codes.items()):
-            if other and (rank not in self._told or other not in OF_OTHERS):
+            timed_out = rank in self._told and other not in (0, *OF_OTHERS)
+            failed = rank not in self._told and other != 0
+            if not signals.stopping and (timed_out or (ended_by_another and failed)):
                 return self._take(rank)
         return code
 
