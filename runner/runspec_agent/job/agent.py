@@ -188,6 +188,8 @@ class Agent:
         """Record how this node has ended, and return its exit code: a success that cannot be recorded is none."""
         leaving = self.departure.leaving
         own = code if self.failed_with is None or code == 0 else self.failed_with
+        if self.cause == end_causes.PEER and own:
+            own = STOPPED  # of a program that was told to end; the exit code tells the service what to do
         end = End(own, self.cause, why or (str(leaving) if leaving else WHY.get(self.unsaved)))
         try:
             if self.ends is not None:

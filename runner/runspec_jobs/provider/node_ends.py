@@ -26,6 +26,7 @@ SIGNED = "signed"  # the name of the record of a job with signed URLs, which has
 # Python reads no number of thousands of digits.
 NAME = regex(r"(\d{1,9})/(\d{1,9})/(\d{1,9})-(\d{1,9})-([a-z]+)", re.ASCII)
 CONTENT = regex(rb"(\d{1,9}) (\d{1,9}) ([a-z]+)\s*")
+OF_PEER = "another node of its task ended it"
 CURE = 'let the ENTRYPOINT of the image end with exec "$@", or use an image without one'
 
 
@@ -52,7 +53,7 @@ class NodeEnd(NamedTuple):
         reasons = {
             STOPPED: "it was told to end",
             RECLAIMED: "the machine was reclaimed (after a notice)",
-            PEER: "another node of its task ended it",
+            PEER: OF_PEER,
             UNSAVED: "the program succeeded, but not all of its outputs were saved: see the log",
             FULL: "the program succeeded, but its outputs were not saved, since the store is full",
             KILLED: f"exited with code {self.code}: the agent was killed by signal {self.code - 128}",

@@ -10,6 +10,7 @@ from typing import Annotated, Any, BinaryIO, ClassVar, Literal, NamedTuple, Prot
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from runspec_jobs.errors import RemoteError
+from runspec_jobs.provider.node_ends import OF_PEER
 from runspec_jobs.provider.steps import Request
 from runspec_jobs.spec.field_marks import Anyone, User
 from runspec_jobs.spec.types import Key, Model, make_match_validator
@@ -481,9 +482,13 @@ def blamed(nodes: Iterable[NodeStatus]) -> NodeStatus | None:
     >>> first = NodeStatus(0, 0, 1, State.FAILED, exit_code=143)
     >>> blamed([first, NodeStatus(0, 1, 1, State.FAILED, exit_code=3)]).exit_code
     3
+    >>> blamed([NodeStatus(0, 1, 1, State.FAILED, OF_PEER, 75), first]).exit_code
+    143
     """
 
     def order(node: NodeStatus) -> int:
+        if node.reason == OF_PEER:
+            return 4
         return ENDED_BY_OTHERS.get(node.exit_code, 0) if node.exit_code else 3
 
     return min((node for node in nodes if node.state is State.FAILED), key=order, default=None)

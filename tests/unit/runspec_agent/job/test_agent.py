@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from runspec_agent.base import end_causes
 from runspec_agent.base.job_env import LOST, STOPPED, Failure
 from runspec_agent.base.task_identity import TaskIdentity, place, rename, values, variable
 from runspec_agent.job.agent import Agent
@@ -154,6 +155,20 @@ def test_a_stop_that_nobody_asked_for_is_a_failure(one: Any) -> None:
 def test_the_last_stop_of_a_program_does_not_look_like_a_reclaimed_machine(one: Any) -> None:
     """Services that start reclaimed jobs again must not see it; the end record has it."""
     assert one(1, attempts=1, ends=True).judge(STOPPED) == 1
+
+
+@pytest.mark.parametrize("kind", ["folder"], indirect=True)
+@pytest.mark.parametrize(("code", "told"), [(AGAIN, 143), (1, 143), (0, 0)])
+def test_a_node_that_another_one_has_ended_records_sigterm(
+    one: Any, bucket: Bucket, code: int, told: int
+) -> None:
+    """Its exit code tells the service what to do."""
+    agent = one(ends=True)
+    agent.begun, agent.cause = True, end_causes.PEER
+
+    assert agent.note(code, None) == code
+
+    assert recorded(bucket) == [f"0/1/0-{told}-peer"]
 
 
 def test_a_failure_is_tried_again_until_its_tries_are_used_up(
