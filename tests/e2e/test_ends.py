@@ -40,8 +40,10 @@ ON_SPOT = ("exit-75", "exit-137", "exit-143", "part", "agent")
 SPOT = {"capacity": "spot"}
 FULL = ("full-0", "full-3")
 OF_NODES = ("exit-0", "exit-3", "exit-75", "exit-143", "signal-KILL", "timeout")
-OF_GANG = ("exit-0", "exit-3", "exit-75", "signal-KILL", "timeout", "agent")
+OF_GANG = (*OF_NODES, "agent")
+OF_MPI = (*OF_GANG, "service")
 OF_TORCH = ("exit-0", "exit-3", "exit-75", "signal-KILL")
+OF_TORCH_GANG = ("exit-3", "timeout", "agent")
 # Batch AI starts a job of which a node was lost anew, and counts no attempts.
 FIRST = (
     'f="$AZ_BATCHAI_STDOUTERR_DIR/first"; [ -e "$f" ] || { touch "$f"; echo begun; sleep 600; }\n'
@@ -53,11 +55,15 @@ WAITS = '[ "$RUNSPEC_ATTEMPT" -gt 1 ] || { echo begun; sleep 600; }\n'
 
 def ended(project: Any, spec: dict[str, Any]) -> dict[str, Any]:
     """Apply a spec; give the status of its run at its end, of which the bill has the outcomes that the table says."""
+    start(project, spec)
+    found: dict[str, Any] = project.until_over("job", OVER_S)
+    return found
+
+
+def start(project: Any, spec: dict[str, Any]) -> None:
     (project.folder / "job.yaml").write_text(json.dumps(spec))
     code, _, err = project.said("apply", "job.yaml", "--detach")
     assert code == 0, err
-    found: dict[str, Any] = project.until_over("job", OVER_S)
-    return found
 
 
 class Local(Project):
@@ -124,12 +130,16 @@ def test_a_job_on_this_machine_is_cancelled(local: Local) -> None:
     ends.check("local", {"cancel": ends.rows(local.until_over(), ["cancel"])["cancel"]})
 
 
+def kill_supervisor() -> None:
+    (started,) = Path(os.environ["RUNSPEC_HOME"]).glob("local/runs/*/started.json")
+    os.kill(json.loads(started.read_text())["pid"], signal.SIGKILL)
+
+
 @pytest.mark.process
 def test_the_supervisor_of_a_job_is_killed(local: Local) -> None:
     waiting(local, "local")
-    (started,) = Path(os.environ["RUNSPEC_HOME"]).glob("local/runs/*/started.json")
 
-    os.kill(json.loads(started.read_text())["pid"], signal.SIGKILL)
+    kill_supervisor()
 
     ends.check("local", {"supervisor": ends.rows(local.until_over(), ["s"])["s"]})
 
@@ -140,10 +150,26 @@ def test_the_supervisor_of_a_job_is_killed(local: Local) -> None:
 def test_two_nodes_of_mpi_on_this_machine_end_in_each_way(
     mpi: Path, local: Local, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The agent of such a job is the launcher of a node."""
     monkeypatch.setenv("PATH", f"{mpi / 'bin'}:{os.environ['PATH']}")
-    status = ended(local, ends.spec("local", OF_NODES, nodes=2, launch="mpi"))
+    spec = ends.spec("local", OF_GANG, nodes=2, launch="mpi")
+    spec["env"] |= {"BELOW": "1", "AGENT": "pyz launc[h]"}
 
-    ends.check("local-mpi", ends.rows(status, OF_NODES))
+    ends.check("local-mpi", ends.rows(ended(local, spec), OF_GANG))
+
+
+@pytest.mark.process
+@pytest.mark.matrix
+@pytest.mark.parametrize("mpi", ["openmpi"], indirect=True)
+def test_the_supervisor_of_a_job_of_mpi_is_killed(
+    mpi: Path, local: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{mpi / 'bin'}:{os.environ['PATH']}")
+    waiting(local, "local", cluster={"nodes": 2}, launch="mpi")
+
+    kill_supervisor()
+
+    ends.check("local-mpi", {"supervisor": ends.rows(local.until_over(), ["s"])["s"]})
 
 
 @pytest.mark.slow
@@ -160,9 +186,9 @@ def test_two_nodes_of_mpi_on_slurm_end_in_each_way(
     ends.check("slurm-mpi", ends.rows(ended(project, spec), kinds))
 
 
-def of_torchrun(provider: str, jobs: Any, codes: tuple[str, ...] = OF_TORCH) -> None:
+def of_torchrun(provider: str, jobs: Any) -> None:
     """End one worker of torchrun on two nodes. torch takes seconds to start, so these jobs have more time."""
-    for kinds, more in ((codes, {"timeout": "10m", "max_parallel": 2}), (("timeout",), {})):
+    for kinds, more in ((OF_TORCH, {"timeout": "10m", "max_parallel": 2}), (("timeout",), {})):
         spec = ends.spec(provider, kinds, nodes=2, launch="torchrun", **more)
         spec["env"] |= {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1"}
 
@@ -241,65 +267,80 @@ def small_disk(folder: Path, size: str) -> Iterator[None]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def without_room(name: str, provider: str, end: str, jobs: Any, **more: Any) -> None:
-    """End a job whose store is full when it saves."""
-    outputs = [{"name": "out", "path": "/job/out"}]
-    spec = ends.spec(provider, [end], outputs=outputs, timeout="10m")
-    spec["env"] |= more
+def without_room(provider: str, jobs: Any, make_room: Callable[[], Any], **kinds: Any) -> None:
+    """End jobs whose store is full when they save, one after the other; *kinds*: what else they have, by table."""
+    for name, more in kinds.items():
+        for end in FULL:
+            make_room()
+            outputs = [{"name": "out", "path": "/job/out"}]
+            spec = ends.spec(provider, [end], outputs=outputs, timeout="10m", **more)
+            spec["env"]["FILL"] = getattr(jobs, "fill", ":")
 
-    ends.check(name, ends.rows(ended(jobs, spec), [end]))
+            table = name.replace("_", "-")
+            ends.check(table, ends.rows(ended(jobs, spec), [end]))
+            make_room()
+            jobs.said("destroy", "job", "--yes")
 
 
 @pytest.mark.process
 @pytest.mark.matrix
-@pytest.mark.parametrize("end", FULL)
-def test_a_job_on_this_machine_has_no_room_for_its_outputs(local: Local, end: str) -> None:
+def test_a_job_on_this_machine_has_no_room_for_its_outputs(local: Local) -> None:
     with small_disk(Path(os.environ["RUNSPEC_HOME"], "local"), "5m"):
-        without_room("local", "local", end, local)
-        local.said("destroy", "job", "--yes")
+        without_room("local", local, lambda: None, local={}, local_nodes={"nodes": 2})
 
 
 @pytest.mark.slow
 @pytest.mark.matrix
-@pytest.mark.parametrize("end", FULL)
-def test_a_job_on_slurm_has_no_room_in_its_workspace(project: Project, end: str) -> None:
+def test_a_job_on_slurm_has_no_room_in_its_workspace(project: Project) -> None:
     """The program fills it to the last byte."""
-    fill = f"cat /dev/zero >{project.workspace}/zero 2>&1 || :"
+    zero = project.workspace / "zero"
+    project.fill = f"cat /dev/zero >{zero} 2>&1 || :"  # type: ignore[attr-defined] # of this test alone
     with small_disk(project.workspace, "2m"):
-        without_room("slurm", "slurm", end, project, FILL=fill)
+        without_room(
+            "slurm",
+            project,
+            lambda: zero.unlink(missing_ok=True),
+            slurm={},
+            slurm_nodes={"nodes": 2},
+        )
+
+
+def on_clouds(provider: str) -> dict[str, Any]:
+    """Return the tables of a cloud that have rows of a full store, with what their jobs have."""
+    name = provider.replace("-", "_")
+    signed = {"providers": {provider: {"files": "signed"}}}
+    return {name: {}, f"{name}_nodes": {"nodes": 2}, f"{name}_signed": signed}
 
 
 @pytest.mark.slow
 @pytest.mark.matrix
-@pytest.mark.parametrize("end", FULL)
 def test_a_job_on_aws_batch_has_no_room_in_s3(
     objects: Objects,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    end: str,
 ) -> None:
     """A store that speaks S3 has a limit, although AWS's own has none."""
     with FullStore(objects.url, empty=False) as store:
         proxied = SimpleNamespace(url=store.address)
         for _ in emulated_region.prepared(proxied, tmp_path, monkeypatch):  # type: ignore[arg-type] # its URL is asked for
-            without_room("aws-batch", "aws-batch", end, Local(tmp_path, capsys))
+            jobs = Local(tmp_path, capsys)
+            without_room("aws-batch", jobs, store.make_room, **on_clouds("aws-batch"))
 
 
 @pytest.mark.slow
 @pytest.mark.matrix
-@pytest.mark.parametrize("end", FULL)
 def test_a_job_on_azure_batch_has_no_room_in_its_blobs(
     blobs: Blobs,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    end: str,
 ) -> None:
     with FullStore(blobs.url, empty=True) as store:
         proxied = SimpleNamespace(url=store.address, account=blobs.account, key=blobs.key)
         for _ in emulated_account.prepared(proxied, tmp_path, monkeypatch):  # type: ignore[arg-type] # these are asked for
-            without_room("azure-batch", "azure-batch", end, Local(tmp_path, capsys))
+            jobs = Local(tmp_path, capsys)
+            without_room("azure-batch", jobs, store.make_room, **on_clouds("azure-batch"))
 
 
 def on_cloud(provider: str, kinds: tuple[str, ...], jobs: Local, **more: Any) -> None:
@@ -372,33 +413,80 @@ def test_a_spot_machine_of_aws_batch_is_reclaimed(
     event("aws-batch", end, on_aws, reclaim, cluster=SPOT)
 
 
-def gang(provider: str, end: str, jobs: Local) -> None:
-    """End a job of two nodes, which the service starts together: a sweep would be an array of single nodes."""
-    limit = {} if end == "timeout" else {"timeout": "10m"}
-    spec = ends.spec(provider, [end], nodes=2, **limit)
+def gangs(name: str, provider: str, kinds: tuple[str, ...], jobs: Local, **more: Any) -> None:
+    """End jobs of two nodes, one in each way, at the same time.
 
-    ends.check(f"{provider}-nodes", ends.rows(ended(jobs, spec), [end]))
+    A service starts the nodes of such a job together; a sweep would be an array of single nodes.
+    """
+    started = {}
+    for end in kinds:
+        limit = {} if end in ("timeout", "service") else {"timeout": "10m"}
+        started[end] = f"job-{end.lower()}"
+        spec = ends.spec(provider, [end], nodes=2, name=started[end], **limit, **more)
+        spec["env"] |= {"PATH": os.environ["PATH"], "BELOW": "1"} if "launch" in more else {}
+        start(jobs, spec)
+
+    rows: dict[str, Any] = {}
+    for end, job in started.items():
+        rows |= ends.rows(jobs.until_over(job, OVER_S), [end])
+    ends.check(name, rows)
 
 
 @pytest.mark.slow
 @pytest.mark.matrix
-@pytest.mark.parametrize("end", OF_GANG)
-def test_two_nodes_on_aws_batch_end_in_each_way(on_aws: Local, end: str) -> None:
-    gang("aws-batch", end, on_aws)
+def test_two_nodes_on_aws_batch_end_in_each_way(on_aws: Local) -> None:
+    gangs("aws-batch-nodes", "aws-batch", OF_GANG, on_aws)
 
 
 @pytest.mark.slow
 @pytest.mark.matrix
-@pytest.mark.parametrize("end", OF_GANG)
-def test_two_nodes_on_azure_batch_end_in_each_way(on_azure: Local, end: str) -> None:
-    gang("azure-batch", end, on_azure)
+def test_two_nodes_on_azure_batch_end_in_each_way(on_azure: Local) -> None:
+    gangs("azure-batch-nodes", "azure-batch", OF_GANG, on_azure)
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("mpi", ["openmpi"], indirect=True)
+def test_two_nodes_of_mpi_on_aws_batch_end_in_each_way(
+    mpi: Path, on_aws: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{mpi / 'bin'}:{os.environ['PATH']}")
+
+    gangs("aws-batch-mpi", "aws-batch", OF_MPI, on_aws, launch="mpi")
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("mpi", ["openmpi"], indirect=True)
+def test_two_nodes_of_mpi_on_azure_batch_end_in_each_way(
+    mpi: Path, on_azure: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{mpi / 'bin'}:{os.environ['PATH']}")
+
+    gangs("azure-batch-mpi", "azure-batch", OF_MPI, on_azure, launch="mpi")
 
 
 @pytest.mark.slow
 @pytest.mark.matrix
 @pytest.mark.timeout(900)
 def test_two_nodes_of_torchrun_on_aws_batch_end_in_a_few_ways(torch: Path, on_aws: Local) -> None:
-    of_torchrun("aws-batch", on_aws, ("exit-3",))
+    gangs("aws-batch-torchrun", "aws-batch", OF_TORCH_GANG, on_aws, launch="torchrun")
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+@pytest.mark.timeout(900)
+def test_two_nodes_of_torchrun_on_azure_batch_end_in_a_few_ways(
+    torch: Path, on_azure: Local, account: AzureBatch
+) -> None:
+    more = {"cluster": {"nodes": 2, **SPOT}, "launch": "torchrun"}
+    waiting(on_azure, "azure-batch", **more, env={"LAST": "1", "PATH": os.environ["PATH"]})
+    preempt(account, notice_s=0, index=1)
+    ends.check("azure-batch-torchrun", {"lost": ends.rows(on_azure.until_over(), ["lost"])["lost"]})
+
+    gangs("azure-batch-torchrun", "azure-batch", OF_TORCH_GANG, on_azure, launch="torchrun")
 
 
 @pytest.fixture
@@ -443,15 +531,21 @@ def test_a_spot_machine_of_azure_batch_is_reclaimed(
 ) -> None:
     """Or stays after all, although there was a notice: that attempt is lost, and counts as a failure."""
 
-    def preempt() -> None:
-        (task,) = account.control("GET", "tasks")
-        where = {"jobId": task["jobId"], "taskId": task["id"]}
-        account.control("POST", "preempt", {**where, "notice_s": notice_s})
+    def happens() -> None:
+        where = preempt(account, notice_s=notice_s)
         if end == "withdrawn":
             on_azure.until_said("waiting until the machine is reclaimed")
             account.control("POST", "withdraw", where)
 
-    event("azure-batch", end, on_azure, preempt, cluster=SPOT)
+    event("azure-batch", end, on_azure, happens, cluster=SPOT)
+
+
+def preempt(account: AzureBatch, **how: Any) -> dict[str, str]:
+    """Take a machine from the only task; return where that is."""
+    (task,) = account.control("GET", "tasks")
+    where = {"jobId": task["jobId"], "taskId": task["id"]}
+    account.control("POST", "preempt", {**where, **how})
+    return where
 
 
 @pytest.fixture

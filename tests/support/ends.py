@@ -20,9 +20,11 @@ CODES = (0, 1, 2, 3, 75, 77, 120, 124, 126, 127, 130, 137, 143, 255)
 SIGNALS = ("HUP", "INT", "QUIT", "ABRT", "KILL", "USR1", "SEGV", "TERM")
 # A task of a sweep ends in the way that its parameter names. BELOW: a launcher is between the agent and the program.
 SCRIPT = """\
-agent() { p=$PPID; while [ "$BELOW" ] && ! tr '\\0' ' ' <"/proc/$p/cmdline" | grep -q 'pyz jo[b]'
+agent() { p=$PPID; while [ "$BELOW" ] && ! tr '\\0' ' ' <"/proc/$p/cmdline" | grep -q "${AGENT:-pyz jo[b]}"
 do read -r _ _ _ p _ <"/proc/$p/stat"; done; echo "$p"; }
-[ "$RUNSPEC_RANK" = "${LAST:-0}" ] || { case $RUNSPEC_SWEEP_END in exit-0) ;; *) sleep 600 ;; esac; exit 0; }
+[ "$RUNSPEC_SWEEP_END" != service ] || { kill -s STOP "$(agent)"; sleep 600; }
+[ "$RUNSPEC_RANK" = "${LAST:-0}" ] || { case $RUNSPEC_SWEEP_END in
+*-0) ;; full-*) sleep 30 ;; *) sleep 600 ;; esac; exit 0; }
 case $RUNSPEC_SWEEP_END in
 exit-*) exit "${RUNSPEC_SWEEP_END#exit-}" ;;
 full-*) eval "${FILL:-:}"; head -c 3000000 /dev/urandom >"$RUNSPEC_OUTPUT_OUT/large" || :
@@ -31,7 +33,6 @@ signal-*) kill -s "${RUNSPEC_SWEEP_END#signal-}" $$; sleep 600 ;;
 part) sleep 600 & kill $!; wait $! ;;
 timeout) sleep 600 ;;
 agent) kill -s KILL "$(agent)"; sleep 600 ;;
-service) kill -s STOP "$(agent)"; sleep 600 ;;
 hang) read -r _ _ _ batch _ <"/proc/$PPID/stat"; kill -s STOP "$batch"; sleep 600 ;;
 batch) read -r _ _ _ batch _ <"/proc/$PPID/stat"; kill -s KILL "$batch"; sleep 600 ;;
 esac
@@ -74,10 +75,15 @@ TITLES = {
     "slurm-torchrun": "`slurm` and `parallelcluster`, two nodes with `launch: torchrun`: a worker ends so",
     "aws-batch": "`aws-batch`, rehearsed",
     "aws-batch-nodes": "`aws-batch`, two nodes, rehearsed: the second one ends so, the first one later with 0",
+    "aws-batch-mpi": "`aws-batch`, two nodes with `launch: mpi`, rehearsed: the rank on the second one ends so",
     "aws-batch-torchrun": "`aws-batch`, two nodes with `launch: torchrun`, rehearsed: a worker ends so",
+    "aws-batch-signed": "`aws-batch` with `files: signed`, rehearsed",
     "aws-batch-spot": "`aws-batch` on spot machines, rehearsed",
     "azure-batch": "`azure-batch`, rehearsed",
     "azure-batch-nodes": "`azure-batch`, two nodes, rehearsed: the second one ends so, the first one later with 0",
+    "azure-batch-mpi": "`azure-batch`, two nodes with `launch: mpi`, rehearsed: the rank on the second one ends so",
+    "azure-batch-torchrun": "`azure-batch`, two nodes with `launch: torchrun`, rehearsed: a worker ends so",
+    "azure-batch-signed": "`azure-batch` with `files: signed`, rehearsed",
     "azure-batch-spot": "`azure-batch` on spot machines, rehearsed",
     "azure-batch-ai": "`azure-batch-ai`, rehearsed",
 }

@@ -29,6 +29,9 @@ class FullStore(Server):
         """The URL of the service, here."""
         return self.url + self._path
 
+    def make_room(self) -> None:
+        self._full = False
+
     def _answer(self, request: ReceivedRequest) -> Reply:
         self._full = self._full or len(request.body) > ROOM
         writes = request.method == "PUT" and not (self._empty and not request.body)
