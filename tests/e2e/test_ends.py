@@ -38,9 +38,11 @@ ON_CLOUD = (*WHOLE, "service", "agent")
 # What a program may end with that also means something to a service that reclaims machines.
 ON_SPOT = ("exit-75", "exit-137", "exit-143", "part", "agent")
 SPOT = {"capacity": "spot"}
+TWO_ON_SPOT = {"nodes": 2, **SPOT}
 FULL = ("full-0", "full-3")
 OF_NODES = ("exit-0", "exit-3", "exit-75", "exit-143", "signal-KILL", "timeout")
 OF_GANG = (*OF_NODES, "agent")
+OF_SPOT_GANG = ("exit-3", "exit-75", "exit-143", "timeout", "agent")
 OF_MPI = (*OF_GANG, "service")
 OF_TORCH = ("exit-0", "exit-3", "exit-75", "signal-KILL")
 OF_TORCH_GANG = ("exit-3", "timeout", "agent")
@@ -422,7 +424,7 @@ def gangs(name: str, provider: str, kinds: tuple[str, ...], jobs: Local, **more:
     for end in kinds:
         limit = {} if end in ("timeout", "service") else {"timeout": "10m"}
         started[end] = f"job-{end.lower()}"
-        spec = ends.spec(provider, [end], nodes=2, name=started[end], **limit, **more)
+        spec = ends.spec(provider, [end], nodes=2, name=started[end], **{**limit, **more})
         spec["env"] |= {"PATH": os.environ["PATH"], "BELOW": "1"} if "launch" in more else {}
         start(jobs, spec)
 
@@ -442,6 +444,18 @@ def test_two_nodes_on_aws_batch_end_in_each_way(on_aws: Local) -> None:
 @pytest.mark.matrix
 def test_two_nodes_on_azure_batch_end_in_each_way(on_azure: Local) -> None:
     gangs("azure-batch-nodes", "azure-batch", OF_GANG, on_azure)
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+def test_two_nodes_on_spot_machines_of_aws_batch_end_in_each_way(on_aws: Local) -> None:
+    gangs("aws-batch-spot-nodes", "aws-batch", OF_SPOT_GANG, on_aws, cluster=TWO_ON_SPOT)
+
+
+@pytest.mark.slow
+@pytest.mark.matrix
+def test_two_nodes_on_spot_machines_of_azure_batch_end_in_each_way(on_azure: Local) -> None:
+    gangs("azure-batch-spot-nodes", "azure-batch", OF_SPOT_GANG, on_azure, cluster=TWO_ON_SPOT)
 
 
 @pytest.mark.slow
@@ -481,7 +495,7 @@ def test_two_nodes_of_torchrun_on_aws_batch_end_in_a_few_ways(torch: Path, on_aw
 def test_two_nodes_of_torchrun_on_azure_batch_end_in_a_few_ways(
     torch: Path, on_azure: Local, account: AzureBatch
 ) -> None:
-    more = {"cluster": {"nodes": 2, **SPOT}, "launch": "torchrun"}
+    more = {"cluster": TWO_ON_SPOT, "launch": "torchrun"}
     waiting(on_azure, "azure-batch", **more, env={"LAST": "1", "PATH": os.environ["PATH"]})
     preempt(account, notice_s=0, index=1)
     ends.check("azure-batch-torchrun", {"lost": ends.rows(on_azure.until_over(), ["lost"])["lost"]})

@@ -79,12 +79,14 @@ TITLES = {
     "aws-batch-torchrun": "`aws-batch`, two nodes with `launch: torchrun`, rehearsed: a worker ends so",
     "aws-batch-signed": "`aws-batch` with `files: signed`, rehearsed",
     "aws-batch-spot": "`aws-batch` on spot machines, rehearsed",
+    "aws-batch-spot-nodes": "`aws-batch` on spot machines, two nodes, rehearsed: the second one ends so",
     "azure-batch": "`azure-batch`, rehearsed",
     "azure-batch-nodes": "`azure-batch`, two nodes, rehearsed: the second one ends so, the first one later with 0",
     "azure-batch-mpi": "`azure-batch`, two nodes with `launch: mpi`, rehearsed: the rank on the second one ends so",
     "azure-batch-torchrun": "`azure-batch`, two nodes with `launch: torchrun`, rehearsed: a worker ends so",
     "azure-batch-signed": "`azure-batch` with `files: signed`, rehearsed",
     "azure-batch-spot": "`azure-batch` on spot machines, rehearsed",
+    "azure-batch-spot-nodes": "`azure-batch` on spot machines, two nodes, rehearsed: the second one ends so",
     "azure-batch-ai": "`azure-batch-ai`, rehearsed",
 }
 

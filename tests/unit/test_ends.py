@@ -10,6 +10,7 @@ NODES = {"exit-0", "exit-3", "exit-75", "exit-143", "signal-KILL", "timeout"}
 TORCH = {"exit-0", "exit-3", "exit-75", "signal-KILL", "timeout"}
 SPOT = {"exit-75", "exit-137", "exit-143", "part", "agent", "lost", "notice"}
 GANG = {*NODES, "agent"}
+SPOT_GANG = {"exit-3", "exit-75", "exit-143", "timeout", "agent"}
 FULL = {"full-0", "full-3"}
 IMAGES = {"image", "architecture", "shell", "entrypoint"}
 WHOLE = {*ends.OF_PROGRAM, "timeout", "cancel"}
@@ -27,12 +28,14 @@ KINDS = {
     "aws-batch-mpi": {*GANG, "service"},
     "aws-batch-torchrun": {"exit-3", "timeout", "agent"},
     "aws-batch-signed": FULL,
+    "aws-batch-spot-nodes": SPOT_GANG,
     "aws-batch-spot": SPOT,
     "azure-batch": {*WHOLE, *FULL, *IMAGES, "service", "agent"},
     "azure-batch-nodes": {*GANG, *FULL},
     "azure-batch-mpi": {*GANG, "service"},
     "azure-batch-torchrun": {"exit-3", "timeout", "agent", "lost"},
     "azure-batch-signed": FULL,
+    "azure-batch-spot-nodes": SPOT_GANG,
     "azure-batch-spot": {*SPOT, "withdrawn"},
     "azure-batch-ai": {*WHOLE, "lost"},
 }
