@@ -289,7 +289,7 @@ def test_a_program_that_stays_does_not_outlive_a_runspec_that_is_killed(tmp_path
     text = f"echo $$ > {mark}.new; mv {mark}.new {mark}; exec sleep 600"
     line = (
         "import sys, time; from runspec_jobs.access.connections import PersistentForward;"
-        "from runspec_jobs.provider import Forward;"
+        "from runspec_jobs.provider.types import Forward;"
         "kept = PersistentForward(Forward(('/bin/sh', '-c', sys.argv[1]))); time.sleep(600)"
     )
     holder = subprocess.Popen([sys.executable, "-c", line, text])
