@@ -241,9 +241,7 @@ class LocalClient:
                 name, *words.before, "pull", *words.after, image, timeout_s=self.timing.pull_s
             )
         if done.returncode:
-            message = (
-                f"cannot get the image {infrastructure}: {container_engine.last_line(done.stderr)}"
-            )
+            message = f"cannot get the image {image}: {container_engine.last_line(done.stderr)}"
             hint = "check its name, and that you are logged in to its registry"
             if "login" in params:
                 hint = f"check its name, and registry_user and registry_password of {params['login']['registry']}"
