@@ -14,16 +14,15 @@ from pathlib import Path
 
 import pytest
 
-import runspec_emulators
 from runspec_emulators.slurm import Cluster, Failed, NoSlurm, Partition, Shape
 from runspec_emulators.slurm.cluster import found_programs
 from tests.emulators.slurm.hand import holders, job, said, submit, until
 from tests.support.requirements import need, need_root
+from tests.support.root import ROOT
 from tests.support.slurm.shared_cluster import PROGRAMS, slurm
 
 __all__ = ["slurm"]
 pytestmark = pytest.mark.slow
-PACKAGE = Path(runspec_emulators.__file__).parent
 
 
 @pytest.fixture(scope="module")
@@ -158,8 +157,8 @@ def test_an_ordinary_user_has_a_cluster_too(tmp_path: Path) -> None:
         "with Cluster(Path(sys.argv[1], 'c'), nodes=1) as c: print(c.run('srun', 'id', '-u'))"
     )
     home = Path(f"/tmp/slurm-nobody-{os.getpid()}")  # below pytest's folder nobody gets anywhere
-    for name in ("runspec_emulators", "runspec_namespaces"):
-        shutil.copytree(PACKAGE.parent / name, home / name)
+    for name in ("emulators/runspec_emulators", "providers/runspec_namespaces"):
+        shutil.copytree(ROOT / name, home / Path(name).name)
     os.chown(home, nobody, nobody)
     try:
         done = subprocess.run(
