@@ -56,8 +56,8 @@ PLANTED = {
     ),
     "an answer without its list is an empty one": Planted(
         lookup.definition,
-        'got(found, "jobDefinitions")',
-        'found.get("jobDefinitions")',
+        'got(definitions, "jobDefinitions")',
+        'definitions.get("jobDefinitions")',
         "DescribeJobDefinitions, find",
     ),
     "a null list is a crash": Planted(
@@ -67,7 +67,7 @@ PLANTED = {
         "DescribeJobQueues, find",
     ),
     "a reply that is cut off is one": Planted(
-        AwsClient.send, "any(key not in found for key in kept)", "False", "SubmitJob, call"
+        AwsClient.send, "any(key not in answer for key in kept)", "False", "SubmitJob, call"
     ),
     "an error that nobody knows means that nothing is there": Planted(
         lookup.absent, "code_of(exc) in codes", "code_of(exc)", "GetObject, state"

@@ -36,12 +36,12 @@ RUNNING = Way("running", batch.state, ((State.GONE, None, []),))
 LOGS = Way("running", batch.logs)
 FAULTS = {
     "null is taken for a value": Planted(
-        Fault(responses.given, "value.items() if one is not None}", "value.items()}"),
+        Fault(responses.given, "value.items() if inner is not None}", "value.items()}"),
         "Task_List",
         RUNNING,
     ),
     "a missing member is expected": Planted(
-        Fault(responses.complete, 'found.get(key, "") == ""', "False"), "Job_Get", RUNNING
+        Fault(responses.complete, 'answer.get(key, "") == ""', "False"), "Job_Get", RUNNING
     ),
     "a new word of an enumeration is expected to be known": Planted(
         Fault(

@@ -83,7 +83,7 @@ def put_on_record(file):
     facts = Facts(model.model_validate(profile["providers"][spec.provider]))
     step = Step("job", "start it", Scope.RUN, Request("batch", "submit_job", {}), None)
     made = Plan(spec.provider, spec.name + "-abc123", "sha256:0", (step,))
-    with run_record.create(text.data, made, facts, file.parent, spec.name).opened() as journal:
+    with run_record.create(text.data, made, facts, file.parent, spec.name).open_journal() as journal:
         journal.add("begun", step="job")
         journal.add("done", step="job", answer={})
 

@@ -115,7 +115,7 @@ def test_a_port_is_reached_at_once_where_slurm_is_here(here: Here, slurm: Cluste
         way = here.client.tunnel(here.trial.run, 0, 0, PORT)
     assert isinstance(way, Address)
 
-    ask = "from runspec_jobs.testing.contracts.entering import posted; print(posted(*sys.argv[1:2], b'hello', 30.0))"
+    ask = "from runspec_jobs.testing.contracts.entering import post; print(post(*sys.argv[1:2], b'hello', 30.0))"
     line = [sys.executable, "-c", f"import sys; {ask}", f"http://{way.host}:{way.port}"]
     done = subprocess.run(line, capture_output=True, text=True)
 
