@@ -118,7 +118,7 @@ def test_cancel_lets_a_running_job_save_and_ends_one_that_waits(project: Project
     assert codes == [0, 0]
     assert (waits["state"], waits["reason"]) == (
         "waiting",
-        "waits for the jobs in option after (Dependency)",
+        "waits for other jobs, those of `needs` or of option after (Dependency)",
     )
     assert [project.status(name)["state"] for name in ("waits", "runs")] == ["cancelled"] * 2
     assert project.fetched("runs") == {"out/state": "saved\n"}
