@@ -358,8 +358,8 @@ def wait_for(there: Callable[[], bool], what: str) -> None:
 BUILD = """
 import sys
 from pathlib import Path
-from runspec_local.infrastructure import build
-build(Path(sys.argv[1]), ["slow"], [], sys.executable)
+from runspec_local.infrastructure import build_environment
+build_environment(Path(sys.argv[1]), ["slow"], [], sys.executable)
 """
 
 
