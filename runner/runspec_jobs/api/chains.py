@@ -58,7 +58,7 @@ class Chain:
         """Return the jobs of the chain that *job* needs, with how each must have ended."""
         return parents(self.jobs[job].spec, self._specs)
 
-    def is_copied(self, job: str) -> list[str]:
+    def list_copied(self, job: str) -> list[str]:
         """Return the mounts of *job* whose files this machine copies, because the jobs save to different stores."""
         spec, facts = self.jobs[job].spec, self.jobs[job].inputs.facts
         return [m.name for m in spec.mounts if m.of_run is not None and m.name in facts.sources]
@@ -80,10 +80,6 @@ class Chain:
                 if m.of_run is not None and m.of_run.job == name
             )
         ]
-
-    def upstream(self, job: str) -> set[str]:
-        """Return the jobs that *job* needs, those that they need, and so on."""
-        return ancestors(job, self._specs)
 
     @property
     def _specs(self) -> dict[str, Spec]:
@@ -263,11 +259,6 @@ def get_chain(name: str) -> ChainRun | None:
     """Return the chain on record with that name, or of that file or folder; None if there is none."""
     record = chain_record.find(name)
     return None if record is None else ChainRun(record)
-
-
-def chains() -> list[ChainRun]:
-    """Return the chains on record, by name."""
-    return [ChainRun(record) for record in chain_record.all_chains()]
 
 
 def _end_each(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,10 +11,11 @@ from runspec_jobs.api import chains, jobs, listing
 from runspec_jobs.api.chains import Chain, ChainRun, JobStatus
 from runspec_jobs.api.lifecycle import LogLine, State
 from runspec_jobs.cli import costs, diagnostics, node_table, output, plan_view, spending
+from runspec_jobs.cli.live import refresh
 from runspec_jobs.cli.live.progress import ProgressPrinter
 from runspec_jobs.diagnostics.render import escape_control, format_json
 from runspec_jobs.diagnostics.terminal_text import strip_sequences
-from runspec_jobs.errors import DETACHED, OK, JobFailed, UsageError
+from runspec_jobs.errors import DETACHED, OK, JobFailed, RunspecError, UsageError
 
 PLAN, STATUS = "runspec.chain-plan/v1", "runspec.chain/v1"
 
@@ -78,7 +79,7 @@ def plan_chain(options: ChainOptions, *, full: bool) -> int:
         return OK
     for name, job in chain.jobs.items():
         output.out(escape_control(f"job {name}{_after(chain, name)}"))
-        for mount in chain.is_copied(name):
+        for mount in chain.list_copied(name):
             output.out(
                 escape_control(f"     {mount} is copied by this machine when its run has ended")
             )
@@ -107,7 +108,7 @@ def _planned_json(chain: Chain, name: str) -> dict[str, Any]:
         "job": name,
         "needs": needs,
         "waits_by_service": chain.waits_by_service(name),
-        "copied": chain.is_copied(name),
+        "copied": chain.list_copied(name),
         "plan": {**planned, "cost": costs.to_json(jobs.estimate(job))},
     }
 
@@ -220,23 +221,54 @@ def job_json(one: JobStatus) -> dict[str, Any]:
 
 def status_of_chain(chain: ChainRun, *, as_json: bool) -> int:
     """Print the status of each job of a chain."""
-    ends = chain.status()
+    ends = _read_status(chain)
     if as_json:
         _print_json(chain.name, chain.record.path, chain.record.want, ends)
         return OK
-    rows = [("job", "run", "state", "provider", "needs", "")]
-    for one in ends:
-        run = "-" if one.run is None else one.run.id
-        provider = "-" if one.run is None else one.run.provider
-        needs = ", ".join(
-            f"{job}" if how == "succeeded" else f"{job} {how}" for job, how in one.needs.items()
-        )
-        rows.append((one.job, run, one.state, provider, needs or "-", one.reason))
-    wanted = {"run": "", "cancel": ", cancelled", "destroy": ", destroyed"}[chain.record.want]
-    output.out(escape_control(f"chain {chain.name}, {chain.record.path}{wanted}"))
-    for line in _aligned(rows):
-        output.out(escape_control(line))
+    for line in _list_lines(chain, ends):
+        output.out(line)
     return OK
+
+
+def watch_chain(chain: ChainRun) -> int:
+    """Show the status of a chain again and again, until no job waits or runs."""
+    last: list[JobStatus] = []
+
+    def look() -> Iterator[str]:
+        last[:] = _read_status(chain)
+        return _list_lines(chain, last)
+
+    return refresh.repeat(look, over=lambda: bool(last) and not any(map(_is_alive, last)))
+
+
+def _is_alive(job: JobStatus) -> bool:
+    return job.state in (State.WAITING, State.RUNNING)
+
+
+def _read_status(chain: ChainRun) -> list[JobStatus]:
+    """Return the status of each job, after ending what the runs do not need: nobody may be waiting for them."""
+    ends = chain.status()
+    for job in ends:
+        if job.run is not None and job.status is not None:
+            try:
+                lines = job.run.reconcile(job.status)
+            except RunspecError as exc:
+                lines = [exc.message]
+            for line in lines:
+                output.tell(escape_control(f"{job.run.id}: {line}"))
+    return ends
+
+
+def _list_lines(chain: ChainRun, ends: Sequence[JobStatus]) -> Iterator[str]:
+    rows = [("job", "run", "state", "provider", "needs", "")]
+    for job in ends:
+        run = "-" if job.run is None else job.run.id
+        provider = "-" if job.run is None else job.run.provider
+        needs = [name if how == "succeeded" else f"{name} {how}" for name, how in job.needs.items()]
+        rows.append((job.job, run, job.state, provider, ", ".join(needs) or "-", job.reason))
+    wanted = {"run": "", "cancel": ", cancelled", "destroy": ", destroyed"}[chain.record.want]
+    yield escape_control(f"chain {chain.name}, {chain.record.path}{wanted}")
+    yield from map(escape_control, _aligned(rows))
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -101,12 +101,14 @@ def _none(options: ListOptions) -> str:
 
 
 def status(options: StatusOptions) -> int:
-    if options.watch:
-        return _watch_status(options.run)
     if (chain := get_chain(options.run)) is not None:
         from runspec_jobs.cli import chain as of_chain
 
+        if options.watch:
+            return of_chain.watch_chain(chain)
         return of_chain.status_of_chain(chain, as_json=options.as_json)
+    if options.watch:
+        return _watch_status(options.run)
     of = get(options.run, destroyed=True, on_event=output.tell_event)
     found = _reconciled(of)
     if not options.as_json:

@@ -236,6 +236,16 @@ def test_the_page_of_a_chain_has_its_jobs_their_times_and_what_they_read(
     assert "<h2>When</h2>" in page
 
 
+def test_watch_shows_a_chain_until_its_jobs_have_ended(
+    chained: Chained, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chained(PREPARE, job("next", "sleep 1", "needs: [prepare]\n"), detach=True)
+
+    assert run(["status", "all", "--watch"]) == 0
+
+    assert re.search(r"next +next-\w{6} +succeeded", capsys.readouterr().out)
+
+
 def test_only_and_until_choose_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "all.yaml"
     path.write_text("---\n".join((PREPARE, TRAIN, job("end", "true", "needs: [train]\n"))))
