@@ -21,6 +21,7 @@ container: {{image: "python:3.12"}}
 outputs: [{{name: data, path: /job/data}}]
 run: |
   echo 5 > ${{outputs.data}}/a
+  for name in .env b.pyc .gitignore; do echo '*' > ${{outputs.data}}/$name; done
   chmod 640 ${{outputs.data}}/a
 ---
 apiVersion: runspec/v1
@@ -33,6 +34,7 @@ sweep: {{lr: [1, 2]}}
 metric: {{name: loss, goal: min, pattern: 'loss=(\\S+)'}}
 run: |
   read n < ${{mounts.data}}/a
+  for name in .env b.pyc .gitignore; do test -e ${{mounts.data}}/$name; done
   echo $((n * ${{sweep.lr}})) > ${{outputs.model}}/m
   echo loss=$((10 - ${{sweep.lr}}))
 ---

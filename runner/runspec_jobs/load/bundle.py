@@ -82,16 +82,19 @@ class FolderBundle:
         return file_digest.open_checked(raw, file, changed)
 
 
-def bundle(folder: Path, *, spec: str = "", progress: Progress | None = None) -> FolderBundle:
+def bundle(
+    folder: Path, *, spec: str = "", progress: Progress | None = None, whole: bool = False
+) -> FolderBundle:
     """Hash the files of *folder*, which the spec called *spec* mounts.
 
+    If it is *whole*, such as a copy of what a job has saved, no rule leaves a file out or refuses it.
     *progress* is called with the bytes read so far and the total.
 
     The digest depends only on paths, contents and executable bits. Raises BundleError with every
     problem that prevents the upload.
     """
     with open_top(folder) as opener:
-        walk = Walk(opener, os.path.realpath(folder), spec)
+        walk = Walk(opener, os.path.realpath(folder), spec, whole=whole)
         walk.run()
         walk.complain()
         opener.open_folder("")  # close the subfolders: hashing looks up each path again

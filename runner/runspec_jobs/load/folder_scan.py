@@ -152,7 +152,7 @@ class Walk:
     """Finds the files to upload in the folder of *opener*, whose path without links is *real*.
 
     *spec* is the name of the spec that mounts it. What runspec wrote into the folder is left out, and *fetched* has the
-    files of it that the user may miss.
+    files of it that the user may miss. If the folder is *whole*, nothing is left out or refused as a secret.
     """
 
     opener: Opener
@@ -164,12 +164,11 @@ class Walk:
     left_out: list[LeftOut] = field(default_factory=list)
     fetched: list[str] = field(default_factory=list)
     written: WrittenFiles = field(default_factory=WrittenFiles)
+    whole: bool = False
 
     def run(self) -> None:
-        self.judge = IgnoreMatcher((*self._read_rules(".gitignore"), *self._read_rules(IGNORE)))
-        for name in self.real.split("/"):
-            if self.judge.judge(name, folder=True) is Verdict.SECRET:
-                self.add_trouble(Trouble.SECRET, self.real)
+        if not self.whole:
+            self._read_all_rules()
         folders: list[_Folder] = [("", Verdict.TAKEN)]
         # A home directory has millions of files; it is enough to know that there are too many.
         while folders and len(self.found) <= MAX_FILES:
@@ -178,6 +177,12 @@ class Walk:
                 folders += self._look(f"{path}/{name}" if path else name, status, verdict)
         self.found.sort(key=lambda entry: entry.path)
         self.left_out.sort()
+
+    def _read_all_rules(self) -> None:
+        self.judge = IgnoreMatcher((*self._read_rules(".gitignore"), *self._read_rules(IGNORE)))
+        for name in self.real.split("/"):
+            if self.judge.judge(name, folder=True) is Verdict.SECRET:
+                self.add_trouble(Trouble.SECRET, self.real)
 
     def add_trouble(self, kind: Trouble, path: str, detail: str = "") -> None:
         self.troubles.setdefault(kind, []).append(
@@ -226,13 +231,13 @@ class Walk:
     def _look(self, path: str, status: os.stat_result, above: Verdict) -> list[_Folder]:
         """Note what is at *path* as found or as trouble; give it back when it is to be walked."""
         folder = stat.S_ISDIR(status.st_mode)
-        verdict = self.judge.judge(path, folder=folder, above=above)
+        verdict = above if self.whole else self.judge.judge(path, folder=folder, above=above)
         if verdict is Verdict.LEFT_OUT:
             why = self.judge.explain(path, folder=folder)
             self.left_out.append(LeftOut(path + "/" * folder, why))
             return []
         # What runspec fetched or saved here is not the user's input, and would grow with each run.
-        if not folder and (why := self._explain_own(path, status)):
+        if not (folder or self.whole) and (why := self._explain_own(path, status)):
             self.left_out.append(LeftOut(path, why))
             return []
         length = _count_utf8_bytes(path)
@@ -296,7 +301,7 @@ class Walk:
             self._take_linked(path, real.removeprefix(top), status.st_size)
 
     def _take_linked(self, path: str, target: str, size: int) -> None:
-        verdict = self.judge.judge_from_top(target)
+        verdict = Verdict.TAKEN if self.whole else self.judge.judge_from_top(target)
         if verdict is Verdict.SECRET:
             self.add_trouble(Trouble.SECRET, path, f"a link to {quote_path(target)}")
         elif verdict is Verdict.LEFT_OUT:

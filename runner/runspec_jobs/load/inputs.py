@@ -134,7 +134,7 @@ def gather(
     wrong += mounted.problems
     for name, folder in mounted.copies.items():
         if folder is not None:
-            bundles[name] = bundle(folder, progress=watch(f"read {folder}"))
+            bundles[name] = bundle(folder, progress=watch(f"read {folder}"), whole=True)
     if mounted.problems:
         text.add_problems([*problems, *wrong])
         raise InvalidSpec(text)
