@@ -38,6 +38,7 @@ class AwsBatchProvider:
         return store(options) if options.bucket and options.files == "role" else None
 
     conditions = ("succeeded",)  # a job whose parent has failed fails
+    most_parents = 20  # https://docs.aws.amazon.com/batch/latest/userguide/job_dependencies.html
 
     def waiting_place(self, spec: Spec, facts: Facts) -> str | None:
         return facts.options.region and f"aws-batch:{facts.options.region}"

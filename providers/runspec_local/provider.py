@@ -25,6 +25,7 @@ class LocalProvider:
         return f"local:{facts.survey['root']}" if facts.survey else None
 
     conditions = ("succeeded", "failed", "ended")
+    most_parents = 200  # as many as a chain has jobs
 
     def waiting_place(self, spec: Spec, facts: Facts) -> str | None:
         return self.saves_place(spec, facts)

@@ -60,6 +60,7 @@ class ParallelClusterProvider:
         return f"parallelcluster:{own.region}:{infrastructure.name(decision)}:{own.host}:{own.workspace}"
 
     conditions = tuple(AFTER)
+    most_parents = 200  # as many as a chain has jobs
 
     def waiting_place(self, spec: Spec, facts: Facts) -> str | None:
         return self.saves_place(spec, facts)

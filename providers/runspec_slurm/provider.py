@@ -51,6 +51,7 @@ class SlurmProvider:
         return f"slurm:{options.host or ''}:{options.workspace}"
 
     conditions = tuple(job.AFTER)
+    most_parents = 200  # as many as a chain has jobs
 
     def waiting_place(self, spec: Spec, facts: Facts) -> str | None:
         return self.saves_place(spec, facts)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from runspec_jobs.api.chains import load_chain
 from runspec_jobs.cli.app import run
 from tests.support.profiles import own_profile
 from tests.support.requirements import need
@@ -79,16 +80,21 @@ def test_a_job_reads_what_the_one_before_it_has_saved(
     assert "predict succeeded" in capfd.readouterr().err
 
 
-def test_a_service_waits_for_the_jobs_that_a_job_needs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def write_profile() -> None:
+    """Write a profile with which jobs are planned for AWS Batch."""
     role = "arn:aws:iam::123456789012:role/j"
     settings = {
         "region": "eu-west-1", "bucket": "bucket", "job_role": role, "subnets": ["subnet-1"],
         "security_groups": ["sg-1"], "instance_role": "arn:aws:iam::123456789012:instance-profile/i",
     }  # fmt: skip
     own_profile().write_text(json.dumps({"providers": {"aws-batch": settings}}))
+
+
+def test_a_service_waits_for_the_jobs_that_a_job_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_profile()
     texts = CHAIN.format(*("aws-batch",) * 3).lstrip()
     (tmp_path / "all.yaml").write_text(texts)
 
@@ -105,3 +111,16 @@ def test_a_service_waits_for_the_jobs_that_a_job_needs(
     assert submit["do"]["params"]["dependsOn"] == [
         {"jobId": {"$answer": "prepare-000000/job.jobId"}}
     ]
+
+
+def test_a_client_waits_for_more_jobs_than_the_service_can(tmp_path: Path) -> None:
+    head = "apiVersion: runspec/v1\nprovider: aws-batch\ncontainer: {image: 'python:3.12'}\ncommand: [echo]\n"
+    names = [f"job-{number}" for number in range(22)]
+    texts = [f"{head}name: {name}\n" for name in names]
+    last = f"{head}name: last\nneeds: {json.dumps(names)}\n"
+    (tmp_path / "all.yaml").write_text("---\n".join([*texts, last]))
+    write_profile()
+
+    chain = load_chain(tmp_path / "all.yaml")
+
+    assert chain.waits_by_service("last") == names[:20]

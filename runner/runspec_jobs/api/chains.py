@@ -66,20 +66,22 @@ class Chain:
     def waits_by_service(self, job: str) -> list[str]:
         """Return the jobs that *job* needs for which its own service can wait, without this machine."""
         own = self.jobs[job].inputs
-        place = _waiting_place(own)
-        return [
+        place, provider = _waiting_place(own), own.provider
+        if place is None or not isinstance(provider, SupportsParents):
+            return []
+        by_client = {
+            mount.of_run.job
+            for mount in own.spec.mounts
+            if mount.of_run is not None and (mount.of_run.best or mount.name in own.facts.sources)
+        }
+        able = [
             name
             for name, how in self.needs(job).items()
-            if place is not None
-            and name in self.jobs
-            and _waiting_place(self.jobs[name].inputs) == place
-            and str(how) in own.provider.conditions  # type: ignore[attr-defined]  # it has a place to wait
-            and not any(
-                m.of_run.best or m.name in own.facts.sources
-                for m in own.spec.mounts
-                if m.of_run is not None and m.of_run.job == name
-            )
+            if _waiting_place(self.jobs[name].inputs) == place
+            and str(how) in provider.conditions
+            and name not in by_client
         ]
+        return able[: provider.most_parents]
 
     @property
     def _specs(self) -> dict[str, Spec]:

@@ -127,6 +127,8 @@ class SupportsParents(Protocol):
 
     conditions: Collection[str]
     """Which of `succeeded`, `failed` and `ended` the service knows."""
+    most_parents: int
+    """How many runs a job can wait for; a client waits for the others."""
 
     def waiting_place(self, spec: Spec, facts: Any) -> str | None:
         """Return a name for the queue, cluster or machine of a job; None if it cannot wait for other jobs.
