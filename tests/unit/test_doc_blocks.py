@@ -21,6 +21,7 @@ import yaml
 
 from bench.__main__ import main as bench
 from runspec_jobs.api.specs import check_file
+from runspec_jobs.cli.app import run
 from runspec_jobs.cli.commands import command_line
 from runspec_jobs.errors import UsageError
 from tests.support.doc_blocks import CHECKED, PAGES, RUN, SHELL, Block, blocks, inline
@@ -33,6 +34,8 @@ LANGUAGES = {"sh", "text", "yaml", "json", "toml", "python", "csv"}
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 # Words that stand for what a user types; numbers are in their place where the option takes a number.
 INLINE = sorted({(page, line) for page in PAGES if page != "CHANGELOG.md" for line in inline(page)})
+# Those that leave nothing out.
+SIMULATIONS = [line for _, line in INLINE if re.match(r"runspec simulate .*--samples", line)]
 
 
 class Incomplete(Exception):
@@ -217,6 +220,16 @@ def test_each_command_in_a_sentence_is_one_that_exists(page: str, line: str) -> 
     whole = any("/" in word and (ROOT / word).is_file() for word in words)
     with contextlib.nullcontext() if whole else contextlib.suppress(Incomplete):
         runspec(words)
+
+
+@pytest.mark.parametrize("line", SIMULATIONS, ids=lambda text: text[:50])
+def test_a_simulation_in_a_sentence_or_a_table_can_be_pasted(
+    line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+
+    assert run(shlex.split(line)[1:]) == 0
+    assert "elastic" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -61,8 +61,9 @@ class Fit(NamedTuple):
     points: int
 
     @property
-    def parallel(self) -> float:
-        return 1 - self.lost
+    def parallel(self) -> float | None:
+        """The share of the work that is parallel, or None where *lost* is no share."""
+        return 1 - self.lost if 0 <= self.lost <= 1 else None
 
     def compute_throughput(self, size: float) -> float | None:
         """Return the samples per second at *size*, or None if the law gives no positive number."""

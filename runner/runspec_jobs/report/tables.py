@@ -8,7 +8,7 @@ from typing import NamedTuple
 from runspec_jobs.provider import MembershipChange
 from runspec_jobs.report import elastic_costs
 from runspec_jobs.report.ranking import Placed, explain
-from runspec_jobs.report.scaling_law import Fit, Scaled, Series
+from runspec_jobs.report.scaling_law import Fit, Row, Scaled, Series
 from runspec_jobs.spec.metric import Metric
 
 Cell = float | str | None
@@ -103,8 +103,15 @@ def make_scaling_table(report: Scaled) -> Table:
         cells += [row.cost_per_million] if priced else []
         cells += [row.hours] if timed else []
         cells += [row.cost] if priced and timed else []
-        rows.append((*cells, "; ".join(text for text in (row.why, row.note) if text)))
+        remarks = (row.why, _describe_slowdown(report, row), row.note)
+        rows.append((*cells, "; ".join(text for text in remarks if text)))
     return Table((*titles, "remarks"), tuple(rows))
+
+
+def _describe_slowdown(report: Scaled, row: Row) -> str:
+    if report.base is None or row.speedup is None or not row.speedup < 1 or row.size < report.base:
+        return ""
+    return f"slower than {report.base:g} {_format_unit(report.series, report.base)}"
 
 
 def list_scaling_facts(report: Scaled) -> Iterator[tuple[str, str]]:
@@ -165,15 +172,13 @@ def _describe_law(report: Scaled) -> str:
     unit_text = f"{law.base:g} {_format_unit(report.series, law.base)}"
     return (
         f"T(n) = n r / (1 + a (n - 1)), n in units of {unit_text}: r = {law.rate:,.4g} samples/s, "
-        f"a = {law.lost:.5f}, {_describe_parallel(law, unit_text)}; fitted to {law.points} sizes, "
+        f"a = {law.lost:.5f}, {_describe_parallel(law, report.series.unit)}; fitted to {law.points} sizes, "
         f"at most {law.worst:.1%} off"
     )
 
 
 def _describe_parallel(law: Fit, unit: str) -> str:
     """Return what the law says of the work: outside of 0 to 1, *a* is no part of it."""
-    if law.lost < 0:
-        return "faster than linear"
-    if law.lost > 1:
-        return f"more are slower than {unit}"
-    return f"parallel part {law.parallel:.3%}"
+    if law.parallel is not None:
+        return f"parallel part {law.parallel:.3%}"
+    return "faster than linear" if law.lost < 0 else f"slower with more {unit}"

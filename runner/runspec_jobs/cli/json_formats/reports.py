@@ -126,8 +126,13 @@ class Fit(Part):
 
     base: float = Field(description="The size that counts as one.")
     rate: float = Field(description="Samples per second of that size.")
-    lost: float = Field(description="The share of the work that is not parallel.")
-    parallel: float = Field(description="The share of the work that is parallel.")
+    lost: float = Field(
+        description="The share of the work that is not parallel; above 1 where more units are slower, and below 0 "
+        "where they are faster than linear."
+    )
+    parallel: float | None = Field(
+        description="The share of the work that is parallel; null where `lost` is above 1 or below 0."
+    )
     worst: float = Field(description="The largest relative distance of a point from the law.")
     points: int
 

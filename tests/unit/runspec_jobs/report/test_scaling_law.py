@@ -21,7 +21,7 @@ from runspec_jobs.report.scaling_law import (
     read_series,
     write_report,
 )
-from runspec_jobs.report.tables import list_scaling_facts
+from runspec_jobs.report.tables import list_scaling_facts, make_scaling_table
 from runspec_jobs.spec.metric import Metric, Stop
 from tests.support.root import ROOT
 
@@ -103,7 +103,7 @@ def test_what_nobody_has_said_is_told_as_such() -> None:
     [
         (19.0, "parallel part 94.737%"),
         (21.0, "faster than linear"),
-        (8.0, "more are slower than 1 node"),
+        (8.0, "slower with more nodes"),
     ],
 )
 def test_the_law_names_a_parallel_part_only_where_there_is_one(
@@ -113,6 +113,22 @@ def test_the_law_names_a_parallel_part_only_where_there_is_one(
 
     assert said in told["law"]
     assert ("parallel part" in told["law"]) == said.startswith("parallel part")
+
+
+def test_a_size_that_is_slower_than_the_baseline_says_so() -> None:
+    report = make_report(series((1, 10), (2, 18), (4, 9)), Asked())
+
+    remarks = [row[-1] for row in make_scaling_table(report).rows]
+    assert remarks == ["", "", "slower than 1 node"]
+
+
+@pytest.mark.parametrize(("throughput", "parallel"), [(19.0, 0.9473), (21.0, None), (8.0, None)])
+def test_a_program_is_told_no_share_below_0_or_above_1(
+    throughput: float, parallel: float | None
+) -> None:
+    told = write_report(make_report(series((1, 10), (2, throughput)), Asked()))
+
+    assert told["fit"]["parallel"] == (parallel and pytest.approx(parallel, abs=1e-4))
 
 
 # The law
