@@ -236,10 +236,10 @@ def _systems(session: Session, name: str) -> Any:
 
 
 def _wrong(
-    name: str, wanted: lustre.System, found: Iterable[Mapping[str, Any]], vpc: str | None
+    name: str, wanted: lustre.System, systems: Iterable[Mapping[str, Any]], vpc: str | None
 ) -> Finding | None:
     """Return a finding if the file system cannot be used as the profile asks, or None."""
-    there = next(iter(found), None)
+    there = next(iter(systems), None)
     if there is None:
         return Finding(
             f"there is no file system {wanted.id}", False, "set an existing one in the profile"

@@ -242,8 +242,8 @@ def _references(spec: Spec) -> Iterator[Problem]:
     https://github.com/Azure/BatchAI/blob/master/documentation/using-batchai-environment-variables.md
     """
     for name, value in spec.env.items():
-        if found := OTHERS.search(value):
-            what = f"Batch AI replaces {RESERVED}_* in values; whether it replaces '{found[0]}' is undocumented"
+        if match := OTHERS.search(value):
+            what = f"Batch AI replaces {RESERVED}_* in values; whether it replaces '{match[0]}' is undocumented"
             yield Problem(
                 ("env", name), what, "let the program read that variable", severity="note"
             )

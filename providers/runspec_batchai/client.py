@@ -88,8 +88,8 @@ class BatchAiClient:
         kind, path = request.operation.partition("_")[0], request.params["path"]
         if kind == "Jobs":
             self._forget(path["jobName"])
-        found = self.arm.look(kind, path)
-        if found is None or (kind in TAGGED and not lookup.ours(found)):
+        resource = self.arm.look(kind, path)
+        if resource is None or (kind in TAGGED and not lookup.ours(resource)):
             return
         lookup.refuse(self.arm, kind, path)
         self.arm.send(request)
@@ -108,23 +108,23 @@ class BatchAiClient:
         if step.do.operation == "upload_folder":
             there = self.store.has(step.do.params["path"]["prefix"])
             return named(step.do) if there else None
-        found = self.arm.look(step.do.operation.partition("_")[0], step.do.params["path"])
-        if found is None or provisioning(found).lower() == "deleting":
+        resource = self.arm.look(step.do.operation.partition("_")[0], step.do.params["path"])
+        if resource is None or provisioning(resource).lower() == "deleting":
             return None
         return named(step.do)
 
     def settled(self, step: Step) -> bool:
         if step.do.service != "batchai":
             return True
-        found = self.arm.look(step.do.operation.partition("_")[0], step.do.params["path"])
-        if found is None:
+        resource = self.arm.look(step.do.operation.partition("_")[0], step.do.params["path"])
+        if resource is None:
             return False
-        if provisioning(found) == "failed":
-            errors = [status.error_line(error) for error in getattr(found, "errors", None) or ()]
+        if provisioning(resource) == "failed":
+            errors = [status.error_line(error) for error in getattr(resource, "errors", None) or ()]
             raise RemoteError(
-                f"Batch AI could not make {found.name}: {'; '.join(errors) or 'no reason given'}"
+                f"Batch AI could not make {resource.name}: {'; '.join(errors) or 'no reason given'}"
             )
-        return provisioning(found) != "creating"
+        return provisioning(resource) != "creating"
 
     def stage(self, request: Request, bundle: Bundle, progress: Progress) -> Response:
         self.store.put_folder(request.params["path"]["prefix"], bundle, progress)
@@ -140,13 +140,13 @@ class BatchAiClient:
         path: Mapping[str, str] = batchai("Jobs_Get", self.options, names).params["path"]
         return path
 
-    def _found(self, run: str) -> list[tuple[int, Any]]:
+    def _find_jobs(self, run: str) -> list[tuple[int, Any]]:
         """Return the jobs of *run* by task; recent answers are cached."""
-        name, at, found = self._seen
-        if name != run or not found or self.clock.monotonic() - at > self.timing.fresh_s:
-            found = self._requested(run)
-            self._seen = (run, self.clock.monotonic(), found)
-        return found
+        name, at, jobs = self._seen
+        if name != run or not jobs or self.clock.monotonic() - at > self.timing.fresh_s:
+            jobs = self._requested(run)
+            self._seen = (run, self.clock.monotonic(), jobs)
+        return jobs
 
     def _requested(self, run: str) -> list[tuple[int, Any]]:
         """Return the jobs of *run* without the cache: several jobs with one list request."""
@@ -161,12 +161,12 @@ class BatchAiClient:
         return sorted((int(m[1]), job) for m, job in matches if m) if matches else []
 
     def state(self, run: str) -> Status:
-        found = self._found(run)
-        if not found:
+        jobs = self._find_jobs(run)
+        if not jobs:
             return Status(State.GONE)
-        nodes = [self._node(task, job) for task, job in found]
+        nodes = [self._node(task, job) for task, job in jobs]
         waits = all(node.state is State.WAITING for node in nodes)
-        why = self._waits(found[0][1]) if waits else ""
+        why = self._waits(jobs[0][1]) if waits else ""
         if any(node.reason == status.LOST for node in nodes):
             why = f"{status.LOST}; {why}"
         return status.status(nodes, why)
@@ -205,7 +205,7 @@ class BatchAiClient:
 
     def cancel(self, run: str) -> None:
         self._seen = ("", 0.0, [])
-        for task, job in self._found(run):
+        for task, job in self._find_jobs(run):
             if not status.node(task, job).state.terminal:
                 names = {"experimentName": self.options.experiment, "jobName": job.name}
                 self.arm.send(batchai("Jobs_Terminate", self.options, names))
@@ -231,7 +231,9 @@ class BatchAiClient:
         return orphans.OrphanFinder(self.arm, self.store).find_orphans(runs, made)
 
     def streams(self, run: str) -> Sequence[Stream]:
-        made = [stream for task, job in self._found(run) for stream in self._streams_of(task, job)]
+        made = [
+            stream for task, job in self._find_jobs(run) for stream in self._streams_of(task, job)
+        ]
         return sorted(made, key=lambda stream: (stream.task, stream.rank))
 
     def _streams_of(self, task: int, job: Any) -> Sequence[Stream]:
@@ -252,7 +254,7 @@ class BatchAiClient:
     def outputs(self, run: str) -> Sequence[OutputFile]:
         made = [
             file
-            for task, job in self._found(run)
+            for task, job in self._find_jobs(run)
             for file in logs.outputs(self.files, task, self.path_of(job.name), self._names(job))
         ]
         return sorted(made, key=lambda file: (file.output, file.task, file.rank, file.path))
@@ -260,13 +262,13 @@ class BatchAiClient:
     def _names(self, job: Any) -> list[tuple[str, str]]:
         """Return the ids of a job's output directories, and the names of the outputs in the spec."""
         known = {output_id(name, self.options): name for name in self.options.results}
-        found = []
+        names = []
         for directory in job.output_directories or ():
             if not directory.id:
                 continue
             own = f"/{STORE}/" in f"{directory.path_prefix}/" and directory.path_suffix
-            found.append((directory.id, known.get(directory.id) or own or directory.id.lower()))
-        return found
+            names.append((directory.id, known.get(directory.id) or own or directory.id.lower()))
+        return names
 
 
 def named(request: Request) -> Response:
@@ -283,5 +285,5 @@ def named(request: Request) -> Response:
     return {key: path[key] for key in keys if key in path}
 
 
-def provisioning(found: Any) -> str:
-    return str(getattr(found, "provisioning_state", None) or "")
+def provisioning(resource: Any) -> str:
+    return str(getattr(resource, "provisioning_state", None) or "")

@@ -66,15 +66,15 @@ def _cluster(arm: Arm, options: BatchAiOptions) -> Finding:
     name = options.cluster or ""
     where = batchai("Clusters_Get", options, {"clusterName": name}).params["path"]
     hint = "set an existing cluster, or remove cluster from the profile so that runspec makes one"
-    finding, found = asked(lambda: arm.look("Clusters", where), f"cluster {name}", hint)
+    finding, cluster = asked(lambda: arm.look("Clusters", where), f"cluster {name}", hint)
     if not finding.ok:
         return finding
-    if found is None:
+    if cluster is None:
         return Finding(
             f"there is no cluster {name} in the workspace {options.workspace}", False, hint
         )
-    errors = [status.error_line(error) for error in found.errors or ()]
-    what = f"cluster {name} of {found.vm_size}, {found.vm_priority}"
+    errors = [status.error_line(error) for error in cluster.errors or ()]
+    what = f"cluster {name} of {cluster.vm_size}, {cluster.vm_priority}"
     if errors:
         return Finding(
             f"{what}: {'; '.join(errors)}",

@@ -32,8 +32,8 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
     from runspec_emulators.batch_ai import BatchAI
     from runspec_emulators.frame.containers import confinement_notes
 
-    found = {**SETTINGS, **{k: v for k, v in options.items() if k not in OWN}}
-    account = str(found.get("storage_account", "rehearsal"))
+    wanted = {**SETTINGS, **{k: v for k, v in options.items() if k not in OWN}}
+    account = str(wanted.get("storage_account", "rehearsal"))
     confined, notes = confinement_notes(folder)
     with contextlib.ExitStack() as stack:
         try:
@@ -43,7 +43,7 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
                 f"cannot start Azurite, which runspec rehearse needs: {exc}", INSTALL
             ) from exc
         stack.callback(blobs.close)
-        for container in containers(found):
+        for container in containers(wanted):
             try:
                 blobs.make_container(container)
             except RuntimeError as exc:
@@ -62,8 +62,8 @@ def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Itera
             )
         )
         yield Emulation(
-            {**near.env, **lacks(engine), KEY: blobs.key, **secrets(found)},
-            found | ways(near.url, blobs, found),
+            {**near.env, **lacks(engine), KEY: blobs.key, **secrets(wanted)},
+            wanted | ways(near.url, blobs, wanted),
             tuple(notes),
         )
 

@@ -45,42 +45,42 @@ def _image(options: BatchAiOptions) -> dict[str, Any] | None:
     image = options.machine_image
     if image is None:
         return None
-    found = {"publisher": image.publisher, "offer": image.offer, "sku": image.sku}
-    found |= {"version": image.version} if image.version else {}
-    found |= {"virtualMachineImageId": image.id} if image.id else {}
-    return {"imageReference": found}
+    request = {"publisher": image.publisher, "offer": image.offer, "sku": image.sku}
+    request |= {"version": image.version} if image.version else {}
+    request |= {"virtualMachineImageId": image.id} if image.id else {}
+    return {"imageReference": request}
 
 
 def _setup(options: BatchAiOptions) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    request: dict[str, Any] = {}
     if setup := options.setup:
         env = [{"name": k, "value": v} for k, v in setup.env.items()]
         hidden = [
             {"name": k, **store_volumes.credential(v, options, "value", "valueSecretReference")}
             for k, v in setup.secrets.items()
         ]
-        found["setupTask"] = {
+        request["setupTask"] = {
             "commandLine": setup.command,
             **({"environmentVariables": env} if env else {}),
             **({"secrets": hidden} if hidden else {}),
             "stdOutErrPathPrefix": setup.logs,
         }
     if mounts := store_volumes.mounted(store_volumes.cluster_volumes(options), options):
-        found["mountVolumes"] = mounts
+        request["mountVolumes"] = mounts
     if insights := options.insights:
         key = insights.key and store_volumes.credential(
             insights.key, options, "instrumentationKey", "instrumentationKeySecretReference"
         )
         reference = {"component": {"id": insights.component}, **(key or {})}
-        found["performanceCountersSettings"] = {"appInsightsReference": reference}
-    return found
+        request["performanceCountersSettings"] = {"appInsightsReference": reference}
+    return request
 
 
 def _user(options: BatchAiOptions) -> dict[str, Any]:
-    found: dict[str, Any] = {"adminUserName": options.admin_user}
+    request: dict[str, Any] = {"adminUserName": options.admin_user}
     if options.ssh_public_key:
-        found["adminUserSshPublicKey"] = options.ssh_public_key
+        request["adminUserSshPublicKey"] = options.ssh_public_key
     if options.admin_password:
         source = options.secrets.get(options.admin_password, f"env:{options.admin_password}")
-        found["adminUserPassword"] = {"$secret": source}
-    return found
+        request["adminUserPassword"] = {"$secret": source}
+    return request

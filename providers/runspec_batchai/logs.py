@@ -75,11 +75,11 @@ class Files:
         """
         job = path["jobName"]
         if not waits and self._due(job, over):
-            found = list(self.list(path, STDOUTERR))
-            self._listed[job] = Listed(self.clock.monotonic(), bool(found), over)
+            files = list(self.list(path, STDOUTERR))
+            self._listed[job] = Listed(self.clock.monotonic(), bool(files), over)
             nodes = self._nodes.setdefault(job, [])
-            nodes += sorted(prepared_on(file.path for file in found) - set(nodes), key=_counted)
-            for file in found:
+            nodes += sorted(prepared_on(file.path for file in files) - set(nodes), key=_counted)
+            for file in files:
                 rank = rank_of(file.path, nodes)
                 if rank is not None and (file.size or rank == 0):
                     key = (job, file.path)
@@ -223,10 +223,10 @@ class FileStream:
         )
 
     def _renewed(self) -> bool:
-        found = self.files.link(self.path, STDOUTERR, self.name)
-        if found is not None:
-            self._url, self._since = found.url, self.files.clock.monotonic()
-        return found is not None
+        link = self.files.link(self.path, STDOUTERR, self.name)
+        if link is not None:
+            self._url, self._since = link.url, self.files.clock.monotonic()
+        return link is not None
 
 
 def part(url: str, start: int, end: int) -> bytes:
@@ -259,9 +259,9 @@ def ends(files: Files, path: Mapping[str, str]) -> dict[int, End]:
 
     Only complete lines count, because the file may be read while it is written.
     """
-    found = files.link(path, STDOUTERR, ATTEMPTS_FILE)
+    link = files.link(path, STDOUTERR, ATTEMPTS_FILE)
     try:
-        text = files.patient_part(found.url, 0, PART).decode(errors="replace") if found else ""
+        text = files.patient_part(link.url, 0, PART).decode(errors="replace") if link else ""
     except PermissionError:
         return {}
     rows = ROW.finditer(text)
@@ -278,8 +278,8 @@ class OutputReader:
         try:
             data = self.files.patient_part(self.file.url, start, end)
         except PermissionError:
-            found = self.files.link(self.path, self.directory, self.file.path)
-            self.file = self.file if found is None else found._replace(size=self.file.size)
+            link = self.files.link(self.path, self.directory, self.file.path)
+            self.file = self.file if link is None else link._replace(size=self.file.size)
             try:
                 data = self.files.patient_part(self.file.url, start, end)
             except PermissionError:

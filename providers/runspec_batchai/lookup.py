@@ -27,9 +27,9 @@ class Placed(NamedTuple):
         return status.cluster_of(self.job).lower()
 
 
-def ours(found: Any) -> bool:
-    """Return whether the tags of the resource group or workspace *found* say that runspec made it."""
-    tags = getattr(found, "tags", None) or {}
+def ours(resource: Any) -> bool:
+    """Return whether the tags of the resource group or workspace *resource* say that runspec made it."""
+    tags = getattr(resource, "tags", None) or {}
     return all(tags.get(key) == value for key, value in OURS.items())
 
 

@@ -41,14 +41,14 @@ def priced_sizes() -> Catalogue:
 
     Names and families are as Batch AI wrote them. No size is of an old series here, since all of them are.
     """
-    found = tuple(
+    priced = tuple(
         m._replace(
             name=m.name.upper(), family=FAMILIES[m.family], traits=m.traits - {"old", "no-premium"}
         )
         for m in catalogue().machines
         if m.family in FAMILIES and None not in (m.cpus, m.memory_gib, m.gpus)
     )
-    return catalogue()._replace(machines=found)
+    return catalogue()._replace(machines=priced)
 
 
 @cache

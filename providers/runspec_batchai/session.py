@@ -117,14 +117,14 @@ class Arm:
         """Return the resource at *path*, or None if it does not exist."""
         try:
             with translated(operation, HINTS):
-                found = GOT[operation](self, path)
+                resource = GOT[operation](self, path)
         except RemoteError as exc:
             if status_of(exc) == 404:
                 return None
             raise
-        if found is None or getattr(found, "name", None) is None:
+        if resource is None or getattr(resource, "name", None) is None:
             raise NoAnswer(f"{operation}: the reply was cut off")
-        return found
+        return resource
 
     def listed(self, what: str, pages: Callable[[], Any]) -> list[Any]:
         """Return all items of a list; none if the parent resource does not exist."""
@@ -160,10 +160,10 @@ class Arm:
         with translated("Usages_List", HINTS):
             where = self.options.location or ""
             ask = self.looker.usages.list
-            found = collected("Usages_List", lambda: ask(where, cls=elements))
+            usages = collected("Usages_List", lambda: ask(where, cls=elements))
         return {
             usage.name.value: Usage(usage.current_value, usage.limit)
-            for usage in found
+            for usage in usages
             if usage.name and None not in (usage.current_value, usage.limit)
         }
 

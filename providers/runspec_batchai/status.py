@@ -76,8 +76,8 @@ def _next_began_s(job: Any, past: Sequence[Attempt]) -> float | None:
 
 
 def _seconds(job: Any, name: str) -> float | None:
-    found = getattr(job.execution_info, name, None)
-    return None if found is None else float(found.timestamp())
+    moment = getattr(job.execution_info, name, None)
+    return None if moment is None else float(moment.timestamp())
 
 
 def cluster_of(job: Any) -> str:

@@ -116,7 +116,7 @@ class Store:
     def look(self) -> str:
         """Return the name of any blob, or an empty string; raise an error if the container cannot be read."""
         with self._explain_key():
-            return next((found.key for found in self.blobs.listing(self.options.prefix)), "")
+            return next((entry.key for entry in self.blobs.listing(self.options.prefix)), "")
 
     def has(self, prefix: str) -> bool:
         with self._explain_key():
@@ -134,12 +134,12 @@ class Store:
 
     def sizes(self, prefix: str) -> dict[str, int]:
         """Return the size of the blobs below *prefix* in bytes, by the first part of their names after it."""
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         with self._explain_key():
             for one in self.blobs.listing(prefix):
                 name = one.key.removeprefix(prefix).partition("/")[0].removesuffix(WHOLE)
-                found[name] = found.get(name, 0) + one.size
-        return found
+                sizes[name] = sizes.get(name, 0) + one.size
+        return sizes
 
     def put_folder(self, prefix: str, bundle: Bundle, progress: Progress) -> None:
         """Upload each file of *bundle* below *prefix*, and then mark the folder as complete."""

@@ -29,12 +29,12 @@ def credential(name: str, options: BatchAiOptions, plain: str, vault: str) -> di
 
 def own_volumes(options: BatchAiOptions) -> dict[str, Volume]:
     """Return the volumes for the share and the container of the profile."""
-    found: dict[str, Volume] = {}
+    volumes: dict[str, Volume] = {}
     if options.file_share:
-        found[LOGS] = Volume(share=options.file_share)
+        volumes[LOGS] = Volume(share=options.file_share)
     if options.container:
-        found[STORE] = Volume(container=options.container)
-    return found
+        volumes[STORE] = Volume(container=options.container)
+    return volumes
 
 
 def used(spec: Spec, options: BatchAiOptions) -> dict[str, Volume]:
@@ -44,12 +44,12 @@ def used(spec: Spec, options: BatchAiOptions) -> dict[str, Volume]:
     stored = any(m.scheme != "shared" and not _own(m.name, options.inputs) for m in spec.mounts)
     if stored or any(not _own(o.name, options.results) for o in spec.outputs):
         own.add(STORE)
-    found = {
+    chosen = {
         name: volume
         for name, volume in options.shared.items()
         if volume.level == "job" and (name in shared or _mentioned(root(name, volume), options))
     }
-    return found | {k: v for k, v in own_volumes(options).items() if k in own}
+    return chosen | {k: v for k, v in own_volumes(options).items() if k in own}
 
 
 def _mentioned(where: str, options: BatchAiOptions) -> bool:
@@ -71,11 +71,11 @@ def cluster_volumes(options: BatchAiOptions) -> dict[str, Volume]:
 
 def mounted(volumes: Mapping[str, Volume], options: BatchAiOptions) -> dict[str, Any]:
     """Return `mountVolumes` for *volumes*."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    mounts: dict[str, list[dict[str, Any]]] = {}
     for name, volume in volumes.items():
         kind, one = _reference(volume, options)
-        found.setdefault(kind, []).append({**one, "relativeMountPath": volume.at or name})
-    return found
+        mounts.setdefault(kind, []).append({**one, "relativeMountPath": volume.at or name})
+    return mounts
 
 
 def _reference(volume: Volume, options: BatchAiOptions) -> tuple[str, dict[str, Any]]:
@@ -149,12 +149,12 @@ def outputs(spec: Spec, run: str, options: BatchAiOptions) -> list[dict[str, str
 
 def _output(output: Output, run: str, options: BatchAiOptions) -> dict[str, str]:
     known = options.results.get(output.name)
-    found = {"id": output_id(output.name, options)}
+    request = {"id": output_id(output.name, options)}
     if known and known.path:
-        found["pathPrefix"] = known.path
-        return found if known.suffix is None else {**found, "pathSuffix": known.suffix}
-    found["pathPrefix"] = f"{ROOTS['job']}/{STORE}/{kept(run, options)}"
-    return {**found, "pathSuffix": output.name}
+        request["pathPrefix"] = known.path
+        return request if known.suffix is None else {**request, "pathSuffix": known.suffix}
+    request["pathPrefix"] = f"{ROOTS['job']}/{STORE}/{kept(run, options)}"
+    return {**request, "pathSuffix": output.name}
 
 
 def keeps_in_store(spec: Spec, options: BatchAiOptions) -> bool:

@@ -239,5 +239,5 @@ def _content(path: Path) -> bytes | None:
 
 def changes(folder: Path) -> list[MembershipChange]:
     """Return the membership changes of an elastic job, as the first node of each generation wrote them."""
-    found = (folder / "elastic").glob("*/changes/[0-9]*")
-    return changes_of((int(path.parents[1].name), path.read_bytes()) for path in found)
+    records = (folder / "elastic").glob("*/changes/[0-9]*")
+    return changes_of((int(path.parents[1].name), path.read_bytes()) for path in records)

@@ -127,10 +127,10 @@ class ParallelClusterClient:
                 raise NotThere(
                     "the cluster is unknown", "set option cluster or host in the profile"
                 )
-            found = self.clusters.describe(self.cluster)
-            if found is None:
+            cluster = self.clusters.describe(self.cluster)
+            if cluster is None:
                 raise NotThere(f"there is no cluster '{self.cluster}'")
-            self.host = address_of(found)
+            self.host = address_of(cluster)
         if self.host is None:
             raise Unavailable(
                 f"the head node of '{self.cluster}' has no address yet", "repeat the command later"
@@ -204,8 +204,8 @@ class ParallelClusterClient:
 
     def _archive(self, name: str, folders: Sequence[str]) -> None:
         """Archive *folders*, unless the cluster does not exist or was never complete, and so has no files."""
-        found = self.clusters.describe(name)
-        if found is None or str(found.get("clusterStatus")) == "CREATE_FAILED":
+        cluster = self.clusters.describe(name)
+        if cluster is None or str(cluster.get("clusterStatus")) == "CREATE_FAILED":
             return
         self.cluster = name
         way = self.slurm().way
@@ -219,8 +219,8 @@ class ParallelClusterClient:
             )
 
     def _answer(self, what: Callable[[SlurmClient], Response]) -> Response:
-        found: Response = self.ask(what)
-        return found
+        answer: Response = self.ask(what)
+        return answer
 
     def _made(self, what: Callable[[SlurmClient], Response]) -> Response:
         try:
@@ -235,10 +235,10 @@ class ParallelClusterClient:
     def find(self, step: Step) -> Response | None:
         with _unknown():
             if step.do.service == OURS:
-                found = self.clusters.find(step)
-                if found is not None and step.do.operation == "describe_cluster":
-                    return self._learn(found)
-                return found
+                cluster = self.clusters.find(step)
+                if cluster is not None and step.do.operation == "describe_cluster":
+                    return self._learn(cluster)
+                return cluster
             plain = step._replace(do=self._of_slurm(step.do))
             try:
                 there: Response | None = self.ask(lambda slurm: slurm.find(plain))
@@ -253,10 +253,10 @@ class ParallelClusterClient:
 
     def state(self, run: str) -> Status:
         try:
-            found: Status = self.ask(lambda slurm: slurm.state(run))
+            status: Status = self.ask(lambda slurm: slurm.state(run))
         except NotThere:
             return Status(State.GONE)
-        return found
+        return status
 
     def cancel(self, run: str) -> None:
         with contextlib.suppress(NotThere):
@@ -264,10 +264,10 @@ class ParallelClusterClient:
 
     def reconcile(self, run: str) -> Sequence[str]:
         try:
-            found: Sequence[str] = self.ask(lambda slurm: slurm.reconcile(run))
+            ended: Sequence[str] = self.ask(lambda slurm: slurm.reconcile(run))
         except NotThere:
             return ()
-        return found
+        return ended
 
     def stop(self, run: str, tasks: Collection[int]) -> None:
         with contextlib.suppress(NotThere):
@@ -275,24 +275,24 @@ class ParallelClusterClient:
 
     def changes(self, run: str) -> Sequence[MembershipChange]:
         try:
-            found: Sequence[MembershipChange] = self.ask(lambda slurm: slurm.changes(run))
+            changes: Sequence[MembershipChange] = self.ask(lambda slurm: slurm.changes(run))
         except NotThere:
             return ()
-        return found
+        return changes
 
     def streams(self, run: str) -> Sequence[Stream]:
         try:
-            found: Sequence[Stream] = self.ask(lambda slurm: slurm.streams(run))
+            streams: Sequence[Stream] = self.ask(lambda slurm: slurm.streams(run))
         except NotThere:
             return ()
-        return found
+        return streams
 
     def publish(self, run: str) -> Sequence[str]:
         try:
-            found: Sequence[str] = self.ask(lambda slurm: slurm.publish(run))
+            published: Sequence[str] = self.ask(lambda slurm: slurm.publish(run))
         except NotThere:
             return ()
-        return found
+        return published
 
     def read_timed(self, stream: Stream, position: str | None) -> TimedChunk:
         assert isinstance(stream, LogStream), "BUG: it is not a stream of this client"
@@ -304,31 +304,31 @@ class ParallelClusterClient:
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
         try:
-            found: Sequence[OutputFile] = self.ask(lambda slurm: slurm.outputs(run))
+            files: Sequence[OutputFile] = self.ask(lambda slurm: slurm.outputs(run))
         except NotThere:
             return ()
-        return found
+        return files
 
     def usage(self, run: str, most: int | None) -> Usage:
         try:
-            found: Usage = self.ask(lambda slurm: slurm.usage(run, most))
+            usage: Usage = self.ask(lambda slurm: slurm.usage(run, most))
         except NotThere:
             return Usage()
-        return found
+        return usage
 
     def shell(
         self, run: str, task: int, rank: int, words: Sequence[str], *, terminal: bool
     ) -> ExecSpec:
         with _known():
-            found: ExecSpec = self.ask(
+            entered: ExecSpec = self.ask(
                 lambda slurm: slurm.shell(run, task, rank, words, terminal=terminal)
             )
-        return found
+        return entered
 
     def tunnel(self, run: str, task: int, rank: int, port: int) -> Route:
         with _known():
-            found: Route = self.ask(lambda slurm: slurm.tunnel(run, task, rank, port))
-        return found
+            route: Route = self.ask(lambda slurm: slurm.tunnel(run, task, rank, port))
+        return route
 
     def keep_state(self, run: str, content: bytes) -> None:
         def keep(slurm: SlurmClient) -> Response:
@@ -339,10 +339,10 @@ class ParallelClusterClient:
 
     def kept_state(self, run: str) -> bytes | None:
         try:
-            found: bytes | None = self.ask(lambda slurm: slurm.kept_state(run))
+            content: bytes | None = self.ask(lambda slurm: slurm.kept_state(run))
         except NotThere:
             return None
-        return found
+        return content
 
     def kept_runs(self) -> Sequence[str]:
         """Return the runs on the cluster. Raises Unavailable if neither the profile nor a run names the cluster."""
@@ -350,17 +350,19 @@ class ParallelClusterClient:
             what = "the profile does not name the cluster that the runs to adopt are on"
             raise Unavailable(what, "set cluster or host, as pcluster list-clusters shows it")
         try:
-            found: Sequence[str] = self.ask(lambda slurm: slurm.kept_runs())
+            runs: Sequence[str] = self.ask(lambda slurm: slurm.kept_runs())
         except NotThere:
             return ()
-        return found
+        return runs
 
     def find_orphans(self, runs: Collection[str], made: Collection[str]) -> Iterable[Orphan]:
         try:
-            found: Iterable[Orphan] = self.ask(lambda slurm: tuple(slurm.find_orphans(runs, made)))
+            orphans: Iterable[Orphan] = self.ask(
+                lambda slurm: tuple(slurm.find_orphans(runs, made))
+            )
         except NotThere:
             return ()
-        return found
+        return orphans
 
 
 @contextlib.contextmanager

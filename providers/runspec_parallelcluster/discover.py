@@ -27,7 +27,7 @@ def survey(spec: Spec, options: ParallelClusterOptions) -> dict[str, Any]:
     if not options.manage:
         return {}
     try:
-        pcluster = install.found(options)
+        pcluster = install.find_pcluster(options)
     except RunspecError:
         return {}
     interpreter = pcluster and install.python(pcluster)
@@ -40,9 +40,9 @@ def survey(spec: Spec, options: ParallelClusterOptions) -> dict[str, Any]:
     said = ask(interpreter, [wanted])
     if said is None:
         return {}
-    found = {"version": said["version"], "problems": said["problems"][0]}
-    _keep(place, found)
-    return {"schema": found}
+    schema = {"version": said["version"], "problems": said["problems"][0]}
+    _keep(place, schema)
+    return {"schema": schema}
 
 
 def ask(interpreter: Path, configurations: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -57,10 +57,10 @@ def ask(interpreter: Path, configurations: Sequence[Mapping[str, Any]]) -> dict[
             timeout=LONGEST_S,
             check=False,
         )
-        found: dict[str, Any] = json.loads(done.stdout)
+        schema: dict[str, Any] = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return None
-    return found
+    return schema
 
 
 def _kept(interpreter: Path, configuration: Mapping[str, Any]) -> Path:
@@ -75,10 +75,10 @@ def _changed(interpreter: Path) -> float:
     return max(times, default=0.0)
 
 
-def _keep(place: Path, found: Mapping[str, Any]) -> None:
+def _keep(place: Path, schema: Mapping[str, Any]) -> None:
     with contextlib.suppress(OSError):
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd, fresh = tempfile.mkstemp(dir=place.parent)
         with os.fdopen(fd, "w") as file:
-            json.dump(found, file)
+            json.dump(schema, file)
         os.replace(fresh, place)

@@ -24,11 +24,11 @@ def examine(options: ParallelClusterOptions) -> Iterator[Finding]:
             f"{program} is {'installed' if there else 'not installed'}", there, f"install {package}"
         )
     if options.ssh_key:
-        found = Path(options.ssh_key).expanduser().is_file()
-        what = f"the key {options.ssh_key} {'exists' if found else 'does not exist'}"
-        yield Finding(what, found, "correct ssh_key in the profile")
+        exists = Path(options.ssh_key).expanduser().is_file()
+        what = f"the key {options.ssh_key} {'exists' if exists else 'does not exist'}"
+        yield Finding(what, exists, "correct ssh_key in the profile")
     try:
-        pcluster = install.found(options)
+        pcluster = install.find_pcluster(options)
     except RunspecError as exc:
         yield Finding(exc.message, False, exc.hint)
         return
@@ -52,7 +52,7 @@ def _has_uv() -> bool:
 def _account(options: ParallelClusterOptions) -> Finding:
     name = options.cluster or NOBODY
     try:
-        found = Cli(options, lambda line: None).run("describe-cluster", name)
+        cluster = Cli(options, lambda line: None).run("describe-cluster", name)
     except NotThere:
         what = f"the account answers in {options.region}"
         return Finding(what if options.cluster is None else f"{what}; there is no {name} yet", True)
@@ -60,6 +60,6 @@ def _account(options: ParallelClusterOptions) -> Finding:
         return Finding(
             exc.message, False, exc.hint or "check that AWS can be reached from this machine"
         )
-    status, head = found.get("clusterStatus"), address_of(found)
+    status, head = cluster.get("clusterStatus"), address_of(cluster)
     what = f"the cluster {name} is {str(status).lower().replace('_', ' ')}, its head node at {head}"
     return Finding(what, bool(head), f"see why: pcluster get-cluster-stack-events -n {name}")

@@ -44,21 +44,21 @@ NOTES = (
 @contextlib.contextmanager
 def stage(options: Mapping[str, Any], folder: Path, engine: str | None) -> Iterator[Emulation]:
     """Start a Slurm, and yield how to reach it in the form of an existing cluster."""
-    with emulator.stage(of_slurm(options), folder, engine) as found:
+    with emulator.stage(of_slurm(options), folder, engine) as staged:
         programs = folder / "bin"
         programs.mkdir()
         for name, text in (("ssh", SSH), ("pcluster", PCLUSTER)):
             (programs / name).write_text(text)
             (programs / name).chmod(0o755)
         path = f"{programs}:{os.environ.get('PATH', os.defpath)}"
-        settings = {**found.options, "manage": False, "host": HEAD}
-        yield Emulation({**found.env, **NO_AWS, "PATH": path}, settings, NOTES)
+        settings = {**staged.options, "manage": False, "host": HEAD}
+        yield Emulation({**staged.env, **NO_AWS, "PATH": path}, settings, NOTES)
 
 
 def of_slurm(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options for Slurm: the queue of the job becomes a partition, and file systems become folders."""
-    found = {key: value for key, value in options.items() if key in SlurmOptions.model_fields}
+    settings = {key: value for key, value in options.items() if key in SlurmOptions.model_fields}
     if options.get("queue"):
-        found["partition"] = options["queue"]
-    found["shared"] = {**dict(options.get("storage", {})), **dict(options.get("shared", {}))}
-    return found
+        settings["partition"] = options["queue"]
+    settings["shared"] = {**dict(options.get("storage", {})), **dict(options.get("shared", {}))}
+    return settings

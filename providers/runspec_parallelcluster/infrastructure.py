@@ -203,19 +203,19 @@ def _lustre(storage: Storage) -> Mapping[str, Any]:
         DeletionPolicy="Retain" if storage.keep else None,
     )
     if storage.kind == "persistent":
-        found = {**common, "DeploymentType": "PERSISTENT_2"}
-        found |= _given(PerUnitStorageThroughput=storage.throughput)
-        return {**found, **_given(DataRepositoryAssociations=_associations(storage))}
-    found = {**common, "DeploymentType": "SCRATCH_2"}
+        request = {**common, "DeploymentType": "PERSISTENT_2"}
+        request |= _given(PerUnitStorageThroughput=storage.throughput)
+        return {**request, **_given(DataRepositoryAssociations=_associations(storage))}
+    request = {**common, "DeploymentType": "SCRATCH_2"}
     if storage.data:
         # Exports go to the prefix of the imports, so that the next cluster starts with the data.
         # https://docs.aws.amazon.com/fsx/latest/APIReference/API_CreateFileSystemLustreConfiguration.html
-        found |= {
+        request |= {
             "ImportPath": storage.data,
             "ExportPath": storage.data,
             "AutoImportPolicy": "NEW_CHANGED",
         }
-    return found
+    return request
 
 
 def _associations(storage: Storage) -> list[dict[str, Any]]:

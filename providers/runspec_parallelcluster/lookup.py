@@ -47,10 +47,10 @@ class Clusters:
     def describe(self, name: str) -> dict[str, Any] | None:
         """Return the description of the cluster *name*; None if it does not exist or is being deleted."""
         try:
-            found = self.cli.run("describe-cluster", name)
+            cluster = self.cli.run("describe-cluster", name)
         except NotThere:
             return None
-        return None if found.get("clusterStatus") in GOING else found
+        return None if cluster.get("clusterStatus") in GOING else cluster
 
     def create(self, params: Mapping[str, Any]) -> Response:
         name = params["clusterName"]
@@ -74,10 +74,10 @@ class Clusters:
     def _wait(self, name: str) -> None:
         """Wait until no operation on the cluster is in progress, or too long; `settled` checks the result."""
         end = self.clock.monotonic() + self.timing.made_s
-        while (found := self.describe(name)) and str(found["clusterStatus"]).endswith(GOES_ON):
+        while (cluster := self.describe(name)) and str(cluster["clusterStatus"]).endswith(GOES_ON):
             if self.clock.monotonic() > end:
                 return
-            self.tell(f"{name}: {found['clusterStatus'].lower().replace('_', ' ')}")
+            self.tell(f"{name}: {cluster['clusterStatus'].lower().replace('_', ' ')}")
             self.clock.sleep(self.timing.poll_s)
 
     def _stop(self, name: str) -> None:
@@ -86,7 +86,7 @@ class Clusters:
         self.cli.run("update-compute-fleet", name, "--status", "STOP_REQUESTED")
         longest_s = self.timing.stopped_s
         end = self.clock.monotonic() + longest_s
-        while (found := self.describe(name)) and found.get("computeFleetStatus") != STOPPED:
+        while (cluster := self.describe(name)) and cluster.get("computeFleetStatus") != STOPPED:
             if self.clock.monotonic() > end:
                 what = f"{name}: its machines have not stopped in {longest_s / 60:.0f} minutes"
                 raise RemoteError(what, "run apply again, which continues from here")
@@ -94,8 +94,8 @@ class Clusters:
 
     def head(self, name: str) -> Response:
         """Return the address of the head node. Raises RemoteError while it has none."""
-        found = self.describe(name)
-        address = found and address_of(found)
+        cluster = self.describe(name)
+        address = cluster and address_of(cluster)
         if not address:
             raise RemoteError(f"{name}: its head node has no address yet", transient=True)
         return {"cluster": name, "host": address}
@@ -123,13 +123,13 @@ class Clusters:
     def find(self, step: Step) -> Response | None:
         """Return the answer of *step* if it was done: the cluster exists and, for an update, has the new settings."""
         name = step.do.params["clusterName"]
-        found = self.describe(name)
-        if found is None:
+        cluster = self.describe(name)
+        if cluster is None:
             return None
         if step.do.operation == "describe_cluster":
-            address = address_of(found)
+            address = address_of(cluster)
             return {"cluster": name, "host": address} if address else None
-        tags = {tag["key"]: tag["value"] for tag in found.get("tags") or ()}
+        tags = {tag["key"]: tag["value"] for tag in cluster.get("tags") or ()}
         if TAG not in tags:
             hint = "set option cluster to another name, or set manage: false to use this cluster as it is"
             raise Conflict(f"there is a cluster '{name}' that runspec did not make", hint)
@@ -140,20 +140,20 @@ class Clusters:
         """Return whether the cluster can be used; start its machines again if they were stopped for an update."""
         name = request.params["clusterName"]
         self._pace(name)
-        found = self.describe(name)
-        usable = self._usable(name, request, found)
+        cluster = self.describe(name)
+        usable = self._usable(name, request, cluster)
         if not usable:
             self._looked[name] = self.clock.monotonic()
         return usable
 
-    def _usable(self, name: str, request: Request, found: Mapping[str, Any] | None) -> bool:
-        if found is None:
+    def _usable(self, name: str, request: Request, cluster: Mapping[str, Any] | None) -> bool:
+        if cluster is None:
             raise RemoteError(f"{name} does not exist any more", "run apply again, which makes it")
-        status, fleet = str(found.get("clusterStatus")), found.get("computeFleetStatus")
+        status, fleet = str(cluster.get("clusterStatus")), cluster.get("computeFleetStatus")
         if status in BROKEN and not (
             status == "UPDATE_FAILED" and request.operation == "create_cluster"
         ):
-            raise RemoteError(f"{name}: {failure(found)}", _way_out(name, status))
+            raise RemoteError(f"{name}: {failure(cluster)}", _way_out(name, status))
         if status not in (*DONE, "UPDATE_FAILED"):
             self.tell(f"{name}: {status.lower().replace('_', ' ')}")
             return False
@@ -170,21 +170,21 @@ class Clusters:
             self.clock.sleep(left)
 
 
-def address_of(found: Mapping[str, Any]) -> str | None:
-    head = found.get("headNode") or {}
+def address_of(cluster: Mapping[str, Any]) -> str | None:
+    head = cluster.get("headNode") or {}
     return head.get("publicIpAddress") or head.get("privateIpAddress")
 
 
-def failure(found: Mapping[str, Any]) -> str:
+def failure(cluster: Mapping[str, Any]) -> str:
     """Return why a cluster could not be made, as far as the service reports it.
 
     https://docs.aws.amazon.com/parallelcluster/latest/ug/API-reference-DescribeCluster-v3.html
     """
     reasons = [
         f"{one.get('failureCode', '')}: {one.get('failureReason', '')}".strip(": ")
-        for one in found.get("failures") or ()
+        for one in cluster.get("failures") or ()
     ]
-    return "; ".join(reasons) or str(found.get("cloudFormationStackStatus") or "no reason given")
+    return "; ".join(reasons) or str(cluster.get("cloudFormationStackStatus") or "no reason given")
 
 
 def _way_out(name: str, status: str) -> str:

@@ -74,8 +74,8 @@ def said(holds: bool, seen: str) -> Observation:
 def on_head(client: ParallelClusterClient, script: str, *args: str, content: str = "") -> str:
     """Run *script* in the workspace on the head node and return its output. Raises RemoteError if it fails."""
     fed = [content.encode()] if content else None
-    found = client.ask(lambda slurm: slurm.store.change("a probe", script, *args, content=fed))
-    return (found or b"").decode(errors="replace").strip()
+    output = client.ask(lambda slurm: slurm.store.change("a probe", script, *args, content=fed))
+    return (output or b"").decode(errors="replace").strip()
 
 
 def folder(client: ParallelClusterClient, context: ProbeContext) -> str:
@@ -89,24 +89,24 @@ def folder(client: ParallelClusterClient, context: ProbeContext) -> str:
 def described(client: ParallelClusterClient, _: ProbeContext) -> Observation:
     if client.options.cluster is None:
         return Observation(Verdict.UNKNOWN, "the profile names no cluster")
-    found = client.clusters.describe(client.options.cluster)
-    if found is None:
+    cluster = client.clusters.describe(client.options.cluster)
+    if cluster is None:
         return Observation(Verdict.UNKNOWN, f"there is no cluster {client.options.cluster}")
     status, fleet, head = (
-        found.get("clusterStatus"),
-        found.get("computeFleetStatus"),
-        address_of(found),
+        cluster.get("clusterStatus"),
+        cluster.get("computeFleetStatus"),
+        address_of(cluster),
     )
     seen = f"clusterStatus {status}, computeFleetStatus {fleet}, head node {'known' if head else 'unknown'}"
-    return said(status in DONE and bool(fleet) and bool(head) and "tags" in found, seen)
+    return said(status in DONE and bool(fleet) and bool(head) and "tags" in cluster, seen)
 
 
 def tools(client: ParallelClusterClient, _: ProbeContext) -> Observation:
     try:
-        found = on_head(client, PYTHON, client.options.python)
+        output = on_head(client, PYTHON, client.options.python)
     except RemoteError as exc:
         return said(False, exc.message)
-    return said("slurm" in found, f"python {', '.join(found.splitlines())}")
+    return said("slurm" in output, f"python {', '.join(output.splitlines())}")
 
 
 def sudo(client: ParallelClusterClient, _: ProbeContext) -> Observation:
@@ -130,15 +130,15 @@ def archived(client: ParallelClusterClient, context: ProbeContext) -> Observatio
         return Observation(Verdict.UNKNOWN, "the workspace is not on FSx for Lustre")
     on_head(client, ARCHIVE, name)
     began = time.monotonic()
-    while "archived" not in (found := on_head(client, STATE, name)):
+    while "archived" not in (output := on_head(client, STATE, name)):
         if time.monotonic() - began > ARCHIVED_S:
-            return said(False, f"after {ARCHIVED_S:.0f} s: {_state(found)}")
+            return said(False, f"after {ARCHIVED_S:.0f} s: {_state(output)}")
         context.sleep(PAUSE_S)
     took_s = time.monotonic() - began
     after = on_head(client, CHANGE, name)
-    begins = all(line.startswith("/") and ":" in line for line in (first, found, after))
-    holds = begins and "dirty" not in found and "dirty" in after
-    seen = f"new: {_state(first)}; after {took_s:.0f} s: {_state(found)}; changed: {_state(after)}"
+    begins = all(line.startswith("/") and ":" in line for line in (first, output, after))
+    holds = begins and "dirty" not in output and "dirty" in after
+    seen = f"new: {_state(first)}; after {took_s:.0f} s: {_state(output)}; changed: {_state(after)}"
     return said(holds, seen)
 
 

@@ -91,5 +91,5 @@ def size(machine: Machine) -> str:
 def gpu_types(architecture: str = X86_64) -> tuple[str, ...]:
     """Return the models of whole GPUs on machines of *architecture*."""
     machines = ec2_catalogue().machines
-    found = {m.gpu for m in machines if (m.gpus or 0) >= 1 and m.architecture == architecture}
-    return tuple(sorted(filter(None, found)))
+    gpus = {m.gpu for m in machines if (m.gpus or 0) >= 1 and m.architecture == architecture}
+    return tuple(sorted(filter(None, gpus)))

@@ -123,7 +123,7 @@ class OrphanFinder:
         alone = list(self._runs(runs))
         yield from alone
         needed = any(run.alive for run in alone)  # such a job may read any upload
-        yield from (found._replace(alive=found.alive or needed) for found in self._shared(made))
+        yield from (orphan._replace(alive=orphan.alive or needed) for orphan in self._shared(made))
 
     def _runs(self, runs: Collection[str]) -> Iterator[Orphan]:
         """Yield the runs without a record. If one has no job, an apply on another machine may submit it at any moment.
@@ -144,8 +144,8 @@ class OrphanFinder:
 
     def _there(self) -> dict[str, tuple[set[str], int]]:
         """Return for each run the claims of its arrays, and the seconds since its folder last changed."""
-        found = self.store.look("list runs", RUNS, part_name()) or b""
-        lines = found.decode(errors="replace").splitlines()
+        output = self.store.look("list runs", RUNS, part_name()) or b""
+        lines = output.decode(errors="replace").splitlines()
         changed = {m[2]: int(m[1]) for m in map(AGE.fullmatch, lines) if m}
         claims: dict[str, set[str]] = {}
         for match in filter(None, map(CLAIM.fullmatch, lines)):
@@ -165,25 +165,25 @@ class OrphanFinder:
     def _shared(self, made: Collection[str]) -> Iterator[Orphan]:
         for kind in ("blobs", "inside"):
             there = self.store.listing(kind)
-            keys = {found.key for found in there}
-            for found in there:
-                goes_along = found.key != whose(found.key) and whose(found.key) in keys
-                if whose(found.key) not in made and not goes_along and not _is_part(found.key):
-                    what = f"upload {found.key} ({found.size:,} bytes)"
-                    yield Orphan(what, (_remove("remove", key=found.key),))
+            keys = {orphan.key for orphan in there}
+            for orphan in there:
+                goes_along = orphan.key != whose(orphan.key) and whose(orphan.key) in keys
+                if whose(orphan.key) not in made and not goes_along and not _is_part(orphan.key):
+                    what = f"upload {orphan.key} ({orphan.size:,} bytes)"
+                    yield Orphan(what, (_remove("remove", key=orphan.key),))
             for key in self._unfinished(kind):
                 yield Orphan(f"unfinished upload {key}", (_remove("remove", key=key),))
         for name in self.store.folders("environments"):
             key = f"environments/{name}"
-            if not any(found.startswith(f"{key}/") for found in made):
+            if not any(orphan.startswith(f"{key}/") for orphan in made):
                 yield Orphan(f"environment {key}", (_remove("remove_tree", key=key),))
         for name in self.store.folders("trash"):
             what = f"what is left of the removed {name.rpartition('.')[0]}"
             yield Orphan(what, (_remove("remove_tree", key=f"trash/{name}"),))
 
     def _unfinished(self, kind: str) -> list[str]:
-        found = self.store.look(f"list {kind}", UNFINISHED, kind)
-        return (found or b"").decode(errors="surrogateescape").splitlines()
+        output = self.store.look(f"list {kind}", UNFINISHED, kind)
+        return (output or b"").decode(errors="surrogateescape").splitlines()
 
 
 def whose(key: str) -> str:

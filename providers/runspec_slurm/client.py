@@ -181,10 +181,10 @@ class SlurmClient:
         return Places(f"{kept}/logs", f"{kept}/outputs")
 
     def outputs(self, run: str) -> Sequence[OutputFile]:
-        found = outputs.list_outputs(self.store, run)
-        if not found:
+        files = outputs.list_outputs(self.store, run)
+        if not files:
             self.jobs.check_mounted(run)
-        return found
+        return files
 
     def usage(self, run: str, most: int | None) -> Usage:
         return records.get_usage(self.store, run, most)
@@ -203,8 +203,8 @@ class SlurmClient:
     def _running(self, run: str, task: int, rank: int) -> Node:
         """Return a node that runs: Slurm lists a job for some time after its program has ended."""
         node = shell.node(self.jobs, self.store, run, task, rank)
-        for found in self.state(run).nodes:
-            if (found.task, found.rank) == (task, rank) and found.state.terminal:
+        for status in self.state(run).nodes:
+            if (status.task, status.rank) == (task, rank) and status.state.terminal:
                 raise shell.not_running(run, task, rank)
         return node
 

@@ -58,8 +58,8 @@ def survey(spec: Spec, options: SlurmOptions) -> dict[str, Any]:
         "containers": spec.container.image is not None,
     }
     wanted = [name for name in WANTED if depends[name]]
-    found = query(transport(options.host, options.ssh_options), options, wanted)
-    return {"slurm": found} if "partitions" in found else {}
+    facts = query(transport(options.host, options.ssh_options), options, wanted)
+    return {"slurm": facts} if "partitions" in facts else {}
 
 
 def query(way: Transport, options: SlurmOptions, wanted: Sequence[str] = WANTED) -> dict[str, Any]:
@@ -74,19 +74,19 @@ def query(way: Transport, options: SlurmOptions, wanted: Sequence[str] = WANTED)
 def read(text: str) -> dict[str, Any]:
     """Return the facts in the output of ASK."""
     parts = dict(parts_of(text))
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     if "config" in parts:
-        found |= _config(parts["config"])
+        facts |= _config(parts["config"])
     if "partitions" in parts:
-        found["partitions"] = _partitions(parts["partitions"], parts.get("nodes", ""))
+        facts["partitions"] = _partitions(parts["partitions"], parts.get("nodes", ""))
     if "partitions" in parts and "containers" in parts:
-        found["containers"] = [name for name in ENGINES if name in parts]
+        facts["containers"] = [name for name in ENGINES if name in parts]
     if "mpi" in parts:
-        found["mpi"] = mpi_plugins(parts["mpi"])
+        facts["mpi"] = mpi_plugins(parts["mpi"])
     if "python" in parts or "no python" in parts:
         version = re.search(r"^Python (\d+\.\d+\.\d+)", parts.get("python", ""), re.MULTILINE)
-        found["python"] = version[1] if version else None
-    return found
+        facts["python"] = version[1] if version else None
+    return facts
 
 
 def parts_of(text: str) -> Iterator[tuple[str, str]]:
@@ -99,7 +99,7 @@ def parts_of(text: str) -> Iterator[tuple[str, str]]:
 def _config(text: str) -> dict[str, Any]:
     """Return the facts in a configuration: https://slurm.schedmd.com/slurm.conf.html"""
     said = {k.strip(): v.strip() for k, _, v in (x.partition("=") for x in text.splitlines())}
-    found: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "version": said.get("SLURM_VERSION", ""),
         "select": said.get("SelectType", "").removeprefix("select/") or None,
         "accounting": said.get("AccountingStorageType", "").removeprefix("accounting_storage/"),
@@ -110,16 +110,16 @@ def _config(text: str) -> dict[str, Any]:
         ("remembers_s", "MinJobAge"),
     ):
         number = re.match(r"\d+", said.get(key, ""))
-        found[name] = int(number[0]) if number else None
-    return found
+        settings[name] = int(number[0]) if number else None
+    return settings
 
 
 def _partitions(text: str, nodes: str) -> dict[str, Any]:
-    found = {}
+    partitions = {}
     for line in text.splitlines():
         said = dict(word.partition("=")[::2] for word in line.split())
         if "PartitionName" in said:
-            found[said["PartitionName"]] = {
+            partitions[said["PartitionName"]] = {
                 "default": said.get("Default") == "YES",
                 "state": said.get("State", "UP").lower(),
                 "max_time_s": seconds(said.get("MaxTime", "")),
@@ -129,7 +129,7 @@ def _partitions(text: str, nodes: str) -> dict[str, Any]:
                 "nodes": _number(said.get("TotalNodes")),
                 **_largest(nodes, said["PartitionName"]),
             }
-    return found
+    return partitions
 
 
 def _largest(text: str, partition: str) -> dict[str, Any]:
@@ -161,14 +161,14 @@ def gpus_of(text: str) -> dict[str, int]:
     >>> gpus_of("gpu:3090:4(S:0-1),gpu:2,nic:1"), gpus_of("(null)")
     ({'3090': 4, '': 2}, {})
     """
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for one in re.sub(r"\([^)]*\)", "", text).split(","):
         name, *words = one.split(":")
         if name == "gpu":
             count = int(words.pop()) if words and words[-1].isdigit() else 1
             kind = ":".join(words)
-            found[kind] = found.get(kind, 0) + count
-    return found
+            counts[kind] = counts.get(kind, 0) + count
+    return counts
 
 
 def seconds(text: str) -> int | None:
@@ -248,11 +248,11 @@ def examine(options: SlurmOptions) -> Iterator[Finding]:
 
 def write_probe(options: SlurmOptions) -> list[str]:
     """Return the options of srun: one task, in the partition of the profile's jobs."""
-    found = ["--nodes=1", "--ntasks=1", f"--time={MINUTES}", "--mpi=none", "--export=NONE"]
+    words = ["--nodes=1", "--ntasks=1", f"--time={MINUTES}", "--mpi=none", "--export=NONE"]
     for name in ("partition", "account", "qos"):
         if value := getattr(options, name):
-            found.append(f"--{name}={value}")
-    return [*found, f"--immediate={WAIT_S}", "--quiet", *options.sbatch]
+            words.append(f"--{name}={value}")
+    return [*words, f"--immediate={WAIT_S}", "--quiet", *options.sbatch]
 
 
 def _none(way: Transport, err: str) -> Finding:

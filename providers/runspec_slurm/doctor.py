@@ -67,11 +67,11 @@ def examine(options: SlurmOptions) -> Iterator[Finding]:
     yield Finding(f"{way.where} has Slurm's commands", True)
     yield _controller(way)
     yield from examine_workspace(way, options)
-    found = query(way, options)
-    yield from _partitions(found, options)
-    yield from _tools(found, options)
+    facts = query(way, options)
+    yield from _partitions(facts, options)
+    yield from _tools(facts, options)
     yield from _federation(way)
-    yield _memory(found, Queue(WorkspaceStore(way, options.workspace)))
+    yield _memory(facts, Queue(WorkspaceStore(way, options.workspace)))
 
 
 def _run(way: Transport, script: str, *args: str) -> tuple[Finding, Done | None]:
@@ -118,8 +118,8 @@ def examine_workspace(way: Transport, options: SlurmOptions) -> Iterator[Finding
             yield Finding(f"{name} is on {kind}, which other machines cannot see", False, hint)
 
 
-def _partitions(found: Mapping[str, Any], options: SlurmOptions) -> Iterator[Finding]:
-    there: Mapping[str, Mapping[str, Any]] = found.get("partitions", {})
+def _partitions(facts: Mapping[str, Any], options: SlurmOptions) -> Iterator[Finding]:
+    there: Mapping[str, Mapping[str, Any]] = facts.get("partitions", {})
     if not there:
         yield Finding(
             "the cluster lists no partition", False, "check with sinfo -s that you may use it"
@@ -161,8 +161,8 @@ def _federation(way: Transport) -> Iterator[Finding]:
         yield Finding(what, False, hint)
 
 
-def _tools(found: Mapping[str, Any], options: SlurmOptions) -> Iterator[Finding]:
-    python = found.get("python")
+def _tools(facts: Mapping[str, Any], options: SlurmOptions) -> Iterator[Finding]:
+    python = facts.get("python")
     if python is None:
         what = f"there is no {options.python}, which starts every job"
         yield Finding(what, False, "set option python to the path of the nodes' Python")
@@ -170,13 +170,13 @@ def _tools(found: Mapping[str, Any], options: SlurmOptions) -> Iterator[Finding]
         new = tuple(int(word) for word in python.split(".")[:2]) >= (3, 6)
         hint = "set option python to the path of a Python 3.6 or newer"
         yield Finding(f"{options.python} is Python {python}", new, hint)
-    engines = ", ".join(found.get("containers", ())) or "none"
+    engines = ", ".join(facts.get("containers", ())) or "none"
     yield Finding(f"container engines: {engines}; single nodes may differ", True)
 
 
-def _memory(found: Mapping[str, Any], queue: Queue) -> Finding:
+def _memory(facts: Mapping[str, Any], queue: Queue) -> Finding:
     """Return how long Slurm keeps ended jobs, and whether there is accounting, which is optional."""
-    seconds = found.get("remembers_s")
+    seconds = facts.get("remembers_s")
     try:
         there = queue.accounts()
     except RunspecError:

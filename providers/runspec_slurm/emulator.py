@@ -71,13 +71,13 @@ def podman_folders(engine: str | None) -> list[Path]:
 
 def settings(options: Mapping[str, Any], folder: Path, engine: str | None) -> dict[str, Any]:
     """Return the options for a cluster below *folder*, and make the folders that its jobs share."""
-    found = {key: value for key, value in options.items() if key not in OWN}
-    found["workspace"] = str(folder / "workspace")
-    found["python"] = sys.executable
-    found["container"] = "podman" if engine == "podman" else "none"
-    found["sbatch"] = list(kept(map(str, options.get("sbatch", ()))))
-    found["shared"] = {name: shared(folder, name) for name in dict(options.get("shared", {}))}
-    return found
+    chosen = {key: value for key, value in options.items() if key not in OWN}
+    chosen["workspace"] = str(folder / "workspace")
+    chosen["python"] = sys.executable
+    chosen["container"] = "podman" if engine == "podman" else "none"
+    chosen["sbatch"] = list(kept(map(str, options.get("sbatch", ()))))
+    chosen["shared"] = {name: shared(folder, name) for name in dict(options.get("shared", {}))}
+    return chosen
 
 
 def fill(stage: Emulation, name: str, folder: Path) -> None:
@@ -109,6 +109,6 @@ def kept(words: Iterable[str]) -> Iterator[str]:
 
 def shared(folder: Path, name: str) -> str:
     """Make and return a folder that replaces one which the nodes of the real cluster share."""
-    found = folder / "shared" / name
-    found.mkdir(parents=True, exist_ok=True)
-    return str(found)
+    place = folder / "shared" / name
+    place.mkdir(parents=True, exist_ok=True)
+    return str(place)

@@ -331,8 +331,8 @@ WORD = re.compile(r"--([a-z][a-z0-9-]*)(=[^\0\n]*)?")
 
 def check_extra_options(spec: Spec, options: SlurmOptions) -> Iterator[Problem]:
     for word in options.sbatch:
-        if (found := _of_sbatch(word)) is not None:
-            yield Problem(setting(spec, "sbatch"), f"sbatch: '{word}' {found[0]}", found[1])
+        if (refusal := _of_sbatch(word)) is not None:
+            yield Problem(setting(spec, "sbatch"), f"sbatch: '{word}' {refusal[0]}", refusal[1])
     if options.ssh_options and options.host is None:
         what = (
             "ssh_options has no effect without host: runspec calls Slurm's commands on this machine"

@@ -56,8 +56,8 @@ class Logs:
             self._fetched.clear()
             wanted = list(self._wanted(run, place, start))
             keys = [(f"runs/{run}/logs/{p[0]}-{p[1]}.txt", at, count) for p, at, count in wanted]
-            found = self.store.parts(keys) or []
-            for (where, at, _), data in zip(wanted, found, strict=False):
+            parts = self.store.parts(keys) or []
+            for (where, at, _), data in zip(wanted, parts, strict=False):
                 self._fetched[run, where, at] = data
         return self._fetched.pop(key, b"")
 

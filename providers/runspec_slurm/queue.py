@@ -175,8 +175,8 @@ class Queue:
         text = script.encode()
         digest = hashlib.sha256(text).hexdigest()
         args = [self.store.workspace, name, part_name(), digest, *argv]
-        found = self._changed("sbatch", SUBMIT, args, text)
-        match = SUBMITTED.fullmatch(found)
+        output = self._changed("sbatch", SUBMIT, args, text)
+        match = SUBMITTED.fullmatch(output)
         if match is None:
             raise NoAnswer(f"{self.store.way.where}: sbatch printed no job id")
         return match[1].decode(), match[2].decode()
@@ -186,8 +186,8 @@ class Queue:
 
         Another workspace may have had a run with the same name.
         """
-        here, _, found = self._looked("squeue", OF_NAME, ",".join(names), FORMAT).partition("\n")
-        named = [row for row in rows(found) if row.name in names]
+        here, _, output = self._looked("squeue", OF_NAME, ",".join(names), FORMAT).partition("\n")
+        named = [row for row in rows(output) if row.name in names]
         return [row for row in named if row.folder == here or row.state not in ENDED]
 
     def of_job(self, *jobs: str) -> list[Row]:
@@ -321,13 +321,13 @@ def indices(text: str) -> tuple[int, ...]:
     >>> indices("0-2,7,10-14:2%3"), indices("N/A")
     ((0, 1, 2, 7, 10, 12, 14), (0,))
     """
-    found: list[int] = []
+    numbers: list[int] = []
     for part in text.strip().strip("[]").partition("%")[0].split(","):
         match = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part)
         if match is not None:
             first, last, step = match[1], match[2] or match[1], match[3] or "1"
-            found += range(int(first), int(last) + 1, int(step))
-    return tuple(found) or (0,)
+            numbers += range(int(first), int(last) + 1, int(step))
+    return tuple(numbers) or (0,)
 
 
 def shell_code(status: int) -> int:

@@ -136,5 +136,5 @@ def find_address(store: WorkspaceStore, at: Node, python: str) -> str:
     _bring(store)
     args = _enter_arguments(store, at, python, ["printenv", "RUNSPEC_HOST"])
     done = store.way.run(store.entered(CLEAN + ENTER), args)
-    found = done.out.decode(errors="replace").strip()
-    return found if HOST.fullmatch(found) else at.address
+    address = done.out.decode(errors="replace").strip()
+    return address if HOST.fullmatch(address) else at.address

@@ -22,14 +22,14 @@ def make_format_keys(known: str) -> dict[str, str]:
     return {"format": known, "runspec": __version__}
 
 
-def check(found: object, known: str, what: str) -> None:
-    """Raise Newer if the record *found* has another format than *known*.
+def check(record: object, known: str, what: str) -> None:
+    """Raise Newer if the record *record* has another format than *known*.
 
     *what* names the file or the run in the message. A record that is not a mapping is not checked.
     """
-    if not isinstance(found, Mapping):
+    if not isinstance(record, Mapping):
         return
-    fields: Mapping[str, Any] = found
+    fields: Mapping[str, Any] = record
     if (its := fields.get("format", known)) != known:
         raise make_newer_error(what, str(its), known, fields.get("runspec"))
 

@@ -112,7 +112,7 @@ def test_files_that_come_whole_whatever_part_is_asked_for_are_seen(
     account: AzureBatch, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     def whole(world: World, request: Request) -> Response:
-        path, url = files.found(world, request)
+        path, url = files.find_file(world, request)
         return Response(200, path.read_bytes(), files.headers(path, url))
 
     monkeypatch.setitem(OPERATIONS, "File_GetFromTask", whole)

@@ -151,7 +151,7 @@ LIMITS: tuple[Limit, ...] = (
 SIZES = {"SubmitJob": (30, "Job"), "RegisterJobDefinition": (24, "Job definition")}
 
 
-def found(value: Any, path: str) -> Iterator[Any]:
+def find_values(value: Any, path: str) -> Iterator[Any]:
     """Yield the values that a path leads to; none where something on the way is not given."""
     step, _, rest = path.partition(".")
     if not path:
@@ -162,7 +162,7 @@ def found(value: Any, path: str) -> Iterator[Any]:
         return
     inner = value[name] if step.endswith("[]") else [value[name]]
     for inner_item in inner:
-        yield from found(inner_item, rest)
+        yield from find_values(inner_item, rest)
 
 
 def check(request: Request, settings: Settings) -> None:
@@ -177,7 +177,7 @@ def check(request: Request, settings: Settings) -> None:
         f"{limit.path}: {problem}".removeprefix(": ")
         for limit in LIMITS
         if request.operation in limit.operations.split()
-        for value in found(request.params, limit.path)
+        for value in find_values(request.params, limit.path)
         if (problem := (shortest if limit is TIMEOUT else limit.rule)(value))
     ]
     if problems:

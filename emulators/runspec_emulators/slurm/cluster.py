@@ -333,8 +333,8 @@ class Cluster(Closing):
         while True:
             answer: object
             try:
-                answer = found = ask()
-                if good(found):
+                answer = result = ask()
+                if good(result):
                     return
             except (Failed, OSError, subprocess.SubprocessError) as exc:
                 answer = exc

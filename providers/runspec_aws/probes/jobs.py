@@ -371,8 +371,8 @@ def sigterm_comes_first(client: AwsClient, context: ProbeContext, bench: Bench) 
     terminated(client, job)
     ended(client, context, job)
     context.sleep(client.timing.quiet_s)
-    found = [line for line in ("got SIGTERM", "still running") if line in lines()]
-    return observation(len(found) == 2, f"after TerminateJob the program printed {found}")
+    seen = [line for line in ("got SIGTERM", "still running") if line in lines()]
+    return observation(len(seen) == 2, f"after TerminateJob the program printed {seen}")
 
 
 def gang_on_spot(client: AwsClient, context: ProbeContext, bench: Bench) -> Observation:

@@ -378,7 +378,7 @@ class Tasks:
         base = self.blobs.key("runs", run, "stop", "")
 
         def ask() -> set[int]:
-            return {int(found.key[len(base) :]) for found in self.blobs.listing(base)}
+            return {int(entry.key[len(base) :]) for entry in self.blobs.listing(base)}
 
         return self._cached("stops", run, self.timing.slow_s, ask)
 

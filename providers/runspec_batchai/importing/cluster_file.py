@@ -10,29 +10,29 @@ from runspec_batchai.resources import known
 from runspec_batchai.store_volumes import ROOTS
 
 
-def take(found: ForeignObject, draft: Draft) -> None:
+def take(source: ForeignObject, draft: Draft) -> None:
     profile, cluster = draft.profile, draft.spec.setdefault("cluster", {"nodes": 1})
-    profile["vm_size"] = found.text("vmSize")
+    profile["vm_size"] = source.text("vmSize")
     if (size := known(profile["vm_size"])) and size.gpus:
         cluster["gpus"] = int(size.gpus)
         draft.notes.append(f"{size.name} had {size.gpus:g} {size.gpu} for each node")
-    priority = found.text("vmPriority")
+    priority = source.text("vmPriority")
     if priority == "lowpriority":
         cluster["capacity"] = "spot"
     elif priority not in (None, "dedicated"):
-        found.left("vmPriority", "the value is neither dedicated nor lowpriority")
-    _scale(found.inner("scaleSettings"), draft)
-    _image(found.inner("virtualMachineConfiguration"), draft)
-    _setup(found.inner("nodeSetup"), draft)
-    _user(found.inner("userAccountSettings"), draft)
-    subnet = found.inner("subnet")
+        source.left("vmPriority", "the value is neither dedicated nor lowpriority")
+    _scale(source.inner("scaleSettings"), draft)
+    _image(source.inner("virtualMachineConfiguration"), draft)
+    _setup(source.inner("nodeSetup"), draft)
+    _user(source.inner("userAccountSettings"), draft)
+    subnet = source.inner("subnet")
     profile["subnet"] = subnet.text("id")
     subnet.end()
-    found.end()
+    source.end()
 
 
-def _scale(found: ForeignObject, draft: Draft) -> None:
-    profile, manual, auto = draft.profile, found.inner("manual"), found.inner("autoScale")
+def _scale(source: ForeignObject, draft: Draft) -> None:
+    profile, manual, auto = draft.profile, source.inner("manual"), source.inner("autoScale")
     if manual:
         profile["scale"] = "manual"
         count = manual.number("targetNodeCount")
@@ -46,23 +46,23 @@ def _scale(found: ForeignObject, draft: Draft) -> None:
         profile["min_nodes"] = auto.number("minimumNodeCount")
         profile["max_nodes"] = auto.number("maximumNodeCount") or None
         profile["initial_nodes"] = auto.number("initialNodeCount")
-    for part in (manual, auto, found):
+    for part in (manual, auto, source):
         part.end()
 
 
-def _image(found: ForeignObject, draft: Draft) -> None:
-    image = found.inner("imageReference")
+def _image(source: ForeignObject, draft: Draft) -> None:
+    image = source.inner("imageReference")
     if image:
         names = {"publisher": "publisher", "offer": "offer", "sku": "sku", "version": "version"}
         names["virtualMachineImageId"] = "id"
         whole = {ours: image.text(theirs) for theirs, ours in names.items()}
         draft.profile["machine_image"] = {k: v for k, v in whole.items() if v is not None}
     image.end()
-    found.end()
+    source.end()
 
 
-def _setup(found: ForeignObject, draft: Draft) -> None:
-    task = found.inner("setupTask")
+def _setup(source: ForeignObject, draft: Draft) -> None:
+    task = source.inner("setupTask")
     if task:
         setup: dict[str, Any] = {"command": task.text("commandLine")}
         env: dict[str, str] = {}
@@ -79,13 +79,13 @@ def _setup(found: ForeignObject, draft: Draft) -> None:
         setup |= {"secrets": hidden} if hidden else {}
         draft.profile["setup"] = {**setup, "logs": task.text("stdOutErrPathPrefix")}
     task.end()
-    draft.volumes(found.inner("mountVolumes"), "cluster", ROOTS["cluster"])
-    _insights(found.inner("performanceCountersSettings"), draft)
-    found.end()
+    draft.volumes(source.inner("mountVolumes"), "cluster", ROOTS["cluster"])
+    _insights(source.inner("performanceCountersSettings"), draft)
+    source.end()
 
 
-def _insights(found: ForeignObject, draft: Draft) -> None:
-    reference = found.inner("appInsightsReference")
+def _insights(source: ForeignObject, draft: Draft) -> None:
+    reference = source.inner("appInsightsReference")
     if reference:
         component = reference.inner("component")
         insights = {"component": component.text("id")}
@@ -100,16 +100,16 @@ def _insights(found: ForeignObject, draft: Draft) -> None:
             )
         draft.profile["insights"] = insights
     reference.end()
-    found.end()
+    source.end()
 
 
-def _user(found: ForeignObject, draft: Draft) -> None:
-    draft.profile["admin_user"] = found.text("adminUserName")
-    draft.profile["ssh_public_key"] = found.text("adminUserSshPublicKey")
-    password = found.text("adminUserPassword")
+def _user(source: ForeignObject, draft: Draft) -> None:
+    draft.profile["admin_user"] = source.text("adminUserName")
+    draft.profile["ssh_public_key"] = source.text("adminUserSshPublicKey")
+    password = source.text("adminUserPassword")
     if password:
-        path = f"{found.path}.adminUserPassword"
+        path = f"{source.path}.adminUserPassword"
         nothing = ForeignObject(None, path, draft.notes)
         name = draft.secret("admin-password", "ADMIN_PASSWORD", password, nothing, path)
         draft.profile["admin_password"] = name
-    found.end()
+    source.end()

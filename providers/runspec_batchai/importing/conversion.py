@@ -67,10 +67,10 @@ def _in_place(
 
 def _properties(file: ForeignFile, notes: list[str]) -> ForeignObject:
     whole = dict(loaded(file, notes))
-    found, name = whole.pop("properties"), PurePath(file.name).name
+    properties, name = whole.pop("properties"), PurePath(file.name).name
     for key in (key for key in whole if key not in KNOWN):
         notes.append(f"not imported: {name}: {key}: az batchai does not send this key")
-    return ForeignObject(found, f"{name}: properties", notes)
+    return ForeignObject(properties, f"{name}: properties", notes)
 
 
 def _written(draft: Draft, names: list[str]) -> Imported:

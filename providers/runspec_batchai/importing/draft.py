@@ -31,8 +31,8 @@ class Draft:
 
     @property
     def shared(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.profile.setdefault("shared", {})
-        return found
+        shared: dict[str, Any] = self.profile.setdefault("shared", {})
+        return shared
 
     def secret(
         self, wanted: str, variable: str, value: Any, vault: ForeignObject, where: str
@@ -56,44 +56,44 @@ class Draft:
             )
         return name
 
-    def credentials(self, found: ForeignObject, account: str | None) -> str | None:
+    def credentials(self, source: ForeignObject, account: str | None) -> str | None:
         """Add the key of a storage account to the profile; return its name, or None if it is the profile's key."""
         main = account is None or account == self.profile.get("storage_account")
         wanted, variable = "storage-key", "AZURE_BATCHAI_STORAGE_KEY"
         if not main:
             wanted = f"{account}-key"
             variable = f"{UNFIT.sub('_', str(account)).upper()}_KEY"
-        inner = found.inner("credentials")
+        inner = source.inner("credentials")
         path = f"{inner.path}.accountKey"
         value, vault = inner.text("accountKey"), inner.inner("accountKeySecretReference")
         inner.end()
         name = self.secret(wanted, variable, value, vault, path)
         return None if name == "storage-key" else name
 
-    def account(self, found: str | None) -> str | None:
+    def account(self, account: str | None) -> str | None:
         """Return the account of a volume, or None if it is the profile's; the first one becomes the profile's."""
-        if not found or GAP.search(found):
+        if not account or GAP.search(account):
             return None
-        if re.fullmatch(ACCOUNT, found) and not self.has_gaps:
-            self.profile.setdefault("storage_account", found)
-        return None if found == self.profile.get("storage_account") else found
+        if re.fullmatch(ACCOUNT, account) and not self.has_gaps:
+            self.profile.setdefault("storage_account", account)
+        return None if account == self.profile.get("storage_account") else account
 
-    def volumes(self, found: ForeignObject, level: str, root: str) -> None:
+    def volumes(self, source: ForeignObject, level: str, root: str) -> None:
         """Add all kinds of `mountVolumes` to the profile."""
-        for one in found.each("azureFileShares"):
+        for one in source.each("azureFileShares"):
             self._share(one, level, root)
-        for one in found.each("azureBlobFileSystems"):
+        for one in source.each("azureBlobFileSystems"):
             account = self.account(one.text("accountName"))
             volume = {"container": one.text("containerName"), "account": account}
             self._volume(one, {**volume, "key": self.credentials(one, account)}, level, root)
-        for one in found.each("fileServers"):
+        for one in source.each("fileServers"):
             server = one.inner("fileServer")
             volume = {"file_server": server.text("id"), "folder": one.text("sourceDirectory")}
             server.end()
             self._volume(one, volume, level, root)
-        for one in found.each("unmanagedFileSystems"):
+        for one in source.each("unmanagedFileSystems"):
             self._volume(one, {"command": one.text("mountCommand")}, level, root)
-        found.end()
+        source.end()
 
     def _share(self, one: ForeignObject, level: str, root: str) -> None:
         url = one.text("azureFileUrl") or ""
@@ -130,10 +130,10 @@ def key(text: str, used: dict[str, Any]) -> str:
     >>> key("My Logs", {}), key("a", {"a": 1})
     ('my-logs', 'a-2')
     """
-    found = UNFIT.sub("-", text.lower()).strip("-_")
-    found = found if found[:1].isalpha() else f"x-{found}".rstrip("-")
-    found, number, whole = found[:36], 1, found[:36]
+    name = UNFIT.sub("-", text.lower()).strip("-_")
+    name = name if name[:1].isalpha() else f"x-{name}".rstrip("-")
+    name, number, whole = name[:36], 1, name[:36]
     while whole in used:
         number += 1
-        whole = f"{found}-{number}"
+        whole = f"{name}-{number}"
     return whole

@@ -54,12 +54,12 @@ def _account(steps: Sequence[Step]) -> str | None:
     ]
     shared = (body.get("nodeSetup", {}).get("mountVolumes", {}) for body in bodies)
     volumes = [*(body.get("mountVolumes", {}) for body in bodies), *shared]
-    found = [
+    accounts = [
         one for some in volumes for kind in some.values() for one in kind if "accountName" in one
     ]
-    own = [one for one in found if one["relativeMountPath"] in (STORE, LOGS)]
-    read_by_tool = [one for one in found if one["credentials"].get("accountKey") == KEY_OF_TOOL]
-    return next((str(one["accountName"]) for one in (*own, *read_by_tool, *found)), None)
+    own = [one for one in accounts if one["relativeMountPath"] in (STORE, LOGS)]
+    read_by_tool = [one for one in accounts if one["credentials"].get("accountKey") == KEY_OF_TOOL]
+    return next((str(one["accountName"]) for one in (*own, *read_by_tool, *accounts)), None)
 
 
 def _without(value: Any, name: str, account: str | None, notes: list[str]) -> Any:
@@ -68,15 +68,15 @@ def _without(value: Any, name: str, account: str | None, notes: list[str]) -> An
         return [_without(item, name, account, notes) for item in value]
     if not isinstance(value, Mapping):
         return value
-    found: dict[str, Any] = {}
+    kept: dict[str, Any] = {}
     for key, item in value.items():
         if key == "credentials" and "accountName" in value:
-            found[key] = _credentials(item, str(value["accountName"]), name, account, notes)
+            kept[key] = _credentials(item, str(value["accountName"]), name, account, notes)
         elif not (isinstance(item, Mapping) and "$secret" in item):
-            found[key] = _without(item, name, account, notes)
+            kept[key] = _without(item, name, account, notes)
         else:
-            found[key] = _gap(value.get("name", key), name, notes)
-    return found
+            kept[key] = _gap(value.get("name", key), name, notes)
+    return kept
 
 
 def _credentials(

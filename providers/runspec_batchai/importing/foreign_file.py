@@ -23,11 +23,11 @@ def loaded(file: ForeignFile, notes: list[str]) -> Mapping[str, Any]:
     """
     text = _spaces(file, notes)
 
-    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
-        keys = [key for key, _ in found]
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        keys = [key for key, _ in items]
         for key in sorted({k for k in keys if keys.count(k) > 1}):
             notes.append(f"{file.name}: '{key}' occurs twice; the last one is used")
-        return dict(found)
+        return dict(items)
 
     try:
         value = json.loads(text, object_pairs_hook=pairs)
@@ -84,20 +84,20 @@ class ForeignObject:
 
     def text(self, key: str) -> str | None:
         """Return the text at *key*; None if it is empty, which means the same as a key that is not there."""
-        found = self._pop(key)
-        if found is None or isinstance(found, str):
-            return found or None
-        if isinstance(found, bool | int | float):
-            return json.dumps(found)
+        value = self._pop(key)
+        if value is None or isinstance(value, str):
+            return value or None
+        if isinstance(value, bool | int | float):
+            return json.dumps(value)
         self.left(key, "the value is not a string")
         return None
 
     def number(self, key: str) -> int | None:
-        found = self._pop(key)
-        if isinstance(found, str) and found.isdecimal():
-            found = int(found)
-        if found is None or (isinstance(found, int) and not isinstance(found, bool)):
-            return found
+        value = self._pop(key)
+        if isinstance(value, str) and value.isdecimal():
+            value = int(value)
+        if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+            return value
         self.left(key, "the value is not a whole number")
         return None
 
@@ -105,10 +105,10 @@ class ForeignObject:
         return ForeignObject(self._pop(key), f"{self.path}.{key}", self.notes)
 
     def each(self, key: str) -> Iterator[ForeignObject]:
-        found = self._pop(key)
-        if found is not None and not isinstance(found, list):
+        value = self._pop(key)
+        if value is not None and not isinstance(value, list):
             self.left(key, "the value is not a list")
-        for i, item in enumerate(found if isinstance(found, list) else ()):
+        for i, item in enumerate(value if isinstance(value, list) else ()):
             yield ForeignObject(item, f"{self.path}.{key}[{i}]", self.notes)
 
     def _pop(self, key: str) -> Any:
@@ -174,10 +174,10 @@ class SecretRedactor:
         return self._text(value, path, notes) if isinstance(value, str) else value
 
     def _text(self, text: str, path: str, notes: list[str]) -> str:
-        found = text
+        redacted = text
         for secret in sorted(self.values, key=len, reverse=True):
-            found = found.replace(secret, GONE)
-        found = SHOWN.sub(GONE, found)
-        if found != text:
+            redacted = redacted.replace(secret, GONE)
+        redacted = SHOWN.sub(GONE, redacted)
+        if redacted != text:
             notes.append(f"{path} would contain a secret, which was replaced by {GONE}")
-        return found
+        return redacted

@@ -32,31 +32,31 @@ LAUNCHES = {
 SHELL = re.compile(r"[$`|&;<>()*?\[\]#~!{}\n]")
 
 
-def take(found: ForeignObject, draft: Draft, *, own_cluster: bool) -> None:
-    """Add everything in *found* to *draft*; *own_cluster* says that no cluster file was given."""
+def take(source: ForeignObject, draft: Draft, *, own_cluster: bool) -> None:
+    """Add everything in *source* to *draft*; *own_cluster* says that no cluster file was given."""
     spec = draft.spec
-    nodes = found.number("nodeCount")
+    nodes = source.number("nodeCount")
     spec["cluster"] = {**spec.get("cluster", {}), "nodes": nodes or 1}
     if nodes is None:
-        found.left("nodeCount", "the key is missing; 1 is used")
-    _cluster(found.inner("cluster"), draft, own_cluster=own_cluster)
-    _container(found.inner("containerSettings"), draft)
-    draft.volumes(found.inner("mountVolumes"), "job", ROOTS["job"])
-    outer = [found.text("stdOutErrPathPrefix"), _preparation(found.inner("jobPreparation"))]
+        source.left("nodeCount", "the key is missing; 1 is used")
+    _cluster(source.inner("cluster"), draft, own_cluster=own_cluster)
+    _container(source.inner("containerSettings"), draft)
+    draft.volumes(source.inner("mountVolumes"), "job", ROOTS["job"])
+    outer = [source.text("stdOutErrPathPrefix"), _preparation(source.inner("jobPreparation"))]
     draft.settings |= {k: v for k, v in zip(("logs", "preparation"), outer, strict=True) if v}
     places = Places(draft)
-    take_inputs(found, draft, places)
-    take_outputs(found, draft, places)
-    _toolkit(found, draft, places, nodes or 1)
+    take_inputs(source, draft, places)
+    take_outputs(source, draft, places)
+    _toolkit(source, draft, places, nodes or 1)
     places.rest([text for text in outer if text])
-    _environment(found, draft)
-    _limits(found, draft)
+    _environment(source, draft)
+    _limits(source, draft)
     draft.settings["contract"] = False
-    found.end()
+    source.end()
 
 
-def _cluster(found: ForeignObject, draft: Draft, *, own_cluster: bool) -> None:
-    where = found.text("id")
+def _cluster(source: ForeignObject, draft: Draft, *, own_cluster: bool) -> None:
+    where = source.text("id")
     match = CLUSTER.fullmatch(where or "")
     if match:
         names = ("subscription", "resource_group", "workspace", "cluster")
@@ -68,12 +68,12 @@ def _cluster(found: ForeignObject, draft: Draft, *, own_cluster: bool) -> None:
             del ids["cluster"]
         draft.profile.update(ids)
     elif where:
-        found.left("id", "the value is not the id of a cluster")
-    found.end()
+        source.left("id", "the value is not the id of a cluster")
+    source.end()
 
 
-def _container(found: ForeignObject, draft: Draft) -> None:
-    source = found.inner("imageSourceRegistry")
+def _container(registry_source: ForeignObject, draft: Draft) -> None:
+    source = registry_source.inner("imageSourceRegistry")
     container: dict[str, Any] = {"image": source.text("image")} if source else {}
     registry: dict[str, Any] = {"server": source.text("serverUrl")}
     credentials = source.inner("credentials")
@@ -87,15 +87,15 @@ def _container(found: ForeignObject, draft: Draft) -> None:
     registry = {k: v for k, v in registry.items() if v is not None}
     if registry:
         draft.profile["registry"] = registry
-    shm = found.text("shmSize")
+    shm = registry_source.text("shmSize")
     if shm:
         size = SHM.fullmatch(shm)
         count = int(size[1]) << {"k": 10, "m": 20, "g": 30}.get(size[2].lower(), 0) if size else 0
         if count and count % 1024 == 0:
             container["shm"] = _size(count)
         else:
-            found.left("shmSize", "the value is not a whole number of KiB")
-    for part in (credentials, source, found):
+            registry_source.left("shmSize", "the value is not a whole number of KiB")
+    for part in (credentials, source, registry_source):
         part.end()
     draft.spec["container"] = container
 
@@ -107,25 +107,25 @@ def _size(count: int) -> str:
     return f"{count >> 10}KiB"
 
 
-def _preparation(found: ForeignObject) -> str | None:
-    line = found.text("commandLine")
-    found.end()
+def _preparation(source: ForeignObject) -> str | None:
+    line = source.text("commandLine")
+    source.end()
     return line
 
 
-def _toolkit(found: ForeignObject, draft: Draft, places: Places, nodes: int) -> None:
+def _toolkit(source: ForeignObject, draft: Draft, places: Places, nodes: int) -> None:
     there = [
-        (name, kind, found.inner(kind.key))
+        (name, kind, source.inner(kind.key))
         for name, kind in KINDS.items()
-        if kind.key in found.value
+        if kind.key in source.value
     ]
     if not there:
-        found.left(None, "the job has no toolkit settings; the command is set to 'true'")
+        source.left(None, "the job has no toolkit settings; the command is set to 'true'")
         draft.spec["command"] = ["true"]
         return
     name, kind, settings = there[0]
     for _, other, _ in there[1:]:
-        found.left(other.key, f"a job has only one toolkit, and {kind.key} is used")
+        source.left(other.key, f"a job has only one toolkit, and {kind.key} is used")
     draft.settings["toolkit"] = name
     launch = LAUNCHES.get(name)
     draft.spec |= {"launch": launch} if launch else {}
@@ -191,10 +191,10 @@ def simple(line: str) -> list[str] | None:
         return None
 
 
-def _environment(found: ForeignObject, draft: Draft) -> None:
+def _environment(source: ForeignObject, draft: Draft) -> None:
     env: dict[str, str] = {}
     secrets: dict[str, str] = {}
-    for one in found.each("environmentVariables"):
+    for one in source.each("environmentVariables"):
         name, value = one.text("name") or "", one.text("value") or ""
         one.end()
         if _fits(name, one, draft) and is_secret(name, value):
@@ -206,7 +206,7 @@ def _environment(found: ForeignObject, draft: Draft) -> None:
                 draft.notes.append(
                     f"the value of {name} contains variables that only Batch AI sets"
                 )
-    for one in found.each("secrets"):
+    for one in source.each("secrets"):
         name = one.text("name") or ""
         hidden, vault = one.text("value"), one.inner("valueSecretReference")
         if _fits(name, one, draft):
@@ -228,9 +228,9 @@ def _fits(name: str, one: ForeignObject, draft: Draft | None = None) -> bool:
     return good
 
 
-def _limits(found: ForeignObject, draft: Draft) -> None:
-    draft.settings |= {"priority": p} if (p := found.text("schedulingPriority")) else {}
-    constraints = found.inner("constraints")
+def _limits(source: ForeignObject, draft: Draft) -> None:
+    draft.settings |= {"priority": p} if (p := source.text("schedulingPriority")) else {}
+    constraints = source.inner("constraints")
     limit = constraints.text("maxWallClockTime")
     constraints.end()
     if limit:

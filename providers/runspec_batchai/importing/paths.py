@@ -38,10 +38,10 @@ class Places:
         """Return the name of the volume that *path* is on; None if it is on none in the files."""
         roots = self.draft.roots
         on = [n for n, root in roots.items() if path == root or path.startswith(f"{root}/")]
-        found = max(on, key=lambda n: len(roots[n]), default=None)
-        if found is not None:
-            self.used.add(found)
-        return found
+        volume = max(on, key=lambda n: len(roots[n]), default=None)
+        if volume is not None:
+            self.used.add(volume)
+        return volume
 
     def portable(self, text: str) -> str:
         """Return *text* with runspec's placeholder for every path that it contains."""
@@ -74,8 +74,8 @@ class Places:
                 self._root(name)
 
 
-def take_inputs(found: ForeignObject, draft: Draft, places: Places) -> None:
-    for one in found.each("inputDirectories"):
+def take_inputs(source: ForeignObject, draft: Draft, places: Places) -> None:
+    for one in source.each("inputDirectories"):
         word, path = one.text("id") or "", (one.text("path") or "").rstrip("/")
         one.end()
         name = key(word, places.mounts)
@@ -94,9 +94,9 @@ def take_inputs(found: ForeignObject, draft: Draft, places: Places) -> None:
         places.paths.setdefault(path, f"${{mounts.{name}}}")
 
 
-def take_outputs(found: ForeignObject, draft: Draft, places: Places) -> None:
+def take_outputs(source: ForeignObject, draft: Draft, places: Places) -> None:
     outputs: list[dict[str, str]] = []
-    for one in found.each("outputDirectories"):
+    for one in source.each("outputDirectories"):
         word = one.text("id") or ""
         name = key(word, {output["name"]: 1 for output in outputs})
         prefix, suffix = one.text("pathPrefix") or "", one.text("pathSuffix")

@@ -80,10 +80,10 @@ def line(spec: Spec, values: Mapping[str, str], options: BatchAiOptions) -> str:
     """
     if spec.run is not None and (reads := interpreter(spec.run)) is not None:
         return _interpreted(reads, spec.run.lstrip("\n"), values, options)
-    found = written(spec, values, options)
+    written_line = written(spec, values, options)
     if spec.command is not None or not options.contract:
-        return found
-    return f"/bin/sh -e -c {shlex.quote(found)}"
+        return written_line
+    return f"/bin/sh -e -c {shlex.quote(written_line)}"
 
 
 def _interpreted(

@@ -109,15 +109,15 @@ def _names_types(options: ParallelClusterOptions) -> bool:
 
 def _schema(facts: Facts) -> Iterator[Problem]:
     """Yield the problems that the library's schema found in discovery, or a note if the library is not installed."""
-    found = facts.survey.get("schema")
-    if found is None:
+    schema = facts.survey.get("schema")
+    if schema is None:
         what = (
             "the configuration was not checked by aws-parallelcluster, which is not installed yet: apply installs it, "
             "and checks the configuration before it makes anything"
         )
         yield Problem(("provider",), what, severity="note")
         return
-    for path, what in found["problems"]:
+    for path, what in schema["problems"]:
         shown = f"{path}: {what}" if path else what
         hint = "correct the settings of providers.parallelcluster"
-        yield Problem(("provider",), f"aws-parallelcluster {found['version']}: {shown}", hint)
+        yield Problem(("provider",), f"aws-parallelcluster {schema['version']}: {shown}", hint)

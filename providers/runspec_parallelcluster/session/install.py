@@ -27,7 +27,7 @@ KEPT_OUT = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME", "UV_PROJECT_ENVIRONMENT")
 Tell = Callable[[str], None]
 
 
-def found(options: ParallelClusterOptions) -> Path | None:
+def find_pcluster(options: ParallelClusterOptions) -> Path | None:
     """Return the program: that of the profile, the one on PATH, or runspec's own; None if it is not installed yet.
 
     Raises Unavailable if the program that the profile names does not exist.
@@ -55,7 +55,7 @@ def complete(folder: Path) -> bool:
 
 def program(options: ParallelClusterOptions, tell: Tell) -> Path:
     """Return the program, and install it first if necessary. Raises Unavailable."""
-    there = found(options)
+    there = find_pcluster(options)
     if there is None:
         install(own_folder(), tell)
         there = own_folder() / "bin" / "pcluster"

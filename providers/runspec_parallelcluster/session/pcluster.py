@@ -162,9 +162,9 @@ def _json(out: str) -> dict[str, Any] | None:
     """Return the JSON object in *out*, which may have warnings of Python or Node.js before it, or None."""
     for start in (match.start() for match in re.finditer(r"^\{", out, re.MULTILINE)):
         with contextlib.suppress(ValueError):
-            found, _ = json.JSONDecoder().raw_decode(out[start:])
-            if isinstance(found, dict):
-                return found
+            document, _ = json.JSONDecoder().raw_decode(out[start:])
+            if isinstance(document, dict):
+                return document
     return None
 
 
@@ -195,17 +195,17 @@ def failure(operation: str, answer: Mapping[str, Any] | None, out: str) -> Runsp
 
 def _wrong(answer: Mapping[str, Any]) -> str:
     """Return the messages about an invalid configuration, or about changes that an update cannot make."""
-    found = [
+    reasons = [
         f"{one.get('type', 'schema')}: {one.get('message', '')}"
         for one in answer.get("configurationValidationErrors") or ()
         if one.get("level", "ERROR") == "ERROR"
     ]
-    found += [
+    reasons += [
         f"{one.get('parameter')}: {one.get('message', '')}"
         for one in answer.get("updateValidationErrors") or ()
     ]
-    more = f" (and {len(found) - MOST} more)" if len(found) > MOST else ""
-    return "; ".join(found[:MOST]) + more
+    more = f" (and {len(reasons) - MOST} more)" if len(reasons) > MOST else ""
+    return "; ".join(reasons[:MOST]) + more
 
 
 def _refused(what: str, answer: Mapping[str, Any]) -> RemoteError:

@@ -19,8 +19,8 @@ def main() -> None:
     from pcluster.schemas.cluster_schema import ClusterSchema
     from pcluster.utils import get_installed_version
 
-    found = [problems(ClusterSchema, configuration) for configuration in json.load(sys.stdin)]
-    json.dump({"version": str(get_installed_version()), "problems": found}, sys.stdout)
+    results = [problems(ClusterSchema, configuration) for configuration in json.load(sys.stdin)]
+    json.dump({"version": str(get_installed_version()), "problems": results}, sys.stdout)
 
 
 def problems(schema: Any, configuration: Any) -> list[list[str]]:

@@ -54,13 +54,13 @@ class Arrays(NamedTuple):
         if len(self.numbers) == 1:
             return list(rows)
         numbers = {job: number for number, job in held.items()}
-        found = []
+        placed = []
         for row in rows:
             own = array_of(row.name) if run_of(row.name) == self.run else 0
             offset = numbers.get(row.job, own) * self.each
             tasks = tuple(offset + task for task in row.tasks)
-            found.append(row._replace(tasks=tasks, offset=offset))
-        return found
+            placed.append(row._replace(tasks=tasks, offset=offset))
+        return placed
 
     def missing(self, known: Collection[int]) -> Iterator[Row]:
         """Yield rows that wait, in place of those of the arrays that are not submitted yet; *known* are all others."""

@@ -92,10 +92,10 @@ class Jobs:
     def record(self, run: str) -> dict[str, Any] | None:
         """Return the record of *run*; None if the run was destroyed."""
         if run not in self._records:
-            found = self.store.read("runs", run, "record.json")
-            if found is None:
+            content = self.store.read("runs", run, "record.json")
+            if content is None:
                 return None
-            self._records[run] = read_record(found, f"the record of {run}")
+            self._records[run] = read_record(content, f"the record of {run}")
         return self._records[run]
 
     def check_mounted(self, run: str) -> None:
@@ -138,8 +138,8 @@ class Jobs:
         return None if holder is None else self._answer(name, holder)
 
     def status(self, run: str) -> Status:
-        found, record = self._status(run), self._records.get(run)
-        return found if record is None else seated(found, record)
+        status, record = self._status(run), self._records.get(run)
+        return status if record is None else seated(status, record)
 
     def _status(self, run: str) -> Status:
         """Return the status of *run*, with the task numbers that Slurm uses."""
@@ -169,8 +169,8 @@ class Jobs:
     def _held(self, arrays: Arrays, seen: Seen) -> dict[int, str]:
         """Return the jobs that own the arrays, from the claims or from the journal."""
         each = zip(arrays.numbers, arrays.names, strict=True)
-        found = {number: seen.holder(number) or self._ids.get(name) for number, name in each}
-        return {number: job for number, job in found.items() if job is not None}
+        holders = {number: seen.holder(number) or self._ids.get(name) for number, name in each}
+        return {number: job for number, job in holders.items() if job is not None}
 
     def _rows(self, arrays: Arrays, jobs: Mapping[int, str], seen: Seen) -> list[Row]:
         """Return the rows of the jobs of a run, from the controller or from its last answer."""
@@ -195,8 +195,8 @@ class Jobs:
     def _listed(self, arrays: Arrays, jobs: Mapping[int, str]) -> list[Row]:
         """Return the rows of *jobs*, and those with the names of the arrays whose jobs are not known."""
         names = [n for i, n in zip(arrays.numbers, arrays.names, strict=True) if i not in jobs]
-        found = self.queue.of_job(*jobs.values()) if jobs else []
-        return [*found, *(self.queue.of_name(*names) if names else ())]
+        rows = self.queue.of_job(*jobs.values()) if jobs else []
+        return [*rows, *(self.queue.of_name(*names) if names else ())]
 
     def _all_succeeded(self, run: str, seen: Seen) -> bool:
         """Return whether each task has an exit record of success, which is final.
@@ -226,16 +226,16 @@ class Jobs:
             return Status(State.WAITING, reasons.NOT_SHOWN)
         if not task_stop.alive(rows):
             seen = self._to_the_end(run, rows) or seen
-        found, cancelled = self._tasks(arrays, jobs, rows, seen), seen.claim == CANCELLED
-        if found is None:
+        tasks, cancelled = self._tasks(arrays, jobs, rows, seen), seen.claim == CANCELLED
+        if tasks is None:
             return unknown_outcomes.status(seen)
-        nodes = partial(_nodes, found, record, cancelled=cancelled, stops=seen.stops)
-        if not all(task.over for task in found):
+        nodes = partial(_nodes, tasks, record, cancelled=cancelled, stops=seen.stops)
+        if not all(task.over for task in tasks):
             few = arrays.total * record["nodes"] <= SHOWN
-            return states.going(found, nodes() if few else ())
+            return states.going(tasks, nodes() if few else ())
         if (other := self._other(arrays, jobs, seen)) is not None:
             return other
-        silent = not cancelled and _silent(found, seen)
+        silent = not cancelled and _silent(tasks, seen)
         if silent and not self.unknown.over(run):
             return unknown_outcomes.status(seen)
         ended = states.status(nodes(), cancelled=cancelled, stops=seen.stops)
@@ -253,12 +253,12 @@ class Jobs:
         """Return the tasks; None if the outcome is unknown and the accounting was asked a moment ago."""
         run, total, each = arrays
         notes = self._notes(run, seen, rows)
-        found = self._marked(run, seen, states.tasks(total, rows, notes, seen.codes, each=each))
-        if task_stop.alive(rows) or not _silent(found, seen):
-            return found
+        tasks = self._marked(run, seen, states.tasks(total, rows, notes, seen.codes, each=each))
+        if task_stop.alive(rows) or not _silent(tasks, seen):
+            return tasks
         if self.unknown.just_asked(run):
             return None
-        silent = {task.number // each for task in found if task.silent}
+        silent = {task.number // each for task in tasks if task.silent}
         pasts = [
             past
             for array, job in jobs.items()
@@ -268,14 +268,14 @@ class Jobs:
         ]
         return states.tasks(total, rows, notes, seen.codes, pasts, each)
 
-    def _marked(self, run: str, seen: Seen, found: list[states.Task]) -> list[states.Task]:
-        """Return *found*, with the killed tasks marked that have another attempt."""
+    def _marked(self, run: str, seen: Seen, tasks: list[states.Task]) -> list[states.Task]:
+        """Return *tasks*, with the killed tasks marked that have another attempt."""
         record = self.record(run) if seen.claim != CANCELLED else None
-        dead = record is not None and any(map(unknown_outcomes.is_killed, found))
+        dead = record is not None and any(map(unknown_outcomes.is_killed, tasks))
         if record and dead and records.read_elastic_end(self.store, run, record) is None:
-            found = unknown_outcomes.marked(found, record, seen.stops)
-        self.due[run] = [task for task in found if task.due]
-        return found
+            tasks = unknown_outcomes.marked(tasks, record, seen.stops)
+        self.due[run] = [task for task in tasks if task.due]
+        return tasks
 
     def _notes(self, run: str, seen: Seen, rows: Sequence[Row]) -> Mapping[AttemptKey, Note]:
         """Return the exit records that matter: at the end all; before that, those of requeued or ended tasks."""
@@ -301,8 +301,8 @@ class Jobs:
     def _other(self, arrays: Arrays, jobs: Mapping[int, str], seen: Seen) -> Status | None:
         """Return the status of another job of a run that has not ended, if none has claimed its place, or None."""
         names = [n for i, n in zip(arrays.numbers, arrays.names, strict=True) if not seen.holder(i)]
-        found = task_stop.alive(self.queue.of_name(*names)) if names else []
-        alive = [row for row in found if row.job not in jobs.values()]
+        rows = task_stop.alive(self.queue.of_name(*names)) if names else []
+        alive = [row for row in rows if row.job not in jobs.values()]
         if not alive:
             return None
         self.remember(alive[0].name, alive[0].job)
@@ -330,8 +330,10 @@ class Jobs:
         if record is None:
             self.check_mounted(run)
             return
-        found = self.status(run)
-        if found.state.terminal and found.state is not State.GONE:  # a submission may be on its way
+        status = self.status(run)
+        if (
+            status.state.terminal and status.state is not State.GONE
+        ):  # a submission may be on its way
             return
         ends = map(suffix, Arrays.of(run, record).numbers)
         self.store.change(f"cancel {run}", REPLACE_CLAIMS, run, part_name(), CANCELLED, *ends)
@@ -383,17 +385,17 @@ class Jobs:
             self.ownership.check_cluster(run)
         absent = sorted(set(held.values()) - {row.job for row in named})
         others = self.queue.of_job(*absent) if absent else []
-        found = [*named, *(row for row in others if self.ownership.is_of(run, row))]
-        return arrays.placed(found, held)
+        rows = [*named, *(row for row in others if self.ownership.is_of(run, row))]
+        return arrays.placed(rows, held)
 
 
-def _silent(found: Iterable[states.Task], seen: Seen) -> bool:
+def _silent(tasks: Iterable[states.Task], seen: Seen) -> bool:
     """Return whether the outcome of any task is unknown, except of stopped ones."""
-    return any(task.silent and task.number not in seen.stops for task in found)
+    return any(task.silent and task.number not in seen.stops for task in tasks)
 
 
 def _nodes(
-    found: Sequence[states.Task],
+    tasks: Sequence[states.Task],
     record: Mapping[str, Any],
     *,
     cancelled: bool,
@@ -405,6 +407,6 @@ def _nodes(
             record["nodes"],
             cancelled=cancelled or task.number in stops,
         )
-        for task in found
+        for task in tasks
     )
     return tuple(node for nodes in each for node in nodes)

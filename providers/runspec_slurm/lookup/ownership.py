@@ -82,10 +82,10 @@ class JobOwnership:
         self._here.add(run)
 
     def _asked(self, run: str) -> Times | None:
-        found = self.store.look(f"look at {run}", TIMES, run)
-        if found is None:
+        output = self.store.look(f"look at {run}", TIMES, run)
+        if output is None:
             return None
-        folder, *times = found.decode(errors="replace").splitlines()
+        folder, *times = output.decode(errors="replace").splitlines()
         given = Times(folder, *map(float, times))
         if len(times) > 1:
             self._times[run] = given

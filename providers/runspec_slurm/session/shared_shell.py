@@ -181,14 +181,14 @@ def escape(data: bytes) -> bytes:
 def _read_until(process: subprocess.Popen[bytes], last: bytes) -> tuple[bool, bytes]:
     """Read what a shell prints until it prints *last*; return whether it did."""
     assert process.stdout is not None, "BUG: stdout is a pipe"
-    found, tail = list[bytes](), b""
+    blocks, tail = list[bytes](), b""
     while tail != last:
         data = os.read(process.stdout.fileno(), 1 << 16)
         if not data:
-            return False, b"".join(found)
-        found.append(data)
+            return False, b"".join(blocks)
+        blocks.append(data)
         tail = (tail + data)[-len(last) :]
-    return True, b"".join(found)
+    return True, b"".join(blocks)
 
 
 def read_answer(answer: bytes, mark: bytes) -> Done:

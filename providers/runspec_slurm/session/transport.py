@@ -227,8 +227,8 @@ def _runtime() -> Path:
 def _own(folder: Path) -> None:
     """Make *folder*, or check that only its owner can access it: the socket gives access to the cluster."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+    info = folder.lstat()
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o077:
         raise Unavailable(
             f"other users can access {folder}, or own it", f"run chmod 700 {folder}, or remove it"
         )

@@ -109,12 +109,12 @@ def tasks(
         recorded[one.task] = max(recorded.get(one.task, 0), one.number)
     each = each or count
     rest = {row.offset // each: row for row in reversed(_never_begun(rows))} if count > 1 else {}
-    found = []
+    tasks = []
     for number in range(count):
         row = of_task.get(number) or (None if number in recorded else rest.get(number // each))
         attempts = max(1, recorded.get(number, 0), row.restarts + 1 if row is not None else 0)
-        found.append(Task(number, row, attempts, notes, codes, before.get(number)))
-    return found
+        tasks.append(Task(number, row, attempts, notes, codes, before.get(number)))
+    return tasks
 
 
 def _never_begun(rows: Sequence[Row]) -> list[Row]:
@@ -242,40 +242,40 @@ def _lost(over: Sequence[Attempt]) -> str:
     return f"{preempted} of {len(over)} attempts ended because {reasons.PREEMPTED}"
 
 
-def status(found: Sequence[NodeStatus], *, cancelled: bool, stops: Collection[int] = ()) -> Status:
+def status(nodes: Sequence[NodeStatus], *, cancelled: bool, stops: Collection[int] = ()) -> Status:
     """Return the status of a run whose nodes have all ended. Stopped tasks are ignored, unless all were stopped."""
-    stopped = {n.task for n in found if n.task in stops and n.state is State.CANCELLED}
-    wanted = [node for node in found if node.task not in stopped]
+    stopped = {n.task for n in nodes if n.task in stops and n.state is State.CANCELLED}
+    wanted = [node for node in nodes if node.task not in stopped]
     if stopped and wanted:
         ended = status(wanted, cancelled=cancelled)
         told = f"{len(stopped)} tasks were stopped" if ended.state is State.SUCCEEDED else ""
-        return ended._replace(reason=ended.reason or told, nodes=tuple(found))
+        return ended._replace(reason=ended.reason or told, nodes=tuple(nodes))
     cancelled = cancelled or bool(stopped)
-    if all(node.state is State.SUCCEEDED for node in found):
+    if all(node.state is State.SUCCEEDED for node in nodes):
         return Status(
-            State.SUCCEEDED, next((n.reason for n in found if n.reason), ""), 0, tuple(found)
+            State.SUCCEEDED, next((n.reason for n in nodes if n.reason), ""), 0, tuple(nodes)
         )
-    failed = [node for node in found if node.state is State.FAILED]
-    if any(node.state is State.CANCELLED for node in found):
-        return Status(State.CANCELLED, BY_US if cancelled else reasons.BY_HAND, None, tuple(found))
+    failed = [node for node in nodes if node.state is State.FAILED]
+    if any(node.state is State.CANCELLED for node in nodes):
+        return Status(State.CANCELLED, BY_US if cancelled else reasons.BY_HAND, None, tuple(nodes))
     bad = blamed(failed) or failed[0]
-    return Status(State.FAILED, bad.reason, bad.exit_code, tuple(found))
+    return Status(State.FAILED, bad.reason, bad.exit_code, tuple(nodes))
 
 
-def going(found: Sequence[Task], nodes_: tuple[NodeStatus, ...]) -> Status:
+def going(tasks: Sequence[Task], nodes_: tuple[NodeStatus, ...]) -> Status:
     """Return the status of a run that has not ended."""
-    left = [task for task in found if not task.over]
-    if not all(task.waits for task in left) or len(left) < len(found):
+    left = [task for task in tasks if not task.over]
+    if not all(task.waits for task in left) or len(left) < len(tasks):
         return Status(State.RUNNING, "", None, nodes_)
     return Status(State.WAITING, _waiting(left[0]), None, nodes_)
 
 
-def to_json(found: Status) -> dict[str, Any]:
-    """Return *found* as JSON for the workspace, because Slurm removes jobs soon after their end."""
+def to_json(status: Status) -> dict[str, Any]:
+    """Return *status* as JSON for the workspace, because Slurm removes jobs soon after their end."""
     return {
-        "state": str(found.state),
-        "reason": found.reason,
-        "exit_code": found.exit_code,
+        "state": str(status.state),
+        "reason": status.reason,
+        "exit_code": status.exit_code,
         "nodes": [
             [
                 *node[:3],
@@ -284,7 +284,7 @@ def to_json(found: Status) -> dict[str, Any]:
                 node.exit_code,
                 [list(a) for a in node.attempts],
             ]
-            for node in found.nodes
+            for node in status.nodes
         ],
     }
 

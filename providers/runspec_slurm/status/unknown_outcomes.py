@@ -48,8 +48,8 @@ class UnknownOutcomes:
         The time counts from the first `mark`.
         """
         timing = self.store.timing
-        found = self.store.look(f"look for {run}", CHECK, run, str(timing.unknown_min)) or b""
-        over = found.strip() == b"over"
+        output = self.store.look(f"look for {run}", CHECK, run, str(timing.unknown_min)) or b""
+        over = output.strip() == b"over"
         if not over:
             self._good_until_s[run] = self.store.clock.monotonic() + timing.unknown_poll_s
             self._unmarked.add(run)

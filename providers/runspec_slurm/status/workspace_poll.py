@@ -86,16 +86,16 @@ class WorkspacePoller:
 
     def seen(self, run: str) -> Seen | None:
         """Return the files of *run*; None if it has no record, or no longer."""
-        good_until, found = self._seen.get(run, (-math.inf, None))
+        good_until, seen = self._seen.get(run, (-math.inf, None))
         if self.store.clock.monotonic() >= good_until:
             began = self.store.clock.monotonic()
             text = self._text(run)
-            found = None if text is None else read(text)
+            seen = None if text is None else read(text)
             took = self.store.clock.monotonic() - began
             timing = self.store.timing
             rest = max(self.store.way.look_s, min(took * timing.look_share, timing.look_cap_s))
-            self._seen[run] = (self.store.clock.monotonic() + rest, found)
-        return found
+            self._seen[run] = (self.store.clock.monotonic() + rest, seen)
+        return seen
 
     def notes(self, run: str, wanted: Iterable[AttemptKey]) -> Mapping[AttemptKey, Note]:
         """Return the exit records of attempts. A record that is marked as preliminary is read again."""
@@ -108,15 +108,15 @@ class WorkspacePoller:
     def _text(self, run: str) -> str | None:
         if there := self.store.nearby(lambda near: near.look(run)):
             return there[0]
-        found = self.store.look(f"look at {run}", LOOK, run)
-        return None if found is None else found.decode(errors="replace")
+        output = self.store.look(f"look at {run}", LOOK, run)
+        return None if output is None else output.decode(errors="replace")
 
     def _noted(self, run: str, names: Sequence[str]) -> str:
         if there := self.store.nearby(lambda near: near.notes(run, names)):
             return there[0]
         content = ["".join(f"{name}\n" for name in names).encode()]
-        found = self.store.look(f"read the ends of {run}", NOTES, run, content=content)
-        return (found or b"").decode(errors="replace")
+        output = self.store.look(f"read the ends of {run}", NOTES, run, content=content)
+        return (output or b"").decode(errors="replace")
 
 
 def read(text: str) -> Seen:
@@ -174,7 +174,7 @@ def _name(one: AttemptKey) -> str:
 
 def _json(text: str) -> dict[str, Any] | None:
     with contextlib.suppress(ValueError):
-        found = json.loads(text)
-        if isinstance(found, dict):
-            return found
+        document = json.loads(text)
+        if isinstance(document, dict):
+            return document
     return None

@@ -52,8 +52,8 @@ class LocalWorkspace:
 
     def notes(self, run: str, names: Iterable[str]) -> str:
         """Return each line of these files of *run* after the file's name, as `workspace_poll.NOTES` prints them."""
-        found = ((name, _read(self.path("runs", run, name))) for name in names)
-        lines = ((name, line) for name, text in found for line in _text(text).splitlines())
+        contents = ((name, _read(self.path("runs", run, name))) for name in names)
+        lines = ((name, line) for name, text in contents for line in _text(text).splitlines())
         return "".join(f"{name}:{line}\n" for name, line in lines)
 
     def changes(self, run: str, most: int) -> bytes:
@@ -62,8 +62,8 @@ class LocalWorkspace:
         tasks = (f"./{task}/changes" for task in _names(base))
         paths = (f"{at}/{name}" for at in tasks for name in _names(os.path.join(base, at)))
         known = sorted(path for path in paths if path.rpartition("/")[2][:1].isdigit())
-        found = ((path, _read(os.path.join(base, path))) for path in known[-most:])
-        return b"".join(b"%s:%s\n" % (path.encode(), text) for path, text in found if text)
+        contents = ((path, _read(os.path.join(base, path))) for path in known[-most:])
+        return b"".join(b"%s:%s\n" % (path.encode(), text) for path, text in contents if text)
 
 
 def _lines(base: str) -> Iterator[str]:

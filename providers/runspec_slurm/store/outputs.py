@@ -32,11 +32,11 @@ def list_outputs(store: WorkspaceStore, run: str) -> Sequence[OutputFile]:
             RangedReader(partial(_read, store, key), start, end, BLOCK_BYTES), BLOCK_BYTES
         )
 
-    found = read_saved_outputs(base, entries, opened)
-    files = (f for f in found if f.kind == "file" and not f.key.endswith(f"/{OUTPUT_TAR}"))
+    saved = read_saved_outputs(base, entries, opened)
+    files = (f for f in saved if f.kind == "file" and not f.key.endswith(f"/{OUTPUT_TAR}"))
     listed = (Entry(f.key, f.bytes) for f in files)
     ahead = BatchFetch(store, list(listed))
-    return found
+    return saved
 
 
 def _read(store: WorkspaceStore, key: str, start: int, end: int) -> bytes:
@@ -90,7 +90,7 @@ class _Workspace(NamedTuple):
     def read_all(self, keys: Sequence[str]) -> list[bytes | None]:
         ahead = BatchFetch(self.store, [self.entries[key] for key in keys])
         return [
-            found if (found := ahead.take(key)) is not None else self.store.read(key)
+            content if (content := ahead.take(key)) is not None else self.store.read(key)
             for key in keys
         ]
 

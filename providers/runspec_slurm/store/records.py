@@ -29,8 +29,8 @@ def is_elastic_over(
     store: WorkspaceStore, run: str, record: Mapping[str, Any], ended: Status
 ) -> Status:
     """Return the final status of the run: the one that its nodes recorded, or else *ended*."""
-    found = read_elastic_end(store, run, record)
-    return ended if found is None else elastic_status(found, ended.nodes)
+    end = read_elastic_end(store, run, record)
+    return ended if end is None else elastic_status(end, ended.nodes)
 
 
 def read_elastic_end(
@@ -119,13 +119,13 @@ class BatchFetch:
         if len(wanted) < 2:
             return {}
         lines = "".join(f"{entry.key}\n" for entry in wanted).encode(errors="surrogateescape")
-        found = self.store.look(f"read {len(wanted)} files", TOGETHER, content=[lines]) or b""
-        return dict(read_batch(found, {entry.key: entry.size for entry in wanted}))
+        output = self.store.look(f"read {len(wanted)} files", TOGETHER, content=[lines]) or b""
+        return dict(read_batch(output, {entry.key: entry.size for entry in wanted}))
 
 
-def read_batch(found: bytes, sizes: dict[str, int]) -> Iterator[tuple[str, bytes]]:
+def read_batch(output: bytes, sizes: dict[str, int]) -> Iterator[tuple[str, bytes]]:
     """Yield the files in the output of TOGETHER whose size and digest are right."""
-    said, _, packed = found.partition(b"\n\n")
+    said, _, packed = output.partition(b"\n\n")
     digests = dict[str, str]()
     for line in said.decode(errors="surrogateescape").splitlines():
         digest, _, name = line.partition("  ")

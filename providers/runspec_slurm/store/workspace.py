@@ -190,20 +190,20 @@ class WorkspaceStore:
 
     def read(self, *parts: str) -> bytes | None:
         key = _key(*parts)
-        if found := self.nearby(lambda near: near.read(key)):
-            return found[0]
+        if nearby := self.nearby(lambda near: near.read(key)):
+            return nearby[0]
         return self.look(f"read {key}", READ, key)
 
     def size(self, key: str) -> int | None:
         if there := self.nearby(lambda near: near.size(_key(key))):
             return there[0]
-        found = self.look(f"look at {key}", SIZE, _key(key))
-        return None if found is None else int(found)
+        output = self.look(f"look at {key}", SIZE, _key(key))
+        return None if output is None else int(output)
 
     def part(self, key: str, start: int, count: int) -> bytes | None:
         """Return *count* bytes from *start*, or fewer at the end of the file."""
-        if found := self.nearby(lambda near: near.part(_key(key), start, count)):
-            return found[0]
+        if nearby := self.nearby(lambda near: near.part(_key(key), start, count)):
+            return nearby[0]
         return self.look(f"read {key}", PART, _key(key), str(start + 1), str(count))
 
     def parts(self, wanted: Sequence[tuple[str, int, int]]) -> list[bytes] | None:
@@ -213,12 +213,12 @@ class WorkspaceStore:
             whole = all(len(e) == count for e, (_, _, count) in zip(each, wanted, strict=True))
             return each if whole else None
         lines = "".join(f"{start + 1} {count} {_key(key)}\n" for key, start, count in wanted)
-        found = self.look("read logs", PARTS, content=[lines.encode()])
-        if found is None or len(found) != sum(count for _, _, count in wanted):
+        output = self.look("read logs", PARTS, content=[lines.encode()])
+        if output is None or len(output) != sum(count for _, _, count in wanted):
             return None
         given, at = [], 0
         for _, _, count in wanted:
-            given.append(found[at : at + count])
+            given.append(output[at : at + count])
             at += count
         return given
 
@@ -232,8 +232,8 @@ class WorkspaceStore:
         """Write a small text unless the file exists; return the content of the file, or None without its folder."""
         key, data = _key(*parts), content.encode()
         digest = hashlib.sha256(data).hexdigest()
-        found = self.change(f"write {key}", CLAIM, key, digest, part_name(), content=[data])
-        return None if found is None else found.decode()
+        output = self.change(f"write {key}", CLAIM, key, digest, part_name(), content=[data])
+        return None if output is None else output.decode()
 
     def put_folder(self, key: str, bundle: Bundle, progress: Progress) -> None:
         """Write the content of *bundle* as one tar file, completely or not at all.
@@ -244,7 +244,7 @@ class WorkspaceStore:
         part, sent = part_name(), hashlib.sha256()
         what = f"upload {key}"
         try:
-            found = self.change(
+            output = self.change(
                 what,
                 ARRIVE,
                 _key(key),
@@ -252,7 +252,7 @@ class WorkspaceStore:
                 content=_summed(tar_blocks(bundle, progress), sent),
                 timeout_s=self.timing.stage_s,
             )
-            if (found or b"").split()[:1] != [sent.hexdigest().encode()]:
+            if (output or b"").split()[:1] != [sent.hexdigest().encode()]:
                 raise RemoteError(
                     f"{what}: the content arrived incomplete or corrupted", transient=True
                 )
@@ -281,8 +281,8 @@ class WorkspaceStore:
     def listing(self, folder: str, *like: str) -> list[Entry]:
         """Return the files below *folder*; with two patterns *like*, only files whose paths match one of them."""
         script = LIST_LIKE if like else LIST
-        found = self.look(f"list {folder}", script, _key(folder), *like)
-        return [entry for entry in map(_entry, (found or b"").splitlines()) if entry is not None]
+        output = self.look(f"list {folder}", script, _key(folder), *like)
+        return [entry for entry in map(_entry, (output or b"").splitlines()) if entry is not None]
 
     def holds_runs(self) -> bool:
         """Return whether the workspace exists and has ever had a run."""

@@ -132,10 +132,10 @@ def trusted() -> ssl.SSLContext:
     are found.
     """
     if not tls_contexts:
-        found = ssl.create_default_context()
+        context = ssl.create_default_context()
         folder = ssl.get_default_verify_paths().capath
         hashed = re.compile(r"[0-9a-f]{8}\.[0-9]").match
-        if not found.cert_store_stats()["x509_ca"] and not (
+        if not context.cert_store_stats()["x509_ca"] and not (
             folder and any(map(hashed, os.listdir(folder)))
         ):
             bundles = [b for b in BUNDLES if os.path.isfile(b) and os.path.getsize(b)]
@@ -143,8 +143,8 @@ def trusted() -> ssl.SSLContext:
                 raise Untrusted(
                     "this image has no CA certificates: install ca-certificates, or set SSL_CERT_FILE to a bundle"
                 )
-            found.load_verify_locations(bundles[0])
-        tls_contexts.append(found)
+            context.load_verify_locations(bundles[0])
+        tls_contexts.append(context)
     return tls_contexts[0]
 
 
@@ -213,10 +213,10 @@ def connection(https: bool, host: str, timeout_s: float) -> http.client.HTTPConn
         link = http.client.HTTPConnection(host, timeout=timeout_s)
         link.response_class = Reply
         return link
-    found = _proxy(host)
-    if not found:
+    proxy = _proxy(host)
+    if not proxy:
         return Verified(host, timeout=timeout_s, context=trusted())
-    parts = urllib.parse.urlsplit(found if "://" in found else "http://" + found)
+    parts = urllib.parse.urlsplit(proxy if "://" in proxy else "http://" + proxy)
     link = Verified(parts.hostname or "", parts.port or 80, timeout=timeout_s, context=trusted())
     headers = {}
     if parts.username:
@@ -269,9 +269,15 @@ def credentials() -> Keys:
         )
     with _renewing:
         if "role" not in role_cache or role_cache["role"][0] < time.time():
-            found = request_role(os.environ)
-            end = calendar.timegm(time.strptime(found["Expiration"][:19], "%Y-%m-%dT%H:%M:%S"))
-            keys = found["AccessKeyId"], found["SecretAccessKey"], found.get("Token")
+            credentials = request_role(os.environ)
+            end = calendar.timegm(
+                time.strptime(credentials["Expiration"][:19], "%Y-%m-%dT%H:%M:%S")
+            )
+            keys = (
+                credentials["AccessKeyId"],
+                credentials["SecretAccessKey"],
+                credentials.get("Token"),
+            )
             role_cache["role"] = min(end - 300, time.time() + 3000), keys
         return role_cache["role"][1]
 
@@ -290,13 +296,13 @@ def request_role(env: Mapping[str, str]) -> Dict[str, Any]:
         base += "meta-data/iam/security-credentials/"
         role = fetch(base, headers=headers).decode().partition("\n")[0]
         content = fetch(base + role, headers=headers)
-    found = json.loads(content.decode())
+    answer = json.loads(content.decode())
     wanted = ("AccessKeyId", "SecretAccessKey", "Expiration")
-    if not isinstance(found, dict) or not all(
-        isinstance(found.get(word), str) and found[word] for word in wanted
+    if not isinstance(answer, dict) or not all(
+        isinstance(answer.get(word), str) and answer[word] for word in wanted
     ):
         raise ValueError("the machine has no role that provides credentials")
-    return found
+    return answer
 
 
 def domain(region: str) -> str:
@@ -329,15 +335,15 @@ class Store:
         """
         for count in range(1, self.tries):
             try:
-                found = take(self.send_once(ask))
-                if found.status not in PASSING and not self._adjusted(found):
-                    return found
+                answer = take(self.send_once(ask))
+                if answer.status not in PASSING and not self._adjusted(answer):
+                    return answer
             except (OSError, http.client.HTTPException):
                 pass
             time.sleep(0.25 * 2**count)
-        found = take(self.send_once(ask))
-        self._adjusted(found)  # for the next request
-        return found
+        answer = take(self.send_once(ask))
+        self._adjusted(answer)  # for the next request
+        return answer
 
     def _adjusted(self, answer: Any) -> bool:
         """https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html (RequestTimeTooSkewed)"""
@@ -380,12 +386,12 @@ class Store:
         key, secret, token = credentials()
         now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(time.time() + self.ahead_s))
         digest = ask.digest if callable(ask.body) else hashlib.sha256(ask.body).hexdigest()
-        found = {k.lower(): v for k, v in ask.headers}
-        found.update({"host": self.host, "x-amz-content-sha256": digest, "x-amz-date": now})
+        headers = {k.lower(): v for k, v in ask.headers}
+        headers.update({"host": self.host, "x-amz-content-sha256": digest, "x-amz-date": now})
         if token:
-            found["x-amz-security-token"] = token
-        names = ";".join(sorted(found))
-        lines = "".join("{}:{}\n".format(k, found[k]) for k in sorted(found))
+            headers["x-amz-security-token"] = token
+        names = ";".join(sorted(headers))
+        lines = "".join("{}:{}\n".format(k, headers[k]) for k in sorted(headers))
         words = (ask.method, path, query, lines, names, digest)
         request = "\n".join(words)
         scope = "{}/{}/s3/aws4_request".format(now[:8], self.region)
@@ -395,12 +401,12 @@ class Store:
         made = ("AWS4" + secret).encode()
         for word in (now[:8], self.region, "s3", "aws4_request", text):
             made = hmac.new(made, word.encode(), hashlib.sha256).digest()
-        found["Authorization"] = (
+        headers["Authorization"] = (
             "AWS4-HMAC-SHA256 Credential={}/{}, SignedHeaders={}, Signature={}".format(
                 key, scope, names, made.hex()
             )
         )
-        return found
+        return headers
 
 
 def _quoted(word: str, safe: str) -> str:

@@ -112,9 +112,9 @@ class Signals:
         ready, _, _ = select.select([self._read], [], [], seconds)
         if not ready:
             return []
-        found = [number for number in os.read(self._read, 4096) if number in FORWARDED]
-        self.stopping = self.stopping or any(number in STOPS for number in found)
-        return found
+        heard = [number for number in os.read(self._read, 4096) if number in FORWARDED]
+        self.stopping = self.stopping or any(number in STOPS for number in heard)
+        return heard
 
 
 class Child:
@@ -251,13 +251,13 @@ def descendants(pid: int) -> Set[int]:
         parent = _parent(entry) if entry.isdigit() else None
         if parent is not None:
             children.setdefault(parent, []).append(int(entry))
-    found: Set[int] = set()
+    known: Set[int] = set()
     todo = [pid]
     while todo:
         new = children.get(todo.pop(), [])
-        found.update(new)
+        known.update(new)
         todo.extend(new)
-    return found
+    return known
 
 
 def _parent(pid: str) -> Optional[int]:

@@ -13,15 +13,15 @@ ELASTIC = "runspec.elastic/v1"
 CLAIM = "runspec.claim/"  # a claim of this version is one word: the id of a job, or `cancelled`
 
 
-def check(found: Dict[str, Any], known: str, what: str) -> Dict[str, Any]:
-    """Return *found* without its format field.
+def check(record: Dict[str, Any], known: str, what: str) -> Dict[str, Any]:
+    """Return *record* without its format field.
 
     Raise Failure if the format is not *known*, so the job cannot continue.
     """
-    its = found.pop("format", known)
+    its = record.pop("format", known)
     if its != known:
         raise Failure(newer(what, its, known), USAGE)
-    return found
+    return record
 
 
 def holder(claim: bytes, what: str) -> str:

@@ -58,10 +58,10 @@ def kind() -> str:
 
 def _built(place: str) -> Optional[str]:
     """Return the path of the complete environment, if there is one; forget one that somebody has deleted."""
-    found = files.read(os.path.join(place, BUILT))
-    if found is None:
+    content = files.read(os.path.join(place, BUILT))
+    if content is None:
         return None
-    made = os.path.join(place, found.decode("ascii"), requirements.NAME)
+    made = os.path.join(place, content.decode("ascii"), requirements.NAME)
     if os.path.isdir(made):
         return made
     files.remove(os.path.join(place, BUILT))
@@ -131,8 +131,8 @@ class Lock:
                 continue  # another node takes the lock at worst
 
     def _is_own(self) -> bool:
-        found = files.read(self.path)
-        return found is not None and found.decode("ascii").split()[0] == self.token
+        content = files.read(self.path)
+        return content is not None and content.decode("ascii").split()[0] == self.token
 
     def _text(self, count: int) -> str:
         return "{} {}".format(self.token, count)
@@ -158,13 +158,13 @@ class _Wait:
     def pause(self) -> None:
         """Wait a moment, and take the lock from a builder that has stopped beating."""
         path = os.path.join(self.place, LOCK)
-        found, now = files.read(path), time.monotonic()
-        if found != self._seen:
-            self._seen, self._since = found, now
-        elif found is not None and now - self._since > limits.BUILD_LEASE_S:
-            self._tell("the node that builds it has stopped: {}".format(found.decode("ascii")))
+        content, now = files.read(path), time.monotonic()
+        if content != self._seen:
+            self._seen, self._since = content, now
+        elif content is not None and now - self._since > limits.BUILD_LEASE_S:
+            self._tell("the node that builds it has stopped: {}".format(content.decode("ascii")))
             files.remove(path)
-        if not self._told and found is not None:
+        if not self._told and content is not None:
             self._tell("waiting for another node, which builds the environment")
             self._told = True
         time.sleep(PAUSE_S)

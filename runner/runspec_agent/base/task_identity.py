@@ -62,14 +62,14 @@ def values(sweep: Sequence[Any], task: int) -> Dict[str, str]:
     >>> values([("lr", ["a", "b"]), (["x", "y"], [["1", "2"], ["3", "4"]])], 1)
     {'x': '3', 'y': '4', 'lr': 'a'}
     """
-    found = {}
+    choice = {}
     for name, among in reversed(sweep):
         task, at = divmod(task, len(among))
         if isinstance(name, str):
-            found[name] = among[at]
+            choice[name] = among[at]
         else:
-            found.update(zip(name, among[at]))
-    return found
+            choice.update(zip(name, among[at]))
+    return choice
 
 
 def variable(kind: str, name: str) -> str:

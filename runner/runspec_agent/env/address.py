@@ -51,8 +51,8 @@ def _of_container(url: str) -> Optional[str]:
     from runspec_agent.base import boot
 
     try:
-        found = json.loads(boot.fetch(url).decode())
-        for network in found.get("Networks") or ():
+        metadata = json.loads(boot.fetch(url).decode())
+        for network in metadata.get("Networks") or ():
             for address in network.get("IPv4Addresses") or ():
                 if address:  # empty in the network mode `host`
                     return str(address)
@@ -64,14 +64,14 @@ def _of_container(url: str) -> Optional[str]:
 def interface(host: str) -> Optional[str]:
     """Return the network interface with the IPv4 address *host*, or None. See netdevice(7)."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
-        for _, found in socket.if_nameindex():
-            request = struct.pack("256s", found.encode()[:15])
+        for _, name in socket.if_nameindex():
+            request = struct.pack("256s", name.encode()[:15])
             try:
                 answer = fcntl.ioctl(way.fileno(), SIOCGIFADDR, request)
             except OSError:  # the interface has no address
                 continue
             if socket.inet_ntoa(answer[20:24]) == host:
-                return found
+                return name
     return None
 
 
@@ -122,12 +122,12 @@ def _of_name(called: str) -> Optional[str]:
     Resolvers do not always know the names of nodes, and some machines resolve their own name to loopback.
     """
     try:
-        found = (
+        addresses = (
             socket.getaddrinfo(called, None, socket.AF_INET, socket.SOCK_DGRAM) if called else []
         )
     except (OSError, UnicodeError):
         return None
-    for place in found:
+    for place in addresses:
         host = str(place[4][0])
         if not host.startswith("127.") and here(host):
             return host

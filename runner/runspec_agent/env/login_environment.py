@@ -111,22 +111,22 @@ def _printed(shell: "subprocess.Popen[bytes]", longest_s: float) -> Optional[byt
     """Return what *shell* has printed to the end; None if it took too long, and was told to hang up or killed."""
     assert shell.stdout is not None, "BUG: its output is a pipe"
     until = time.monotonic() + longest_s
-    found = b""
+    output = b""
     with shell.stdout as stream:
-        while END not in found:
+        while END not in output:
             if not select.select([stream], [], [], max(0.0, until - time.monotonic()))[0]:
                 _end(shell)
                 return None
             block = os.read(stream.fileno(), 1 << 16)
             if not block:
                 break
-            found += block
+            output += block
         try:
             shell.wait(max(1.0, until - time.monotonic()))
         except subprocess.TimeoutExpired:
             _end(shell)
             return None
-    return found
+    return output
 
 
 def _end(shell: "subprocess.Popen[bytes]") -> None:
@@ -141,18 +141,18 @@ def _end(shell: "subprocess.Popen[bytes]") -> None:
 
 def _of_pam() -> Dict[str, str]:
     """Return the variables of pam_env's files: NAME=VALUE, which may be in quotes."""
-    found = {}
+    variables = {}
     for path in PAM_FILES:
         content = files.read(path) or b""
         for line in os.fsdecode(content).splitlines():
             match = PAM_LINE.fullmatch(line.partition("#")[0].rstrip())
             if match is not None:
-                found[match.group(1)] = match.group(2).strip("\"'")
-    return found
+                variables[match.group(1)] = match.group(2).strip("\"'")
+    return variables
 
 
-def script(found: Mapping[bytes, bytes], own: Mapping[str, str]) -> bytes:
-    """Return the commands that set *found*, except for the job's *own* variables, which Slurm sets last.
+def script(variables: Mapping[bytes, bytes], own: Mapping[str, str]) -> bytes:
+    """Return the commands that set *variables*, except for the job's *own* variables, which Slurm sets last.
 
     A shell cannot have variables with the names of bash's exported functions: they become words for `env`.
 
@@ -162,7 +162,7 @@ def script(found: Mapping[bytes, bytes], own: Mapping[str, str]) -> bytes:
     set -- 'BASH_FUNC_f%%=() { :; }'
     """
     lines, words = [], []
-    for raw, content in sorted(found.items()):
+    for raw, content in sorted(variables.items()):
         name, value = os.fsdecode(raw), os.fsdecode(content)
         if name in OF_SHELLS or (name in own and name != "PATH"):
             continue

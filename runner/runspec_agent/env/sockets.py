@@ -23,9 +23,9 @@ def variables(host: str, loopback: bool) -> Dict[str, str]:
     if loopback:
         return dict.fromkeys((*names, "NCCL_SOCKET_IFNAME"), LOOPBACK)
     own = address.interface(_numeric(host) or "") or _by_route(host)
-    found = dict.fromkeys(names, own) if own is not None else {}
+    chosen = dict.fromkeys(names, own) if own is not None else {}
     nccl = _nccl(own, [name for _, name in socket.if_nameindex()])
-    return dict(found, NCCL_SOCKET_IFNAME=nccl) if nccl else found
+    return dict(chosen, NCCL_SOCKET_IFNAME=nccl) if nccl else chosen
 
 
 def _nccl(own: Optional[str], there: List[str]) -> Optional[str]:

@@ -155,14 +155,14 @@ class Agent:
         """Return the number of this attempt; the service does not provide one that all nodes of the task share."""
         crew = self.crew
         if crew is not None and crew.rank > 0:
-            found = crew.number(signals)
+            number = crew.number(signals)
             crew.start()
-            return found
+            return number
         own = "{}tries/{}-{}/".format(self.at, self.place.task, self.place.rank)
-        found = attempts.number(self.bucket, own)
+        number = attempts.number(self.bucket, own)
         if crew is not None:
-            crew.open(found, signals)
-        return found
+            crew.open(number, signals)
+        return number
 
     def tell(self, text: str) -> None:
         """Print *text* and upload the log later, without waiting."""
@@ -215,19 +215,19 @@ class Agent:
         if self.place.rank > 0:
             self.keep()  # when the first node learns of the end, the service ends all nodes
         gang.full = self.unsaved == end_causes.FULL
-        found = gang.end(code, signals, self.record["launch"] == "none", self.own)
-        held = self.departure.excused(found, signals)
-        is_of_another = gang.own and (found != code or not self.own)
-        self.own = gang.own and held == found
+        ended = gang.end(code, signals, self.record["launch"] == "none", self.own)
+        held = self.departure.excused(ended, signals)
+        is_of_another = gang.own and (ended != code or not self.own)
+        self.own = gang.own and held == ended
         if held != code:
             self.ended_with = held
-        if held != found:
+        if held != ended:
             self.cause = end_causes.RECLAIMED
         elif is_of_another:
             self.cause = end_causes.PROGRAM
-        elif found != code and found == TOO_LONG:
+        elif ended != code and ended == TOO_LONG:
             self.cause = end_causes.TIMEOUT  # all nodes have the same
-        elif found != code:
+        elif ended != code:
             self.cause = end_causes.STOPPED if signals.stopping else end_causes.PEER
         return held
 
@@ -265,28 +265,28 @@ class Agent:
         prefix = "{}rounds/{}/".format(self.at, self.place.task)
         rank, nodes, attempt = self.place.rank, self.record["nodes"], self.place.attempt
         last = attempt == self.record.get("tries")
-        found = self.round = retry_rounds.join(self.bucket, prefix, rank, nodes, attempt, last)
-        if found.verdict is not None:
-            print_line("{}: this node has nothing to do".format(found.verdict.why))
-            return found.verdict.code
-        self._note_begin(found.number)
+        joined = self.round = retry_rounds.join(self.bucket, prefix, rank, nodes, attempt, last)
+        if joined.verdict is not None:
+            print_line("{}: this node has nothing to do".format(joined.verdict.why))
+            return joined.verdict.code
+        self._note_begin(joined.number)
         if self.record.get("limit_s"):
-            found.deadline = self.began + self.record["limit_s"] - LATE_S
-        found.start()
+            joined.deadline = self.began + self.record["limit_s"] - LATE_S
+        joined.start()
         try:
             own = code = self._run(words, signals)
             if code == STOPPED and not (self.own or signals.stopping or self.departure.notice()):
                 code = AGAIN  # a launcher on another node was told to end
             if not self._excused(code):
-                verdict = found.blame(signals)
+                verdict = joined.blame(signals)
                 if verdict is not None:
                     self.cause = end_causes.PEER
                 code = self.judge(code) if verdict is None else verdict.code
-            code = found.end(code, signals, own=self.own)
+            code = joined.end(code, signals, own=self.own)
             if own == 0 and code:
                 self.cause = end_causes.STOPPED if signals.stopping else end_causes.PEER
         except BaseException as error:  # it is raised again, after the other nodes were told
-            found.end(error.code if isinstance(error, Failure) else 1, signals)
+            joined.end(error.code if isinstance(error, Failure) else 1, signals)
             raise
         return STOPPED if self.departure.notice() and code == AGAIN else code
 

@@ -15,13 +15,13 @@ def is_ours(words: List[str]) -> bool:
     """Return whether *words* would start the agent with this Python and zipapp."""
     if [*words[1:2], *words[3:]] != JOB:
         return False
-    python = _found(words[0])
+    python = _find_program(words[0])
     if python is None or os.path.realpath(python) != os.path.realpath(sys.executable):
         return False
     return os.path.realpath(words[2]) == os.path.realpath(sys.argv[0])
 
 
-def _found(program: str) -> Optional[str]:
+def _find_program(program: str) -> Optional[str]:
     """Return the path at which the shell would find *program*."""
     if "/" in program:
         return program

@@ -116,11 +116,11 @@ def _judged(bucket: Bucket, at: str, record: Dict[str, Any], begun: Begun, code:
         prefix = "{}gang/{}/{}/".format(at, place.task, place.attempt)
         ExitBarrier(bucket, prefix, place.rank, nodes).tell(code)
         return code
-    found = Failures(bucket, at, record).judge(place, code, begun.round)
+    number = Failures(bucket, at, record).judge(place, code, begun.round)
     if begun.round is not None:
         prefix = "{}rounds/{}/".format(at, place.task)
-        why = "node {} exited with {}".format(place.rank, found)
+        why = "node {} exited with {}".format(place.rank, number)
         together = RetryRound(bucket, prefix, place.rank, nodes, begun.round)
-        if together.decide(found, why).code == AGAIN:
+        if together.decide(number, why).code == AGAIN:
             return AGAIN
-    return found
+    return number

@@ -34,12 +34,12 @@ def main(argv: List[str]) -> int:
 
 def program(marks: Dict[str, str]) -> Optional[int]:
     """Return the first process of the program: the one whose parent does not belong to the program."""
-    found = []
+    processes = []
     for name in os.listdir(PROC):
         env = environment(int(name)) if name.isdigit() else None
         if env is not None and OURS not in env and marks.items() <= env.items():
-            found.append(int(name))
-    tops = [pid for pid in found if parent(pid) not in found and pid != os.getpid()]
+            processes.append(int(name))
+    tops = [pid for pid in processes if parent(pid) not in processes and pid != os.getpid()]
     return min(tops) if tops else None
 
 
@@ -50,12 +50,12 @@ def environment(pid: int) -> Optional[Dict[str, str]]:
             pairs = file.read().split(b"\0")
     except OSError:
         return None
-    found = {}
+    variables = {}
     for pair in pairs:
         name, equals, value = os.fsdecode(pair).partition("=")
         if equals:
-            found[name] = value
-    return found
+            variables[name] = value
+    return variables
 
 
 def parent(pid: int) -> Optional[int]:

@@ -55,7 +55,7 @@ def gpus(listed: str) -> List[Set[str]]:
     >>> [sorted(names) for names in gpus(listed)]
     [['0', 'MIG-2'], ['1', 'GPU-3']]
     """
-    found: List[Set[str]] = []
+    devices: List[Set[str]] = []
     whole: Set[str] = set()
     index = ""
     for line in listed.splitlines():
@@ -63,13 +63,13 @@ def gpus(listed: str) -> List[Set[str]]:
         if match:
             index = match.group(1)
             whole = {index, match.group(3)}
-            found.append(whole)
+            devices.append(whole)
         instance = INSTANCE.match(line)
         if instance:
-            if found and found[-1] is whole:
-                found.pop()
-            found.append({index, instance.group(1)})
-    return found
+            if devices and devices[-1] is whole:
+                devices.pop()
+            devices.append({index, instance.group(1)})
+    return devices
 
 
 def visible(there: List[Set[str]], value: Optional[str]) -> List[Set[str]]:

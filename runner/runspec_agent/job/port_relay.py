@@ -54,13 +54,13 @@ def say(data: bytes) -> None:
 
 def exactly(size: int) -> bytes:
     """Return *size* bytes of the input; fewer if it ends."""
-    found = b""
-    while len(found) < size:
-        data = os.read(IN, size - len(found))
+    received = b""
+    while len(received) < size:
+        data = os.read(IN, size - len(received))
         if not data:
             break
-        found += data
-    return found
+        received += data
+    return received
 
 
 def forward(sock: socket.socket, broken: threading.Event) -> bool:

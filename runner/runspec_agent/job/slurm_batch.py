@@ -212,8 +212,8 @@ class Batch:
     def _failed_node(self, now: float) -> Optional[Failure]:
         """Return the failure of a node: of the first, or of another one if the first does not end soon after."""
         failed = []
-        for found in self.bucket.listing(self.ends.folder):
-            who = found.key[len(self.ends.folder) :].partition(".")[0]
+        for entry in self.bucket.listing(self.ends.folder):
+            who = entry.key[len(self.ends.folder) :].partition(".")[0]
             note = self.ends.read(who) if who.isdigit() else None
             if note is not None and note["code"]:
                 failed.append((int(who), int(note["code"])))
@@ -254,8 +254,8 @@ class Batch:
         """Cancel pending jobs of nodes that would join a job that is over."""
         most = self.record["elastic"]["max"]
         task = self.place.task // most
-        found = self.bucket.get("{}elastic/{}/state".format(self.at, task))
-        if found is None or json.loads(found.decode("ascii")).get("phase") != "done":
+        content = self.bucket.get("{}elastic/{}/state".format(self.at, task))
+        if content is None or json.loads(content.decode("ascii")).get("phase") != "done":
             return
         names = "{}_[{}-{}]".format(
             self.env["SLURM_ARRAY_JOB_ID"], task * most, task * most + most - 1
@@ -297,9 +297,9 @@ class Step(Child):
         assert self._popen.stderr is not None, "BUG: it is a pipe"
         for line in self._popen.stderr:
             text = line.decode("utf-8", "replace")
-            found = KILLED.match(text)
-            if found is not None:
-                first, last = found.group(1), found.group(2) or found.group(1)
+            match = KILLED.match(text)
+            if match is not None:
+                first, last = match.group(1), match.group(2) or match.group(1)
                 self.killed.extend(range(int(first), int(last) + 1))
             sys.stderr.write(text)
             sys.stderr.flush()

@@ -97,10 +97,10 @@ def read(path: str) -> "Optional[Codes]":
     """Return the cached modules, or None if the file is missing or damaged."""
     try:
         with open(path, "rb") as stream:
-            found: Codes = marshal.load(stream)  # noqa: S302 - only those who can change the zipapp can change it
+            codes: Codes = marshal.load(stream)  # noqa: S302 - only those who can change the zipapp can change it
     except (OSError, EOFError, ValueError, TypeError):
         return None
-    return found
+    return codes
 
 
 def begin(zipapp: str, codes: "Optional[Codes]") -> None:

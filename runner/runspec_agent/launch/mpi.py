@@ -45,8 +45,8 @@ def run(seat: Participant, argv: List[str]) -> int:
 
 
 def _home() -> str:
-    found = os.path.expanduser("~")
-    return found if os.path.isabs(found) else "/"
+    home = os.path.expanduser("~")
+    return home if os.path.isabs(home) else "/"
 
 
 class Ranks:

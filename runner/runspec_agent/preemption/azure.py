@@ -38,11 +38,11 @@ class ScheduledEventsWatcher(PreemptionWatcher):
     def look(self) -> Optional[str]:
         if not self._name:
             self._name = self._got(NAME).decode("utf-8").strip().lower()
-        found = json.loads(self._got(EVENTS).decode("utf-8"))
-        events = found.get("Events") if isinstance(found, dict) else None
+        document = json.loads(self._got(EVENTS).decode("utf-8"))
+        events = document.get("Events") if isinstance(document, dict) else None
         if isinstance(events, list):
             return self._first(events)
-        raise ValueError("no events: {}".format(found))
+        raise ValueError("no events: {}".format(document))
 
     def _first(self, events: List[Any]) -> Optional[str]:
         for event in events:

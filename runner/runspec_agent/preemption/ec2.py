@@ -42,7 +42,7 @@ class Ec2PreemptionWatcher(PreemptionWatcher):
             return None
         if status != OK:
             raise OSError("no answer: {}".format(status))
-        found = json.loads(body.decode("utf-8"))
-        if not isinstance(found, dict) or "action" not in found:
-            raise ValueError("no notice: {}".format(found))
-        return str(found.get("time", "once"))
+        document = json.loads(body.decode("utf-8"))
+        if not isinstance(document, dict) or "action" not in document:
+            raise ValueError("no notice: {}".format(document))
+        return str(document.get("time", "once"))

@@ -48,7 +48,7 @@ class PreemptionHold:
         return STOPPED
 
     def _any(self) -> bool:
-        return any(self.bucket.get(found.key) == GOES for found in self.bucket.listing(self.prefix))
+        return any(self.bucket.get(entry.key) == GOES for entry in self.bucket.listing(self.prefix))
 
     def _wait(self, still: Callable[[], bool], signals: Signals) -> bool:
         """Wait while *still* returns true; return its last result. A signal to end stops the wait."""

@@ -112,17 +112,17 @@ class Door(threading.Thread):
 def _listening(host: str) -> socket.socket:
     """Listen at this node's address; on all addresses if the network does not have that one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         try:
-            found.bind((host, 0))
+            listener.bind((host, 0))
         except (OSError, UnicodeError):
-            found.bind(("", 0))
-        found.listen(1024)
+            listener.bind(("", 0))
+        listener.listen(1024)
     except OSError as error:
-        found.close()
+        listener.close()
         raise Failure("this node cannot listen: {}".format(error), UNREACHED) from error
-    return found
+    return listener
 
 
 def _halves(token: str) -> List[bytes]:
@@ -131,13 +131,13 @@ def _halves(token: str) -> List[bytes]:
 
 
 def _received(way: socket.socket, size: int) -> bytes:
-    found = b""
-    while len(found) < size:
-        block = way.recv(size - len(found))
+    data = b""
+    while len(data) < size:
+        block = way.recv(size - len(data))
         if not block:
             break
-        found += block
-    return found
+        data += block
+    return data
 
 
 def tried(seat: Seat, timeout_s: float = CONNECT_S) -> Optional[str]:
@@ -198,14 +198,14 @@ class Reach:
         """Return the addresses of all nodes, exchanged in the same way as host names."""
         node = Node(self.rank, own.text(), "", "", 0)
         prefix = self.prefix + "seats/"
-        found = host_exchange.call(self.bucket, prefix, node, self.nodes, signals, self.failed)
-        return [Seat.of(other.host) for other in found]
+        nodes = host_exchange.call(self.bucket, prefix, node, self.nodes, signals, self.failed)
+        return [Seat.of(other.host) for other in nodes]
 
     def try_all(self, seats: List[Seat]) -> Dict[int, str]:
         others = [rank for rank in range(self.nodes) if rank != self.rank]
         with ThreadPoolExecutor(AT_ONCE) as threads:
-            found = zip(others, threads.map(lambda rank: tried(seats[rank]), others))
-            return {rank: why for rank, why in found if why is not None}
+            attempts = zip(others, threads.map(lambda rank: tried(seats[rank]), others))
+            return {rank: why for rank, why in attempts if why is not None}
 
     def _tell(self, name: str, value: object) -> None:
         self.bucket.put(self.prefix + name, json.dumps(value).encode("ascii"))
@@ -216,22 +216,22 @@ class Reach:
 
         def looked() -> Optional[Dict[int, int]]:
             names = (one.key[len(prefix) :].split(",") for one in self.bucket.listing(prefix))
-            found = {int(rank): int(count) for rank, count in names}
-            return found if len(found) == self.nodes else None
+            counts = {int(rank): int(count) for rank, count in names}
+            return counts if len(counts) == self.nodes else None
 
         return self._waited(looked, signals)
 
     def _pairs(self, counts: Dict[int, int]) -> Dict[int, Dict[int, str]]:
         """Return which nodes could not reach which others, and why; only as many are read as are printed."""
-        found: Dict[int, Dict[int, str]] = {}
+        pairs: Dict[int, Dict[int, str]] = {}
         left = SHOWN
         for rank, count in sorted(counts.items()):
             if count and left > 0:
                 left -= count
                 content = self.bucket.get("{}{}{},{}".format(self.prefix, FOUND, rank, count))
                 why = json.loads((content or b"{}").decode("ascii"))
-                found[rank] = {int(other): text for other, text in why.items()}
-        return found
+                pairs[rank] = {int(other): text for other, text in why.items()}
+        return pairs
 
     def _verdict(self, signals: Signals) -> int:
         def looked() -> Optional[int]:
@@ -248,9 +248,9 @@ class Reach:
         )
         while True:
             code = self.failed()  # read first: a node that has written its result may end at once
-            found = look()
-            if found is not None:
-                return found
+            result = look()
+            if result is not None:
+                return result
             if any(number in STOPS for number in signals.wait(pace.pause_s())):
                 raise Failure("asked to stop while nodes tried to reach each other", STOPPED)
             if code is not None:
@@ -259,13 +259,13 @@ class Reach:
                 raise Failure("not all nodes have reported which nodes they reach", LOST)
 
 
-def say(seats: List[Seat], found: Dict[int, Dict[int, str]], broken: int, rule: str) -> None:
+def say(seats: List[Seat], failed: Dict[int, Dict[int, str]], broken: int, rule: str) -> None:
     """Print the pairs that cannot connect, of *broken* in all, and the setting to check."""
     lines = [
         "node {} ({}) -> node {} ({}) port {}: {}".format(
             rank, seats[rank].host, other, seats[other].host, seats[other].port, why
         )
-        for rank, pairs in sorted(found.items())
+        for rank, pairs in sorted(failed.items())
         for other, why in sorted(pairs.items())
     ]
     for line in lines[:SHOWN]:

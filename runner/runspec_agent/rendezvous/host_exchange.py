@@ -60,12 +60,12 @@ def looks_s(first_s: float, nodes: int) -> float:
 
 def _collected(bucket: Bucket, prefix: str, hosts: Dict[int, str], nodes: int) -> Dict[int, str]:
     """Return *hosts* with the nodes that have joined since."""
-    found = dict(hosts)
+    collected = dict(hosts)
     for one in bucket.listing(prefix):
         rank, _, host = one.key[len(prefix) :].partition(",")
         if rank.isdigit() and int(rank) < nodes:
-            found.setdefault(int(rank), host)
-    return found
+            collected.setdefault(int(rank), host)
+    return collected
 
 
 def _read_hosts(bucket: Bucket, prefix: str) -> Optional[Dict[int, str]]:

@@ -46,15 +46,15 @@ class Participant:
     def _wait(self, meeting: Rendezvous) -> Tuple[Node, ...]:
         waited_s = 0.0
         while True:
-            found = meeting.seats()
-            nodes = complete(meeting, found)
+            seats = meeting.seats()
+            nodes = complete(meeting, seats)
             if nodes is not None:
                 return nodes
             failed = self._failed(meeting)
             if failed is not None:
                 raise failed
             if waited_s >= self.words.meet_timeout_s:
-                raise missing(meeting, found)
+                raise missing(meeting, seats)
             if any(number in process.STOPS for number in self.signals.wait(POLL_S)):
                 raise Failure("asked to stop before all nodes had joined", STOPPED)
             meeting.beat()

@@ -67,12 +67,12 @@ class Rendezvous:
         os.chmod(self.folder, 0o700)
 
     def seats(self) -> Dict[int, Node]:
-        found = {}
+        seats = {}
         for rank in range(self.words.nodes):
             record = files.read_record(self.path("rank-{}.json".format(rank)))
             if record is not None:
-                found[rank] = Node(rank, *(record[name] for name in Node._fields[1:]))
-        return found
+                seats[rank] = Node(rank, *(record[name] for name in Node._fields[1:]))
+        return seats
 
     def beat(self) -> None:
         """Renew this node's heartbeat; call it often, it writes only at intervals."""
@@ -123,11 +123,11 @@ class Rendezvous:
         return None if record is None else int(record["code"])
 
 
-def complete(meeting: Rendezvous, found: Dict[int, Node]) -> Optional[Tuple[Node, ...]]:
+def complete(meeting: Rendezvous, seats: Dict[int, Node]) -> Optional[Tuple[Node, ...]]:
     """Return all nodes in rank order, or None while some are missing. Raise Failure if two have the same name."""
-    if len(found) < meeting.words.nodes:
+    if len(seats) < meeting.words.nodes:
         return None
-    nodes = tuple(found[rank] for rank in sorted(found))
+    nodes = tuple(seats[rank] for rank in sorted(seats))
     ranks: Dict[str, int] = {}
     for node in nodes:
         other = ranks.setdefault(node.host, node.rank)
@@ -137,8 +137,8 @@ def complete(meeting: Rendezvous, found: Dict[int, Node]) -> Optional[Tuple[Node
     return nodes
 
 
-def missing(meeting: Rendezvous, found: Dict[int, Node]) -> Failure:
-    ranks = [rank for rank in range(meeting.words.nodes) if rank not in found]
+def missing(meeting: Rendezvous, seats: Dict[int, Node]) -> Failure:
+    ranks = [rank for rank in range(meeting.words.nodes) if rank not in seats]
     text = "{} of {} nodes did not join within {:g} s; missing: {}"
     listed = ", ".join(_ranges(ranks))
     return Failure(

@@ -13,21 +13,21 @@ from runspec_agent.store.base import Bucket
 def number(bucket: Bucket, prefix: str) -> int:
     """Claim the first free number from 1 under *prefix*, by a conditional write, and return it."""
     token = os.urandom(16).hex().encode("ascii")
-    taken = [found.key[len(prefix) :] for found in bucket.listing(prefix)]
-    found = max([int(name) for name in taken if name.isdigit()], default=0)
+    taken = [entry.key[len(prefix) :] for entry in bucket.listing(prefix)]
+    number = max([int(name) for name in taken if name.isdigit()], default=0)
     while True:
-        found += 1
-        if bucket.claim("{}{}".format(prefix, found), token) == token:
-            return found
+        number += 1
+        if bucket.claim("{}{}".format(prefix, number), token) == token:
+            return number
 
 
 def read_record(bucket: Bucket, at: str) -> Dict[str, Any]:
     """Return the record of the run at *at*. Raise Failure if it was deleted, or if a newer version wrote it."""
-    found = bucket.get(at + "record.json")
-    if found is None:
+    content = bucket.get(at + "record.json")
+    if content is None:
         raise Failure("the run {} has been destroyed".format(at.split("/")[1]), USAGE)
     try:
-        record: Dict[str, Any] = dict(json.loads(found.decode("utf-8")))
+        record: Dict[str, Any] = dict(json.loads(content.decode("utf-8")))
     except (ValueError, TypeError, RecursionError) as error:
         text = "{}record.json is not the record of a run: {}"
         raise Failure(text.format(at, error), USAGE) from error
@@ -79,11 +79,11 @@ class Lost:
 
     def _count(self, last: int) -> int:
         """Return how many attempts up to *last* have begun and did not fail."""
-        names = [found.key[len(self._begun) :] for found in self.bucket.listing(self._begun)]
+        names = [entry.key[len(self._begun) :] for entry in self.bucket.listing(self._begun)]
         begun = {int(name) for name in names if name.isdigit()}
         return len({number for number in begun - self._failed() if number <= last})
 
     def _failed(self) -> Set[int]:
         """Return the attempts that failed: their records are named TASK-RANK/ATTEMPT-CODE."""
-        names = [found.key.rpartition("/")[2] for found in self.bucket.listing(self._failures)]
+        names = [entry.key.rpartition("/")[2] for entry in self.bucket.listing(self._failures)]
         return {int(name.partition("-")[0]) for name in names}

@@ -37,16 +37,16 @@ def key(at: str, place: TaskIdentity, end: End) -> str:
 def find(bucket: Bucket, at: str, place: TaskIdentity) -> Optional[End]:
     """Return the end that is recorded for this node and attempt, or None."""
     prefix = "{}ends/{}/{}/{}-".format(at, place.task, place.attempt, place.rank)
-    for found in bucket.listing(prefix):
-        code, _, cause = found.key[len(prefix) :].partition("-")
+    for entry in bucket.listing(prefix):
+        code, _, cause = entry.key[len(prefix) :].partition("-")
         return End(int(code), cause)
     return None
 
 
 def write(bucket: Bucket, at: str, place: TaskIdentity, end: End, node: str) -> None:
     """Write the record; *node* is the service's name of the node. Raise Failure if the store refuses."""
-    found = {"why": end.why, "node": node, "ended_s": round(time.time(), 3)}
+    note = {"why": end.why, "node": node, "ended_s": round(time.time(), 3)}
     try:
-        bucket.put(key(at, place, end), json.dumps(found, sort_keys=True).encode("ascii"))
+        bucket.put(key(at, place, end), json.dumps(note, sort_keys=True).encode("ascii"))
     except NoSpace:  # the name says enough
         bucket.put(key(at, place, end), b"")

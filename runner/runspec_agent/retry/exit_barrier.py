@@ -181,12 +181,12 @@ class ExitBarrier(threading.Thread):
             self._take_in()
 
     def _take_in(self) -> None:
-        found = list(self.bucket.listing(self.prefix))
+        entries = list(self.bucket.listing(self.prefix))
         self._answered = now = time.monotonic()
         if self._silent:  # no node could send a heartbeat: all leases start again
             self.seen = {name: (etag, now) for name, (etag, _) in self.seen.items()}
             self._silent = False
-        for entry in found:
+        for entry in entries:
             name = entry.key[len(self.prefix) :]
             word, _, rest = name.partition("-")
             number, _, said = rest.partition("-")

@@ -36,9 +36,9 @@ class ExitRecords:
 
     def note(self, code: int, why: Optional[str] = None, **more: Any) -> None:
         """Write the exit code and reason. Raise Failure if the store refuses."""
-        found = {"code": code, "why": why, "node": self.node, "began_s": round(self.began_s, 3)}
-        found.update(more, ended_s=round(time.time(), 3))
-        text = json.dumps(found, sort_keys=True).encode("ascii")
+        note = {"code": code, "why": why, "node": self.node, "began_s": round(self.began_s, 3)}
+        note.update(more, ended_s=round(time.time(), 3))
+        text = json.dumps(note, sort_keys=True).encode("ascii")
         try:
             self.bucket.put(self.folder + self.who, text)
         except NoSpace:
@@ -48,15 +48,15 @@ class ExitRecords:
         """Return the record of another writer of the same attempt, or None."""
         content = self.bucket.get(self.folder + who)
         if content is not None:
-            found: Note = json.loads(content.decode("ascii"))
-            return found
+            note: Note = json.loads(content.decode("ascii"))
+            return note
         codes = self._numbers(who)
         return {"code": codes[-1], "why": WHY_FULL} if codes else None
 
     def _numbers(self, who: str) -> List[int]:
         """Return the numbers in the names that stand for the file of *who* in a full store."""
         begin = "{}{}.".format(self.folder, who)
-        return [int(found.key[len(begin) :]) for found in self.bucket.listing(begin)]
+        return [int(entry.key[len(begin) :]) for entry in self.bucket.listing(begin)]
 
     def tell(self, number: int) -> None:
         """Send a signal to all agents of this attempt."""
@@ -68,8 +68,8 @@ class ExitRecords:
 
     def signals(self) -> List[int]:
         content = self.bucket.get(self.folder + TOLD)
-        found: List[int] = [] if content is None else json.loads(content.decode("ascii"))
-        return found or self._numbers(TOLD)
+        numbers: List[int] = [] if content is None else json.loads(content.decode("ascii"))
+        return numbers or self._numbers(TOLD)
 
 
 class StopListener(threading.Thread):

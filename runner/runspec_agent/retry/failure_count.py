@@ -44,7 +44,7 @@ class Failures:
     def last(self, place: TaskIdentity) -> Optional[int]:
         """Return the exit code of the last failure of this node, or None."""
         mine = "{}{}-{}/".format(self.at, place.task, place.rank)
-        names = [found.key[len(mine) :].split("-") for found in self.bucket.listing(mine)]
+        names = [entry.key[len(mine) :].split("-") for entry in self.bucket.listing(mine)]
         codes = {int(attempt): int(code) for attempt, code in names}
         return codes[max(codes)] if codes else None
 

@@ -52,14 +52,14 @@ class MultiInstanceTask(threading.Thread):
         If one machine has all addresses, as in an emulator, the first process to claim an address gets it, as long as
         the list does not change.
         """
-        found = [n for n in range(1, len(self.hosts)) if here(self.hosts[n])]
-        if len(found) == 1:
-            return found[0]
+        ranks = [n for n in range(1, len(self.hosts)) if here(self.hosts[n])]
+        if len(ranks) == 1:
+            return ranks[0]
         import hashlib
 
         digest = hashlib.sha256(",".join(self.hosts).encode("utf-8")).hexdigest()
         own = env.get(NODE_ID, "").encode("utf-8")
-        for rank in found if own else ():
+        for rank in ranks if own else ():
             if self.bucket.claim("{}seats/{}/{}".format(self.prefix, digest, rank), own) == own:
                 return rank
         text = "none of this node's addresses is in the list of the task's nodes: {}"
@@ -76,9 +76,9 @@ class MultiInstanceTask(threading.Thread):
         tokens, machines = [self.token], [self.id]
         began, pace = time.monotonic(), Pace(0.25, LOOK_S)
         while len(tokens) < len(self.hosts):
-            found = self.bucket.get(self.prefix + str(len(tokens)))
-            if found is not None:
-                token, machine = json.loads(found.decode("ascii"))
+            existing = self.bucket.get(self.prefix + str(len(tokens)))
+            if existing is not None:
+                token, machine = json.loads(existing.decode("ascii"))
                 tokens.append(token)
                 machines.append(machine)
             else:
@@ -93,11 +93,11 @@ class MultiInstanceTask(threading.Thread):
         """Wait, on another node, for the attempt that this node is in, and return its number."""
         began, pace = time.monotonic(), Pace(0.25, LOOK_S)
         while True:
-            found = self._opened()
-            if self._in(found):
-                if found["over"]:  # before this node read it
+            record = self._opened()
+            if self._in(record):
+                if record["over"]:  # before this node read it
                     raise Failure("the first node has ended", STOPPED)
-                return int(found["number"])
+                return int(record["number"])
             if self.bucket.get(self.prefix + str(self.rank)) != self._seat():
                 raise Failure("another attempt has begun", STOPPED)
             self._wait(began, pace, signals)
@@ -109,8 +109,8 @@ class MultiInstanceTask(threading.Thread):
             raise Failure("not all nodes joined within {:g} s".format(limits.STORE_MEET_S), LOST)
 
     def _opened(self) -> Dict[str, Any]:
-        found = self.bucket.get(self.prefix + OPEN)
-        record: Dict[str, Any] = {} if found is None else json.loads(found.decode("ascii"))
+        content = self.bucket.get(self.prefix + OPEN)
+        record: Dict[str, Any] = {} if content is None else json.loads(content.decode("ascii"))
         return record
 
     def _in(self, record: Mapping[str, Any]) -> bool:
@@ -125,8 +125,8 @@ class MultiInstanceTask(threading.Thread):
                 pass
 
     def look(self) -> None:
-        found = self._opened()
-        self.over = self.over or found.get("over", False) or not self._in(found)
+        record = self._opened()
+        self.over = self.over or record.get("over", False) or not self._in(record)
 
     def finish(self) -> None:
         """End the attempt, on the main node, and with it all other nodes."""

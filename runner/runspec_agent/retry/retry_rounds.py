@@ -65,9 +65,9 @@ class RetryRound(ExitBarrier):
     def look(self) -> Optional[RoundOutcome]:
         """Return the outcome, or None."""
         if self.verdict is None:
-            found = self.bucket.get(self.prefix + VERDICT)
+            content = self.bucket.get(self.prefix + VERDICT)
             self.verdict = (
-                None if found is None else RoundOutcome(*json.loads(found.decode("ascii")))
+                None if content is None else RoundOutcome(*json.loads(content.decode("ascii")))
             )
         return self.verdict
 
@@ -75,8 +75,8 @@ class RetryRound(ExitBarrier):
         """Decide the round with this outcome, unless another node was first, and return the outcome."""
         if self.verdict is None:
             text = json.dumps([code, why]).encode("ascii")
-            found = self.bucket.claim(self.prefix + VERDICT, text)
-            self.verdict = RoundOutcome(*json.loads(found.decode("ascii")))
+            content = self.bucket.claim(self.prefix + VERDICT, text)
+            self.verdict = RoundOutcome(*json.loads(content.decode("ascii")))
         return self.verdict
 
     def propose(self, code: int, why: str) -> None:
@@ -167,19 +167,19 @@ def join(
     """
     number = 1
     while True:
-        found = RetryRound(bucket, prefix, rank, nodes, number)
-        verdict = found.look()
+        joined = RetryRound(bucket, prefix, rank, nodes, number)
+        verdict = joined.look()
         if verdict is None:
-            seat = "{}seat-{}".format(found.prefix, rank)
+            seat = "{}seat-{}".format(joined.prefix, rank)
             if bucket.claim(seat, str(attempt).encode()) == str(attempt).encode():
                 if last:
-                    bucket.put(found.prefix + LAST, str(rank).encode())
-                return found
-            verdict = found.decide(AGAIN, "the machine of node {} was reclaimed".format(rank))
+                    bucket.put(joined.prefix + LAST, str(rank).encode())
+                return joined
+            verdict = joined.decide(AGAIN, "the machine of node {} was reclaimed".format(rank))
         if verdict.code != AGAIN:
-            return found
-        gone = bucket.get(found.prefix + LAST)
+            return joined
+        gone = bucket.get(joined.prefix + LAST)
         if gone is not None:
-            found.verdict = RoundOutcome(1, "node {} has no attempts left".format(gone.decode()))
-            return found
+            joined.verdict = RoundOutcome(1, "node {} has no attempts left".format(gone.decode()))
+            return joined
         number += 1

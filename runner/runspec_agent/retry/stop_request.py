@@ -32,10 +32,10 @@ class StopPoller(threading.Thread):
     def run(self) -> None:
         while not self._over.wait(self._look_s):
             try:
-                found = self._stopped()
+                stopped = self._stopped()
             except Failure:  # the next poll finds it
                 continue
-            if found and not self._over.is_set():  # at the end, signals are not handled any more
+            if stopped and not self._over.is_set():  # at the end, signals are not handled any more
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
 

@@ -72,10 +72,10 @@ class BlobStore(S3Store):
         for count in range(1, self.tries + 1):
             pause_s = 0.25 * 2**count
             try:
-                found = take(self.send_once(ask))
-                if found.status not in PASSING or count == self.tries:
-                    return found
-                pause_s = max(pause_s, _asked_s(found.headers))
+                answer = take(self.send_once(ask))
+                if answer.status not in PASSING or count == self.tries:
+                    return answer
+                pause_s = max(pause_s, _asked_s(answer.headers))
             except (OSError, HTTPException) as error:
                 if count == self.tries:  # the error may contain the URL, and with it the signature
                     text = str(error)
@@ -90,10 +90,10 @@ class BlobStore(S3Store):
         return path, query + "&" * bool(query and self._sas) + self._sas
 
     def sign(self, ask: Ask, path: str, query: str) -> Dict[str, str]:
-        found = {"Host": self.host, "x-ms-version": VERSION, **dict(ask.headers)}
+        headers = {"Host": self.host, "x-ms-version": VERSION, **dict(ask.headers)}
         if self._login is not None:
-            found["Authorization"] = "Bearer " + self._login.token()
-        return found
+            headers["Authorization"] = "Bearer " + self._login.token()
+        return headers
 
     def source(self, key: str) -> Pairs:
         """Return the headers that name *key* as the source of a copy, with permission to read it.
@@ -218,11 +218,11 @@ class BlobBucket(S3Bucket):
                 raise Failure(
                     CUT_LIST, LOST
                 )  # every page has both elements: the last has an empty marker
-            for found in page.iter("Blob"):
-                name, size = name_of(found), found.findtext("Properties/Content-Length") or ""
+            for blob in page.iter("Blob"):
+                name, size = name_of(blob), blob.findtext("Properties/Content-Length") or ""
                 if not name or not size.isdigit():
                     raise Failure(CUT_LIST, LOST)
-                yield Object(name[begin:], int(size), found.findtext("Properties/Etag") or "")
+                yield Object(name[begin:], int(size), blob.findtext("Properties/Etag") or "")
             marker = page.findtext("NextMarker") or ""
             if not marker:
                 return
@@ -262,8 +262,8 @@ def _block(own: str, number: int) -> str:
     return base64.b64encode("{}{:08}".format(own, number).encode("ascii")).decode("ascii")
 
 
-def _compare(found: Any, digest: str) -> None:
-    if found.hexdigest() != digest:
+def _compare(hasher: Any, digest: str) -> None:
+    if hasher.hexdigest() != digest:
         raise Failure("the file changed while it was read", USAGE)
 
 
@@ -273,7 +273,7 @@ def _asked_s(headers: Message) -> float:
     return min(float(asked), LONGEST_S) if asked.isdecimal() else 0.0
 
 
-def name_of(found: ElementTree.Element) -> str:
-    name = found.find("Name")
+def name_of(blob: ElementTree.Element) -> str:
+    name = blob.find("Name")
     text = "" if name is None else name.text or ""
     return unquote(text) if name is not None and name.get("Encoded") == "true" else text

@@ -42,10 +42,10 @@ class FolderBucket(Bucket):
         path = self.path_of(key)
 
         def read() -> Optional[bytes]:
-            found = files.read(path)
-            if found is None and _look_again(os.path.dirname(path)):
-                found = files.read(path)
-            return found
+            content = files.read(path)
+            if content is None and _look_again(os.path.dirname(path)):
+                content = files.read(path)
+            return content
 
         try:
             return _not_stale(read)
@@ -63,24 +63,24 @@ class FolderBucket(Bucket):
     def claim(self, key: str, content: bytes) -> bytes:
         """Read before writing, as an NFS client must ask the server anyway: most callers find an existing claim."""
         _look_again(os.path.dirname(self.path_of(key)))
-        found = self.get(key)
-        if found is not None:
-            return found
+        holder = self.get(key)
+        if holder is not None:
+            return holder
 
         def write(target: IO[bytes]) -> None:
             target.write(content)
 
         if self._placed(key, write, _linked):
             return content
-        found = self.get(key)
-        if found is None:
+        holder = self.get(key)
+        if holder is None:
             raise Failure("the claim {} has been deleted".format(key), LOST)
-        return found
+        return holder
 
     def fetch(self, key: str) -> Optional[Tuple[bytes, str]]:
         _look_again(os.path.dirname(self.path_of(key)))
-        found = self.get(key)
-        return None if found is None else (found, _version(found))
+        content = self.get(key)
+        return None if content is None else (content, _version(content))
 
     def swap(self, key: str, content: bytes, version: Optional[str]) -> Optional[str]:
         """Compare and write under a lock of the file system, which ends with its holder: flock(2), "NFS details".
@@ -88,8 +88,8 @@ class FolderBucket(Bucket):
         Without locks, a manifest is still compared and written: attempts run one after the other.
         """
         with self._locked(key, needed=not key.endswith(MANIFEST)):
-            found = self.fetch(key)
-            if (None if found is None else found[1]) != version:
+            current = self.fetch(key)
+            if (None if current is None else current[1]) != version:
                 return None
             self.put(key, content)
             return _version(content)
@@ -131,13 +131,13 @@ class FolderBucket(Bucket):
         import hashlib
 
         def write(target: IO[bytes]) -> None:
-            found = hashlib.sha256()
+            hasher = hashlib.sha256()
             with Window(opened, 0, size) as stream:
                 for start in range(0, size, BLOCK):
                     block = stream.read(min(BLOCK, size - start))
-                    found.update(block)
+                    hasher.update(block)
                     target.write(block)
-            if found.hexdigest() != digest:
+            if hasher.hexdigest() != digest:
                 raise Failure("the file changed while it was read", USAGE)
 
         self._placed(key, write, _in_place)
@@ -162,8 +162,8 @@ class FolderBucket(Bucket):
         def copy(stream: IO[bytes]) -> None:
             import shutil
 
-            with _not_stale(lambda: _opened(path)) as found:
-                shutil.copyfileobj(found, stream, BLOCK)
+            with _not_stale(lambda: _opened(path)) as opened:
+                shutil.copyfileobj(opened, stream, BLOCK)
 
         self._made(target, link, _in_place, "a copy of {} to {}".format(source, target))
 
@@ -193,29 +193,29 @@ class FolderBucket(Bucket):
         folder, slash, begin = prefix.rpartition("/")
         base = self.path_of(folder) if slash else self.root
         at = folder + slash
-        for name, found in self._below(base, begin):
+        for name, entry in self._below(base, begin):
             key = at + os.fsencode(name).decode("utf-8", "surrogateescape")
-            version = "{:x}-{:x}-{:x}".format(found.st_mtime_ns, found.st_size, found.st_ino)
-            yield Object(key, found.st_size, version)
+            version = "{:x}-{:x}-{:x}".format(entry.st_mtime_ns, entry.st_size, entry.st_ino)
+            yield Object(key, entry.st_size, version)
 
     def _below(self, folder: str, begin: str = "") -> Iterator[Tuple[str, os.stat_result]]:
         """Yield the files below *folder* whose paths begin with *begin*, in the order of their bytes."""
         for name, is_folder in self._entries(folder, files.local(begin)):
             path = os.path.join(folder, name)
             if is_folder:
-                for inner, found in self._below(path):
-                    yield name + "/" + inner, found
+                for inner, entry in self._below(path):
+                    yield name + "/" + inner, entry
                 continue
             try:
-                found = os.lstat(path)
+                entry = os.lstat(path)
             except (FileNotFoundError, NotADirectoryError):  # it has been deleted meanwhile
                 continue
             except OSError as error:
                 if error.errno == errno.ESTALE:
                     continue
                 raise _refused(path, error) from error
-            if stat.S_ISREG(found.st_mode):
-                yield name, found
+            if stat.S_ISREG(entry.st_mode):
+                yield name, entry
 
     def _entries(self, folder: str, begin: str) -> List[Tuple[str, bool]]:
         """Return the names in *folder*, and which are folders, sorted like the keys below them."""
@@ -225,12 +225,12 @@ class FolderBucket(Bucket):
                 return [(e.name, e.is_dir(follow_symlinks=False)) for e in entries]
 
         try:
-            found = _not_stale(scan)
+            scanned = _not_stale(scan)
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
             raise _refused(folder, error) from error
-        kept = [e for e in found if e[0].startswith(begin) and not PART.fullmatch(e[0])]
+        kept = [e for e in scanned if e[0].startswith(begin) and not PART.fullmatch(e[0])]
         return sorted(kept, key=lambda e: os.fsencode(e[0]) + b"/" * e[1])
 
     def path_of(self, key: str) -> str:

@@ -33,8 +33,8 @@ def _value(name: str, url: str, login: Login) -> str:
         headers = {"Authorization": "Bearer " + login.token()}
         try:
             content = boot.fetch("{}?api-version={}".format(url, VERSION), headers=headers)
-            found = json.loads(content.decode("utf-8"))["value"]
-            if not isinstance(found, str):
+            value = json.loads(content.decode("utf-8"))["value"]
+            if not isinstance(value, str):
                 raise TypeError("the answer of the vault has no value")
         except boot.Untrusted as error:
             text = "cannot read the secret for {} from the vault: {}"
@@ -46,9 +46,9 @@ def _value(name: str, url: str, login: Login) -> str:
                 raise Failure(text.format(name, why), REFUSED) from None
             time.sleep(0.25 * 2**count)
             continue
-        if "\0" in found:
+        if "\0" in value:
             raise Failure(
                 "the secret for {} contains a NUL, which a variable cannot hold".format(name)
             )
-        return found
+        return value
     raise AssertionError("BUG: the last attempt returns or raises")

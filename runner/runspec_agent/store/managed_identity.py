@@ -48,13 +48,13 @@ class Login:
         """
         for count in range(1, TRIES + 1):
             try:
-                found: Dict[str, Any] = json.loads(
+                reply: Dict[str, Any] = json.loads(
                     boot.fetch(self._url, headers={"Metadata": "true"}).decode("utf-8")
                 )
-                token = found["access_token"]
+                token = reply["access_token"]
                 if not isinstance(token, str) or not token:
                     raise ValueError("the answer has no token")
-                return token, float(found["expires_on"])
+                return token, float(reply["expires_on"])
             except (OSError, HTTPException, ValueError, LookupError, TypeError) as error:
                 why = str(error).rpartition(": ")[2]
                 if count == TRIES or why in ("400", "401", "403"):

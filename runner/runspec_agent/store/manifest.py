@@ -153,18 +153,18 @@ def _record(save: Save) -> Dict[str, Any]:
 
 def _known(path: str, entry: Entry) -> Dict[str, Any]:
     """Return the record of a file, without what is not known of it or is not so."""
-    found = {k: v for k, v in entry._asdict().items() if k not in ("mode", "link") or v}
-    return dict(found, path=path, **({} if entry.mode is None else {"mode": entry.mode}))
+    fields = {k: v for k, v in entry._asdict().items() if k not in ("mode", "link") or v}
+    return dict(fields, path=path, **({} if entry.mode is None else {"mode": entry.mode}))
 
 
 def _entries(listed: List[Mapping[str, Any]]) -> Listed:
-    found = {}
+    entries = {}
     for e in listed:
         mode = e.get("mode")
         made = _text(e.get("object", ""))
         if "/" in made:
             raise ValueError("{!r} is not an object of this output".format(made))
-        found[_path(e["path"])] = Entry(
+        entries[_path(e["path"])] = Entry(
             _number(e["size"]),
             _time(e["mtime_ns"]),
             _text(e["sha256"]),
@@ -172,7 +172,7 @@ def _entries(listed: List[Mapping[str, Any]]) -> Listed:
             None if mode is None else _mode(mode),
             _target(e["link"], e["path"]) if e.get("link") else "",
         )
-    return found
+    return entries
 
 
 def _shape(save: Mapping[str, Any]) -> Shape:

@@ -93,9 +93,11 @@ class RangedReader(Stream):
         self._answer.close()
         wanted = "bytes={}-{}".format(self.at, self.size - 1)
         self._answer = self._ask({"Range": wanted, "If-Match": self._etag})
-        found = self._answer.headers["Content-Range"] or "all of it"
-        if found.partition("/")[0] != wanted.replace("=", " "):
-            raise self._failure("{} was requested, but the store sent {}".format(wanted, found))
+        window_sent = self._answer.headers["Content-Range"] or "all of it"
+        if window_sent.partition("/")[0] != wanted.replace("=", " "):
+            raise self._failure(
+                "{} was requested, but the store sent {}".format(wanted, window_sent)
+            )
 
     def _failure(self, why: str) -> Failure:
         return Failure(

@@ -67,9 +67,9 @@ class S3Bucket(Bucket):
             if answer.status not in (409, 412):
                 self._checked(answer, key)
                 return content
-            found = self.get(key)  # another job's, or this one's if a reply was lost
-            if found is not None:
-                return found
+            holder = self.get(key)  # another job's, or this one's if a reply was lost
+            if holder is not None:
+                return holder
             time.sleep(0.1 * 2**count)  # 409: another write is in progress, and not visible yet
         raise Failure("the claim {} has been deleted".format(key), LOST)
 
@@ -94,8 +94,8 @@ class S3Bucket(Bucket):
             version = self._checked(answer, key).headers["ETag"]
             if version:
                 return str(version)
-        found = self.fetch(key)
-        return found[1] if found is not None and found[0] == content else None
+        current = self.fetch(key)
+        return current[1] if current is not None and current[0] == content else None
 
     def apart(self) -> Bucket:
         own = copy.copy(self)
@@ -110,10 +110,10 @@ class S3Bucket(Bucket):
             return answer if answer.status in (200, 206) else whole(answer)
 
         def ask(headers: Dict[str, str]) -> HTTPResponse:
-            found = self.send(Ask("GET", key, headers=tuple(headers.items())), take)
-            if isinstance(found, Answer):
-                self._checked(found, key)
-            answer: HTTPResponse = found
+            reply = self.send(Ask("GET", key, headers=tuple(headers.items())), take)
+            if isinstance(reply, Answer):
+                self._checked(reply, key)
+            answer: HTTPResponse = reply
             return answer
 
         return RangedReader(key, ask)
@@ -160,9 +160,9 @@ class S3Bucket(Bucket):
             def window(start: int = start, wanted: int = wanted) -> Window:
                 return Window(opened, start, wanted)
 
-            found = _digest(window, wanted, together)
+            digested = _digest(window, wanted, together)
             query = (("partNumber", str(len(etags) + 1)), ("uploadId", upload))
-            sent = self.request(Ask("PUT", key, query, window, (), wanted, found))
+            sent = self.request(Ask("PUT", key, query, window, (), wanted, digested))
             etags.append(_version(sent, key))
         if together.hexdigest() != digest:
             raise Failure("the file changed while it was read")
@@ -204,8 +204,8 @@ class S3Bucket(Bucket):
             wanted = "bytes={}-{}".format(start, min(start + step, size) - 1)
             headers = (*self.store.source(source), ("x-amz-copy-source-range", wanted))
             answer = self._copied(source, Ask("PUT", target, query, b"", headers))
-            found = _result(answer, source, target, "CopyPartResult")
-            etag = next((part.text for part in found if part.tag.endswith("ETag")), None)
+            result = _result(answer, source, target, "CopyPartResult")
+            etag = next((part.text for part in result if part.tag.endswith("ETag")), None)
             if not etag:
                 raise Failure("{}: the store's answer has no ETag".format(target), LOST)
             etags.append(etag)
@@ -228,12 +228,12 @@ class S3Bucket(Bucket):
             query += [("prefix", self.store.prefix + "/" + prefix)]
             query += [("continuation-token", token)] if token else []
             page = parsed(self.request(Ask("GET", "", query)).body)
-            for found in page.iter(NAMESPACE + "Contents"):
-                key = unquote_plus(_text(found, "Key"))
-                size = _text(found, "Size")
+            for item in page.iter(NAMESPACE + "Contents"):
+                key = unquote_plus(_text(item, "Key"))
+                size = _text(item, "Size")
                 if not key or not size.isdigit():
                     raise Failure(CUT_LIST, LOST)
-                yield Object(key[begin:], int(size), _text(found, "ETag"))
+                yield Object(key[begin:], int(size), _text(item, "ETag"))
             if _text(page, "IsTruncated") == "false":
                 return
             token = _text(page, "NextContinuationToken")
@@ -285,16 +285,16 @@ def copy_of(source: str, target: str) -> str:
 
 def _result(answer: Answer, source: str, target: str, tag: str) -> ElementTree.Element:
     """Return the result of a copy, whose status may be 200 although the body is an error."""
-    found = parsed(answer.body)
-    if not found.tag.endswith(tag):
-        code = next((part.text for part in found if part.tag.endswith("Code")), None)
+    result = parsed(answer.body)
+    if not result.tag.endswith(tag):
+        code = next((part.text for part in result if part.tag.endswith("Code")), None)
         what = copy_of(source, target)
-        raise Failure("the store failed to complete {}: {}".format(what, code or found.tag), LOST)
-    return found
+        raise Failure("the store failed to complete {}: {}".format(what, code or result.tag), LOST)
+    return result
 
 
-def _text(found: ElementTree.Element, name: str) -> str:
-    return found.findtext(NAMESPACE + name) or ""
+def _text(element: ElementTree.Element, name: str) -> str:
+    return element.findtext(NAMESPACE + name) or ""
 
 
 def _digest(window: Callable[[], Window], size: int, together: Any) -> str:

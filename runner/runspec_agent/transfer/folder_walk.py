@@ -79,19 +79,19 @@ class _Walk:
                 yield path
 
     def _add(self, path: str) -> None:
-        found = os.stat(os.path.join(self.folder, path), follow_symlinks=False)
+        info = os.stat(os.path.join(self.folder, path), follow_symlinks=False)
         name, shape = known_as(path), self.found.shape
-        if stat.S_ISLNK(found.st_mode):
-            self._add_link(path, found.st_mtime_ns)
-        elif stat.S_ISREG(found.st_mode):
+        if stat.S_ISLNK(info.st_mode):
+            self._add_link(path, info.st_mtime_ns)
+        elif stat.S_ISREG(info.st_mode):
             self.found.files[name] = Seen(
-                os.path.join(self.folder, path), version_of(found), found.st_mode & PERMISSIONS
+                os.path.join(self.folder, path), version_of(info), info.st_mode & PERMISSIONS
             )
-        elif stat.S_ISDIR(found.st_mode):
-            shape.folders[name] = Folder(found.st_mode & PERMISSIONS, found.st_mtime_ns)
+        elif stat.S_ISDIR(info.st_mode):
+            shape.folders[name] = Folder(info.st_mode & PERMISSIONS, info.st_mtime_ns)
         else:
             shape.lost[name] = next(
-                (w for is_one, w in SPECIAL if is_one(found.st_mode)), "a device"
+                (w for is_one, w in SPECIAL if is_one(info.st_mode)), "a device"
             )
 
     def _add_link(self, path: str, mtime_ns: int) -> None:
@@ -102,12 +102,12 @@ class _Walk:
             shape.lost[name] = "a link to {}, outside of the output".format(known_as(raw))
             return
         try:
-            found = os.stat(real)
+            info = os.stat(real)
         except OSError:  # the link is saved, even if its end is missing or cannot be read
-            found = None
-        if found is not None and stat.S_ISREG(found.st_mode):
-            mode = found.st_mode & PERMISSIONS
-            self.found.files[name] = Seen(real, version_of(found), mode, target)
+            info = None
+        if info is not None and stat.S_ISREG(info.st_mode):
+            mode = info.st_mode & PERMISSIONS
+            self.found.files[name] = Seen(real, version_of(info), mode, target)
         else:
             shape.links[name] = Link(target, mtime_ns)
 

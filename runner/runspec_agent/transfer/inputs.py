@@ -56,8 +56,8 @@ def roomy(path: str, env: Mapping[str, str]) -> str:
 
 
 def _copy(bucket: Bucket, prefix: str, path: str) -> None:
-    found = [o for o in bucket.listing(prefix) if not o.key.endswith("/")]
-    if not found:
+    objects = [o for o in bucket.listing(prefix) if not o.key.endswith("/")]
+    if not objects:
         raise Failure("the store has no object at {}".format(prefix), USAGE)
 
     def one(key: str) -> None:
@@ -68,4 +68,4 @@ def _copy(bucket: Bucket, prefix: str, path: str) -> None:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         bucket.get_file(key, target)
 
-    parallel.each(one, [o.key for o in found])
+    parallel.each(one, [o.key for o in objects])

@@ -61,10 +61,10 @@ class LogTimes(threading.Thread):
 
 def start(bucket: Bucket, env: Mapping[str, str]) -> Optional[LogTimes]:
     """Return what notes the length of this node's log, and has begun to; None if there is no log of it."""
-    found = of_service(env) if env.get("RUNSPEC_LOG") else of_store(bucket, env)
-    if found is not None:
-        found.start()
-    return found
+    watcher = of_service(env) if env.get("RUNSPEC_LOG") else of_store(bucket, env)
+    if watcher is not None:
+        watcher.start()
+    return watcher
 
 
 def of_service(env: Mapping[str, str]) -> Optional[LogTimes]:

@@ -149,14 +149,14 @@ class Saver:
         """
         output = Output(self.bucket, name, path, prefix, every_s, keep, names)
         for _ in range(TURNS):
-            found = self.bucket.fetch(prefix + MANIFEST)
-            if found is None and alone:
+            current = self.bucket.fetch(prefix + MANIFEST)
+            if current is None and alone:
                 break
             # After this write, an earlier saver cannot make any of these saves valid.
             objects = [
                 o.key[len(prefix + OBJECTS) :] for o in self.bucket.listing(prefix + OBJECTS)
             ]
-            content, output.version = found if found is not None else (None, None)
+            content, output.version = current if current is not None else (None, None)
             output.know(parsed(content, prefix + MANIFEST), objects)
             if self.swap_manifest(output, output.manifest):
                 break
@@ -242,11 +242,11 @@ class Saver:
         with output.one:
             self._may_save()
             there = output.manifest
-            found = output.snapshot.taken(there.files)
+            taken = output.snapshot.taken(there.files)
             shape = output.snapshot.shape
-            same = found == there.files and shape.same(there.shape)
+            same = taken == there.files and shape.same(there.shape)
             if not (output.sure and there.saves and same):
-                made = there.plus(found, shape, time.time(), output.keep)
+                made = there.plus(taken, shape, time.time(), output.keep)
                 output.sure = False
                 self.commit(output, made)
                 output.manifest, output.sure = made, True
@@ -268,11 +268,11 @@ class Saver:
         """
         if self.swap_manifest(output, manifest):
             return
-        found = self.bucket.fetch(
+        current = self.bucket.fetch(
             output.prefix + MANIFEST
         )  # this saver's own, if a reply was lost?
-        if found is not None and parsed(found[0], MANIFEST).holder.startswith(self.holder):
-            output.version = found[1]
+        if current is not None and parsed(current[0], MANIFEST).holder.startswith(self.holder):
+            output.version = current[1]
             if self.swap_manifest(output, manifest):
                 return
         self.replaced = True

@@ -125,11 +125,11 @@ class _Restore:
 
 def _is_there(path: str, entry: Entry) -> bool:
     try:
-        found = os.lstat(path)
+        info = os.lstat(path)
     except OSError:
         return False
-    same = (found.st_size, found.st_mtime_ns) == (entry.size, entry.mtime_ns)
-    return same and stat.S_ISREG(found.st_mode)
+    same = (info.st_size, info.st_mtime_ns) == (entry.size, entry.mtime_ns)
+    return same and stat.S_ISREG(info.st_mode)
 
 
 def _is_folder(path: str) -> bool:

@@ -18,7 +18,7 @@ def get(bucket: Bucket, mount: Mapping[str, Any], path: str) -> None:
 
     Raise Failure if nothing was saved, or if a file differs from what was saved.
     """
-    found = False
+    copied = False
     for below, folder in _parts(mount):
         key = mount["key"] + below
         manifest = parsed(bucket.get(key + MANIFEST), key + MANIFEST)
@@ -26,8 +26,8 @@ def get(bucket: Bucket, mount: Mapping[str, Any], path: str) -> None:
             restore(
                 bucket, mount["name"], os.path.join(path, folder) if folder else path, key, manifest
             )
-            found = True
-    if not found:
+            copied = True
+    if not copied:
         text = "mount '{}': {} has saved nothing at {}"
         raise Failure(text.format(mount["name"], mount["run"], mount["key"]), USAGE)
 

@@ -78,9 +78,9 @@ class Snapshot:
 
     def wrong(self) -> List[str]:
         """Return a line for each file that could not be read."""
-        found = {**self._hidden, **{name: why for name, (_, why) in self._wrong.items()}}
+        reasons = {**self._hidden, **{name: why for name, (_, why) in self._wrong.items()}}
         return sorted(
-            "{}: {}".format(shown(n) or self.folder, why) for n, why in found.items() if why
+            "{}: {}".format(shown(n) or self.folder, why) for n, why in reasons.items() if why
         )
 
     def settle(self, wait: Callable[[float], bool], settled_s: float, until: float) -> None:
@@ -266,7 +266,7 @@ def _still(path: str, version: Version, size: int) -> bool:
 
 def fitting(seen: Dict[str, Seen], names: List[str], copied: int) -> Dict[str, Seen]:
     """Choose the files to read at once: small ones that fit into memory, and *copied* bytes of others."""
-    found: Dict[str, Seen] = {}
+    chosen: Dict[str, Seen] = {}
     in_memory = TOGETHER_BYTES
     for name in names:
         size = seen[name].version[0]
@@ -276,8 +276,8 @@ def fitting(seen: Dict[str, Seen], names: List[str], copied: int) -> Dict[str, S
             copied -= size
         else:
             continue
-        found[name] = seen[name]
-    return found
+        chosen[name] = seen[name]
+    return chosen
 
 
 def settled(files: List[Seen]) -> List[Version]:

@@ -52,22 +52,22 @@ class Mirror(threading.Thread):
             pass
 
     def push(self) -> None:
-        found = [
+        listed = [
             os.path.relpath(os.path.join(folder, name), self.folder)
             for folder, _, names in os.walk(self.folder)
             for name in names
         ]
-        for key in sorted(found, key=_order):
+        for key in sorted(listed, key=_order):
             if not key.endswith(".part") and key not in self._pulled:
                 self._push_one(key)
 
     def _push_one(self, key: str) -> None:
         path = os.path.join(self.folder, key)
         try:
-            found = os.stat(path)
+            info = os.stat(path)
         except FileNotFoundError:  # it has been removed meanwhile
             return
-        version = (found.st_mtime_ns, found.st_size)
+        version = (info.st_mtime_ns, info.st_size)
         content = None if self.pushed.get(key) == version else files.read(path)
         if content is not None:
             self._ours.add(key)
@@ -75,21 +75,21 @@ class Mirror(threading.Thread):
             self.pushed[key] = version
 
     def pull(self) -> None:
-        found = {o.key[len(self.prefix) :]: o for o in self.bucket.listing(self.prefix)}
-        for key in sorted(found, key=_order):
-            if key not in self._ours and self._pulled.get(key) != found[key].etag:
-                self._pull_one(key, found[key])
+        objects = {o.key[len(self.prefix) :]: o for o in self.bucket.listing(self.prefix)}
+        for key in sorted(objects, key=_order):
+            if key not in self._ours and self._pulled.get(key) != objects[key].etag:
+                self._pull_one(key, objects[key])
 
-    def _pull_one(self, key: str, found: Object) -> None:
+    def _pull_one(self, key: str, listed: Object) -> None:
         beat = os.path.basename(key).startswith(BEATS)
-        content = found.etag.encode() if beat else self.bucket.get(found.key)
+        content = listed.etag.encode() if beat else self.bucket.get(listed.key)
         if content is None:
             return
         path = os.path.join(self.folder, key)
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         self._pulled.setdefault(key, "")  # from now on it belongs to another node
         files.write(path, content)
-        self._pulled[key] = found.etag
+        self._pulled[key] = listed.etag
 
 
 def _order(key: str) -> Tuple[bool, str]:

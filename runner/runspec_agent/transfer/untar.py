@@ -68,14 +68,14 @@ def _put(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str, by_parts:
     """Write one file; return its line in the list that the folder's digest covers: `runspec_jobs.load.bundle`."""
     target = os.path.join(path, files.local(member.name))
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    found = Digest(by_parts, member.size)
+    hasher = Digest(by_parts, member.size)
     source = cast("IO[bytes]", archive.extractfile(member))
     with open(target, "wb") as stream:
         while True:
             block = source.read(BLOCK)
             if not block:
                 break
-            found.update(block)
+            hasher.update(block)
             stream.write(block)
     try:
         os.chmod(target, member.mode)
@@ -85,7 +85,7 @@ def _put(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str, by_parts:
     except OSError:  # some file systems support neither
         pass
     kind = "x" if member.mode & stat.S_IXUSR else "-"
-    line = "{} {} {} ".format(found.hexdigest(), kind, member.size).encode("ascii")
+    line = "{} {} {} ".format(hasher.hexdigest(), kind, member.size).encode("ascii")
     return line + member.name.encode(tarfile.ENCODING, "surrogateescape") + b"\0"
 
 

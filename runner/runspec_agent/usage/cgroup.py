@@ -39,10 +39,10 @@ class Cgroup(NamedTuple):
         """Return the limit in bytes, or None if there is none."""
         name = "memory.max" if self.version == 2 else "memory.limit_in_bytes"
         try:
-            found = _number(self.memory, name)
+            limit = _number(self.memory, name)
         except (OSError, ValueError):  # the word "max", or no such file
             return None
-        return found if found < UNLIMITED else None
+        return limit if limit < UNLIMITED else None
 
     def members(self) -> Set[int]:
         """Return its processes; those outside of this process id namespace are 0."""

@@ -40,10 +40,10 @@ class Meter:
         about = self.series.about
         cpus = max(0.0, cpu_s - self._last_cpu_s) / (at_s - self._last_s)
         cpus = min(cpus, about["cpus"])  # the time of a process that ends may be counted twice
-        found = self.gpus.read()
-        about["gpus"] = [gpu.total_bytes for gpu in found] or about.get("gpus", [])
+        read = self.gpus.read()
+        about["gpus"] = [gpu.total_bytes for gpu in read] or about.get("gpus", [])
         about["no_gpus"] = self.gpus.why
-        gpus = tuple((float(gpu.percent), gpu.memory_bytes) for gpu in found)
+        gpus = tuple((float(gpu.percent), gpu.memory_bytes) for gpu in read)
         # At the end, another thread may have removed the folder.
         self._last_disk_bytes = _disk(self.folder)[0] or self._last_disk_bytes
         self.series.add(Point(at_s, cpus, used_bytes, self._last_disk_bytes, gpus))
@@ -94,8 +94,8 @@ def total(processes: Dict[int, Process]) -> Tuple[float, int]:
 
 def largest_child() -> int:
     """Return the most memory in bytes that one descendant of this process ever used, of those that have ended."""
-    found = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    return found * (1 if sys.platform == "darwin" else 1024)
+    largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return largest * (1 if sys.platform == "darwin" else 1024)
 
 
 def _cpus() -> int:
@@ -109,7 +109,7 @@ def memory_bytes() -> int:
 def _disk(folder: str) -> Tuple[int, int]:
     """Return how much of the file system with *folder* is used, and its size, in bytes; 0 if nothing says so."""
     try:
-        found = os.statvfs(folder)
+        space = os.statvfs(folder)
     except OSError:
         return 0, 0
-    return (found.f_blocks - found.f_bfree) * found.f_frsize, found.f_blocks * found.f_frsize
+    return (space.f_blocks - space.f_bfree) * space.f_frsize, space.f_blocks * space.f_frsize

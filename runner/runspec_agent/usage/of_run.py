@@ -37,10 +37,10 @@ class RunUsage:
 
     def sample(self, root: int) -> None:
         """Sample all nodes that run below the process *root*, and write their records."""
-        found = self.table.below(root)
+        members = self.table.below(root)
         nodes: Dict[Node, Dict[int, Process]] = {}
-        for pid, node in self._placed(found, root):
-            nodes.setdefault(node, {})[pid] = found[pid]
+        for pid, node in self._placed(members, root):
+            nodes.setdefault(node, {})[pid] = members[pid]
         for node, processes in nodes.items():
             meter = self.meters.get(node)
             if meter is None:
@@ -54,26 +54,26 @@ class RunUsage:
     def pause_s(self) -> float:
         return min([meter.pause_s() for meter in self.meters.values()], default=1.0)
 
-    def _placed(self, found: Dict[int, Process], root: int) -> Iterator[Tuple[int, Node]]:
+    def _placed(self, processes: Dict[int, Process], root: int) -> Iterator[Tuple[int, Node]]:
         """Yield the processes of nodes; a process without own variables belongs to the node of its parent."""
         known: Dict[Tuple[int, int], Node] = {}
-        for process in found.values():
+        for process in processes.values():
             place = (process.pid, process.started)
             node = self._known.get(place) or self._node(process.pid)
             if node is not None:
                 known[place] = node
         self._known = known
-        for pid in found:
-            node = self._inherited(pid, found, root)
+        for pid in processes:
+            node = self._inherited(pid, processes, root)
             if node is not None:
                 yield pid, node
 
-    def _inherited(self, pid: int, found: Dict[int, Process], root: int) -> Optional[Node]:
-        while pid in found:
-            node = self._known.get((pid, found[pid].started))
+    def _inherited(self, pid: int, processes: Dict[int, Process], root: int) -> Optional[Node]:
+        while pid in processes:
+            node = self._known.get((pid, processes[pid].started))
             if node is not None or pid == root:
                 return node
-            pid = found[pid].parent
+            pid = processes[pid].parent
         return None
 
     def _node(self, pid: int) -> Optional[Node]:

@@ -36,22 +36,22 @@ class ProcessTable:
         numbers = {int(name) for name in os.listdir(self.proc) if name.isdigit()}
         self._others &= numbers
         read = {pid: self.process(pid) for pid in numbers - self._others}
-        found = {pid: process for pid, process in read.items() if process is not None}
-        self._others.update(set(read) - set(found))  # they have ended
+        known = {pid: process for pid, process in read.items() if process is not None}
+        self._others.update(set(read) - set(known))  # they have ended
         ours: Set[int] = {root}
-        for pid in found:
-            self._sort(pid, found, ours)
-        return {pid: process for pid, process in found.items() if pid in ours}
+        for pid in known:
+            self._sort(pid, known, ours)
+        return {pid: process for pid, process in known.items() if pid in ours}
 
-    def _sort(self, pid: int, found: Dict[int, Process], ours: Set[int]) -> None:
+    def _sort(self, pid: int, known: Dict[int, Process], ours: Set[int]) -> None:
         """Add *pid* and its parents to *ours* or to the processes of others.
 
         They are added to neither if a parent has ended meanwhile.
         """
         way: List[int] = []
-        while pid not in ours and pid in found:
+        while pid not in ours and pid in known:
             way.append(pid)
-            pid = found[pid].parent
+            pid = known[pid].parent
         if pid in ours:
             ours.update(way)
         elif pid == 0 or pid in self._others:
@@ -73,12 +73,12 @@ class ProcessTable:
 
     def parents(self, pid: int) -> Set[int]:
         """Return the parent of *pid*, its parent, and so on."""
-        found: Set[int] = set()
+        parents: Set[int] = set()
         process = self.process(pid)
-        while process is not None and process.parent and process.parent not in found:
-            found.add(process.parent)
+        while process is not None and process.parent and process.parent not in parents:
+            parents.add(process.parent)
             process = self.process(process.parent)
-        return found
+        return parents
 
     def environment(self, pid: int) -> Dict[str, str]:
         """Return the variables that *pid* was started with; none if this process may not read them."""

@@ -55,7 +55,7 @@ def joined(points: Sequence[Point]) -> List[Point]:
     >>> joined([Point(1, 4.0, 9, 1, ()), Point(4, 1.0, 5, 2, ())])
     [Point(at_s=4, cpus=1.75, memory_bytes=9, disk_bytes=2, gpus=())]
     """
-    found: List[Point] = []
+    merged: List[Point] = []
     begin_s = 0.0
     for first, second in zip(points[::2], points[1::2]):
         share = (first.at_s - begin_s) / max(second.at_s - begin_s, 1e-9)
@@ -63,7 +63,7 @@ def joined(points: Sequence[Point]) -> List[Point]:
         if len(first.gpus) == len(second.gpus):
             pairs = zip(first.gpus, second.gpus)
             gpus = tuple((_mean(a[0], b[0], share), max(a[1], b[1])) for a, b in pairs)
-        found.append(
+        merged.append(
             Point(
                 second.at_s,
                 _mean(first.cpus, second.cpus, share),
@@ -73,7 +73,7 @@ def joined(points: Sequence[Point]) -> List[Point]:
             )
         )
         begin_s = second.at_s
-    return found + list(points[len(points) // 2 * 2 :])
+    return merged + list(points[len(points) // 2 * 2 :])
 
 
 def _mean(first: float, second: float, share: float) -> float:

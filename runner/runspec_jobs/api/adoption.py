@@ -68,7 +68,7 @@ def list_remote() -> tuple[list[Summary], Mapping[str, RunspecError]]:
     """Return the runs in the stores of the profile that have no record here, and the errors of stores by provider."""
     rows: list[Summary] = []
     failures: dict[str, RunspecError] = {}
-    for name in inputs.read_profile_in_use(Path.cwd()).found.providers:
+    for name in inputs.read_profile_in_use(Path.cwd()).profile.providers:
         try:
             with registry.translate_import_errors():
                 store = _store(name)
@@ -150,9 +150,9 @@ def _put_on_record(run: str, store: Store) -> Record:
     if kept.provider != name:
         message = f"{run} runs on '{kept.provider}'"
         raise OfAnother(message, f"runspec adopt {kept.provider} {run}")
-    adopted = engine.convert_state(kept, store.provider, store.own.found)
+    adopted = engine.convert_state(kept, store.provider, store.own.profile)
     engine.demand_submitted(adopted, store.provider.connect(adopted.facts))
-    path, prices = store.own.path, store.own.found.prices
+    path, prices = store.own.path, store.own.profile.prices
     machines = clients.record_rates(store.provider, adopted.spec, adopted.facts, prices)
     return engine.put_on_record(adopted, Path.cwd(), path and path.absolute(), machines)
 

@@ -278,7 +278,7 @@ def _list_in_use() -> list[str]:
     """Return `local` and the providers of the profile; all providers if it cannot be read, which is a finding."""
     known = list(registry.list_installed())
     try:
-        named = inputs.read_profile_in_use(Path.cwd()).found.providers
+        named = inputs.read_profile_in_use(Path.cwd()).profile.providers
     except RunspecError:
         return known
     return [name for name in known if name == HERE or name in named]

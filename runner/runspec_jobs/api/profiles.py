@@ -52,7 +52,7 @@ def update_prices(on_event: OnEvent | None = None) -> Mapping[str, ListedPrices]
     failed: dict[PriceList, RunspecError] = {}
     names = [
         n
-        for n in inputs.read_profile_in_use(Path.cwd()).found.providers
+        for n in inputs.read_profile_in_use(Path.cwd()).profile.providers
         if n in registry.list_installed()
     ]
     for name in names:

@@ -17,13 +17,13 @@ def adopt(options: AdoptOptions) -> int:
     if run is not None:
         _say([adoption.adopt(provider, run, on_event=output.tell_event)], as_json=as_json)
         return OK
-    found = adoption.adopt_all(provider, on_event=output.tell_event)
-    for exc in found.failures:
+    adopted = adoption.adopt_all(provider, on_event=output.tell_event)
+    for exc in adopted.failures:
         output.tell(exc.message)
-    _say(found.runs, as_json=as_json)
-    if not found.runs and not found.failures and not as_json:
+    _say(adopted.runs, as_json=as_json)
+    if not adopted.runs and not adopted.failures and not as_json:
         output.tell(f"no runs to adopt in the store of {provider}")
-    return next((exc.exit_code for exc in found.failures), OK)
+    return next((exc.exit_code for exc in adopted.failures), OK)
 
 
 def _say(adopted: Sequence[Run], *, as_json: bool) -> None:

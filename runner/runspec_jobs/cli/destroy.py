@@ -44,8 +44,8 @@ def cancel(options: CancelOptions) -> int:
     for of in _meant(options.run, "cancel"):
         status = of.cancel(on_event=ProgressPrinter(quiet=options.as_json))
         if options.as_json:
-            found = {"run": of.id, "state": status.state, "reason": status.reason}
-            output.out_json("runspec.cancel/v1", found)
+            document = {"run": of.id, "state": status.state, "reason": status.reason}
+            output.out_json("runspec.cancel/v1", document)
         else:
             output.tell(f"{of.id} {'is already destroyed' if of.destroyed else status.state}")
     return OK
@@ -125,8 +125,8 @@ def _destroy_or_forget(of: Run, options: DestroyOptions) -> None:
     if left:
         output.tell(f"when '{name}' answers again: runspec gc {name}")
     if options.as_json:
-        found = {"run": of.id, "state": "forgotten", "left": left}
-        output.out_json("runspec.destroy/v1", found)
+        document = {"run": of.id, "state": "forgotten", "left": left}
+        output.out_json("runspec.destroy/v1", document)
     else:
         output.tell(f"{of.id} forgotten")
 
@@ -139,13 +139,13 @@ def _with_forget(exc: RunspecError, run: str) -> str:
 
 def _destroy_many(options: DestroyOptions) -> int:
     """Destroy the runs that have ended, or all; one that fails does not keep the others."""
-    found = (
+    listed = (
         cleanup.list_not_destroyed()
         if options.every
         else cleanup.list_ended(options.older_than_s or 0.0)
     )
-    chosen = [one for one in found if one.state != listing.UNREADABLE]
-    for one in found:
+    chosen = [one for one in listed if one.state != listing.UNREADABLE]
+    for one in listed:
         if one.state == listing.UNREADABLE:
             output.tell(f"{one.run} is kept, because its record cannot be read: {one.reason}")
     if chosen:

@@ -25,18 +25,18 @@ def export(job: Job, folder: Path, *, as_json: bool) -> None:
 
 def import_(options: ImportOptions) -> int:
     """Convert a file with the provider that is named, or the one that can; write spec and profile, or print them."""
-    found = convert.import_job(options.file, options.cluster, options.provider)
-    written = [] if options.to is None else convert.write_imported(found, options.to)
+    imported = convert.import_job(options.file, options.cluster, options.provider)
+    written = [] if options.to is None else convert.write_imported(imported, options.to)
     if options.as_json:
-        result = {"spec": found.spec, "profile": found.profile, "notes": list(found.notes)}
+        result = {"spec": imported.spec, "profile": imported.profile, "notes": list(imported.notes)}
         output.out_json("runspec.import/v1", {**result, "files": written})
         return OK
-    for note in found.notes:
+    for note in imported.notes:
         output.tell(note)
     if written:
         output.tell(f"wrote {' and '.join(written)}; now run: runspec plan {written[0]}")
         return OK
     output.tell("no files were written; --to FOLDER writes the spec and the profile")
-    profile = "".join(f"# {line}\n" for line in found.profile.splitlines())
-    output.out(f"{found.spec}\n# {convert.PROFILE}:\n{profile}".rstrip("\n"))
+    profile = "".join(f"# {line}\n" for line in imported.profile.splitlines())
+    output.out(f"{imported.spec}\n# {convert.PROFILE}:\n{profile}".rstrip("\n"))
     return OK

@@ -16,13 +16,13 @@ MOST = 50  # the most nodes that are listed then
 CHANGES_LISTED = 20  # the most changes that a status lists, the last ones
 
 
-def head(run: str, state: str, found: Status) -> Iterator[str]:
+def head(run: str, state: str, status: Status) -> Iterator[str]:
     """Yield the first lines of the status of a run; *state* is its state in a word."""
     yield f"{run} {state}"
-    if found.reason:
-        yield f"  why: {escape_control(found.reason)}"
-    if found.exit_code is not None:
-        yield f"  exit code: {found.exit_code}"
+    if status.reason:
+        yield f"  why: {escape_control(status.reason)}"
+    if status.exit_code is not None:
+        yield f"  exit code: {status.exit_code}"
 
 
 def rows(nodes: Sequence[NodeStatus]) -> list[dict[str, Any]]:
@@ -31,9 +31,9 @@ def rows(nodes: Sequence[NodeStatus]) -> list[dict[str, Any]]:
 
 
 def _json(node: NodeStatus) -> dict[str, Any]:
-    found = {**node._asdict(), "attempts": [attempt._asdict() for attempt in node.attempts]}
-    del found["machines"]  # only what the run has cost depends on it
-    return found
+    document = {**node._asdict(), "attempts": [attempt._asdict() for attempt in node.attempts]}
+    del document["machines"]  # only what the run has cost depends on it
+    return document
 
 
 def lines(nodes: Sequence[NodeStatus]) -> Iterator[str]:
@@ -67,23 +67,23 @@ def _how(attempt: Attempt) -> str:
     return escape_control("; ".join(text for text in (code, reason) if text) or "no exit code")
 
 
-def changes_json(found: Membership | None) -> dict[str, Any]:
+def changes_json(membership: Membership | None) -> dict[str, Any]:
     """Return the changes as further keys of the JSON; if they are not known, the reason instead."""
-    if found is None:
+    if membership is None:
         return {}
-    if found.unknown:
-        return {"changes": None, "changes_total": None, "changes_unknown": found.unknown}
-    return elastic_costs.write_changes(found.changes)
+    if membership.unknown:
+        return {"changes": None, "changes_total": None, "changes_unknown": membership.unknown}
+    return elastic_costs.write_changes(membership.changes)
 
 
 def when(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
-def change_lines(found: Membership | None) -> Iterator[str]:
-    if found is not None and found.unknown:
-        yield escape_control(f"  changes of nodes: {elastic_costs.NOT_KNOWN}: {found.unknown}")
-    elif found is not None:
+def change_lines(membership: Membership | None) -> Iterator[str]:
+    if membership is not None and membership.unknown:
+        yield escape_control(f"  changes of nodes: {elastic_costs.NOT_KNOWN}: {membership.unknown}")
+    elif membership is not None:
         yield from map(
-            escape_control, elastic_costs.format_lines(found.changes, CHANGES_LISTED, when)
+            escape_control, elastic_costs.format_lines(membership.changes, CHANGES_LISTED, when)
         )

@@ -80,17 +80,17 @@ def plan_(options: PlanOptions) -> int:
     )
     if options.files:
         return _files(job, as_json=options.as_json)
-    found = list(job.sizes())
+    sizes = list(job.sizes())
     if options.smoke:
-        found = [jobs.make_smoke_test(one) for one in found]
-    if options.export is not None and len(found) > 1:
+        sizes = [jobs.make_smoke_test(one) for one in sizes]
+    if options.export is not None and len(sizes) > 1:
         what = "--export writes one job, and a spec with `scaling` describes several"
         raise UsageError(what, "remove scaling, and set cluster.nodes")
-    costs.demand_below(found, costs.limit(options.max_usd))
+    costs.demand_below(sizes, costs.limit(options.max_usd))
     documents: list[dict[str, Any]] = []
-    changed = [_planned(one, options, documents.append) for one in found]
+    changed = [_planned(one, options, documents.append) for one in sizes]
     if not (options.as_json or options.diff):
-        for line in costs.together(found):
+        for line in costs.together(sizes):
             output.out(f"\n{line}")
     _print_documents(documents, diff=options.diff)
     return CHANGES if options.detailed_exitcode and any(changed) else OK
@@ -104,14 +104,14 @@ def refuse_job_options(only: Sequence[str], until: Sequence[str]) -> None:
 
 def _files(job: Job, *, as_json: bool) -> int:
     """Print the files of the folders that are uploaded, and those that are left out."""
-    found = jobs.list_folders(job)
+    folders = jobs.list_folders(job)
     if as_json:
-        output.out_json(FILES, {"folders": [plan_view.folder_json(one) for one in found]})
+        output.out_json(FILES, {"folders": [plan_view.folder_json(one) for one in folders]})
         return OK
-    for one in found:
+    for one in folders:
         for line in plan_view.folder(one):
             output.out(line)
-    if not found:
+    if not folders:
         output.out("no folder of this machine is uploaded")
     return OK
 
@@ -138,12 +138,16 @@ def _planned(job: Job, options: PlanOptions, keep: Callable[[dict[str, Any]], No
     return changes is None or bool(changes)
 
 
-def _print_documents(found: Sequence[dict[str, Any]], *, diff: bool) -> None:
+def _print_documents(documents: Sequence[dict[str, Any]], *, diff: bool) -> None:
     """Print what `--json` shows as one document, also for several sizes."""
-    if not found:
+    if not documents:
         return
-    several = {"format": DIFFS, "diffs": found} if diff else {"format": PLANS, "plans": found}
-    output.out(format_json(found[0] if len(found) == 1 else several, indent=None if diff else 2))
+    several = (
+        {"format": DIFFS, "diffs": documents} if diff else {"format": PLANS, "plans": documents}
+    )
+    output.out(
+        format_json(documents[0] if len(documents) == 1 else several, indent=None if diff else 2)
+    )
 
 
 def _show_drawn(job: Job) -> None:

@@ -14,12 +14,12 @@ from runspec_jobs.diagnostics.render import escape_control
 WIDTH = 100  # the most characters of a value that are shown, unless all are
 
 
-def view(made: Plan, found: Estimate | None, *, full: bool) -> Iterator[str]:
+def view(made: Plan, cost: Estimate | None, *, full: bool) -> Iterator[str]:
     """Yield *made* as lines of text: the summary, then the requests of each step. Long values are cut if not *full*."""
     yield f"plan for {made.provider}, {made.digest[:19]}"
     yield from _summary(made)
-    if found is not None:
-        yield from costs.lines(found)
+    if cost is not None:
+        yield from costs.lines(cost)
     shown = _Values(full)
     yield "\nrequests"
     for number, step in enumerate(made.steps, 1):
@@ -63,26 +63,26 @@ def describe(changes: Sequence[Change], *, full: bool) -> Iterator[str]:
         yield "long values are cut: --full shows everything, and so does --json"
 
 
-def folder(found: Folder) -> Iterator[str]:
+def folder(content: Folder) -> Iterator[str]:
     """Yield the files of a folder that is uploaded, and what is left out, as lines of text."""
-    size = sum(size for _, size in found.files)
-    files = "1 file" if len(found.files) == 1 else f"{len(found.files):,} files"
-    yield escape_control(f"{found.mount}: {found.source}, {files}, {size:,} bytes")
-    for path, size in found.files:
+    size = sum(size for _, size in content.files)
+    files = "1 file" if len(content.files) == 1 else f"{len(content.files):,} files"
+    yield escape_control(f"{content.mount}: {content.source}, {files}, {size:,} bytes")
+    for path, size in content.files:
         yield f"  {size:13,}  {escape_control(path)}"
-    if found.left_out:
+    if content.left_out:
         yield "  left out:"
-    for path, why in found.left_out:
+    for path, why in content.left_out:
         yield escape_control(f"       {path}  ({why})")
 
 
-def folder_json(found: Folder) -> dict[str, Any]:
+def folder_json(content: Folder) -> dict[str, Any]:
     """Return what `folder` shows as JSON."""
-    files = [{"path": path, "bytes": size} for path, size in found.files]
+    files = [{"path": path, "bytes": size} for path, size in content.files]
     return {
-        **found._asdict(),
+        **content._asdict(),
         "files": files,
-        "left_out": [one._asdict() for one in found.left_out],
+        "left_out": [one._asdict() for one in content.left_out],
     }
 
 

@@ -80,8 +80,8 @@ def _carried_out(name: str, probing: Probing, *, as_json: bool) -> int:
     if as_json:
         left = [{"what": one.what, "by_hand": one.by_hand} for one in probing.left]
         shown = [row._asdict() for row in rows]
-        found = {"provider": name, "probes": shown, "left": left}
-        output.out_json("runspec.probe/v1", found)
+        document = {"provider": name, "probes": shown, "left": left}
+        output.out_json("runspec.probe/v1", document)
     if cut_off:
         raise KeyboardInterrupt
     output.tell(f"assumptions without a probe, and how to check them by hand: {PAGE}")

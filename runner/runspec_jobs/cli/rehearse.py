@@ -123,15 +123,15 @@ def _told(code: int, what: str) -> Iterator[None]:
 
 def _folders(given: Sequence[str]) -> dict[str, Path]:
     """Return the folders of `--container`, by the name of the container."""
-    found: dict[str, Path] = {}
+    folders: dict[str, Path] = {}
     for text in given:
         name, equals, folder = text.partition("=")
         if not (name and equals and folder):
             raise UsageError(f"--container: '{text}' is not NAME=FOLDER", "write scripts=./scripts")
         if not Path(folder).is_dir():
             raise UsageError(f"--container: {folder} is not a folder")
-        found[name] = Path(folder)
-    return found
+        folders[name] = Path(folder)
+    return folders
 
 
 def _keep(run: str, folder: Path, *, as_json: bool) -> None:

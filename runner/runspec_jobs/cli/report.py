@@ -63,12 +63,12 @@ def _number(text: str | None, option: str) -> float | None:
     if text is None:
         return None
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
-        found = 0.0
-    if not reports.is_sensible(found):
+        number = 0.0
+    if not reports.is_sensible(number):
         raise UsageError(f"{option}: '{text}' is not a number above 0")
-    return found
+    return number
 
 
 # A chain
@@ -92,20 +92,20 @@ def _run(of: Run, options: ReportOptions) -> int:
     if options.follow and not _follow(of, metric, options):
         return DETACHED
     status = of.status()
-    found = reports.rank_tasks(of, metric, status) if metric is not None else []
+    ranking = reports.rank_tasks(of, metric, status) if metric is not None else []
     if options.stop_rest:
-        _stop_rest(of, found, status, options)
+        _stop_rest(of, ranking, status, options)
     known = of.membership()
     used = of.read_usage(status)
-    _write_page(options, lambda: _page(of, status, metric, found, known, used))
+    _write_page(options, lambda: _page(of, status, metric, ranking, known, used))
     if metric is None:
         return _without_metric(of, status, known, used, options)
     if options.as_json:
-        ranks = _ranks(of, status, metric, found)
+        ranks = _ranks(of, status, metric, ranking)
         more = _cost_and_usage(of, status, used)
         output.out_json("runspec.ranking/v1", {**ranks, **more, **node_table.changes_json(known)})
         return OK
-    output.print_table(tables.make_ranking_table(metric, found))
+    output.print_table(tables.make_ranking_table(metric, ranking))
     _print_cost(of, status, used)
     if known is not None:
         output.out("")
@@ -124,13 +124,13 @@ def _page(
     of: Run,
     status: Status,
     metric: Metric | None,
-    found: Sequence[Placed],
+    ranking: Sequence[Placed],
     known: Membership | None,
     used: Used | None,
 ) -> str:
     from runspec_jobs.report.page import run_page  # only for --html
 
-    about = reports.gather_report(of, status, metric, found, known, time.time())
+    about = reports.gather_report(of, status, metric, ranking, known, time.time())
     lines = (
         line.strip().partition(": ") for line in spending.spent_lines(spending.of_run(of, status))
     )
@@ -215,8 +215,8 @@ def _follow(of: Run, metric: Metric | None, options: ReportOptions) -> bool:
     return True
 
 
-def _stop_rest(of: Run, found: Sequence[Placed], status: Status, options: ReportOptions) -> None:
-    best, rest = reports.stop_rest(of, found, status, on_event=output.tell_event)
+def _stop_rest(of: Run, ranking: Sequence[Placed], status: Status, options: ReportOptions) -> None:
+    best, rest = reports.stop_rest(of, ranking, status, on_event=output.tell_event)
     if not options.as_json:
         tasks_s = "1 task" if len(rest) == 1 else f"{len(rest)} tasks"
         output.tell(f"stopping {tasks_s}; task {best} is the best so far")
@@ -225,31 +225,31 @@ def _stop_rest(of: Run, found: Sequence[Placed], status: Status, options: Report
 # Sizes
 
 
-def _sizes(found: Sizes, options: ReportOptions) -> int:
-    _write_page(options, lambda: _scaling_page(found))
+def _sizes(sizes: Sizes, options: ReportOptions) -> int:
+    _write_page(options, lambda: _scaling_page(sizes))
     if options.as_json:
-        output.out_json(reports.FORMAT, reports.write_sizes(found))
+        output.out_json(reports.FORMAT, reports.write_sizes(sizes))
         return OK
-    output.out(escape_control(found.title))
-    for one in found.series:
+    output.out(escape_control(sizes.title))
+    for one in sizes.series:
         _print_sizes(one)
     return OK
 
 
-def _print_sizes(found: Scaled) -> None:
-    output.out(f"\n{escape_control(found.series.name)}")
-    for name, text in tables.list_scaling_facts(found):
+def _print_sizes(scaled: Scaled) -> None:
+    output.out(f"\n{escape_control(scaled.series.name)}")
+    for name, text in tables.list_scaling_facts(scaled):
         output.out(f"  {name + ':':10} {escape_control(text)}")
-    output.print_table(tables.make_scaling_table(found))
+    output.print_table(tables.make_scaling_table(scaled))
 
 
 # Pages
 
 
-def _scaling_page(found: Sizes) -> str:
+def _scaling_page(sizes: Sizes) -> str:
     from runspec_jobs.report.page import scaling_page  # only for --html
 
-    return scaling_page.make_scaling_page(found.title, found.series, found.notes)
+    return scaling_page.make_scaling_page(sizes.title, sizes.series, sizes.notes)
 
 
 def _write_page(options: ReportOptions, page: Callable[[], str]) -> None:

@@ -44,8 +44,8 @@ def nodes(row: Summary) -> str:
 
 def metric(row: Summary) -> str:
     """Return the best value of the metric on record."""
-    found = row.metric
-    return "-" if found is None else f"{found['name']} {format_number(found['value'])}"
+    best = row.metric
+    return "-" if best is None else f"{best['name']} {format_number(best['value'])}"
 
 
 def file(row: Summary) -> str:
@@ -126,13 +126,13 @@ def _asked(row: Summary) -> str | None:
     return f"{row.task_count:,} tasks of {of_task}" if row.task_count > 1 else of_task
 
 
-def _resumed(found: Mapping[str, Any]) -> str:
-    save = found["save"]
-    return f"{found['run']}, {f'save {save}' if save else 'its last save'}"
+def _resumed(resumed: Mapping[str, Any]) -> str:
+    save = resumed["save"]
+    return f"{resumed['run']}, {f'save {save}' if save else 'its last save'}"
 
 
-def _metric(found: Mapping[str, Any]) -> str:
-    return f"{found['name']} {format_number(found['value'])} (task {found['task']})"
+def _metric(best: Mapping[str, Any]) -> str:
+    return f"{best['name']} {format_number(best['value'])} (task {best['task']})"
 
 
 def _shown(widths: Sequence[int], room: int | None) -> list[int]:

@@ -61,7 +61,7 @@ def _format_schema(form: str, *, reference: bool) -> int:
 
 
 def explain(options: ExplainOptions) -> int:
-    found = machine.explain(" ".join(options.asked))
+    explanation = machine.explain(" ".join(options.asked))
     if options.as_json:
         rows = [
             {
@@ -70,15 +70,15 @@ def explain(options: ExplainOptions) -> int:
                 "texts": [{"title": title, "text": text} for title, text in entry.texts],
                 "page": entry.page,
             }
-            for entry in found
+            for entry in explanation
         ]
         output.out_json("runspec.explain/v1", {"entries": rows})
         return OK
-    for number, entry in enumerate(found):
+    for number, entry in enumerate(explanation):
         output.out("\n" * bool(number) + f"{entry.title} ({entry.kind})")
         for title, text in entry.texts:
             output.out(_indented(text if title.startswith(machine.TEXTS) else f"{title}: {text}"))
-    output.out(f"\nmore: {', '.join(dict.fromkeys(entry.page for entry in found))}")
+    output.out(f"\nmore: {', '.join(dict.fromkeys(entry.page for entry in explanation))}")
     return OK
 
 
@@ -91,8 +91,8 @@ def _indented(text: str) -> str:
 def providers(options: ProvidersOptions) -> int:
     rows = machine.list_providers()
     if options.as_json:
-        found = {"providers": [row._asdict() for row in rows]}
-        output.out_json("runspec.providers/v1", found)
+        document = {"providers": [row._asdict() for row in rows]}
+        output.out_json("runspec.providers/v1", document)
         return OK
     for row in rows:
         output.out(f"{row.name:18} {row.package}{'' if row.works else '  ' + row.why}")
@@ -107,12 +107,12 @@ def doctor(options: DoctorOptions) -> int:
         from runspec_jobs.cli import probe
 
         return probe.probe(options)
-    as_json, found, unused = options.as_json, [], []
+    as_json, findings, unused = options.as_json, [], []
     for about, finding, invalid, checked in machine.list_findings(
         options.provider, node=options.node
     ):
         diagnostics.print_all(invalid, Format.TEXT)
-        found.append((about, finding))
+        findings.append((about, finding))
         if not checked:
             unused.append(about)
         elif not as_json:
@@ -123,6 +123,6 @@ def doctor(options: DoctorOptions) -> int:
         output.out(f"-   not checked, because no profile has settings of them: {', '.join(unused)}")
         output.out("      to check one: runspec doctor NAME")
     if as_json:
-        rows = [{"about": about, **finding._asdict()} for about, finding in found]
+        rows = [{"about": about, **finding._asdict()} for about, finding in findings]
         output.out_json("runspec.doctor/v1", {"findings": rows})
-    return OK if all(finding.ok for _, finding in found) else Unavailable.exit_code
+    return OK if all(finding.ok for _, finding in findings) else Unavailable.exit_code

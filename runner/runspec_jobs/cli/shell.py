@@ -26,9 +26,9 @@ def shell(options: ShellOptions) -> int:
     if options.new:
         return _new(options)
     at = _node("shell", options.run, options.node, options.task)
-    found = at.open_shell(options.words, terminal=_at_terminal())
+    entered = at.open_shell(options.words, terminal=_at_terminal())
     ending = f"a shell at {at.run}{at.label}; `exit` leaves it, and the job goes on"
-    return _become(found, "" if options.words else ending)
+    return _become(entered, "" if options.words else ending)
 
 
 def _new(options: ShellOptions) -> int:
@@ -44,12 +44,12 @@ def _new(options: ShellOptions) -> int:
     with printer:
         run = lifecycle.apply(job, new=True, on_event=printer, confirm=lambda: confirm(job))
     with _listening() as told:
-        found = _await(run, options.words, told)
-        if isinstance(found, ExecSpec):
+        outcome = _await(run, options.words, told)
+        if isinstance(outcome, ExecSpec):
             limit = f"after {job.spec.timeout} s at the latest"
             ending = f"a shell at {run.id}; the job ends with it, and {limit}"
-            _become(found, "" if options.words else ending)
-    return found
+            _become(outcome, "" if options.words else ending)
+    return outcome
 
 
 def _await(run: Run, words: Sequence[str], told: list[int]) -> ExecSpec | int:
@@ -63,12 +63,12 @@ def _await(run: Run, words: Sequence[str], told: list[int]) -> ExecSpec | int:
                 run, _tell_line, on_event=output.tell_event, sleep=_interrupted_by(told, sleep)
             )
         if status is None:
-            found = _node("shell", run.id, None, None).open_new_shell(
+            outcome = _node("shell", run.id, None, None).open_new_shell(
                 words, terminal=_at_terminal()
             )
             if told:
                 raise _Asked(told[0])
-            return found
+            return outcome
     except (KeyboardInterrupt, _Asked) as exc:
         run.cancel(on_event=output.tell_event)
         output.tell(f"{run.id} is cancelled")

@@ -15,11 +15,11 @@ from runspec_jobs.options.start_verbs import SimulateOptions
 
 
 def simulate(options: SimulateOptions) -> int:
-    found = simulation.simulate(_question(options))
+    result = simulation.simulate(_question(options))
     if options.as_json:
-        output.out_json("runspec.simulation/v1", _json(options, found.work, found.results))
+        output.out_json("runspec.simulation/v1", _json(options, result.work, result.results))
     else:
-        for line in view(found.work, found.results, found.measured_to, found.about):
+        for line in view(result.work, result.results, result.measured_to, result.about):
             output.out(line)
     return OK
 

@@ -14,9 +14,9 @@ def report_failure(
     of: Run, status: Status, lines: Sequence[str], *, as_json: bool
 ) -> dict[str, Any]:
     """Print the reason why the job does not start; return further keys of the JSON."""
-    found, rule = find_unreached(lines) if status.exit_code == UNREACHED else ([], None)
+    unreached, rule = find_unreached(lines) if status.exit_code == UNREACHED else ([], None)
     if not as_json:
-        what = "found that nodes cannot reach each other" if found else "has not succeeded"
+        what = "found that nodes cannot reach each other" if unreached else "has not succeeded"
         output.tell(f"the smoke test {of.id} {what}: the job is not started")
     return {
         "unreached": [
@@ -25,7 +25,7 @@ def report_failure(
                 "to": {"node": one.other, "host": one.other_host, "port": one.port},
                 "why": one.why,
             }
-            for one in found
+            for one in unreached
         ],
         "rule": rule,
     }

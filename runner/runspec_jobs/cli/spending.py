@@ -28,19 +28,19 @@ def of_run(of: Run, status: Status) -> Spent | None:
         return None
 
 
-def spent_json(found: Spent | None) -> dict[str, Any] | None:
+def spent_json(cost: Spent | None) -> dict[str, Any] | None:
     """Return what a run has cost as JSON."""
-    return None if found is None else spent.write_spent(found)
+    return None if cost is None else spent.write_spent(cost)
 
 
-def spent_lines(found: Spent | None) -> Iterator[str]:
+def spent_lines(cost: Spent | None) -> Iterator[str]:
     """Yield lines of text on what a run has cost: none if it is not known, several if attempts ended differently."""
-    if found is None:
+    if cost is None:
         return
-    so_far = " so far" if Outcome.RUNNING in found else ""
-    yield f"  cost: {amount(spent.sum_spent(found))}{so_far}"
-    if len(found) > 1:
-        for outcome, part in found.items():
+    so_far = " so far" if Outcome.RUNNING in cost else ""
+    yield f"  cost: {amount(spent.sum_spent(cost))}{so_far}"
+    if len(cost) > 1:
+        for outcome, part in cost.items():
             attempts = "1 attempt" if part.attempts == 1 else f"{part.attempts:,} attempts"
             yield f"    {outcome}: {amount(part)} ({attempts}, {part.hours:.2f} h)"
 
@@ -97,31 +97,31 @@ def cost(options: CostOptions) -> int:
     """Print what the runs on record have cost."""
     since_s = None if options.since_s is None else time.time() - options.since_s
     by = options.by or "name"
-    found = listing.sum_spending(since_s, by_provider=by == "provider")
+    spending = listing.sum_spending(since_s, by_provider=by == "provider")
     if options.as_json:
-        output.out_json("runspec.cost/v1", {"by": by, "since": since_s, **_json(found)})
+        output.out_json("runspec.cost/v1", {"by": by, "since": since_s, **_json(spending)})
         return OK
-    if found.groups:
-        output.print_table(_table(found, by))
+    if spending.groups:
+        output.print_table(_table(spending, by))
     else:
         output.tell("no run on record has a known cost")
-    for note in _notes(found):
+    for note in _notes(spending):
         output.tell(note)
     return OK
 
 
-def _json(found: AllSpending) -> dict[str, Any]:
-    rows = [{**row._asdict(), "cost": spent.write_spent(row.cost)} for row in found.groups]
-    named = {name: list(getattr(found, name)) for name in ("stale", "unpriced", "unreadable")}
-    return {"groups": rows, "total": spent.write_spent(found.cost), **named}
+def _json(spending: AllSpending) -> dict[str, Any]:
+    rows = [{**row._asdict(), "cost": spent.write_spent(row.cost)} for row in spending.groups]
+    named = {name: list(getattr(spending, name)) for name in ("stale", "unpriced", "unreadable")}
+    return {"groups": rows, "total": spent.write_spent(spending.cost), **named}
 
 
-def _table(found: AllSpending, by: str) -> Table:
+def _table(spending: AllSpending, by: str) -> Table:
     """Return a row for each group and their sum, with a column for each outcome that occurs."""
-    outcomes = list(found.cost)
+    outcomes = list(spending.cost)
     titles = (by, "runs", "hours", *map(str, outcomes), "in all")
-    runs = sum(row.runs for row in found.groups)
-    shown = [*found.groups, listing.Spending("in all", runs, found.cost)]
+    runs = sum(row.runs for row in spending.groups)
+    shown = [*spending.groups, listing.Spending("in all", runs, spending.cost)]
     rows = tuple(
         (
             row.group,
@@ -139,21 +139,21 @@ def _cell(part: Part | None) -> str:
     return "-" if part is None else _short(part) if part.is_priced else "unknown"
 
 
-def _notes(found: AllSpending) -> Iterator[str]:
-    total = spent.sum_spent(found.cost)
+def _notes(spending: AllSpending) -> Iterator[str]:
+    total = spent.sum_spent(spending.cost)
     for more in _unknown(total):
         yield f"not in the amounts: {more}"
     if total.at_most:
         yield "<: spot machines are counted at their price on demand, and lost ones until the next attempt"
-    if found.stale:
+    if spending.stale:
         hint = "runspec status RUN brings the cost of a run up to date"
-        seen = "it was" if len(found.stale) == 1 else "they were"
-        yield f"may have cost more since {seen} last seen: {_named(found.stale)}; {hint}"
-    if found.unpriced:
+        seen = "it was" if len(spending.stale) == 1 else "they were"
+        yield f"may have cost more since {seen} last seen: {_named(spending.stale)}; {hint}"
+    if spending.unpriced:
         hint = "runs that start after `prices` is set in the profile have prices"
-        yield f"no price on record: {_named(found.unpriced)}; {hint}"
-    if found.unreadable:
-        yield f"the record cannot be read: {_named(found.unreadable)}; see runspec list --all"
+        yield f"no price on record: {_named(spending.unpriced)}; {hint}"
+    if spending.unreadable:
+        yield f"the record cannot be read: {_named(spending.unreadable)}; see runspec list --all"
 
 
 def _named(runs: Sequence[str]) -> str:
@@ -164,7 +164,7 @@ def _named(runs: Sequence[str]) -> str:
 def prices(options: PricesOptions) -> int:
     """Print which prices are known, with their dates and sources; with `--update`, read them first."""
     read = profiles.read_known_prices
-    found = profiles.update_prices(output.tell_event) if options.update else read()
+    listed = profiles.update_prices(output.tell_event) if options.update else read()
     if options.as_json:
         lists = [
             {
@@ -175,17 +175,17 @@ def prices(options: PricesOptions) -> int:
                 "spot_usd_hour": dict(one.spot_usd_hour),
                 "services": dict(one.services),
             }
-            for key, one in found.items()
+            for key, one in listed.items()
         ]
         output.out_json("runspec.prices/v1", {"lists": lists})
         return OK
-    if not found:
+    if not listed:
         output.tell("no price list was read: plan uses the prices of the catalogue")
         output.tell("runspec prices --update reads those of the regions in the profile")
         return OK
     rows = tuple(
         (key, len(one.usd_hour), len(one.spot_usd_hour), len(one.services), one.date, one.source)
-        for key, one in found.items()
+        for key, one in listed.items()
     )
     output.print_table(Table(("list", "on demand", "spot", "services", "date", "source"), rows))
     return OK

@@ -110,16 +110,19 @@ def status(options: StatusOptions) -> int:
     if options.watch:
         return _watch_status(options.run)
     of = get(options.run, destroyed=True, on_event=output.tell_event)
-    found = _reconciled(of)
+    current = _reconciled(of)
     if not options.as_json:
-        for line in _status_lines(of, found):
+        for line in _status_lines(of, current):
             output.out(line)
         return OK
-    cost = spending.of_run(of, found)
-    shown = {**found._asdict(), "nodes": node_table.rows(found.nodes), "want": of.wanted}
-    shown |= {**listing.summarize(of, found)._asdict(), **node_table.changes_json(of.membership())}
-    used = of.read_usage(found, FEW)
-    way = of.find_way_on(found)
+    cost = spending.of_run(of, current)
+    shown = {**current._asdict(), "nodes": node_table.rows(current.nodes), "want": of.wanted}
+    shown |= {
+        **listing.summarize(of, current)._asdict(),
+        **node_table.changes_json(of.membership()),
+    }
+    used = of.read_usage(current, FEW)
+    way = of.find_way_on(current)
     shown |= {"cost": spending.spent_json(cost), "usage": usage.write_usage(used)}
     shown |= {"resume": way.command if way is not None and way.sure else None}
     output.out_json("runspec.status/v1", shown)
@@ -139,36 +142,36 @@ def _watch_status(run: str) -> int:
     return refresh.repeat(look, over=lambda: last.state.terminal)
 
 
-def _status_lines(of: Run, found: Status) -> Iterator[str]:
+def _status_lines(of: Run, status: Status) -> Iterator[str]:
     """Yield the status of a run as lines of text."""
-    short = listing.summarize(of, found)
-    yield from node_table.head(of.id, short.state, found)
+    short = listing.summarize(of, status)
+    yield from node_table.head(of.id, short.state, status)
     yield from run_table.about(short)
-    yield from spending.spent_lines(spending.of_run(of, found))
+    yield from spending.spent_lines(spending.of_run(of, status))
     yield from (
-        escape_control(f"  {line}") for line in usage.format_lines(of.read_usage(found, FEW))
+        escape_control(f"  {line}") for line in usage.format_lines(of.read_usage(status, FEW))
     )
-    if way := of.find_way_on(found):
+    if way := of.find_way_on(status):
         sure = "" if way.sure else ", if it has saved anything"
         yield escape_control(f"  can be resumed{sure}: {way.command}")
-    yield from node_table.lines(found.nodes)
-    yield from (f"  {line}" for line in closing.log_end(of, found, reads=of.provider == HERE))
+    yield from node_table.lines(status.nodes)
+    yield from (f"  {line}" for line in closing.log_end(of, status, reads=of.provider == HERE))
     yield from node_table.change_lines(of.membership())
 
 
 def _reconciled(of: Run) -> Status:
     """Return the status, after ending what the run does not need: nobody may be waiting for it."""
-    found = of.status()
-    if not is_known(found):
-        return found
+    status = of.status()
+    if not is_known(status):
+        return status
     try:
-        ended = of.reconcile(found)
+        ended = of.reconcile(status)
     except RunspecError as exc:
         output.tell(f"{of.id}: cannot end what it does not need: {exc.message}")
-        return found
+        return status
     for line in ended:
         output.tell(f"{of.id}: {line}")
-    return of.status() if ended else found
+    return of.status() if ended else status
 
 
 def _selection(options: LogsOptions) -> Selection:

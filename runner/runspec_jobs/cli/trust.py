@@ -16,30 +16,30 @@ def trust(options: TrustOptions) -> int:
     if options.listed:
         return _list_trusted(as_json=as_json)
     if options.remove:
-        found = profiles.distrust_profile(options.file)
-        return _print_result(found, f"{found.file} is no longer trusted", as_json=as_json)
-    found = profiles.trust_profile(options.file)
-    lets = "; ".join(f"{name}: {', '.join(names)}" for name, names in found.sets.items())
+        trusted = profiles.distrust_profile(options.file)
+        return _print_result(trusted, f"{trusted.file} is no longer trusted", as_json=as_json)
+    trusted = profiles.trust_profile(options.file)
+    lets = "; ".join(f"{name}: {', '.join(names)}" for name, names in trusted.sets.items())
     effect = f"it may set {lets}" if lets else "it has no settings that require trust"
     return _print_result(
-        found, f"{found.file} is trusted until it changes; {effect}", as_json=as_json
+        trusted, f"{trusted.file} is trusted until it changes; {effect}", as_json=as_json
     )
 
 
 def _list_trusted(*, as_json: bool) -> int:
     rows = profiles.list_trusted_profiles()
     if as_json:
-        found = [{"file": row.file, "trusted": row.trusted} for row in rows]
-        output.out_json("runspec.trusted/v1", {"files": found})
+        files = [{"file": row.file, "trusted": row.trusted} for row in rows]
+        output.out_json("runspec.trusted/v1", {"files": files})
         return OK
     for row in rows:
         output.out(f"{escape_control(row.file)}{'' if row.trusted else '  (changed: not trusted)'}")
     return OK
 
 
-def _print_result(found: Trusted, text: str, *, as_json: bool) -> int:
+def _print_result(trusted: Trusted, text: str, *, as_json: bool) -> int:
     if as_json:
-        output.out_json("runspec.trust/v1", {"file": found.file, "trusted": found.trusted})
+        output.out_json("runspec.trust/v1", {"file": trusted.file, "trusted": trusted.trusted})
     else:
         output.tell(text)
     return OK

@@ -82,7 +82,7 @@ class PlanInputs:
 class ProfileInUse:
     """The profile that applies to a folder; it is empty if *place* is None."""
 
-    found: profile.Profile = field(default_factory=profile.Profile)
+    profile: profile.Profile = field(default_factory=profile.Profile)
     place: paths.ProfilePlace | None = None
     text: SourceFile | None = None
 
@@ -92,7 +92,7 @@ class ProfileInUse:
 
     def get_settings(self, name: str) -> Mapping[str, Any]:
         """Return the settings of the provider *name*."""
-        return self.found.providers.get(name, {})
+        return self.profile.providers.get(name, {})
 
 
 def gather(
@@ -154,7 +154,7 @@ def gather(
         facts,
         bundles,
         in_use.path and in_use.path.absolute(),
-        in_use.found.prices,
+        in_use.profile.prices,
         _confirm_above(in_use),
         mounted.inputs,
     )
@@ -162,7 +162,7 @@ def gather(
 
 def _confirm_above(in_use: ProfileInUse) -> float:
     """Return the cost above which `apply` asks; a profile that the user does not trust cannot raise it."""
-    wanted = in_use.found.confirm_above
+    wanted = in_use.profile.confirm_above
     if in_use.place is None or in_use.text is None:
         return CONFIRM_ABOVE_USD
     trusted = in_use.place.own or trust.is_trusted(in_use.place.path, in_use.text.data)
@@ -248,7 +248,7 @@ def read_settings(
     Raises UntrustedProfile if the profile has settings that need the user's trust.
     """
     options, in_spec, in_profile = profile.merge_options(
-        provider.options_model, spec.provider, spec, in_use.found
+        provider.options_model, spec.provider, spec, in_use.profile
     )
     text.add_problems(in_spec)
     if in_use.text is not None:

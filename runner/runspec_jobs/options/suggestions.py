@@ -20,7 +20,7 @@ PROVIDERS = "runspec.providers"  # as in `runspec_jobs.load.registry`, which imp
 def specs(incomplete: str) -> list[str]:
     """Return the YAML files that begin so; none if a folder does too, so that the shell offers files and folders."""
     folder, begun = os.path.split(incomplete)
-    found = []
+    files = []
     with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
         for entry in entries:
             if not entry.name.startswith(begun) or (entry.name.startswith(".") and not begun):
@@ -28,15 +28,15 @@ def specs(incomplete: str) -> list[str]:
             if entry.is_dir():
                 return []
             if entry.name.endswith(SUFFIXES):
-                found.append(os.path.join(folder, entry.name))
-    return sorted(found)
+                files.append(os.path.join(folder, entry.name))
+    return sorted(files)
 
 
 def runs(incomplete: str) -> list[str]:
     """Return the names of specs that have runs, then the runs."""
-    found = sorted(entry.name for entry in _runs())
-    names = sorted({run[:-7] for run in found})
-    return [word for word in (*names, *found) if word.startswith(incomplete)]
+    journals = sorted(entry.name for entry in _runs())
+    names = sorted({run[:-7] for run in journals})
+    return [word for word in (*names, *journals) if word.startswith(incomplete)]
 
 
 def outputs(ctx: Any, incomplete: str) -> list[str]:
@@ -44,9 +44,9 @@ def outputs(ctx: Any, incomplete: str) -> list[str]:
     from runspec_jobs.document import reader  # slower to import than all others
 
     typed = str(ctx.params.get("run"))
-    found = [entry for entry in _runs() if typed in (entry.name, entry.name[:-7])]
+    entries = [entry for entry in _runs() if typed in (entry.name, entry.name[:-7])]
     try:
-        newest = max(found, key=lambda entry: (entry.name == typed, entry.stat().st_mtime))
+        newest = max(entries, key=lambda entry: (entry.name == typed, entry.stat().st_mtime))
         with open(os.path.join(newest.path, "job.yaml"), "rb") as file:
             spec: Any = reader.read(file.read(reader.TEXT_BYTES)).value
         names = [str(one["name"]) for one in spec["outputs"]]

@@ -137,13 +137,13 @@ class Trial:
         with self.journal() as journal:
             return dict(journal.memory.answers)
 
-    def found(self) -> dict[str, Response | None]:
+    def find_all(self) -> dict[str, Response | None]:
         """Return what `find` returns for every step."""
         return {step.id: self.client.find(step) for step in self.plan.steps}
 
     def left(self) -> list[str]:
         """Return the ids of the steps that have an undo and are still found."""
-        existing = self.found()
+        existing = self.find_all()
         return [s.id for s in self.plan.steps if s.undo and existing[s.id] is not None]
 
     def wait(self) -> Status:

@@ -58,7 +58,7 @@ def of_task(world: World, request: Request) -> tuple[Path, str]:
     return attempt.folder(node), f"{world.task_url(task)}/files"
 
 
-def found(world: World, request: Request) -> tuple[Path, str]:
+def find_file(world: World, request: Request) -> tuple[Path, str]:
     base, url = root(world, request)
     name = request.path["file_path"]
     path = base / name
@@ -85,7 +85,7 @@ def headers(path: Path, url: str) -> dict[str, str]:
 
 
 def head(world: World, request: Request) -> Response:
-    path, url = found(world, request)
+    path, url = find_file(world, request)
     size = 0 if path.is_dir() else path.stat().st_size
     own = {"Content-Type": world.settings.file_type, "Content-Length": str(size)}
     return Response(200, None, {**headers(path, url), **own})
@@ -98,7 +98,7 @@ def get(world: World, request: Request) -> Response:
     format is bytes=startRange-endRange." The only status that the description has is 200, and the
     SDK takes no other; a range that begins beyond the end is InvalidRange.
     """
-    path, url = found(world, request)
+    path, url = find_file(world, request)
     if path.is_dir():
         raise ServiceError("OperationInvalidForCurrentState", "The path names a directory.")
     size = path.stat().st_size
@@ -155,7 +155,7 @@ def described(path: Path, name: str, url: str) -> dict[str, Any]:
 
 def delete(world: World, request: Request) -> Response:
     """ "recursive: [...] If recursive is false then the directory must be empty"."""
-    path, _url = found(world, request)
+    path, _url = find_file(world, request)
     if path.is_dir():
         if request.query.get("recursive", "false").lower() != "true" and any(path.iterdir()):
             raise ServiceError("OperationInvalidForCurrentState", "The directory is not empty.")

@@ -77,7 +77,7 @@ class Links:
                 body = file.read(last - first + 1)
         except OSError:
             return failure(404, "ResourceNotFound", "The specified resource does not exist.")
-        return found(body, first, size, ranged)
+        return make_file(body, first, size, ranged)
 
 
 def wanted(ranged: str | None, size: int) -> tuple[int, int]:
@@ -93,7 +93,7 @@ def wanted(ranged: str | None, size: int) -> tuple[int, int]:
     return int(asked[1]), min(last, size - 1)
 
 
-def found(body: bytes, first: int, size: int, ranged: str | None) -> File:
+def make_file(body: bytes, first: int, size: int, ranged: str | None) -> File:
     headers = {"Content-Type": "application/octet-stream", "Accept-Ranges": "bytes"}
     if not ranged:
         return File(200, body, headers)

@@ -43,8 +43,8 @@ def text(schema: Mapping[str, Any]) -> str:
 
 def name(model: type[Document]) -> str:
     """Return the format of the documents that *model* describes."""
-    (found,) = get_args(model.model_fields["format"].annotation)
-    return str(found)
+    (form,) = get_args(model.model_fields["format"].annotation)
+    return str(form)
 
 
 def file_name(form: str) -> str:
@@ -57,5 +57,5 @@ def file_name(form: str) -> str:
 
 
 def _schema(model: type[Document]) -> dict[str, Any]:
-    found = model.model_json_schema(schema_generator=_Generator)
-    return {"$schema": DRAFT, **found, "title": name(model)}
+    schema = model.model_json_schema(schema_generator=_Generator)
+    return {"$schema": DRAFT, **schema, "title": name(model)}

@@ -37,10 +37,10 @@ class AboutRun:
         self._ran_s: float | None = None  # when it was first seen running
         self._metric: tuple[int, float] | None = None
 
-    def status(self, found: Status) -> None:
+    def status(self, status: Status) -> None:
         """Take a status."""
-        self._status = found
-        if found.state is State.RUNNING and self._ran_s is None:
+        self._status = status
+        if status.state is State.RUNNING and self._ran_s is None:
             self._ran_s = self._clock()
 
     def metric(self, task: int, value: float) -> None:
@@ -61,10 +61,10 @@ class AboutRun:
 
     def _phase(self) -> tuple[str, float, str]:
         """Return the state as a word, the time since which it is in that state, and the reason for it."""
-        found = self._status
-        if found is None:
+        status = self._status
+        if status is None:
             return "starting", self._born, ""
-        nodes = found.nodes  # not those of tasks that have not begun
+        nodes = status.nodes  # not those of tasks that have not begun
         ended = bool(nodes) and all(node.state.terminal for node in nodes)
         began = [self._ran_s] if self._ran_s is not None else []
         began += [one.began_s for one in nodes if one.began_s is not None]
@@ -72,9 +72,9 @@ class AboutRun:
         since_s = min(began, default=self._born)
         if ended and len({node.task for node in nodes}) == self._tasks:
             return "ending", since_s, ""
-        if found.state is not State.RUNNING and not ended:
-            return "waiting", self._born, escape_control(found.reason)
-        runs = not found.nodes or any(node.state is not State.WAITING for node in found.nodes)
+        if status.state is not State.RUNNING and not ended:
+            return "waiting", self._born, escape_control(status.reason)
+        runs = not status.nodes or any(node.state is not State.WAITING for node in status.nodes)
         return ("running", since_s, "") if runs else ("starting", since_s, "")
 
     def _parts(self) -> Iterator[str]:

@@ -37,23 +37,23 @@ def log_end(run: Run, status: Status, *, reads: bool = True) -> Iterator[str]:
     Without *reads*, no service is asked.
     """
     try:
-        found = run.log_end(status, reads=reads)
+        end = run.log_end(status, reads=reads)
     except RunspecError:
         return
-    if found is None:
+    if end is None:
         return
     nodes, tasks = run.shape
-    options = [f"--task {found.task}"] * (tasks > 1) + [f"--node {found.rank}"] * (nodes > 1)
-    places = [f"task {found.task}"] * (tasks > 1) + [f"node {found.rank}"] * (nodes > 1)
+    options = [f"--task {end.task}"] * (tasks > 1) + [f"--node {end.rank}"] * (nodes > 1)
+    places = [f"task {end.task}"] * (tasks > 1) + [f"node {end.rank}"] * (nodes > 1)
     whose = f"the log of {', '.join(places)}" if places else "the log"
     logs = " ".join(["runspec logs", _name(run), *options])
-    if found.lines is None:
+    if end.lines is None:
         yield f"the end of {whose}: {logs} --tail 20"
-    elif not found.lines:
+    elif not end.lines:
         yield f"{whose} is empty"
     else:
         yield f"{whose} ends with the lines below, and {logs} shows all"
-        yield from (f"  {clip(text, WIDTH)}" for text in found.lines)
+        yield from (f"  {clip(text, WIDTH)}" for text in end.lines)
 
 
 def _result(run: Run, status: Status) -> Iterator[str]:

@@ -97,38 +97,38 @@ class LogPrinter:
                 self._write(f"{self._head(whose)}{bar.shown}{end}")
         self._open = None
 
-    def line(self, found: Line) -> None:
+    def line(self, line: Line) -> None:
         """Print one line, or one part of a line."""
-        whose = (found.task, found.rank)
-        if not self._bars and b"\r" not in found.text:
-            self._print(whose, found, found.text)
+        whose = (line.task, line.rank)
+        if not self._bars and b"\r" not in line.text:
+            self._print(whose, line, line.text)
             return
         bar = self._taken(whose)
-        text = found.text if bar is None else bar.text + found.text
+        text = line.text if bar is None else bar.text + line.text
         if b"\r" not in text:
-            self._print(whose, found, text)
+            self._print(whose, line, text)
             return
         if self._open == whose and b"\r" in text.rstrip(b"\r"):
             self._break()
-        if not found.ended and b"\r" in found.text and self._open != whose:
+        if not line.ended and b"\r" in line.text and self._open != whose:
             self._hold(whose, bar or Bar(), text)
             return
         if self.screen is None and not self.json and self._open != whose:
             self._begin(whose, bar := bar or Bar(), text)
             if bar.printed == self._shown(whose, text, once=True):
                 return
-        self._print(whose, found, text)
-        if not found.ended and text.endswith(b"\r"):
+        self._print(whose, line, text)
+        if not line.ended and text.endswith(b"\r"):
             # The next text, if there is one, overwrites what was printed.
             self._kept(whose, Bar(b"\r"))
 
-    def unfinished(self, found: Line) -> None:
+    def unfinished(self, line: Line) -> None:
         """Show the text of a line that has not ended; `line` gets the text again when more of it is known."""
-        whose = (found.task, found.rank)
-        redrawn = whose in self._bars or found.text.startswith(b"\r")
+        whose = (line.task, line.rank)
+        redrawn = whose in self._bars or line.text.startswith(b"\r")
         if self._open is None and not self.json and (redrawn or self.screen is not None):
             bar = self._kept(whose, self._bars.get(whose) or Bar())
-            self._draw(whose, bar, bar.text + found.text)
+            self._draw(whose, bar, bar.text + line.text)
 
     def _hold(self, whose: Whose, bar: Bar, text: bytes) -> None:
         """Keep the current text of a line that overwrites itself, and show it."""
@@ -161,16 +161,16 @@ class LogPrinter:
             self._write(f"{self._head(whose)}{bar.shown}\n")
             bar.printed, bar.at_s = bar.shown, self.clock()
 
-    def _print(self, whose: Whose, found: Line, text: bytes) -> None:
+    def _print(self, whose: Whose, line: Line, text: bytes) -> None:
         """Print a line, or a part of it, for good."""
-        before, head = "", self._head(whose, found.at)
+        before, head = "", self._head(whose, line.at)
         if self._open is not None:
-            if found.continues and self._open == whose:
+            if line.continues and self._open == whose:
                 head = ""
             else:
                 before = self._tail()
-        end = self._tail() if found.ended else ""
-        self._open = None if found.ended else whose
+        end = self._tail() if line.ended else ""
+        self._open = None if line.ended else whose
         self._write(f"{before}{head}{self._shown(whose, text)}{end}")
 
     def _break(self) -> None:
@@ -214,8 +214,8 @@ class LogPrinter:
 
     def _new_head(self, task: int, node: int, more: Mapping[str, float | None] = {}) -> str:
         if self.json:
-            found = {"task": task, "node": node, **more, "line": ""}
-            return format_json({"format": "runspec.log/v1", **found})[:-2]
+            document = {"task": task, "node": node, **more, "line": ""}
+            return format_json({"format": "runspec.log/v1", **document})[:-2]
         head = format_prefix(Line(task, node, b""), self.nodes, self.tasks)
         return f"{tint(head[:-1], task * self.nodes + node)} " if self.coloured and head else head
 

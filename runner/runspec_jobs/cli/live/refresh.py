@@ -20,12 +20,12 @@ def repeat(look: Callable[[], Iterable[str]], over: Callable[[], bool] = lambda:
     try:
         with output.interruptible() as sleep:
             while True:
-                found = list(look())
+                lines = list(look())
                 if in_place:
-                    _redraw(shown, found)
-                elif found != shown:
-                    output.out("\n".join(found) + "\n")
-                shown = found
+                    _redraw(shown, lines)
+                elif lines != shown:
+                    output.out("\n".join(lines) + "\n")
+                shown = lines
                 if over():
                     return OK
                 sleep(EVERY_S)
@@ -38,11 +38,11 @@ def room() -> int | None:
     return max(2, shutil.get_terminal_size().lines - 1) if sys.stdout.isatty() else None
 
 
-def _redraw(before: list[str], found: list[str]) -> None:
+def _redraw(before: list[str], lines: list[str]) -> None:
     """Draw lines in place of those before. Each has one row of the terminal, or else they could not be removed."""
     width = shutil.get_terminal_size().columns
     most = room()
-    kept = found if most is None else found[:most]
+    kept = lines if most is None else lines[:most]
     up = f"\x1b[{min(len(before), most or len(before))}A" if before else ""
     text = "".join(f"{clip(line, width - 1)}\n" for line in kept)
     output.write(f"\r{up}\x1b[J{text}")

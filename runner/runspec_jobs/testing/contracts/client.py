@@ -66,10 +66,10 @@ class ClientContract:
         self, trials: Trials, spec: Spec
     ) -> None:
         trial = trials(spec)
-        assert trial.found() == {step.id: None for step in trial.plan.steps}
+        assert trial.find_all() == {step.id: None for step in trial.plan.steps}
 
         trial.make()
-        assert trial.found() == trial.answers()
+        assert trial.find_all() == trial.answers()
 
         status = trial.wait()
         assert (status.state, status.exit_code) == (State.SUCCEEDED, 0), status
@@ -399,7 +399,7 @@ def assert_made_once_and_taken_away(
         made = Counter((r.service, r.operation) for r in flaky.sent)
         # No request was carried out twice, which would show as a count above that of the plan.
         assert made <= Counter((s.do.service, s.do.operation) for s in trial.plan.steps)
-        assert trial.found() == trial.answers()
+        assert trial.find_all() == trial.answers()
         assert trial.wait().state is State.SUCCEEDED
         assert not isinstance(trial.client, SupportsLogs) or trial.log().count(b"hello") == 1
         assert flaky.begun > at or at >= making, "this request was never sent"

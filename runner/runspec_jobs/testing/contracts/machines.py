@@ -87,7 +87,7 @@ class MachinesContract(StoppingContract):
         ]
         assert together.met >= len(site)
         for trial in machines:
-            assert None not in trial.found().values()
+            assert None not in trial.find_all().values()
             assert trial.wait().state is State.SUCCEEDED
         for trial in machines:
             persist(trial.destroy_run)

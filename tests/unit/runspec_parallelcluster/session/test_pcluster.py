@@ -204,13 +204,13 @@ def test_the_program_of_the_settings_comes_first(program: Program, tmp_path: Pat
     other.write_text("#!/bin/sh\n")
     other.chmod(0o755)
 
-    assert install.found(options(pcluster=str(other))) == other
-    assert install.found(options()) == program.path
+    assert install.find_pcluster(options(pcluster=str(other))) == other
+    assert install.find_pcluster(options()) == program.path
 
 
 def test_a_program_of_the_settings_that_is_not_there_is_an_error() -> None:
     with pytest.raises(Unavailable, match="no program"):
-        install.found(options(pcluster="/nowhere/pcluster"))
+        install.find_pcluster(options(pcluster="/nowhere/pcluster"))
 
 
 def test_our_own_is_taken_only_when_it_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,9 +219,9 @@ def test_our_own_is_taken_only_when_it_is_whole(monkeypatch: pytest.MonkeyPatch)
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "python").touch()
 
-    assert install.found(options()) is None
+    assert install.find_pcluster(options()) is None
     (folder / install.MARK).touch()
-    assert install.found(options()) == folder / "bin" / "pcluster"
+    assert install.find_pcluster(options()) == folder / "bin" / "pcluster"
 
 
 def test_without_node_it_is_said_before_anything_is_called(
