@@ -25,7 +25,7 @@ from runspec_agent.retry.end_record import End
 from runspec_agent.retry.exit_barrier import ExitBarrier
 from runspec_agent.retry.failure_count import AGAIN, Failures
 from runspec_agent.retry.multi_instance import MultiInstanceTask
-from runspec_agent.retry.retry_rounds import TOO_LONG, RetryRound
+from runspec_agent.retry.retry_rounds import TOO_LONG, RetryRound, RoundOutcome
 from runspec_agent.store.base import Bucket
 from runspec_agent.transfer.log_times import LogTimes
 from runspec_agent.transfer.log_uploader import Log
@@ -280,15 +280,24 @@ class Agent:
             if not self._excused(code):
                 verdict = joined.blame(signals)
                 if verdict is not None:
-                    self.cause = end_causes.PEER
+                    self._follow(verdict, end_causes.PEER)
                 code = self.judge(code) if verdict is None else verdict.code
+            joined.timed_out = self.cause == end_causes.TIMEOUT
             code = joined.end(code, signals, own=self.own)
             if own == 0 and code:
-                self.cause = end_causes.STOPPED if signals.stopping else end_causes.PEER
+                self._follow(
+                    joined.verdict, end_causes.STOPPED if signals.stopping else end_causes.PEER
+                )
         except BaseException as error:  # it is raised again, after the other nodes were told
             joined.end(error.code if isinstance(error, Failure) else 1, signals)
             raise
         return STOPPED if self.departure.notice() and code == AGAIN else code
+
+    def _follow(self, verdict: Optional[RoundOutcome], cause: str) -> None:
+        """Set the cause of a node that another one has ended: *cause*, or the timeout, which all nodes share."""
+        self.cause = cause
+        if verdict is not None and verdict.timed_out:
+            self.cause, self.failed_with = end_causes.TIMEOUT, TOO_LONG
 
     def _run(self, words: List[str], signals: Signals) -> int:
         try:

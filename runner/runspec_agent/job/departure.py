@@ -112,6 +112,8 @@ class Departure:
         notice, late = self.notice(), self.late()
         if notice is not None:
             return Leaving(notice, STOPPED, end_causes.RECLAIMED)
+        if verdict is not None and verdict.timed_out:
+            return Leaving(verdict.why, TOO_LONG, end_causes.TIMEOUT)
         if verdict is not None:
             return Leaving(verdict.why, verdict.code, end_causes.PEER)
         if crew is not None and crew.over:

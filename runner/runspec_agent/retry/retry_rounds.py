@@ -21,14 +21,19 @@ LOOK_S = 5.0  # at most between two reads of the outcome
 AGAIN = LOST
 TOO_LONG = 124  # the exit code of timeout(1)
 VERDICT = "verdict"
+LATE = "node {} took longer than its timeout"
 LAST = "last"  # the record of a node that gets no other attempt, whatever the outcome
 
 
 class RoundOutcome(NamedTuple):
-    """The exit code of every node of a round: 0, AGAIN, or the code that the job has failed with."""
+    """The exit code of every node of a round: 0, AGAIN, or the code that the job has failed with.
+
+    *timed_out*: a node has reached `timeout`, which is the same for all of them.
+    """
 
     code: int
     why: str
+    timed_out: bool = False
 
 
 class RetryRound(ExitBarrier):
@@ -38,6 +43,7 @@ class RetryRound(ExitBarrier):
         super().__init__(bucket, "{}{}/".format(prefix, number), rank, nodes)
         self.number = number
         self.verdict: Optional[RoundOutcome] = None
+        self.timed_out = False  # whether this node has reached its timeout
         self.deadline = (
             math.inf
         )  # by time.monotonic(): a node that is told to end later gets no other attempt
@@ -71,18 +77,18 @@ class RetryRound(ExitBarrier):
             )
         return self.verdict
 
-    def decide(self, code: int, why: str) -> RoundOutcome:
+    def decide(self, code: int, why: str, timed_out: bool = False) -> RoundOutcome:
         """Decide the round with this outcome, unless another node was first, and return the outcome."""
         if self.verdict is None:
-            text = json.dumps([code, why]).encode("ascii")
+            text = json.dumps([code, why, timed_out]).encode("ascii")
             content = self.bucket.claim(self.prefix + VERDICT, text)
             self.verdict = RoundOutcome(*json.loads(content.decode("ascii")))
         return self.verdict
 
-    def propose(self, code: int, why: str) -> None:
+    def propose(self, code: int, why: str, timed_out: bool = False) -> None:
         """Let the thread decide the round soon, for callers that cannot wait for the store."""
         if self._wish is None:
-            self._wish = RoundOutcome(code, why)
+            self._wish = RoundOutcome(code, why, timed_out)
             self.woken.set()
 
     def stopped(self) -> RoundOutcome:
@@ -92,7 +98,7 @@ class RetryRound(ExitBarrier):
         """
         if time.monotonic() < self.deadline:
             return RoundOutcome(AGAIN, "node {} was told to end".format(self.rank))
-        return RoundOutcome(TOO_LONG, "node {} took longer than its timeout".format(self.rank))
+        return RoundOutcome(TOO_LONG, LATE.format(self.rank), True)
 
     def blame(self, signals: Signals) -> Optional[RoundOutcome]:
         """Return the outcome that explains a failure of this node; None if the failure is the node's own.
@@ -133,8 +139,10 @@ class RetryRound(ExitBarrier):
             if code == STOPPED and signals.stopping:
                 verdict = self.decide(*self.stopped())
             else:
-                why = "node {} exited with {}".format(self.rank, code)
-                verdict = self.decide(AGAIN if again else code, why)
+                why = LATE if self.timed_out else "node {{}} exited with {}".format(code)
+                verdict = self.decide(
+                    AGAIN if again else code, why.format(self.rank), self.timed_out
+                )
             return AGAIN if verdict.code == AGAIN and not again else code
         finally:
             self.over.set()

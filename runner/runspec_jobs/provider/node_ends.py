@@ -82,6 +82,7 @@ class NodeEnds:
         self.record = record
         self._names, self._read = names, read
         self._known: dict[tuple[int, int], dict[int, NodeEnd]] = {}  # by task and rank, by attempt
+        self._timeouts: dict[tuple[int, int], NodeEnd] = {}  # by task and attempt, of any node
         self._asked: set[Key] = set()
 
     @property
@@ -105,6 +106,8 @@ class NodeEnds:
         else:
             for (task, rank, attempt), end in read_names(self._names()).items():
                 self._known.setdefault((task, rank), {})[attempt] = end
+                if end.cause == TIMEOUT:
+                    self._timeouts[task, attempt] = end
         self._asked |= wanted
 
     def _look_one_by_one(self, tasks: Collection[int]) -> None:
@@ -124,11 +127,18 @@ class NodeEnds:
         For services that do not number attempts as the agent does.
         """
         known = self._known.get((task, rank))
-        return known[max(known)] if known else None
+        return self.of((task, rank, max(known))) if known else None
 
     def of(self, key: Key) -> NodeEnd | None:
-        """Return how an attempt that was looked for has ended, if its agent has recorded that."""
-        return self._known.get(key[:2], {}).get(key[2])
+        """Return how an attempt that was looked for has ended, if its agent has recorded that.
+
+        All nodes of a task have the same timeout. The one that reaches it first ends the others, or the service does.
+        """
+        task, _, attempt = key
+        end = self._known.get(key[:2], {}).get(attempt)
+        if end is not None and end.cause in (PEER, STOPPED):
+            return self._timeouts.get((task, attempt), end)
+        return end
 
 
 def read_names(names: Iterable[str]) -> dict[Key, NodeEnd]:

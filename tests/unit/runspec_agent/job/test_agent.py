@@ -969,6 +969,26 @@ def test_the_timeout_of_another_node_is_that_of_the_job(service: Service, bucket
     assert recorded(bucket) == ["0/1/0-124-timeout", "0/1/1-124-timeout"]
 
 
+@pytest.mark.parametrize("kind", ["folder"], indirect=True)
+@pytest.mark.parametrize("script", ["exec sleep 600", "[ $RUNSPEC_RANK = 1 ] || exec sleep 600"])
+def test_the_timeout_of_a_node_ends_the_others_of_its_retry_round(
+    service: Service, bucket: Bucket, script: str
+) -> None:
+    """Also if they run for less time, or wait for it and have succeeded. All record the timeout."""
+    record = {**ENDS, **NODES, "timeout_s": 1, "attempts": 2}
+    later = {"RUNSPEC_TIMEOUT_S": "600"}  # as if this node had begun later
+
+    first, second = (
+        service.starts(
+            *sh(script), record=record, at=str(n), BATCH_INDEX=str(n), RUNSPEC_HOST="ab"[n], **more
+        )
+        for n, more in enumerate(({}, later))
+    )
+
+    assert (first.wait(LIMIT_S), second.wait(LIMIT_S)) == (AGAIN, AGAIN)
+    assert recorded(bucket) == ["0/1/0-124-timeout", "0/1/1-124-timeout"]
+
+
 @pytest.mark.parametrize("attempt", ["1", "2"])
 def test_an_output_of_the_first_node_is_not_kept_of_another_one(
     service: Service, attempt: str

@@ -92,6 +92,22 @@ def test_the_record_of_a_job_with_signed_urls_is_read_and_a_damaged_one_proves_n
     assert (store.lists, store.reads) == (0, 2)
 
 
+@pytest.mark.parametrize("told", ["143-peer", "143-stopped"])
+def test_the_timeout_of_a_node_is_that_of_the_nodes_that_it_ended(told: str) -> None:
+    """One node reaches it first. The service or the agent then ends the others, in this attempt alone."""
+    other_attempt, failed = f"0/2/1-{told}", "0/1/2-3-program"
+    store = Store(
+        **dict.fromkeys(["0/1/0-124-timeout", f"0/1/1-{told}", failed, other_attempt], "")
+    )
+    ends = store.ends(ends=True)
+
+    ends.look([(0, 0, 1), (0, 1, 1), (0, 2, 1), (0, 1, 2)])
+
+    timeout = NodeEnd(124, end_causes.TIMEOUT)
+    assert [ends.of((0, rank, 1)) for rank in range(3)] == [timeout, timeout, NodeEnd(3, "program")]
+    assert ends.of((0, 1, 2)) == NodeEnd(143, told.partition("-")[2])
+
+
 def test_a_timeout_of_mpi_says_what_may_have_been_waited_for() -> None:
     """MPI ends no other rank after an exception of Python on one of them."""
     end = NodeEnd(124, end_causes.TIMEOUT)
