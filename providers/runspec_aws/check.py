@@ -144,10 +144,10 @@ def _machines(spec: Spec, decision: Decision, facts: Facts) -> Iterator[Problem]
     cluster, options = spec.cluster, facts.options
     if options.fargate:
         yield from _fargate(spec, decision, options)
-    elif cluster.gpu_type and cluster.gpu_type.lower() not in map(str.lower, gpu_types()):
+    elif cluster.gpu_model and cluster.gpu_model.lower() not in map(str.lower, gpu_types()):
         if not (options.instance_types or options.queue):
             kinds = gpu_types()
-            hint = did_you_mean(cluster.gpu_type, kinds) or f"choose one of: {', '.join(kinds)}"
+            hint = did_you_mean(cluster.gpu_model, kinds) or f"choose one of: {', '.join(kinds)}"
             yield Problem(
                 ("cluster", "gpu_type"),
                 f"no EC2 instance type has the GPU '{cluster.gpu_type}'",
@@ -156,7 +156,7 @@ def _machines(spec: Spec, decision: Decision, facts: Facts) -> Iterator[Problem]
     elif not decision.fits:
         yield _too_much(decision, options)
     if options.queue:
-        for key in ("disk", "placement", "capacity", "gpu_type"):
+        for key in ("disk", "placement", "capacity", "gpu_type", "gpu_memory"):
             if getattr(cluster, key) not in (None, Capacity.ON_DEMAND):
                 message = "ignored: the profile's queue decides this"
                 yield Problem(("cluster", key), message, severity="note")
@@ -169,7 +169,7 @@ def _machines(spec: Spec, decision: Decision, facts: Facts) -> Iterator[Problem]
     yield from _alone(options)
     if decision.disk_gib and not options.queue:
         yield from _disk(options)
-    kind = (cluster.gpu_type or "").upper()
+    kind = (cluster.gpu_model or "").upper()
     if kind in NO_DRIVER and not options.ami and not options.queue:
         # https://docs.aws.amazon.com/batch/latest/APIReference/API_Ec2Configuration.html
         message = f"AWS Batch has no AMI for machines with the GPU {kind} any more"

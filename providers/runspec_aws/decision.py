@@ -132,7 +132,8 @@ def decide(spec: Spec, options: AwsOptions) -> Decision:
     cluster, shape = spec.cluster, decide_shape(spec)
     asked = MachineRequest(
         gpus=cluster.gpus or 0,
-        gpu_type=cluster.gpu_type,
+        gpu_type=cluster.gpu_model,
+        gpu_gib=cluster.gpu_gib,
         fabric=options.efa,
         spot=cluster.capacity is not Capacity.ON_DEMAND,
         together=_count_together(shape, spec.max_parallel),

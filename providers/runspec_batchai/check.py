@@ -89,7 +89,7 @@ def _cluster(decision: Decision, spec: Spec) -> Iterator[Problem]:
         what = "ignored: the nodes of a cluster are one scale set, and Batch AI has no other option"
         yield Problem(("cluster", "placement"), what, severity="note")
     if options.cluster:
-        for key in ("cpus", "memory", "gpus", "gpu_type", "disk"):
+        for key in ("cpus", "memory", "gpus", "gpu_type", "gpu_memory", "disk"):
             if getattr(cluster, key) is not None:
                 what = "ignored: the profile's cluster decides this"
                 yield Problem(("cluster", key), what, severity="note")

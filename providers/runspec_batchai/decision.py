@@ -119,7 +119,8 @@ def _machine_request(spec: Spec) -> MachineRequest:
         cpus=cluster.cpus or 1,
         memory_gib=(cluster.memory or 0) / resources.GiB,
         gpus=cluster.gpus or 0,
-        gpu_type=cluster.gpu_type,
+        gpu_type=cluster.gpu_model,
+        gpu_gib=cluster.gpu_gib,
         disk_gib=(cluster.disk or 0) / resources.GiB,
     )
 

@@ -15,6 +15,7 @@ from runspec_jobs.provider.machines import (
     MachineRequest,
     choose_machines,
     chosen_machine,
+    is_enough_gpu_memory,
 )
 
 GiB = 1 << 30
@@ -97,6 +98,8 @@ def lacking(request: MachineRequest, size: Machine) -> str:
         return "gpus"
     if request.gpu_type and request.gpu_type.upper() != size.gpu:
         return "gpu_type"
+    if not is_enough_gpu_memory(size.gpu_gib or 0, request.gpu_gib):
+        return "gpu_memory"
     if request.cpus > (size.cpus or 0):
         return "cpus"
     if request.memory_gib > (size.memory_gib or 0):

@@ -55,6 +55,10 @@ def _machine(spec: Spec, facts: Facts) -> Iterator[Problem]:
 
 def _gpus(spec: Spec, facts: Facts) -> Iterator[Problem]:
     gpus, nodes, here = spec.cluster.gpus or 0, spec.cluster.nodes.max, facts.survey.get("gpus")
+    if spec.cluster.gpu_gib:
+        at = ("cluster", "gpu_memory" if spec.cluster.gpu_memory else "gpu_type")
+        message = "the job gets the GPUs of this machine, whatever their memory is"
+        yield Problem(at, message, severity="note")
     if here is not None and here < gpus * nodes and not facts.options.without_gpus:
         asked = f"{nodes} x {gpus} GPUs, which nodes do not share" if nodes > 1 else f"{gpus} GPUs"
         message = f"the spec asks for {asked}, and this machine has {here}"

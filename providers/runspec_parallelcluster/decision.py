@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from runspec_jobs.provider import Capacity, Spec
 from runspec_jobs.provider.commands import tasks
-from runspec_jobs.provider.machines import ChosenMachine, MachineRequest
+from runspec_jobs.provider.machines import ChosenMachine, MachineRequest, is_enough_gpu_memory
 from runspec_parallelcluster.options import ParallelClusterOptions, Queue
 from runspec_parallelcluster.resources import (
     MIB,
@@ -33,6 +33,7 @@ class Needs(NamedTuple):
     memory_mib: int
     gpus: int
     gpu_type: str | None
+    gpu_gib: float  # of each GPU
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def decide(spec: Spec, options: ParallelClusterOptions) -> Decision:
     return Decision(
         options=options,
         nodes=spec.cluster.nodes.max,
-        gpu_type=spec.cluster.gpu_type,
+        gpu_type=spec.cluster.gpu_model,
         asks_memory=bool(spec.cluster.memory),
         capacity=spec.cluster.capacity,
         queues=queues,
@@ -89,7 +90,7 @@ def _needs(spec: Spec) -> Needs:
     cluster = spec.cluster
     memory = -(-cluster.memory // MIB) if cluster.memory else 0
     gpus = cluster.gpus or (1 if cluster.gpu_type else 0)
-    return Needs(cluster.cpus or 1, memory, gpus, cluster.gpu_type)
+    return Needs(cluster.cpus or 1, memory, gpus, cluster.gpu_model, cluster.gpu_gib)
 
 
 def _make_queues(spec: Spec, options: ParallelClusterOptions) -> Iterator[tuple[str, Queue]]:
@@ -123,6 +124,7 @@ def _machine_request(spec: Spec, needs: Needs, options: ParallelClusterOptions) 
         memory_gib=memory_mib / 1024,
         gpus=spec.cluster.gpus or 0,
         gpu_type=needs.gpu_type,
+        gpu_gib=needs.gpu_gib,
         architecture=find_architecture(options.head_node),
         together=_count_together(spec),
         region=options.region,
@@ -171,6 +173,7 @@ def _fits(needs: Needs, queue: Queue) -> bool:
         and usable_mib(machine) >= needs.memory_mib
         and (machine.gpus or 0) >= needs.gpus
         and (not kind or (machine.gpu or "").lower() == kind)
+        and is_enough_gpu_memory(machine.gpu_gib or 0, needs.gpu_gib)
         for machine in map(known, queue.instance_types)
         if machine is not None
     )

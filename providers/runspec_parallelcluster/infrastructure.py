@@ -61,7 +61,9 @@ def _by_request(choice: QueueChoice) -> Queue:
     """Return the queue with the request in place of the instance types that the rule chooses for it."""
     if not choice.is_by_rule:
         return choice.queue
-    return _with_types(choice.queue, str(tuple(choice.request)))
+    # Clusters of earlier versions have no memory of GPUs in the digest.
+    last = None if choice.request.gpu_gib else -1
+    return _with_types(choice.queue, str(tuple(choice.request)[:last]))
 
 
 def _with_types(queue: Queue, *types: str) -> Queue:

@@ -6,7 +6,7 @@ from typing import Any
 
 from runspec_jobs.provider import Facts
 from runspec_parallelcluster.check.rules import USERS
-from runspec_parallelcluster.decision import Decision, QueueChoice
+from runspec_parallelcluster.decision import GIB, Decision, QueueChoice
 from runspec_parallelcluster.options import ParallelClusterOptions
 from runspec_parallelcluster.resources import known, usable_mib
 
@@ -48,7 +48,17 @@ def options(decision: Decision) -> ParallelClusterOptions:
         "partition": next(iter(firm), own.partition),
         "spot_partition": next(iter(spot), own.spot_partition),
     }
+    if known_sizes := _read_gpu_memory(decision):
+        follows["gpu_memory"] = {**known_sizes, **own.gpu_memory}
     return access(own.model_copy(update=follows))
+
+
+def _read_gpu_memory(decision: Decision) -> dict[str, int]:
+    """Return the memory in bytes of one GPU of each type, the least if machines differ; nothing if no job asks."""
+    choices = [choice for choice in decision.queues.values() if choice.request.gpu_gib]
+    names = {name for choice in choices for name in choice.queue.instance_types}
+    gpus = [(m.gpu.lower(), m.gpu_gib) for m in map(known, names) if m and m.gpu and m.gpu_gib]
+    return {kind: int(gib * GIB) for kind, gib in sorted(gpus, reverse=True)}
 
 
 def access(own: ParallelClusterOptions) -> ParallelClusterOptions:

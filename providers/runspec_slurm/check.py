@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from runspec_jobs.provider import Capacity, Facts, Launch, Path, Problem, Spec, did_you_mean
+from runspec_jobs.provider.machines import is_enough_gpu_memory
 from runspec_jobs.provider.spec_checks import literal_paths, not_in_profile, secret_problems
 from runspec_slurm import containers, job, resources
 from runspec_slurm.decision import EARLY_S, Decision
@@ -177,6 +179,7 @@ def check_partition(decision: Decision, spec: Spec, facts: Facts) -> Iterator[Pr
     yield from _capacity(decision, spec)
     yield from _array(decision, spec, facts)
     yield from _gpu_request(decision, spec, facts)
+    yield from _gpu_memory(decision, spec)
     for partition in decision.partitions:
         yield from _open(partition)
         yield from _check_nodes(decision, partition)
@@ -300,6 +303,29 @@ def _sizes(decision: Decision, spec: Spec, partition: Partition) -> Iterator[Pro
         if wanted and most is not None and wanted > most * MIB:
             what = f"{wanted / GIB:,.6g} GiB, but a node of '{partition.name}' has {most / 1024:,.6g} GiB"
             yield Problem(("cluster", key), what, ANOTHER)
+
+
+def _gpu_memory(decision: Decision, spec: Spec) -> Iterator[Problem]:
+    """Yield the problem of GPUs of which it is not known that they have the memory that the spec asks for."""
+    asked, kind, sizes = spec.cluster, decision.gpu_type, decision.options.gpu_memory
+    at = ("cluster", "gpu_memory" if asked.gpu_memory else "gpu_type")
+    is_named = kind is not None and kind.lower() == (asked.gpu_type or "").lower()
+    if not asked.gpu_gib or (is_named and not asked.gpu_memory and kind not in sizes):
+        return  # the cluster itself has the size in the name of the type
+    if kind is not None and kind in sizes:
+        if not is_enough_gpu_memory(sizes[kind] / GIB, asked.gpu_gib):
+            what = (
+                f"{asked.gpu_gib:g} GiB, but a GPU of type '{kind}' has {sizes[kind] / GIB:g} GiB"
+            )
+            yield Problem(at, what, "name another gpu_type, or ask for less")
+    elif kind is None and sizes:
+        types = ", ".join(f"{name} {size / GIB:g} GiB" for name, size in sizes.items())
+        what = f"{asked.gpu_gib:g} GiB, but the GPUs of the job's partition have less: {types}"
+        yield Problem(at, what, "use another partition, or ask for less")
+    else:
+        what = "Slurm does not know how much memory a GPU has"
+        example = f"providers: {{{spec.provider}: {{gpu_memory: {{{kind or 'a100'}: {math.ceil(asked.gpu_gib)}GiB}}}}}}"
+        yield Problem(at, what, f"set {example} in the profile, or name a gpu_type alone")
 
 
 def _gpus(decision: Decision, spec: Spec, partition: Partition) -> Iterator[Problem]:

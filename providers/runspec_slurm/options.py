@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from runspec_agent.base import limits
 from runspec_jobs.provider.registry_login import RegistryOptions
-from runspec_jobs.provider.settings import Anyone, Key, Seconds, User, Word, text_like
+from runspec_jobs.provider.settings import Anyone, Bytes, Key, Seconds, User, Word, text_like
 
 # Neither an option of ssh nor a character that a shell interprets.
 HOST = r"^[A-Za-z0-9_][A-Za-z0-9_.@:-]*$"
@@ -123,6 +123,11 @@ class SlurmOptions(RegistryOptions):
     gpu_types: Anyone[Mapping[Word, Named]] = Field(
         default={},
         description="The cluster's name for a `gpu_type`, if it differs: `{V100: tesla}`.",
+    )
+    gpu_memory: Anyone[Mapping[Word, Bytes]] = Field(
+        default={},
+        description="The memory of one GPU, by the cluster's name of its type, which Slurm does not know: "
+        "`{a100: 80GiB}`. `cluster.gpu_memory` needs it.",
     )
     gres: Anyone[tuple[Gres, ...]] = Field(
         default=(),

@@ -14,7 +14,7 @@ from runspec_aws.resources import (
     of_family,
 )
 from runspec_jobs.provider import Path, Problem
-from runspec_jobs.provider.machines import Machine
+from runspec_jobs.provider.machines import Machine, is_enough_gpu_memory
 
 NODES: Path = ("cluster", "nodes")
 # Names that AWS Batch accepts for instance types that it selects by itself:
@@ -143,3 +143,8 @@ def _check_sizes(decision: Decision) -> Iterator[Problem]:
     elif machines and gpu and not any((m.gpu or "").upper() == gpu.upper() for m in machines):
         message = f"'{gpu}', but no type of instance_types that is large enough has it"
         yield Problem(("cluster", "gpu_type"), message, "name another type, or remove gpu_type")
+    elif small := [
+        m for m in machines if not is_enough_gpu_memory(m.gpu_gib or 0, decision.machine.gpu_gib)
+    ]:
+        message = f"{small[0].name} of instance_types has GPUs of {small[0].gpu_gib or 0:g} GiB"
+        yield Problem(("cluster", "gpu_memory"), message, "name another type, or ask for less")

@@ -64,6 +64,7 @@ class Machine(NamedTuple):
     family: str
     leaves: str | None = None
     spot: bool = True
+    gpu_gib: float = 0  # of each GPU
 
     @property
     def retired(self) -> bool:
@@ -128,6 +129,7 @@ def _machine(row: CatalogueMachine) -> Machine | None:
         row.family,
         leaves,
         "no-spot" not in row.traits,
+        row.gpu_gib or 0,
     )
 
 

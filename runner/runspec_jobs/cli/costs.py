@@ -34,8 +34,9 @@ def lines(cost: Estimate) -> Iterator[str]:
         head = f"{machines(cost)} x " if number == 0 else "or "
         each = "each " if cost.at_once > 1 else ""
         spot = "" if one.spot_usd_hour is None else f", {format_usd(one.spot_usd_hour)} on spot"
+        gpus = f" with {one.gpus}" if one.gpus else ""
         yield escape_control(
-            f"     {head}{one.name}: {each}{hourly(one.usd_hour)}{spot} ({one.why})"
+            f"     {head}{one.name}{gpus}: {each}{hourly(one.usd_hour)}{spot} ({one.why})"
         )
     if len(cost.machines) > SHOWN:
         yield f"     or one of {len(cost.machines) - SHOWN} more: --json lists all"

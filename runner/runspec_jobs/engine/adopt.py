@@ -202,6 +202,7 @@ def convert_state(kept: Kept, provider: Provider, user_profile: profile.Profile)
         }
         resume = None if kept.resume is None else Resume(**kept.resume.model_dump())
         facts = Facts(options, sources, lines, kept.survey, outputs=outputs, resume=resume)
+        spec, _ = source.choose_gpu_type(provider, spec, facts)
         _refuse(kept, source.check_sizes(provider, spec, facts))
         mine = model.make_plan(provider, spec, kept.run[-6:], facts)
         theirs = model.read_plan(kept.plan)

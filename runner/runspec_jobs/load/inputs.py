@@ -130,6 +130,8 @@ def gather(
         lines,
         provider.survey(spec, options) if isinstance(provider, SupportsDiscovery) else {},
     )
+    spec, in_choice = source.choose_gpu_type(provider, spec, facts)
+    problems += in_choice
     mounted = run_mounts.resolve(spec, provider, facts, find_run)
     wrong += mounted.problems
     for name, folder in mounted.copies.items():
@@ -174,7 +176,9 @@ def _check_early(
     provider: Provider, spec: Spec, options: Options, in_use: ProfileInUse
 ) -> list[Problem]:
     """Return the errors that can be found before the provider asks its service."""
-    problems = _check(provider, spec, Facts(options, complete=False), in_use)
+    facts = Facts(options, complete=False)
+    spec, _ = source.choose_gpu_type(provider, spec, facts)
+    problems = _check(provider, spec, facts, in_use)
     return [problem for problem in problems if problem.severity == "error"]
 
 

@@ -165,7 +165,9 @@ def validate_text(text: SourceFile) -> tuple[Spec | None, list[Problem]]:
     )
     if options is None:
         return spec, [*notes, *in_spec]
-    return spec, [*notes, *check_sizes(provider, spec, Facts(options, complete=False))]
+    facts = Facts(options, complete=False)
+    spec, in_choice = choose_gpu_type(provider, spec, facts)
+    return spec, [*notes, *in_choice, *check_sizes(provider, spec, facts)]
 
 
 def find_written_notes(spec: Spec, base: Path, provider: Provider | None) -> Iterator[Problem]:
@@ -193,6 +195,30 @@ def _suggest_provider(document: Document, problems: Sequence[Problem]) -> list[P
         problem._replace(hint=meant) if problem.path == ("provider",) else problem
         for problem in problems
     ]
+
+
+def choose_gpu_type(provider: Provider, spec: Spec, facts: Facts) -> tuple[Spec, Sequence[Problem]]:
+    """Return *spec* with the first of its types of GPUs that *provider* can give it, and a note if others come first.
+
+    If it can give none, the first type stays, so that the user reads what is wrong with that one.
+    """
+    kinds = spec.cluster.gpu_types
+    refused: list[str] = []
+    for kind in kinds if len(kinds) > 1 else ():
+        chosen = _with_gpu_type(spec, kind)
+        errors = [p for p in provider.check(chosen, facts) if p.severity == "error"]
+        why = next((p.what for p in errors if p.path[:1] == ("cluster",)), None)
+        if why is None:
+            what = f"'{kind}' is used: {'; '.join(refused)}"
+            note = Problem(("cluster", "gpu_type"), what, severity="note")
+            return chosen, [note] if refused else []
+        refused.append(why if kind in why else f"{kind}: {why}")
+    return _with_gpu_type(spec, kinds[0]) if kinds else spec, ()
+
+
+def _with_gpu_type(spec: Spec, kind: str) -> Spec:
+    cluster = spec.cluster.model_copy(update={"gpu_types": (kind,)})
+    return spec.model_copy(update={"cluster": cluster})
 
 
 def check_sizes(provider: Provider, spec: Spec, facts: Facts) -> list[Problem]:

@@ -16,6 +16,7 @@ from runspec_jobs.machines.price_list import ListedPrices
 
 CAPACITY = 2.0
 GPU_MULTIPLE = 2
+SOLD_GIB = 0.93  # of a GiB, in a GB of vendors: 10^9 / 2^30, rounded down as the catalogues do
 MOST, PER_FAMILY = 12, 2  # the most machines that are chosen, and of one family
 # Machines that nobody gets who does not name them: see `Machine`.
 NEVER = frozenset({"burstable", "metal", "accelerator", "confidential", "no-on-demand"})
@@ -35,6 +36,8 @@ CONTINENTS = {
 class MachineRequest(NamedTuple):
     """What one node requests. *gpu_type* is the model of the GPUs, in upper or lower case.
 
+    *gpu_gib* is the least memory of each GPU: see `has_gpu_memory`.
+
     *fabric* requests an adapter for Elastic Fabric Adapter or InfiniBand, and *spot* a machine that is sold as spot.
     *together* is how many such nodes may share a machine, on a service that runs several jobs on one. *region* is
     where the machine must be sold; None if that is not known.
@@ -50,6 +53,7 @@ class MachineRequest(NamedTuple):
     spot: bool = False
     together: int = 1
     region: str | None = None
+    gpu_gib: float = 0
 
 
 class ChosenMachine(NamedTuple):
@@ -126,6 +130,7 @@ def list_holding(
             # A job without GPUs gets no machine with one, even if it were the cheapest.
             and (machine.gpus >= gpus if gpus else not machine.gpus)
             and (kind is None or (machine.gpu or "").lower() == kind)
+            and is_enough_gpu_memory(machine.gpu_gib or 0, request.gpu_gib)
             and machine.architecture == request.architecture
             and not machine.traits & never
             and (not request.disk_gib or (machine.disk_gib or 0) >= request.disk_gib)
@@ -133,6 +138,17 @@ def list_holding(
             and (request.region is None or catalogue.sold_in(machine, request.region) is not False)
         ):
             yield machine
+
+
+def is_enough_gpu_memory(gib: float, wanted_gib: float) -> bool:
+    """Return whether a GPU with *gib* of memory counts as one with *wanted_gib*.
+
+    Vendors count 10^9 bytes, so that a GPU of "24 GB" has 22.4 GiB. It counts as one of 24 GiB.
+
+    >>> is_enough_gpu_memory(22.4, 24), is_enough_gpu_memory(16, 24)
+    (True, False)
+    """
+    return gib >= wanted_gib * SOLD_GIB
 
 
 def compute_most_gpus(request: MachineRequest) -> int:

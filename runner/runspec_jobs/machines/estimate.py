@@ -21,7 +21,7 @@ from runspec_jobs.machines.choice import (
     order_price,
     price,
 )
-from runspec_jobs.machines.machine import Catalogue, Machine
+from runspec_jobs.machines.machine import Catalogue, Machine, describe_gpus
 from runspec_jobs.machines.price_list import NOT_READ, ListedPrices
 
 HOUR_S = 3600
@@ -92,7 +92,8 @@ class PricedMachine(NamedTuple):
     """A machine with the price of an hour, or None if it is unknown, and the reason for the choice.
 
     If the price is unknown, *near_usd_hour* is that of *near_region*, if one is known. *spot_usd_hour* is the price of
-    a spot machine when the price list was read, and None if it is unknown or the job wants none.
+    a spot machine when the price list was read, and None if it is unknown or the job wants none. *gpus* has the number,
+    type and memory of its GPUs in words; it is empty if there are none, or they are not known.
     """
 
     name: str
@@ -101,6 +102,7 @@ class PricedMachine(NamedTuple):
     near_usd_hour: float | None = None
     near_region: str = ""
     spot_usd_hour: float | None = None
+    gpus: str = ""
 
 
 class Estimate(NamedTuple):
@@ -241,16 +243,16 @@ def price_note(catalogue: Catalogue, region: str | None) -> str:
 def _add_price(
     machine: ChosenMachine, profile_prices: Mapping[str, float], listed: ListedPrices, work: Work
 ) -> PricedMachine:
-    name = machine.machine.name
+    name, gpus = machine.machine.name, describe_gpus(machine.machine)
     if name in profile_prices:
-        return PricedMachine(name, profile_prices[name], "the profile's price")
+        return PricedMachine(name, profile_prices[name], "the profile's price", gpus=gpus)
     machine = listed_machine(machine, listed)
     spot = listed.spot_usd_hour.get(name) if work.spot else None
     # A spot machine never costs more than one on demand: see the links above.
     if spot is not None and machine.usd is not None:
         spot = min(spot, machine.usd)
     return PricedMachine(
-        name, machine.usd, machine.why, machine.near_usd, machine.near_region, spot
+        name, machine.usd, machine.why, machine.near_usd, machine.near_region, spot, gpus
     )
 
 

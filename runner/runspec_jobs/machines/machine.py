@@ -63,6 +63,14 @@ def make_unknown(name: str) -> Machine:
     return Machine(name, name, None, None, None, None, None, None, None, None, None)
 
 
+def describe_gpus(machine: Machine) -> str:
+    """Return the number, type and memory of the GPUs of *machine*, such as `8 A100 of 80 GiB`; empty if it has none."""
+    if not machine.gpus:
+        return ""
+    memory = f" of {machine.gpu_gib:g} GiB" if machine.gpu_gib else ""
+    return f"{machine.gpus:g} {machine.gpu or 'GPUs'}{memory}"
+
+
 def ignore_generation(_: Machine) -> int:
     """Return 0, for a catalogue whose names of machines say no generation."""
     return 0

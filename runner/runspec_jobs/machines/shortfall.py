@@ -11,6 +11,7 @@ from runspec_jobs.machines.choice import (
     GPU_MULTIPLE,
     MachineRequest,
     get_nominal_memory,
+    is_enough_gpu_memory,
     list_holding,
 )
 from runspec_jobs.machines.machine import Catalogue, Machine
@@ -78,8 +79,17 @@ def _list_limits(
     # Machines with GPUs are no choice for a job without, so their sizes would mislead.
     alike = [m for m in catalogue.machines if bool(m.gpus) == bool(request.gpus) and m.cpus]
     yield "gpus", request.gpus, max(m.gpus or 0 for m in alike), ""
+    gib = max(m.gpu_gib or 0 for m in _of_gpu_type(alike, request.gpu_type))
+    if not is_enough_gpu_memory(gib, request.gpu_gib):
+        yield "gpu_memory", request.gpu_gib, gib, " GiB"
     yield "cpus", request.cpus, max(m.cpus or 0 for m in alike), ""
     # In MiB, because a service takes some of the memory: 64 GiB would not fit into "64 GiB".
     mib = round(request.memory_gib * 1024)
     yield "memory", mib, max(int(usable_gib(m) * 1024) for m in alike), " MiB"
     yield "disk", request.disk_gib, max(m.disk_gib or 0 for m in alike), " GiB"
+
+
+def _of_gpu_type(machines: list[Machine], kind: str | None) -> list[Machine]:
+    """Return those of *machines* whose GPUs are of the type *kind*; all if none are."""
+    named = [m for m in machines if kind and (m.gpu or "").lower() == kind.lower()]
+    return named or machines

@@ -8,6 +8,7 @@ from runspec_jobs.machines.choice import (
     MachineRequest as MachineRequest,
     choose as choose_machines,
     chosen_machine as chosen_machine,
+    is_enough_gpu_memory as is_enough_gpu_memory,
     listed_machine as listed_machine,
     price as machine_price,
 )
@@ -61,6 +62,7 @@ __all__ = [
     "Usage",
     "choose_machines",
     "chosen_machine",
+    "is_enough_gpu_memory",
     "listed_machine",
     "machine_price",
     "machine_shortfall",

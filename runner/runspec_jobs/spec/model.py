@@ -10,10 +10,12 @@ from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
+    PlainSerializer,
     Tag,
     WithJsonSchema,
     model_validator,
@@ -115,6 +117,37 @@ NODES_SCHEMA = {
 OF_OTHERS = {"lowpriority": "spot", "dedicated": "on-demand"}
 
 
+def _list_gpu_types(value: Any) -> Any:
+    if isinstance(value, list) and not value:
+        raise make_error("no type", "write gpu_type: A100, or remove it")
+    return (value,) if isinstance(value, str) else value
+
+
+def _check_gpu_types(value: tuple[str, ...]) -> tuple[str, ...]:
+    if twice := next((kind for kind in value if value.count(kind) > 1), None):
+        raise make_error(f"'{twice}' is there twice")
+    return value
+
+
+def _write_gpu_types(value: tuple[str, ...]) -> str | tuple[str, ...] | None:
+    return value if len(value) > 1 else next(iter(value), None)
+
+
+# The model of a GPU and its memory, as vendors write both in one word: A100-80GB.
+GPU_OF_SIZE = r"^(?P<model>.+?)-(?P<gb>[1-9][0-9]{0,3})GB$"
+GPU_TYPES_SCHEMA = {
+    "oneOf": [
+        {"type": "string", "minLength": 1},
+        {
+            "type": "array",
+            "items": {"type": "string", "minLength": 1},
+            "minItems": 1,
+            "uniqueItems": True,
+        },
+    ]
+}
+
+
 POOL = r"^pool:[a-z][a-z0-9_-]{0,39}$"
 BOUGHT = (*(str(c) for c in Capacity), "low-priority")  # the last is read as spot
 
@@ -132,7 +165,7 @@ def _check_capacity(value: Any) -> Any:
 
 
 class Cluster(Model):
-    """The machines of the job. `cpus`, `memory`, `gpus`, `gpu_type` and `disk` are for each node."""
+    """The machines of the job. `cpus`, `memory`, `gpus` and `disk` are for each node."""
 
     model_config = ConfigDict(serialize_by_alias=True)
 
@@ -156,13 +189,46 @@ class Cluster(Model):
     cpus: Positive | None = Field(default=None, description="Number of processor cores.")
     memory: Bytes | None = Field(default=None, description="Main memory, such as `16GiB`.")
     gpus: Positive | None = Field(default=None, description="Number of GPUs.")
-    gpu_type: Word | None = Field(default=None, description="Type of the GPUs, such as `V100`.")
+    gpu_types: Annotated[
+        tuple[Word, ...],
+        BeforeValidator(_list_gpu_types),
+        AfterValidator(_check_gpu_types),
+        PlainSerializer(_write_gpu_types),
+        WithJsonSchema(GPU_TYPES_SCHEMA),
+    ] = Field(
+        default=(),
+        alias="gpu_type",
+        description="Type of the GPUs, such as `V100` or, with the memory of one, `A100-80GB`. A list has the types "
+        "in the order of preference: the job gets the first that the provider can give it.",
+    )
+    gpu_memory: Bytes | None = Field(
+        default=None,
+        description="Least memory of each GPU, such as `40GiB`. A GPU that is sold with 24 GB counts as one of "
+        "`24GiB`.",
+    )
     disk: Bytes | None = Field(default=None, description="Scratch disk space, such as `100GiB`.")
     placement: Literal["close"] | None = Field(
         default=None,
         description="`close` places the nodes in the same zone, with the lowest network latency that the "
         "service offers.",
     )
+
+    @property
+    def gpu_type(self) -> str | None:
+        """The type of the GPUs; of several, the first. runspec plans with the first that the provider can give."""
+        return self.gpu_types[0] if self.gpu_types else None
+
+    @property
+    def gpu_model(self) -> str | None:
+        """The type of the GPUs without the memory that `A100-80GB` names."""
+        match = compiled(GPU_OF_SIZE).match(self.gpu_type or "")
+        return match["model"] if match else self.gpu_type
+
+    @property
+    def gpu_gib(self) -> float:
+        """The least memory of each GPU in GiB, by `gpu_memory` and `gpu_type`; 0 if any will do."""
+        match = compiled(GPU_OF_SIZE).match(self.gpu_type or "")
+        return max((self.gpu_memory or 0) / 2**30, float(match["gb"]) if match else 0)
 
     @property
     def pool(self) -> str | None:

@@ -258,8 +258,9 @@ def _check_launch(spec: Spec) -> Iterator[Problem]:
         yield Problem(
             ("processes_per_node",), message, "set launch: mpi, horovod or torchrun", at="key"
         )
-    if spec.cluster.gpu_type is not None and spec.cluster.gpus is None:
-        yield Problem(("cluster", "gpu_type"), "'gpu_type' needs 'gpus'", "add gpus: 1", at="key")
+    for key in ("gpu_type", "gpu_memory"):
+        if getattr(spec.cluster, key) is not None and spec.cluster.gpus is None:
+            yield Problem(("cluster", key), f"'{key}' needs 'gpus'", "add gpus: 1", at="key")
 
 
 def _time(spec: Spec) -> Iterator[Problem]:

@@ -79,6 +79,24 @@ def test_disks_are_asked_for_only_where_the_partition_knows_of_them() -> None:
 
 
 @pytest.mark.parametrize(
+    ("asked", "gres"),
+    [
+        ({"gpu_memory": "24GiB"}, "--gres=gpu:a30:1"),  # the least that suffices
+        ({"gpu_memory": "80GiB"}, "--gres=gpu:a100:1"),
+        ({"gpu_type": "A100-80GB"}, "--gres=gpu:a100:1"),
+        ({"gpu_type": "T4"}, "--gres=gpu:t4:1"),
+    ],
+)
+def test_gpus_are_requested_by_their_memory_if_the_profile_knows_it(
+    asked: dict[str, Any], gres: str
+) -> None:
+    sizes = {"a100": "80GiB", "t4": "16GiB", "a30": "24GiB", "h200": "141GiB"}
+    found = with_({"gpus": {"t4": 4, "a30": 4, "a100": 8}})
+
+    assert gres in words({"gpu_memory": sizes}, found, cluster={"gpus": 1, **asked})
+
+
+@pytest.mark.parametrize(
     ("options", "found", "asked"),
     [
         ({}, None, "--gres=gpu:v100:2"),

@@ -1,4 +1,4 @@
-"""The machines that each provider picks for 40 requests, as they were reviewed in tests/golden/machines.md.
+"""The machines that each provider picks for 47 requests, as they were reviewed in tests/golden/machines.md.
 
 `RUNSPEC_GOLDEN=write pytest tests/unit/specs/test_machines.py` writes the table anew.
 """
@@ -27,7 +27,7 @@ from tests.support.slurm import parallelcluster_specs as slurm
 
 EASTUS = "https://a.eastus.batch.azure.com"
 GOLDEN = ROOT / "tests" / "golden" / "machines.md"
-HEAD = """# Machines for 40 requests
+HEAD = """# Machines for 47 requests
 
 What each provider picks by the rule of docs/machines.md: AWS Batch and ParallelCluster in us-east-1, Azure Batch in
 eastus. Each cell has the cheapest machine that is large enough, its price of an hour on demand in USD, and the others
@@ -76,6 +76,13 @@ REQUESTS: tuple[dict[str, Any], ...] = (
     {"gpus": 1, "gpu_type": "A100"},
     {"gpus": 1, "gpu_type": "A100", "sweep": 8},
     {"gpus": 8, "gpu_type": "A100"},
+    {"gpus": 1, "gpu_memory": "24GiB"},
+    {"gpus": 1, "gpu_memory": "40GiB"},
+    {"gpus": 8, "gpu_memory": "80GiB"},
+    {"gpus": 8, "gpu_type": "A100-80GB"},
+    {"gpus": 8, "gpu_type": "A100", "gpu_memory": "80GiB"},
+    {"gpus": 1, "gpu_type": "T4", "gpu_memory": "24GiB"},
+    {"gpus": 1, "gpu_memory": "300GiB"},
     {"gpus": 1, "gpu_type": "H100"},
     {"gpus": 8, "gpu_type": "H100", "nodes": 4, "placement": "close", "efa": True},
     {"gpus": 8, "gpu_type": "H200"},
@@ -129,8 +136,8 @@ def rows() -> Iterator[str]:
         yield f"| {words} | {' | '.join(cells)} |\n"
 
 
-def test_the_machines_of_40_requests_are_those_that_were_reviewed() -> None:
-    assert len(REQUESTS) == 40
+def test_the_machines_of_all_requests_are_those_that_were_reviewed() -> None:
+    assert len(REQUESTS) == 47
     found = HEAD + "".join(rows())
 
     if os.environ.get("RUNSPEC_GOLDEN") == "write":

@@ -167,7 +167,16 @@ def _own_pool(decision: Decision, spec: Spec) -> Iterator[Problem]:
     if not POOL_ID.fullmatch(options.pool):
         message = f"pool: '{options.pool}' is not a valid id of a pool"
         yield Problem(setting(spec, "pool"), message, "write at most 64 letters, digits, - and _")
-    for key in ("cpus", "memory", "gpus", "gpu_type", "disk", "placement", "capacity"):
+    for key in (
+        "cpus",
+        "memory",
+        "gpus",
+        "gpu_type",
+        "gpu_memory",
+        "disk",
+        "placement",
+        "capacity",
+    ):
         if getattr(spec.cluster, key) not in (None, Capacity.ON_DEMAND):
             message = "ignored: the profile's pool decides this"
             yield Problem(("cluster", key), message, severity="note")
@@ -264,6 +273,7 @@ def _wants(wanted: MachineRequest, among: Iterable[Machine]) -> tuple[Want, ...]
     there = tuple(among)
     return (
         Want("gpus", wanted.gpus, max(m.gpus for m in there), ""),
+        Want("gpu_memory", wanted.gpu_gib, max(m.gpu_gib for m in there), " GiB"),
         Want("cpus", wanted.cpus, max(m.cpus for m in there), ""),
         Want("memory", wanted.memory_gib, max(m.usable_gib for m in there), " GiB"),
         Want("disk", wanted.disk_gib, max(m.disk_gib for m in there), " GiB"),

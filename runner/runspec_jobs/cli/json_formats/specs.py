@@ -69,6 +69,9 @@ class PricedMachine(Part):
     spot_usd_hour: float | None = Field(
         description="On spot when the price list was read; null if unknown, or the job wants no spot machines."
     )
+    gpus: str = Field(
+        description="Number, type and memory of its GPUs, for people; empty if there are none or they are unknown."
+    )
 
 
 class StandingCost(Part):

@@ -57,6 +57,18 @@ REFUSED: dict[str, Row] = {
     "more disk than a node has": (
         {"cluster": {"disk": "1TiB"}}, {"partition": "gpu"}, FOUND, ("cluster", "disk"), "1,024 GiB",
     ),
+    "GPUs of unknown memory": (
+        {"cluster": {"gpus": 1, "gpu_memory": "40GiB"}}, {"partition": "gpu"}, FOUND, ("cluster", "gpu_memory"),
+        "does not know",
+    ),
+    "GPUs with less memory": (
+        {"cluster": {"gpus": 1, "gpu_type": "V100-32GB"}}, {"partition": "gpu", "gpu_memory": {"v100": "16GiB"}},
+        FOUND, ("cluster", "gpu_type"), "has 16 GiB",
+    ),
+    "no GPUs with so much memory": (
+        {"cluster": {"gpus": 1, "gpu_memory": "40GiB"}}, {"partition": "gpu", "gpu_memory": {"v100": "16GiB"}},
+        FOUND, ("cluster", "gpu_memory"), "have less: v100 16 GiB",
+    ),
     "GPUs where there are none": ({"cluster": {"gpus": 1}}, {}, FOUND, ("cluster", "gpus"), "no GPUs"),
     "more GPUs than a node has": (
         {"cluster": {"gpus": 5, "gpu_type": "V100"}}, {"partition": "gpu"}, FOUND, ("cluster", "gpus"), "has 4",
