@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -138,6 +139,7 @@ class AzureCloud(Stored):
         super().close()
 
 
+@functools.cache
 def azure(blobs: Blobs) -> New:
     """Give what makes a world of its own over one Blob service for all."""
     return partial(new_cloud, AzureCloud, blobs=blobs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -123,6 +124,7 @@ class BatchAiCloud(Stored):
         super().close()
 
 
+@functools.cache
 def batchai(blobs: Blobs, mpi: Path | None = None) -> New:
     """Give what makes a world of its own over one Blob service for all."""
     return partial(new_cloud, BatchAiCloud, blobs=blobs, mpi=mpi)

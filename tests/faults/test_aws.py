@@ -10,15 +10,14 @@ import pytest
 from tests.faults import chosen
 from tests.faults.cells import sample, spread
 from tests.faults.cloud import CELLS, New
-from tests.faults.shapes import SINGLE
 from tests.faults.struck import Case, traced
-from tests.faults.world import QUICK, Driver
+from tests.faults.world import Driver
 from tests.support.fault_proxy import FAULTS
 
 LAGS_S = (0.0, 2.0)  # until lists have what was made
-# Lists that do not lag find no more than lists that do: one verb stands for the others, unless all is tried.
+# Kills while lists do not lag find no more than kills while they do.
 CASES = [
-    pytest.param(verb, lag_s, marks=() if lag_s or verb == "apply" else pytest.mark.matrix)
+    pytest.param(verb, lag_s, marks=() if lag_s else pytest.mark.matrix)
     for verb in CELLS
     for lag_s in LAGS_S
 ]
@@ -57,10 +56,7 @@ def test_a_request_that_goes_wrong_changes_nothing_in_the_end(
 
 @pytest.mark.slow
 def test_a_job_is_submitted_by_one_request(wide_pool: list[Driver], region: New) -> None:
-    with region(wide_pool[0], QUICK, 0.0, SINGLE) as world:
-        world.run("apply", "faults.yaml", wire={"at": None, "fault": None})
-
-        assert world.submits() == 1
+    assert traced(wide_pool[0], region, "apply").submits == 1
 
 
 @pytest.mark.slow

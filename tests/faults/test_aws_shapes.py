@@ -14,7 +14,7 @@ from tests.faults.cells import spread
 from tests.faults.cloud import New
 from tests.faults.shapes import SHAPES, SINGLE
 from tests.faults.struck import Case, traced
-from tests.faults.world import QUICK, Driver
+from tests.faults.world import Driver
 from tests.support.fault_proxy import FAULTS
 
 RECORD, FILES = "PUT /faults/*/record.json", "PUT /faults/*/files"
@@ -95,8 +95,6 @@ def test_a_submission_that_goes_wrong_while_lists_lag_is_one_job_in_the_end(
 def test_a_job_of_any_shape_is_submitted_by_one_request(
     wide_pool: list[Driver], region: New, shape: str
 ) -> None:
-    with region(wide_pool[0], QUICK, 0.0, SHAPES[shape]) as world:
-        world.run("apply", "faults.yaml")
+    found = traced(wide_pool[0], region, "apply", SHAPES[shape])
 
-        assert world.submits() == 1
-        assert len(world.truth()) == SHAPES[shape].containers
+    assert (found.submits, found.began) == (1, SHAPES[shape].containers)

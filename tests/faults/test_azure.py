@@ -10,10 +10,9 @@ import pytest
 
 from tests.faults import chosen
 from tests.faults.cells import spread
-from tests.faults.cloud import LAST, MORE, New
-from tests.faults.shapes import SINGLE
+from tests.faults.cloud import MORE, New
 from tests.faults.struck import Case, traced
-from tests.faults.world import QUICK, Driver
+from tests.faults.world import Driver
 from tests.support.fault_proxy import FAULTS
 
 pytestmark = pytest.mark.slow
@@ -66,24 +65,20 @@ def test_whatever_makes_or_takes_away_is_one_request(
     azure_pool: list[Driver], service: New, verb: str
 ) -> None:
     """And there is no such request that no test here counts."""
-    with service(azure_pool[0], LAST[verb], 0.0, SINGLE) as world:
-        MORE[verb](world)
-        sent = [step["label"] for ended in world.log for step in ended.steps]
-        changing = {
-            label.removeprefix("send ")
-            for label in sent
-            if label.startswith("send ") and chosen.changes(label) and " blob " not in label
-        }
+    found = traced(azure_pool[0], service, verb)
+    sent = found.labels
+    changing = {
+        label.removeprefix("send ")
+        for label in sent
+        if label.startswith("send ") and chosen.changes(label) and " blob " not in label
+    }
 
-        assert changing
-        assert changing - world.sent_once.keys() == set()
-        for request, asked in world.sent_once.items():
-            calls = sum(sent.count(f"call {call}") for call in asked)
-            assert sent.count(f"send {request}") <= calls, request
+    assert changing
+    assert changing - found.sent_once.keys() == set()
+    for request, asked in found.sent_once.items():
+        calls = sum(sent.count(f"call {call}") for call in asked)
+        assert sent.count(f"send {request}") <= calls, request
 
 
 def test_a_job_is_submitted_by_one_request(azure_pool: list[Driver], service: New) -> None:
-    with service(azure_pool[0], QUICK, 0.0, SINGLE) as world:
-        world.run("apply", "faults.yaml")
-
-        assert world.submits() == 1
+    assert traced(azure_pool[0], service, "apply").submits == 1

@@ -24,7 +24,7 @@ from tests.faults.cells import spread
 from tests.faults.cloud import New
 from tests.faults.shapes import ON_AZURE, ON_BATCH_AI, SINGLE, Shape
 from tests.faults.struck import Case, traced
-from tests.faults.world import QUICK, Driver
+from tests.faults.world import Driver
 from tests.support.fault_proxy import FAULTS
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("mpi", ["openmpi"], indirect=True)]
@@ -111,9 +111,9 @@ def test_a_job_of_any_shape_is_submitted_by_as_many_requests_as_it_has_parts(
     azure_pool: list[Driver], blobs: Blobs, mpi: Path, shape: str
 ) -> None:
     where = place(shape, blobs, mpi)
-    with where.new(azure_pool[0], QUICK, 0.0, SHAPES[shape]) as world:
-        done = world.run("apply", "faults.yaml")
 
-        sent = [step["label"] for step in done.steps].count(f"send {where.submits}")
-        assert sent == {"collections of tasks": 2, "jobs of a sweep": 2}.get(shape, 1)
-        assert len(world.truth()) == SHAPES[shape].containers
+    found = traced(azure_pool[0], where.new, "apply", SHAPES[shape])
+
+    sent = found.labels.count(f"send {where.submits}")
+    assert sent == {"collections of tasks": 2, "jobs of a sweep": 2}.get(shape, 1)
+    assert found.began == SHAPES[shape].containers
