@@ -38,10 +38,17 @@ from tests.support.aws.emulated_account import (
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Objects]:
+    found = Objects(tmp_path_factory.mktemp("moto"))
+    yield found
+    found.close()
+
+
 @pytest.fixture
-def moto(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Give an account of moto's own, for everything."""
-    server = Objects(tmp_path / "moto")
+def moto(server: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give an account of moto's own, for everything, in which there is nothing yet."""
+    server.ask("POST", "/moto-api/reset")
     server.ask("POST", "/moto-api/config", json.dumps({"batch": {"use_docker": False}}))
     server.make_bucket(BUCKET, REGION)
     for name, value in {**KEYS, "AWS_ENDPOINT_URL": server.url}.items():
@@ -50,8 +57,6 @@ def moto(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     write_ends(monkeypatch, tmp_path.name)
     monkeypatch.chdir(tmp_path)
     profile(tmp_path, **account())
-    yield
-    server.close()
 
 
 def write_ends(monkeypatch: pytest.MonkeyPatch, prefix: str) -> None:

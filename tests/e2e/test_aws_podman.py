@@ -22,7 +22,6 @@ from tests.e2e.test_podman import (
 )
 from tests.support import ends
 from tests.support.aws.emulated_account import (
-    BUCKET,
     PROFILE,
     REGION,
     Capture,
@@ -38,22 +37,19 @@ pytestmark = [pytest.mark.slow, pytest.mark.podman]
 
 @pytest.fixture
 def region(
-    podman: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    podman: dict[str, str], objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Region]:
     for name, value in podman.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(timing, "DEFAULT", timing.Timing(quiet_s=0.2))
-    objects = Objects(tmp_path / "objects")
-    objects.make_bucket(BUCKET, REGION)
     found = Region(tmp_path / "region", REGION, objects, engine="podman", terminate_grace_s=2.0)
     for name, value in found.env.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
-    settings: dict[str, Any] = {**PROFILE, "image": IMAGE}
+    settings: dict[str, Any] = {**PROFILE, "image": IMAGE, "prefix": tmp_path.name}
     own_profile().write_text(json.dumps({"providers": {"aws-batch": settings}}))
     yield found
     found.close()
-    objects.close()
 
 
 def test_folders_come_to_their_places_and_outputs_come_back(

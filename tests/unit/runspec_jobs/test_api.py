@@ -265,11 +265,11 @@ def test_sizes_are_applied_one_by_one() -> None:
 
 @pytest.mark.parametrize("names", ["equal", "distinct"])
 def test_threads_that_apply_at_once_make_one_run_of_each_name(names: str) -> None:
-    """Eight threads, fifty applies each; a job is short, and later applies find its run."""
+    """Eight threads, fifteen applies each; a job is short, and later applies find its run."""
 
     def work(thread: int) -> list[tuple[str, str]]:
         found = []
-        for number in range(50):
+        for number in range(15):
             name = f"job-{number % 5}" if names == "equal" else f"job-{thread}-{number % 5}"
             found.append((name, api.apply(api.load(value(name, "true"))).id))
         return found
