@@ -39,11 +39,18 @@ def blobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Blobs]:
         yield found
 
 
+# What differs from store to store is below these. What else a job does asks each store for the same things.
+OF_STORES = ("store", "transfer")
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Say which store it is: what a job needs of one, all give. There is no way to a folder that could be broken."""
     told = any("kind" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    told = told or hasattr(metafunc.module, "kind")
     if "kind" in metafunc.fixturenames and not told:
-        kinds = ["s3", pytest.param("blob", marks=pytest.mark.slow)]
+        differs = metafunc.definition.path.parent.name in OF_STORES
+        marks = [pytest.mark.slow] if differs else [pytest.mark.slow, pytest.mark.matrix]
+        kinds = ["s3", pytest.param("blob", marks=marks)]
         if "way" not in inspect.signature(metafunc.function).parameters:
             kinds.append("folder")
         metafunc.parametrize("kind", kinds, indirect=True)

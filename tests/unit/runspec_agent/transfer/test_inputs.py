@@ -176,7 +176,7 @@ def named(name: str) -> Change:
     return lambda info: setattr(info, "name", name)
 
 
-def kind(what: bytes) -> Change:
+def of_type(what: bytes) -> Change:
     def change(info: tarfile.TarInfo) -> None:
         info.type, info.linkname, info.size = what, "/etc/passwd", 0
 
@@ -189,11 +189,11 @@ def kind(what: bytes) -> Change:
         named("../out"),
         named("a/../../out"),
         named("/tmp/out"),
-        kind(tarfile.SYMTYPE),
-        kind(tarfile.LNKTYPE),
-        kind(tarfile.CHRTYPE),
-        kind(tarfile.FIFOTYPE),
-        kind(tarfile.DIRTYPE),
+        of_type(tarfile.SYMTYPE),
+        of_type(tarfile.LNKTYPE),
+        of_type(tarfile.CHRTYPE),
+        of_type(tarfile.FIFOTYPE),
+        of_type(tarfile.DIRTYPE),
     ],
 )
 def test_what_is_not_a_plain_file_is_refused(
