@@ -1,7 +1,7 @@
 """The types of the values in a spec: the text that each accepts, and its JSON Schema for editors.
 
 A scalar of the file keeps its source text until the type of its field interprets it, so `VERSION: 3.10`
-in `env` stays "3.10" and `1:00:00` is never 3600. Tests check that each type accepts the same values as
+in `env` stays "3.10", and `START: 1:00:00` is not 3600. Tests check that each type accepts the same values as
 its JSON Schema.
 """
 
@@ -33,9 +33,13 @@ SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 
 LARGEST = 2**63 - 1  # the greatest integer in other languages and in random draws
 
-DURATION = r"^(?=[0-9])([0-9]{1,6}d)?([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$"
+# 1h30m; or as Slurm and others write it where it means one thing: 2:00:00, 1-12 and 1-12:00, but not 30:00.
+DURATION = (
+    r"^((?=[0-9])([0-9]{1,6}d)?([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?"
+    r"|([0-9]{1,4}-)?[0-9]{1,4}:[0-5][0-9]:[0-5][0-9]|[0-9]{1,4}-[0-9]{1,2}(:[0-5][0-9])?)$"
+)
 SAVES = r"^last( [1-9][0-9]{0,2})?$"
-BYTES = r"^[0-9]{1,9}(KiB|MiB|GiB|TiB)$"
+BYTES = r"^[0-9]{1,9}(Ki|Mi|Gi|Ti)B?$"  # with `B`, or as Kubernetes writes it
 NAME = r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$"
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]{0,127}$"
 KEY = r"^[a-z][a-z0-9_-]{0,39}$"
@@ -105,17 +109,31 @@ def _free(value: Any) -> Any:
 
 
 def parse_seconds(value: Any) -> Any:
-    """Return the seconds in a duration such as "1h30m"; return values that are not text unchanged.
+    """Return the seconds in a duration such as "1h30m" or "1:30:00"; return values that are not text unchanged.
 
-    >>> parse_seconds("1h30m")
-    5400
+    The forms with colons are those of sbatch: https://slurm.schedmd.com/sbatch.html#OPT_time
+
+    >>> parse_seconds("1h30m"), parse_seconds("1:30:00"), parse_seconds("1-12:00")
+    (5400, 5400, 129600)
     """
     if not isinstance(value, str):
         return value
     if not compiled(DURATION).fullmatch(value):
-        hint = f"write {value}s" if value.isdecimal() else "write it as 90s, 10m, 2h or 1h30m"
-        raise make_error(f"'{value}' is not a length of time", hint)
+        raise make_error(f"'{value}' is not a length of time", _suggest_duration(value))
+    if "-" in value or ":" in value:
+        days, _, clock = value.rpartition("-")
+        parts = [int(part) for part in clock.split(":")]
+        hours, minutes, seconds = [*parts, 0, 0][:3]
+        return int(days or 0) * 86_400 + hours * 3_600 + minutes * 60 + seconds
     return sum(int(n) * SECONDS[unit] for n, unit in re.findall(r"([0-9]+)([dhms])", value))
+
+
+def _suggest_duration(value: str) -> str:
+    if value.isdecimal():
+        return f"write {value}s"
+    if match := re.fullmatch(r"([0-9]{1,4}):([0-5]?[0-9])", value):
+        return f"write {match[1]}h{match[2]}m, or {match[1]}m{match[2]}s"
+    return "write it as 90s, 10m, 2h, 1h30m or 1:30:00"
 
 
 def parse_saves(value: Any) -> Any:
@@ -132,10 +150,10 @@ def parse_saves(value: Any) -> Any:
 
 
 def parse_size(value: Any) -> Any:
-    """Return the bytes in a size such as "16GiB"; return values that are not text unchanged.
+    """Return the bytes in a size such as "16GiB" or "16Gi"; return values that are not text unchanged.
 
-    >>> parse_size("2KiB")
-    2048
+    >>> parse_size("2KiB"), parse_size("2Ki")
+    (2048, 2048)
     """
     if not isinstance(value, str):
         return value
@@ -145,7 +163,8 @@ def parse_size(value: Any) -> Any:
         near = re.match(r"^([0-9]+) ?([KMGTkmgt])i?[bB]?$", value)
         hint = f"write {near[1]}{near[2].upper()}iB" if near else "write it as 512MiB or 16GiB"
         raise make_error(f"'{value}' is not a size", hint)
-    return int(value[:-3]) * UNITS[value[-3:]]
+    number, unit = value.removesuffix("B")[:-2], value.removesuffix("B")[-2:]
+    return int(number) * UNITS[f"{unit}B"]
 
 
 def make_match_validator(

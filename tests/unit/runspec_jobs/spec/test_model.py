@@ -132,6 +132,31 @@ def test_every_link_of_the_reference_page_leads_somewhere() -> None:
     assert broken == set()
 
 
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [("2:00:00", 7_200), ("0-0:30:00", 1_800), ("1-12", 129_600), ("1-12:00", 129_600)],
+)
+def test_a_time_as_slurm_writes_it_is_read(written: str, seconds: int) -> None:
+    assert spec(f"{SHORT}timeout: {written}\n").timeout == seconds
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("30:00", "write 30h00m, or 30m00s"),
+        ("2:60:00", "write it as 90s, 10m, 2h, 1h30m or 1:30:00"),
+    ],
+)
+def test_a_time_that_may_mean_two_things_is_refused(written: str, hint: str) -> None:
+    _, problems = validate.parse_spec(reader.read(f"{SHORT}timeout: {written}\n".encode()))
+
+    assert [problem.hint for problem in problems] == [hint]
+
+
+def test_a_size_as_kubernetes_writes_it_is_read() -> None:
+    assert spec(f"{SHORT}cluster: {{memory: 16Gi}}\n").cluster.memory == 16 << 30
+
+
 def test_a_value_of_env_stays_as_it_was_written() -> None:
     found = spec(SHORT + "env: {A: 3.10, B: NO, C: 1:00:00, D: 0777, E: '', F: ~x}\n")
 
