@@ -86,6 +86,7 @@ def test_a_job_runs_is_read_fetched_and_taken_away(
     assert batch.describe_compute_environments()["computeEnvironments"] == []
 
 
+@pytest.mark.matrix
 def test_a_job_that_fails_has_failed(moto: Objects, capsys: Capture) -> None:
     job = write("echo no; exit 9", env=reaching(moto))
 

@@ -166,7 +166,9 @@ def test_a_job_that_waits_in_vain_is_given_up(
     assert "max_queue_wait has passed: AWS has no such machine now" in found["reason"]
 
 
-@pytest.mark.parametrize("code", [75, 137, 143])
+@pytest.mark.parametrize(
+    "code", [*(pytest.param(code, marks=pytest.mark.matrix) for code in (75, 137)), 143]
+)
 def test_the_exit_code_of_a_program_on_spot_is_its_own(
     code: int, region: Region, capsys: Capture
 ) -> None:

@@ -279,7 +279,7 @@ def test_busybox_alone_says_what_it_cannot(
     assert "outputs need curl, python3 or GNU wget" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("code", [75, 143])
+@pytest.mark.parametrize("code", [75, pytest.param(143, marks=pytest.mark.matrix)])
 def test_the_exit_code_of_a_program_on_spot_is_its_own(
     code: int, region: Region, capsys: Capture
 ) -> None:

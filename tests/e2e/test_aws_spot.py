@@ -191,6 +191,7 @@ def ranks(tmp_path: Path) -> str:
     )
 
 
+@test_launch.one_mpi
 def test_ranks_on_spot_nodes_are_one_world(
     with_mpi: Region, tmp_path: Path, capsys: Capture
 ) -> None:
@@ -209,6 +210,7 @@ def test_ranks_on_spot_nodes_are_one_world(
     assert len({(node, host) for _, node, host in found}) == len({h for *_, h in found}) == 2
 
 
+@test_launch.one_mpi
 @pytest.mark.parametrize(
     "notice_s,codes", [(60, [143, 0]), pytest.param(0, [None, 0], marks=pytest.mark.matrix)]
 )

@@ -55,7 +55,15 @@ def test_a_second_apply_makes_nothing_and_asks_little(account: AzureBatch, capsy
     assert len(calls(account)) - before <= 6
 
 
-@pytest.mark.parametrize("kind", ["busy", "throttle", "error-before", "error-after"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "busy",
+        pytest.param("throttle", marks=pytest.mark.matrix),
+        pytest.param("error-before", marks=pytest.mark.matrix),
+        "error-after",
+    ],
+)
 def test_apply_goes_on_after_one_failure_of_each_request_that_makes_something(
     kind: str, account: AzureBatch, capsys: Capture
 ) -> None:
@@ -292,7 +300,9 @@ def test_a_timeout_saves_and_counts_as_a_failed_attempt(
     assert [p.name for p in (tmp_path / "got").rglob("*") if p.is_file()] == ["checkpoint"]
 
 
-@pytest.mark.parametrize("code", [75, 77, 143])
+@pytest.mark.parametrize(
+    "code", [75, *(pytest.param(code, marks=pytest.mark.matrix) for code in (77, 143))]
+)
 def test_the_exit_code_of_a_program_is_its_own(
     code: int, account: AzureBatch, capsys: Capture
 ) -> None:

@@ -31,7 +31,7 @@ from tests.support.profiles import own_profile
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("nodes", [pytest.param(1, marks=pytest.mark.matrix), 2])
 def test_a_job_reaches_its_blobs_by_the_identity_of_its_machines_and_has_no_signature(
     nodes: int, account: AzureBatch, identity: Identity, tmp_path: Path, capsys: Capture
 ) -> None:
@@ -77,7 +77,15 @@ def test_a_pool_with_an_identity_is_shared_and_found_when_nobody_knows_it(
     assert dict(account.world.pools) == {}
 
 
-@pytest.mark.parametrize("kind", ["reset-after", "error-after", "truncated", "reset-before"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "reset-after",
+        pytest.param("error-after", marks=pytest.mark.matrix),
+        pytest.param("truncated", marks=pytest.mark.matrix),
+        "reset-before",
+    ],
+)
 def test_a_pool_whose_making_went_unanswered_is_looked_for_and_made_once(
     kind: str, account: AzureBatch, capsys: Capture
 ) -> None:

@@ -145,7 +145,9 @@ def test_a_job_makes_its_folders_in_a_container_and_on_the_large_disk(
     assert (tmp_path / "got" / "out" / "x").read_text() == SHOWS
 
 
-@pytest.mark.parametrize("provider", ["azure-batch", "azure-batch-ai"])
+@pytest.mark.parametrize(
+    "provider", ["azure-batch", pytest.param("azure-batch-ai", marks=pytest.mark.matrix)]
+)
 def test_two_nodes_in_containers_of_their_own_meet(
     provider: str, request: pytest.FixtureRequest, capsys: Capture
 ) -> None:

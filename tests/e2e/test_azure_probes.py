@@ -122,7 +122,9 @@ def test_files_that_come_whole_whatever_part_is_asked_for_are_seen(
     assert set(verdicts(found).values()) == {"refuted"}, found
 
 
-@pytest.mark.parametrize("way", ["probe", "gc", "elsewhere"])
+@pytest.mark.parametrize(
+    "way", ["probe", "gc", pytest.param("elsewhere", marks=pytest.mark.matrix)]
+)
 def test_what_a_killed_session_has_made_is_taken_away(
     account: AzureBatch, capsys: Capture, way: str
 ) -> None:

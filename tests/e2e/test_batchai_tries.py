@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runspec_jobs.cli.app import run
-from tests.e2e.test_launch import mpi as mpi  # a fixture
+from tests.e2e.test_launch import mpi as mpi, one_mpi  # the first is a fixture
 from tests.support.azure.emulated_batch_ai import operations, subscription, write
 
 pytestmark = pytest.mark.slow
@@ -33,6 +33,7 @@ if world.rank == 0:
 """
 
 
+@one_mpi
 @pytest.mark.parametrize("slots", [1, 2])
 def test_ranks_of_all_nodes_are_one_world_again(
     mpi: Path, slots: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_launch import mpi as mpi  # a fixture
+from tests.e2e.test_launch import mpi as mpi, one_mpi  # the first is a fixture
 from tests.support.agent.elastic_nodes import Elastic, fixed, sgd
 from tests.support.root import ROOT
 
@@ -68,6 +68,7 @@ save()
 """
 
 
+@one_mpi
 def test_an_mpi_job_goes_on_with_the_nodes_that_there_are(
     mpi: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

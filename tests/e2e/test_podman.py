@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -71,18 +72,30 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
         "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
     }
     env = {**os.environ, **settings}
-    made = [
-        "mmdebstrap",
-        "--variant=extract",
-        f"--include={INCLUDE}",
-        "bookworm",
-        str(folder / "i.tar"),
-    ]
-    _run(made, env)
-    _run(["podman", "import", "--quiet", str(folder / "i.tar"), IMAGE], env)
+    made = debian(shared_folder(tmp_path_factory), env)
+    _run(["podman", "import", "--quiet", str(made), IMAGE], env)
     yield settings
     subprocess.run(["podman", "rm", "--all", "--force"], env=env, capture_output=True, check=False)
     subprocess.run(["podman", "rmi", "--all", "--force"], env=env, capture_output=True, check=False)
+
+
+def shared_folder(factory: pytest.TempPathFactory) -> Path:
+    """Return a folder that all workers of a run have."""
+    own = factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+def debian(folder: Path, env: dict[str, str]) -> Path:
+    """Return an archive of a small Debian, which the first who asks for it makes in *folder*."""
+    found = folder / "debian.tar"
+    with (folder / "debian.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not found.exists():
+            part = folder / "debian.part.tar"
+            how = ["--variant=extract", f"--include={INCLUDE}"]
+            _run(["mmdebstrap", *how, "bookworm", str(part)], env)
+            part.rename(found)
+    return found
 
 
 def with_entrypoint(name: str, entrypoint: list[str]) -> str:
@@ -97,6 +110,8 @@ def with_entrypoint(name: str, entrypoint: list[str]) -> str:
     return name
 
 
+# That docker is asked as podman is, one test here shows.
+DOCKER = pytest.param("docker", marks=pytest.mark.matrix)
 CANNOT_START = ("image", "architecture", "shell", "entrypoint")  # rows of the table of ends
 # The head of a program for AArch64, ELF-64: https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html
 FOREIGN = b"\x7fELF\2\1\1" + bytes(9) + b"\2\0\xb7\0" + bytes(108)
@@ -204,7 +219,7 @@ def test_mounts_are_read_only_outputs_come_back_and_the_exit_code_is_kept(
     assert (tmp_path / "got" / "out" / "x.txt").read_text() == "here\n"
 
 
-@pytest.mark.parametrize("engine", ["podman", "docker"])
+@pytest.mark.parametrize("engine", ["podman", DOCKER])
 def test_a_node_may_end_before_another_begins(
     engine: str, request: pytest.FixtureRequest, spec: Path, tmp_path: Path, capsys: Capture
 ) -> None:

@@ -56,7 +56,7 @@ def project(
     yield from prepared(boxes, tmp_path, monkeypatch, capsys, podman=[], python="/usr/bin/python3")
 
 
-@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("nodes", [pytest.param(1, marks=pytest.mark.matrix), 2])
 def test_each_node_runs_the_image_with_its_folders_and_its_words(
     project: Project, tmp_path: Path, nodes: int
 ) -> None:
@@ -80,7 +80,7 @@ def test_each_node_runs_the_image_with_its_folders_and_its_words(
     assert project.log().count("here\n") == nodes
 
 
-@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("nodes", [pytest.param(1, marks=pytest.mark.matrix), 2])
 def test_an_image_of_a_private_registry_is_pulled_on_the_nodes(
     boxes: Cluster,
     podman: dict[str, str],
