@@ -7,9 +7,13 @@ that it has read to the world's file `truth`.
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from tests.faults import cloud
@@ -19,7 +23,7 @@ from tests.faults.cloud import Cloud, New
 from tests.faults.shapes import SINGLE
 from tests.faults.slurm import SlurmCloud
 from tests.faults.struck import Traced, excused, located
-from tests.faults.world import KILLED, QUICK, UNKNOWN, Driver, World, await_that
+from tests.faults.world import KILLED, QUICK, UNKNOWN, Driver, World, await_that, content
 
 JOBS = ("a", "b", "c", "d")
 READS = {"a": (), "b": ("a",), "c": ("a",), "d": ("b", "c")}
@@ -41,20 +45,32 @@ run: |
 """
 FAILS = "exit 3"
 LONG = "trap 'exit 0' TERM; for n in $(seq 3000); do sleep 0.1; done"  # and not `exec`, which would save nothing
-ONCE = 'test "$RUNSPEC_ATTEMPT" != 1 || sleep 300'  # of which the machine is taken away
+ONCE = 'test -e "$TRUTH.b" || { : > "$TRUTH.b"; sleep 300; }'  # which is ended the first time
 CHAIN = "faults"  # the name of the file
 OK = (0, KILLED, UNKNOWN)
+EVERYWHERE: Mapping[str, str] = {}  # all jobs at one provider
+TWO_STORES = {"a": "local", "b": "local"}  # what `c` and `d` read is copied to their store
 
 
-def written(truth: object, provider: str, lasts: Mapping[str, str], more: str = "") -> str:
-    """Return the text of the chain; *lasts* are the commands of jobs before they save, for those that have any."""
+def written(
+    truth: object,
+    provider: str,
+    lasts: Mapping[str, str],
+    more: str = "",
+    elsewhere: Mapping[str, str] = EVERYWHERE,
+) -> str:
+    """Return the text of the chain; *lasts* are the commands of jobs before they save, for those that have any.
+
+    *elsewhere* are the providers of jobs that have another one.
+    """
     texts = []
     for name in JOBS:
         mounts = [
             f"{{name: {of}, source: 'run://{of}/data', target: /job/{of}}}" for of in READS[name]
         ]
         files = [f"${{mounts.{of}}}/{part}" for of in READS[name] for part in ("one", "two")]
-        given = {"name": name, "provider": provider, "truth": truth, "more": more}
+        place = elsewhere.get(name, provider)
+        given = {"name": name, "provider": place, "truth": truth, "more": more}
         last = lasts.get(name, ":")
         lists = {"mounts": ", ".join(mounts), "files": " ".join(files) or "/dev/null"}
         texts.append(JOB.format(**given, **lists, last=last))
@@ -68,15 +84,22 @@ class LocalChain(World):
     def written(self, name: str, last: str) -> str:
         return written(self.folder / "truth", "local", {"b": last})
 
+    def take_machine(self, run: str) -> None:
+        """Kill the process that stays with a run, as when the machine goes down."""
+        (pid,) = (p for p in self.supervisors() if run in content(f"/proc/{p}/cmdline").decode())
+        os.kill(pid, signal.SIGKILL)
 
+
+@dataclass
 class OfClouds(Cloud):
-    """Gives a cloud a chain in place of one job; all of its jobs run at that service."""
+    """Gives a cloud a chain in place of one job, all of whose jobs run at that service but for those *elsewhere*."""
+
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
 
     def spec(self, name: str = CHAIN, last: str | None = None) -> str:
         path = self.folder / f"{name}.yaml"
-        path.write_text(
-            written(self.folder / "truth", self.provider, {"b": last or self.last}, self.shape.spec)
-        )
+        lasts, more = {"b": last or self.last}, self.shape.spec
+        path.write_text(written(self.folder / "truth", self.provider, lasts, more, self.elsewhere))
         return path.name
 
 
@@ -84,15 +107,28 @@ class OfClouds(Cloud):
 class SlurmChain(OfClouds, SlurmCloud):
     """A world with a chain on a cluster."""
 
+    def take_machine(self, run: str) -> None:
+        """Have Slurm begin a job again, as it does when a node is lost."""
+        assert self.cluster is not None
+        (job,) = (line[-1] for line in self.truth() if line[0] == run)
+        self.cluster.run("scontrol", "requeue", job)
+
 
 @dataclass
 class AwsChain(OfClouds, AwsCloud):
     """A world with a chain in a rehearsed region of AWS."""
 
+    def take_machine(self, run: str) -> None:
+        (job,) = [one["id"] for one in self.jobs() if one["name"] == run]
+        self.region.control("POST", "reclaim", {"jobId": job, "notice_s": 0})
+
 
 @dataclass
 class AzureChain(OfClouds, AzureCloud):
     """A world with a chain in a rehearsed account of Azure Batch."""
+
+    def take_machine(self, run: str) -> None:
+        self.account.control("POST", "preempt", {"jobId": run, "taskId": "task-00000"})
 
 
 def ran(world: World) -> Counter[str]:
@@ -179,7 +215,7 @@ def gone(world: World) -> Iterator[str]:
 
 def first(world: World) -> Sequence[str]:
     """Return the command that is killed: where the service waits, all jobs are submitted at once, in one order."""
-    by_service = isinstance(world, (SlurmCloud, AwsCloud))
+    by_service = isinstance(world, SlurmChain | AwsChain) and not world.elsewhere
     return ("apply", "faults.yaml", *["--detach"] * by_service)
 
 
@@ -265,19 +301,48 @@ def destroyed(world: World, **how: Any) -> list[str]:
     return stopped("destroy", world, **how)
 
 
-def reclaimed(world: AwsChain) -> list[str]:
-    """The machine of job `b` is reclaimed: it is tried again, and `d` begins after its second attempt."""
-    world.run("apply", "faults.yaml", "--detach")
+Chain = LocalChain | SlurmChain | AwsChain | AzureChain
+
+
+def loses_machine(world: Chain) -> None:
+    world.take_machine(run_of_b(world))
+
+
+def is_cancelled(world: Chain) -> None:
+    world.again("cancel", run_of_b(world))
+
+
+def is_limited(world: Chain) -> None:
+    """Let job `b` reach its `timeout`."""
+
+
+def run_of_b(world: World) -> str:
+    return next(line[0] for line in world.truth() if line[0].startswith("b-"))
+
+
+def interrupted(world: Chain, end: Callable[[Chain], None], code: int) -> list[str]:
+    """End job `b`, which goes on, while an apply waits, which is to exit with *code*; then `apply` is repeated.
+
+    Unless `b` is tried again in the same run, `d` is not to begin before `apply` is repeated, which starts `b` and `d`.
+    """
+    line = ("apply", "faults.yaml", *["--set", "b:timeout=10s"] * (end is is_limited))
+    following = world.start(*line)
     await_that(lambda: ran(world)["b"] and ran(world)["c"], "jobs that run")
-    run = next(line[0] for line in world.truth() if line[0].startswith("b-"))
-    (job,) = [one["id"] for one in world.jobs() if one["name"] == run]
-    world.region.control("POST", "reclaim", {"jobId": job, "notice_s": 0})
-    world.again("apply", "faults.yaml")
-    began = [line[0].partition("-")[0] for line in world.truth()]
-    wrong = [w for w in succeeded(world) if not w.startswith(("b ran 2", "jobs ran"))]
+    end(world)
+    ended = world.wait(following)
+    wrong = [f"apply ends with {ended.code}: {ended.err[-300:]}"] if ended.code != code else []
+    if code and ran(world)["d"]:
+        wrong.append("d began although b has not succeeded")
+    world.again(*line)
+    began, failed = [one[0].partition("-")[0] for one in world.truth()], int(code != 0)
     if sorted(began) != ["a", "b", "b", "c", "d"] or began[-1] != "d":
         wrong.append(f"they began so: {began}")
-    return wrong
+    for job, states in runs_of(world).items():
+        more = {"b": {failed}, "d": {0, failed}}.get(job, {0})  # a service may wait for `d`, or not
+        if states.count("succeeded") != 1 or len(states) - 1 not in more:
+            wrong.append(f"{job} is {states}")
+    wrong += [w for w in kept(world, (*OK, code)) if not w.startswith("b ran 2")]
+    return [*wrong, *gone(world)]
 
 
 Cell = Callable[..., list[str]]
@@ -295,6 +360,19 @@ def located_in(driver: Driver, new: New, verb: str) -> Traced:
     """Return where a verb with nothing in its way can be killed at a service, and what it sends."""
     with new(driver, CELLS[verb][1], 0.0, SINGLE) as world:
         return located(trace(world, verb))
+
+
+def with_two_stores(new: Callable[..., AbstractContextManager[Cloud]]) -> New:
+    return partial(new, elsewhere=TWO_STORES)
+
+
+def while_copying(driver: Driver, new: New) -> Mapping[int, str]:
+    """Return where an apply can be killed after the last job of the first store has been started."""
+    with new(driver, QUICK, 0.0, SINGLE) as world:
+        steps = world.run(*first(world)).steps
+    labels = [step["label"] for step in steps]
+    last = max(at for at, label in enumerate(labels) if label == "call call start")
+    return {step["n"]: step["label"] for step in steps[last + 1 :] if step["n"] is not None}
 
 
 def killed(driver: Driver, new: New, verb: str, at: int) -> list[str]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
 
 from runspec_emulators.azure_services.blob import Blobs
-from runspec_emulators.slurm import Cluster, Shape
+from runspec_emulators.slurm import Cluster, Shape as Machine
 from tests.faults import chains, chosen
 from tests.faults.cells import sample, spread
 from tests.faults.cloud import AT_ONCE, New, new_cloud
 from tests.faults.conftest import drivers
-from tests.faults.shapes import SINGLE
+from tests.faults.shapes import SINGLE, Shape
 from tests.faults.world import Driver, new_world
 from tests.support.requirements import need
 from tests.support.slurm.shared_cluster import PROGRAMS
@@ -76,7 +76,7 @@ def slurm_pool() -> Iterator[list[Driver]]:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     need(*PROGRAMS)
-    machine = Shape(cpus=64, memory_mb=None)
+    machine = Machine(cpus=64, memory_mb=None)
     with Cluster(tmp_path_factory.mktemp("c"), 2, machine, more={"KillWait": 1}) as one:
         yield one
 
@@ -165,11 +165,96 @@ def test_a_reply_of_job_add_that_is_lost_starts_no_job_of_a_chain_twice(
     assert lost_replies(azure_pool, on_azure, OF_AZURE, "reset after") == {}
 
 
+# Between two stores: `a` and `b` run on this machine, and what they have saved is copied for `c` and `d`.
+
+
+def killed_while_copying(pool: list[Driver], new: New) -> dict[str, list[str]]:
+    places = chains.while_copying(pool[0], new)
+    assert any("PUT" in label.split() for label in places.values())
+    chosen_places = chosen.spaced(list(places))
+    wrong = spread(pool, lambda driver, at: chains.killed(driver, new, "apply", at), chosen_places)
+    return {places[at]: what for at, what in wrong.items()}
+
+
+@pytest.mark.slow
+def test_a_copy_to_slurm_that_is_killed_is_continued_and_no_job_reads_a_part_of_it(
+    slurm_pool: list[Driver], on_slurm: New
+) -> None:
+    new = chains.with_two_stores(on_slurm)
+
+    assert killed_while_copying(slurm_pool, new) == {}
+
+
 @pytest.mark.matrix
 @pytest.mark.slow
-def test_a_job_whose_parent_is_reclaimed_begins_after_its_next_attempt(
+def test_a_copy_to_s3_that_is_killed_is_continued_and_no_job_reads_a_part_of_it(
     wide_pool: list[Driver], on_aws: New
 ) -> None:
-    with on_aws(wide_pool[0], chains.ONCE, 0.0, SPOT) as world:
-        assert isinstance(world, chains.AwsChain)
-        assert chains.reclaimed(world) == []
+    new = chains.with_two_stores(on_aws)
+
+    assert killed_while_copying(wide_pool, new) == {}
+
+
+@pytest.mark.matrix
+@pytest.mark.slow
+def test_a_copy_to_azure_blob_that_is_killed_is_continued_and_no_job_reads_a_part_of_it(
+    azure_pool: list[Driver], on_azure: New
+) -> None:
+    new = chains.with_two_stores(on_azure)
+
+    assert killed_while_copying(azure_pool, new) == {}
+
+
+# A parent that does not succeed at once.
+
+ENDS: dict[str, tuple[Callable[[chains.Chain], None], int]] = {
+    "loses its machine": (chains.loses_machine, 0),
+    "is cancelled": (chains.is_cancelled, 1),
+    "reaches its timeout": (chains.is_limited, 1),
+}
+
+
+@pytest.mark.matrix
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ENDS)
+def test_a_job_does_not_begin_before_the_one_that_it_needs_has_succeeded(
+    pool: list[Driver], end: str
+) -> None:
+    """On this machine nothing is left to try a job again, so `apply` says that it failed."""
+    ends, code = ENDS[end]
+    with new_world(pool[0], chains.ONCE, chains.LocalChain) as world:
+        assert isinstance(world, chains.LocalChain)
+        assert chains.interrupted(world, ends, code or 1) == []
+
+
+def interrupted(driver: Driver, new: New, end: str, shape: Shape = SPOT) -> list[str]:
+    with new(driver, chains.ONCE, 0.0, shape) as world:
+        assert isinstance(world, chains.SlurmChain | chains.AwsChain | chains.AzureChain)
+        return chains.interrupted(world, *ENDS[end])
+
+
+@pytest.mark.matrix
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ENDS)
+def test_a_job_on_slurm_does_not_begin_before_the_one_that_it_needs_has_succeeded(
+    slurm_pool: list[Driver], on_slurm: New, end: str
+) -> None:
+    assert interrupted(slurm_pool[0], on_slurm, end, SINGLE) == []
+
+
+@pytest.mark.matrix
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ENDS)
+def test_a_job_on_aws_batch_does_not_begin_before_the_one_that_it_needs_has_succeeded(
+    wide_pool: list[Driver], on_aws: New, end: str
+) -> None:
+    assert interrupted(wide_pool[0], on_aws, end) == []
+
+
+@pytest.mark.matrix
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ENDS)
+def test_a_job_on_azure_batch_does_not_begin_before_the_one_that_it_needs_has_succeeded(
+    azure_pool: list[Driver], on_azure: New, end: str
+) -> None:
+    assert interrupted(azure_pool[0], on_azure, end) == []
