@@ -15,11 +15,15 @@ from pathlib import Path
 import pytest
 
 from runspec_emulators.slurm import Cluster, Partition, Shape
+from runspec_jobs import api
+from runspec_jobs.cli.app import run
 from tests.e2e.test_elastic_torch import MADE, torch as torch  # a fixture
+from tests.support.providers_of_chains import PROVIDERS, in_all, printed, stand_in, states
 from tests.support.requirements import lack
 from tests.support.root import ROOT
 from tests.support.saved_outputs import saved
 from tests.support.slurm.pcluster_site import pcluster_site
+from tests.support.wait import until
 
 pytestmark = pytest.mark.slow
 
@@ -141,13 +145,17 @@ def test_translation_with_four_ranks_is_that_of_one(site: Site, taken: bool) -> 
     assert len(steps) == 1 + taken
 
 
+def need_transformers() -> None:
+    if not (MADE / f".transformers-{TRANSFORMERS}").exists():
+        lack(f"transformers {TRANSFORMERS}, which tools/setup --test installs")
+
+
 FOUR = {"launch": "torchrun", "processes_per_node": "4"}
 
 
 @pytest.mark.parametrize("more", [{}, pytest.param(FOUR, marks=pytest.mark.matrix)])
 def test_bert_goes_on_from_its_checkpoint(site: Site, more: dict[str, str]) -> None:
-    if not (MADE / f".transformers-{TRANSFORMERS}").exists():
-        lack(f"transformers {TRANSFORMERS}, which tools/setup --test installs")
+    need_transformers()
     data = site.workspace / "bert"
     site.python("make_pairs.py", str(data), "--train", "600", "--dev", "60")
 
@@ -158,3 +166,80 @@ def test_bert_goes_on_from_its_checkpoint(site: Site, more: dict[str, str]) -> N
 
     steps = compare(site, "bert", "model", alone, int(more.get("processes_per_node", "1")))
     assert len(steps) == 2
+
+
+CHAIN = "specs/mrpc.yaml"
+SIZE = ["--train", "300", "--dev", "60"]
+SETTINGS = (
+    "container={}",
+    "cluster={nodes: 1}",
+    "env.OMP_NUM_THREADS=1",
+    "mrpc-bert:outputs=[{name: model, path: /job/model, sync: 1s}]",
+)
+# The others are in the chain of Horovod; see `test_horovod_trains.py`.
+ELSEWHERE = ("local", "slurm")
+
+
+def command(job: str, program: str, *words: str) -> str:
+    line = ["python3", f"${{mounts.code}}/{program}", *words]
+    return f"{job}:command={json.dumps(line)}"
+
+
+def fine_tuning(data: str, out: str) -> list[str]:
+    return ["--data", data, "--model", f"{data}/bert", "--out", out, *BERT]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    """The losses of the same training without runspec."""
+    need_transformers()
+    folder = tmp_path_factory.mktemp("alone")
+    python = str(MADE / "bin/python")
+    for program, words in (
+        ("make_pairs.py", ["pairs", *SIZE]),
+        ("finetune.py", fine_tuning("pairs", "out")),
+    ):
+        line = [python, str(CODE / program), *words]
+        subprocess.run(line, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    return read(folder / "out")
+
+
+@pytest.mark.parametrize("provider", in_all(*PROVIDERS, matrix=ELSEWHERE))
+def test_pairs_fine_tuning_and_evaluation_are_one_chain_that_goes_on_the_next_day(
+    torch: Path,
+    alone: list[float],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    provider: str,
+) -> None:
+    """By one field: the chain is cancelled after a checkpoint, and `apply --resume` does the rest alone."""
+    shutil.copytree(CODE.parent, tmp_path / "specs", ignore=shutil.ignore_patterns("runspec-pro*"))
+    monkeypatch.chdir(tmp_path)
+    settings = [
+        *SETTINGS,
+        f"env.PATH={torch / 'bin'}:{os.environ['PATH']}",
+        command("mrpc-pairs", "make_pairs.py", "${outputs.data}", *SIZE),
+        command("mrpc-bert", "finetune.py", *fine_tuning("${mounts.data}", "${outputs.model}")),
+    ]
+    line = ["apply", CHAIN, "--provider", provider]
+    line += [word for one in settings for word in ("--set", one)]
+
+    with stand_in(provider, CHAIN):
+        following = subprocess.Popen([sys.executable, "-m", "runspec_jobs", *line])
+        until(lambda: any(run.outputs() for run in api.runs("mrpc-bert")))
+        assert run(["cancel", "mrpc"]) == 0
+        assert following.wait() == 1
+        assert states("mrpc", capsys)["mrpc-bert"] == "cancelled"
+
+        assert run([*line, "--resume"]) == 0
+        assert set(states("mrpc", capsys).values()) == {"succeeded"}
+        assert run(["fetch", "mrpc-bert", "trained"]) == 0
+        log, told = printed("mrpc-bert"), printed("mrpc-evaluate")
+        assert len(api.runs("mrpc-pairs")) == 1
+
+    losses = read(Path("trained/model"))
+    assert losses == pytest.approx(alone, abs=1e-9)
+    (step,) = map(int, re.findall(r"1 processes begin at step (\d+)", log))
+    assert 0 < step < len(losses)
+    assert re.search(r"accuracy=[01]\.\d+ f1=[01]\.\d+ of 60 pairs", told)

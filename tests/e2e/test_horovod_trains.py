@@ -14,6 +14,7 @@ import pytest
 from runspec_emulators.slurm import Machines
 from runspec_jobs.cli.app import run
 from tests.support import horovod_example as example
+from tests.support.providers_of_chains import PROVIDERS, in_all, printed, stand_in, states
 from tests.support.requirements import need
 from tests.support.root import ROOT
 from tests.support.slurm.machine_jobs import Desk, ended
@@ -65,24 +66,40 @@ def applied(made: Path, **changes: Any) -> list[float]:
     return example.losses(Path("horovod/trained/node-0"))
 
 
-def test_one_node_prepares_all_train_and_one_evaluates(
-    made: Path, one: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+CHAIN = "horovod/digits.yaml"
+# The others are in the chain of BERT; see `test_article_parallelcluster.py`.
+ELSEWHERE = ("aws-batch", "azure-batch")
+TRAIN = [
+    "python", "${mounts.code}/train.py", "--data", "${mounts.data}", "--out", "${outputs.model}",
+    "--dtype", "float64", "--epochs", str(example.EPOCHS),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("provider", in_all(*PROVIDERS, matrix=ELSEWHERE))
+def test_shards_a_smoke_test_training_and_evaluation_are_one_chain(
+    made: Path,
+    one: list[float],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+    provider: str,
 ) -> None:
-    """The three specs of the example, with four processes on two nodes, by Horovod's own launcher."""
+    """By one field, on this machine, a real Slurm, and the stand-ins of two services."""
     shutil.copytree(ROOT / "specs" / "horovod", tmp_path / "horovod")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PATH", f"{made / 'bin'}:{os.environ['PATH']}")
+    settings = [f"env.PATH={made / 'bin'}:{os.environ['PATH']}"]
+    settings.append(f"digits-train:command={json.dumps(TRAIN)}")
 
-    assert run(["apply", "horovod/prepare.yaml"]) == 0
-    assert run(["fetch", "horovod-data", "horovod"]) == 0
-    found = applied(made, processes_per_node=2)
-    assert run(["apply", "horovod/evaluate.yaml"]) == 0
+    with stand_in(provider, CHAIN):
+        line = ["apply", CHAIN, "--provider", provider]
+        assert run([*line, *(word for one in settings for word in ("--set", one))]) == 0
+        assert run(["fetch", "digits-train", "trained"]) == 0
+        told = {name: printed(name) for name in states("digits", capsys)}
 
-    told = capsys.readouterr().out
-    assert "1500 digits in 4 shards, 297 to evaluate" in told
-    assert "4 processes, loss=" in told
-    assert found == pytest.approx(one, rel=0, abs=NEAR)
-    (right,) = re.findall(r"accuracy=([0-9.]+) of 297 digits", told)
+    assert "1500 digits in 4 shards, 297 to evaluate" in told["digits-shards"]
+    assert "2 processes, loss=" in told["digits-smoke"]
+    assert example.losses(Path("trained")) == pytest.approx(one, rel=0, abs=NEAR)
+    (right,) = re.findall(r"accuracy=([0-9.]+) of 297 digits", told["digits-evaluate"])
     assert float(right) > 0.5
 
 
@@ -107,21 +124,6 @@ def test_any_number_of_processes_trains_as_one(
     found = applied(made, launch=launch, cluster={"nodes": nodes}, processes_per_node=each)
 
     assert found == pytest.approx(one, rel=0, abs=NEAR)
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize("provider", ["aws-batch", "azure-batch"])
-def test_the_stand_in_of_a_service_trains_the_same_by_one_changed_field(
-    made: Path, folder: Path, one: list[float], provider: str
-) -> None:
-    """Two nodes of a process each, as on this machine."""
-    need("azurite")
-    written = example.spec(made, provider=provider)
-    Path("horovod.yaml").write_text(json.dumps(written))
-
-    assert run(["rehearse", "horovod.yaml", "--engine", "process", "--folder", "kept"]) == 0
-
-    assert example.losses(folder / "kept" / "outputs") == pytest.approx(one, rel=0, abs=NEAR)
 
 
 @pytest.mark.root

@@ -37,13 +37,13 @@ SMALL = {
 ELSEWHERE = {
     "elastic-digits": "tests/e2e/test_elastic_torch.py",
     "horovod": "tests/e2e/test_horovod_trains.py",
-    "horovod/evaluate": "tests/e2e/test_horovod_trains.py",
-    "horovod/prepare": "tests/e2e/test_horovod_trains.py",
+    "horovod/digits": "tests/e2e/test_horovod_trains.py",
     "horovod/scaling": "tests/e2e/test_horovod_trains.py",
     "mnist-chainer": "tests/e2e/test_hands_on.py",
     "aws-batch/predict": "tests/e2e/test_article_aws_batch.py",
     "aws-batch/search": "tests/e2e/test_article_aws_batch.py",
     "parallelcluster/bert": "tests/e2e/test_article_parallelcluster.py",
+    "parallelcluster/mrpc": "tests/e2e/test_article_parallelcluster.py",
     "parallelcluster/notebook": "tests/e2e/test_article_parallelcluster.py",
     "parallelcluster/tensorboard": "tests/e2e/test_article_parallelcluster.py",
     "parallelcluster/translation": "tests/e2e/test_article_parallelcluster.py",
@@ -168,8 +168,7 @@ LARGE = {
         {"azure-batch-ai": "Batch AI has no elastic jobs"},
     ),
     "horovod": Large("2 processes, loss=", "horovod", (), ("--epochs", "1")),
-    "horovod/prepare": Large("1500 digits in 4 shards", "horovod"),
-    "horovod/evaluate": Large("accuracy=", "horovod"),
+    "horovod/digits": Large("of 297 digits", "horovod", (), (), {"azure-batch-ai": "from: first"}),
     "horovod/scaling": Large("2 processes, loss=", "horovod", ("processes_per_node=2",)),
     "mnist-chainer": Large("Num process (COMM_WORLD): 2", "", (), ("--epoch", "1", "--unit", "10")),
     "aws-batch/predict": Large("predicted=1000", "torch", (INSTALLED,)),
@@ -186,6 +185,7 @@ LARGE = {
         (*SMALL_STEPS, "--model", "${mounts.data}/bert"),
         UNSHARED,
     ),
+    "parallelcluster/mrpc": Large("of 120 pairs", "torch", ("container={}", NO_GPU)),
     "parallelcluster/notebook": Large("/lab?token=", "", SERVER, (), UNSHARED, 1),
     "parallelcluster/tensorboard": Large("TensorBoard 2", "", SERVER, (), UNSHARED, 1),
     "parallelcluster/translation": Large(
@@ -271,17 +271,9 @@ def prepare(name: str, folder: Path) -> None:
     elif name == "aws-batch/predict":
         words = "--lr 0.1 --out specs/aws-batch/best --epochs 1 --samples 200 --batch 16".split()
         subprocess.run([python, "specs/aws-batch/lenet/train_lenet.py", *words], check=True)
-    elif name in ("horovod", "horovod/evaluate"):
+    elif name == "horovod":
         made = [str(horovod_example.environment() / "bin/python"), "prepare.py", "data"]
         subprocess.run(made, cwd=folder / "specs/horovod", check=True)
-    if name == "horovod/evaluate":
-        (folder / "specs/horovod/trained/node-0/model").mkdir(parents=True)
-        words = (
-            "train.py --data data --out trained/node-0/model --epochs 1 --global-batch 60".split()
-        )
-        horovod_example.alone(
-            horovod_example.environment(), folder / "specs/horovod", ["python", *words]
-        )
 
 
 @pytest.fixture

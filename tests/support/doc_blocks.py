@@ -113,7 +113,7 @@ CHECKED: Mapping[str, Checked] = {
     ),
     'docs/horovod.md: export PATH="$(specs/horovod/environment.sh)/bin:$PATH"': Checked(
         "its first line compiles for minutes",
-        "tests/e2e/test_horovod_trains.py::test_one_node_prepares_all_train_and_one_evaluates",
+        "tests/e2e/test_horovod_trains.py::test_shards_a_smoke_test_training_and_evaluation_are_one_chain",
     ),
     "docs/upgrades.md: git pull && tools/setup": Checked(
         "it would change the checkout in which the tests run",
