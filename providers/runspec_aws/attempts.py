@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_aws import reasons
 from runspec_jobs.provider import Attempt
 from runspec_jobs.provider.node_ends import NodeEnds

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_aws.errors import code_of, got, translated
 from runspec_aws.session import Session
 from runspec_aws.status.jobs import Jobs

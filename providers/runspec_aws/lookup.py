@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_aws.errors import code_of, got, translated
 from runspec_aws.infrastructure import compute_environments
 from runspec_aws.session import Session

@@ -11,10 +11,11 @@ import datetime
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import boto3
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_aws.errors import LOGIN, translated
 from runspec_aws.naming import partition
 from runspec_aws.options import AwsOptions

@@ -6,8 +6,8 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_aws.options import AwsOptions
 from runspec_ec2 import aws_price, ec2_catalogue
 from runspec_jobs.provider import Facts, Problem

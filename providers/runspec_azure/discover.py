@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from azure.core.credentials import TokenCredential
@@ -12,6 +12,7 @@ from azure.core.pipeline.transport import RequestsTransport
 from azure.mgmt.compute import ComputeManagementClient
 from azure.mgmt.resource.resources import ResourceManagementClient
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_azure.errors import translated
 from runspec_azure.resources import vm_sizes
 from runspec_azure.session import clouds, transport

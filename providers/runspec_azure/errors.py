@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from azure.core import exceptions
 from obstore import exceptions as bulk
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.provider import CredentialsError, NoAnswer, RemoteError, Unavailable
 
 LOGIN = "log in again (az login), or set batch_key and storage_key; then repeat the command, which continues"

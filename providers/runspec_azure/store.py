@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
 import obstore
@@ -18,6 +18,7 @@ from azure.storage.blob import ContainerClient
 from obstore import exceptions as bulk
 from obstore.store import AzureStore
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_azure import store_layout
 from runspec_azure.errors import stream_broken, translated
 from runspec_azure.session import clouds

@@ -6,7 +6,8 @@ import math
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import NamedTuple
+
+from runspec_agent.base.light_typing import NamedTuple
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ documentation/using-batchai-environment-variables.md).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from runspec_agent.base.light_typing import NamedTuple
 
 # A file beside the logs with the number, exit code and end, in seconds since 1970, of each attempt that has ended.
 ATTEMPTS_FILE = "runspec-tries"

@@ -8,10 +8,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http.client import HTTPException
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from azure.mgmt.batchai import models
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_azure.session.clouds import is_confidential
 from runspec_azure.session.responses import elements
 from runspec_azure.timing import CLOCK, Clock, PollScheduler

@@ -6,11 +6,12 @@ import contextlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import obstore
 from obstore.store import AzureStore
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_azure.errors import translated
 from runspec_azure.session import clouds
 from runspec_azure.store import Blobs

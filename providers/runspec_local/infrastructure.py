@@ -12,9 +12,10 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from runspec_agent.base import file_lock
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.provider import RemoteError
 from runspec_jobs.provider.registry_login import docker_auth
 from runspec_local.session import container_engine

@@ -8,8 +8,8 @@ import secrets
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.provider import RemoteError
 from runspec_jobs.provider.saved_outputs import Copy, publish as publish_outputs
 from runspec_local.supervisor import durable

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.provider import Capacity, Spec
 from runspec_jobs.provider.commands import tasks
 from runspec_jobs.provider.machines import ChosenMachine, MachineRequest, is_enough_gpu_memory

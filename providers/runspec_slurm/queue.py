@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.provider import NoAnswer, RemoteError, Unavailable
 from runspec_slurm.naming import run_of
 from runspec_slurm.session.process import CLEAN, Done

@@ -6,8 +6,9 @@ Unknown values are None or empty, and then no check depends on them: see `Facts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.provider import Facts
 
 

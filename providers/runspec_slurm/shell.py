@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.provider import RunspecError, Unavailable
 from runspec_jobs.provider.elastic_tasks import task_of
 from runspec_jobs.provider.payload import pack_agent

@@ -9,7 +9,9 @@ import re
 import sys
 from collections.abc import Iterator
 from functools import reduce
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from runspec_agent.base.light_typing import NamedTuple
 
 if TYPE_CHECKING:
     from importlib import metadata

@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_aws.naming import partition
 from runspec_aws.options import AwsOptions
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_aws.decision import Decision
 from runspec_aws.options import AwsOptions
 from runspec_aws.resources import find_machines

@@ -6,13 +6,14 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 from botocore.awsrequest import AWSRequest
 from botocore.exceptions import ClientError
 from botocore.httpsession import URLLib3Session
 from botocore.utils import get_environ_proxies
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_aws.client import AwsClient
 from runspec_aws.errors import translated
 from runspec_jobs.provider import Request

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_aws import attempts, reasons
 from runspec_aws.decision import JobKind
 from runspec_aws.status.poll import Job

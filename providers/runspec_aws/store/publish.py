@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
 
 from boto3.s3.transfer import TransferConfig
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_aws.errors import translated
 from runspec_aws.store.objects import AT_ONCE, Objects
 from runspec_jobs.provider.saved_outputs import Copy, publish as publish_outputs

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_azure.batch import reasons
 from runspec_azure.batch.timing import DEFAULT, Timing
 from runspec_azure.store import Blobs

@@ -6,8 +6,9 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_azure.batch import job as jobs
 from runspec_azure.batch.status import Tasks, attempts_of, seconds
 from runspec_azure.errors import status_of

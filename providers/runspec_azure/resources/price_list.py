@@ -9,8 +9,9 @@ import http.client
 import json
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_azure.session.transport import new_session
 from runspec_jobs.provider import RemoteError, UsageError
 from runspec_jobs.provider.machines import ListedPrices

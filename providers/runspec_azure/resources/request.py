@@ -6,9 +6,10 @@ The VM sizes that discovery found (`Facts.survey`) take precedence over the tabl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_azure.resources.vm_sizes import Machine, catalogue, current, holding, known
 from runspec_jobs.provider.machines import (
     ChosenMachine,

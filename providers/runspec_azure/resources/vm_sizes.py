@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from difflib import SequenceMatcher
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.provider.machines import (
     NOT_READ,
     Catalogue,

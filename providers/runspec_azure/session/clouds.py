@@ -9,8 +9,10 @@ and https://learn.microsoft.com/azure/china/resources-developer-guide.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 from urllib.parse import urlsplit
+
+from runspec_agent.base.light_typing import NamedTuple
 
 Name = Literal["public", "usgovernment", "china"]
 # One audience for all clouds: https://learn.microsoft.com/azure/storage/blobs/authorize-access-azure-active-directory

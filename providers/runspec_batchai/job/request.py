@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_batchai import store_volumes
 from runspec_batchai.decision import Decision
 from runspec_batchai.job import toolkits

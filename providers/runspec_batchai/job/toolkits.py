@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_batchai.attempts import hosts, ranks, with_retries
 from runspec_batchai.decision import Decision
 from runspec_batchai.job import command_line

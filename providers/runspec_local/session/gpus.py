@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_local.naming import VISIBLE
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.provider import Problem, Spec, did_you_mean
 from runspec_parallelcluster.decision import Decision
 from runspec_parallelcluster.naming import at

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_slurm.naming import array_of, job_name, run_of
 from runspec_slurm.queue import Past, Row
 from runspec_slurm.reasons import NOT_SUBMITTED

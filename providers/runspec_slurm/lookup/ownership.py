@@ -6,8 +6,9 @@ Another cluster has other jobs with the same ids, and may share the workspace, s
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.provider import Unavailable
 from runspec_slurm.naming import run_of
 from runspec_slurm.queue import Queue

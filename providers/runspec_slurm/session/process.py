@@ -11,8 +11,9 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from typing import IO, NamedTuple
+from typing import IO
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.provider import Conflict, Unavailable
 
 LOST = 255  # the exit code of ssh if it failed itself, and not the command: ssh(1), EXIT STATUS

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.provider import Attempt, NodeStatus, State, Status
 from runspec_jobs.provider.node_ends import overdue
 from runspec_jobs.provider.types import blamed

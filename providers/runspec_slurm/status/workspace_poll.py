@@ -7,8 +7,9 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_slurm.store.workspace import NOTHING, WorkspaceStore
 
 # Argument: the run. Prints small files whole, the names of the others, and the sizes of logs: wc opens each log, so

@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.provider import Conflict, OutputFile
 from runspec_jobs.provider.job_manifest import OUTPUT_TAR
 from runspec_jobs.provider.saved_outputs import Copy, publish as publish_outputs, read_saved_outputs

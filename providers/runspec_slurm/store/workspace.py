@@ -8,8 +8,9 @@ import posixpath
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.provider import Bundle, NoAnswer, Progress, RemoteError, RunspecError, Unavailable
 from runspec_jobs.provider.streams.tar_stream import tar_blocks
 from runspec_slurm.session.process import Done

@@ -1,13 +1,14 @@
 """What modules of the agent use of `typing`, without its import: that takes longer than the work of a small task.
 
 The compiled modules of `job.bytecode_cache` import this module in place of `typing`. Nothing here checks types.
+The core and providers take `NamedTuple` alone, whose original compiles the annotation of each field.
 """
 
 from collections import namedtuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any as _Any, Dict as _Dict, Tuple as _Tuple
+    from typing import Any as _Any, Dict as _Dict, NamedTuple as NamedTuple, Tuple as _Tuple
 
 
 class _Form:
@@ -29,19 +30,20 @@ def cast(_: "_Any", value: "_Any") -> "_Any":
     return value
 
 
-class _NamedTupleMeta(type):
-    def __new__(mcs, name: str, bases: "_Tuple[type, ...]", body: "_Dict[str, _Any]") -> "_Any":
-        if not bases:
-            return super().__new__(mcs, name, bases, body)
-        fields = body.get("__annotations__", {})
-        made = namedtuple(name, fields)  # type: ignore[misc]  # noqa: PYI024 - this is what stands for it
-        defaults = tuple(body[field] for field in fields if field in body)
-        made.__new__.__defaults__ = defaults
-        for key, value in body.items():
-            if key not in fields and key not in ("__annotations__", "__dict__", "__weakref__"):
-                setattr(made, key, value)
-        return made
+if not TYPE_CHECKING:
 
+    class _NamedTupleMeta(type):
+        def __new__(mcs, name: str, bases: "_Tuple[type, ...]", body: "_Dict[str, _Any]") -> "_Any":
+            if not bases:
+                return super().__new__(mcs, name, bases, body)
+            fields = body.get("__annotations__", {})
+            made = namedtuple(name, fields)  # type: ignore[misc]  # noqa: PYI024 - this is what stands for it
+            defaults = tuple(body[field] for field in fields if field in body)
+            made.__new__.__defaults__ = defaults
+            for key, value in body.items():
+                if key not in fields and key not in ("__dict__", "__weakref__"):
+                    setattr(made, key, value)
+            return made
 
-class NamedTuple(metaclass=_NamedTupleMeta):
-    """A base class as that of `typing`."""
+    class NamedTuple(metaclass=_NamedTupleMeta):
+        """A base class as that of `typing`."""

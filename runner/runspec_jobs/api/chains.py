@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.api import lifecycle
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.jobs import Job, compare_specs

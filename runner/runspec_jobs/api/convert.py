@@ -6,8 +6,8 @@ import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.api.jobs import Job, plan
 from runspec_jobs.errors import Conflict, Unavailable, UsageError
 from runspec_jobs.load import registry

@@ -10,9 +10,10 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from runspec_agent.base import file_lock
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.specs import InvalidSpec, SourceFile
 from runspec_jobs.document.nodes import format_flow

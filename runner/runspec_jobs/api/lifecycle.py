@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.jobs import Job, demand_one_size
 from runspec_jobs.engine import (

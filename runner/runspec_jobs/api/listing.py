@@ -7,8 +7,9 @@ import fnmatch
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.api.lifecycle import Run
 from runspec_jobs.engine import apply as engine, clients
 from runspec_jobs.engine.status import UNKNOWN, read_known_status

@@ -8,8 +8,8 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs import manual
 from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.diagnostics.render import locate_problems

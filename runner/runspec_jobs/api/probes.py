@@ -6,8 +6,8 @@ import os
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.profiles import load_configured
 from runspec_jobs.engine.reporter import Reporter

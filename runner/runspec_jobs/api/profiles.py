@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.errors import RunspecError, UsageError
 from runspec_jobs.load import inputs, profile, registry, source, trust

@@ -6,8 +6,9 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.api import listing
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.lifecycle import Membership, Run, Status

@@ -6,10 +6,11 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.api.specs import InvalidSpec, SourceFile
 from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.diagnostics.render import locate_flaws

@@ -7,8 +7,9 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.api.listing import UNREADABLE, Summary
 from runspec_jobs.cli import output, spending
 from runspec_jobs.diagnostics.render import count_columns, escape_control

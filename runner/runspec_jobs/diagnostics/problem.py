@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from runspec_agent.base.light_typing import NamedTuple
 
 Path = tuple[str | int, ...]
 

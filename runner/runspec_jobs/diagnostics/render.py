@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.diagnostics.problem import Problem, format_path
 from runspec_jobs.document import reader
 from runspec_jobs.document.reader import Document, SyntaxProblem

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, Literal, NamedTuple, Self, cast
+from typing import Any, Literal, Self, cast
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.regex import regex
 
 Kind = Literal["null", "bool", "int", "float", "str"]

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import yaml
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.document.nodes import (
     Document,
     Map,

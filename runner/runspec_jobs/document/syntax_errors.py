@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.document.nodes import Mark
 
 OPEN_QUOTES = "the quotes are never closed"

@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs import __version__, record_formats
 from runspec_jobs.diagnostics.problem import Problem
 from runspec_jobs.document import reader

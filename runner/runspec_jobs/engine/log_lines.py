@@ -6,8 +6,8 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.diagnostics.terminal_text import strip_sequences
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.engine.wait import wait

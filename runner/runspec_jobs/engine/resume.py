@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.engine import apply as engine, clients, named_run
 from runspec_jobs.engine.outputs import layout
 from runspec_jobs.engine.outputs.saves_bundle import SavesBundle

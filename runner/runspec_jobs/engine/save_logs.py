@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.engine import clients
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.engine.wait import is_whole, note_followed, note_job_goes_on, suggest_commands

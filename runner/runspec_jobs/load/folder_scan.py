@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from itertools import takewhile
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.errors import UsageError
 from runspec_jobs.load.ignore import IGNORE, IgnoreMatcher, Rule, Verdict, parse_rules
 from runspec_jobs.state.written_files import WrittenFiles

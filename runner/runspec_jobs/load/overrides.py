@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.diagnostics.problem import Path, format_path
 from runspec_jobs.document import reader
 from runspec_jobs.document.nodes import NOWHERE, Document, Map, Seq, Text, Value

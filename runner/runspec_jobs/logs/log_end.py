@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.diagnostics.terminal_text import strip_sequences
 from runspec_jobs.logs.follow import choose_streams, get_log_client, show_line
 from runspec_jobs.provider import Client, NodeStatus, State, Status

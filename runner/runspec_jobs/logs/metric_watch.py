@@ -6,8 +6,8 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.errors import Damaged
 from runspec_jobs.logs import measure
 from runspec_jobs.logs.follow import Line

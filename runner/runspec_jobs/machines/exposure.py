@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.machines.estimate import HOUR_S, Estimate, StandingCost, Work
 
 

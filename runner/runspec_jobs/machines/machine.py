@@ -8,7 +8,8 @@ price that is unknown.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+
+from runspec_agent.base.light_typing import NamedTuple
 
 COLUMNS = (
     "name",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
+
+from runspec_agent.base.light_typing import NamedTuple
 
 
 class PriceList(NamedTuple):

@@ -7,8 +7,8 @@ price that no source says is an empty cell, and becomes None.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.machines.price_list import NOT_READ, ListedPrices
 
 GLOBAL = "global"  # the region of a price that holds in all

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+
+from runspec_agent.base.light_typing import NamedTuple
 
 HERE = Path(__file__).parent
 # The kind of what stands in the first column, by the page and the title of that column.

@@ -7,7 +7,9 @@ each class whenever runspec starts.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple, Self, dataclass_transform
+from typing import Any, ClassVar, Self, dataclass_transform
+
+from runspec_agent.base.light_typing import NamedTuple
 
 Complete = Callable[..., list[str]]
 Read = Callable[[str], object]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.document.nodes import Value, format_flow
 from runspec_jobs.regex import regex
 from runspec_jobs.spec.model import Spec

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from runspec_agent.base import limits
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs import record_formats
 from runspec_jobs.errors import NoAnswer
 from runspec_jobs.provider.types import PARTS, Facts, SavedOutput, Source, copy_name

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from runspec_agent.base.end_causes import (
     FULL,
@@ -20,6 +20,7 @@ from runspec_agent.base.end_causes import (
     TIMEOUT,
     UNSAVED,
 )
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.regex import regex
 
 SIGNED = "signed"  # the name of the record of a job with signed URLs, which has the code and the cause as content

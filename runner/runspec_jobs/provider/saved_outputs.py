@@ -6,9 +6,10 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from runspec_agent.base.failure import Failure
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_agent.store import manifest
 from runspec_jobs.errors import RemoteError
 from runspec_jobs.provider.job_manifest import OUTPUT_TAR

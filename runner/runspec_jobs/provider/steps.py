@@ -6,7 +6,9 @@ import hashlib
 import json
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
+
+from runspec_agent.base.light_typing import NamedTuple
 
 Response = Mapping[str, Any]
 IN_TURN = "in_turn"

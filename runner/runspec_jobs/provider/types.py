@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Any, BinaryIO, ClassVar, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, BinaryIO, ClassVar, Literal, Protocol
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.errors import RemoteError
 from runspec_jobs.provider.node_ends import OF_PEER
 from runspec_jobs.provider.steps import Request

@@ -8,8 +8,9 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.report.log_tables import COLUMNS, get_row_key, make_table, strip_line
 from runspec_jobs.spec.metric import Metric
 from runspec_jobs.spec.regex_safety import GROUP

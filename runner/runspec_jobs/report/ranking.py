@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.provider import State
 from runspec_jobs.report.metric_extraction import Measured
 from runspec_jobs.spec.metric import Metric

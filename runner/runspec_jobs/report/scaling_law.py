@@ -10,7 +10,9 @@ Capacity Planning", 2007.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+from runspec_agent.base.light_typing import NamedTuple
 
 HOUR_S = 3600
 LEAST, MOST = (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.provider import MembershipChange
 from runspec_jobs.report import elastic_costs
 from runspec_jobs.report.ranking import Placed, explain

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.machines.usage import NodeUsage
 from runspec_jobs.report.numbers import format_seconds, format_size
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.diagnostics.problem import Problem
 from runspec_jobs.simulate.fleet import Dice
 from runspec_jobs.simulate.runs import Job, Outcome, simulate_elastic, simulate_gang

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.simulate.trace import Event, Pool, Trace
 
 Dice = Callable[[], float]  # returns a random number that is at least 0 and less than 1

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from runspec_agent.base import limits
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_agent.elastic.policy import Bounds, Timing
 from runspec_jobs.simulate.fleet import NEVER, Changes, Dice, Fleet
 from runspec_jobs.simulate.members import Elastic

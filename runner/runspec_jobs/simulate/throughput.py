@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import NamedTuple
+
+from runspec_agent.base.light_typing import NamedTuple
 
 TINY = 1e-9
 

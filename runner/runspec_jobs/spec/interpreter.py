@@ -7,7 +7,8 @@ https://man7.org/linux/man-pages/man2/execve.2.html. A job has no such file, so 
 from __future__ import annotations
 
 import shlex
-from typing import NamedTuple
+
+from runspec_agent.base.light_typing import NamedTuple
 
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "yash"})
 # `sh -c OBEY NEEDED SCRIPT INTERPRETER [ARGUMENT...]`. The file is made with O_EXCL in a folder of the node that is

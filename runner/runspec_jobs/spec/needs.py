@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, WithJsonSchema
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.spec.types import NAME, Name, compiled, make_error
 

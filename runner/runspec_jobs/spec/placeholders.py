@@ -11,8 +11,9 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.regex import regex
 from runspec_jobs.spec.interpreter import interpreter
 from runspec_jobs.spec.model import Spec

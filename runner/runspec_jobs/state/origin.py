@@ -7,8 +7,8 @@ import os
 from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.errors import Damaged
 from runspec_jobs.state.run_record import Record
 

@@ -8,8 +8,9 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs import record_formats
 from runspec_jobs.errors import Conflict, NoAnswer, RemoteError, RunspecError
 from runspec_jobs.provider import Client, Facts, Provider, Request

@@ -18,8 +18,8 @@ import secrets
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs import record_formats
 from runspec_jobs.errors import Conflict, FileFailed
 from runspec_jobs.provider import paths

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_azure.batch import signed
 from runspec_azure.batch.check import access, notes
 from runspec_azure.batch.decision import Decision

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.cli.commands.verbs import ALIASES, VERBS, options_of
 from runspec_jobs.diagnostics.problem import did_you_mean
 from runspec_jobs.errors import UsageError

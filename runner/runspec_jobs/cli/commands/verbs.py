@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import importlib
 from collections.abc import Mapping
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.options.declare import Options
 
 WRITE, RUN, WATCH, CLEAN_UP, SET_UP = "Write", "Run", "Watch", "Clean up", "Set up"

@@ -9,8 +9,8 @@ import secrets
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.errors import Conflict, RemoteError
 from runspec_jobs.provider import OutputFile, Spec
 from runspec_jobs.regex import regex

@@ -5,7 +5,9 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from runspec_agent.base.light_typing import NamedTuple
 
 
 class Chunk(NamedTuple):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 import posixpath
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from runspec_agent.base import limits
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_agent.store.manifest import LONGEST_NS, stays
 from runspec_jobs.provider.streams.object_streams import RangedReader, ReadRange
 from runspec_jobs.provider.types import Bundle, Progress

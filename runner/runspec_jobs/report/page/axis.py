@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.report import numbers
 from runspec_jobs.report.numbers import DAY_S, HOUR_S, MINUTE_S
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.provider import MembershipChange, NodeStatus, Source, State, Status
 from runspec_jobs.report.numbers import format_number, format_usd
 from runspec_jobs.report.page import metric_plots, svg, timeline, usage_section

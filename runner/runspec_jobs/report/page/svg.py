@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.report.numbers import format_number
 from runspec_jobs.report.page import axis
 from runspec_jobs.report.page.axis import Axis

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
-from typing import NamedTuple
 
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.provider import Attempt, NodeStatus, State
 from runspec_jobs.report.numbers import format_seconds
 from runspec_jobs.report.page import svg
