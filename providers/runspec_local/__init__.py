@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from runspec_agent.base.light_typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from runspec_local.provider import PROVIDER as PROVIDER

@@ -17,16 +17,14 @@ import json
 import os
 import pwd
 import re
-import shutil
 import signal
 import struct
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from runspec_agent.base.light_typing import NamedTuple
+from runspec_agent.base.light_typing import Any, NamedTuple
 
 CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000  # unshare(2), <linux/sched.h>
 CAP_SYS_ADMIN = 21  # <linux/capability.h>
@@ -190,6 +188,8 @@ def refusal() -> str | None:
     Sysctls, seccomp, AppArmor and capabilities all decide, so it is tried with unshare(1), which is quicker than a fork
     of a large process.
     """
+    import shutil  # slow to import, and the supervisor of each run imports this module
+
     program = shutil.which("unshare", path=PROGRAMS)
     if program is None or _depends_on_program():
         return trial()
@@ -277,6 +277,8 @@ def _cover(path: str, kept: str) -> None:
     layers = [f"{OLD}{path}", f"{kept}/upper", f"{kept}/work"]
     for layer in layers[1:]:
         os.makedirs(layer)
+    import shutil  # slow to import
+
     shutil.copystat(layers[0], layers[1])
     fds = [os.open(layer, os.O_PATH) for layer in layers]  # whatever characters a path has
     names = ("lowerdir", "upperdir", "workdir")

@@ -6,7 +6,8 @@ import errno
 import json
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+from runspec_agent.base.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import subprocess

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from runspec_agent.base.light_typing import NamedTuple
+from runspec_agent.base.light_typing import TYPE_CHECKING, NamedTuple
 from runspec_local.naming import VISIBLE
 
 if TYPE_CHECKING:
@@ -35,14 +33,13 @@ ENABLED = r"\d+, *Enabled *"
 CDI_NAME = r"\bname[\"']?\s*:\s*[\"']?(\d+(?::\d+)?|(?:GPU|MIG)-[\w/-]+)\b"
 
 
-@dataclass(frozen=True)
-class Gpu:
+class Gpu(NamedTuple):
     """A GPU or an instance of one. *index* is `0`, or `0:1` for instance 1 of GPU 0, as nvidia-smi counts them.
 
     *uuid* is empty if it is unknown.
     """
 
-    index: str
+    index: str  # type: ignore[assignment]  # a GPU is never searched, as tuples are by their `index`
     uuid: str = ""
 
     @property

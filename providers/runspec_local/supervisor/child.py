@@ -5,17 +5,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import runpy
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
 
+from runspec_agent.base.light_typing import Any, BinaryIO
 from runspec_local.supervisor.process import die_with_parent, members
 from runspec_namespaces import mount_namespace
 
@@ -25,12 +23,11 @@ FDS = 4096
 LET_GO_S = 10.0  # for an engine to remove its container
 
 
-@dataclass
 class Child:
-    process: subprocess.Popen[bytes]
-    pidfd: int
-    asked: bool = False  # whether it was asked to end
-    watched: bool = False  # whether the supervisor is woken when it ends
+    def __init__(self, process: subprocess.Popen[bytes], pidfd: int) -> None:
+        self.process, self.pidfd = process, pidfd
+        self.asked = False  # whether it was asked to end
+        self.watched = False  # whether the supervisor is woken when it ends
 
     @property
     def ended(self) -> bool:
@@ -156,4 +153,6 @@ def _sample(folder: Path) -> None:
         Path("/proc/self/comm").write_text(SAMPLER)
     time.sleep(SAMPLE_S)
     sys.argv = ["usage", "usage", str(folder)]
+    import runpy  # for this process alone
+
     runpy.run_path(str(folder / "runspec_inside.pyz"), run_name="__main__")

@@ -6,15 +6,13 @@ same locks: if the supervisor is killed, its GPUs are free when its parent has e
 
 from __future__ import annotations
 
-import hashlib
 import os
-import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from runspec_agent.base import file_lock
+from runspec_agent.base.light_typing import Any
 from runspec_local.session.gpus import Gpu
 from runspec_local.supervisor.process import locked
 
@@ -24,7 +22,7 @@ Devices = Sequence[Sequence[Gpu]]  # the GPUs of each node of a task
 
 def record(folder: Path, gpus: Sequence[Gpu]) -> dict[str, Any]:
     """Return what `job.json` has of the GPUs. Locks are of one machine, also if *folder* is on a shared disk."""
-    host = quote(socket.gethostname(), safe="")
+    host = quote(os.uname().nodename, safe="")
     return {"locks": str(folder / "gpus" / host), "gpus": [[gpu.index, gpu.uuid] for gpu in gpus]}
 
 
@@ -47,6 +45,8 @@ class DeviceLeases:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for gpu in self._gpus:
             self._locks[gpu] = _opened(folder / quote(gpu.name, safe=""))
+        import hashlib  # takes as long to import as all of this module, and most jobs have no GPU
+
         names = ",".join(sorted(gpu.name for gpu in self._gpus))
         same = hashlib.sha256(names.encode()).hexdigest()[:16]
         self._turn = _opened(folder / f"turn-{same}")

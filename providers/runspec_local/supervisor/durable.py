@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import BinaryIO
+
+from runspec_agent.base.light_typing import BinaryIO
 
 
 def write(path: Path, data: bytes) -> None:

@@ -11,8 +11,8 @@ import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from runspec_agent.base.light_typing import Any
 from runspec_local.supervisor.process import belonging
 
 STOPPED, AGAIN = 143, 75  # exit codes of a node that was told to leave, and of one that was lost

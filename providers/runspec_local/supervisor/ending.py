@@ -9,10 +9,9 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from runspec_agent.base.light_typing import Any
 from runspec_local.supervisor import events, process
 from runspec_local.supervisor.child import Child
 from runspec_local.supervisor.device_leases import Devices
@@ -116,28 +115,30 @@ def add(kept: Events, end: Mapping[str, Any], asked: Callable[[], bool]) -> None
 LINGER_S = 0.1  # between two looks at the processes that a node has left behind
 
 
-@dataclass
 class Attempt:
     """One attempt of one task: its nodes, and the time of its timeout."""
 
-    nodes: dict[int, Child]
-    savers: list[Saver]
-    deadline: float | None
-    devices: Devices  # the GPUs of each node
-    codes: dict[int, int] = field(default_factory=dict)
-    failed: int = 0  # exit code of the node that failed first, which ends the others
-    reason: str = ""
-    late: bool = False  # whether it has reached its timeout
-    unable: bool = (
-        False  # whether its containers cannot start, so that another attempt could not either
-    )
-    ending: float | None = None  # when the remaining nodes are killed
-    network: Child | None = None  # the container that owns the network of the task's containers
-    saving: bool = False  # whether the nodes have ended and their outputs are being saved
-    tries: dict[int, int] = field(default_factory=dict)  # attempts of each node of an elastic job
-    log_sizes: dict[int, int] = field(
-        default_factory=dict
-    )  # bytes in the log of each node before it
+    def __init__(
+        self,
+        nodes: dict[int, Child],
+        savers: list[Saver],
+        deadline: float | None,
+        devices: Devices,
+    ) -> None:
+        self.nodes, self.savers, self.deadline = nodes, savers, deadline
+        self.devices = devices  # the GPUs of each node
+        self.codes: dict[int, int] = {}
+        self.failed = 0  # exit code of the node that failed first, which ends the others
+        self.reason = ""
+        self.late = False  # whether it has reached its timeout
+        # Whether its containers cannot start, so that another attempt could not either.
+        self.unable = False
+        self.ending: float | None = None  # when the remaining nodes are killed
+        # The container that owns the network of the task's containers.
+        self.network: Child | None = None
+        self.saving = False  # whether the nodes have ended and their outputs are being saved
+        self.tries: dict[int, int] = {}  # attempts of each node of an elastic job
+        self.log_sizes: dict[int, int] = {}  # bytes in the log of each node before it
 
     @property
     def left(self) -> list[Child]:

@@ -8,8 +8,8 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
+from runspec_agent.base.light_typing import Any
 from runspec_local.supervisor import durable
 
 Event = Mapping[str, Any]

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from runspec_agent.base.light_typing import Any, NamedTuple
 from runspec_local import errors
 from runspec_local.naming import UNMOUNTABLE
 from runspec_local.session import gpus
@@ -44,8 +42,7 @@ INHERITED = (
 ).split()
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(NamedTuple):
     """Rank *rank* of task *task* in attempt *attempt* with its own *devices*; *job* has the parameters of `start`."""
 
     job: Mapping[str, Any]
@@ -152,7 +149,7 @@ class Node:
         """Copy what another run has saved in *store* to *target*, which is there when it is complete."""
         fresh = target.with_name(f".new-{target.name}")
         if fresh.exists():
-            shutil.rmtree(fresh)
+            _remove(fresh)
         self._ask_agent("output", str(store), json.dumps(saves), str(fresh))
         os.rename(fresh, target)
 
@@ -173,7 +170,7 @@ class Node:
             own["from"] = {part: resume["from"][part]}
         fresh = target.with_name(f".new-{target.name}")
         if fresh.exists():
-            shutil.rmtree(fresh)
+            _remove(fresh)
         store = str(Path(self.job["folder"]).parent.parent)  # keys begin with runs/RUN/
         told = self._ask_agent("resume", store, json.dumps(own), output["name"], part, str(fresh))
         with durable.private_log(self.log) as log:
@@ -360,6 +357,13 @@ def variable(kind: str, name: str) -> str:
     return f"RUNSPEC_{kind}_{name.upper().replace('-', '_')}"
 
 
+def _remove(folder: Path) -> None:
+    """Remove a folder that an attempt before this one has left incomplete."""
+    import shutil  # slow to import
+
+    shutil.rmtree(folder)
+
+
 def _copy(source: Path, target: Path, read_only: bool) -> None:
     """Copy *source* to *target* for one node, because runs share *source*, and root can write in spite of modes.
 
@@ -368,7 +372,9 @@ def _copy(source: Path, target: Path, read_only: bool) -> None:
     fresh = target.with_name(f".new-{target.name}")
     if fresh.exists():
         _set_modes(fresh, False)
-        shutil.rmtree(fresh)
+        _remove(fresh)
+    import shutil  # slow to import, and few jobs copy folders
+
     try:
         shutil.copytree(source, fresh)
     except shutil.Error as exc:  # a list of errors; the first one is enough

@@ -8,9 +8,9 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from runspec_agent.base import file_lock
+from runspec_agent.base.light_typing import Any
 
 FORMAT = "runspec.local/v1"  # of the files in a run's folder: job.json and started.json contain it
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # prctl(2)

@@ -14,9 +14,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from runspec_agent.base import limits
+from runspec_agent.base.light_typing import Any
 from runspec_local.session import container_engine
 from runspec_local.supervisor import process
 from runspec_local.supervisor.device_leases import DeviceLeases

@@ -8,9 +8,9 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from runspec_agent.base.failure import DISK_FULL
+from runspec_agent.base.light_typing import Any
 from runspec_local.errors import with_way_out
 from runspec_local.supervisor.child import Child, start_child
 from runspec_local.supervisor.durable import private_log

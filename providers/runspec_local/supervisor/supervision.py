@@ -15,10 +15,10 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from runspec_agent.base.end_causes import MPI_HINT
 from runspec_agent.base.failure import STOPPED
+from runspec_agent.base.light_typing import Any
 from runspec_local.errors import full_disk, not_started
 from runspec_local.session.container_engine import await_container, remove_container
 from runspec_local.supervisor import durable, elastic, ending
