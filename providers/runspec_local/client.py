@@ -13,11 +13,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import runspec_agent
 import runspec_local
 from runspec_agent.base import limits
+from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.provider import (
     Bundle,
     MembershipChange,
@@ -58,6 +59,13 @@ BOOTSTRAP = (
     "import sys; sys.path[:0] = [sys.argv.pop(1), sys.argv.pop(1)]; "
     "from runspec_local.supervisor.reaper import main; main()"
 )
+
+
+class _Supervisor(NamedTuple):
+    """The pipes of a supervisor that is being started: for the secrets, and for its answer."""
+
+    stdin: IO[bytes]
+    stdout: IO[bytes]
 
 
 class _NotReached(RemoteError):
@@ -268,6 +276,17 @@ class LocalClient:
         self._make_root()
         (folder / "logs").mkdir(parents=True, exist_ok=True)
         os.chmod(folder, 0o700)
+        with self._start_supervisor(folder) as supervisor:
+            self._write_files(folder, params, devices)
+            supervisor.stdin.write(json.dumps(dict(params["secrets"])).encode())
+            supervisor.stdin.close()
+            self._await_ready(supervisor.stdout.fileno(), folder)
+        return {"run": params["run"]}
+
+    def _write_files(
+        self, folder: Path, params: Mapping[str, Any], devices: Mapping[str, Any]
+    ) -> None:
+        """Write what the supervisor reads, and end what earlier runs of the spec have left."""
         # A container may run as any user; the run's folder above keeps other users out.
         mode = 0o600 if params["engine"] == "process" else 0o644
         for name, content in (
@@ -289,8 +308,6 @@ class LocalClient:
         if "elastic" in job:
             durable.write(folder / "record.json", json.dumps(elastic.record(job)).encode())
         durable.write(folder / "job.json", json.dumps(job).encode())
-        self._supervise(folder, json.dumps(dict(params["secrets"])).encode())
-        return {"run": params["run"]}
 
     def _devices(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the GPUs that the run may use. Raise RemoteError if there are too few for one task."""
@@ -319,7 +336,12 @@ class LocalClient:
             if events.last(events.read(folder / "events.jsonl"), "end") is None:
                 yield folder
 
-    def _supervise(self, folder: Path, secrets: bytes) -> None:
+    @contextlib.contextmanager
+    def _start_supervisor(self, folder: Path) -> Iterator[_Supervisor]:
+        """Start a supervisor: it imports its modules while the files of the run are written, and waits for secrets.
+
+        It ends without an effect if its standard input is closed before they come.
+        """
         line = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, *SOURCES, str(folder)]
         with durable.private_log(folder / "supervisor.log") as log:
             supervisor = subprocess.Popen(
@@ -333,9 +355,7 @@ class LocalClient:
         supervisor.returncode = 0  # it runs on after this process, which must not wait for it
         assert supervisor.stdin and supervisor.stdout, "BUG: both are pipes"
         with supervisor.stdin as pipe, supervisor.stdout as answer:
-            pipe.write(secrets)
-            pipe.close()
-            self._await_ready(answer.fileno(), folder)
+            yield _Supervisor(pipe, answer)
 
     def _await_ready(self, answer: int, folder: Path) -> None:
         """Wait until the supervisor reports that it has claimed the run, or ends."""

@@ -23,8 +23,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-
-from runspec_agent.base.light_typing import Any, NamedTuple
+from typing import Any, NamedTuple
 
 CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000  # unshare(2), <linux/sched.h>
 CAP_SYS_ADMIN = 21  # <linux/capability.h>

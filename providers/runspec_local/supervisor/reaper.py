@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +28,7 @@ def main() -> None:
     """Run the supervisor of the run in a folder as a child, and wait for its end."""
     folder = Path(sys.argv[1])
     process.adopt_orphans()
+    select.select([0], [], [])  # until the client has written all files of the run, or has ended
     lock = _lock(folder)
     process.locked(
         lock

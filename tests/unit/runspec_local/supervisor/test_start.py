@@ -8,7 +8,7 @@ import sys
 import pytest
 
 # Each of them takes as long to import as the modules of the supervisor take together.
-SLOW = ("dataclasses", "hashlib", "inspect", "pydantic", "runpy", "shutil", "socket", "typing")
+SLOW = ("dataclasses", "hashlib", "inspect", "pydantic", "runpy", "shutil", "socket")
 
 
 @pytest.mark.process
