@@ -102,6 +102,10 @@ CHECKED: Mapping[str, Checked] = {
         "it needs a run that was cancelled or has failed",
         "tests/unit/runspec_jobs/cli/test_fetch.py::test_fetch_copies_the_files_of_the_best_task_that_match_a_pattern",
     ),
+    "docs/slurm.md: runspec import train.sbatch --to .": Checked(
+        "it needs a batch script, and a Slurm to run it on",
+        "tests/e2e/test_slurm_import.py::test_an_import_does_what_its_script_does",
+    ),
     "docs/machines.md: runspec prices --update": Checked(
         "it reads the price lists of AWS and Azure",
         "tests/unit/runspec_jobs/cli/test_prices.py::"

@@ -21,14 +21,13 @@ SMALL = {"providers/runspec_namespaces"}
 MOST, MOST_AT_TOP = 17, 26  # modules in a folder
 ROOMS = set(
     """
-attempts check cleanup client decision discover doctor emulator errors infrastructure job logs lookup naming offer
-options orphans plan policy price_list probes provider publish reasons resources session shell signed status store
+attempts check cleanup client decision discover doctor emulator errors importing infrastructure job logs lookup naming
+offer options orphans plan policy price_list probes provider publish reasons resources session shell signed status store
 task_stop timing
 """.split()
 )
 # Rooms that only one provider has.
 OWN = {
-    "runspec_batchai": {"importing"},
     "runspec_local": {"supervisor"},
     "runspec_slurm": {"containers", "queue"},
 }
@@ -39,6 +38,7 @@ TOPS = [
     "runspec_azure",
     *OWN,
     "runspec_azure/batch",
+    "runspec_batchai",
     "runspec_parallelcluster",
 ]
 

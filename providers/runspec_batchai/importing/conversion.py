@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
@@ -13,6 +12,7 @@ from runspec_batchai.importing.draft import ACCOUNT_GAP, GAP, Draft
 from runspec_batchai.importing.foreign_file import ForeignObject, loaded
 from runspec_jobs.provider import UsageError
 from runspec_jobs.provider.types import ForeignFile, Imported
+from runspec_jobs.provider.yaml_writer import write_comments, write_yaml
 
 NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 KNOWN = ("$schema",)
@@ -96,7 +96,7 @@ def _written(draft: Draft, names: list[str]) -> Imported:
     notes = tuple(dict.fromkeys(draft.hidden.scrubbed(draft.notes, "", [])))
     shown = " and ".join(PurePath(name).name for name in names)
     return Imported(
-        _comments(f"Imported from {shown}.", notes) + write_yaml(_filled(spec)),
+        write_comments((f"Imported from {shown}.", *notes)) + write_yaml(_filled(spec)),
         write_yaml({"providers": {"azure-batch-ai": _filled(account)}})
         + ("    # Add before you apply:\n" if missing else "")
         + "".join(f"    # {name}: {EXAMPLES.get(name, '...')}\n" for name in missing),
@@ -127,56 +127,3 @@ def _missing(draft: Draft) -> list[str]:
 
 def _filled(value: Mapping[str, Any]) -> dict[str, Any]:
     return {key: item for key, item in value.items() if item not in (None, {}, [])}
-
-
-def _comments(first: str, notes: tuple[str, ...]) -> str:
-    printable = ("".join(c if c.isprintable() else "?" for c in note) for note in notes)
-    return "".join(f"# {line}\n" for line in (first, *printable))
-
-
-# Write specs and profiles as plain YAML, with the keys in their order.
-
-
-# Text that every version of YAML reads as a string without quotes.
-PLAIN = re.compile(
-    r"(?!(?:true|false|yes|no|on|off|y|n|null)\Z)[A-Za-z_./$][\w./+@-]*", re.ASCII | re.IGNORECASE
-)
-
-
-def write_yaml(value: Mapping[str, Any]) -> str:
-    """Return *value* as YAML.
-
-    >>> write_yaml({"cluster": {"nodes": 2}, "command": ["echo", "two words"]})
-    'cluster:\\n  nodes: 2\\ncommand: [echo, "two words"]\\n'
-    """
-    return "".join(f"{line}\n" for line in _mapping(value, ""))
-
-
-def _mapping(value: Mapping[str, Any], indent: str) -> Iterator[str]:
-    for key, item in value.items():
-        name = _scalar(key)
-        if isinstance(item, Mapping) and item:
-            yield f"{indent}{name}:"
-            yield from _mapping(item, indent + "  ")
-        elif isinstance(item, list) and item and isinstance(item[0], Mapping):
-            yield f"{indent}{name}:"
-            for one in item:
-                yield f"{indent}  - {_flow(one)}"
-        else:
-            yield f"{indent}{name}: {_flow(item)}"
-
-
-def _flow(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_scalar(k)}: {_flow(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(_flow(item) for item in value) + "]"
-    return _scalar(value)
-
-
-def _scalar(value: Any) -> str:
-    if isinstance(value, str):
-        if PLAIN.fullmatch(value):
-            return value
-        return json.dumps(value, ensure_ascii=not value.isprintable())
-    return json.dumps(value)

@@ -102,10 +102,10 @@ class ImportOptions(Options):
     """Convert another tool's job file to a spec.
 
     Examples:
-      runspec import job.json
+      runspec import train.sbatch --to .
       runspec import job.json --cluster cluster.json --to converted/
 
-    More: docs/azure-batch-ai.md
+    More: docs/slurm.md
     """
 
     file: Path = argument("FILE", "the job file", read=Path)

@@ -1,0 +1,248 @@
+"""Batch scripts become specs: what each option and each way to start tasks is in a spec, and what is listed as lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runspec_jobs.document import reader
+from runspec_jobs.load import source
+from runspec_jobs.provider import Spec, UsageError
+from runspec_jobs.provider.types import ForeignFile, Imported
+from runspec_slurm.importing.conversion import convert
+
+BODY = "hostname\n"
+
+
+def take(*options: str, body: str = BODY) -> Imported:
+    head = "".join(f"#SBATCH {option}\n" for option in options or ("--time=5",))
+    return convert(ForeignFile("train.sbatch", f"#!/bin/bash\n{head}{body}"))
+
+
+def read(imported: Imported) -> Spec:
+    """Return the spec of *imported*, which has no error."""
+    text = source.read("job.yaml", imported.spec.encode())
+    spec, problems = source.validate_text(text)
+    errors = [problem for problem in problems if problem.severity == "error"]
+    assert spec is not None and not errors, (errors, imported.spec)
+    return spec
+
+
+def list_losses(imported: Imported) -> list[str]:
+    return [note for note in imported.notes if "not imported" in note]
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "value"),
+    [
+        (["-J My_Train.1"], "name", "my-train-1"),
+        (["--time=30"], "timeout", 1_800),
+        (["-t 90:30"], "timeout", 5_430),
+        (["-t 2:00:00"], "timeout", 7_200),
+        (["--time 1-12"], "timeout", 129_600),
+        (["--nodes=2-4"], "cluster.nodes.max", 4),
+        (["-N2", "-c 8"], "cluster.cpus", 8),
+        (["-n 4 -c 2"], "cluster.cpus", 8),
+        (["--mem=1000"], "cluster.memory", 1000 << 20),
+        (["--mem=16gb"], "cluster.memory", 16 << 30),
+        (["--mem-per-cpu=2G", "--cpus-per-task=4"], "cluster.memory", 8 << 30),
+        (["--mem-per-gpu=10G", "--gres=gpu:2"], "cluster.memory", 20 << 30),
+        (["--gres=gpu:a100:4,nvme:1"], "cluster.gpus", 4),
+        (["--gres=gpu:a100:4,nvme:1"], "cluster.gpu_type", "a100"),
+        (["--gres=gpu"], "cluster.gpus", 1),
+        (["-N 2", "--gpus=v100:8"], "cluster.gpus", 4),
+        (["--gpus-per-node=3"], "cluster.gpus", 3),
+        (["--gpus-per-task=2", "--ntasks-per-node=2"], "cluster.gpus", 4),
+        (["--tmp=100G"], "cluster.disk", 100 << 30),
+        (["--array=0-9%3"], "max_parallel", 3),
+        (["--no-requeue"], "retry.spot_attempts", 1),
+        (["--export=ALL,SEED=3"], "env.SEED", "3"),
+        (["--container-image=nvcr.io#nvidia/pytorch:24.05-py3"], "container.image", None),
+        (["--nam=x", "--job=abbreviated"], "name", "abbreviated"),
+        (['--job-name "in quotes"  # and a comment'], "name", "in-quotes"),
+    ],
+)
+def test_an_option_becomes_a_field(options: list[str], field: str, value: Any) -> None:
+    found: Any = read(take(*options))
+    for part in field.split("."):
+        found = found[part] if isinstance(found, dict) else getattr(found, part)
+
+    assert found == value if value is not None else found
+
+
+@pytest.mark.parametrize(
+    ("option", "values"),
+    [("0-3", "0 1 2 3"), ("1,5-9:2", "1 5 7 9"), ("7", "7")],
+)
+def test_an_array_becomes_a_sweep_whose_tasks_have_its_indexes(option: str, values: str) -> None:
+    imported = take(f"--array={option}", body="echo $SLURM_ARRAY_TASK_ID $SLURM_ARRAY_TASK_MAX\n")
+
+    spec = read(imported)
+
+    assert spec.sweep["task"] == tuple(values.split())
+    assert 'SLURM_ARRAY_TASK_ID="${sweep.task}"; export SLURM_ARRAY_TASK_ID' in (spec.run or "")
+    assert f"SLURM_ARRAY_TASK_MAX={values.rsplit(maxsplit=1)[-1]}; export" in (spec.run or "")
+
+
+@pytest.mark.parametrize(
+    ("options", "setting", "value"),
+    [
+        (["-p gpu"], "partition", "gpu"),
+        (["--qos=long"], "qos", "long"),
+        (["--mem=0"], "memory", "all"),
+        (["--gres=nvme:1"], "gres", ["nvme:1"]),
+        (["--dependency=afterok:12,singleton"], "after", ["afterok:12", "singleton"]),
+        (["--signal=TERM@90"], "grace", "90s"),
+    ],
+)
+def test_an_option_becomes_a_setting_of_slurm(options: list[str], setting: str, value: Any) -> None:
+    assert read(take(*options)).providers["slurm"][setting] == value
+
+
+def test_what_only_the_profile_may_have_is_written_there() -> None:
+    imported = take(
+        "-A physics", "--mail-type=END --mail-user=a@example.org", "-x node[1-3]", "--exclusive"
+    )
+
+    assert reader.read(imported.profile.encode()).value == {
+        "providers": {
+            "slurm": {
+                "account": "physics",
+                "sbatch": [
+                    "--mail-type=END",
+                    "--mail-user=a@example.org",
+                    "--exclude=node[1-3]",
+                    "--exclusive",
+                ],
+            }
+        }
+    }
+    assert list_losses(imported) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "line"),
+    [
+        (
+            "--partition=a,b",
+            "train.sbatch:2: not imported: --partition=a,b: a job has one partition",
+        ),
+        ("--signal=B:USR1@60", "train.sbatch:2: not imported: --signal=B:USR1@60"),
+        ("--uid=0", "train.sbatch:2: not imported: --uid=0: runspec has no such setting"),
+        ("--container-mounts=/a:/a", "train.sbatch:2: not imported: --container-mounts=/a:/a"),
+        ("--array=x", "train.sbatch:2: not imported: --array=x"),
+        ("--mem=lots", "train.sbatch:2: not imported: --mem=lots"),
+    ],
+)
+def test_what_is_lost_is_named_with_its_line(option: str, line: str) -> None:
+    imported = take(option)
+
+    read(imported)
+    assert [note.startswith(line) for note in list_losses(imported)] == [True]
+
+
+@pytest.mark.parametrize(
+    "output", ["--output=logs/%j.out", "-e err.txt", "--open-mode=append", "--requeue"]
+)
+def test_files_of_logs_and_defaults_of_runspec_are_no_loss(output: str) -> None:
+    assert list_losses(take(output)) == []
+
+
+def test_tasks_of_srun_become_processes() -> None:
+    body = "module load x\nsrun --label --cpu-bind=cores \\\n  python a.py --lr 0.1\n"
+
+    spec = read(take("-N 2 --ntasks-per-node=4 -c 2", body=body))
+
+    assert (spec.launch, spec.processes_per_node, spec.cluster.cpus) == ("mpi", 4, 8)
+    assert spec.providers["slurm"]["mpi"] == "srun"
+    assert (spec.run or "").endswith("module load x\npython a.py --lr 0.1\n")
+
+
+def test_tasks_of_mpirun_become_processes_that_mpirun_starts() -> None:
+    spec = read(take("--ntasks=8", body="mpirun -np 8 --mca btl tcp,self ./solve\n"))
+
+    assert (spec.launch, spec.processes_per_node) == ("mpi", 8)
+    assert "slurm" not in spec.providers
+    assert (spec.run or "").endswith("\n./solve\n")
+
+
+def test_torchrun_on_each_node_stays_one_process_of_a_node() -> None:
+    spec = read(take("-N 2 --ntasks-per-node=1", body="srun torchrun --nnodes 2 train.py\n"))
+
+    assert (spec.launch, spec.cluster.nodes.max) == ("none", 2)
+    assert (spec.run or "").endswith("\ntorchrun --nnodes 2 train.py\n")
+
+
+def test_a_script_of_several_nodes_runs_on_the_first_alone() -> None:
+    spec = read(take("-N 2", body="srun a &\nsrun b &\nwait\n"))
+
+    run = spec.run or ""
+    assert run.index('[ "$RUNSPEC_RANK" = 0 ] || exit 0') < run.index("srun a &\nsrun b &\nwait\n")
+
+
+@pytest.mark.parametrize(
+    "body", ["srun a\nsrun b\n", "if true; then\n  srun a\nfi\n", "x=$(srun a)\n"]
+)
+def test_launchers_that_depend_on_more_than_their_line_stay(body: str) -> None:
+    imported = take("-n 2", body=body)
+
+    assert (read(imported).run or "").endswith(body)
+    assert any("the job needs Slurm" in note for note in imported.notes)
+
+
+def test_an_image_of_srun_is_the_image_of_the_job() -> None:
+    spec = read(
+        take("-N 2", body="srun --container-image=nvcr.io/nvidia/pytorch:24.05-py3 python a.py\n")
+    )
+
+    assert spec.container.image == "nvcr.io/nvidia/pytorch:24.05-py3"
+    assert spec.providers["slurm"]["container"] == "pyxis"
+
+
+def test_the_value_of_a_secret_is_in_no_file_and_no_note() -> None:
+    imported = take(
+        body="export HF_TOKEN=hf_zq81kmx0\nexport WANDB_API_KEY='0123456789abcdef'\nrun\n"
+    )
+
+    spec = read(imported)
+
+    assert dict(spec.secrets) == {"HF_TOKEN": "hf-token", "WANDB_API_KEY": "wandb-api-key"}
+    assert "zq81kmx0" not in str(imported) and "0123456789abcdef" not in str(imported)
+
+
+def test_what_a_spec_reads_as_a_placeholder_stays_as_it_is() -> None:
+    assert "$${mounts.code} ${HOME}" in (
+        read(take(body="awk '${mounts.code} ${HOME}'\n")).run or ""
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "#SBATCH -N 2\n",
+        "#!/bin/bash\nhostname\n",
+        '{"properties": {}}',
+        '#!/bin/sh\n#SBATCH --comment="a\n',
+    ],
+)
+def test_another_file_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        convert(ForeignFile("train.sbatch", text))
+
+
+def test_an_option_after_a_command_is_ignored_as_by_sbatch() -> None:
+    imported = take("-N 2", body="hostname\n#SBATCH --mem=1G\n")
+
+    assert read(imported).cluster.memory is None
+    assert "train.sbatch:4: sbatch ignores an option" in imported.notes[0]
+
+
+def test_windows_line_breaks_and_a_byte_order_mark_are_left_out() -> None:
+    text = "\ufeff#!/bin/bash\r\n#SBATCH --mem=1G\r\necho a\r\n"
+
+    spec = read(convert(ForeignFile("a.sh", text)))
+
+    assert spec.cluster.memory == 1 << 30
+    assert "\r" not in (spec.run or "")
