@@ -205,22 +205,9 @@ LARGE = {
 }
 
 
-HANGS = (
-    "with Open MPI 5.0.11, two ranks of Horovod wait for each other on emulated nodes of Batch AI"
-)
-
-
-def pairs() -> Iterator[Any]:
-    """Yield each large spec with each provider; what is known to fail says so."""
-    for name in LARGE:
-        for provider in ("local", *CLOUDS):
-            known = (name, provider) == ("horovod", "azure-batch-ai")
-            marks = [pytest.mark.xfail(reason=HANGS, run=False)] if known else []
-            yield pytest.param(name, provider, marks=marks, id=f"{name}-{provider}")
-
-
 @pytest.mark.matrix
-@pytest.mark.parametrize(("name", "provider"), list(pairs()))
+@pytest.mark.parametrize("provider", ("local", *CLOUDS))
+@pytest.mark.parametrize("name", LARGE)
 def test_a_large_spec_runs_on_each_provider_that_plans_it(
     name: str,
     provider: str,

@@ -19,7 +19,8 @@ from mpi4py import MPI
 world = MPI.COMM_WORLD
 total = world.allreduce(world.rank + 1)
 temp = os.environ["AZ_BATCHAI_JOB_TEMP"]
-said = world.gather((world.rank, total, temp))
+near = world.Split_type(MPI.COMM_TYPE_SHARED).size
+said = world.gather((world.rank, total, temp, near))
 if world.rank == 0:
     print(*said, sep="\\n", flush=True)
 """
@@ -55,13 +56,14 @@ only_open_mpi = pytest.mark.parametrize("mpi", ["openmpi"], indirect=True)
 
 @only_open_mpi
 def test_ranks_of_two_nodes_are_one_world(make: Callable[..., Hand], mpi: Path) -> None:
+    """And none of them is on the machine of the other."""
     hand = prepared(make, mpi, HELLO)
 
     done = hand.run(nodes=2, customToolkitSettings=None, chainerSettings=chainer(mpi))
 
     assert done.execution_state == "succeeded", hand.text("stderr.txt")
     temps = [f"{node['folder']}/jobs/job" for node in hand.stand.control("GET", "nodes")]
-    assert hand.text().splitlines() == [f"({n}, 3, '{temps[n]}')" for n in (0, 1)]
+    assert hand.text().splitlines() == [f"({n}, 3, '{temps[n]}', 1)" for n in (0, 1)]
 
 
 @only_open_mpi

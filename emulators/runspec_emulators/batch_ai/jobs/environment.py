@@ -19,11 +19,16 @@ from runspec_emulators.frame.processes import inherited
 
 STDOUTERR = "stdouterr"
 AGENT = """#!/bin/sh
-# Stands for ssh from one node of the job to another.
+# Stands for ssh from one node of the job to another. It gives each node a host name of its own, if this user may:
+# otherwise, MPI_Comm_split_type of Open MPI has groups that do not fit together, and Horovod waits for ever.
 while [ "${1#-}" != "$1" ]; do shift; done
 host=$1
 shift
 . "$(dirname "$0")/node-$host"
+for unshare in "unshare --uts" "unshare --map-root-user --uts"; do
+    ! $unshare true 2>/dev/null ||
+        exec $unshare /bin/sh -c 'hostname "$1"; exec /bin/sh -c "$2"' sh "$host" "$*"
+done
 exec /bin/sh -c "$*"
 """
 
