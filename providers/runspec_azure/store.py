@@ -25,7 +25,12 @@ from runspec_azure.session import clouds
 from runspec_azure.session.clients import Session, refuse_plain, secret
 from runspec_azure.session.clouds import STORAGE_SCOPE
 from runspec_jobs.provider import Bundle, Conflict, OutputFile, Progress, RemoteError
-from runspec_jobs.provider.saved_outputs import Copy, publish as publish_outputs, read_saved_outputs
+from runspec_jobs.provider.saved_outputs import (
+    MANIFEST,
+    Copy,
+    publish as publish_outputs,
+    read_saved_outputs,
+)
 from runspec_jobs.provider.streams.object_streams import BodyReader
 from runspec_jobs.provider.streams.tar_stream import tar_blocks, tar_bytes
 
@@ -240,8 +245,9 @@ class Blobs:
         """Return a file of the bytes from *start* up to *end*."""
         if start == end:
             return io.BytesIO()
-        with _streamed(key):
-            if end is None:
+        # A reader asks for the size first, and a manifest may be replaced after that: one request reads it.
+        if end is None and not key.endswith(MANIFEST):
+            with _streamed(key):
                 body: Any = obstore.open_reader(self.store, key)
                 return io.BufferedReader(BodyReader(body, partial(_streamed, key)))
         data = self.part(key, start, end)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
+import obstore
 import pytest
 
 from runspec_azure import store
@@ -166,6 +167,27 @@ def test_outputs_are_listed_and_published(
 
     assert [(one.path, one.bytes) for one in listed] == [("a.txt", 3)]
     assert account.cloud.blobs[f"{BASE}/outputs/o/0/0/a.txt"] == b"abc"
+
+
+def test_a_manifest_that_is_replaced_while_it_is_read_is_whole(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader of obstore asks for the size first: it would return the beginning of the longer one."""
+    key = f"{BASE}/outputs/o/0/0/.runspec/manifest.json"
+    file = {"path": "a.txt", "size": 3, "mtime_ns": 5, "sha256": "", "object": "x-1"}
+    saved = {"saves": [{"number": 1, "at": 5, "files": [file]}]}
+    manifest = {"format": "runspec.outputs/v2", "holder": "x", "saves": []}
+    account.cloud.blobs[key] = json.dumps(manifest).encode()
+    real = obstore.open_reader
+
+    def open_reader(container: Any, name: str) -> Any:
+        found = real(container, name)
+        account.cloud.blobs[key] = json.dumps({**manifest, **saved}).encode()
+        return found
+
+    monkeypatch.setattr(obstore, "open_reader", open_reader)
+
+    assert account.client().outputs(RUN) == []
 
 
 def test_places_name_the_folders_of_the_run(account: Account) -> None:
