@@ -49,10 +49,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     told = told or hasattr(metafunc.module, "kind")
     if "kind" in metafunc.fixturenames and not told:
         differs = metafunc.definition.path.parent.name in OF_STORES
-        marks = [pytest.mark.slow] if differs else [pytest.mark.slow, pytest.mark.matrix]
-        kinds = ["s3", pytest.param("blob", marks=marks)]
+        more = [] if differs else [pytest.mark.matrix]
+        kinds = ["s3", pytest.param("blob", marks=[pytest.mark.slow, *more])]
         if "way" not in inspect.signature(metafunc.function).parameters:
-            kinds.append("folder")
+            kinds.append(pytest.param("folder", marks=more))
         metafunc.parametrize("kind", kinds, indirect=True)
 
 
