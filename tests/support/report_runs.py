@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from runspec_jobs.machines.usage import NodeUsage, UsagePoint
@@ -235,7 +235,3 @@ RUNS: dict[str, Callable[[], RunReport]] = {
     "used": used,
     "nodes_used": nodes_used,
 }
-
-
-def tasks_of(found: Sequence[Placed]) -> list[int]:
-    return [p.task.number for p in found]
