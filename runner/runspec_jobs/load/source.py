@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -114,6 +115,12 @@ def read(name: str, data: bytes) -> SourceFile:
         text.document = reader.read(data)
     except reader.YamlError as exc:
         text.diagnostics = locate_flaws(name, exc.flaws)
+    if data.startswith(b"#!") and (
+        text.document is None or not isinstance(text.document.value, dict)
+    ):
+        what = "this is a script, and a spec is a YAML file"
+        hint = f"runspec import {shlex.quote(name)} --to . reads batch scripts; runspec init writes a first spec"
+        text.document, text.diagnostics = None, [locate_in_option(name, Problem((), what, hint))]
     return text
 
 

@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean
 from runspec_jobs.document.reader import Document, Value
 from runspec_jobs.regex import regex
+from runspec_jobs.spec import peer_words
 from runspec_jobs.spec.field_marks import list_models
 from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.placeholders import PLACE, unescape_placeholders
@@ -25,6 +26,7 @@ SHELL = frozenset("|&;<>$`*?~()#")  # what a shell would act on, outside of thes
 QUOTED = regex(r"'[^']*'|\"[^\"$`]*\"")
 SPOT = ("spot", "use_spot", "preemptible", "interruptible")  # words of others for the capacity
 LISTS = ("mounts", "outputs", "sweep", "providers")  # the fields of their items have no one place
+FIRST = {"apiVersion": "write apiVersion: runspec/v1", "provider": "write provider: local"}
 WORDS_OF_YAML = frozenset("true false yes no on off null y n".split())
 # Words that YAML reads as text, wherever they are in a list; numbers and true are words of a command, too.
 PLAIN = regex(r"[A-Za-z./_-][A-Za-z0-9./_=+-]+|[A-Za-z]")
@@ -121,7 +123,8 @@ def _translate_error(kind: type[BaseModel], value: Any, at: Path, error: ErrorDe
     match error["type"]:
         case "missing":
             name = error["loc"][-1]
-            return Problem((*at, *path, name), f"'{name}' is missing", at="key")
+            hint = FIRST.get(str(name)) if kind is Spec and not path else None
+            return Problem((*at, *path, name), f"'{name}' is missing", hint, at="key")
         case "extra_forbidden":
             return _explain_unknown(kind, (*at, *path), path)
         case "literal_error" | "enum":
@@ -181,7 +184,10 @@ def _format_scalar(word: str) -> str:
 
 def _explain_unknown(kind: type[BaseModel], full: Path, path: Path) -> Problem:
     name = str(path[-1])
-    hint = _suggest_field(kind, path) or did_you_mean(name, _list_known_keys(kind, path[:-1]))
+    hint = _suggest_field(kind, path)
+    if hint is None and kind is Spec and path[:1] != ("providers",):
+        hint = peer_words.suggest(name)
+    hint = hint or did_you_mean(name, _list_known_keys(kind, path[:-1]))
     return Problem(full, f"{UNKNOWN}{name}'", hint, at="key", private=is_private(name))
 
 
@@ -202,16 +208,22 @@ def _suggest_field(kind: type[BaseModel], path: Path) -> str | None:
         return "write capacity: spot" if here == ("cluster",) else "write cluster: {capacity: spot}"
     for above, field in Spec.model_fields.items() if kind is Spec else ():
         inner = [model for model in list_models(field.annotation) if above not in LISTS]
-        if here != (above,) and any(name in model.model_fields for model in inner):
+        if here != (above,) and any(name in _list_names(model) for model in inner):
             return f"did you mean '{above}.{name}'?"
     return None
+
+
+def _list_names(model: type[BaseModel]) -> set[str]:
+    return {field.alias or name for name, field in model.model_fields.items()}
 
 
 def _explain_choice(path: Path, given: Any, expected: str) -> Problem:
     words = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
     shown = f"'{given}'" if isinstance(given, str) else "this"
     listed = " or ".join(words) if len(words) < 3 else f"{', '.join(words[:-1])} or {words[-1]}"
-    return Problem(path, f"{shown} is not {listed}", did_you_mean(str(given), words))
+    meant = peer_words.GOALS.get(str(given).lower())
+    hint = f"write {meant}" if meant in words else did_you_mean(str(given), words)
+    return Problem(path, f"{shown} is not {listed}", hint)
 
 
 def locate_error(value: Any, loc: Iterable[str | int]) -> tuple[Path, bool]:

@@ -9,7 +9,9 @@ import pytest
 
 from runspec_jobs.diagnostics.problem import Problem
 from runspec_jobs.document import reader
-from runspec_jobs.spec import rules, validate
+from runspec_jobs.load import source
+from runspec_jobs.spec import peer_words, rules, validate
+from runspec_jobs.spec.model import Spec
 
 HEAD = "apiVersion: runspec/v1\nname: a\nprovider: local\n"
 
@@ -56,6 +58,7 @@ def test_the_list_to_write_is_read_back_as_the_words_of_a_shell(written: str) ->
         ("cluster: {image: python}", "did you mean 'container.image'?"),
         ("attempts: 3", "did you mean 'retry.attempts'?"),
         ("cluster: {node: 3}", "did you mean 'nodes'?"),
+        ("gpu_type: A100", "did you mean 'cluster.gpu_type'?"),
         ("source: ./code", None),
     ],
 )
@@ -65,6 +68,44 @@ def test_a_field_in_the_wrong_place_is_answered_with_the_right_one(
     (found,) = problems(f"{written}\nrun: a\n")
 
     assert found.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("num_nodes: 2", "write cluster: {nodes: 2}"),
+        ("numNodes: 2", "write cluster: {nodes: 2}"),
+        ("resources: {cpus: 4}", "write cluster: {nodes: 1, cpus: 4, memory: 16GiB, gpus: 1}"),
+        ("cluster: {accelerators: A100}", "write cluster: {gpus: 8, gpu_type: A100}"),
+        ("container: {image_id: a}", "write container: {image: REPOSITORY:TAG}"),
+        ("workdir: .", "write mounts: [{name: code, source: ., target: /job/code}]"),
+        ("metric: {name: l, goal: minimize, pattern: 'l=(.+)'}\nsweep: {a: [1, 2]}", "write min"),
+        ("timout: 1h", "did you mean 'timeout'?"),
+    ],
+)
+def test_a_word_of_another_tool_is_answered_with_what_to_write(written: str, hint: str) -> None:
+    (found,) = problems(f"{written}\nrun: a\n")
+
+    assert found.hint == hint
+
+
+@pytest.mark.parametrize("word", sorted(peer_words.WORDS))
+def test_a_word_of_another_tool_is_no_field_of_a_spec(word: str) -> None:
+    assert word not in Spec.model_fields
+
+
+def test_a_setting_of_a_provider_is_not_taken_for_a_word_of_another_tool() -> None:
+    assert problems("providers: {local: {partition: a}}\nrun: a\n") == []
+
+
+@pytest.mark.parametrize(
+    "text", ["#!/bin/bash\n#SBATCH -N 2\nhostname\n", "#!/bin/sh\nname: a\necho b\n"]
+)
+def test_a_script_is_answered_with_the_command_that_imports_it(text: str) -> None:
+    (found,) = source.read("my train.sh", text.encode()).diagnostics
+
+    assert found.what == "this is a script, and a spec is a YAML file"
+    assert (found.hint or "").startswith("runspec import 'my train.sh' --to . ")
 
 
 LONG = rules.ARGUMENT_BYTES

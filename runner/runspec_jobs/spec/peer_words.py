@@ -1,0 +1,60 @@
+"""What to write for the words of other tools' job files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+GPUS = "write cluster: {gpus: 8, gpu_type: A100}"
+MOUNT = "write mounts: [{name: data, source: ./data, target: /job/data}]"
+CODE = "write mounts: [{name: code, source: ., target: /job/code}]"
+IMAGE = "write container: {image: REPOSITORY:TAG}"
+LIMIT = "write timeout: 2h"
+ATTEMPTS = "write retry: {attempts: 3}"
+MACHINE = "write cluster: {cpus: 4, memory: 16GiB}, or name a machine under providers"
+NODES = "write cluster: {nodes: 2}"
+NEEDS = "write needs: [NAME], with the jobs in one file"
+PROCESSES = "write launch: mpi or torchrun, and processes_per_node: 8"
+SETTING = "write it under providers, or in the profile"
+
+# By the word in lower case, without "-" and "_".
+WORDS: Mapping[str, str] = {
+    **dict.fromkeys(("accelerators", "accelerator", "gpu", "gres", "gpusperreplica"), GPUS),
+    **dict.fromkeys(("filemounts", "volumes", "volumemounts", "inputs", "files", "datasets"), MOUNT),
+    **dict.fromkeys(("workdir", "workingdir", "code", "repo", "repos"), CODE),
+    **dict.fromkeys(("imageid", "docker", "dockerimage", "containerimage"), IMAGE),
+    **dict.fromkeys(("time", "timelimit", "walltime", "maxduration", "activedeadlineseconds"), LIMIT),
+    **dict.fromkeys(("maxretries", "retries", "backofflimit", "maxrestarts", "restarts"), ATTEMPTS),
+    **dict.fromkeys(("instancetype", "machinetype", "vmsize", "instance", "compute"), MACHINE),
+    **dict.fromkeys(("numnodes", "instancecount", "replicas", "numreplicas", "nnodes", "workers"), NODES),
+    **dict.fromkeys(("dependson", "dependencies", "after", "dependency"), NEEDS),
+    **dict.fromkeys(("ntasks", "ntaskspernode", "nprocpernode", "distribution"), PROCESSES),
+    **dict.fromkeys(("entrypoint", "cmd", "commands", "script", "steps"), "write command: [program, argument], or run"),
+    **dict.fromkeys(("envs", "environment", "environmentvariables"), "write env: {NAME: value}"),
+    **dict.fromkeys(("ports", "port", "expose"), "remove it, and run: runspec tunnel RUN PORT"),
+    **dict.fromkeys(("array", "matrix", "strategy", "searchspace"), "write sweep: {lr: [0.1, 0.01]}"),
+    **dict.fromkeys(("parallelism", "maxconcurrenttrials", "concurrency"), "write max_parallel: 4"),
+    **dict.fromkeys(("vcpus", "cores", "cpuspertask"), "write cluster: {cpus: 4}"),
+    **dict.fromkeys(("mem", "ram", "mempercpu"), "write cluster: {memory: 16GiB}"),
+    **dict.fromkeys(("disksize", "ephemeralstorage", "tmp"), "write cluster: {disk: 100GiB}"),
+    **dict.fromkeys(("partition", "queue", "qos", "account", "region", "zone", "cloud"), SETTING),
+    "resources": "write cluster: {nodes: 1, cpus: 4, memory: 16GiB, gpus: 1}",
+    "limits": "write cluster: {cpus: 4, memory: 16GiB, gpus: 1}",
+    "setup": "write it at the beginning of run, or packages as container: {requirements: requirements.txt}",
+    "shmsize": "write container: {shm: 8GiB}",
+    "schedule": "remove it: cron can run runspec apply",
+}  # fmt: skip
+GOALS: Mapping[str, str] = {
+    "minimize": "min",
+    "minimise": "min",
+    "maximize": "max",
+    "maximise": "max",
+}
+
+
+def suggest(word: str) -> str | None:
+    """Return what to write for *word* of another tool, or None.
+
+    >>> suggest("num_nodes"), suggest("numNodes"), suggest("colour")
+    ('write cluster: {nodes: 2}', 'write cluster: {nodes: 2}', None)
+    """
+    return WORDS.get(word.lower().replace("_", "").replace("-", ""))
