@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -206,7 +206,7 @@ LARGE = {
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("provider", ("local", *CLOUDS))
+@pytest.mark.parametrize("provider", ["local", *CLOUDS])
 @pytest.mark.parametrize("name", LARGE)
 def test_a_large_spec_runs_on_each_provider_that_plans_it(
     name: str,
