@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from runspec_jobs.diagnostics import peer_words
 from runspec_jobs.diagnostics.problem import Path, Problem, did_you_mean
 from runspec_jobs.document.reader import Document, Value
 from runspec_jobs.regex import regex
-from runspec_jobs.spec import peer_words
 from runspec_jobs.spec.field_marks import list_models
 from runspec_jobs.spec.model import Spec
 from runspec_jobs.spec.placeholders import PLACE, unescape_placeholders

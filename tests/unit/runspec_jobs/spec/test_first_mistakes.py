@@ -7,10 +7,11 @@ import subprocess
 
 import pytest
 
+from runspec_jobs.diagnostics import peer_words
 from runspec_jobs.diagnostics.problem import Problem
 from runspec_jobs.document import reader
 from runspec_jobs.load import source
-from runspec_jobs.spec import peer_words, rules, validate
+from runspec_jobs.spec import rules, validate
 from runspec_jobs.spec.model import Spec
 
 HEAD = "apiVersion: runspec/v1\nname: a\nprovider: local\n"
