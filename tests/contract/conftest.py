@@ -20,7 +20,7 @@ SLOW = {
 # A test without marks tries all of these on this machine. What is left says at each service that a request is found
 # again whether it was carried out or not, and both ends of a job.
 VARIANTS = (
-    r"ends_well_and_leaves_nothing\[.*-(single|script)\]",
+    r"ends_well_and_leaves_nothing\[.*-(single|script|name|secrets|outputs|limits)\]",  # the others ask for them
     r"wherever_a_call_goes_wrong\[.*-(it never arrives|it is refused for now|we are killed after it)\]",
     r"the_time_that_it_ran\[(aws-batch|azure-batch|slurm|parallelcluster)-1\]",
     r"byte_for_byte\[.*-7\]",
@@ -44,6 +44,14 @@ OF_SLURM = (
     "stopped_end_and_the_run_succeeds",
     "usage_of_as_many_nodes",
 )
+# What the program around a job does is the same on Azure Batch.
+OF_AGENT = (
+    "interpreter_that_its_first_line_names",
+    "told_with_its_own_exit_code",
+    "the_time_that_it_ran",
+    "kept_of_all_nodes",
+    "usage_of_as_many_nodes",
+)
 # Jobs with signed URLs have a program of their own around them. These ask only what AWS Batch and its logs answer.
 OF_AWS = (
     "another_client_finds_it_too",
@@ -62,6 +70,7 @@ OF_AWS = (
 ELSEWHERE = {
     "parallelcluster": re.compile("|".join(OF_SLURM)),
     "aws-batch-signed": re.compile("|".join(OF_AWS)),
+    "azure-batch-ai": re.compile("|".join(OF_AGENT)),
 }
 MORE = re.compile("|".join(VARIANTS))
 

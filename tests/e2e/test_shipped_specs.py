@@ -83,15 +83,8 @@ def test_each_shipped_spec_is_tried() -> None:
     assert [test for test in ELSEWHERE.values() if not (ROOT / test).exists()] == []
 
 
-# The others differ by fields that the contract has on each provider, and all run on this machine.
-REHEARSED = [
-    pytest.param(name, marks=() if name in ("search", "spot") else pytest.mark.matrix)
-    for name in SMALL
-]
-
-
 @pytest.mark.parametrize("provider", CLOUDS)
-@pytest.mark.parametrize("name", REHEARSED)
+@pytest.mark.parametrize("name", SMALL)
 def test_a_small_spec_is_rehearsed_on_each_provider(
     name: str, provider: str, capsys: Capture
 ) -> None:
