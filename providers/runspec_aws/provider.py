@@ -14,6 +14,7 @@ from runspec_aws.store.layout import store
 from runspec_jobs.provider import Client, Facts, Finding, Options, Problem, Spec, Step
 from runspec_jobs.provider.machines import NOT_READ, ListedPrices, Offer, PriceList
 from runspec_jobs.provider.probe import Probe
+from runspec_jobs.provider.spec_checks import ends_as_a_whole
 from runspec_jobs.provider.types import Emulation
 
 
@@ -41,7 +42,13 @@ class AwsBatchProvider:
     most_parents = 20  # https://docs.aws.amazon.com/batch/latest/userguide/job_dependencies.html
 
     def waiting_place(self, spec: Spec, facts: Facts) -> str | None:
-        return facts.options.region and f"aws-batch:{facts.options.region}"
+        options: AwsOptions = facts.options
+        # With signed URLs, nothing in a job could read how the jobs before it have ended.
+        signed = options.files == "signed"
+        return f"aws-batch:{options.region}" if options.region and not signed else None
+
+    def tells_end(self, spec: Spec, condition: str) -> bool:
+        return ends_as_a_whole(spec)
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(spec, run, with_offers(facts))

@@ -30,6 +30,9 @@ class LocalProvider:
     def waiting_place(self, spec: Spec, facts: Facts) -> str | None:
         return self.saves_place(spec, facts)
 
+    def tells_end(self, spec: Spec, condition: str) -> bool:
+        return True
+
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(spec, run, facts)
 

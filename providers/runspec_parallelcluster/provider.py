@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from runspec_jobs.provider import Client, Facts, Finding, Options, Problem, Spec, Step, Unavailable
 from runspec_jobs.provider.machines import NOT_READ, ListedPrices, Offer, PriceList
 from runspec_jobs.provider.probe import Probe
+from runspec_jobs.provider.spec_checks import ends_as_a_whole
 from runspec_jobs.provider.types import Emulation
 from runspec_parallelcluster import infrastructure, job, plan
 from runspec_parallelcluster.check import rules
@@ -64,6 +65,10 @@ class ParallelClusterProvider:
 
     def waiting_place(self, spec: Spec, facts: Facts) -> str | None:
         return self.saves_place(spec, facts)
+
+    def tells_end(self, spec: Spec, condition: str) -> bool:
+        # `ended` is true of all jobs of an array, however they have ended.
+        return condition == "ended" or ends_as_a_whole(spec)
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         decision = decide(spec, facts.options)

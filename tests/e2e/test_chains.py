@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
-from runspec_jobs import api
 from runspec_jobs.api.chains import load_chain
 from runspec_jobs.cli.app import run
 from tests.support.profiles import own_profile
-from tests.support.providers_of_chains import printed, stand_in
 from tests.support.requirements import need
 
 pytestmark = pytest.mark.slow
@@ -114,6 +111,9 @@ def test_a_service_waits_for_the_jobs_that_a_job_needs(
     assert submit["do"]["params"]["dependsOn"] == [
         {"jobId": {"$answer": "prepare-000000/job.jobId"}}
     ]
+    # Its agent does not believe the service that they have succeeded.
+    (record,) = [s for s in jobs["search"]["plan"]["steps"] if s["id"] == "record"]
+    assert json.loads(record["do"]["params"]["Body"])["needs"] == ["prepare-000000"]
 
 
 def test_a_client_waits_for_more_jobs_than_the_service_can(tmp_path: Path) -> None:
@@ -129,47 +129,23 @@ def test_a_client_waits_for_more_jobs_than_the_service_can(tmp_path: Path) -> No
     assert chain.waits_by_service("last") == names[:20]
 
 
-OF_ANOTHER = """
-apiVersion: runspec/v1
-name: prepare
-provider: {0}
-outputs: [{{name: data, path: /job/data}}]
-run: |
-  while test -e {1}; do sleep 0.1; done
-  echo 5 > ${{outputs.data}}/a
----
-apiVersion: runspec/v1
-name: train
-provider: {0}
-mounts: [{{name: data, source: run://prepare/data, target: /job/in}}]
-run: |
-  echo read $(cat ${{mounts.data}}/a)
-"""
-
-
 @pytest.mark.parametrize(
-    "provider", ["slurm", "azure-batch", pytest.param("aws-batch", marks=pytest.mark.matrix)]
+    "more",
+    [
+        "cluster: {nodes: {min: 1, max: 3}}",  # nodes that it did not need count as failed
+        "sweep: {a: [1, 2]}\nmetric: {name: m, goal: min, pattern: 'm=(\\d)', stop: {below: 1}}",
+        "providers: {aws-batch: {files: signed}}",
+    ],
 )
-def test_a_chain_goes_on_from_a_run_of_another_machine_that_was_adopted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: str
+def test_a_client_waits_for_a_job_of_which_the_service_cannot_tell_whether_it_has_succeeded(
+    tmp_path: Path, more: str
 ) -> None:
-    """The other machine has a state folder of its own; it adopts the run while that goes on."""
-    monkeypatch.chdir(tmp_path)
-    going = tmp_path / "going"
-    going.touch()
-    (tmp_path / "all.yaml").write_text(OF_ANOTHER.format(provider, going).lstrip())
+    head = "apiVersion: runspec/v1\nprovider: aws-batch\ncontainer: {image: 'python:3.12'}\ncommand: [echo]\n"
+    (tmp_path / "all.yaml").write_text(
+        f"{head}name: first\n{more}\n---\n{head}name: last\nneeds: [first]\n"
+    )
+    write_profile()
 
-    with stand_in(provider, "all.yaml"):
-        here = os.environ["RUNSPEC_HOME"]
-        assert run(["apply", "all.yaml", "--until", "prepare", "--detach"]) == 0
-        (prepare,) = [one.id for one in api.runs()]
-        monkeypatch.setenv("RUNSPEC_HOME", f"{here}-other")
-        assert run(["adopt", provider, prepare]) == 0
-        assert run(["apply", "all.yaml", "--detach"]) == 0
-        going.unlink()
-        assert run(["apply", "all.yaml"]) == 0
+    chain = load_chain(tmp_path / "all.yaml")
 
-        assert [one.id for one in api.runs("prepare")] == [prepare]
-        assert len(api.runs("train")) == 1
-        assert printed("train") == "read 5\n"
-        monkeypatch.setenv("RUNSPEC_HOME", here)
+    assert chain.waits_by_service("last") == []

@@ -47,7 +47,14 @@ class Workdir:
             os.mkdir(self.cwd, 0o700)
 
     def mounted(self) -> None:
-        """Download the inputs of the program, and build its environment."""
+        """Download the inputs of the program, and build its environment.
+
+        Raise Failure if a run that the job needs has not succeeded.
+        """
+        if self.record.get("needs"):
+            from runspec_agent.transfer import parent_runs  # few jobs need it
+
+            parent_runs.demand_success(self.bucket, self.record["needs"])
         for mount in self.record["mounts"]:
             path = self.below(mount["target"])
             with _permitted("mount", mount["name"], path):

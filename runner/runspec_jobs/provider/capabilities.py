@@ -136,6 +136,9 @@ class SupportsParents(Protocol):
         `plan` is called with `Facts.parents` for jobs with an equal name.
         """
 
+    def tells_end(self, spec: Spec, condition: str) -> bool:
+        """Return whether the service says that a job of *spec* has ended as *condition* says if runspec does."""
+
 
 @runtime_checkable
 class SupportsPlaces(Protocol):

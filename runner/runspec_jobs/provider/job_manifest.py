@@ -123,8 +123,18 @@ def job_record(spec: Spec, run: str, facts: Facts, **more: Any) -> dict[str, Any
         **({"conda": True} if spec.container.conda else {}),
         **_make_optional_fields(spec),
         **resumed(facts),
+        **(_list_needs(facts) if more.get("ends") is True else {}),
         **more,
     }
+
+
+def _list_needs(facts: Facts) -> dict[str, Any]:
+    """Return the field of a record with the runs that must have succeeded, for which the service waits.
+
+    `runspec_agent.transfer.parent_runs` compares their end records with what the service says.
+    """
+    runs = [parent.run for parent in facts.parents if parent.condition == "succeeded"]
+    return {"needs": runs} if runs else {}
 
 
 def read_record(content: bytes, what: str) -> dict[str, Any]:

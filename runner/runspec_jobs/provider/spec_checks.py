@@ -89,3 +89,13 @@ def literal_paths(spec: Spec, why: str) -> Iterator[Problem]:
                 yield Problem(
                     at, message, hint, at="key" if is_script else "value", severity="note"
                 )
+
+
+def ends_as_a_whole(spec: Spec) -> bool:
+    """Return whether all jobs of a run must succeed for the run to have succeeded, as a service counts them.
+
+    Not those of nodes that an elastic job did not need, and of tasks that were stopped early: a service counts them as
+    failed.
+    """
+    stops = spec.metric is not None and spec.metric.stop is not None
+    return not spec.cluster.nodes.elastic and not stops

@@ -54,6 +54,7 @@ class ChainJobs:
             for name, how in self.needs(job).items()
             if _find_waiting_place(self.inputs[name]) == place
             and str(how) in provider.conditions
+            and provider.tells_end(self.inputs[name].spec, str(how))
             and name not in by_client
         ]
         return able[: provider.most_parents]
