@@ -10,8 +10,8 @@ from typing import NamedTuple
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.jobs import Job
 from runspec_jobs.api.lifecycle import LogLine, Run
-from runspec_jobs.engine.chain import ends as chain_ends, jobs as chain_jobs
-from runspec_jobs.engine.chain.ends import (
+from runspec_jobs.engine.chain import job_states, jobs as chain_jobs
+from runspec_jobs.engine.chain.job_states import (
     NOT_STARTED as NOT_STARTED,
     SKIPPED as SKIPPED,
     JobState,
@@ -100,12 +100,12 @@ class ChainRun:
     @property
     def jobs(self) -> Mapping[str, Run | None]:
         """The newest run of each job, in the order of the jobs; None if it has not started or was destroyed."""
-        found = {job: chain_ends.find_record(self.record, job) for job in self.record.needs}
+        found = {job: job_states.find_record(self.record, job) for job in self.record.needs}
         return {job: None if one is None else Run(one) for job, one in found.items()}
 
     def status(self) -> list[JobStatus]:
         """Return the status of each job. Raises the errors of services that do not answer."""
-        return [_as_status(one) for one in chain_ends.read_all_states(self.record)]
+        return [_as_status(one) for one in job_states.read_all_states(self.record)]
 
     def cancel(self, *, on_event: OnEvent | None = None) -> list[JobStatus]:
         """Start no more jobs, cancel those that run, and wait until they have ended. Calling it again is safe."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from runspec_jobs.engine import clients, start_run, wait as waiting
-from runspec_jobs.engine.chain.ends import (
+from runspec_jobs.engine.chain.job_states import (
     SKIPPED,
     JobState,
     describe_unstarted,
