@@ -213,13 +213,15 @@ def _mount(mount: Mount, facts: Facts) -> dict[str, Any]:
         facts.survey["engine"] != "process"
     )  # a container engine enforces the mode of a mount
     if mount.scheme == "run":
+        copied = facts.sources.get(mount.name)
+        saved = saves_mount(facts.outputs[mount.name], copied=copied is not None)
         return {
             "name": mount.name,
-            "source": root,
+            "source": root if copied is None else _blob(facts, copied),
             "target": mount.target,
             "read_only": mount.read_only,
             "copy": True,
-            "saves": {"name": mount.name, **saves_mount(facts.outputs[mount.name])},
+            "saves": {"name": mount.name, **saved},
         }
     if mount.scheme == "file":
         source = _blob(facts, facts.sources[mount.name])

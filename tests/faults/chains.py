@@ -199,8 +199,6 @@ def gone(world: World) -> Iterator[str]:
             yield f"after destroy {job} is {states}"
     if jobs := alive(world):
         yield f"jobs are alive: {jobs}"
-    if copies := [path.name for path in (world.home / "copies").glob("*")]:
-        yield f"copies are left: {copies}"
     if isinstance(world, Cloud):
         yield from cloud.bare(world)
     else:

@@ -4,10 +4,11 @@ import os
 import sys
 from typing import Any, Iterator, List, Mapping, Tuple
 
+from runspec_agent.base import files
 from runspec_agent.base.job_env import USAGE, Failure
 from runspec_agent.store.base import Bucket
 from runspec_agent.store.folder import FolderBucket
-from runspec_agent.store.manifest import MANIFEST, parsed
+from runspec_agent.store.manifest import MANIFEST, OURS, parsed
 from runspec_agent.transfer.restore import restore
 
 USAGE_LINE = "usage: output STORE RECORD TARGET"
@@ -16,20 +17,38 @@ USAGE_LINE = "usage: output STORE RECORD TARGET"
 def get(bucket: Bucket, mount: Mapping[str, Any], path: str) -> None:
     """Make the folder *path* contain the newest saves of the output that *mount* names.
 
-    Raise Failure if nothing was saved, or if a file differs from what was saved.
+    A task or node that has saved nothing has an empty folder. Raise Failure if none has saved anything, or if a file
+    differs from what was saved.
     """
+    if "from" in mount:
+        _get_copy(bucket, mount, path)
+        return
     copied = False
     for below, folder in _parts(mount):
         key = mount["key"] + below
         manifest = parsed(bucket.get(key + MANIFEST), key + MANIFEST)
+        target = os.path.join(path, folder) if folder else path
         if manifest.saves:
-            restore(
-                bucket, mount["name"], os.path.join(path, folder) if folder else path, key, manifest
-            )
+            restore(bucket, mount["name"], target, key, manifest)
             copied = True
+        else:
+            os.makedirs(files.local(target), exist_ok=True)
     if not copied:
-        text = "mount '{}': {} has saved nothing at {}"
-        raise Failure(text.format(mount["name"], mount["run"], mount["key"]), USAGE)
+        text = "mount '{}': {} has saved nothing in this output"
+        raise Failure(text.format(mount["name"], mount["run"]), USAGE)
+
+
+def _get_copy(bucket: Bucket, mount: Mapping[str, Any], path: str) -> None:
+    """Restore the saves from a copy that was uploaded as one tar; it is unpacked on the disk of *path*."""
+    from runspec_agent.transfer import untar  # imports the modules for tar files
+
+    unpacked = os.path.join(path, OURS)  # no output has a file of that name
+    try:
+        untar.unpack(bucket, mount["from"], unpacked)
+        saves = FolderBucket({"RUNSPEC_STORE": "file://" + os.path.realpath(unpacked)})
+        get(saves, {name: value for name, value in mount.items() if name != "from"}, path)
+    finally:
+        files.remove_tree(unpacked)
 
 
 def _parts(mount: Mapping[str, Any]) -> Iterator[Tuple[str, str]]:

@@ -134,7 +134,7 @@ def _find_run(name: str, events: Events) -> SourceRun:
     """Return the run whose output a mount names."""
     from runspec_jobs.engine import source_runs  # slow to import, and few specs mount outputs
 
-    return source_runs.find_run(name, events)
+    return source_runs.find_planned_run(name, events)
 
 
 class Folder(NamedTuple):

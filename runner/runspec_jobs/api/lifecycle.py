@@ -32,6 +32,7 @@ from runspec_jobs.engine.save_logs import SavedLog as SavedLog, SavedLogs as Sav
 from runspec_jobs.engine.status import is_known as is_known
 from runspec_jobs.engine.wait import suggest_commands as suggest_commands
 from runspec_jobs.errors import RunspecError, Unavailable, UsageError
+from runspec_jobs.load.inputs import resolve_runs
 from runspec_jobs.logs import follow as log, measured_tasks, metric_watch
 from runspec_jobs.logs.follow import (
     Line as Line,
@@ -504,11 +505,13 @@ def start(
         run_group.forget(job.spec.name)  # from now on the name means this run
     else:
         run_group.keep(job.group.spec, job.group.text.applied)
-    client = job.inputs.provider.connect(job.inputs.facts)
+    events = Events(on_event)
+    inputs = resolve_runs(job.inputs, lambda name: source_runs.find_run(name, events))
+    client = inputs.provider.connect(inputs.facts)
     started = start_run.start(
-        job.inputs,
+        inputs,
         client,
-        Events(on_event),
+        events,
         new=new,
         confirm=confirm,
         note_run=note_run,

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from runspec_jobs.engine import apply as engine, named_run, rescue
 from runspec_jobs.engine.clients import connect
-from runspec_jobs.engine.outputs import copies
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.engine.resume import find_dependent
 from runspec_jobs.engine.start_run import destroy_run
@@ -54,7 +53,6 @@ def destroy(record: Record, reporter: Reporter) -> None:
         raise
     except Damaged as exc:
         rescue.destroy(record, exc, reporter)
-    copies.remove_all(record.run)
     if of_size := OF_SIZE.fullmatch(record.name):
         forget_group(of_size[1])
 

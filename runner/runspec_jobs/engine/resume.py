@@ -16,7 +16,7 @@ from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.engine.source_runs import place_of
 from runspec_jobs.errors import RunspecError, Unavailable, UsageError
 from runspec_jobs.load.inputs import PlanInputs
-from runspec_jobs.plan.model import FILE, Plan, find_marked, format_canonical
+from runspec_jobs.plan.model import Plan, format_canonical
 from runspec_jobs.provider import OutputFile, Resume, Spec, State, Status, SupportsOutputs
 from runspec_jobs.provider.types import copy_name
 from runspec_jobs.spec import placeholders
@@ -132,17 +132,13 @@ def _describe_resume(resume: Resume, spec: Spec) -> str:
     return f"going on from {resume.run}, {save}{more}"
 
 
-def add_copies(inputs: PlanInputs, old: Record) -> PlanInputs:
-    """Return *inputs* with the copies of saves that the interrupted run *old* has not uploaded yet.
+def add_copies(inputs: PlanInputs, old: Record, left: set[str]) -> PlanInputs:
+    """Return *inputs* with the copies of saves of the interrupted run *old*, if some are *left* to upload.
 
     Raises UsageError if they do not exist any more.
     """
-    resume, answers = old.resume, old.read_memory().answers
-    if resume is None or not resume.copied:
-        return inputs
-    left = [step for step in old.plan.steps if step.id not in answers]
-    names = {name for step in left for name in find_marked(step.do.params, FILE)}
-    if names.isdisjoint(map(copy_name, resume.parts)):
+    resume = old.resume
+    if resume is None or not resume.copied or left.isdisjoint(map(copy_name, resume.parts)):
         return inputs
     source = run_record.require_kept(run_record.find(resume.run))
     bundles = _make_bundles(resume, _list_files(source, lambda file: _is_in(resume, file)))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from runspec_jobs.engine import clients, named_run
-from runspec_jobs.engine.outputs import copies
+from runspec_jobs.engine.outputs import run_inputs
 from runspec_jobs.engine.reporter import Reporter
-from runspec_jobs.errors import RunspecError, UsageError
+from runspec_jobs.errors import UsageError
 from runspec_jobs.load import registry
-from runspec_jobs.load.run_mounts import MountedRun, SourceRun
+from runspec_jobs.load.run_mounts import SourceRun
 from runspec_jobs.logs.measured_tasks import measure_tasks
 from runspec_jobs.provider import (
     Facts,
@@ -22,7 +20,6 @@ from runspec_jobs.provider import (
 )
 from runspec_jobs.report.ranking import rank_tasks
 from runspec_jobs.spec.needs import Condition, RunOutput
-from runspec_jobs.state import run_record
 from runspec_jobs.state.run_record import Record
 
 
@@ -37,11 +34,21 @@ def find_run(name: str, reporter: Reporter) -> SourceRun:
     Raises UsageError if there is none.
     """
     record = named_run.find_kept(name, reporter.note)
-    condition = Condition.ENDED if record.run == name else Condition.SUCCEEDED
-    return source_run(record, condition, reporter)
+    return source_run(record, _choose_condition(record, name))
 
 
-def source_run(record: Record, condition: Condition, reporter: Reporter) -> SourceRun:
+def _choose_condition(record: Record, name: str) -> Condition:
+    return Condition.ENDED if record.run == name else Condition.SUCCEEDED
+
+
+def _demand_end(record: Record, condition: Condition, status: Status) -> None:
+    if not meets(condition, status):
+        message = f"{record.run} {'is' if not status.state.terminal else 'has'} {status.state}"
+        hint = "wait until it has ended" if not status.state.terminal else "name another run"
+        raise UsageError(f"{message}, so its outputs are not read", hint)
+
+
+def source_run(record: Record, condition: Condition) -> SourceRun:
     """Return *record* as a run whose outputs can be mounted.
 
     Raises UsageError if it has not ended as *condition* says.
@@ -49,51 +56,39 @@ def source_run(record: Record, condition: Condition, reporter: Reporter) -> Sour
     provider, client, facts = clients.connect(record)
     # The journal first: a service may have forgotten how the run ended.
     status = record.read_memory().status or client.state(record.run)
-    if not meets(condition, status):
-        message = f"{record.run} {'is' if not status.state.terminal else 'has'} {status.state}"
-        hint = "wait until it has ended" if not status.state.terminal else "name another run"
-        raise UsageError(f"{message}, so its outputs are not read", hint)
-
+    _demand_end(record, condition, status)
     if not isinstance(client, SupportsOutputs):
         raise UsageError(f"'{provider.name}' cannot read outputs")
 
     def digest(output: RunOutput) -> str:
-        return copies.content_digest(copies.chosen(client, record.run, output))
-
-    def copy(output: RunOutput) -> Path:
-        progress = reporter.progress(f"copy {output.output} of {record.run}")
-        return copies.copy_output(client, record.run, record.spec, output, progress)
+        return run_inputs.compute_digest(run_inputs.choose_files(client, record.run, output))
 
     return SourceRun(
         record.run,
         record.spec,
         place_of(provider, record.spec, facts),
         lambda: best_task(record),
-        copy,
         digest,
     )
 
 
+def find_planned_run(name: str, reporter: Reporter) -> SourceRun:
+    """Return the run that *name* means for a plan: its service and its store are not asked.
+
+    Raises UsageError if there is none, or if it is known to have ended in another way than a mount needs.
+    """
+    record = named_run.find_kept(name, reporter.note)
+    status = record.read_memory().status
+    if status is not None:
+        _demand_end(record, _choose_condition(record, name), status)
+    return unended_run(record)
+
+
 def unended_run(record: Record) -> SourceRun:
-    """Return a run that has not ended as one whose outputs are read in place when it has."""
+    """Return a run that may not have ended as one whose outputs are read when it has."""
     provider = registry.load(record.plan.provider)
     place = place_of(provider, record.spec, record.read_facts(provider))
     return SourceRun(record.run, record.spec, place, lambda: None)
-
-
-def digest_of(mounted: MountedRun) -> str:
-    """Return the digest of the output that a mount has read; nothing if it is not there any more."""
-    record = run_record.Record(run_record.find_runs_folder() / mounted.run)
-    try:
-        if not record.folder.exists() or record.read_memory().deleted:
-            return ""
-        client = clients.connect(record)[1]
-        if not isinstance(client, SupportsOutputs):
-            return ""
-        output = RunOutput(record.name, mounted.output, mounted.task)
-        return copies.content_digest(copies.chosen(client, record.run, output))
-    except RunspecError:
-        return ""
 
 
 def meets(condition: Condition, status: Status) -> bool:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runspec_jobs.engine import adopt, apply as engine, resume, source_runs
+from runspec_jobs.engine import adopt, apply as engine, resume
 from runspec_jobs.engine.clients import connect, record_rates, rehydrate
+from runspec_jobs.engine.outputs import run_inputs
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.engine.resume import Wanted
 from runspec_jobs.errors import Conflict, Damaged, UsageError
@@ -104,6 +105,8 @@ def _choose(
             return choice
     if wanted is not None:
         inputs = resume.add_saves(inputs, wanted, reporter)
+    inputs = run_inputs.add_copies(inputs)
+    if wanted is not None or inputs.copies:
         plan = model.make_plan(inputs.provider, inputs.spec, plan.run[-6:], inputs.facts)
         resume.demand_planned(plan, inputs.facts.resume)
     confirm()
@@ -155,7 +158,7 @@ def changed_inputs(old: Record, inputs: PlanInputs) -> list[str]:
 def _is_same(before: MountedRun, now: MountedRun) -> bool:
     if before.run == now.run and before.task == now.task:
         return True
-    return bool(now.digest) and now.digest == (before.digest or source_runs.digest_of(before))
+    return bool(now.digest) and now.digest == (before.digest or run_inputs.read_digest(before))
 
 
 def judge_earlier(
@@ -312,7 +315,7 @@ def _judge_unfinished(
     same = _is_equal_but_for_survey(old, plan, inputs)
     if same and (wanted is None or resume.has_begun_so(old, wanted)):
         message = f"continuing run {old.run}, which was interrupted"
-        return Choice(old, connect(old)[1], message, inputs=resume.add_copies(inputs, old))
+        return Choice(old, connect(old)[1], message, inputs=_add_left(inputs, old))
     with old.open_journal(reporter.wait) as journal:
         # Shared steps do not count: the new run would find and use what they made.
         of_run = {s.id for s in old.plan.steps if s.scope == "run"}
@@ -325,6 +328,14 @@ def _judge_unfinished(
             raise Conflict(message, _suggest_cure("destroy", old, inputs))
         destroy_run(old, journal, reporter)
     return None
+
+
+def _add_left(inputs: PlanInputs, old: Record) -> PlanInputs:
+    """Return *inputs* with the copies that the interrupted run *old* has not uploaded yet."""
+    answers = old.read_memory().answers
+    left = [step for step in old.plan.steps if step.id not in answers]
+    names = {name for step in left for name in model.find_marked(step.do.params, model.FILE)}
+    return run_inputs.continue_copies(resume.add_copies(inputs, old, names), old, names)
 
 
 def destroy_run(record: Record, journal: Journal, reporter: Reporter) -> None:

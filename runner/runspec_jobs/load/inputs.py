@@ -27,7 +27,7 @@ from runspec_jobs.load.ignore import IGNORE
 from runspec_jobs.load.missing_settings import join_missing_settings, join_words
 from runspec_jobs.load.notes import foreign_settings
 from runspec_jobs.load.profile import CONFIRM_ABOVE_USD
-from runspec_jobs.load.run_mounts import FindRun, MountedRun
+from runspec_jobs.load.run_mounts import FindRun, MountedRun, RunMounts
 from runspec_jobs.load.source import (
     InvalidSpec,
     SourceFile,
@@ -45,6 +45,7 @@ from runspec_jobs.provider import (
     SupportsDiscovery,
     paths,
 )
+from runspec_jobs.provider.types import NOT_YET
 from runspec_jobs.spec import validate
 from runspec_jobs.spec.requirements import RequirementsError, list_conda_lines, list_requirements
 from runspec_jobs.spec.scaling import select_size, write_size
@@ -61,8 +62,8 @@ class PlanInputs:
     """A spec with everything that planning it needs; *bundles* are the contents of its folders.
 
     *profile* is the path of the profile in use, if there is one. *prices* and *confirm_above_usd* are from it.
-    *mounted_runs* are the outputs of runs that are mounted, by mount. *copies* are the saves of another run that are
-    uploaded for this one to begin with, by the name of their source.
+    *mounted_runs* are the outputs of runs that are mounted, by mount. *copies* are what other runs have saved and is
+    uploaded for this one, by the name of its source.
     """
 
     text: SourceFile
@@ -76,6 +77,11 @@ class PlanInputs:
     confirm_above_usd: float = CONFIRM_ABOVE_USD
     mounted_runs: Mapping[str, MountedRun] = field(default_factory=dict)
     copies: Mapping[str, Bundle] = field(default_factory=dict)
+
+    @property
+    def copied_mounts(self) -> list[str]:
+        """The mounts of outputs of runs that save to another store."""
+        return [name for name in self.mounted_runs if name in self.facts.sources]
 
 
 @dataclass(frozen=True)
@@ -134,17 +140,10 @@ def gather(
     problems += in_choice
     mounted = run_mounts.resolve(spec, provider, facts, find_run)
     wrong += mounted.problems
-    for name, folder in mounted.copies.items():
-        if folder is not None:
-            bundles[name] = bundle(folder, progress=watch(f"read {folder}"), whole=True)
     if mounted.problems:
         text.add_problems([*problems, *wrong])
         raise InvalidSpec(text)
-    copied = {
-        name: bundles[name].source if name in bundles else run_mounts.NOT_YET
-        for name in mounted.copies
-    }
-    facts = facts._replace(sources={**facts.sources, **copied}, outputs=mounted.in_place)
+    facts = _add_outputs(facts, mounted)
     text.add_problems([*problems, *wrong, *_check(provider, spec, facts, in_use)])
     if text.failed:
         raise InvalidSpec(text)
@@ -160,6 +159,25 @@ def gather(
         _confirm_above(in_use),
         mounted.inputs,
     )
+
+
+def _add_outputs(facts: Facts, mounted: RunMounts) -> Facts:
+    """Return *facts* with the outputs of runs that are *mounted*; the content of those that are copied comes later."""
+    own = {name: source for name, source in facts.sources.items() if name not in mounted.inputs}
+    copied = dict.fromkeys(mounted.copied, NOT_YET)
+    return facts._replace(sources={**own, **copied}, outputs=mounted.outputs)
+
+
+def resolve_runs(made: PlanInputs, find_run: FindRun) -> PlanInputs:
+    """Return *made* with the runs that its mounts mean now. Raises InvalidSpec with every problem."""
+    if all(mount.of_run is None for mount in made.spec.mounts):
+        return made
+    mounted = run_mounts.resolve(made.spec, made.provider, made.facts, find_run)
+    if mounted.problems:
+        text = replace(made.text, diagnostics=[])
+        text.add_problems(mounted.problems)
+        raise InvalidSpec(text)
+    return replace(made, facts=_add_outputs(made.facts, mounted), mounted_runs=mounted.inputs)
 
 
 def _confirm_above(in_use: ProfileInUse) -> float:

@@ -1,35 +1,31 @@
-"""Prepares the mounts of a spec that are outputs of other runs: read in place, or copied to this machine first."""
+"""Resolves the mounts of a spec that are outputs of other runs: read in place, or copied to the store of the job."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import NamedTuple
 
-from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.diagnostics.problem import Problem
 from runspec_jobs.errors import RunspecError
-from runspec_jobs.provider import Facts, Provider, SavedOutput, Source, Spec, SupportsRunMounts
+from runspec_jobs.provider import Facts, Provider, SavedOutput, Spec, SupportsRunMounts
 from runspec_jobs.spec.chain_rules import wrong_output
 from runspec_jobs.spec.needs import RunOutput
 from runspec_jobs.spec.placeholders import count_tasks
-
-NOT_YET = Source("sha256:" + "0" * 64, 0, 0)  # of an output that is copied when its run has ended
 
 
 @dataclass(frozen=True)
 class SourceRun:
     """A run whose outputs can be mounted, which may not have started yet.
 
-    *place* is what `saves_place` of its provider returns. *copy* brings an output to this machine and returns its
-    folder, and *digest* returns the digest of its content; both are None as long as the run has not ended.
+    *place* is what `saves_place` of its provider returns. *digest* returns the digest of the content of an output, and
+    is None as long as the run has not ended, or is not asked.
     """
 
     run: str
     spec: Spec
     place: str | None
     best_task: Callable[[], int | None]
-    copy: Callable[[RunOutput], Path] | None = None
     digest: Callable[[RunOutput], str] | None = None
 
 
@@ -48,10 +44,13 @@ class MountedRun(NamedTuple):
 
 @dataclass
 class RunMounts:
-    """The outputs of runs that a job mounts, by mount name: those read in place, and the folders of copies."""
+    """The outputs of runs that a job mounts, by mount name.
 
-    in_place: dict[str, SavedOutput] = field(default_factory=dict)
-    copies: dict[str, Path | None] = field(default_factory=dict)  # None: not yet
+    *outputs* are those that jobs of the provider read as they were saved, and *copied* those that go to another store.
+    """
+
+    outputs: dict[str, SavedOutput] = field(default_factory=dict)
+    copied: set[str] = field(default_factory=set)
     inputs: dict[str, MountedRun] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
@@ -83,10 +82,10 @@ def _resolve_one(
         output = output._replace(task=source.best_task(), best=False)
     digest = "" if source.digest is None else source.digest(output)
     mounts.inputs[name] = MountedRun(source.run, output.output, digest, output.task)
-    if place is not None and source.place == place:
-        mounts.in_place[name] = saved_output(source.run, source.spec, output)
-    else:
-        mounts.copies[name] = None if source.copy is None else source.copy(output)
+    if place is not None:
+        mounts.outputs[name] = saved_output(source.run, source.spec, output)
+    if place is None or source.place != place:
+        mounts.copied.add(name)
 
 
 def saved_output(run: str, spec: Spec, output: RunOutput) -> SavedOutput:

@@ -230,7 +230,7 @@ def _with_gpu_type(spec: Spec, kind: str) -> Spec:
 
 def check_sizes(provider: Provider, spec: Spec, facts: Facts) -> list[Problem]:
     """Return the problems of *spec* on *provider* for all sizes in `scaling`, each problem once."""
-    planned = with_copies(spec, facts.sources)
+    planned = with_copies(spec, facts.sources.keys() - facts.outputs.keys())
     problems = (p for sized in list_sizes(planned) for p in provider.check(sized, facts))
     lost = [*foreign_settings.find_lost(spec), *_check_conda(provider, spec)]
     return list(dict.fromkeys([*lost, *problems]))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runspec_jobs.provider import Facts, Provider, Request, Response, Scope, Spec, Step
+from runspec_jobs.provider.types import NOT_YET
 from runspec_jobs.spec.chain_rules import with_copies
 
 FORMAT = "runspec.plan/v1"
@@ -38,12 +39,16 @@ def make_plan(provider: Provider, spec: Spec, token: str, facts: Facts) -> Plan:
     A run that resumes another one has the digest of one that does not: it is the same job.
     """
     run, preview = f"{spec.name}-{token}", f"{spec.name}-{PREVIEW}"
-    steps = tuple(provider.plan(with_copies(spec, facts.sources), run, facts))
+    given = with_copies(spec, facts.sources.keys() - facts.outputs.keys())
+    steps = tuple(provider.plan(given, run, facts))
     planned = steps
-    # Whether a service waits for parents, or they have ended, makes no difference.
-    if facts.parents or facts.resume is not None:
-        alone = facts._replace(parents=(), resume=None)
-        planned = tuple(provider.plan(with_copies(spec, facts.sources), run, alone))
+    # Whether a service waits for parents, or they have ended, makes no difference. What mounted outputs contain does,
+    # but the caller compares that without the times of files.
+    copied = {m.name: NOT_YET for m in spec.mounts if m.of_run and m.name in facts.sources}
+    if facts.parents or facts.resume is not None or copied:
+        sources = {**facts.sources, **copied}
+        alone = facts._replace(parents=(), resume=None, sources=sources)
+        planned = tuple(provider.plan(given, run, alone))
     # The id of the run is part of names, paths and tags; without it, equal specs have equal digests.
     neutral = replace_run([write_step(step) for step in planned], run, preview)
     for other in {output.run for output in facts.outputs.values()}:

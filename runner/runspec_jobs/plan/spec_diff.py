@@ -7,6 +7,7 @@ from typing import Any
 
 from runspec_jobs.plan.diff import Change
 from runspec_jobs.provider import Facts, Source, Spec
+from runspec_jobs.provider.types import NOT_YET
 
 
 def find_differences(before: tuple[Spec, Facts], after: tuple[Spec, Facts]) -> list[Change]:
@@ -58,7 +59,7 @@ def _compare_fields(path: str, before: Any, after: Any) -> Iterator[Change]:
 def _compare_folders(before: Mapping[str, Source], after: Mapping[str, Source]) -> Iterator[Change]:
     for name in (name for name in before if name in after):
         old, new = before[name], after[name]
-        if old.digest != new.digest:
+        if old.digest != new.digest and new != NOT_YET:
             yield Change(f"mounts.{name}", _describe_content(old), _describe_content(new))
 
 

@@ -58,6 +58,10 @@ def uploads(spec: Spec, facts: Facts) -> Iterator[Upload]:
     for mount in spec.mounts:
         if mount.scheme == "file":
             yield Upload(mount.name, mount.source, facts.sources[mount.name])
+        elif mount.scheme == "run" and mount.name in facts.sources:
+            saved = facts.outputs[mount.name]
+            content = f"output {saved.output} of {saved.run}"
+            yield Upload(mount.name, content, facts.sources[mount.name])
     resume = facts.resume
     if resume is None or not resume.copied:
         return
@@ -198,14 +202,15 @@ def _write_axis(axis: Axis) -> list[Any]:
     return [list(axis.names), [list(row) for row in axis.rows]]
 
 
-def saves(output: SavedOutput) -> dict[str, Any]:
+def saves(output: SavedOutput, *, copied: bool = False) -> dict[str, Any]:
     """Return the fields of a mount that is *output*, as `runspec_agent.transfer.run_output` reads them.
 
-    `tasks` and `nodes` are there if their files lie in folders `task-N` and `node-N`.
+    `tasks` and `nodes` are there if their files lie in folders `task-N` and `node-N`. If the output is *copied*, the
+    keys are those in the copy.
     """
     return {
         "run": output.run,
-        "key": f"runs/{output.run}/outputs/{output.output}/",
+        "key": "" if copied else f"runs/{output.run}/outputs/{output.output}/",
         "task": output.task or 0,
         **({"tasks": output.tasks} if output.task is None and output.tasks > 1 else {}),
         **({"nodes": output.nodes} if output.nodes > 1 else {}),
@@ -219,5 +224,8 @@ def _mount(mount: Mount, facts: Facts) -> dict[str, Any]:
     if mount.scheme == "store":
         return {**fields, "kind": "prefix", "key": f"store/{mount.place.strip('/')}/"}
     if mount.scheme == "run":
-        return {**fields, "kind": "saves", **saves(facts.outputs[mount.name])}
+        output, source = facts.outputs[mount.name], facts.sources.get(mount.name)
+        if source is None:
+            return {**fields, "kind": "saves", **saves(output)}
+        return {**fields, "kind": "saves", **saves(output, copied=True), "from": blob_key(source)}
     return {**fields, "kind": "folder", "path": mount.place}

@@ -98,11 +98,18 @@ class Source(NamedTuple):
         return "1 file" if self.files == 1 else f"{self.files:,} files"
 
 
-class SavedOutput(NamedTuple):
-    """An output of another run, which a job reads in place: its saves lie in the store of the job.
+NOT_YET = Source(
+    f"{WHOLE}{'0' * 64}", 0, 0
+)  # of a mounted output, as long as its run may not have ended
 
-    The manifest of each task and node lies at `runs/RUN/outputs/OUTPUT/TASK/NODE/`, as docs/inside.md describes. The
-    job reads those of the first *tasks* tasks and *nodes* nodes, or of *task* alone.
+
+class SavedOutput(NamedTuple):
+    """An output of another run, which a job reads as it was saved.
+
+    Its saves lie in the store of the job or, if `Facts.sources` has the mount, in a folder that is uploaded. In the
+    store, the manifest of each task and node lies at `runs/RUN/outputs/OUTPUT/TASK/NODE/`, as docs/inside.md describes,
+    and in the folder at `TASK/NODE/`. The job reads those of the first *tasks* tasks and *nodes* nodes, or of *task*
+    alone.
     """
 
     run: str

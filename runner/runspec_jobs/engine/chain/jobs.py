@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from runspec_jobs.engine import apply as engine
 from runspec_jobs.engine.reporter import Reporter
-from runspec_jobs.engine.source_runs import find_run, place_of
+from runspec_jobs.engine.source_runs import find_planned_run, place_of
 from runspec_jobs.errors import UsageError
 from runspec_jobs.load import chain_file, inputs
 from runspec_jobs.load.chain_file import ChainFile
@@ -189,7 +189,7 @@ class _Gathering:
 
     def _find_source(self, name: str) -> SourceRun:
         if name not in self.gathered:
-            return find_run(name, self.reporter)
+            return find_planned_run(name, self.reporter)
         made = self.gathered[name]
         place = place_of(made.provider, made.spec, made.facts)
         return SourceRun(f"{name}-{PREVIEW}", made.spec, place, lambda: None)

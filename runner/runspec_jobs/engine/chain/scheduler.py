@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 from runspec_jobs.engine import clients, start_run, wait as waiting
@@ -22,20 +21,18 @@ from runspec_jobs.engine.chain.job_states import (
 )
 from runspec_jobs.engine.chain.jobs import ChainJobs, make_parent
 from runspec_jobs.engine.log_lines import Joined, LogLine
-from runspec_jobs.engine.outputs import copies
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.engine.resume import Wanted
 from runspec_jobs.engine.source_runs import find_run, source_run, unended_run
 from runspec_jobs.engine.start_run import Started
 from runspec_jobs.engine.status import read_full_status
 from runspec_jobs.errors import Damaged, RunspecError, UsageError
-from runspec_jobs.load import inputs
-from runspec_jobs.load.inputs import PlanInputs
+from runspec_jobs.load.inputs import PlanInputs, resolve_runs
 from runspec_jobs.load.run_mounts import SourceRun
 from runspec_jobs.plan import spec_diff
 from runspec_jobs.provider import Client, State, Status
 from runspec_jobs.spec.chain_rules import conditions
-from runspec_jobs.spec.needs import Condition, RunOutput
+from runspec_jobs.spec.needs import Condition
 from runspec_jobs.state import chain_record, run_group
 from runspec_jobs.state.chain_record import ChainRecord
 from runspec_jobs.state.run_record import Record
@@ -174,7 +171,7 @@ class Scheduler:
 
     def _start(self, job: str) -> bool:
         """Start a job; return whether it has already ended, so that others may be ready."""
-        made, copied = self._gather(job)
+        made = self._resolve(job)
         parents = [
             make_parent(self.running[name].plan, how)
             for name, how, end in self._list_ends(job)
@@ -184,9 +181,6 @@ class Scheduler:
         why = self._explain_start(job, made)
         needs = self.record.needs[job]
         begun = self._begin(job, made)
-        # The copy is in the store of the job by now.
-        for folder in copied:
-            copies.remove(folder)
         if begun is None:
             self._settle(JobState(job, SKIPPED, CANCELLED, needs))
             return True
@@ -254,28 +248,21 @@ class Scheduler:
             return f"what it reads from {', '.join(sorted(runs))} has changed"
         return _describe_changes(before, made)
 
-    def _gather(self, job: str) -> tuple[PlanInputs, list[Path]]:
-        """Return *job* with the outputs of the runs that it mounts, and the folders that were copied for it."""
+    def _resolve(self, job: str) -> PlanInputs:
+        """Return *job* with the outputs of the runs that it mounts."""
         planned = self.chain.inputs[job]
-        copied: list[Path] = []
-        if all(mount.scheme != "run" for mount in planned.spec.mounts):
-            return planned, copied
-        reporter = self.listener.reporter
 
         def find(name: str) -> SourceRun:
             if name not in self.record.needs:
-                return find_run(name, reporter)
+                return find_run(name, self.listener.reporter)
             if name in self.running:
                 return unended_run(self.running[name])
             record = find_record(self.record, name)
             if record is None:
                 raise UsageError(f"the job '{name}' has no run")
-            source = source_run(record, conditions(planned.spec)[name], reporter)
-            return replace(source, copy=partial(_note_copy, source, copied))
+            return source_run(record, conditions(planned.spec)[name])
 
-        text = replace(planned.text, diagnostics=[])
-        made = inputs.gather(text, planned.base, reporter.progress, self.chain.provider, find)
-        return made, copied
+        return resolve_runs(planned, find)
 
     def _follow(self, job: str, begun: _Begun) -> None:
         joined = Joined(partial(self.listener.line, job))
@@ -331,10 +318,3 @@ def _describe_changes(before: Record, made: PlanInputs) -> str:
         more = f" and {len(changes) - SHOWN} more" if len(changes) > SHOWN else ""
         return f"changed: {fields}{more}" if fields else ""
     return ""
-
-
-def _note_copy(source: SourceRun, copied: list[Path], output: RunOutput) -> Path:
-    assert source.copy is not None, "BUG: a run that has ended cannot be copied"
-    folder = source.copy(output)
-    copied.append(folder)
-    return folder

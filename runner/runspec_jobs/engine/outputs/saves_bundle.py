@@ -1,11 +1,13 @@
-"""The saves of one task and node of a run as a folder that is uploaded to another store, straight from the first."""
+"""What a run has saved as a folder that is uploaded to another store, straight from the first."""
 
 from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterable, Mapping, Sequence
+import stat
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from runspec_agent.store.manifest import (
@@ -18,7 +20,8 @@ from runspec_agent.store.manifest import (
     Save,
     Shape,
 )
-from runspec_jobs.errors import Conflict
+from runspec_jobs.engine.outputs.layout import Layout, choose_path
+from runspec_jobs.errors import Conflict, UsageError
 from runspec_jobs.provider import File, OutputFile, Source
 from runspec_jobs.provider.types import WHOLE
 
@@ -29,12 +32,15 @@ READ_BYTES = 1 << 20
 BUNDLE = b"runspec.bundle/v1\n"  # as of `load.bundle`: the digest of a file is the SHA-256 of its content
 
 
+def _get_output(file: OutputFile) -> str:
+    return file.output
+
+
 @dataclass(frozen=True)
 class SavesBundle:
-    """A `Bundle` with the save of each output: `OUTPUT/.runspec/manifest.json`, and its objects below that.
+    """A `Bundle` of saved files; *small* are those that are made here, and *objects* those in the store of the run.
 
-    `runspec_agent.transfer.resume` restores outputs from such a folder. The content is read from the store of the run
-    each time that a file is opened, so this machine needs no room for it.
+    The content is read from that store each time that a file is opened, so this machine needs no room for it.
     """
 
     files: tuple[File, ...]
@@ -42,21 +48,27 @@ class SavesBundle:
     objects: Mapping[str, OutputFile]
 
     @staticmethod
-    def of(saved: Iterable[OutputFile]) -> SavesBundle:
-        """Return the bundle of the files, folders and links *saved*, which are of one save of each output."""
-        by_output: dict[str, list[OutputFile]] = {}
+    def of(
+        saved: Iterable[OutputFile], choose_folder: Callable[[OutputFile], str] = _get_output
+    ) -> SavesBundle:
+        """Return the files, folders and links *saved* as saves, from which the agent restores all of them.
+
+        Those of one save lie in one folder, by default that of their output: a manifest at `.runspec/manifest.json`,
+        and its objects below that.
+        """
+        by_folder: dict[str, list[OutputFile]] = {}
         for one in saved:
-            by_output.setdefault(one.output, []).append(one)
+            by_folder.setdefault(choose_folder(one), []).append(one)
         small: dict[str, bytes] = {}
         objects: dict[str, OutputFile] = {}
-        for output, files in by_output.items():
+        for folder, files in by_folder.items():
             entries = {one.path: _entry(one) for one in files if one.kind == "file"}
             manifest = Manifest((Save(files[0].save, 0, entries, _shape(files)),))
-            small[f"{output}/{MANIFEST}"] = manifest.to_bytes()
+            small[f"{folder}/{MANIFEST}"] = manifest.to_bytes()
             for one in files:
                 if one.kind == "file" and not one.target:
                     entry = entries[one.path]
-                    objects[f"{output}/{OBJECTS}{entry.object}"] = one._replace(sha256=entry.sha256)
+                    objects[f"{folder}/{OBJECTS}{entry.object}"] = one._replace(sha256=entry.sha256)
         listed = [
             *(
                 File(p, len(c), False, hashlib.sha256(c).hexdigest(), 0o600)
@@ -66,11 +78,32 @@ class SavesBundle:
         ]
         return SavesBundle(tuple(sorted(listed)), small, objects)
 
+    @staticmethod
+    def laid_out(saved: Iterable[OutputFile], shape: Layout) -> SavesBundle:
+        """Return the files *saved* at the paths that they have in a mount, for jobs without a Python agent.
+
+        Links to files become files, and empty folders are left out. Raises UsageError for a link to anything else.
+        """
+        objects: dict[str, OutputFile] = {}
+        for one in saved:
+            path = str(choose_path(Path(), one._replace(output=""), shape))
+            if one.kind == "link":
+                message = f"{path} is a link to a folder, or to nothing"
+                raise UsageError(
+                    f"a job without a Python agent cannot mount this output: {message}"
+                )
+            if one.kind == "file":
+                objects[path] = one._replace(sha256=one.sha256 or _sha256(one))
+        listed = (_list_plain(path, one) for path, one in objects.items())
+        return SavesBundle(tuple(sorted(listed)), {}, objects)
+
     @property
     def digest(self) -> str:
         sha256 = hashlib.sha256(BUNDLE)
         for file in self.files:
-            sha256.update(f"{file.sha256} - {file.bytes} {file.path}\0".encode())
+            kind = "x" if file.executable else "-"
+            line = f"{file.sha256} {kind} {file.bytes} {file.path}\0"
+            sha256.update(line.encode(errors="surrogateescape"))
         return f"{WHOLE}{sha256.hexdigest()}"
 
     @property
@@ -84,6 +117,12 @@ class SavesBundle:
         return io.BufferedReader(
             _Checked(self.objects[file.path].open(), file, changed), READ_BYTES
         )
+
+
+def _list_plain(path: str, of: OutputFile) -> File:
+    mode = _mode(of) if of.mode is not None else 0o644
+    executable = bool(mode & stat.S_IXUSR)
+    return File(path, of.bytes, executable, of.sha256, mode, (of.mtime_ns or 0) // 10**9)
 
 
 def _entry(of: OutputFile) -> Entry:
