@@ -11,7 +11,7 @@ from runspec_aws.infrastructure import compute_environments
 from runspec_aws.naming import batch, tags
 from runspec_aws.options import AwsOptions
 from runspec_aws.store import layout
-from runspec_jobs.provider import Facts, Scope, Spec, Step, answer_mark
+from runspec_jobs.provider import Facts, Parent, Scope, Spec, Step, answer_mark
 
 
 def steps(spec: Spec, run: str, facts: Facts) -> tuple[Step, ...]:
@@ -44,13 +44,9 @@ def _submit(name: str, shape: JobShape, run: str, facts: Facts) -> Step:
         "tags": tags(options, run=run, job=name),
     }
     if facts.parents:
-        # https://docs.aws.amazon.com/batch/latest/userguide/job_dependencies.html
-        ids = (
-            answer_mark(parent.run, step, "jobId")
-            for parent in facts.parents
-            for step in parent.steps
-        )
-        params["dependsOn"] = [{"jobId": job} for job in ids]
+        params["dependsOn"] = [
+            _dependency(parent, step) for parent in facts.parents for step in parent.steps
+        ]
     if options.share:
         params["shareIdentifier"] = options.share
     if options.priority is not None:
@@ -62,6 +58,12 @@ def _submit(name: str, shape: JobShape, run: str, facts: Facts) -> Step:
         batch("submit_job", **params),
         settle_s=timing.DEFAULT.settle_s,
     )
+
+
+def _dependency(parent: Parent, step: str) -> dict[str, Any]:
+    """Return the dependency on a job: https://docs.aws.amazon.com/batch/latest/userguide/job_dependencies.html."""
+    job = {"jobId": answer_mark(parent.run, step, "jobId")}
+    return {**job, "type": "N_TO_N"} if parent.paired else job
 
 
 def overrides(run: str, options: AwsOptions) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from runspec_aws.store.layout import store
 from runspec_jobs.provider import Client, Facts, Finding, Options, Problem, Spec, Step
 from runspec_jobs.provider.machines import NOT_READ, ListedPrices, Offer, PriceList
 from runspec_jobs.provider.probe import Probe
-from runspec_jobs.provider.spec_checks import ends_as_a_whole
+from runspec_jobs.provider.spec_checks import ends_as_a_whole, has_several_tasks
 from runspec_jobs.provider.types import Emulation
 
 
@@ -49,6 +49,9 @@ class AwsBatchProvider:
 
     def tells_end(self, spec: Spec, condition: str) -> bool:
         return ends_as_a_whole(spec)
+
+    def has_job_per_task(self, spec: Spec) -> bool:
+        return has_several_tasks(spec) and spec.cluster.nodes.max == 1
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(spec, run, with_offers(facts))

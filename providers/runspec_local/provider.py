@@ -33,6 +33,9 @@ class LocalProvider:
     def tells_end(self, spec: Spec, condition: str) -> bool:
         return True
 
+    def has_job_per_task(self, spec: Spec) -> bool:
+        return False  # one process starts all tasks of a run
+
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(spec, run, facts)
 

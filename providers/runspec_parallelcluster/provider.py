@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from runspec_jobs.provider import Client, Facts, Finding, Options, Problem, Spec, Step, Unavailable
 from runspec_jobs.provider.machines import NOT_READ, ListedPrices, Offer, PriceList
 from runspec_jobs.provider.probe import Probe
-from runspec_jobs.provider.spec_checks import ends_as_a_whole
+from runspec_jobs.provider.spec_checks import ends_as_a_whole, has_several_tasks
 from runspec_jobs.provider.types import Emulation
 from runspec_parallelcluster import infrastructure, job, plan
 from runspec_parallelcluster.check import rules
@@ -69,6 +69,9 @@ class ParallelClusterProvider:
     def tells_end(self, spec: Spec, condition: str) -> bool:
         # `ended` is true of all jobs of an array, however they have ended.
         return condition == "ended" or ends_as_a_whole(spec)
+
+    def has_job_per_task(self, spec: Spec) -> bool:
+        return has_several_tasks(spec) and not spec.cluster.nodes.elastic
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         decision = decide(spec, facts.options)

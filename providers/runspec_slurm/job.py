@@ -268,6 +268,9 @@ def dependency(text: str) -> str:
 
 # https://slurm.schedmd.com/sbatch.html#OPT_dependency
 AFTER = {"succeeded": "afterok", "failed": "afternotok", "ended": "afterany"}
+AFTER_SAME = (
+    "aftercorr"  # of each task of an array: the task of its own index of another one has succeeded
+)
 
 
 def after_parents(argv: Iterable[str], needs: Iterable[Mapping[str, str]]) -> tuple[str, ...]:

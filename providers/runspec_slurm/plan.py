@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from runspec_jobs.provider import Facts, Request, Scope, Spec, Step, answer_mark
+from runspec_jobs.provider import Facts, Parent, Request, Scope, Spec, Step, answer_mark
 from runspec_slurm import job, timing
 from runspec_slurm.decision import Arrays, Decision
 from runspec_slurm.naming import job_step
@@ -33,9 +34,9 @@ def _submit(decision: Decision, spec: Spec, run: str, array: int, facts: Facts) 
     }
     if facts.parents:
         params["needs"] = [
-            {"after": job.AFTER[one.condition], "job": answer_mark(one.run, step, "job")}
+            {"after": after, "job": answer_mark(one.run, step, "job")}
             for one in facts.parents
-            for step in one.steps
+            for after, step in _list_waits(one, array)
         ]
     if arrays.lanes and array >= arrays.lanes:
         params["after"] = {"$ref": f"{job_step(array - arrays.lanes)}.job"}
@@ -43,6 +44,16 @@ def _submit(decision: Decision, spec: Spec, run: str, array: int, facts: Facts) 
     submitted = _name_array(arrays, array) if arrays.count > 1 else _name_job(decision)
     title = f"submit {submitted}"
     return Step(job_step(array), title, Scope.RUN, do, undo, timing.DEFAULT.settle_s)
+
+
+def _list_waits(parent: Parent, array: int) -> Iterator[tuple[str, str]]:
+    """Yield the kind of each dependency on *parent*, and the step that submits the job that it is about."""
+    # Two sweeps of equal length are split into equal arrays on one cluster.
+    if parent.paired:
+        yield job.AFTER_SAME, parent.steps[array]
+        return
+    for step in parent.steps:
+        yield job.AFTER[parent.condition], step
 
 
 def _name_array(arrays: Arrays, array: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from runspec_jobs.provider import Client, Facts, Finding, Options, Problem, Spec, Step
 from runspec_jobs.provider.machines import Offer
-from runspec_jobs.provider.spec_checks import ends_as_a_whole
+from runspec_jobs.provider.spec_checks import ends_as_a_whole, has_several_tasks
 from runspec_jobs.provider.types import Emulation
 from runspec_slurm import check, job, plan
 from runspec_slurm.decision import decide
@@ -60,6 +60,9 @@ class SlurmProvider:
     def tells_end(self, spec: Spec, condition: str) -> bool:
         # `ended` is true of all jobs of an array, however they have ended.
         return condition == "ended" or ends_as_a_whole(spec)
+
+    def has_job_per_task(self, spec: Spec) -> bool:
+        return has_several_tasks(spec) and not spec.cluster.nodes.elastic
 
     def plan(self, spec: Spec, run: str, facts: Facts) -> Sequence[Step]:
         return plan.steps(decide(spec, facts), spec, run, facts)

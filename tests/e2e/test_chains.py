@@ -113,7 +113,7 @@ def test_a_service_waits_for_the_jobs_that_a_job_needs(
     ]
     # Its agent does not believe the service that they have succeeded.
     (record,) = [s for s in jobs["search"]["plan"]["steps"] if s["id"] == "record"]
-    assert json.loads(record["do"]["params"]["Body"])["needs"] == ["prepare-000000"]
+    assert json.loads(record["do"]["params"]["Body"])["needs"] == [{"run": "prepare-000000"}]
 
 
 def test_a_client_waits_for_more_jobs_than_the_service_can(tmp_path: Path) -> None:
@@ -149,3 +149,63 @@ def test_a_client_waits_for_a_job_of_which_the_service_cannot_tell_whether_it_ha
     chain = load_chain(tmp_path / "all.yaml")
 
     assert chain.waits_by_service("last") == []
+
+
+PAIRED = """
+apiVersion: runspec/v1
+name: train
+provider: {0}
+container: {{image: "python:3.12"}}
+outputs: [{{name: model, path: /job/model}}]
+sweep: {{lr: [1, 2]}}
+run: |
+  test ${{sweep.lr}} = 1 || exit 3
+  echo ${{sweep.lr}} > ${{outputs.model}}/m
+---
+apiVersion: runspec/v1
+name: evaluate
+provider: {0}
+container: {{image: "python:3.12"}}
+mounts: [{{name: model, source: 'run://train/model?task=same', target: /job/in}}]
+outputs: [{{name: found, path: /job/found}}]
+sweep: {{of: [a, b]}}
+run: |
+  cp ${{mounts.model}}/m ${{outputs.found}}
+"""
+
+
+@pytest.mark.parametrize("provider", ["aws-batch", "slurm"])
+def test_each_task_waits_for_the_task_of_its_number_alone(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    provider: str,
+) -> None:
+    need("slurmctld")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "all.yaml").write_text(PAIRED.format(provider).lstrip())
+
+    # The second task of `train` fails: that of `evaluate` never starts, and the first one does.
+    assert run(["rehearse", "all.yaml", "--folder", "kept"]) == 1, capfd.readouterr().err
+
+    assert (tmp_path / "kept/outputs/task-0/found/m").read_text() == "1\n"
+    assert not (tmp_path / "kept/outputs/task-1").exists()
+
+
+def test_a_pair_of_arrays_is_planned_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_profile()
+    (tmp_path / "all.yaml").write_text(PAIRED.format("aws-batch").lstrip())
+
+    assert run(["plan", "all.yaml", "--json"]) == 0
+
+    steps = json.loads(capfd.readouterr().out)["jobs"][1]["plan"]["steps"]
+    (submit,) = [step for step in steps if step["id"] == "job"]
+    assert submit["do"]["params"]["dependsOn"] == [
+        {"jobId": {"$answer": "train-000000/job.jobId"}, "type": "N_TO_N"}
+    ]
+    (record,) = [step for step in steps if step["id"] == "record"]
+    needs = json.loads(record["do"]["params"]["Body"])["needs"]
+    assert needs == [{"run": "train-000000", "paired": True}]

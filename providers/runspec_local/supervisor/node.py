@@ -138,7 +138,10 @@ class Node(NamedTuple):
         target.parent.mkdir(parents=True, exist_ok=True)
         if "saves" in mount:
             if not target.exists():
-                self._bring(mount["saves"], source, target)
+                saves = mount["saves"]
+                self._bring(
+                    {**saves, "task": self.task} if saves.get("same") else saves, source, target
+                )
         elif mount["copy"]:
             if not target.exists():
                 _copy(source, target, mount["read_only"])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 from runspec_agent.base import files, limits
 from runspec_agent.base.job_env import LOST, STOPPED, Failure, read
 from runspec_agent.base.process import STOPS, Pace, Signals
-from runspec_agent.base.task_identity import variable
+from runspec_agent.base.task_identity import seat, variable
 from runspec_agent.elastic.change_cost import Account
 from runspec_agent.elastic.checkpoint import CheckpointManifest, FencedSaver
 from runspec_agent.elastic.member import Member, timing
@@ -116,7 +116,7 @@ class Elastic:
 
     def _prepare(self) -> None:
         """Prepare everything that the program needs, so that other nodes need not wait after this node has joined."""
-        self.agent.workdir.mounted()
+        self.agent.workdir.mounted(seat(self.agent.place, self.record).task)
         self.kept.resume = self.agent.workdir.resume
         os.mkdir(self.folder, 0o755)
         for output in self.record["outputs"]:

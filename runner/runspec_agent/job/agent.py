@@ -386,7 +386,7 @@ class Agent:
         return 0 if self.cause == end_causes.PEER and leaving and child.code == 0 else code
 
     def _prepared(self, signals: Signals) -> Tuple[Saver, Optional[Mirror]]:
-        self.workdir.mounted()
+        self.workdir.mounted(self.place.task)
         outputs = self.workdir.outputs(self.place, self.at + "outputs/")
         mirror = self._words(signals)
         if "reach" in self.record:

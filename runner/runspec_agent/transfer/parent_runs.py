@@ -5,7 +5,7 @@ Their service knows only the exit codes of containers. `runspec_agent.retry.end_
 
 import json
 import re
-from typing import Any, Dict, Iterator, List, Mapping, Tuple
+from typing import Any, Dict, Iterator, Mapping, Sequence, Tuple
 
 from runspec_agent.base.job_env import USAGE, Failure
 from runspec_agent.store.base import Bucket
@@ -13,9 +13,13 @@ from runspec_agent.store.base import Bucket
 RECORD = re.compile(r"(\d{1,9})/(\d{1,9})/(\d{1,9})-(\d{1,9})-[a-z]+$", re.ASCII)
 
 
-def demand_success(bucket: Bucket, runs: List[str]) -> None:
-    """Raise Failure if a node of one of *runs* has not recorded that it has succeeded."""
-    for run in runs:
+def demand_success(bucket: Bucket, needs: Sequence[Mapping[str, Any]], own: int) -> None:
+    """Raise Failure if a node of one of the runs in *needs* has not recorded that it has succeeded.
+
+    Of a run that is `paired` with that of the job, only the task of the *own* number counts.
+    """
+    for need in needs:
+        run = need["run"]
         at = "runs/{}/".format(run)
         content = bucket.get(at + "record.json")
         record = {} if content is None else json.loads(content.decode("utf-8"))
@@ -23,6 +27,8 @@ def demand_success(bucket: Bucket, runs: List[str]) -> None:
             continue
         ends = _read_ends(bucket, at + "ends/")
         for task, rank in _list_nodes(record):
+            if need.get("paired") and task != own:
+                continue
             code = ends.get((task, rank), (0, None))[1]
             if code != 0:
                 how = "recorded no end" if code is None else "ended with exit code {}".format(code)

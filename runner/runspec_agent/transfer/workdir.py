@@ -46,19 +46,19 @@ class Workdir:
             self.cwd = env["RUNSPEC_BELOW"] = os.path.join(self.folder, "root")
             os.mkdir(self.cwd, 0o700)
 
-    def mounted(self) -> None:
-        """Download the inputs of the program, and build its environment.
+    def mounted(self, task: int) -> None:
+        """Download the inputs of the program of *task*, and build its environment.
 
         Raise Failure if a run that the job needs has not succeeded.
         """
         if self.record.get("needs"):
             from runspec_agent.transfer import parent_runs  # few jobs need it
 
-            parent_runs.demand_success(self.bucket, self.record["needs"])
+            parent_runs.demand_success(self.bucket, self.record["needs"], task)
         for mount in self.record["mounts"]:
             path = self.below(mount["target"])
             with _permitted("mount", mount["name"], path):
-                self._mount(mount, path)
+                self._mount(dict(mount, task=task) if mount.get("same") else mount, path)
             self.env[variable("MOUNT", mount["name"])] = path
         if self.record["requirements"]:
             place = self.env.get("RUNSPEC_ENVIRONMENT")

@@ -66,7 +66,7 @@ def resolve(spec: Spec, provider: Provider, facts: Facts, find: FindRun) -> RunM
         where = ("mounts", number, "source")
         try:
             source = find(output.job)
-            wrong = list(wrong_output(output, source.spec, where))
+            wrong = list(wrong_output(output, source.spec, spec, where))
             mounts.problems += wrong
             if not wrong:
                 _resolve_one(mounts, mount.name, output, source, place)
@@ -82,6 +82,9 @@ def _resolve_one(
         output = output._replace(task=source.best_task(), best=False)
     digest = "" if source.digest is None else source.digest(output)
     mounts.inputs[name] = MountedRun(source.run, output.output, digest, output.task)
+    if place is None and output.same:
+        message = "?task=same is for jobs with a Python agent"
+        raise RunspecError(message, "mount the output of all tasks, and read the folder of one")
     if place is not None:
         mounts.outputs[name] = saved_output(source.run, source.spec, output)
     if place is None or source.place != place:
@@ -94,7 +97,8 @@ def saved_output(run: str, spec: Spec, output: RunOutput) -> SavedOutput:
     saved = next(candidate for candidate in spec.outputs if candidate.name == output.output)
     of_first = (saved.origin or ("first" if nodes.elastic else "all")) == "first"
     tasks = count_tasks(spec.sweep) if spec.sweep else 1
-    return SavedOutput(run, output.output, tasks, 1 if of_first else nodes.max, output.task)
+    many = 1 if of_first else nodes.max
+    return SavedOutput(run, output.output, tasks, many, output.task, output.same)
 
 
 def none_known(name: str) -> SourceRun:

@@ -139,6 +139,9 @@ class SupportsParents(Protocol):
     def tells_end(self, spec: Spec, condition: str) -> bool:
         """Return whether the service says that a job of *spec* has ended as *condition* says if runspec does."""
 
+    def has_job_per_task(self, spec: Spec) -> bool:
+        """Return whether each task of *spec* is one job of an array, for which that of another array can wait."""
+
 
 @runtime_checkable
 class SupportsPlaces(Protocol):

@@ -137,7 +137,11 @@ def _list_needs(facts: Facts) -> dict[str, Any]:
 
     `runspec_agent.transfer.parent_runs` compares their end records with what the service says.
     """
-    runs = [parent.run for parent in facts.parents if parent.condition == "succeeded"]
+    runs = [
+        {"run": parent.run, **({"paired": True} if parent.paired else {})}
+        for parent in facts.parents
+        if parent.condition == "succeeded"
+    ]
     return {"needs": runs} if runs else {}
 
 
@@ -205,16 +209,21 @@ def _write_axis(axis: Axis) -> list[Any]:
 def saves(output: SavedOutput, *, copied: bool = False) -> dict[str, Any]:
     """Return the fields of a mount that is *output*, as `runspec_agent.transfer.run_output` reads them.
 
-    `tasks` and `nodes` are there if their files lie in folders `task-N` and `node-N`. If the output is *copied*, the
-    keys are those in the copy.
+    `tasks` and `nodes` are there if their files lie in folders `task-N` and `node-N`, and `same` if each task reads
+    those of its own number. If the output is *copied*, the keys are those in the copy.
     """
     return {
         "run": output.run,
         "key": "" if copied else f"runs/{output.run}/outputs/{output.output}/",
         "task": output.task or 0,
-        **({"tasks": output.tasks} if output.task is None and output.tasks > 1 else {}),
+        **({"same": True} if output.same else {}),
+        **({"tasks": output.tasks} if _is_of_all(output) else {}),
         **({"nodes": output.nodes} if output.nodes > 1 else {}),
     }
+
+
+def _is_of_all(output: SavedOutput) -> bool:
+    return output.task is None and not output.same and output.tasks > 1
 
 
 def _mount(mount: Mount, facts: Facts) -> dict[str, Any]:

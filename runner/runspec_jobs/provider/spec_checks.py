@@ -99,3 +99,8 @@ def ends_as_a_whole(spec: Spec) -> bool:
     """
     stops = spec.metric is not None and spec.metric.stop is not None
     return not spec.cluster.nodes.elastic and not stops
+
+
+def has_several_tasks(spec: Spec) -> bool:
+    """Return whether a run of *spec* has more than one task."""
+    return count_tasks(spec.sweep) > 1

@@ -109,7 +109,7 @@ class SavedOutput(NamedTuple):
     Its saves lie in the store of the job or, if `Facts.sources` has the mount, in a folder that is uploaded. In the
     store, the manifest of each task and node lies at `runs/RUN/outputs/OUTPUT/TASK/NODE/`, as docs/inside.md describes,
     and in the folder at `TASK/NODE/`. The job reads those of the first *tasks* tasks and *nodes* nodes, or of *task*
-    alone.
+    alone; with *same*, each of its tasks reads those of the task of its own number.
     """
 
     run: str
@@ -117,17 +117,20 @@ class SavedOutput(NamedTuple):
     tasks: int = 1
     nodes: int = 1
     task: int | None = None
+    same: bool = False
 
 
 class Parent(NamedTuple):
     """A run of the same service that must have ended as *condition* says before a job starts.
 
-    *condition* is `succeeded`, `failed` or `ended`. *steps* are the ids of the steps that submit its jobs.
+    *condition* is `succeeded`, `failed` or `ended`. *steps* are the ids of the steps that submit its jobs. If the runs
+    are *paired*, each task may start when the task of its own number has ended so.
     """
 
     run: str
     condition: str
     steps: tuple[str, ...]
+    paired: bool = False
 
 
 class Resume(NamedTuple):

@@ -25,6 +25,16 @@ def parents(spec: Spec, jobs: Mapping[str, Spec]) -> dict[str, Condition]:
     return {job: how for job, how in conditions(spec).items() if job in jobs}
 
 
+def list_paired(spec: Spec) -> set[str]:
+    """Return the jobs whose task of the same number is all that each task of *spec* needs.
+
+    Not those that are under `needs`, too: of those, all tasks must have ended.
+    """
+    mounted = [mount.of_run for mount in spec.mounts if mount.of_run is not None]
+    whole = {output.job for output in mounted if not output.same}
+    return {output.job for output in mounted if output.same} - whole - spec.needs.keys()
+
+
 def wrong_chain(specs: Sequence[Spec], chain: str) -> Iterator[tuple[int, Problem]]:
     """Yield each rule that the jobs *specs* of the chain called *chain* break, with the number of the job."""
     jobs: dict[str, Spec] = {}
@@ -79,11 +89,15 @@ def _wrong_mounts(spec: Spec, jobs: Mapping[str, Spec]) -> Iterator[Problem]:
     for number, mount in enumerate(spec.mounts):
         source = mount.of_run
         if source is not None and source.job in jobs:
-            yield from wrong_output(source, jobs[source.job], ("mounts", number, "source"))
+            where = ("mounts", number, "source")
+            yield from wrong_output(source, jobs[source.job], spec, where)
 
 
-def wrong_output(source: RunOutput, of: Spec, where: Path) -> Iterator[Problem]:
-    """Yield a problem if the spec *of* of a job has no such output or task; *where* is the mount that names it."""
+def wrong_output(source: RunOutput, of: Spec, by: Spec, where: Path) -> Iterator[Problem]:
+    """Yield a problem if the spec *of* of a job has no such output or task.
+
+    *where* is the mount in the spec *by* that names it.
+    """
     names = [output.name for output in of.outputs]
     if source.output not in names:
         message = f"the job '{of.name}' has no output '{source.output}'"
@@ -95,6 +109,11 @@ def wrong_output(source: RunOutput, of: Spec, where: Path) -> Iterator[Problem]:
     if source.best and (not of.sweep or of.metric is None):
         message = f"the job '{of.name}' has no best task"
         yield Problem(where, message, "?best is for a job with a sweep and a metric")
+    own = count_tasks(by.sweep) if by.sweep else 0
+    if source.same and (not of.sweep or own != count):
+        message = f"?task=same needs a sweep with as many tasks as '{of.name}' has"
+        tasks = f"'{of.name}' has {count:,}" if of.sweep else f"'{of.name}' has no sweep"
+        yield Problem(where, message, f"{tasks}, and this job {f'{own:,}' if own else 'has none'}")
     if source.task is not None and not of.sweep:
         yield Problem(where, f"the job '{of.name}' has no sweep", "remove ?task")
     elif source.task is not None and source.task >= count:

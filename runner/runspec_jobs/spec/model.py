@@ -289,7 +289,7 @@ class Mount(Model):
         description="Where the data is: a folder, relative to the spec (`./mnist`), a place in the "
         "profile's object store (`store://datasets/mnist`) or in a shared file system "
         "(`shared://workspace`), or an output of another job (`run://prepare/data`; of one task of a "
-        "sweep, `run://search/model?task=3` or `run://search/model?best`)."
+        "sweep, `run://search/model?task=3`, `?best` or, for each task that of its own number, `?task=same`)."
     )
     target: Folder = Field(
         description="Absolute path of the mount in the job. Without a container it may be below a folder "

@@ -14,9 +14,9 @@ from runspec_jobs.spec.types import NAME, Name, compiled, make_error
 
 RUN_OUTPUT = (
     r"^run://(?P<run>[a-z][a-z0-9-]{0,46})/(?P<output>[a-z][a-z0-9_-]{0,39})"
-    r"(\?(?P<best>best)|\?task=(?P<task>0|[1-9][0-9]{0,6}))?$"
+    r"(\?(?P<best>best)|\?task=(?P<same>same)|\?task=(?P<task>0|[1-9][0-9]{0,6}))?$"
 )
-WRITE_SOURCE = "write run://JOB/OUTPUT, with ?best or ?task=3 for one task of a sweep"
+WRITE_SOURCE = "write run://JOB/OUTPUT, with ?best, ?task=3 or ?task=same for one task of a sweep"
 
 
 class Condition(StrEnum):
@@ -31,27 +31,30 @@ class RunOutput(NamedTuple):
     """An output that is mounted: `run://JOB/OUTPUT`. *job* is a job of the same chain, or the name or id of a run.
 
     *task* is the task of a sweep whose files are mounted, and None for all tasks, each in a folder `task-N`. With
-    *best*, it is the task with the best value of the sweep's metric.
+    *best*, it is the task with the best value of the sweep's metric; with *same*, each task mounts the files of the
+    task of its own number.
     """
 
     job: str
     output: str
     task: int | None = None
     best: bool = False
+    same: bool = False
 
 
 def run_output(source: str) -> RunOutput | None:
     """Return what *source* names, or None if it is not of the form `run://JOB/OUTPUT`.
 
     >>> run_output("run://search/model?task=3")
-    RunOutput(job='search', output='model', task=3, best=False)
+    RunOutput(job='search', output='model', task=3, best=False, same=False)
     """
     match = compiled(RUN_OUTPUT).match(source)
     if match is None:
         return None
     task = match["task"]
+    number = None if task is None else int(task)
     return RunOutput(
-        match["run"], match["output"], None if task is None else int(task), bool(match["best"])
+        match["run"], match["output"], number, bool(match["best"]), bool(match["same"])
     )
 
 

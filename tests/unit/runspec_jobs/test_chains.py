@@ -162,6 +162,31 @@ def test_the_best_task_of_a_sweep_is_mounted(chained: Chained) -> None:
     )
 
 
+def test_each_task_reads_the_task_of_its_own_number(chained: Chained) -> None:
+    made = job("made", "echo of-${sweep.n} > ${outputs.data}/m", MADE + "sweep: {n: [1, 2, 3]}\n")
+    read = job(
+        "read",
+        "echo ${sweep.m} $(cat ${mounts.data}/m)",
+        reads("run://made/data?task=same") + "sweep: {m: [a, b, c]}\n",
+    )
+
+    chained(made, read)
+
+    assert sorted(line for _, line in chained.lines) == ["a of-1", "b of-2", "c of-3"]
+
+
+@pytest.mark.parametrize("sweep", ["", "sweep: {m: [a, b]}\n"])
+def test_tasks_are_paired_in_sweeps_of_equal_length_alone(chained: Chained, sweep: str) -> None:
+    made = job("made", "true", MADE + "sweep: {n: [1, 2, 3]}\n")
+
+    with pytest.raises(InvalidSpec) as caught:
+        chained(made, job("read", "true", reads("run://made/data?task=same") + sweep))
+
+    said = str([one for text in caught.value.texts for one in text.diagnostics])
+    assert "?task=same needs a sweep with as many tasks as 'made' has" in said
+    assert "'made' has 3" in said
+
+
 def test_a_detached_chain_needs_no_client(chained: Chained, tmp_path: Path) -> None:
     slow = PREPARE.replace("echo $V", "sleep 1; echo $V")
 

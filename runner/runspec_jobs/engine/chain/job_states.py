@@ -81,6 +81,8 @@ def mark_skipped(one: JobState, ends: Mapping[str, JobState]) -> JobState:
     """Return *one* as skipped if its service ended it because another job has not ended as it needs."""
     if one.status is None or not one.status.state.terminal or one.state == State.SUCCEEDED:
         return one
+    if any(node.state is State.SUCCEEDED for node in one.status.nodes):
+        return one  # a task that needed one task alone has run
     for name, how in one.needs.items():
         end = ends.get(name)
         if end is not None and end.is_over and not end.has_met(Condition(how)):

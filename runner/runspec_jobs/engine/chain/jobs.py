@@ -18,7 +18,7 @@ from runspec_jobs.load.source import InvalidSpec, SourceFile
 from runspec_jobs.plan import model
 from runspec_jobs.plan.model import PREVIEW, Plan
 from runspec_jobs.provider import Parent, Spec, SupportsParents
-from runspec_jobs.spec.chain_rules import ancestors, in_order, parents
+from runspec_jobs.spec.chain_rules import ancestors, in_order, list_paired, parents
 from runspec_jobs.spec.needs import Condition
 
 
@@ -37,6 +37,13 @@ class ChainJobs:
         """Return the mounts of *job* whose files this machine copies, because the jobs save to different stores."""
         spec, facts = self.inputs[job].spec, self.inputs[job].facts
         return [m.name for m in spec.mounts if m.of_run is not None and m.name in facts.sources]
+
+    def is_paired(self, job: str, parent: str) -> bool:
+        """Return whether each task of *job* may start when the task of its own number of *parent* has succeeded."""
+        own, provider = self.inputs[job].spec, self.inputs[job].provider
+        if parent not in list_paired(own) or not isinstance(provider, SupportsParents):
+            return False
+        return all(map(provider.has_job_per_task, (own, self.inputs[parent].spec)))
 
     def waits_by_service(self, job: str) -> list[str]:
         """Return the jobs that *job* needs for which its own service can wait, without this machine."""
@@ -71,10 +78,10 @@ def _find_waiting_place(inputs: PlanInputs) -> str | None:
     return provider.waiting_place(inputs.spec, inputs.facts)
 
 
-def make_parent(plan: Plan, how: Condition) -> Parent:
+def make_parent(plan: Plan, how: Condition, *, paired: bool) -> Parent:
     """Return the run of *plan*, which has not ended, as one that a service waits for."""
     steps = tuple(step.id for step in plan.steps if engine.is_submitting(step, plan))
-    return Parent(plan.run, str(how), steps)
+    return Parent(plan.run, str(how), steps, paired)
 
 
 def read_jobs(
@@ -202,5 +209,5 @@ def _add_parents(chain: ChainJobs, name: str) -> PlanInputs:
     for other in chain.waits_by_service(name):
         of = chain.inputs[other]
         plan = model.make_plan(of.provider, of.spec, PREVIEW, of.facts)
-        waited.append(make_parent(plan, needs[other]))
+        waited.append(make_parent(plan, needs[other], paired=chain.is_paired(name, other)))
     return replace(made, facts=made.facts._replace(parents=tuple(waited)))

@@ -173,7 +173,7 @@ class Scheduler:
         """Start a job; return whether it has already ended, so that others may be ready."""
         made = self._resolve(job)
         parents = [
-            make_parent(self.running[name].plan, how)
+            make_parent(self.running[name].plan, how, paired=self.chain.is_paired(job, name))
             for name, how, end in self._list_ends(job)
             if end is None
         ]

@@ -41,7 +41,7 @@ def store(folder: Path, names: list[str], record: dict[str, Any]) -> FolderBucke
 def test_a_run_that_has_succeeded_is_read(
     tmp_path: Path, ends: list[str], record: dict[str, Any]
 ) -> None:
-    demand_success(store(tmp_path, ends, record), [RUN])
+    demand_success(store(tmp_path, ends, record), [{"run": RUN}], 0)
 
 
 @pytest.mark.parametrize(
@@ -58,10 +58,22 @@ def test_a_run_that_has_not_succeeded_is_refused_before_anything_is_read(
     tmp_path: Path, ends: list[str], record: dict[str, Any], how: str
 ) -> None:
     bucket = store(tmp_path / "store", ends, record)
-    own = {"needs": [RUN], "mounts": [{"name": "in", "kind": "tar", "key": "none", "target": "/i"}]}
+    own = {
+        "needs": [{"run": RUN}],
+        "mounts": [{"name": "in", "kind": "tar", "key": "none", "target": "/i"}],
+    }
 
     with pytest.raises(Failure, match=f"needs {RUN} to have succeeded, whose {how}") as caught:
-        Workdir(bucket, own, {"RUNSPEC_BELOW": str(tmp_path)}, str(tmp_path)).mounted()
+        Workdir(bucket, own, {"RUNSPEC_BELOW": str(tmp_path)}, str(tmp_path)).mounted(0)
 
     assert caught.value.code == USAGE
     assert not (tmp_path / "i").exists()
+
+
+def test_of_a_paired_run_the_task_of_the_own_number_counts(tmp_path: Path) -> None:
+    bucket = store(tmp_path, ["0/1/0-0-program", "1/1/0-3-program"], SWEEP)
+    needs = [{"run": RUN, "paired": True}]
+
+    demand_success(bucket, needs, 0)
+    with pytest.raises(Failure, match="task 1 ended with exit code 3"):
+        demand_success(bucket, needs, 1)

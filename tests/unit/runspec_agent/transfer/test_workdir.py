@@ -47,4 +47,4 @@ def test_an_output_that_the_user_may_not_make_is_named_with_a_way_out(workdir: W
 
 def test_a_mount_that_the_user_may_not_make_is_named_with_a_way_out(workdir: Workdir) -> None:
     with pytest.raises(Failure, match=r"mount 'code': .*/job/code cannot be made by user \d+"):
-        workdir.mounted()
+        workdir.mounted(0)
