@@ -38,6 +38,10 @@ def _can_be_folder(path: Path) -> bool:
         return True
 
 
+def find_chains_folder() -> Path:
+    return find_home() / "chains"
+
+
 def find_runs_folder() -> Path:
     """Return the folder that has a folder for each run on record."""
     return find_home() / "runs"

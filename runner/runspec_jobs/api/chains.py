@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.jobs import Job
 from runspec_jobs.api.lifecycle import LogLine, Run
+from runspec_jobs.engine import planned_run
 from runspec_jobs.engine.chain import job_states, jobs as chain_jobs
 from runspec_jobs.engine.chain.job_states import (
     NOT_STARTED as NOT_STARTED,
@@ -18,11 +19,11 @@ from runspec_jobs.engine.chain.job_states import (
 )
 from runspec_jobs.engine.chain.jobs import ChainJobs
 from runspec_jobs.engine.chain.scheduler import Listener, Scheduler
+from runspec_jobs.engine.outputs.run_inputs import list_provenance
 from runspec_jobs.engine.resume import Wanted
 from runspec_jobs.errors import RunspecError
 from runspec_jobs.load import chain_file
 from runspec_jobs.load.chain_file import ChainFile
-from runspec_jobs.load.run_mounts import MountedRun
 from runspec_jobs.provider import Status
 from runspec_jobs.spec.needs import Condition as Condition
 from runspec_jobs.state import chain_record, run_record
@@ -59,6 +60,10 @@ class Chain:
         """Return the jobs that *job* needs for which its own service can wait, without this machine."""
         return self.chained.waits_by_service(job)
 
+    def is_paired(self, job: str, parent: str) -> bool:
+        """Return whether each task of *job* may start when the task of its own number of *parent* has succeeded."""
+        return self.chained.is_paired(job, parent)
+
 
 class JobStatus(NamedTuple):
     """One job of a chain. *state* is a `State`, `skipped` or `not-started`; *run* is None if it has no run."""
@@ -77,14 +82,8 @@ def _as_status(one: JobState) -> JobStatus:
 
 
 def list_inputs(run: Run) -> list[str]:
-    """Return a line for each output of another run that *run* mounts: which run, which task, and its content."""
-    lines = []
-    for mount, one in run.record.read_memory().about.get("inputs", {}).items():
-        of = MountedRun(**one)
-        task = "" if of.task is None else f", task {of.task}"
-        content = f", content {of.digest[:12]}" if of.digest else ""
-        lines.append(f"{mount}: output {of.output} of {of.run}{task}{content}")
-    return lines
+    """Return a line for each thing of another run that *run* has read: which run, which save or task, its content."""
+    return [f"{name}: {text}" for name, text in list_provenance(run.record)]
 
 
 @dataclass(frozen=True)
@@ -138,6 +137,18 @@ def load_chain(
     return Chain(
         file, chain_jobs.read_jobs(file, provider, settings, only, until, Events(on_event))
     )
+
+
+def foresee_resumed(chain: Chain, *, on_event: OnEvent | None = None) -> Chain:
+    """Return *chain* as `apply_chain` with `resume` would start it, for the plans of its jobs; nothing is started."""
+    reporter, jobs = Events(on_event), chain.chained
+    inputs = {
+        name: planned_run.foresee(
+            made, made.provider.connect(made.facts), reporter, Wanted(needed=False)
+        )
+        for name, made in jobs.inputs.items()
+    }
+    return replace(chain, chained=replace(jobs, inputs=inputs))
 
 
 def get_chain(name: str) -> ChainRun | None:

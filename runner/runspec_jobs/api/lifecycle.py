@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from runspec_jobs.engine import (
     end,
     log_lines,
     named_run,
+    planned_run,
     rescue,
     resume as resuming,
     save_logs as saving,
@@ -473,7 +474,26 @@ def apply(
     again), UsageError if the spec has `scaling` (apply each of `job.sizes()`) or there is nothing to resume, and the
     errors of the service.
     """
-    wanted = None
+    wanted = _parse_wanted(job, resume)
+    return start(job, wanted, detach=detach, new=new, on_event=on_event, confirm=confirm)
+
+
+def foresee(job: Job, *, resume: bool | str, on_event: OnEvent | None = None) -> Job:
+    """Return *job* as `apply` with *resume* would start it, for its plan; nothing is started.
+
+    The saves of the run that it goes on from are listed. *on_event* is told if `apply` would start no run. Raises
+    UsageError if there is nothing to resume.
+    """
+    wanted = _parse_wanted(job, resume)
+    if wanted is None:
+        return job
+    client = job.inputs.provider.connect(job.inputs.facts)
+    made = planned_run.foresee(job.inputs, client, Events(on_event), wanted)
+    return replace(job, inputs=made)
+
+
+def _parse_wanted(job: Job, resume: bool | str) -> resuming.Wanted | None:
+    """Return what a new run of *job* is to begin with, as `resume` of `apply` says."""
     if isinstance(resume, str):
         wanted = resuming.parse(resume)
         if job.group is not None:
@@ -481,9 +501,9 @@ def apply(
                 f"'{wanted.run}' is one run, and {job.group.spec.name} has a job for each size"
             )
             raise UsageError(refusal, "resume each size from its own last run: apply --resume")
-    elif resume:
-        wanted = resuming.Wanted(needed=job.group is None)  # other sizes may not have begun yet
-    return start(job, wanted, detach=detach, new=new, on_event=on_event, confirm=confirm)
+        return wanted
+    # Other sizes may not have begun yet.
+    return resuming.Wanted(needed=job.group is None) if resume else None
 
 
 def start(

@@ -220,7 +220,13 @@ def _make_summary(record: Record, memory: RunState, status: Status) -> Summary:
 
 def _read_resumed(about: Mapping[str, Any]) -> Mapping[str, Any] | None:
     began = about.get("resume")
-    return None if began is None else {"run": began["run"], "save": began["number"]}
+    if began is None:
+        return None
+    return {
+        "run": began["run"],
+        "save": began["number"],
+        "content": began.get("content") or None,
+    }
 
 
 def _describe_missing(record: Record) -> Mapping[str, Any]:
@@ -229,7 +235,11 @@ def _describe_missing(record: Record) -> Mapping[str, Any]:
     with contextlib.suppress(Damaged, Newer):
         known["nodes"], known["tasks"] = clients.count_nodes(record)
         if began := record.resume:
-            known["resume"] = {"run": began.run, "number": began.number}
+            known["resume"] = {
+                "run": began.run,
+                "number": began.number,
+                "content": began.content,
+            }
     return known
 
 

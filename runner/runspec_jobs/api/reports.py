@@ -13,6 +13,7 @@ from runspec_jobs.api import listing
 from runspec_jobs.api.events import Events, OnEvent
 from runspec_jobs.api.lifecycle import Membership, Run, Status
 from runspec_jobs.engine import clients, early_stop
+from runspec_jobs.engine.outputs.run_inputs import list_provenance
 from runspec_jobs.engine.status import read_full_status
 from runspec_jobs.engine.wait import is_whole, note_followed
 from runspec_jobs.errors import UsageError
@@ -116,6 +117,7 @@ def gather_report(
         known and Changed(*known),
         record.machines,
         record.sources,
+        read=list_provenance(record),
     )
 
 

@@ -68,9 +68,12 @@ def _load(path: Path, printer: ProgressPrinter, options: ChainOptions) -> Chain:
     return chain
 
 
-def plan_chain(options: ChainOptions, *, full: bool) -> int:
+def plan_chain(options: ChainOptions, *, full: bool, resume: bool) -> int:
     """Print the plans of all jobs in their order, what each needs, and the cost of all."""
-    chain = _load(options.file, ProgressPrinter(), options)
+    printer = ProgressPrinter()
+    chain = _load(options.file, printer, options)
+    if resume:
+        chain = chains.foresee_resumed(chain, on_event=printer)
     every = list(chain.jobs.values())
     costs.demand_below(every, costs.limit(options.max_usd))
     if options.as_json:
@@ -95,9 +98,19 @@ def _after(chain: Chain, name: str) -> str:
     needs, by_service = chain.needs(name), chain.waits_by_service(name)
     if not needs:
         return ""
-    listed = ", ".join(f"{job} has {how}" for job, how in needs.items())
-    who = "started by its service" if len(by_service) == len(needs) else "started by this machine"
-    return f", when {listed}: {who}"
+    listed = ", ".join(
+        _describe_need(job, str(how), paired=job in by_service and chain.is_paired(name, job))
+        for job, how in needs.items()
+    )
+    left = [job for job in needs if job not in by_service]
+    if not left:
+        return f", when {listed}: its service waits"
+    waits = f"its service waits for {', '.join(by_service)}, and " if by_service else ""
+    return f", when {listed}: {waits}apply waits for {', '.join(left)}"
+
+
+def _describe_need(job: str, how: str, *, paired: bool) -> str:
+    return f"{job} has {how}" + (", task by task" if paired else "")
 
 
 def _planned_json(chain: Chain, name: str) -> dict[str, Any]:

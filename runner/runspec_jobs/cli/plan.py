@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from runspec_jobs.api import jobs
+from runspec_jobs.api import jobs, lifecycle
 from runspec_jobs.api.jobs import Change, Job, Overrides, Plan
 from runspec_jobs.api.specs import is_chain
 from runspec_jobs.cli import costs, diagnostics, import_, output, plan_view
@@ -69,7 +69,10 @@ def plan_(options: PlanOptions) -> int:
         if options.export is not None or options.diff or options.files:
             what = "--export, --diff and --files are for one job"
             raise UsageError(what, "plan a job from a file of its own")
-        return chain.plan_chain(options, full=options.full)
+        if options.from_save is not None:
+            what = f"--from is for one job, and {options.file} has several"
+            raise UsageError(what, "plan --resume begins each job with its own last save")
+        return chain.plan_chain(options, full=options.full, resume=options.resume)
     refuse_job_options(options.only, options.until)
     job = load(
         options.file,
@@ -83,6 +86,8 @@ def plan_(options: PlanOptions) -> int:
     sizes = list(job.sizes())
     if options.smoke:
         sizes = [jobs.make_smoke_test(one) for one in sizes]
+    begin = options.resume if options.from_save is None else options.from_save
+    sizes = [lifecycle.foresee(one, resume=begin, on_event=ProgressPrinter()) for one in sizes]
     if options.export is not None and len(sizes) > 1:
         what = "--export writes one job, and a spec with `scaling` describes several"
         raise UsageError(what, "remove scaling, and set cluster.nodes")

@@ -129,7 +129,8 @@ def _asked(row: Summary) -> str | None:
 
 def _resumed(resumed: Mapping[str, Any]) -> str:
     save = resumed["save"]
-    return f"{resumed['run']}, {f'save {save}' if save else 'its last save'}"
+    content = f", content {resumed['content'][:12]}" if resumed["content"] else ""
+    return f"{resumed['run']}, {f'save {save}' if save else 'its last save'}{content}"
 
 
 def _metric(best: Mapping[str, Any]) -> str:

@@ -71,6 +71,7 @@ class MountedOutput(BaseModel):
     tasks: int = Field(ge=1)
     nodes: int = Field(ge=1)
     task: int | None = Field(ge=0)
+    same: bool = False
 
 
 class Resumed(BaseModel):
@@ -84,6 +85,7 @@ class Resumed(BaseModel):
         dict[Annotated[str, Field(pattern=r"\A\d{1,7}/\d{1,7}\z")], Annotated[int, Field(ge=0)]],
     ]
     copied: bool
+    content: str = Field(default="", pattern=r"\A[0-9a-f]*\z")
 
 
 class Kept(BaseModel):

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
 
-from runspec_jobs.engine import clients, parents, secrets
+from runspec_jobs.engine import clients, secrets
+from runspec_jobs.engine.chain import parents
 from runspec_jobs.errors import AlreadyExists, Damaged, NoAnswer, RemoteError, UnknownOutcome
 from runspec_jobs.logs.outage import make_pauses
 from runspec_jobs.plan.model import (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from runspec_agent.base.light_typing import NamedTuple
 from runspec_jobs.engine import apply as engine, clients, named_run
-from runspec_jobs.engine.outputs import layout
+from runspec_jobs.engine.outputs import layout, run_inputs
 from runspec_jobs.engine.outputs.saves_bundle import SavesBundle
 from runspec_jobs.engine.reporter import Reporter
 from runspec_jobs.engine.source_runs import place_of
@@ -76,10 +76,14 @@ def has_begun_so(old: Record, wanted: Wanted) -> bool:
 
 
 def describe_saves(wanted: Wanted | None, resume: Resume | None) -> dict[str, object]:
-    """Return what the journal says of the saves that a run begins with: `run`, the `save` asked for, the `number`."""
+    """Return what the journal says of the saves that a run begins with.
+
+    That is the `run`, the `save` asked for, the `number` of the save and its `content`.
+    """
     if wanted is None or resume is None:
         return {}
-    return {"resume": {"run": resume.run, "save": wanted.save, "number": resume.number}}
+    found = {"run": resume.run, "save": wanted.save, "number": resume.number}
+    return {"resume": {**found, "content": resume.content}}
 
 
 class _Source(NamedTuple):
@@ -108,7 +112,8 @@ def add_saves(inputs: PlanInputs, wanted: Wanted, reporter: Reporter) -> PlanInp
     demand_shape(source.record, inputs.spec, source.saves)
     provider, _, facts = clients.connect(source.record)
     is_copied = place_of(provider, source.record.spec, facts) != place
-    resume = Resume(source.record.run, source.saves, is_copied)
+    content = run_inputs.compute_digest(source.files)
+    resume = Resume(source.record.run, source.saves, is_copied, content)
     reporter.note(_describe_resume(resume, inputs.spec))
     bundles = _make_bundles(resume, source.files) if is_copied else {}
     sources = {name: bundle.source for name, bundle in bundles.items()}

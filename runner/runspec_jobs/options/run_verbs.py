@@ -18,6 +18,7 @@ from runspec_jobs.options.shared import (
     NODE,
     PROVIDER,
     RUN,
+    RUN_OR_CHAIN,
     SETTINGS,
     TASK,
     YES,
@@ -169,7 +170,7 @@ class CancelOptions(Options):
     More: docs/exit-codes.md
     """
 
-    run: str = RUN
+    run: str = RUN_OR_CHAIN
     as_json: bool = AS_JSON
 
 

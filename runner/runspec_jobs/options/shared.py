@@ -72,7 +72,27 @@ RUN: Any = argument(
     "the current folder",
     complete=suggestions.runs,
 )
-MAYBE_RUN: Any = argument_or(None, "RUN", "a run, or the name of a spec", complete=suggestions.runs)
+RUN_OR_CHAIN: Any = argument(
+    "RUN",
+    "a run such as mnist-7k2m9p, the name of a spec: its newest run, first of specs in the "
+    "current folder, or the name of a chain",
+    complete=suggestions.runs_and_chains,
+)
+MAYBE_RUN: Any = argument_or(
+    None,
+    "RUN",
+    "a run, or the name of a spec or a chain",
+    complete=suggestions.runs_and_chains,
+)
+RESUME: Any = flag(
+    "--resume", help="begin with the last save of the last run, if it has not succeeded"
+)
+FROM_SAVE: Any = option(
+    "--from",
+    "RUN[:SAVE]",
+    "begin with the last save of any run, or with save number SAVE",
+    complete=suggestions.runs,
+)
 FORCE: Any = flag(
     "--force", help="also replace files that this command has not written for the run"
 )

@@ -9,14 +9,17 @@ from runspec_jobs.options import suggestions
 from runspec_jobs.options.declare import Options, argument, argument_or, flag, option
 from runspec_jobs.options.shared import (
     AS_JSON,
+    FROM_SAVE,
     JOB_YAML,
     MAX_USD,
     ONLY,
     OUTPUT_FORMAT,
     PROVIDER,
+    RESUME,
     SETTINGS,
     SPEC_AND_WORDS,
     UNTIL,
+    exclusive,
 )
 
 
@@ -89,6 +92,8 @@ class PlanOptions(Options):
     )
     files: bool = flag("--files", help="list the files of folders that are uploaded or left out")
     full: bool = flag("--full", help="show long values in full")
+    resume: bool = RESUME
+    from_save: str | None = FROM_SAVE
     smoke: bool = flag("--smoke", help="plan the spec's smoke test, not its job")
     max_usd: str | None = MAX_USD
     only: Sequence[str] = ONLY
@@ -96,6 +101,9 @@ class PlanOptions(Options):
     output_format: str = OUTPUT_FORMAT
     as_json: bool = AS_JSON
     words: Sequence[str] = ()
+
+    def check(self) -> None:
+        exclusive({"--resume": self.resume, "--from": self.from_save is not None})
 
 
 class ImportOptions(Options):

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from runspec_jobs.options import suggestions
 from runspec_jobs.options.declare import Options, flag, option, required
 from runspec_jobs.options.shared import (
     AS_JSON,
+    FROM_SAVE,
     MAX_USD,
     ONLY,
     OUTPUT_FORMAT,
     PROVIDER,
+    RESUME,
     SETTINGS,
     SMOKE,
     SPEC,
@@ -109,15 +110,8 @@ class ApplyOptions(Options):
     settings: Sequence[str] = SETTINGS
     detach: bool = flag("--detach", "-d", help="return as soon as the run is submitted")
     new: bool = flag("--new", help="start another run, even if one is alive or has succeeded")
-    resume: bool = flag(
-        "--resume", help="begin with the last save of the last run, if it has not succeeded"
-    )
-    from_save: str | None = option(
-        "--from",
-        "RUN[:SAVE]",
-        "begin with the last save of any run, or with save number SAVE",
-        complete=suggestions.runs,
-    )
+    resume: bool = RESUME
+    from_save: str | None = FROM_SAVE
     smoke: bool = SMOKE
     timeout: int | None = TIMEOUT
     yes: bool = YES

@@ -39,6 +39,24 @@ def runs(incomplete: str) -> list[str]:
     return [word for word in (*names, *journals) if word.startswith(incomplete)]
 
 
+def runs_and_chains(incomplete: str) -> list[str]:
+    """Return the names of specs that have runs and those of chains, then the runs."""
+    chains = [name for name in _chains() if name.startswith(incomplete)]
+    return sorted({*chains}) + runs(incomplete)
+
+
+def _chains() -> Iterator[str]:
+    """Yield the names of chains: those of their records, which end with letters for the path."""
+    with (
+        contextlib.suppress(OSError, RunspecError),
+        os.scandir(state_folder.find_chains_folder()) as entries,
+    ):
+        for entry in entries:
+            name, ending = os.path.splitext(entry.name)
+            if ending == ".json":
+                yield name.rpartition("-")[0]
+
+
 def outputs(ctx: Any, incomplete: str) -> list[str]:
     """Return the outputs of the run that is on the command line, or of the newest run of that name."""
     from runspec_jobs.document import reader  # slower to import than all others

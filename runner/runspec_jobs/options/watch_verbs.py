@@ -11,7 +11,7 @@ from runspec_jobs.options.shared import (
     AS_JSON,
     FORCE,
     MAYBE_RUN,
-    RUN,
+    RUN_OR_CHAIN,
     TIMEOUT,
     count,
     duration,
@@ -74,7 +74,7 @@ class StatusOptions(Options):
     More: docs/status.md
     """
 
-    run: str = RUN
+    run: str = RUN_OR_CHAIN
     watch: bool = flag(
         "--watch", "-w", help="show the state every two seconds, until the run has ended"
     )
@@ -132,7 +132,7 @@ class LogsOptions(Options):
     More: docs/logs.md
     """
 
-    run: str = RUN
+    run: str = RUN_OR_CHAIN
     follow: bool = flag("--follow", "-f", help="print new lines until the run has ended")
     save: Path | None = option(
         "--save",

@@ -138,12 +138,13 @@ class Resume(NamedTuple):
 
     *saves* has the number of a save for each output and each `TASK/NODE` that begins with one; 0 is the only save of a
     run that saves once. The saves are read in place or, if they are *copied*, uploaded as a folder for each
-    `TASK/NODE`, whose source is called `copy_name`.
+    `TASK/NODE`, whose source is called `copy_name`. *content* is the digest of what they contain.
     """
 
     run: str
     saves: Mapping[str, Mapping[str, int]]
     copied: bool = False
+    content: str = ""
 
     @property
     def parts(self) -> list[str]:

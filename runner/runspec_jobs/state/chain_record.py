@@ -15,10 +15,10 @@ from typing import Any
 
 from runspec_jobs import record_formats
 from runspec_jobs.errors import Damaged, UsageError
-from runspec_jobs.provider import paths
 from runspec_jobs.spec.needs import Condition
 from runspec_jobs.spec.types import NAME, compiled
 from runspec_jobs.state import atomic_io, origin
+from runspec_jobs.state_folder import find_chains_folder
 
 FORMAT = "runspec.chain/v1"
 PLACE = 12  # the letters in the name of a record that stand for the path of its chain
@@ -50,10 +50,6 @@ class ChainRecord:
 
 def _unique(runs: Sequence[str], but: str = "") -> tuple[str, ...]:
     return tuple(run for run in dict.fromkeys(runs) if run != but)
-
-
-def find_chains_folder() -> Path:
-    return paths.find_home() / "chains"
 
 
 def _file(name: str, path: Path) -> Path:

@@ -19,6 +19,7 @@ from runspec_jobs.api.lifecycle import LogLine, get
 from runspec_jobs.cli.app import run
 from runspec_jobs.errors import UsageError
 from runspec_jobs.load.source import InvalidSpec
+from runspec_local.provider import LocalProvider
 
 pytestmark = pytest.mark.process
 
@@ -300,6 +301,39 @@ def test_a_killed_apply_is_continued_by_the_same_command(chained: Chained) -> No
 
     assert states(ends) == {"prepare": "succeeded", "train": "succeeded"}
     assert [len(list(get(name).record.folder.parent.glob(f"{name}-*"))) for name in ends] == [1, 1]
+
+
+def test_a_plan_says_of_each_job_who_waits(
+    chained: Chained, capsys: pytest.CaptureFixture[str]
+) -> None:
+    search = job(
+        "search",
+        "true",
+        MADE + "sweep: {a: [1, 2]}\nmetric: {name: m, goal: min, pattern: 'm=(\\d)'}\n",
+    )
+    last = job("last", "true", reads("run://search/data?best") + "needs: [train]\n")
+    chained.path.write_text(f"{PREPARE}---\n{TRAIN}---\n{search}---\n{last}")
+
+    assert run(["plan", str(chained.path)]) == 0
+
+    shown = capsys.readouterr().out
+    assert "job prepare\n" in shown
+    assert "job train, when prepare has succeeded: its service waits\n" in shown
+    assert "its service waits for train, and apply waits for search\n" in shown
+
+
+def test_a_plan_of_a_mounted_output_asks_no_service(
+    chained: Chained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chained(PREPARE)
+    path = tmp_path / "later.yaml"
+    path.write_text(TRAIN.replace("name: train", "name: later"))
+
+    def connect(self: LocalProvider, facts: object) -> object:
+        raise AssertionError("a service is asked")
+
+    monkeypatch.setattr(LocalProvider, "connect", connect)
+    assert run(["plan", str(path)]) == 0
 
 
 def test_a_setting_is_for_one_job_or_for_all(chained: Chained) -> None:

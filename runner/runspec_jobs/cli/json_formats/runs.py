@@ -118,6 +118,9 @@ class Resumed(Part):
     save: int | None = Field(
         description="The number of the save; 0 if that run saved once, null if outputs began with different ones."
     )
+    content: str | None = Field(
+        description="The digest of what the saves contain; null if an earlier version started the run."
+    )
 
 
 class Listed(Part):

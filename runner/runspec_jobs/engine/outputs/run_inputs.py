@@ -107,3 +107,22 @@ def _bundle(made: PlanInputs, name: str) -> SavesBundle:
     if mounted.task is not None:
         shape = shape._replace(several_tasks=False)
     return SavesBundle.laid_out(files, shape)
+
+
+def list_provenance(record: Record) -> list[tuple[str, str]]:
+    """Return what a run has read of others, as pairs of a name and a text: its mounts, and the saves it began with."""
+    about = record.read_memory().about
+    pairs = []
+    for mount, one in about.get("inputs", {}).items():
+        of = MountedRun(**one)
+        task = "" if of.task is None else f", task {of.task}"
+        pairs.append((mount, f"output {of.output} of {of.run}{task}{_describe_content(of.digest)}"))
+    if began := about.get("resume"):
+        save = f"save {began['number']}" if began["number"] else "its last save"
+        content = _describe_content(began.get("content", ""))
+        pairs.append(("goes on from", f"{began['run']}, {save}{content}"))
+    return pairs
+
+
+def _describe_content(digest: str) -> str:
+    return f", content {digest[:12]}" if digest else ""

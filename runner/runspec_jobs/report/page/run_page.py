@@ -48,7 +48,8 @@ class RunReport(NamedTuple):
 
     *shape* is the number of nodes of each task, and of tasks. *took_s* has the seconds that each step took, *machines*
     what the record says of machines and prices, and *sources* the folders that were uploaded. *facts* are further pairs
-    of a name and a text about the run, and *spent* such pairs about what it has cost.
+    of a name and a text about the run, *spent* such pairs about what it has cost, and *read* about what it has read of
+    other runs.
     """
 
     run: str
@@ -68,6 +69,7 @@ class RunReport(NamedTuple):
     sources: Mapping[str, Source] = {}
     usage: Used | None = None
     spent: Sequence[tuple[str, str]] = ()
+    read: Sequence[tuple[str, str]] = ()
 
 
 def run_page(report: RunReport, when: When) -> str:
@@ -273,6 +275,6 @@ def _draw_spec(report: RunReport) -> Iterator[str]:
     for name, source in sorted(report.sources.items()):
         files = f"{_count_words(source.files, 'file')}, {source.bytes:,} bytes"
         digests.append((f"mount {name}", f"{source.digest} ({files})"))
-    yield list_facts(digests)
+    yield list_facts([*digests, *report.read])
     text = escape(cut(report.spec_text, SPEC))
     yield f"<details><summary>job.yaml</summary><pre>{text}</pre></details>"

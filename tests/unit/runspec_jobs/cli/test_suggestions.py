@@ -17,7 +17,7 @@ from runspec_jobs.cli.app import run
 from runspec_jobs.cli.commands.help import PROGRAMS
 from runspec_jobs.load import registry
 from runspec_jobs.options import suggestions
-from runspec_jobs.state import run_record
+from runspec_jobs.state import chain_record, run_record
 from tests.support.requirements import need
 
 pytestmark = pytest.mark.process
@@ -103,6 +103,15 @@ def test_runs_are_completed_by_the_names_of_specs_and_in_full(runs: Sequence[str
     assert completed("runspec logs job7") == ["job7", *sorted(n for n in runs if "job7-" in n)]
     assert completed("runspec rm job19-00001") == ["job19-000019"]
     assert completed("runspec status .") == []
+
+
+def test_chains_are_completed_where_they_can_be_named(folder: Path) -> None:
+    for name in ("mnist", "mnist-all"):
+        chain_record.keep(name, folder / f"{name}.yaml", {"prepare": {}})
+
+    assert completed("runspec status mn") == ["mnist", "mnist-all"]
+    assert completed("runspec destroy mnist-") == ["mnist-all"]
+    assert completed("runspec fetch mn") == []
 
 
 @pytest.mark.parametrize("run", ["job3", "job3-000003"])

@@ -292,12 +292,43 @@ def test_the_status_of_a_run_says_how_it_is_resumed(
     assert run(["apply", "my job.yaml", "--resume"]) == 1
     assert run(["list", "--json"]) == 0
     first, second = json.loads(capsys.readouterr().out.splitlines()[-1])["runs"]
+    content = second["resumed"].pop("content")
     assert second["resumed"] == {"run": first["run"], "save": 1}
     assert run(["status", first["run"], "--json"]) == 0
     command = json.loads(capsys.readouterr().out)["resume"]
     assert command == f"runspec apply 'my job.yaml' --from {first['run']}"
     assert run(["status", second["run"]]) == 0
-    assert f"  goes on from: {first['run']}, save 1\n" in capsys.readouterr().out
+    shown = f"{first['run']}, save 1, content {content[:12]}"
+    assert f"  goes on from: {shown}\n" in capsys.readouterr().out
+    assert run(["report", second["run"], "--html", "page.html"]) == 0
+    assert shown in Path("page.html").read_text()
+
+
+@pytest.mark.process
+def test_a_plan_shows_what_apply_would_begin_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("job.yaml").write_text(json.dumps(FAILS))
+    assert run(["plan", "job.yaml", "--resume"]) == 2
+    assert "no run of 'job' is on record" in capsys.readouterr().err
+    assert run(["apply", "job.yaml"]) == 1
+    capsys.readouterr()
+
+    assert run(["plan", "job.yaml", "--resume", "--json"]) == 0
+
+    shown = capsys.readouterr()
+    before = api.get("job").id
+    assert f"going on from {before}, save 1" in shown.err
+    (begins,) = [step["do"]["params"].get("resume") for step in json.loads(shown.out)["steps"]]
+    assert begins == {"run": before, "saves": {"state": {"0/0": 1}}}
+    assert [one.id for one in api.runs("job")] == [before]
+    assert run(["plan", "job.yaml", "--from", f"{before}:7"]) == 2
+    assert f"{before} has no save number 7" in capsys.readouterr().err
+    Path("job.yaml").write_text(json.dumps(SPEC))
+    assert run(["apply", "job.yaml"]) == 0
+    assert run(["plan", "job.yaml", "--resume"]) == 0
+    assert "has already succeeded; nothing to resume" in capsys.readouterr().err
 
 
 CHAIN = """
@@ -330,4 +361,7 @@ def test_each_job_of_a_chain_goes_on_from_its_own_last_save(tmp_path: Path) -> N
     assert [one.state for one in second] == ["succeeded", "succeeded"]
     before, after = first[1].run, second[1].run
     assert before is not None and after is not None and first[0].run == second[0].run
-    assert after.record.resume == Resume(before.id, {"state": {"0/0": 1}})
+    began = after.record.resume
+    assert began is not None and began._replace(content="") == Resume(
+        before.id, {"state": {"0/0": 1}}
+    )
