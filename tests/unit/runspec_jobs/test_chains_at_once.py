@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from runspec_jobs import state_folder
 from runspec_jobs.api.chains import (
     SKIPPED,
     ChainRun,
@@ -210,7 +211,7 @@ def test_a_damaged_record_of_a_chain_is_told_and_no_other_chain_is_lost(
     chained(FIRST)
     chained.path = chained.path.with_name("other.yaml")
     chained(job("third", "true"))
-    (record,) = chain_record.find_chains_folder().glob("all-*.json")
+    (record,) = state_folder.find_chains_folder().glob("all-*.json")
     record.write_bytes(damage)
 
     with pytest.raises(Damaged):
