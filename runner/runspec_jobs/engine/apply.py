@@ -14,7 +14,6 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from runspec_jobs.engine import clients, secrets
-from runspec_jobs.engine.chain import parents
 from runspec_jobs.errors import AlreadyExists, Damaged, NoAnswer, RemoteError, UnknownOutcome
 from runspec_jobs.logs.outage import make_pauses
 from runspec_jobs.plan.model import (
@@ -40,7 +39,7 @@ from runspec_jobs.provider import (
     SupportsAdoption,
     SupportsUpload,
 )
-from runspec_jobs.state import attempt_history
+from runspec_jobs.state import attempt_history, parent_answers
 from runspec_jobs.state.journal import Journal, RunState
 
 Done = TypeVar("Done")
@@ -232,11 +231,11 @@ def fill_request(request: Request, answers: Mapping[str, Response]) -> Request:
 
     Raises CredentialsError if a secret cannot be read.
     """
-    params = parents.without_ended(request.params)
+    params = parent_answers.without_ended(request.params)
     known = {
         REF: resolve_answers(request, answers),
         SECRET: {name: secrets.read_secret(name) for name in find_marked(params, SECRET)},
-        ANSWER: {mark: parents.answer(mark) for mark in find_marked(params, ANSWER)},
+        ANSWER: {mark: parent_answers.answer(mark) for mark in find_marked(params, ANSWER)},
     }
     return Request(request.service, request.operation, fill(params, known))
 
